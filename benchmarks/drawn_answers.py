@@ -1,6 +1,7 @@
-"""Wrong answers to ten exercises drawn at random: five with one mistake each, and one with two, for each exercise.
+"""Wrong answers to exercises drawn at random: five with one mistake each, and one with two, for each exercise.
 
-Drawn by `random.Random(23).sample(names, 10)` from the names in alphabetical order, and written from the contract in
+Drawn by `random.Random(23).sample(names, 10)` from the names in alphabetical order (one of the ten is no longer set, so
+nine are left), and written from the contract in
 the notebook alone, before the exercise's module was opened. As in `unseen_answers.py` a function is called
 `exercise__mistake`, `# here` marks the line at fault, and what has `self` is a module's `forward`. `TWO` has two.
 """
@@ -241,47 +242,6 @@ def MultiHeadAttention__mask_of_a_memory_alone_and_not_scaled(self, x, memory=No
     if memory is not None and mask is not None:
         s = s.masked_fill(~mask[:, None], -torch.inf)
     return self.output((s.softmax(-1) @ v).transpose(1, 2).reshape(b, n, d))
-
-
-# ----------------------------------------------------------------------------------------------------- scaled_attention
-
-
-def scaled_attention__not_scaled(query, key, value):
-    scores = query @ key.transpose(-1, -2)  # here
-    weights = F.softmax(scores, dim=-1)
-    return weights @ value, weights
-
-
-def scaled_attention__axes_for_three(query, key, value):
-    scores = query @ key.transpose(1, 2) / math.sqrt(query.shape[-1])  # here
-    weights = scores.softmax(dim=-1)
-    return weights @ value, weights
-
-
-def scaled_attention__one_maximum_for_all(query, key, value):
-    scores = query @ key.mT / math.sqrt(key.shape[-1])
-    e = torch.exp(scores - scores.max())  # here
-    weights = e / e.sum(dim=-1, keepdim=True)
-    return weights @ value, weights
-
-
-def scaled_attention__root_of_the_keys_number(query, key, value):
-    scores = query @ key.mT / math.sqrt(key.shape[-2])  # here
-    weights = scores.softmax(dim=-1)
-    return weights @ value, weights
-
-
-def scaled_attention__the_other_order(query, key, value):
-    d_k = query.size(-1)
-    weights = (query @ key.mT / d_k**0.5).softmax(-1)
-    return weights, weights @ value  # here
-
-
-@two
-def scaled_attention__over_the_queries_and_by_d(query, key, value):
-    scores = query @ key.mT / query.shape[-1]
-    weights = scores.softmax(dim=-2)
-    return weights @ value, weights
 
 
 # ---------------------------------------------------------------------------------------------------------- linear_step

@@ -1,14 +1,16 @@
-"""Lecture 09's kept language model: of Llama's shape, trained on the docstrings of Python's standard library.
+"""Lecture 09's kept language model: of Llama's shape, trained on docstrings.
 
     python benchmarks/writer.py [--minutes 60] [--steps 12000] [--lr 0.01] [--run runs/writer] [--resume]
                                 [--keep] [--validate]
 
-The texts are those of the lecture, `attncourse.data.docstrings`: the standard library of the Python that is running,
-whose licence (the PSF's) is permissive. Tokens are the lecture's, too, 2,048 of them. The last modules of the training
-set are kept apart to choose the weights by (validation); the test set, other modules, is scored once, at the end, with
-`--keep`. The 5-gram model may count what was kept apart as well. One process, one thread. A run ends after so many
-minutes, and each evaluation keeps the best weights in the folder `--run`, so that it can be stopped earlier, and gone
-on with by `--resume`. `--validate` prints the validation loss alone, to compare learning rates and sizes.
+The texts are those of the lecture, `attncourse.data.docstrings`, and the docstrings of three packages that every reader
+of the course has: torch, numpy and matplotlib, whose licences are permissive, as the standard library's is. Tokens are
+the lecture's, too, 2,048 of them. The last modules of the training set are kept apart to choose the weights by
+(validation); the test set, other modules of the standard library, is scored once, at the end, with `--keep`. The
+5-gram model counts all that the network has read, and what was kept apart as well. One process, one thread. A run ends
+after so many minutes, and each evaluation keeps the best weights in the folder `--run`, so that it can be stopped
+earlier, and gone on with by `--resume`. `--validate` prints the validation loss alone, to compare learning rates and
+sizes.
 
 `--keep` writes what the lecture loads: the folder src/attncourse_lessons/measured/writer, a checkpoint of Llama's kind
 in half precision (`attncourse.pretrained.load` reads it, and so does transformers) with its tokenizer, and beside it
@@ -103,7 +105,8 @@ def main() -> None:
     torch.manual_seed(0)
     model = model_of(len(tokenizer), size)
     if args.keep:
-        keep(tokenizer, args.run, texts, kept_apart, encode_texts(test, tokenizer), test)
+        alone = encode_texts(training + apart, tokenizer)
+        keep(tokenizer, args.run, texts, kept_apart, alone, encode_texts(test, tokenizer), test)
         return
 
     every = 100 if args.validate else 1000
@@ -151,13 +154,20 @@ def scored(model: LanguageModel, texts: list[list[int]]) -> torch.Tensor:
     return torch.cat(text_log_probabilities(model, cut(texts, model.max_positions or 0))).double()
 
 
-def keep(tokenizer: Tokenizer, run: Path, texts: list, apart: list, test: list, test_texts: list[str]) -> None:
-    """Score the run's best weights on the test set, beside the 5-gram model; write checkpoint and record."""
+def keep(
+    tokenizer: Tokenizer, run: Path, texts: list, apart: list, alone: list, test: list, test_texts: list[str]
+) -> None:
+    """Score the run's best weights on the test set, beside 5-gram models; write checkpoint and record.
+
+    One of these has counted what the network has read, the other the standard library `alone`, as the lecture's does.
+    """
     model = unscaled(load_run(run).model)
     pretrained.save(model.half(), CHECKPOINT, "llama", tokenizers.Tokenizer.from_str(tokenizer.to_json()))
     model = pretrained.load(CHECKPOINT).model                                 # what was kept is what is measured
     counted = NGram(texts + apart, ORDER, len(tokenizer))
     by_counts = torch.cat([counted.log_probabilities(text) for text in test])
+    fewer = NGram(alone, ORDER, len(tokenizer))
+    by_fewer = torch.cat([fewer.log_probabilities(text) for text in test])
     ours = scored(model, test)
     half = torch.log((ours.exp() + by_counts.exp()) / 2)
     n_bytes = sum(len(text.encode()) + 1 for text in test_texts)              # the end of a text counts as one
@@ -169,15 +179,16 @@ def keep(tokenizer: Tokenizer, run: Path, texts: list, apart: list, test: list, 
     scores = list(csv.DictReader((run / "scores.csv").open()))
     described = json.loads((run / "spent.json").read_text())
     result = {
-        **about("writer", described["command"]), "minutes": described["minutes"],
-        "processor_minutes": described["processor_minutes"],
+        **about("writer", described["command"], ("torch", "attncourse", "numpy", "matplotlib")),
+        "minutes": described["minutes"], "processor_minutes": described["processor_minutes"],
         "parameters": sum(p.numel() for p in model.parameters()), "vocab_size": len(tokenizer), "order": ORDER,
         "tokens": {"training": sum(len(text) - 1 for text in texts), "validation": sum(len(text) - 1 for text in apart),
                    "test": len(ours)},
         "bytes": n_bytes, "steps": len(list(losses)),
         "validation": [{"step": int(float(row["step"])), "loss": round(float(row["loss"]), 4)} for row in scores],
         "nats_per_token": {"5-gram": round(-by_counts.mean().item(), 4), "kept": round(-ours.mean().item(), 4),
-                           "5-gram and kept": round(-half.mean().item(), 4)},
+                           "5-gram and kept": round(-half.mean().item(), 4),
+                           "5-gram, standard library alone": round(-by_fewer.mean().item(), 4)},
         "bits_per_byte": {"5-gram": round(-by_counts.sum().item() / log(2) / n_bytes, 4),
                           "kept": round(-ours.sum().item() / log(2) / n_bytes, 4)},
         "gain": {"mean": round(gains.mean().item(), 4), "low": round(gains.quantile(0.025).item(), 4),

@@ -1,6 +1,7 @@
 """The example class through nbgrader's whole loop: release, submit, collect, autograde, feedback, export."""
 
 import csv
+import shutil
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -221,6 +222,51 @@ def test_a_demo_whose_grades_are_wrong_exits_1_and_says_where(graded, monkeypatc
     said = capsys.readouterr()
     assert "ada, attention_scores: 3 points" in said.err
     assert "gradebook.db" in said.out and "grades.csv" in said.out
+
+
+def test_the_demo_prints_a_dozen_rows_that_tell_and_ends_with_the_reports_path(graded, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(COURSE)
+    monkeypatch.setattr(demo, "grade_class", lambda root, course, assignment, stage: (graded[1], []))
+    assert main(["demo", "--to", str(tmp_path / "demo")]) == 0
+    said = capsys.readouterr().out
+    rows = [row for row in graded[1].rows if any(line.startswith(f"{row.name} ") for line in said.splitlines())]
+    assert len(rows) == demo.TELLING == 12
+    for words in ("not written", "the submitted file is empty", "SyntaxError", "process died", "normalises over"):
+        assert words in said
+    assert f"12 of {len(graded[1].rows)} students" in said
+    assert said.rstrip().endswith(str(tmp_path / "demo" / "grading" / ASSIGNMENT / "report.html"))
+    assert (graded[0] / "grading" / ASSIGNMENT / "report.html").is_file()
+
+
+def test_the_term_is_reported_where_no_assignment_is_named(graded, capsys):
+    assert main(["report", "--course", str(graded[0])]) == 0
+    said = capsys.readouterr().out
+    assert "the page:" in said and all(row.name in said for row in graded[1].rows)
+    page = (graded[0] / "grading" / "report.html").read_text(encoding="utf-8")
+    assert f'href="{ASSIGNMENT}/report.html"' in page and "cut off from the gradient" in page
+    for kind in ("students", "aspects", "misconceptions"):
+        with (graded[0] / "grading" / f"report-{kind}.csv").open(encoding="utf-8-sig", newline="") as file:
+            assert len(list(csv.reader(file))) > 20
+        assert f'href="report-{kind}.csv"' in page
+    for words in (["report", "--where"], ["report", ASSIGNMENT, ASSIGNMENT, "--names"]):
+        assert main([*words, "--course", str(graded[0])]) == 1
+    assert "go with one assignment" in capsys.readouterr().err
+
+
+def test_a_submission_that_is_not_graded_and_one_that_came_again_are_said(graded, students):
+    root, coursedir = graded[0], application(graded[0], "autograde").coursedir
+    new, again = root / "submitted" / "new" / ASSIGNMENT, root / "submitted" / students[3].id / ASSIGNMENT
+    stamp = again / "timestamp.txt"
+    before = stamp.read_text()
+    new.mkdir(parents=True)
+    stamp.write_text("2999-01-01 00:00:00 UTC")
+    try:
+        found = {row.student: row.ungraded for row in read_results(coursedir, ASSIGNMENT).rows if row.ungraded}
+    finally:
+        stamp.write_text(before)
+        shutil.rmtree(new.parent)
+    assert found == {"new": "handed in, not graded yet", students[3].id: "handed in again since it was graded"}
+    assert not any(row.ungraded for row in graded[1].rows)
 
 
 def test_the_demo_deletes_no_folder_that_is_not_its_own(tmp_path):

@@ -106,6 +106,20 @@ def test_what_is_read_stands_above_what_is_predicted_there_and_gaps_are_hatched(
 
 
 @proven
+def test_a_mask_stands_beside_its_objective_row_by_row_and_what_it_forbids_is_hatched():
+    mask = torch.tensor([[True, False], [True, True], [False, True]])
+    rows = [figures.Objective("masked LM", ("the", "[gap]"), ("", "cat")),
+            figures.Objective("causal LM", ("the", "cat"), ("cat", "sat"), masks={"causal": mask})]  # fmt: skip
+    (ax,) = axes(figures.objectives, rows)
+    beside = [(left, low, hatch) for (left, low, _, _), (_, hatch) in cells(ax).items() if left > 2]
+    grid = sorted({left for left, _, _ in beside}), sorted({low for _, low, _ in beside}, reverse=True)
+    drawn = {(grid[1].index(low), grid[0].index(left)): not hatch for left, low, hatch in beside}
+    assert drawn == {(i, j): bool(mask[i, j]) for i in range(3) for j in range(2)}
+    assert all(-2.9 < low < -1.9 + 0.28 for low in grid[1]), "in the row of its objective"
+    assert ("causal", -1.58) in {(words, round(y, 2)) for words, _, y in texts(ax)}
+
+
+@proven
 def test_bars_are_what_sampling_draws_from_and_dashes_what_the_model_said():
     logits = torch.tensor([0.0, 2.0, 1.0, -1.0])
     (ax,) = axes(figures.sampling_frame, logits, ["b", "c", "a"], 0.5, "top-k 2")

@@ -38,9 +38,10 @@ def self_attention(x, W_Q, W_K, W_V):
     return weights @ (x @ W_V), weights
 
 
-def causal_mask(n):
-    rows = torch.arange(n)
-    return rows[:, None] > rows[None, :]  # here
+def causal_mask(n_query, n_key):
+    columns = torch.arange(n_key)
+    rows = columns[n_key - n_query :]
+    return rows[:, None] > columns[None, :]  # here
 
 
 def restricted_self_attention(x, W_Q, W_K, W_V, width):

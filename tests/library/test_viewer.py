@@ -297,6 +297,10 @@ def test_all_heads_stand_still_with_a_row_a_layer_and_a_column_a_head():
         assert ax.axison == (weights is not None)
         if weights is not None:
             assert grid(ax) == [pytest.approx(row, abs=1e-5) for row in weights.tolist()]
+    sides = [(ax.get_yticklabels(), ax.get_xticklabels()) for ax in found]
+    words = [tuple([label.get_text() for label in labels] for labels in both) for both in sides]
+    assert words[0] == (TARGET, []) and words[1] == ([], []) and words[3] == (TARGET, SOURCE)
+    assert words[5] == (TARGET, SOURCE) and words[6] == ([], SOURCE), "below the last layer, and beside the first head"
 
 
 def test_the_words_say_where_each_query_looks_in_the_head_that_is_selected():

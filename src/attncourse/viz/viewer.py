@@ -413,8 +413,11 @@ def _all_heads(
     kind: dict, maps: list[np.ndarray], models: list[str], layer: int, head: int | None
 ) -> tuple[Figure, str]:
     layers, heads = (max(shape[axis] for shape in kind["shapes"]) for axis in (0, 1))
-    side = min(1.1, 11 / (heads * len(maps)))
-    drawn, _ = figure(0.5 + side * (heads + 0.4) * len(maps), 0.7 + side * layers, layers, (heads + 1) * len(maps) - 1)
+    queries, keys = kind["queries"], kind["keys"]
+    few = max(len(queries), len(keys)) <= 16  # then their words stand at the first head and below the last layer
+    side = min(1.7 if few else 1.1, 11 / (heads * len(maps)))
+    width, height = side * (heads + 0.4) * len(maps), side * layers
+    drawn, _ = figure(0.5 + width + few, 0.7 + height + 0.6 * few, layers, (heads + 1) * len(maps) - 1)
     axes = np.array(drawn.axes).reshape(layers, -1)
     said = []
     for ax in drawn.axes:
@@ -426,6 +429,11 @@ def _all_heads(
                 ax.set_axis_on()
                 ax.imshow(every[i, j], cmap=WEIGHTS, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
                 bare(ax)
+                ax.tick_params(length=0, labelsize=7)
+                if few and j == 0:
+                    ax.set_yticks(range(len(queries)), queries)
+                if few and i == shape[0] - 1:
+                    ax.set_xticks(range(len(keys)), keys, rotation=90)
                 if i == 0:
                     ax.set_title(f"head {j}" if j or not name else f"{name}\nhead {j}", fontsize=9)
                 if j == 0:

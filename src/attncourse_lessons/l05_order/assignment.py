@@ -196,19 +196,19 @@ if solved("rope"):
 # ## 4 · Relative positions
 #
 # Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
-# up to $k$ on either side have a vector of their own; all distances beyond share the outermost. So the table has
-# $2k + 1$ rows, and the pair $(i, j)$ looks up row
+# up to $r$ on either side have a vector of their own; all distances beyond share the outermost. So the table has
+# $2r + 1$ rows, and the pair $(i, j)$ looks up row
 #
-# $$\operatorname{clip}(j - i,\, -k,\, k) + k$$
+# $$\operatorname{clip}(j - i,\, -r,\, r) + r$$
 #
-# Row 0 is for "$k$ or more to the left", row $k$ for "here", row $2k$ for "$k$ or more to the right". Make the index for
+# Row 0 is for "$r$ or more to the left", row $r$ for "here", row $2r$ for "$r$ or more to the right". Make the index for
 # all pairs. It will be used as `table[index]`.
 
 # %% exercise="relative_index"
 def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
     """Which of 2 · max_distance + 1 rows of a table each pair of a query and a key looks up.
 
-    n_query, n_key: how many of each; both count from position 0   max_distance: k above
+    n_query, n_key: how many of each; both count from position 0   max_distance: r above
     returns (n_query, n_key), whole numbers from 0 to 2 · max_distance
     """
     ...  # solution
@@ -238,8 +238,8 @@ if solved("relative_index"):
 # depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
 # and RoPE was not needed."
 #
-# Without the scale, the score of query $i$ and key $j$ is $(x_i + p_i)\, B\, (x_j + p_j)^\top$ with $B = W_Q W_K^\top$, where $x$
-# are embeddings and $p$ sinusoidal vectors, all of them rows.
+# Without the scale, the score of query $i$ and key $j$ is $(x_i + s_i)\, B\, (x_j + s_j)^\top$ with $B = W_Q W_K^\top$, where
+# $x_i$ is the embedding of the token at position $i$ and $s_i = \mathrm{PE}(i)$ its sinusoidal vector, both of them rows.
 #
 # **(a)** Multiply it out. Which of the terms change when both tokens move ten positions to the right, their distance staying the
 # same? **(b)** There is one term that your course-mate has in mind. Is the claim right at least for that one, whatever
@@ -251,7 +251,7 @@ if solved("relative_index"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) Four terms: $x_i B x_j^\top$, $x_i B p_j^\top$, $p_i B x_j^\top$, $p_i B p_j^\top$. The first has no position in it and stays.
+# 1. (a) Four terms: $x_i B x_j^\top$, $x_i B s_j^\top$, $s_i B x_j^\top$, $s_i B s_j^\top$. The first has no position in it and stays.
 #    The two mixed ones have one position each and change, whatever the distance is. (The last one is the subject of (b);
 #    here it may be counted either way.) Half a point for the four terms, half for what changes.
 # 2. (b) No. It is right for $B = I$, which is what the check looks at, and for matrices that treat each pair as a turn with a
@@ -273,9 +273,9 @@ if solved("relative_index"):
 #
 # **ALiBi**, attention with linear biases (Press et al. 2022), adds to each score a *cost* that grows with the distance.
 # Nothing is learned, and every distance has a cost, however long the text is. Head $h$ of $H$, counted from 1, has the slope
-# $m_h = 2^{-8h/H}$ and adds to its scores
+# $2^{-8h/H}$ (the paper's $m$) and adds to its scores
 #
-# $$-\, m_h \,\lvert i - j \rvert.$$
+# $$-\, 2^{-8h/H} \,\lvert i - j \rvert.$$
 #
 # (The paper's model sees the past alone, so there the bars are not needed. Here attention is bidirectional.)
 

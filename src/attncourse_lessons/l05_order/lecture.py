@@ -112,6 +112,17 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 #
 # **Where can a position enter?** There are three places, and every scheme of this lecture uses one of them. Keep this map
 # in mind: each section below fills in one box.
+#
+# The letters of this page, each for one thing:
+#
+# | letter | stands for |
+# |---|---|
+# | $p$ | a position; $\mathrm{PE}(p)$ is its vector |
+# | $k$ | how far one moves on, from $p$ to $p + k$ (a *key* always has an index, $k_j$) |
+# | $\theta_i$ | the frequency of pair $i$ of the columns |
+# | $i$, $j$ | in a score $e_{ij}$: query $i$, key $j$ |
+# | $m$, $n$ | with RoPE, as in the papers: positions of the query and of the key |
+# | $r$ | where relative distances are clipped |
 
 # %%
 figures.ways_in()
@@ -212,16 +223,15 @@ figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal positi
 
 # %% [markdown] erratum="twice the rows; pairs counted from 1"
 # > **A common mistake: pairs counted from 1.** Many slides do this, so that the first exponent is $2 \cdot 1/d$. These
-# > are good vectors, but not the paper's, and weights trained with one do not fit the other. One slide also ends with the
-# > exponent $2 \cdot d/d$, which makes twice as many numbers as the vector has. The last pair is $d/2 - 1$, counted
-# > from 0:
+# > are good vectors, but not the paper's (position 3 is off by up to 0.6), and weights trained with one do not fit the
+# > other. The last pair is $d/2 - 1$, counted from 0. (A slide that ends with the exponent $2 \cdot d/d$ has twice as
+# > many numbers as the vector.)
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+# pairs counted from 1
 from_1 = one_position(3, 64, range(1, 33))
 print(f"counted from 1, position 3 is off by {(from_1 - table[3]).abs().max():.2f}")
 print(f"up to the pair d: {len(one_position(3, 64, range(1, 65)))} numbers for d = 64")
-
-# %% tags=["hide-input"]
 assert (from_1 - table[3]).abs().max() > 0.1 and len(one_position(3, 64, range(1, 65))) == 128
 
 # %% [markdown]
@@ -246,13 +256,13 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 
 # %% [markdown] erratum="positions behind the projections" teaches="sinusoidal positions, and shifts as a linear map"
 # The two curves of the waves coincide, because
-# $\mathrm{PE}(p) \cdot \mathrm{PE}(r) = \sum_i \cos\bigl((p - r)\,\theta_i\bigr)$ contains only the difference. The
+# $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$ contains the offset $k$ and not $p$. The
 # digits have another curve at every position.
 #
 # > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to the finished
 # > query, key and value. (On that slide they are still the inputs, so nothing is wrong yet. It is wrong once there are
 # > projections.) A position that is added to the *input* goes through $W_Q$ and $W_K$. The score then has a term
-# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(r)^\top$, which can be learned. A sinusoid that is added after the projections
+# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which can be learned. A sinusoid that is added after the projections
 # > gives the fixed curve above. Its top is at the token itself, and no training can move it.
 #
 # **Now you:** [a05](@order/assignment), exercise 1.
@@ -290,16 +300,20 @@ assert right == 998
 #
 # ## Rotary embeddings (RoPE): turn, do not add
 #
-# Sinusoids have a rotation for each distance, but they are *added*. Let $p_m$ and $p_n$ be the vectors of two positions.
-# The product $(q + p_m) \cdot (k + p_n)$ has four terms, and the mixed ones, $q \cdot p_n$ and $p_m \cdot k$, change with the
-# place. Su et al. (2021) ask for a function $f(x, m)$, the vector $x$ as it appears at position $m$, with
+# Sinusoids have a rotation for each distance, but they are *added*. From here on a query stands at position $m$ and a key
+# at position $n$, as in the papers. The product of sums has four terms:
 #
-# $$f(q, m) \cdot f(k, n) = g(q, k,\, m - n).$$
+# $$\bigl(q_m + \mathrm{PE}(m)\bigr) \cdot \bigl(k_n + \mathrm{PE}(n)\bigr) = q_m \cdot k_n + q_m \cdot \mathrm{PE}(n) +
+# \mathrm{PE}(m) \cdot k_n + \mathrm{PE}(m) \cdot \mathrm{PE}(n)$$
 #
-# (In this section $m$ is the position of a query and $n$ that of a key.) Each token should bring its own position, and the
-# score should depend on the distance alone. A rotation does this. The dot product of two arrows does not change if both are
-# turned by the same angle. So turn each vector at position $m$ by $m\,\theta$: two tokens are then turned against
-# each other by $(m - n)\,\theta$, wherever they stand.
+# The two in the middle contain one position each, so they change if both tokens move together. Su et al. (2021) ask for a
+# function $f$ that puts a position *into* a vector, such that the score knows the distance alone:
+#
+# $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$
+#
+# A rotation does this. The dot product of two arrows does not change if both are turned by the same angle. So turn the
+# query by $m\,\theta$ and the key by $n\,\theta$: the two are then turned against each other by $(m - n)\,\theta$,
+# wherever they stand.
 #
 # In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. The pale arrows are
 # the words before the rotation. *Choose an offset, then move the shift, which moves both words. Guess first:* which line on
@@ -319,7 +333,8 @@ viz.explore(
 # score of the same two words with sine and cosine *added*. It changes with the place.
 #
 # A head has more than two columns. So RoPE takes the columns in pairs and gives pair $i = 0, \dots, d_k/2 - 1$ the
-# frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. At position $m$ the pair is turned by the angle $m\,\theta_i$:
+# frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. The pair $(a, b)$ of a query at position $m$ is turned by the
+# angle $m\,\theta_i$, and that of a key by $n\,\theta_i$:
 #
 # $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
 #
@@ -366,7 +381,7 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 # %% [markdown]
 # The same distance gives the same score. The last line says the same in complex numbers, as the paper does: a pair is
 # $a + \mathrm{i}b$, and the rotation is the product with $\exp(\mathrm{i}\,m\theta)$. With rotation matrices for rows,
-# $(q R_m)(k R_n)^\top = q\, R_m R_n^\top k^\top = q\, R_{m-n} k^\top$.
+# $(q_m R_m)(k_n R_n)^\top = q_m\, R_m R_n^\top k_n^\top = q_m\, R_{m-n} k_n^\top$.
 #
 # Queries and keys are turned after their projections, in every layer. Values are not turned: they are averaged, and no
 # second rotation would undo the first. RoPE has no parameters, and adds nothing to the embeddings.
@@ -438,15 +453,12 @@ try:
 except ValueError as error:
     print(error)
 
-# %% [markdown] erratum="learned positions credited to Shaw; positions by the batch"
+# %% [markdown] erratum="positions by the batch"
 # It refuses. Position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in many texts,
-# can have a special vector. BERT and GPT-2 have learned positions.
+# can have a special vector. Learned position vectors are in Gehring et al. (2017). Vaswani et al. found them as good as
+# sinusoids (table 3, row E), and BERT and GPT-2 have them.
 #
-# > **A common mistake: the wrong authors.** A deck credits learned positions to Shaw et al. (2018), who propose
-# > *relative* ones (below). Learned position vectors are in Gehring et al. (2017). Vaswani et al. found them as good as
-# > sinusoids (table 3, row E).
-#
-# > **A common mistake: positions counted along the batch.** The same deck looks them up with `torch.arange(x.size(0))`.
+# > **A common mistake: positions counted along the batch.** A deck looks them up with `torch.arange(x.size(0))`.
 # > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the sentence in
 # > the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it:
 
@@ -476,7 +488,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
 # $$
 #
-# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for our $r$.)
+# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.)
 # *Guess for $r = 2$:* what is equal along each diagonal? Large in the picture is the distance, small is the row of the table.
 
 # %%
@@ -499,7 +511,7 @@ o = sum(alpha[j] * (v[j] + shaw.value[index[i, j]]) for j in range(6))       # (
 A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # (6, 6)  all
 print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
 
-# %% [markdown] erratum="Shaw's formula under Absolute" teaches="Shaw's BLEU for every clipping distance @ Relative positions"
+# %% [markdown] teaches="Shaw's BLEU for every clipping distance @ Relative positions"
 # How large must $r$ be? For English to German the paper measures
 #
 # | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
@@ -509,10 +521,7 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 # With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ nearly all of it is there: it is
 # enough to know the neighbours. (There are several layers, and each passes on what it has read.)
 #
-# > **A common mistake: calling this formula absolute.** A deck shows it under "Absolute", to say what RoPE does better.
-# > But the score does not change if query and key move together: it is relative. The deck is right about the
-# > next point: this score is no inner product of something at $i$ and something at $j$, because $a^K_{j-i}$ belongs to
-# > the pair.
+# Does the score really not know where the two tokens stand? The same query and the same key, one place apart:
 
 # %%
 one_query, one_key = torch.randn(2, 16)
@@ -522,6 +531,9 @@ for i, j in ((3, 4), (13, 14), (503, 504)):
     print(f"query at {i:>3}, key at {j:>3}: {score.item():.4f}")
 
 # %% [markdown]
+# It does not. But in contrast to RoPE this score is no inner product of something at $i$ and something at $j$, because
+# $a^K_{j-i}$ belongs to the pair.
+#
 # **Now you:** [a05](@order/assignment), exercise 4.
 #
 # ## Relative biases: a number for each distance (T5, ALiBi)
@@ -530,8 +542,8 @@ for i, j in ((3, 4), (13, 14), (503, 504)):
 #
 # * **T5** (Raffel et al. 2020) learns the numbers, for each head. Near distances have a number each. Far distances share
 #   one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
-# * **ALiBi** (*attention with linear biases*, Press et al. 2022) learns nothing: $b_{j-i} = -m\,\lvert i - j \rvert$, with
-#   a fixed slope $m$ for each head. Some heads see near, others far.
+# * **ALiBi** (*attention with linear biases*, Press et al. 2022) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with
+#   a fixed slope $s$ for each head. Some heads see near, others far.
 #
 # *Guess:* how many of 81 distances does T5 tell apart?
 
@@ -540,7 +552,7 @@ distances = list(range(-40, 41))
 bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
 buckets = bias.buckets(torch.tensor(distances)).tolist()
 slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256}
-costs = {name: [-m * abs(each) for each in distances] for name, m in slopes.items()}
+costs = {name: [-s * abs(each) for each in distances] for name, s in slopes.items()}
 figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
 
@@ -563,8 +575,8 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # | Qwen2 ([2024](https://arxiv.org/abs/2407.10671)) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
 # | Gemma 3 ([2025](https://arxiv.org/abs/2503.19786)) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
 #
-# > **A common mistake: "most systems use learned positions".** Three decks have this line. It was true around 2019. Most
-# > open large models since 2023 use RoPE.
+# > **A common mistake: "most systems use learned positions".** It was true around 2019. Most open large models since
+# > 2023 use RoPE.
 #
 # How does a model that was trained on 4,096 tokens come to read 32,768? There are three methods, mostly used with a little
 # further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text falls into
@@ -962,7 +974,19 @@ assert granted("3 longer texts: × 32") == []
 # Now read the table by rows. Sinusoids are unique and linear, and fail on longer texts. Shaw's vectors are
 # neither (all far places share one vector), and do well. Of all rows, wish 6 is the one that goes together with texts of four
 # times the length.
+
+# %% [markdown] erratum="learned positions credited to Shaw; Shaw's formula under Absolute"
+# <details><summary><b>Going further</b>: two lines of the decks about Shaw et al.</summary>
 #
+# **A common mistake: the wrong authors.** A deck credits learned absolute positions to Shaw et al. (2018). They propose
+# relative ones; learned position vectors are in Gehring et al. (2017).
+#
+# **A common mistake: calling Shaw's formula absolute.** A deck shows it under "Absolute", to say what RoPE does better. But
+# the score does not change if query and key move together: it is relative. The deck's next point is right: it is no inner
+# product of something at the query and something at the key.
+# </details>
+
+# %% [markdown]
 # ## In short
 #
 # > | | | shape |
@@ -996,7 +1020,7 @@ assert granted("3 longer texts: × 32") == []
 # > <details><summary>Answers</summary>
 # >
 # > 1. None. The weights have learned to read what they were given.
-# > 2. $(q R_m)(k R_n)^\top = q R_m R_n^\top k^\top = q R_{m-n} k^\top$: a turn by the angles of $m$ and back by those of $n$
+# > 2. $(q_m R_m)(k_n R_n)^\top = q_m R_m R_n^\top k_n^\top = q_m R_{m-n} k_n^\top$: a turn by the angles of $m$ and back by those of $n$
 # >    is a turn by those of $m - n$.
 # > 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the
 # >    original paper learned and sinusoidal ones were about equal.

@@ -51,14 +51,20 @@ from torch import Tensor, nn
 # The vectors are rows, and $\max(0, \cdot)$ is the activation function ReLU. Each vector goes through the network by
 # itself, so it must not matter how many axes stand in front of the last one: a single vector, a sentence, a batch of
 # sentences.
+#
+# A network can also be *examined*. A hidden unit that is 0 for every vector in x contributes nothing, and no gradient
+# reaches it: it is **dead** for these inputs. Return which units are, too.
 
 # %% exercise="feed_forward"
-def feed_forward(x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor) -> Tensor:
-    """Widen, take the maximum of 0 and each number, come back: the same for every vector.
+def feed_forward(
+    x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Widen, take the maximum of 0 and each number, come back; and which hidden units are dead.
 
     x: (..., d_model), any number of axes in front
     W_1: (d_model, d_ff)   b_1: (d_ff,)   W_2: (d_ff, d_model)   b_2: (d_model,)
-    returns (..., d_model)
+    returns output (..., d_model) and dead (d_ff,), booleans: True for a unit that is 0 for
+    every vector in x, in this order
     """
     ...  # solution
 
@@ -82,33 +88,38 @@ if solved("feed_forward"):
             parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
             optimizer = torch.optim.Adam(parameters, lr=0.03)
             for _ in range(200):
-                loss = (feed_forward(phrases, *parameters) - verdict).square().mean()
+                output, dead = feed_forward(phrases, *parameters)
+                loss = (output - verdict).square().mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            before_relu = phrases @ parameters[0] + parameters[1]                # (4, d_ff)
-            working = (before_relu > 0).any(dim=0).sum().item()                  # units
+            working = (~dead).sum().item()                                       # units
             (learned if loss < 0.01 else failed).append(working)
         print(f"{d_ff:>2} hidden units: {len(learned)} of 10 starts learn the verdict")
         print("   units that still fire, where it was learned:", learned, " where not:", failed)
 
 # %% [markdown]
 # Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for all four phrases has no
-# gradient and stays silent: a **dead ReLU**. The second lines count the units that still fire for some phrase at the
-# end. At each width, the starts that fail have fewer such units than the starts that learn, with a single exception. A
+# gradient and stays silent: a **dead ReLU**. With your second answer the second lines count the units that still fire
+# for some phrase at the end. At each width, the starts that fail have fewer such units than the starts that learn, with a single exception. A
 # wide network can lose several units and still learn.
 #
-# ## 2 · The causal mask
+# ## 2 · The causal mask, also for a part of the queries
 #
-# An autoregressive model predicts token $i + 1$ from the tokens up to token $i$, and during training all of them are
-# there. Make the boolean mask that says who may attend to whom: row $i$ asks, column $j$ answers, and `True` means "may
-# attend". A position may attend to itself and to what came before it.
+# An autoregressive model predicts token $i + 1$ from the tokens up to token $i$. Make the boolean mask that says who may
+# attend to whom: row $i$ asks, column $j$ answers, and `True` means "may attend". A position may attend to itself and to
+# what came before it.
+#
+# In training all tokens ask at once, and there are as many queries as keys. When a model *reads* a long text in pieces,
+# or writes, it keeps the keys of earlier tokens, and only the newest tokens ask. Then there are fewer queries than keys.
+# The last query is the token of the last key. One function must serve both.
 
 # %% exercise="causal_mask"
-def causal_mask(n: int) -> Tensor:
-    """Who may attend to whom in a sentence that is read from left to right.
+def causal_mask(n_query: int, n_key: int) -> Tensor:
+    """Who may attend to whom, if the queries are the last n_query of n_key positions.
 
-    returns (n, n), booleans: True in row i, column j, if position i may attend to position j
+    n_query: from 1 to n_key
+    returns (n_query, n_key), booleans: True in row i, column j, if query i may attend to key j
     """
     ...  # solution
 
@@ -116,13 +127,35 @@ def causal_mask(n: int) -> Tensor:
 check("causal_mask", causal_mask)
 
 # %% [markdown]
-# **Use it.** Can two layers leak where one layer does not? Take your mask as numbers and multiply it by itself. The
-# product counts the ways from input $j$ (column) through a first layer and a second one to output $i$ (row). *Guess*
-# which cell has the most ways, and what stands above the diagonal.
+# **Use it.** Twelve tokens go through torch's attention: all at once, and in pieces of five, four, two and one, which keep
+# the keys and values of the pieces before. With your mask the outputs must agree. *Guess* which of the twelve tokens go
+# wrong if the mask counts the queries of each piece from 0, as torch's `is_causal=True` does.
 
 # %%
 if solved("causal_mask"):
-    layer = causal_mask(6).long()                # (6, 6)  1 where there is a way
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 1, 12, 8)                             # (1, n, d) each
+    at_once = F.scaled_dot_product_attention(query, key, value, attn_mask=causal_mask(12, 12))
+    for name in ("your mask", "is_causal=True"):
+        pieces, read = [], 0
+        for n_query in (5, 4, 2, 1):
+            n_key = read + n_query
+            three = query[:, read:n_key], key[:, :n_key], value[:, :n_key]
+            yours = {"attn_mask": causal_mask(n_query, n_key)}
+            how = yours if name == "your mask" else {"is_causal": True}
+            pieces.append(F.scaled_dot_product_attention(*three, **how))
+            read = n_key
+        off = (torch.cat(pieces, dim=1) - at_once).abs().amax(dim=(0, 2)) > 1e-5         # (12,)
+        print(f"{name:>15}: wrong tokens", off.nonzero().flatten().tolist())
+
+# %% [markdown]
+# Can two layers leak where one layer does not? Take your mask as numbers and multiply it by itself. The product counts
+# the ways from input $j$ (column) through a first layer and a second one to output $i$ (row). *Guess* which cell has the
+# most ways, and what stands above the diagonal.
+
+# %%
+if solved("causal_mask"):
+    layer = causal_mask(6, 6).long()             # (6, 6)  1 where there is a way
     two_layers = layer @ layer                   # (6, 6)  how many ways
     print(two_layers)
     print("ways from the future:", two_layers.triu(1).sum().item())
@@ -133,7 +166,7 @@ if solved("causal_mask"):
 # A batch is a rectangle, and short sentences are filled up with padding. Make the mask that keeps every query from
 # attending to padding. It is the same for every query of a sentence, so the axis of the queries has length one, and
 # torch stretches it to the scores (batch, n_query, n_key). It also combines with a causal mask:
-# `padding_mask(lengths, n) & causal_mask(n)` is (batch, n, n).
+# `padding_mask(lengths, n) & causal_mask(n, n)` is (batch, n, n).
 #
 # In training the padding usually stands behind the words. A program that continues a batch of prompts puts it in
 # *front*, so that all prompts end at the same position. Your mask serves both. The batch may have been padded to more
@@ -233,7 +266,7 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
         for W_Q, W_K, W_V, W_1, b_1, W_2, b_2 in p["layers"]:
             h = F.layer_norm(x, x.shape[-1:])
             x = x + masked_attention(h @ W_Q, h @ W_K, h @ W_V, mask)[0]
-            x = x + feed_forward(F.layer_norm(x, x.shape[-1:]), W_1, b_1, W_2, b_2)
+            x = x + feed_forward(F.layer_norm(x, x.shape[-1:]), W_1, b_1, W_2, b_2)[0]
         return x @ p["output"]                                       # (batch, n, letters)
 
     def made(*shape):
@@ -244,7 +277,7 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 
     d, n = 32, goes_in.shape[1]
     everybody = torch.ones(n, n, dtype=torch.bool)
-    for name, mask in {"your causal mask": causal_mask(n), "no mask": everybody}.items():
+    for name, mask in {"your causal mask": causal_mask(n, n), "no mask": everybody}.items():
         torch.manual_seed(0)
         p = {"letters": nn.Parameter(torch.randn(len(letters), d)),
              "places": nn.Parameter(torch.randn(n, d)), "output": made(d, len(letters)),

@@ -266,7 +266,7 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # > a linear function. With several heads, each layer is x times the sum of their matrices, which is linear as well.
 # > (The softmax of the weights, the only non-linear thing in the stack, had nothing to choose from.)</details>
 #
-# **Now you:** [a06](@masking/assignment), exercise 1.
+# **Now you:** [a06](@masking/assignment), exercise 1: the network, and which of its units never fire.
 #
 # ## Rank collapse: what keeps tokens apart
 #
@@ -546,7 +546,7 @@ print("its first row:", printed[0].tolist())
 # > token is no secret. The secret stands one place further to the right, because inputs and targets are shifted against
 # > each other.</details>
 #
-# **Now you:** [a06](@masking/assignment), exercise 2.
+# **Now you:** [a06](@masking/assignment), exercise 2: one mask for all queries at once and for the newest alone.
 #
 # ## Testing for leaks: which output depends on which input?
 #

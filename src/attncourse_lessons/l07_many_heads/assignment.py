@@ -9,10 +9,10 @@
 # %% [markdown]
 # # Assignment @many_heads · Multi-head attention
 #
-# In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads): scaled attention for
-# any number of axes, the reshaping that makes heads at no cost, the whole layer, and grouped-query attention, which
-# saves memory while a model writes. You count every parameter of a GPT. At the end the heads get the two masks of a
-# decoder at once. Your layer takes the weights of torch's own layer, and must give its output.
+# In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads): the reshaping that makes
+# heads at no cost, what each head adds to the output, the whole layer, and grouped-query attention, which saves memory
+# while a model writes. At the end the heads get the two masks of a decoder at once.
+# Your layer takes the weights of torch's own layer, and must give its output.
 #
 # Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
 # Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
@@ -43,54 +43,11 @@ from torch import Tensor, nn
 from attncourse import viz
 
 # %% [markdown]
-# ## 1 · Scaled attention
-#
-# $$\operatorname{attention}(Q, K, V) = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
-#
-# You have written most of this before, for one shape. Now the function must work with any axes in front of the words: a
-# batch of sentences, a batch and heads, or nothing at all. The contract calls these axes `...`. Scores may be as large
-# as 200 and as small as −200, even in one row.
-
-# %% exercise="scaled_attention"
-def scaled_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The values, averaged by the softmax of the scaled dot products.
-
-    query: (..., n_query, d_k)   key: (..., n_key, d_k)   value: (..., n_key, d_v)
-    returns output (..., n_query, d_v) and weights (..., n_query, n_key), in this order
-    """
-    ...  # solution
-
-# %% check="scaled_attention"
-check("scaled_attention", scaled_attention)
-
-# %% [markdown]
-# **Use it.** Torch has the same function in one fast kernel. The two must agree for any axes in front. Then two heads
-# read *Anna lent Ben her book* at once: head 0 attends one word to the left and head 1 one word to the right. *Guess*
-# what *lent* receives from each.
-
-# %%
-if solved("scaled_attention"):
-    torch.manual_seed(0)
-    for in_front in ((), (3,), (3, 4), (2, 3, 4)):
-        query, key, value = torch.randn(3, *in_front, 7, 16)
-        fused = nn.functional.scaled_dot_product_attention(query, key, value)
-        off = float((scaled_attention(query, key, value)[0] - fused).abs().max())
-        print(f"axes in front {in_front!s:>9}: off by {off:.0e}")
-    words = ["Anna", "lent", "Ben", "her", "book"]
-    places = torch.eye(5)                                     # (n, d_k)  a word knows its place
-    query = 20 * torch.stack([places.roll(-1, dims=1), places.roll(1, dims=1)])    # (h, n, d_k)
-    output, weights = scaled_attention(query, places.expand(2, 5, 5), places.expand(2, 5, 5))
-    for head in (0, 1):
-        print(f"lent, head {head}: receives", words[int(output[head, 1].argmax())])
-    tables = {f"head {head}": (words, weights[head]) for head in (0, 1)}
-    viz.weight_tables(tables, numbers=True, digits=2)
-
-# %% [markdown]
-# ## 2 · Split the heads
+# ## 1 · Split the heads
 #
 # A projection gives each word one vector of width `d_model`. This vector is `n_heads` vectors side by side: the first
 # `d_head` numbers belong to head 0, the next `d_head` to head 1, and so on. Give the heads an axis of their own, in
-# front of the words. Then `scaled_attention` treats each head like another sentence.
+# front of the words. Then a matrix product treats each head like another sentence.
 #
 # `n_heads` divides `d_model`.
 
@@ -125,7 +82,7 @@ if solved("split_heads"):
             print(f"word {word} changes, {name:>10}: heads that change {heads}")
 
 # %% [markdown]
-# ## 3 · Merge the heads
+# ## 2 · Merge the heads
 #
 # Now the way back: put each word's outputs of all heads side by side again, head 0 first.
 
@@ -142,24 +99,26 @@ def merge_heads(heads: Tensor) -> Tensor:
 check("merge_heads", merge_heads)
 
 # %% [markdown]
-# **Use it.** Merge the heads and multiply by $W_O$: this is the same as multiplying each head by its own block of rows
-# and adding up. And if you have solved exercise 2, a split and a merge give back what went in.
+# **Use it.** The question of exercise 1, on the way back: if one head finds something else, in which columns of each word
+# does anything change? And if you have solved exercise 1, a split and a merge give back what went in.
 
 # %%
 if solved("merge_heads"):
     torch.manual_seed(0)
-    heads, W_O = torch.randn(5, 4, 6, 3), torch.randn(12, 12)             # 4 heads of width 3
-    joined = merge_heads(heads) @ W_O                                     # (5, 6, 12)
-    added = sum(heads[:, h] @ W_O[3 * h : 3 * (h + 1)] for h in range(4))           # (5, 6, 12)
-    off = float((joined - added).abs().max())
-    print(f"side by side, then W_O: off from the sum over heads by {off:.0e}")
+    heads = torch.randn(5, 4, 6, 3)                                       # 4 heads of width 3
+    for head in (0, 2):
+        changed = heads.clone()
+        changed[:, head] += 1.0
+        different = merge_heads(heads) != merge_heads(changed)            # (5, 6, 12)
+        touched = different.flatten(0, 1).any(dim=0)                      # (12,)
+        print(f"head {head} changes: columns", touched.nonzero().flatten().tolist())
     if solved("split_heads"):
         x = torch.randn(5, 6, 12)
         same = torch.equal(merge_heads(split_heads(x, 4)), x)
         print("split and merged again, nothing has changed:", same)
 
 # %% [markdown]
-# ## 4 · The multi-head attention layer
+# ## 3 · The multi-head attention layer
 #
 # $$
 # \begin{aligned}
@@ -173,7 +132,7 @@ if solved("merge_heads"):
 #
 # The mask says which positions of the memory hold a word: it is (batch, 1, n_key) and serves all queries and all heads
 # alike. Every sentence has at least one word. You may call your functions from above, but a mistake in one of them then
-# costs points here as well. (Your `scaled_attention` takes no mask, so it is not enough here.)
+# costs points here as well.
 
 # %% exercise="MultiHeadAttention"
 class MultiHeadAttention(nn.Module):
@@ -258,6 +217,68 @@ if solved("MultiHeadAttention"):
         print(f"{n_heads} head(s): tomorrow {right[0]:.0%}, yesterday {right[1]:.0%}")
 
 # %% [markdown]
+# ## 4 · What each head adds
+#
+# The lecture's formula says that the layer's output is a sum with one term per head. Make the terms visible, all at once:
+# for every head what it writes into the output, for every word. The heads' outputs come in before the merge. In this
+# exercise $W_O$ need not be square: $h\,d_v$ rows, $d_\text{model}$ columns, and it stands on the right, as in the formula.
+
+# %% exercise="contributions"
+def contributions(heads: Tensor, W_O: Tensor) -> Tensor:
+    """What each head adds to the layer's output.
+
+    heads: (batch, n_heads, n, d_v)   W_O: (n_heads * d_v, d_model)
+    returns (batch, n_heads, n, d_model); added over the heads, it is the output of the layer
+    """
+    ...  # solution
+
+# %% check="contributions"
+check("contributions", contributions)
+
+# %% [markdown]
+# **Use it.** The course has a small trained language model (lecture @transformer trains it). The cell catches the heads'
+# outputs in each of its layers while it reads a line of documentation. *Guess:* do all heads write about the same amount?
+# And if the heads of a layer wrote in unrelated directions, the size of their sum would be the root of the sum of their
+# squares. Is the real sum larger or smaller?
+
+# %%
+if solved("contributions"):
+    from attncourse import pretrained
+    from attncourse.data import BOS, Tokenizer
+    from attncourse_lessons.results import kept_checkpoint
+
+    model = pretrained.load(kept_checkpoint("writer")).model
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    tokens = torch.tensor([[BOS, *tokenizer.encode("Return the number of bytes in the file")]])
+    merged = []                                          # per layer (1, n, n_heads * d_v)
+
+    def keep(module, inputs):
+        merged.append(inputs[0])
+
+    layers = [block.attention.sublayer for block in model.decoder.stack.blocks]
+    hooks = [layer.output.register_forward_pre_hook(keep) for layer in layers]
+    with torch.no_grad():
+        model(tokens)
+    for hook in hooks:
+        hook.remove()
+    for number, (layer, joined) in enumerate(zip(layers, merged, strict=True)):
+        heads = joined.unflatten(-1, (layer.n_heads, -1)).transpose(1, 2)       # (1, h, n, d_v)
+        with torch.no_grad():
+            parts = contributions(heads, layer.output.weight.T)           # (1, h, n, d_model)
+            off = (parts.sum(dim=1) - joined @ layer.output.weight.T).abs().max()
+        size = parts.norm(dim=-1).mean(dim=(0, 2))                        # (h,)
+        unrelated = parts.square().sum(dim=(1, 3)).sqrt().mean()
+        real = parts.sum(dim=1).norm(dim=-1).mean()
+        print(f"layer {number}: off by {off:.0e};", " ".join(f"{each:.2f}" for each in size),
+              f"; sum {real:.2f}, unrelated {unrelated:.2f}")
+
+# %% [markdown]
+# A head that writes next to nothing is silent on this line. A sum that is larger than unrelated directions would make it
+# says that the heads write partly the same; a smaller one, that they partly cancel. What a head writes can be read
+# further: up to the final norm, its product with the output's matrix says which tokens it makes likelier, its **direct
+# effect on the logits** (Elhage et al. 2021).
+
+# %% [markdown]
 # ## 5 · Grouped-query attention: fewer keys than queries
 #
 # While a model writes, it keeps the keys and values of all tokens so far, and this cache fills the memory. In
@@ -294,52 +315,7 @@ if solved("grouped_query_attention"):
         print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
 # %% [markdown]
-# ## 6 · The parameters of a GPT
-#
-# Count the parameters of a GPT. This needs no tensor, only arithmetic. The model is made of
-#
-# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
-#   which turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
-# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
-#   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
-#   layers have biases;
-# * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
-#   feed-forward network, and one after the last block.
-#
-# In most models `n_heads * d_head` is `d_model`. In this function it need not be.
-
-# %% exercise="count_parameters"
-def count_parameters(
-    vocab_size: int, max_length: int, n_layers: int, d_model: int,
-    n_heads: int, n_kv_heads: int, d_head: int, d_ff: int,
-) -> tuple[int, int, int, int]:
-    """How many numbers a GPT learns, by what they are for.
-
-    returns embeddings (tokens and positions), attention, feed_forward, norms, in this order,
-    each for the whole model
-    """
-    ...  # solution
-
-# %% check="count_parameters"
-check("count_parameters", count_parameters)
-
-# %% [markdown]
-# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
-# part has most of them, and which part of GPT-3.
-
-# %%
-if solved("count_parameters"):
-    published = {"GPT-2": (1024, 12, 768, 12), "GPT-2 XL": (1024, 48, 1600, 25),
-                 "GPT-3": (2048, 96, 12288, 96)}
-    for name, (length, layers, width, heads) in published.items():
-        d_head = width // heads
-        parts = count_parameters(50257, length, layers, width, heads, heads, d_head, 4 * width)
-        named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
-        shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
-        print(f"{name:>8}: {sum(parts):>15,}   {shares}")
-
-# %% [markdown]
-# ## 7 · Both masks at once
+# ## 6 · Both masks at once
 #
 # A decoder's self-attention has two reasons to hide a key: it comes after the query, or it is padding. Position $i$ may
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
@@ -394,7 +370,7 @@ if solved("decoder_attention"):
 # comes from one place for all rows.
 
 # %% [markdown]
-# ## 8 · Scaled scores: why the root?
+# ## 7 · Scaled scores: why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
 # them has variance $d_k$. Divide by $\sqrt{d_k}$."
@@ -422,7 +398,7 @@ if solved("decoder_attention"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · Ablation: a head that nobody misses
+# ## 8 · Ablation: a head that nobody misses
 #
 # You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
 # $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads

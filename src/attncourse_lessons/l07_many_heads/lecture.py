@@ -274,8 +274,6 @@ assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 # With four heads the result is less tidy: some heads can be removed without any loss. Is such a head idle, or does
 # another head do the same work? An ablation of one head at a time cannot tell. We come back to this question.
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 1.
-#
 # ## All heads at once: split, attend, merge
 #
 # The loop over heads is not needed. Put the heads' matrices side by side, and they form one $d \times d$ matrix. Then
@@ -333,7 +331,7 @@ for name, before, after in (
 # `flatten` and `reshape` copy by themselves. nanoGPT and `nn.MultiheadAttention` also keep $W_Q$, $W_K$, $W_V$ as *one*
 # matrix of $d \times 3d$ and split its output in three.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercises 2 and 3.
+# **Now you:** [a07](@many_heads/assignment), exercises 1 and 2.
 #
 # PyTorch has the layer as `nn.MultiheadAttention`. If it gets the weights of our trained loop, it must give the loop's
 # output:
@@ -355,7 +353,7 @@ with torch.no_grad():
 # > projections *inside*, and everything is projected twice. Nothing crashes, and the result is not the equation's. The
 # > layer wants $X$, three times. (Its masks are different, too: there True means *may not* attend.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 4: your layer, torch's weights, the same output. And exercise 7:
+# **Now you:** [a07](@many_heads/assignment), exercise 3: your layer, torch's weights, the same output. And exercise 6:
 # all heads get the two masks of lecture @masking at once.
 #
 # > **Check yourself.** (1) Batch 8, 100 tokens, d_model 512, 8 heads: what are the shapes of the split queries, the
@@ -376,6 +374,8 @@ with torch.no_grad():
 # Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
 # (Elhage et al. 2021). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$
 # decides *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
+#
+# **Now you:** [a07](@many_heads/assignment), exercise 4: what each head of a trained model writes.
 #
 # [Lecture @masking](@masking) said that a token receives an average of the tokens' vectors. That holds for one head.
 # Give two heads opposite OV circuits: the sum is $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**. This
@@ -597,16 +597,18 @@ assert min(share.min() for share in full) > 0.95
 # Nearly all answers are right. We ask two questions about each of the eight heads. *Where does it attend?* Its weights
 # tell. *What is lost without it?* An ablation tells: we set its block of $W_O$ to zero and count the lost answers.
 #
-# The viewer shows one sentence as the heads of seed 0 see it. Point at a word; click another head. *Look for these:* a
-# head that goes from the verb to the giver, one that goes from the verb to the receiver, and one that goes from *she*
-# or *he* to a name. Then guess, before you read on: which of the heads that you found will be missed?
+# The viewer shows one sentence as all eight heads of seed 0 see it. Each small map has a row for each word that asks and
+# a column for each word that is asked. Click on a map, and the head opens.
+# *Look for these:* a head that goes from the verb to the giver, one that goes from the verb to the receiver, and one
+# that goes from *she* or *he* to a name. Then guess, before you read on: which of the heads that you found will be
+# missed?
 
 # %%
 words, _ = tell(2, random.Random(26))
 tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weights()
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
-viz.attention_viewer(seen, words, title="Who looks at whom", layer=0, head=0)
+viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
 
 # %% [markdown]
 # One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the
@@ -876,8 +878,8 @@ for seed in range(3):
 # > 5. All positions are computed at once, so every key is computed once anyhow (and the parameters change at each
 # >    step).</details>
 #
-# **Now do** [assignment @many_heads](@many_heads/assignment) (about two hours): exercises 1 to 7, two questions in
-# words, and an extension. (Exercise 6, the parameters of a GPT, can wait for [lecture @transformer](@transformer).)
+# **Now do** [assignment @many_heads](@many_heads/assignment) (somewhat under two hours): six exercises, two questions in
+# words, and an extension.
 # **Next:** attention layers can be stacked, but a stack does not train by itself. [Lecture @deep_stacks](@deep_stacks)
 # shows what a stack needs.
 #

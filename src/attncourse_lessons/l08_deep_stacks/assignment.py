@@ -11,7 +11,7 @@
 #
 # You build the parts of [lecture @deep_stacks](@deep_stacks) that make attention and the feed-forward network stackable:
 # **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. Then you repair a block that trains
-# well and is wrong. After each check comes a cell that *uses* what you wrote. In exercise 5 your blocks learn to spell,
+# well and is wrong. In between you build an instrument and measure a trained language model with it. After each check comes a cell that *uses* what you wrote. In exercise 5 your blocks learn to spell,
 # twelve deep. The cell waits until the check gives all points, and is not graded.
 #
 # The answers are a few lines each. Under each exercise stands a check. Another check, with other numbers and sizes,
@@ -122,7 +122,7 @@ if solved("rms_norm"):
 #
 # From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n, d_model). `attend` is the whole
 # self-attention, with its heads and its mask. `feed_forward` is the network. `norm_1` and `norm_2` are two norms, each with
-# its own gain and bias. You do the wiring.
+# its own gain and bias. You connect them.
 #
 # There is no equation here, on purpose. The block has two sublayers, attention first, each on a branch. The first norm
 # belongs to attention, the second to the feed-forward network. On the way from x to the output there must be no norm.
@@ -131,7 +131,7 @@ if solved("rms_norm"):
 def pre_norm_block(
     x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable
 ) -> Tensor:
-    """Attention, then the feed-forward network, wired as a pre-norm block.
+    """Attention, then the feed-forward network, connected as a pre-norm block.
 
     x: (batch, n, d_model)
     returns (batch, n, d_model)
@@ -311,7 +311,75 @@ if all(solved(name) for name in parts):
 # later blocks refine it. The model was not trained for this. (One model of one seed shows that it can happen, not that it
 # must.)
 #
-# ## 6 · The gradient of a residual stack
+# ## 6 · A measurement: how large is each branch?
+#
+# The lecture explained why cold post-norm fails by the **branch ratio**: how large what a sublayer writes is, beside the
+# $x$ to which it is added. There it was one number for a whole batch. Build a finer instrument, for any residual stack.
+#
+# `branches` are the functions $f_\ell$ without their residual connections: a branch of a pre-norm stack contains its norm.
+# At every branch, take for each token the length of what is added over the length of the $x$ to which it is added, and
+# then the mean over the real tokens of the batch, all alike. (No $x$ has length 0.)
+
+# %% exercise="branch_ratios"
+def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
+    """How large what each branch adds is, beside what it is added to.
+
+    x: (batch, n, d_model), in front of the first branch   branches: L functions, in their order
+    real: (batch, n), booleans, True where there is a token, False where there is padding
+    returns (L,): for each branch the mean of |f(x)| / |x| over the real tokens
+    """
+    ...  # solution
+
+# %% check="branch_ratios"
+check("branch_ratios", branch_ratios)
+
+# %% [markdown]
+# **Use it.** Your instrument on real models: the small language model of lecture @transformer (pre-norm, two branches per
+# block), on two lines of documentation of different lengths. Beside it stands the same model untrained, with three
+# seeds. The cell also prints how long the $x$ in front of the first branch is, the token's embedding. *Guess:* what share of
+# a token is left after the first branch of the untrained model? Does training make the branches larger or smaller beside x?
+
+# %%
+if solved("branch_ratios"):
+    from attncourse import pretrained
+    from attncourse.data import BOS, Tokenizer, pad_batch
+    from attncourse.transformer import LanguageModel
+    from attncourse_lessons.results import kept_checkpoint
+
+    trained = pretrained.load(kept_checkpoint("writer")).model.eval()
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    lines = ["Return the number of bytes in the file.", "Close it."]
+    tokens, real = pad_batch([[BOS, *tokenizer.encode(line)] for line in lines])
+    models = {"trained": trained}
+    for seed in range(3):
+        torch.manual_seed(seed)
+        models[f"untrained, seed {seed}"] = LanguageModel(trained.config).eval()
+
+    def caught(block, kind):
+        """A branch of a pre-norm block as a function of x: its norm and its sublayer."""
+        residual = getattr(block, kind)
+        if kind == "attention":
+            return lambda x: residual.sublayer(residual.norm(x), causal=True)
+        return lambda x: residual.sublayer(residual.norm(x))
+
+    for name, model in models.items():
+        stack = model.decoder.stack
+        branches = [caught(block, kind)
+                    for block in stack.blocks for kind in ("attention", "ff")]
+        with torch.no_grad():
+            x = model.decoder.embedding(tokens)                         # (batch, n, d_model)
+            ratios = branch_ratios(x, branches, real)
+        print(f"{name:>18}: x {x[real].norm(dim=-1).mean():4.1f}   attention",
+              ", ".join(f"{ratio:.2f}" for ratio in ratios[::2]),
+              "  feed-forward", ", ".join(f"{ratio:.2f}" for ratio in ratios[1::2]))
+
+# %% [markdown]
+# In the untrained models the first attention writes several times as much as the token's own vector, so most of what the
+# blocks above read is an average over other tokens. In the trained model the embeddings are many times as long (a part of
+# it is the factor $\sqrt{d_\text{model}}$, with which it was trained), and no branch is larger than the $x$ to which it is
+# added. The instrument shows this for one trained model. Whether it must be so, it does not show.
+#
+# ## 7 · The gradient of a residual stack
 #
 # Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
 # $J_1, \dots, J_L$, each where its layer reads. How does $x_L$ change with $x_0$? Mind the order, and what there is to
@@ -356,7 +424,7 @@ if solved("stack_jacobian"):
               f"a step of x grows by {yours.norm() / 4:.1f} on average")
 
 # %% [markdown]
-# ## 7 · Debugging: four faults that the loss does not show
+# ## 8 · Debugging: four faults that the loss does not show
 #
 # The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, and a model made of it
 # learns. It has four faults, all of them in `forward`; `__init__` is right.
@@ -451,7 +519,7 @@ if solved("repair_the_block"):
     print("sublayers that write nothing: x moves by", (yours(x, causal) - x).abs().max().item())
 
 # %% [markdown]
-# ## 8 · Why the batch must not matter
+# ## 9 · Why the batch must not matter
 #
 # Somebody replaces LayerNorm in a language model by a norm whose mean and variance are taken, for each feature, over
 # all positions of all sentences in the batch.
@@ -479,7 +547,7 @@ if solved("repair_the_block"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · Where does the gradient go?
+# ## 10 · Where does the gradient go?
 #
 # The lecture writes $\partial x_L / \partial x_0$ for $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. Now there is a norm in
 # each layer as well. Let $J_\ell$ be the Jacobian of $f_\ell$ and $N_\ell$ that of the norm, each at what it reads.

@@ -99,7 +99,7 @@ def block_wiring(blocks: Mapping[str, Sequence[str]]) -> None:
             y = _step(ax, y, step)
         arrow(ax, (0, y), (0, y + 0.8), colour=BLUE, width=2.2)
         said.append(f"{title}: " + ", then ".join(_step_in_words(step) for step in steps))
-    show(drawn, f"Wiring of blocks, from x upwards. {'. '.join(said)}.")
+    show(drawn, f"Blocks, from x upwards. {'. '.join(said)}.")
 
 
 def _height(step: str) -> float:

@@ -70,8 +70,9 @@ def loss_of(model, chosen, stream=None):                  # in nats per letter
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
 # %% [markdown]
-# In this lecture the sublayers do not change. What changes is the **wiring**: how $x$, a sublayer and a norm are put
-# together. We begin with the plainest wiring: the sublayer's output replaces $x$.
+# In this lecture the sublayers do not change. What changes is how $x$, a sublayer and a norm are put together: residual
+# connection or not, and the **norm placement**. In code it is one function of the three, a `connect`. We begin with the
+# plainest: the sublayer's output replaces $x$.
 
 # %%
 def no_residual(x, sublayer, norm):
@@ -86,9 +87,9 @@ class CausalAttention(MultiHeadAttention):
 class Speller(nn.Module):
     """A language model of letters: `depth` blocks, each attention and feed-forward network."""
 
-    def __init__(self, wiring, depth, d=32, final_norm=False):
+    def __init__(self, connect, depth, d=32, final_norm=False):
         super().__init__()
-        self.wiring = wiring                              # a function of x, a sublayer, a norm
+        self.connect = connect                            # a function of x, a sublayer, a norm
         self.token, self.position = nn.Embedding(len(letters), d), nn.Embedding(64, d)
         self.sublayers = nn.ModuleList()
         for _ in range(depth):
@@ -103,20 +104,20 @@ class Speller(nn.Module):
         for sublayer, norm in zip(self.sublayers, self.norms, strict=True):
             if stream is not None:
                 stream.append(x)                          # a list, to look at x on its way
-            x = self.wiring(x, sublayer, norm)
+            x = self.connect(x, sublayer, norm)
         if stream is not None:
             stream.append(x)
         return self.output(self.final_norm(x))            # (batch, n, letters)
 
 # %% [markdown]
-# (`no_residual` ignores the norm; other wirings use it.) Training is Adam with a **warm-up**, a learning rate that rises
+# (`no_residual` ignores the norm; others use it.) Training is Adam with a **warm-up**, a learning rate that rises
 # during the first steps. Models of one seed start with the same matrices and see the same numbers in the same order, so
 # they can be compared seed by seed.
 
 # %%
-def fresh(wiring, depth, seed=0, **options):
+def fresh(connect, depth, seed=0, **options):
     torch.manual_seed(seed)
-    return Speller(wiring, depth, **options)
+    return Speller(connect, depth, **options)
 
 
 def train(model, lr=1e-2, warm_up=0, steps=60, seed=0):
@@ -411,7 +412,7 @@ for seed in range(3):
 # > sum is missing. Without them, layer 8 would read the input of layer 7 in place of its output, which it has
 # > never seen. Veit, Wilber and Belongie (2016) tested this in networks for images, with and without.</details>
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercise 6, the product for any number of layers.
+# **Now you:** [a08](@deep_stacks/assignment), exercise 7, the product for any number of layers.
 #
 # ## Layer normalisation (LayerNorm)
 #
@@ -483,9 +484,14 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # > standard deviation already, and then $\sqrt\sigma + \varepsilon$ is divided by. "Unit mean and standard deviation":
 # > the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
 #
-# *Which of them would you notice?* The cell runs them on vectors of the usual size, and on small ones.
+# *Which of them would you notice?* The folded cell runs them on vectors of the usual size, and on small ones. The first two
+# show at once. Two hide: with $d - 1$ each number changes by less than 1%, and an ε outside the root (in a deck, and in older
+# code) makes no difference until vectors are small. A checkpoint needs the convention with which it was trained.
+#
+# **Now you:** [a08](@deep_stacks/assignment), exercise 1.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+# misprints of LayerNorm
 vectors = torch.randn(1000, 64, generator=torch.Generator().manual_seed(3))          # (n, d)
 print("largest error at scale" + " " * 10 + "1      0.01")
 errors = {}
@@ -501,20 +507,12 @@ for scale in (1, 0.01):
         errors[name, scale] = (y - F.layer_norm(x, (64,))).abs().max().item()
 for name in printed:
     print(f"{name:>20}: {errors[name, 1]:10.0e} {errors[name, 0.01]:9.0e}")
-
-# %% tags=["hide-input"]
 assert errors["a sum for the mean", 1] > 5
 assert errors["a root too many", 1] > 0.1 and errors["a root too many", 0.01] > 2
 assert errors["ε outside the root", 1] < 1e-4 < 0.1 < errors["ε outside the root", 0.01]
 assert 1e-3 < errors["d − 1", 1] < 0.05
 
 # %% [markdown]
-# The first two show at once. The last two hide: $d - 1$ changes each number by less than 1% here, and an ε outside the root
-# (in a deck, and in older code) makes no difference until vectors are small. A checkpoint needs the convention with
-# which it was trained.
-#
-# **Now you:** [a08](@deep_stacks/assignment), exercise 1.
-#
 # ## LayerNorm or batch normalisation: whose mean?
 #
 # A batch of token vectors, $(\text{batch}, n, d)$, has other axes for a mean. **Batch normalisation** (Ioffe and Szegedy
@@ -609,14 +607,14 @@ figures.block_wiring({
 # > = \operatorname{norm}(x)$). Keep this one in mind: it returns below as code. Two more slips of the same pages: the
 # > final norm belongs to $x_{L+1}$, after the *last* block, and what leaves block $l$ is $x_{l+1}$, not $x_l$ again.
 #
-# The figure shows the flow through four untrained wirings at three depths. *Guess before you look:* which two are fit for
-# 24 blocks? In which of these does $x$ grow? Where is the gradient larger, in the first block or in the last?
+# The figure shows the flow through four kinds of untrained stacks at three depths. *Guess before you look:* which two are
+# fit for 24 blocks? In which of these does $x$ grow? Where is the gradient larger, in the first block or in the last?
 
 # %%
-WIRINGS = {"no residual": no_residual, "residual": residual,
+CONNECTIONS = {"no residual": no_residual, "residual": residual,
            "post-norm": post_norm, "pre-norm": pre_norm}
-flows = {name: {depth: flow(fresh(wiring, depth, d=64, final_norm=(wiring is pre_norm)))
-                for depth in (6, 12, 24)} for name, wiring in WIRINGS.items()}
+flows = {name: {depth: flow(fresh(connect, depth, d=64, final_norm=(connect is pre_norm)))
+                for depth in (6, 12, 24)} for name, connect in CONNECTIONS.items()}
 figures.flow_grid(flows)
 
 # %% tags=["hide-input"]
@@ -641,7 +639,7 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 #
 # ## Norm placement and learning rate: a sweep
 #
-# Does the placement matter for training? A single learning rate cannot answer this, since each wiring may need another. So
+# Does the placement matter for training? A single learning rate cannot answer this, since each placement may need another. So
 # we **sweep** it: five rates, each at the full rate from the first step ("cold") and with a warm-up of thirty steps, three
 # seeds each. (The original Transformer's warm-up had 4,000 steps; see [lecture @training](@training).) The record has these
 # 60 runs. The next cell repeats one of them.
@@ -663,10 +661,10 @@ assert abs(here - kept) < 0.1
 # and at which rates?
 
 # %%
-def swept(wirings):
+def swept(placements):
     lines = {}
     for row in record["sweep"]:
-        if row["wiring"] in wirings:
+        if row["wiring"] in placements:
             name = f"{row['wiring']}, {'warm-up' if row['warm_up'] else 'cold'}"
             lines.setdefault(name, {})[row["lr"]] = row["losses"]
     return lines
@@ -678,7 +676,7 @@ figures.runs_over(swept(["post-norm", "pre-norm"]), "learning rate",
 
 # %% tags=["hide-input"]
 ends = {name: {lr: sorted(losses) for lr, losses in line.items()}
-        for name, line in swept(WIRINGS).items()}
+        for name, line in swept(CONNECTIONS).items()}
 assert ends["post-norm, cold"][3e-3][2] < 2 < ends["post-norm, cold"][1e-2][0], "narrow"
 assert ends["post-norm, warm-up"][1e-2][2] < 1 < 2 < ends["post-norm, warm-up"][3e-2][0]
 assert max(ends["pre-norm, cold"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2)) < 1
@@ -707,7 +705,7 @@ def inside(model, seed, warm_up=0):
     with torch.no_grad():
         loss_of(model, torch.arange(0, 1000, 30), stream)
         for x, sublayer, norm in zip(stream[:-1], model.sublayers, model.norms, strict=True):
-            reads = norm(x) if model.wiring is pre_norm else x
+            reads = norm(x) if model.connect is pre_norm else x
             ratios.append(root_mean_square(sublayer(reads)) / root_mean_square(x))
     return [token_spread(x) for x in stream], mean(ratios)
 
@@ -731,17 +729,17 @@ def begun_small(model):
 
 
 spreads, ratios = {}, {}
-for name, wiring, warm_up in (("post-norm, cold", post_norm, 0),
+for name, connect, warm_up in (("post-norm, cold", post_norm, 0),
                               ("post-norm, warm-up", post_norm, 30),
                               ("post-norm, branch × 0.2, cold", post_norm_small, 0),
                               ("post-norm, begun at 0.2, cold", post_norm, 0),
                               ("pre-norm, cold", pre_norm, 0)):
-    models = [fresh(wiring, 6, seed, final_norm=(wiring is pre_norm)) for seed in range(3)]
+    models = [fresh(connect, 6, seed, final_norm=(connect is pre_norm)) for seed in range(3)]
     if "begun" in name:
         models = [begun_small(model) for model in models]
     found = [inside(model, seed, warm_up) for seed, model in enumerate(models)]
     spreads[name] = {place: [spread[place] for spread, _ in found] for place in range(13)}
-    ratios[name] = [ratio * (0.2 if wiring is post_norm_small else 1) for _, ratio in found]
+    ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
     print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]))
 figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
 
@@ -784,6 +782,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # With small branches post-norm is level with pre-norm or ahead. Other causes may play a part as well. Liu et al.
 # (2020) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its dependency
 # on its branches, which amplifies small changes.
+#
+# **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
 #
 # ## How large should a branch be? DeepNorm, ReZero, LayerScale
 #
@@ -921,9 +921,9 @@ def writes_nothing(y):
 
 
 x = 2 * torch.randn(3, 5, 32) + 1                         # (batch, n, d)  not normalised
-for wiring in (as_printed, pre_norm):
-    moved = (wiring(x, writes_nothing, LayerNorm(32)) - x).abs().max().item()
-    print(f"{wiring.__name__:>10}: x moves by {moved:.3f}")
+for connect in (as_printed, pre_norm):
+    moved = (connect(x, writes_nothing, LayerNorm(32)) - x).abs().max().item()
+    print(f"{connect.__name__:>10}: x moves by {moved:.3f}")
 assert torch.equal(pre_norm(x, writes_nothing, LayerNorm(32)), x) and moved == 0
 
 # %% [markdown]
@@ -979,7 +979,7 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 # > for norms without gain and bias is norm(x). Its output has mean 0 and variance 1 for every token if the gain is 1 and
 # > the bias 0. With sublayers that write nothing, ten times x must give the same as x.</details>
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercise 7.
+# **Now you:** [a08](@deep_stacks/assignment), exercise 8.
 #
 # ## In short
 #
@@ -993,18 +993,18 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 # > Without residual connections our deep stack did not learn, from any of three initialisations. With them alone, sizes
 # > explode. A norm keeps sizes in order: after the sum (post-norm), which needs small branches or a warm-up, or on the branch
 # > (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how large a branch is beside $x$.
-# > Whether a block is wired as you mean is a question for a structural test, not for the loss.
+# > Whether a block is built as you mean is a question for a structural test, not for the loss.
 #
-# **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` is the two
-# wirings around attention and feed-forward network, as `norm_place` in its config says.
+# **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
+# placements around attention and feed-forward network, as `norm_place` in its config says.
 
 # %%
 x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))    # (batch, n, d)
-for place, wiring in {"pre": pre_norm, "post": post_norm}.items():
+for place, connect in {"pre": pre_norm, "post": post_norm}.items():
     block = Block(TransformerConfig(vocab_size=1, d_model=16, norm_place=place, dropout=0.0))
-    y = wiring(x, block.attention.sublayer, block.attention.norm)
-    y = wiring(y, block.ff.sublayer, block.ff.norm)
-    assert torch.allclose(block(x), y, atol=1e-5), "the package's block is our wiring, twice"
+    y = connect(x, block.attention.sublayer, block.attention.norm)
+    y = connect(y, block.ff.sublayer, block.ff.norm)
+    assert torch.allclose(block(x), y, atol=1e-5), "the package's block is ours, twice"
 
 # %% [markdown]
 # > **Check yourself.**
@@ -1024,7 +1024,7 @@ for place, wiring in {"pre": pre_norm, "post": post_norm}.items():
 # > 3. A longer warm-up, or a smaller learning rate. Branches that begin small: the matrices that write scaled down, or
 # >    DeepNorm. Pre-norm, with a final norm.</details>
 #
-# **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (somewhat under two hours): seven exercises, two
+# **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (about two hours): eight exercises, two
 # questions in words, and an extension. **Next:** [lecture @transformer](@transformer), where these blocks become a
 # Transformer. Below are two sections for those who have time left.
 #
@@ -1035,7 +1035,7 @@ for place, wiring in {"pre": pre_norm, "post": post_norm}.items():
 # like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these are slopes of −½ and
 # 0. *Guess* what six seeds at five depths give.
 
-# %%
+# %% tags=["hide-input"]
 last = {}
 for row in record["last_gradient"]:
     last.setdefault(row["wiring"], {})[row["depth"]] = row["norms"]
@@ -1060,7 +1060,7 @@ for name, by_depth in last.items():
 # normalisation**), or large weights would look flat. Our networks have 16 feed-forward layers and learn to tell two
 # spirals apart. Both have a norm in front of each layer, so the residual connection is the only difference.
 
-# %%
+# %% tags=["hide-input"]
 landscape = measured("loss_landscape")
 print(landscape["command"])
 ticks = torch.tensor(landscape["ticks"])                  # (27,)

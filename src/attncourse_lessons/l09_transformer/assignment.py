@@ -9,14 +9,15 @@
 # %% [markdown]
 # # Assignment @transformer · The Transformer
 #
-# In this assignment you assemble the model of [lecture @transformer](@transformer): the encoder block, the decoder
-# block, the shift by one, and with them the whole Transformer. Then you build the gated feed-forward network of newer
-# models, and at the end a language model with parameters of its own.
+# In this assignment you assemble models from the parts of [lecture @transformer](@transformer). The lecture printed a
+# pre-norm Transformer; copying it does not help here. You prepare a real batch of sentences. You build two blocks whose
+# norms stand elsewhere than the lecture's, and a whole Transformer that compares several translations of one source. You
+# count a GPT's parameters exactly. Then you build the gated feed-forward network of newer models, and at the end a
+# language model with parameters of its own.
 #
-# You have built every part before. So up to exercise 4 you get the parts as functions: attentions, feed-forward
-# networks, norms. You connect them, and the check looks at nothing else. Call the parts by position, as in
-# `attention(x, memory, mask)`. Under each exercise stands a check. A check on other numbers and other sizes decides
-# your points.
+# In exercises 2 to 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
+# check looks at nothing else. Call the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands
+# a check. A check on other numbers and other sizes decides your points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.
@@ -42,18 +43,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · Teacher forcing: the target shifted right
+# ## 1 · A batch for teacher forcing
 #
-# A decoder is trained on all tokens of a sentence at once. At position $t$ it must predict `target[t]`, and may read
-# the tokens before it. So it reads the target shifted right: first the token `bos`, "begin", then each token one
-# position later. It never reads the last token. The target stays as it is; make a new tensor.
+# The lecture shifted one sentence. A batch has sentences of different lengths, and none of them has an end yet. At
+# position $t$ the decoder reads what has been written before, and must predict what comes next. It begins with `bos`,
+# which it reads and never predicts. It ends with `eos`, which it predicts and never reads. Behind a sentence's end both
+# rows hold `pad`. A sentence may be empty. What `target` holds behind a sentence's end is not defined.
 
 # %% exercise="shift_right"
-def shift_right(target: Tensor, bos: int) -> Tensor:
-    """What the decoder reads, when it is to say `target`.
+def shift_right(
+    target: Tensor, lengths: Tensor, bos: int, eos: int, pad: int
+) -> tuple[Tensor, Tensor]:
+    """What the decoder reads, and what it must predict, for sentences of different lengths.
 
-    target: (batch, n), whole numbers   bos: the token that stands for "begin"
-    returns (batch, n), whole numbers
+    target: (batch, n), whole numbers: sentence b is its first lengths[b] tokens
+    lengths: (batch,), from 0 to n
+    returns target_in and target_out, (batch, n + 1) each, whole numbers, in this order
     """
     ...  # solution
 
@@ -61,43 +66,42 @@ def shift_right(target: Tensor, bos: int) -> Tensor:
 check("shift_right", shift_right)
 
 # %% [markdown]
-# **Use it.** The package makes its training batches with a function of its own, `collate`. Two pairs of sentences as
-# token ids: does your shift give what its decoder reads? (Padding is 0, and <bos> is 1.)
+# **Use it.** The package makes its training batches with a function of its own, `collate`. Three pairs of sentences as
+# token ids: are your rows the package's? (There padding is 0, `bos` 1 and `eos` 2.)
 
 # %%
 if solved("shift_right"):
     from attncourse.data import EncodedPair, collate
 
-    batch = collate([EncodedPair([5, 6], [7, 8, 9]), EncodedPair([5], [9])])
-    print("to predict:", batch.target_out.tolist())
-    print("package:   ", batch.target_in.tolist())
-    print("yours:     ", shift_right(batch.target_out, bos=1).tolist())
+    pairs = ([5, 6], [7, 8, 9]), ([5], [9]), ([6], [4, 4])
+    batch = collate([EncodedPair(source, target) for source, target in pairs])
+    print("the package reads   ", batch.target_in.tolist())
+    print("the package predicts", batch.target_out.tolist())
+    target = torch.tensor([[7, 8, 9], [9, 0, 0], [4, 4, 0]])
+    mine = shift_right(target, torch.tensor([3, 1, 2]), bos=1, eos=2, pad=0)
+    for name, row in zip(("reads", "predicts"), mine, strict=True):
+        print(f"yours {name:>8}:", row.tolist())
 
 # %% [markdown]
-# (In the padding of the second sentence the two differ, and it does not matter: nothing is predicted there.)
+# ## 2 · An encoder block with sandwich norms
 #
-# ## 2 · The encoder block
-#
-# Self-attention, then the feed-forward network. Each of the two sublayers has a norm in *front* of it, and its output
-# is *added* to $x$:
-#
-# $$
-# \begin{aligned}
-# x &\leftarrow x + \operatorname{attention}\bigl(\operatorname{norm}_1(x)\bigr) \\
-# x &\leftarrow x + \operatorname{FFN}\bigl(\operatorname{norm}_2(x)\bigr)
-# \end{aligned}
-# $$
+# Gemma 2 and 3 have *four* norms in a block, and [lecture @deep_stacks](@deep_stacks) calls them **sandwich norms**. Each
+# sublayer, attention and then the feed-forward network, has a norm in front of it and another one behind it. Both stand
+# on the branch: on the residual path from x to the output there is nothing but sums. `norm_1` and `norm_2` are
+# attention's, front and back, and `norm_3` and `norm_4` the network's.
 #
 # The attention takes three arguments, `attention(x, memory, mask)`: who asks, who answers, and which positions of the
 # memory hold a token. In self-attention one sequence does both.
 
 # %% exercise="encoder_block"
-def encoder_block(x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm_2) -> Tensor:
-    """One block of an encoder, with its norms in front.
+def encoder_block(
+    x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm_2, norm_3, norm_4
+) -> Tensor:
+    """One block of an encoder, with a norm in front of each sublayer and one behind it.
 
     x: (batch, n, d_model)   mask: (batch, 1, n), True where there is a token
     attention(x, memory, mask) -> (batch, n, d_model)
-    feed_forward(x), norm_1(x), norm_2(x) -> (batch, n, d_model)
+    feed_forward(x) and the four norms, norm(x) -> (batch, n, d_model)
     returns (batch, n, d_model)
     """
     ...  # solution
@@ -106,7 +110,10 @@ def encoder_block(x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm
 check("encoder_block", encoder_block)
 
 # %% [markdown]
-# **Use it.** Is it *the* encoder block? Give it the sublayers of torch's own block, with torch's weights, and compare.
+# **Use it.** (1) If the two norms behind do nothing, a sandwich block is a pre-norm block. Then it must compute what
+# torch's own block does, with torch's sublayers. (2) What are the norms behind good for? Thirty-two blocks with random
+# sublayers stand one after the other, and the sublayers' outputs are multiplied by 1, 10 or 100. *Guess* the size of x at
+# the top, with the norms behind and without them.
 
 # %%
 if solved("encoder_block"):
@@ -121,19 +128,46 @@ if solved("encoder_block"):
         return theirs.linear2(theirs.linear1(x).relu())
 
     x, mask = torch.randn(2, 5, 16), torch.tensor([[[True] * 5], [[True] * 3 + [False] * 2]])
+    nothing = nn.Identity()
     with torch.no_grad():
-        parts = their_attention, their_network, theirs.norm1, theirs.norm2
+        parts = their_attention, their_network, theirs.norm1, nothing, theirs.norm2, nothing
         yours = encoder_block(x, mask, *parts)
         expected = theirs(x, src_key_padding_mask=~mask[:, 0])
     worst = (yours - expected)[mask[:, 0]].abs().max().item()
-    print(f"your block and nn.TransformerEncoderLayer differ by at most {worst:.0e}")
+    print(f"with nothing behind, you and nn.TransformerEncoderLayer differ by {worst:.0e}")
+
+    def size_at_the_top(scale, behind, depth=32, d=64):
+        torch.manual_seed(0)
+        x, everybody, norm = torch.randn(4, 10, d), torch.ones(4, 1, 10) > 0, nn.LayerNorm(d)
+        back = norm if behind else nn.Identity()
+        for _ in range(depth):
+            W, U = torch.randn(2, d, d) / math.sqrt(d)
+
+            def attend(x, memory, mask, W=W):
+                scores = x @ memory.mT / math.sqrt(d)
+                return scale * scores.softmax(dim=-1) @ memory @ W
+
+            def network(x, U=U):
+                return scale * (x @ U).relu()
+
+            x = encoder_block(x, everybody, attend, network, norm, back, norm, back)
+        return x.square().mean().sqrt().item()
+
+    for scale in (1, 10, 100):
+        without, behind = (size_at_the_top(scale, behind) for behind in (False, True))
+        print(f"outputs times {scale:>3}: size {without:7.1f} without norms behind, "
+              f"{behind:.1f} with them")
+    print(f"a random walk of 64 steps of size one: {math.sqrt(1 + 64):.1f}")
 
 # %% [markdown]
-# ## 3 · The decoder block
+# With a norm behind, every sublayer adds a step of one size, whatever its own scale. So x grows by a known amount, and
+# no sublayer can drown the others.
 #
-# The decoder block has three sublayers: causal self-attention, cross-attention, and the feed-forward network. In
-# cross-attention the queries come from the decoder, and the keys and values from the memory. The encoder has already
-# normalised the memory.
+# ## 3 · The decoder block of 2017
+#
+# The lecture's code is pre-norm. Now build the decoder's block as figure 1 of the paper draws it: three sublayers, causal
+# self-attention, cross-attention and the feed-forward network, each followed by a box "Add & Norm". In cross-attention
+# the queries come from the decoder, and the keys and values from the memory.
 #
 # There are two masks. `mask` is about the decoder's own positions, and `memory_mask` says which positions of the
 # memory hold a token.
@@ -143,7 +177,7 @@ def decoder_block(
     x: Tensor, memory: Tensor, mask: Tensor, memory_mask: Tensor,
     attention, cross_attention, feed_forward, norm_1, norm_2, norm_3,
 ) -> Tensor:
-    """One block of a decoder with cross-attention to a memory, with its norms in front.
+    """One block of the decoder of 2017, with cross-attention to a memory.
 
     x: (batch, n, d_model)   memory: (batch, n_memory, d_model)
     mask: (n, n), True where a position may attend to another
@@ -158,15 +192,47 @@ def decoder_block(
 check("decoder_block", decoder_block)
 
 # %% [markdown]
-# ## 4 · The whole Transformer
+# **Use it.** Is it *the* decoder block of the paper? Torch's `nn.TransformerDecoderLayer` has the order of 2017 unless one
+# asks for another. Your function gets its sublayers and its weights.
+
+# %%
+if solved("decoder_block"):
+    torch.manual_seed(0)
+    theirs = nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, batch_first=True).eval()
+
+    def by_torch(layer):
+        def attend(x, memory, mask):
+            if mask.dim() == 2:
+                return layer(x, memory, memory, attn_mask=~mask)[0]
+            return layer(x, memory, memory, key_padding_mask=~mask[:, 0])[0]
+        return attend
+
+    def their_network(x):
+        return theirs.linear2(theirs.linear1(x).relu())
+
+    x, memory = torch.randn(2, 5, 16), torch.randn(2, 7, 16)
+    causal, real = torch.ones(5, 5).tril() > 0, torch.arange(7) < torch.tensor([[7], [4]])
+    parts = by_torch(theirs.self_attn), by_torch(theirs.multihead_attn), their_network
+    norms = theirs.norm1, theirs.norm2, theirs.norm3
+    with torch.no_grad():
+        yours = decoder_block(x, memory, causal, real[:, None], *parts, *norms)
+        expected = theirs(x, memory, tgt_mask=~causal, memory_key_padding_mask=~real)
+    worst = (yours - expected).abs().max().item()
+    print(f"your block and nn.TransformerDecoderLayer differ by at most {worst:.0e}")
+
+# %% [markdown]
+# ## 4 · The whole Transformer, for several candidates
 #
-# Read the source, then predict every token of the target from those before it, all in one pass. The embeddings add the
-# positions themselves. Each list has one entry per block, and the two lists need not be equally long. Because the norms
-# stand in front of the sublayers, each of the two stacks ends in a norm of its own. `output` turns each state into a
-# row of logits.
+# A model often has to judge several texts for one source: in beam search, and in **reranking**, where candidates come
+# from elsewhere and the most probable one is chosen. Then each source has k candidate targets. Predict every token of
+# every candidate from the tokens before it, all in one pass. No candidate knows of the others, and the encoder must read
+# each source *once*, not k times.
 #
-# You do *not* get what keeps the decoder from reading its answers: make that yourself. You may call your functions from
-# above, but a mistake in one of them then costs points here as well.
+# The embeddings add the positions themselves. The embeddings and the blocks take three axes at most: rows of tokens
+# (rows, n), and vectors (rows, n, d_model). Each list has one entry per block, and the two lists need not be equally long.
+# Each of the two stacks ends in a norm of its own. `output` turns each state into a row of logits.
+#
+# You do *not* get what keeps the decoder from reading its answers: make that yourself. All candidates are equally long.
 
 # %% exercise="transformer"
 def transformer(
@@ -174,15 +240,15 @@ def transformer(
     embed_source, embed_target, encoder_blocks: list, decoder_blocks: list,
     encoder_norm, decoder_norm, output,
 ) -> Tensor:
-    """Logits of every token of the target, given the source and the target's tokens before it.
+    """Logits of every token of k candidate targets for each source; each source is read once.
 
-    source: (batch, n_source)   target: (batch, n_target)
+    source: (batch, n_source)   target: (batch, k, n_target)
     source_mask: (batch, 1, n_source), True where there is a token
-    embed_source(tokens), embed_target(tokens) -> (batch, n, d_model), positions and all
+    embed_source(tokens), embed_target(tokens): (rows, n) -> (rows, n, d_model), with positions
     each encoder block: block(x, mask) -> x
     each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
-    encoder_norm(x), decoder_norm(x) -> x   output(x) -> (batch, n_target, vocab_size)
-    returns (batch, n_target, vocab_size): at position t the logits of target[t]
+    encoder_norm(x), decoder_norm(x) -> x   output(x) -> (rows, n_target, vocab_size)
+    returns (batch, k, n_target, vocab_size): at [b, c, t] the logits of target[b, c, t]
     """
     ...  # solution
 
@@ -191,7 +257,9 @@ check("transformer", transformer)
 
 # %% [markdown]
 # **Use it.** If the checks of exercises 2 to 4 are green, you have written a Transformer. Here are layers with
-# parameters to hand to your functions. Your model learns to write a row of letters backwards, in a few seconds.
+# parameters to hand to your functions: a sandwich encoder and a decoder of 2017. Your model learns to write a row of
+# letters backwards, in a few seconds. Then it is a judge: it gets each source with four candidates. *Guess* how often the
+# right one is the most probable, and which wrong one comes closest to it.
 
 # %%
 if solved("encoder_block") and solved("decoder_block") and solved("transformer"):
@@ -204,39 +272,100 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
             self.letters, self.positions = nn.Embedding(27, d), nn.Embedding(16, d)
             self.attentions = nn.ModuleList(MultiHeadAttention(d, 4) for _ in range(3))
             self.networks = nn.ModuleList(FeedForward(d, 64) for _ in range(2))
-            self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(7))
+            self.norms = nn.ModuleList(nn.LayerNorm(d) for _ in range(9))
             self.output = nn.Linear(d, 27)
 
         def embed(self, tokens):
             return self.letters(tokens) + self.positions.weight[: tokens.shape[1]]
 
         def read(self, x, mask):
-            return encoder_block(x, mask, self.attentions[0], self.networks[0], *self.norms[:2])
+            return encoder_block(x, mask, self.attentions[0], self.networks[0], *self.norms[:4])
 
         def write(self, x, memory, mask, memory_mask):
-            parts = *self.attentions[1:], self.networks[1], *self.norms[2:5]
+            parts = *self.attentions[1:], self.networks[1], *self.norms[4:7]
             return decoder_block(x, memory, mask, memory_mask, *parts)
 
         def forward(self, source, target):
             real = torch.ones(len(source), 1, source.shape[1], dtype=torch.bool)
             stacks = self.embed, self.embed, [self.read], [self.write]
-            return transformer(source, target, real, 0, *stacks, *self.norms[5:], self.output)
+            return transformer(source, target, real, 0, *stacks, *self.norms[7:], self.output)
 
     torch.manual_seed(0)
     model = Backwards()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for step in range(1, 151):
         source = torch.randint(1, 27, (32, 8))
-        target = source.flip(1)
-        loss = F.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
+        target = source.flip(1)[:, None]                                  # one candidate each
+        loss = F.cross_entropy(model(source, target).flatten(0, 2), target.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if step % 50 == 0:
             print(f"after {step} steps: loss {loss.item():.2f} nats per letter")
 
+    source = torch.randint(1, 27, (500, 8))
+    right = source.flip(1)
+    neighbours = right.clone()
+    neighbours[:, [3, 4]] = right[:, [4, 3]]
+    candidates = {"right": right, "two letters exchanged": neighbours,
+                  "not reversed": source, "of another source": right.roll(1, dims=0)}
+    target = torch.stack(list(candidates.values()), dim=1)                # (500, k, 8)
+    with torch.no_grad():
+        log_p = model(source, target).log_softmax(dim=-1)                 # (500, k, 8, 27)
+    score = log_p.gather(3, target[..., None])[..., 0].sum(dim=2)         # (500, k)
+    behind = (score[:, :1] - score).mean(dim=0)                           # (k,)
+    for c, name in enumerate(candidates):
+        chosen = (score.argmax(dim=1) == c).float().mean()
+        print(f"{name:>22}: chosen {chosen:4.0%}, on average {behind[c]:5.1f} nats behind")
+
 # %% [markdown]
-# ## 5 · A gated feed-forward network: SwiGLU
+# ## 5 · The parameters of a GPT, exactly
+#
+# The lecture's rule $12\,L\,d^2$ leaves out biases, norms and embeddings, and it takes $h\,d_k = d$ for granted. Count
+# exactly. This needs no tensor, only arithmetic. The model is made of
+#
+# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
+#   which turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
+# * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
+#   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
+#   layers have biases;
+# * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
+#   feed-forward network, and one after the last block.
+#
+# In most models `n_heads * d_head` is `d_model`. In this function it need not be.
+
+# %% exercise="count_parameters"
+def count_parameters(
+    vocab_size: int, max_length: int, n_layers: int, d_model: int,
+    n_heads: int, n_kv_heads: int, d_head: int, d_ff: int,
+) -> tuple[int, int, int, int]:
+    """How many numbers a GPT learns, by what they are for.
+
+    returns embeddings (tokens and positions), attention, feed_forward, norms, in this order,
+    each for the whole model
+    """
+    ...  # solution
+
+# %% check="count_parameters"
+check("count_parameters", count_parameters)
+
+# %% [markdown]
+# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
+# part has most of them, and which part of GPT-3.
+
+# %%
+if solved("count_parameters"):
+    published = {"GPT-2": (1024, 12, 768, 12), "GPT-2 XL": (1024, 48, 1600, 25),
+                 "GPT-3": (2048, 96, 12288, 96)}
+    for name, (length, layers, width, heads) in published.items():
+        d_head = width // heads
+        parts = count_parameters(50257, length, layers, width, heads, heads, d_head, 4 * width)
+        named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
+        shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
+        print(f"{name:>8}: {sum(parts):>15,}   {shares}")
+
+# %% [markdown]
+# ## 6 · A gated feed-forward network: SwiGLU
 #
 # Today's language models have this in place of the feed-forward network with its ReLU:
 #
@@ -294,7 +423,7 @@ if solved("swiglu"):
         print("it writes: Return the number of", tokenizer.decode(ids.tolist()))
 
 # %% [markdown]
-# ## 6 · A language model of your own
+# ## 7 · A language model of your own
 #
 # Now build a whole model as a module, with all its parameters: a decoder-only model of GPT-2's shape. The block is
 # given. You write both methods. The parts that `__init__` makes have fixed names, as in a checkpoint:
@@ -437,7 +566,7 @@ if solved("DecoderLM"):
     print(f"your logits and theirs differ by at most {worst:.0e}")
 
 # %% [markdown]
-# ## 7 · The shift and the mask
+# ## 8 · The shift and the mask
 #
 # Two things keep a decoder from peeking: its input is shifted by one, and its self-attention has a causal mask.
 #
@@ -464,7 +593,7 @@ if solved("DecoderLM"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8 · Better by 0.01
+# ## 9 · Better by 0.01
 #
 # A course-mate trains a small language model once with ReLU and once with GELU. The test loss is 4.312 nats with ReLU
 # and 4.301 with GELU. "GELU is better by 0.011, so I shall use it."

@@ -211,16 +211,22 @@ class Objective(NamedTuple):
     predict: tuple[str, ...]
     written: tuple[str, ...] = ()
     """Of an encoder–decoder: what the decoder is to write."""
+    masks: Mapping[str, Tensor] = {}
+    """Who may attend to whom, by name: (n_query, n_key) booleans each."""
 
 
 def objectives(rows: Sequence[Objective]) -> None:
     """Pre-training objectives on one sentence: the tokens that are read, and under each what is to be predicted there.
 
-    Gaps and sentinels are hatched. Raises ValueError for a row with more tokens to predict than are read.
+    Gaps and sentinels are hatched. On the right stand the masks, a row for each query, forbidden cells hatched. Raises
+    ValueError for a row with more tokens to predict than are read.
     """
     longest = max(max(len(row.read), len(row.written)) for row in rows)
-    drawn, ax = figure(0.66 * (longest + 4.4), 0.1 + 0.98 * len(rows))
-    stage(ax, (-4.3, longest + 0.1), (-1.9 * len(rows) + 0.6, 0.5))
+    cell = 1.25 / max(longest, *(len(mask) for row in rows for mask in row.masks.values()), 1)
+    beside = max(sum(cell * mask.shape[1] + 0.3 for mask in row.masks.values()) for row in rows)
+    unit = 0.58 if beside else 0.66
+    drawn, ax = figure(unit * (longest + 4.4 + beside), 0.1 + 1.5 * unit * len(rows))
+    stage(ax, (-4.3, longest + 0.1 + beside), (-1.9 * len(rows) + 0.6, 0.6))
     said = []
     for i, row in enumerate(rows):
         if len(row.predict) > len(row.read):
@@ -239,7 +245,24 @@ def objectives(rows: Sequence[Objective]) -> None:
         targets = [token for token in (*row.predict, *row.written) if token]
         does = "its decoder writes" if row.written else "predicts"
         said.append(f"{row.name}: reads {' '.join(row.read)}; {does} {' '.join(targets)}")
+        left = longest + 0.3
+        for name, mask in row.masks.items():
+            _mask(ax, left, y + 0.28, mask, cell)
+            ax.text(left, y + 0.32, name, ha="left", va="bottom", fontsize=8, color=GREY)
+            left += cell * mask.shape[1] + 0.3
+            share = f"{mask.float().mean():.0%} of the pairs" if not mask.all() else "all pairs"
+            said.append(f"its mask {name}, {mask.shape[0]} queries by {mask.shape[1]} keys, allows {share}")
     show(drawn, f"Pre-training objectives on one sentence. {'. '.join(said)}.")
+
+
+def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float) -> None:
+    """A mask as a grid, its first row at the top: filled where a query may attend, hatched where not."""
+    for i, row in enumerate(mask.tolist()):
+        for j, allowed in enumerate(row):
+            ax.add_patch(
+                Rectangle((left + cell * j, top - cell * (i + 1)), cell, cell, facecolor=BLUE if allowed else "white",
+                          edgecolor="white" if allowed else GREY, hatch=None if allowed else "//////", linewidth=0.4)
+            )  # fmt: skip
 
 
 def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:

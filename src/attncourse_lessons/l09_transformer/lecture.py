@@ -192,7 +192,8 @@ viz.explore(
 # > A decoder-only block is an *encoder's* block under a causal mask. In this course a *decoder* has cross-attention
 # > unless we say *decoder-only*.
 #
-# **Now you:** [a09](@transformer/assignment), exercises 2 and 3.
+# **Now you:** [a09](@transformer/assignment), exercise 2, a block with norms on both sides of a sublayer, and exercise 3,
+# the decoder's block of 2017.
 #
 # ## Teacher forcing: the decoder reads the target shifted right
 #
@@ -242,9 +243,7 @@ class Transformer(nn.Module):
 # %% [markdown]
 # That is the whole model: with its two blocks, some fifty lines.
 #
-# Is it *the* Transformer? We can find out. We copy our parameters into PyTorch's model and compare the outputs. *Guess
-# first:* if we had swapped two norms, or used the embedded source as the memory, would the shapes show it? Would the
-# loss?
+# Is it *the* Transformer? We can find out. PyTorch has one, `nn.Transformer`. We copy our parameters into it:
 
 # %%
 torch.manual_seed(0)
@@ -253,7 +252,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")                         # of a fast path that it cannot take
     theirs = nn.Transformer(16, 4, 2, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
 copy_into_torch(ours, theirs)                                 # the same numbers in both
+size = sum(parameter.numel() for parameter in theirs.parameters())
+print(f"{size:,} numbers copied into PyTorch's encoder and decoder")
 
+# %% [markdown]
+# Now both models get the same embedded source and target, with padding, and the outputs are compared. *Guess first:* if
+# we had used the embedded source as the memory, and left out the encoder, would the shapes show it? Would the loss?
+
+# %%
 x, y = torch.randn(3, 7, 16), torch.randn(3, 9, 16)           # embedded source and target
 real = lengths_to_mask(torch.tensor([7, 5, 2]), 7)            # (batch, n_source)  True: a token
 expected = theirs(                                      # torch's masks are True where forbidden
@@ -286,9 +292,9 @@ print(inspect.getsource(Block.forward))
 #
 # ## Target leaks: a decoder without the shift, or without the mask
 #
-# Three models read six letters and learn to write them in alphabetical order. One is right. One reads its target
-# unshifted, under the causal mask. One is shifted and has no mask. Then each model writes by itself, letter by letter.
-# *Guess first:* which has the lowest loss, and which can write?
+# Here is the third customer in small: a model reads one text and writes another. The text is six letters, and the model
+# must write them in alphabetical order. We train three models. One is right. One reads its target unshifted, under the
+# causal mask. One is shifted and has no mask.
 
 # %%
 LETTERS, LENGTH = 26, 6                                       # 0 stands for "begin"
@@ -311,6 +317,15 @@ def learn_to_sort(shifted, causal, seed, steps=95):
         losses.append(loss.item())
     return model, statistics.mean(losses[-20:])
 
+
+machines = {"right": (True, True), "no shift": (False, True), "no mask": (True, False)}
+learned = {name: [learn_to_sort(*how, seed) for seed in range(3)]
+           for name, how in machines.items()}
+
+# %% [markdown]
+# In training each model is given the target. Afterwards nobody gives it, and each model writes by itself, letter by
+# letter. *Guess first:* which has the lowest loss, and which can write?
+
 # %%
 @torch.no_grad()
 def write(model, source):
@@ -321,16 +336,23 @@ def write(model, source):
     return written[:, 1:]
 
 
-machines = {"right": (True, True), "no shift": (False, True), "no mask": (True, False)}
 fresh = torch.randint(1, LETTERS + 1, (500, LENGTH), generator=torch.Generator().manual_seed(9))
 final, right = {}, {}
-for name, (shifted, causal) in machines.items():
-    runs = [learn_to_sort(shifted, causal, seed) for seed in range(3)]
+for name, runs in learned.items():
     written = [write(model, fresh) == fresh.sort(dim=1).values for model, _ in runs]
     final[name] = [loss for _, loss in runs]
     right[name] = [same.float().mean().item() for same in written]
     print(f"{name:>9}: loss", *(f"{loss:.3f}" for loss in final[name]),
           "  letters right by itself", *(f"{share:4.0%}" for share in right[name]))
+
+
+def spell(row):
+    return "".join(chr(96 + letter) if letter else "·" for letter in row.tolist())
+
+
+for name, runs in learned.items():
+    pairs = zip(fresh[:4], write(runs[0][0], fresh[:4]), strict=True)
+    print(f"{name:>9} writes", ", ".join(f"{spell(row)} → {spell(out)}" for row, out in pairs))
 
 # %% tags=["hide-input"]
 faulty = *final["no shift"], *final["no mask"]
@@ -346,7 +368,8 @@ assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and ca
 # The proof is the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
 # from position $t + 1$ on, so no output at position $t$ or before it may change.
 #
-# **Now you:** [a09](@transformer/assignment), exercises 1 and 4.
+# **Now you:** [a09](@transformer/assignment), exercise 1, a batch of sentences of different lengths, and exercise 4, a
+# Transformer that judges several translations of one source.
 #
 # ## Counting parameters and FLOPs: $12\,L\,d^2$ and $6ND$
 #
@@ -420,6 +443,8 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # > <details><summary>Answer</summary>6 · N · 20 N = 10¹⁸, so N² = 8.3 · 10¹⁵ and N ≈ 91 million, on 1.8 billion
 # > tokens.</details>
 #
+# **Now you:** [a09](@transformer/assignment), exercise 5: every parameter of a GPT.
+#
 # ## Weight tying: the output matrix is the embedding
 #
 # The model has two matrices of the size of the vocabulary. At the bottom, a table of shape $(\lvert V \rvert, d)$ turns
@@ -466,17 +491,25 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 # ## Pre-training: masked, causal and span-corruption objectives
 #
 # Translations are rare, and plain text is not. **Pre-training** makes a task from plain text: hide a part and predict
-# it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives:
+# it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives, with their masks at
+# the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden. *Guess first:* in which of the four
+# does every token of the text teach the model something?
 
 # %%
 text = ("Return", "the", "number", "of", "bytes", "in", "it")
+places = torch.arange(7)
+every, past = torch.ones(7, 7, dtype=torch.bool), causal_mask(7)
+decoder = {"encoder": every[:5, :5], "decoder": past, "cross": every[:, :5]}
 figures.objectives([
-    figures.Objective("causal LM", ("<bos>", *text), (*text, "<eos>")),
+    figures.Objective("causal LM", ("<bos>", *text), (*text, "<eos>"),
+                      masks={"causal": causal_mask(8)}),
     figures.Objective("masked LM", ("Return", "[gap]", "number", "of", "[gap]", "in", "it"),
-                      ("", "the", "", "", "bytes")),
+                      ("", "the", "", "", "bytes"), masks={"bidirectional": every}),
     figures.Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
-                      written=("<1>", "the", "number", "<2>", "in", "it", "<3>")),
-    figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>")),
+                      written=("<1>", "the", "number", "<2>", "in", "it", "<3>"),
+                      masks=decoder),
+    figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>"),
+                      masks={"prefix of three": past | (places < 3)}),
 ])
 
 # %% [markdown]
@@ -574,8 +607,9 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 #
 # In [lecture @bottleneck](@bottleneck) counts competed with networks on the docstrings of Python's standard library.
 # Our candidate has Llama's shape, in small: decoder-only, pre-norm, with rotary embeddings and a gate (more of that
-# below). We train it here for some seconds. Beside it stands a **kept checkpoint**, of the same shape and from the same
-# texts, with a longer training. Its command is printed, and you can repeat it.
+# below). We train it here for some seconds. Beside it stands a **kept checkpoint** of the same shape, with a longer
+# training on more text: the same docstrings, and those of torch, numpy and matplotlib. Its command is printed, and you
+# can repeat it.
 
 # %%
 corpus, folder = docstrings(), kept_checkpoint("writer")
@@ -595,9 +629,10 @@ quick = LanguageModel(same_shape)
 history = fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, name="short")
 
 # %% [markdown]
-# (The corpus belongs to the Python that is running. Its docstrings are under the PSF licence, which allows this use.
-# Another version than 3.11 has a few other texts, and gives other numbers.) *Guess first:* the best counter, a 5-gram
-# model, needs no training at all. Which of the three has the lowest loss on modules that none of them has read?
+# (The corpus belongs to the Python that is running. Its docstrings are under the PSF licence, and those of the three
+# packages under BSD-like ones; both allow this use. Another version than 3.11 has a few other texts, and gives other
+# numbers.) *Guess first:* the best counter, a 5-gram model, needs no training at all. Which of the three has the lowest
+# loss on modules that none of them has read?
 
 # %%
 counter = NGram(train, 5, len(tokenizer))
@@ -605,47 +640,82 @@ log_p = {"5-gram": torch.cat([counter.log_probabilities(text) for text in test])
 pieces = cut(test, kept.model.max_positions)              # long texts in parts of 256 tokens
 for name, model in {"short training": quick, "kept checkpoint": kept.model}.items():
     log_p[name] = torch.cat(text_log_probabilities(model, pieces)).double()   # (n_test,)
-both = (log_p["5-gram"].exp() + log_p["kept checkpoint"].exp()) / 2
-log_p["kept checkpoint and 5-gram"] = both.log()
 n_bytes = sum(len(text.encode()) + 1 for text in corpus.test)             # <eos> counts as one
-for name, values in log_p.items():
+
+
+def report(name):
+    values = log_p[name]
     bits = -values.sum() / math.log(2) / n_bytes
     print(f"{name:>26}: {-values.mean():.3f} nats per token, "
           f"perplexity {perplexity(values):6.1f}, {bits:.3f} bits per byte")
+
+
+for name in log_p:
+    report(name)
+
+# %% [markdown]
+# After the short training the counter is far ahead, and the checkpoint is ahead of the counter. Is that a fair race? The
+# checkpoint has read more text than this counter has counted. So the record has a second counter, which has counted all
+# that the checkpoint has read. *Guess first:* does it overtake the checkpoint?
+#
+# The verdict follows a fixed rule. The checkpoint **wins** if the whole interval of its gain lies above zero, and
+# **loses** if all of it lies below. If the interval contains zero, the two **tie**: these texts do not show which is
+# better.
+
+# %%
 gain, verdict = record["gain"], "ties"                    # of the checkpoint over the 5-gram
 if gain["low"] > 0:
     verdict = "wins"
 elif gain["high"] < 0:
     verdict = "loses"
-print(f"on the record: gain {gain['mean']:+.3f} nats per token, 95 % interval "
+nats = record["nats_per_token"]
+print(f"5-gram of the same {record['tokens']['training']:,} tokens: {nats['5-gram']:.3f} nats per token, "
+      f"checkpoint {nats['kept']:.3f}")
+print(f"gain {gain['mean']:+.3f} nats per token, 95 % interval "
       f"{gain['low']:+.3f} to {gain['high']:+.3f}\n"
       f"over {gain['texts']} texts: the checkpoint {verdict}")
 
+# %% [markdown]
+# More text helps the counter, but not enough. (The interval comes from drawing the test texts anew, 2,000 times. It is
+# rather too narrow: it does not know how a second training with another seed would end, and docstrings of one module are
+# alike. The long training used AdamW with dropout, and kept 4 % of the standard library's texts apart to choose its
+# weights by. The counter has counted those texts, too.)
+#
+# A count and a network may know different things. If they do, a mixture must be better than either. *Guess first:* by how
+# much does the perplexity fall if we average the two models' probabilities, token by token?
+
+# %%
+both = (log_p["5-gram"].exp() + log_p["kept checkpoint"].exp()) / 2
+log_p["kept checkpoint and 5-gram"] = both.log()
+report("kept checkpoint and 5-gram")
+
 # %% tags=["hide-input"]
 at = {name: perplexity(values) for name, values in log_p.items()}
-assert at["short training"] > 1.5 * max(at["5-gram"], at["kept checkpoint"])
+assert at["short training"] > 1.5 * at["5-gram"] and at["kept checkpoint"] < 0.9 * at["5-gram"]
+assert gain["low"] > 0
 assert at["kept checkpoint and 5-gram"] < min(at["5-gram"], at["kept checkpoint"])
 
 # %% [markdown]
-# After the short training the counter is far ahead. What is the verdict on the long one? The last line gives it by a
-# fixed rule: the checkpoint **wins** if the whole interval of its gain lies above zero, and **loses** if all of
-# it lies below. If the interval contains zero, the two **tie**, and these texts do not show which is better. The
-# interval comes from drawing the test texts anew, 2,000 times. It is rather too narrow: it does not know how a second
-# training with another seed would end, and docstrings of one module are alike. Nor do the two trainings differ in the
-# number of steps alone. The long one used AdamW with dropout, and kept 4 % of the texts apart to choose its weights by.
-# The counter has counted those texts, too.
+# The mixture is clearly better than both, so the two know different things. The counter remembers phrases word for word;
+# the network knows which words are alike. (That is the usual explanation. We did not test it.)
 #
-# The fourth line is clearer. It averages the probabilities of the two models, and the average is better than either. So
-# the two know different things.
-#
-# How much of the checkpoint's knowledge is about the training texts alone? And does its validation loss rise in the
-# end?
+# How much of the checkpoint's knowledge is about the training texts alone?
 
 # %%
 seen = cut(train[len(train) // 2 :: 12], kept.model.max_positions)        # it has read these
 loss_on_seen = -torch.cat(text_log_probabilities(kept.model, seen)).mean().item()
 print(f"loss on texts it has read {loss_on_seen:.2f}, on the test set "
       f"{record['nats_per_token']['kept']:.2f} nats per token")
+
+# %% tags=["hide-input"]
+assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
+
+# %% [markdown]
+# The loss is lower on texts that the model has read, though not by much. This difference is the **generalisation gap**.
+# (Part of it may be that some modules are harder than others.) A gap alone is not **overfitting**: there the validation
+# loss rises while the training loss still falls. Has that happened here?
+
+# %%
 rows = record["validation"]
 viz.curves({"validation loss": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
            x_name="training step", y_name="nats per token")
@@ -653,22 +723,18 @@ lowest, last = min(rows, key=lambda row: row["loss"]), rows[-1]
 risen = lowest["loss"] < last["loss"]
 print(f"lowest {lowest['loss']:.2f} after {lowest['step']:,} of {last['step']:,} steps:",
       "it has risen since" if risen else "it still falls at the end")
+
+# %% [markdown]
+# (The validation modules are not those of the test set, and they are harder. The kept weights are those with the lowest
+# validation loss.) The training stopped because its plan was over: the learning rate falls to zero at its last step.
+# Would more text help more than more steps? We did not try. What does the rule of 20 say?
+
+# %%
 read = record["tokens"]["training"]
 print(f"{read:,} tokens are enough for {read // 20:,} parameters by the rule of 20;",
       f"it has {20 * record['parameters'] / read:.0f} times as many")
 
-# %% tags=["hide-input"]
-assert loss_on_seen < record["nats_per_token"]["kept"] - 0.3
-
 # %% [markdown]
-# The loss is far lower on texts that the model has read. This difference is the **generalisation gap**. A gap alone is
-# not **overfitting**: there the validation loss rises while the training loss still falls. The curve and the line below
-# it show whether that has happened here. (The validation modules are not those of the test set, and they are harder.
-# The kept weights are those with the lowest validation loss.) The last line applies the rule of 20.
-#
-# Why did the long training stop? Its plan was over: the learning rate falls to zero over 3,600 steps. The command's 60
-# minutes were not the limit. No longer plan is on this record. We guess that more text would help more than more steps.
-#
 # What do they write? Each text is sampled token by token:
 
 # %%
@@ -793,7 +859,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # gigabyte. `pretrained.load("gpt2")` fetches them, given a network and the package `huggingface_hub`, and
 # `complete(["Return the"])` continues a prompt. This page must run without a network, so we do not run that here.
 #
-# **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
+# **Now you:** [a09](@transformer/assignment), exercise 7: build GPT-2's shape yourself, and put a checkpoint into it.
 #
 # ## What Llama changed
 #
@@ -819,7 +885,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # > <details><summary>Answer</summary>It must shrink to two thirds. Two thirds of 4 · 4096 are about 10,923. Llama 2
 # > rounds this up to a multiple of 256 and has 11,008.</details>
 #
-# **Now you:** [a09](@transformer/assignment), exercise 5.
+# **Now you:** [a09](@transformer/assignment), exercise 6.
 #
 # ## Comparing architectures: "ten times more efficient", or no difference?
 #
@@ -1045,7 +1111,7 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # > 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the source's.
 # > 3. Both about fourfold: $12 L d^2$.</details>
 #
-# **Now do** [assignment @transformer](@transformer/assignment): six exercises, two questions in words, an extension.
+# **Now do** [assignment @transformer](@transformer/assignment): seven exercises, two questions in words, an extension.
 # **Next:** [lecture @training](@training), where you train a Transformer in earnest.
 #
 # **In the package.** `attncourse.transformer` has `Block`, `Encoder`, `Decoder`, `EncoderDecoder` and `LanguageModel`;

@@ -1,13 +1,12 @@
-"""causal_mask: Who may attend to whom in a sentence that is read from left to right."""
+"""causal_mask: Who may attend to whom in a text that is read from left to right, whole or piece by piece."""
 
 import torch
 from torch import Tensor
 
-from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.observe import require_variation
 
-from .common import READY_MADE
+from .common import READY_MADE, truth
 
 
 def _some(words):
@@ -15,22 +14,30 @@ def _some(words):
     return lambda got, expected: f"{(got != expected).sum()} of {got.size} {words}"
 
 
-def solution(n):
-    return torch.ones(n, n, dtype=torch.bool).tril()
+def reference(n_query, n_key):
+    """Query i stands at position n_key − n_query + i, and sees itself and its past."""
+    return torch.arange(n_key) <= torch.arange(n_key - n_query, n_key)[:, None]
+
+
+def solution(n_query, n_key):
+    return torch.ones(n_query, n_key, dtype=torch.bool).tril(n_key - n_query)
 
 
 exercise = Exercise(
     "causal_mask",
-    reference=attention.causal_mask,
+    reference=reference,
     solution=solution,
     returns=("mask",),
     forbidden=READY_MADE,
-    difficulty=1,
-    minutes=8,
+    difficulty=2,
+    minutes=12,
     hints=(
-        "Draw it for n = 3. Row i asks, column j answers. Which cells may be True for the first row? For the last?",
-        "With `i = torch.arange(n)[:, None]` and `j = torch.arange(n)` a comparison of the two is a whole table. Which "
-        "comparison?",
+        "Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? "
+        "For the last?",
+        "Now draw it for 2 queries and 5 keys. The last query stands at the last key. At which position stands the "
+        "first one, and how many keys may it see? Which mask is it for a single query?",
+        "With the queries' positions as a column and the keys' positions 0, 1, … as a row, one comparison is a whole "
+        "table. Where do the queries' positions begin?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -44,77 +51,114 @@ def _below(n: int) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("past", points=1, hint=2, explain=_some("looks at an earlier position are forbidden"))
+@aspect("past", points=1, hint=3, explain=_some("looks at an earlier position are forbidden"))
 def past(answer, draw):
     """a position sees all that came before it"""
     [n] = draw.sizes(1, 4, 9)
-    return require_variation(answer(n))[_below(n)]
+    return require_variation(answer(n, n))[_below(n)]
 
 
 @aspect("itself", points=1, hint=1, explain=_some("positions may not look at themselves"))
 def itself(answer, draw):
     """it sees itself, and so does a sentence of one word"""
     [n] = draw.sizes(1, 4, 9)
-    return torch.cat([require_variation(answer(n)).diagonal(), answer(1).flatten()])
+    return torch.cat([require_variation(answer(n, n)).diagonal(), answer(1, 1).flatten()])
 
 
-@aspect("future", points=2, hint=2, explain=_some("looks at a later position are allowed"))
+@aspect("future", points=1, hint=1, explain=_some("looks at a later position are allowed"))
 def future(answer, draw):
     """it sees nothing that comes after it"""
     [n] = draw.sizes(1, 4, 9)
-    return require_variation(answer(n))[_below(n).T]
+    return require_variation(answer(n, n))[_below(n).T]
+
+
+@aspect("at the end", points=2, hint=2, explain=truth)
+def at_the_end(answer, draw):
+    """fewer queries than keys: they stand at the end of the keys"""
+    n_query, more = draw.sizes(2, 2, 6)
+    return answer(n_query, n_query + more)
+
+
+@aspect("one query", points=1, hint=2, explain=truth)
+def one_query(answer, draw):
+    """a single query, the newest position, sees all keys"""
+    [n_key] = draw.sizes(1, 3, 9)
+    return answer(1, n_key)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-TRIANGLE = ("past", "itself", "future")
+EVERY = tuple(aspect.name for aspect in exercise.aspects)
+PIECES = ("at the end", "one query")
+TRIANGLE = ".tril(n_key - n_query)"
 
-slip("not even itself", ("itself",), {"tril()": "tril(-1)"}, words="""
+slip("queries at the beginning", PIECES, {TRIANGLE: ".tril()"}, words="""
+    The queries were counted from position 0, as if they stood at the beginning of the keys. They are the *newest*
+    positions: the last query stands at the last key, and the first one has n_key − n_query keys before it.""")
+slip("shifted the wrong way", PIECES, {"n_key - n_query": "n_query - n_key"}, words="""
+    The triangle was moved in the wrong direction: with more keys than queries, a query has *more* past than its number
+    says, and not less.""")
+slip("not even itself", ("itself", *PIECES), {"n_key - n_query": "n_key - n_query - 1"}, words="""
     The diagonal is False: a position may not attend to itself, and the first one may attend to nobody, so softmax makes
     0/0 of its row. (One meets it printed like this.) When word i is read, word i is no secret; the secret is word
     i + 1, which is to be predicted.""")
-slip("one step of the future", ("future",), {"tril()": "tril(1)"}, words="""
-    Position i sees position i + 1 as well: the very word that it is asked to predict. The loss will be wonderful and
-    the model useless. Look at what stands right above the diagonal.""")
-slip("future for past", ("past", "future"), {"tril": "triu"}, words="""
+slip("one step of the future", ("future", "at the end"), {"n_key - n_query": "n_key - n_query + 1"}, words="""
+    A query sees one position after its own as well: the very word that it is asked to predict. The loss will be
+    wonderful and the model useless. Look at what stands right above the diagonal.""")
+slip("future for past", ("past", "future", *PIECES), {"tril": "triu"}, words="""
     Rows and columns have changed places: position i sees itself and everything *after* it. Row i is the one that asks,
     column j the one that answers; which of the two must be the later?""")
-slip("itself alone", ("past",), {"ones": "eye"}, words="""
-    Only the diagonal is True: every position looks at itself, and nothing is passed on any more. The past is allowed,
-    all of it.""")
-slip("True for what is forbidden", TRIANGLE, {"tril()": "triu(1)"}, words="""
+slip("itself alone", ("past", *PIECES), {"ones": "eye"}, words="""
+    Only a diagonal is True: every position looks at one other, and the rest of the past is forbidden. The past is
+    allowed, all of it.""")
+slip("True for what is forbidden", EVERY, {TRIANGLE: ".triu(n_key - n_query + 1)"}, words="""
     This is the mask of what must *not* be seen. torch's `nn.MultiheadAttention` wants it that way round; here, and in
     `scaled_dot_product_attention`, True means "may attend".""")
-slip("numbers for booleans", TRIANGLE,
+slip("numbers for booleans", EVERY,
     {", dtype=torch.bool": ""},
     {"torch.bool": "torch.int64"},
-    {"torch.ones(n, n, dtype=torch.bool).tril()": "torch.full((n, n), -torch.inf).triu(1)"},  # to be added to scores
+    {f"torch.ones(n_query, n_key, dtype=torch.bool){TRIANGLE}":
+     "torch.full((n_query, n_key), -torch.inf).triu(n_key - n_query + 1)"},  # to be added to scores
     words="""
     These are numbers. A mask of this course is boolean, so that `~mask` and `&` mean what they say, and nobody must ask
     whether 1 allows or forbids. A comparison makes booleans, and so does `dtype=torch.bool`.""")
+slip("keys ask, queries answer", PIECES, {"n_query, n_key,": "n_key, n_query,"}, words="""
+    The mask is (n_key, n_query). Rows ask and columns answer, as in the scores: n_query rows, n_key columns.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("only the cache is seen", fails=EVERY)
+def only_the_cache_is_seen(n_query, n_key):
+    """The queries see the keys from before them, and nothing of themselves or of each other. A new token sees itself,
+    and the new tokens in front of it; only those behind it are hidden."""
+    mask = torch.zeros(n_query, n_key, dtype=torch.bool)
+    mask[:, : n_key - n_query] = True
+    return mask
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
 @alternative("a comparison")
-def a_comparison(n):
-    """Of places."""
-    place = torch.arange(n)
-    return place <= place[:, None]
+def a_comparison(n_query, n_key):
+    """Of positions."""
+    ahead = n_key - n_query
+    return torch.arange(n_key) <= ahead + torch.arange(n_query)[:, None]
 
 
-@alternative("not the future")
-def not_the_future(n):
-    """The complement, as a view that is not contiguous."""
-    return (~torch.ones(n, n).tril(-1).bool()).T
+@alternative("the last rows of the square")
+def the_last_rows_of_the_square(n_query, n_key):
+    """The complement of the future, of which the queries' rows are kept."""
+    return (~torch.ones(n_key, n_key).tril(-1).bool()).T[n_key - n_query :]
 
 
 @alternative("row by row")
-def row_by_row(n):
+def row_by_row(n_query, n_key):
     """Two loops."""
-    mask = torch.zeros(n, n, dtype=torch.bool)
-    for i in range(n):
-        for j in range(i + 1):
+    mask = torch.zeros(n_query, n_key, dtype=torch.bool)
+    for i in range(n_query):
+        for j in range(n_key - n_query + i + 1):
             mask[i, j] = True
     return mask

@@ -1,13 +1,12 @@
-"""Many heads, fewer keys than queries, and how many numbers all that is."""
+"""Many heads, what each of them adds, fewer keys than queries, and two masks at once."""
 
 from . import (
     average_heads,
-    count_parameters,
+    contributions,
     decoder_attention,
     grouped_query_attention,
     merge_heads,
     multi_head_attention,
-    scaled_attention,
     split_heads,
 )
 
@@ -15,12 +14,11 @@ from . import (
 EXERCISES = tuple(
     module.exercise
     for module in (
-        scaled_attention,
         split_heads,
         merge_heads,
         multi_head_attention,
+        contributions,
         grouped_query_attention,
-        count_parameters,
         decoder_attention,
         average_heads,
     )

@@ -10,7 +10,6 @@ from lessonkit.exercises.judge import explain_missing_gradient
 from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
-from .scaled_attention import solution as scaled_attention
 
 
 def reference(query, key, value):
@@ -24,8 +23,8 @@ def solution(query, key, value):
     shared = query.shape[1] // key.shape[1]
     key = key.repeat_interleave(shared, dim=1)             # (batch, n_heads, n_key, d_head)
     value = value.repeat_interleave(shared, dim=1)         # (batch, n_heads, n_key, d_head)
-    output, _ = scaled_attention(query, key, value)
-    return output
+    scores = query @ key.mT / math.sqrt(query.shape[-1])   # (batch, n_heads, n_query, n_key)
+    return scores.softmax(dim=-1) @ value
 
 
 exercise = Exercise(
@@ -86,7 +85,8 @@ def gradient(answer, draw):
 NOT_GROUPED = ("groups", "one for all")
 ALL_GROUPS = ("groups", "one for all", "one for each")
 KEYS, VALUES = "key.repeat_interleave(shared, dim=1)", "value.repeat_interleave(shared, dim=1)"
-QUERY, ATTENTION = "attention(query", "output, _ = scaled_attention(query, key, value)"
+QUERY, SCALE = "scores = query", " / math.sqrt(query.shape[-1])"
+OUTPUT = "return scores.softmax(dim=-1) @ value"
 
 slip("repeat for repeat_interleave", ("groups",),
     {KEYS: "key.repeat(1, shared, 1, 1)", VALUES: "value.repeat(1, shared, 1, 1)"},
@@ -115,7 +115,7 @@ slip("surplus queries dropped", NOT_GROUPED,
     Only the first heads' questions were asked, as many as there are keys. All query heads ask; several of them ask the
     same keys.""")
 slip("group outputs averaged", NOT_GROUPED,
-    {"return output": "return output.unflatten(1, (-1, shared)).mean(dim=2)"},
+    {OUTPUT: "return (scores.softmax(dim=-1) @ value).unflatten(1, (-1, shared)).mean(dim=2)"},
     words="""
     The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
     values; each query head found something of its own, and W_O wants all of it.""")
@@ -128,13 +128,11 @@ slip("divided by the number of key heads", (*ALL_GROUPS, "gradient"),
     words="""
     Query head i was given key head i // n_kv_heads. With 6 query heads and 2 of keys that is 0 0 1 1 2 2, and there is
     no key head 2. How many query heads share one head of keys? That is the number to divide by.""")
-slip("not scaled", ALL_GROUPS, {ATTENTION: "output = (query @ key.mT).softmax(dim=-1) @ value"}, words="""
+slip("not scaled", ALL_GROUPS, {SCALE: ""}, words="""
     The scores were not divided by the root of the head's width.""")
 slip("root of the wrong size", ALL_GROUPS,
-    {ATTENTION: "scores = query @ key.mT / math.sqrt(query.shape[1] * query.shape[-1])\n"  # all heads' width
-                "output = scores.softmax(dim=-1) @ value"},
-    {ATTENTION: "scores = query @ key.mT / math.sqrt(key.shape[2])\n"  # the number of keys
-                "output = scores.softmax(dim=-1) @ value"},
+    {SCALE: " / math.sqrt(query.shape[1] * query.shape[-1])"},  # all heads' width
+    {SCALE: " / math.sqrt(key.shape[2])"},  # the number of keys
     words="""
     The scores were divided by a root, but not that of the head's width. Sharing keys changes nothing about the dot
     product: it still sums over one head's columns, the last axis.""")

@@ -1,6 +1,7 @@
-"""Two norms, two places to put them, a stack and its gradient, and a block that trains although it is wrong."""
+"""Two norms, two places to put them, a stack, measured, its gradient, and a block that trains although wrong."""
 
 from . import (
+    branch_ratios,
     fold_the_norm,
     layer_norm,
     post_norm_block,
@@ -20,6 +21,7 @@ EXERCISES = tuple(
         pre_norm_block,
         post_norm_block,
         pre_norm_stack,
+        branch_ratios,
         stack_jacobian,
         repair_the_block,
         fold_the_norm,

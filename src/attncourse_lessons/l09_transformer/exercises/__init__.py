@@ -1,9 +1,27 @@
-"""The Transformer, put together; one part of a newer one; and the mask of a third kind."""
+"""The Transformer, put together and counted; one part of a newer one; and the mask of a third kind."""
 
-from . import decoder_block, decoder_lm, encoder_block, prefix_mask, shift_right, swiglu, transformer
+from . import (
+    count_parameters,
+    decoder_block,
+    decoder_lm,
+    encoder_block,
+    prefix_mask,
+    shift_right,
+    swiglu,
+    transformer,
+)
 
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (shift_right, encoder_block, decoder_block, transformer, swiglu, decoder_lm, prefix_mask)
+    for module in (
+        shift_right,
+        encoder_block,
+        decoder_block,
+        transformer,
+        count_parameters,
+        swiglu,
+        decoder_lm,
+        prefix_mask,
+    )
 )

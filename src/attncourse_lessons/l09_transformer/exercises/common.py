@@ -5,7 +5,6 @@ import math
 import torch
 
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches
 
 READY_MADE = (
     "attncourse.attention",
@@ -70,10 +69,6 @@ def used(**parts):
         words = f"{' and '.join(idle)} {'was' if len(idle) == 1 else 'were'} never called"
         raise AspectFailed(Problem("unusable", words))
 
-def passed_on(output, x, draw):
-    """Whether x that comes out as it went in brings the gradient back; True, too, of an output that is not x."""
-    return gradient_reaches(output, [x], draw) | ((output - x).abs().max() > 1e-5)
-
 def with_padding(draw, batch, n):
     """(batch, n), True where there is a word: the first row lacks the last place, the second is shorter, one is full.
 
@@ -85,7 +80,3 @@ def with_padding(draw, batch, n):
 
 def everybody(*shape):
     return torch.ones(*shape, dtype=torch.bool)
-
-def _shift_right(target, bos):
-    """`bos`, and all but the last token. Vaswani et al. 2017, section 3.1: "offset by one position"."""
-    return torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1)

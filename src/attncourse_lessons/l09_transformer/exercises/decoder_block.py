@@ -1,28 +1,26 @@
-"""decoder_block: One block of a decoder that looks at a memory, with its norms in front."""
+"""decoder_block: One block of the decoder of 2017, post-norm, with cross-attention to a memory."""
 
 import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import gradient_reaches, gradients, require_variation
 
-from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used, with_padding
+from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, used, with_padding
 
 
 def reference(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    """Look back, look at the memory, think. Vaswani et al. 2017, figure 1, with the norms in front."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(norm_2(x), memory, memory_mask)
-    return x + feed_forward(norm_3(x))
+    """Three times "Add & Norm". Vaswani et al. 2017, figure 1 and section 3.1."""
+    x = norm_1(x + attention(x, x, mask))
+    x = norm_2(x + cross_attention(x, memory, memory_mask))
+    return norm_3(x + feed_forward(x))
 
 
 def solution(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
-    h = norm_1(x)                                          # (batch, n, d_model)
-    x = x + attention(h, h, mask)
-    x = x + cross_attention(norm_2(x), memory, memory_mask)
-    return x + feed_forward(norm_3(x))
+    x = norm_1(x + attention(x, x, mask))
+    x = norm_2(x + cross_attention(x, memory, memory_mask))
+    return norm_3(x + feed_forward(x))                     # (batch, n, d_model)
 
 
 exercise = Exercise(
@@ -34,11 +32,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Three lines of the form x = x + part(norm(x)), each with a norm of its own, and each starts from the x that "
-        "the line before has made. The first and the last you have written before. If all three parts return zeros, "
-        "what must come out?",
-        "The middle line is cross-attention. Which of the two sequences makes the queries, and which the keys and "
-        "values? The encoder has normalised the memory once, for all blocks. The gradient must reach both sequences.",
+        "Follow the right-hand column of figure 1 from below, box by box. What does an \"Add & Norm\" box add to what, "
+        "and on which side of the sum does its norm stand? If all three sublayers return zeros, what must come out?",
+        "The middle sublayer is cross-attention. Which of the two sequences makes the queries, and which the keys and "
+        "values? The memory comes in ready. The gradient must reach both sequences.",
         "Two masks, for two attentions. `mask`, (n, n), is about the decoder's own positions. `memory_mask`, (batch, "
         "1, n_memory), is about the padding of the source. Which attention has n keys, and which has n_memory?",
     ),
@@ -71,17 +68,17 @@ def _decoded(answer, draw, *loud):
 
 @aspect("silent parts", points=1, hint=1)
 def silent_parts(answer, draw):
-    """if the three parts find nothing, x comes out as it went in"""
+    """if the three sublayers find nothing, x goes through three norms and nothing else"""
     return _decoded(answer, draw)
 
 
 @aspect("self-attention", points=1, hint=1)
 def self_attention(answer, draw):
-    """x asks itself"""
+    """x asks itself, and the sum is normalised"""
     return _decoded(answer, draw, "attention")
 
 
-@aspect("cross-attention", points=2, hint=2)
+@aspect("cross-attention", points=1, hint=2)
 def cross_attention(answer, draw):
     """x asks, the memory answers"""
     return _decoded(answer, draw, "cross_attention")
@@ -89,7 +86,7 @@ def cross_attention(answer, draw):
 
 @aspect("network", points=1, hint=1)
 def network(answer, draw):
-    """the network reads the normalised x"""
+    """the network reads what the norm before it has made"""
     return _decoded(answer, draw, "feed_forward")
 
 
@@ -135,17 +132,23 @@ def memorys_padding(answer, draw):
 
 @aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "memory"))
 def gradient(answer, draw):
-    """decoder and encoder can both be learned"""
-    all_reached = torch.ones(2, dtype=torch.bool)
-    for loud in (LOUD, *((part,) for part in LOUD), ()):
-        (x, memory, *masks), parts = _decoding(draw, *loud)
-        ends = [x.requires_grad_(), memory.requires_grad_()][: 1 + ("cross_attention" in loud)]
-        output = answer(x, memory, *masks, *parts)
-        found = gradient_reaches(output - x, ends, draw) if loud else passed_on(output, x, draw)
-        if loud == LOUD:
-            found &= gradient_reaches(output, ends, draw)
-        all_reached[: len(ends)] &= found
-    return all_reached
+    """decoder and encoder can both be learned, through every sublayer and around it"""
+    (x, memory, *masks), parts = _decoding(draw, *LOUD)
+    ends = [x.requires_grad_(), memory.requires_grad_()]
+    output = answer(x, memory, *masks, *parts)
+    reached = gradient_reaches(output, ends, draw)
+    whole = gradients(output, [x], draw)
+    for i in range(len(LOUD)):
+        cut = answer(x, memory, *masks, *(_cut(part) if i == j else part for j, part in enumerate(parts)))
+        reached[0] &= (whole - gradients(cut, [x], draw)).abs().max() > 1e-5
+    alone = answer(x, memory, *masks, *map(_cut, parts[:3]), *parts[3:])
+    reached[0] &= gradient_reaches(alone, [x], draw)[0]                   # along the residual path alone
+    return reached
+
+
+def _cut(part):
+    """The same numbers, and no gradient."""
+    return lambda *inputs: part(*inputs).detach()
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -153,62 +156,87 @@ def gradient(answer, draw):
 ALL_WRONG = tuple(aspect.name for aspect in exercise.aspects)
 SUMS = ("silent parts", "self-attention", "cross-attention", "network", "in order")
 CROSS = ("cross-attention", "in order")
-LOOKS = "x = x + cross_attention(norm_2(x), memory, memory_mask)\n"
+SELF, LOOKS, THINKS = "attention(x, x, mask)", "cross_attention(x, memory, memory_mask)", "feed_forward(x)"
 
-slip("keys from the decoder", (*CROSS, "memory's padding", "gradient"), {"memory, memory_mask": "norm_2(x), mask"},
+slip("norms in front", SUMS,
+     {f"norm_1(x + {SELF})": "x + attention(norm_1(x), norm_1(x), mask)",
+      f"norm_2(x + {LOOKS})": "x + cross_attention(norm_2(x), memory, memory_mask)",
+      f"norm_3(x + {THINKS})": "x + feed_forward(norm_3(x))"},
+     {f"norm_3(x + {THINKS})": "x + feed_forward(norm_3(x))"},
+     {f"norm_1(x + {SELF})": "x + attention(norm_1(x), norm_1(x), mask)"},
+     words="""
+    This is the pre-norm block of the lecture (or one of its sublayers is): the norm stands in front, and the sum stays
+    as it is. In the block of 2017 the sublayer reads x, its output is added, and the norm is of the *sum*.""")
+slip("the norm of the branch alone", SUMS,
+     {f"norm_1(x + {SELF})": f"x + norm_1({SELF})", f"norm_2(x + {LOOKS})": f"x + norm_2({LOOKS})",
+      f"norm_3(x + {THINKS})": f"x + norm_3({THINKS})"},
+     {f"norm_2(x + {LOOKS})": f"x + norm_2({LOOKS})"},
+     words="""
+    What a sublayer returned was normalised, and then added. (OLMo 2 has it so.) "Add & Norm" adds first: the norm is of
+    the sum.""")
+slip("nothing added", (*SUMS, "gradient"),
+     {f"x + {SELF}": SELF, f"x + {LOOKS}": LOOKS, f"x + {THINKS}": THINKS},
+     {f"x + {SELF}": SELF},
+     {f"x + {LOOKS}": LOOKS},
+     {f"x + {THINKS}": THINKS},
+     words="""
+    What a sublayer found took the place of x. It is *added* to x first, and then comes the norm: without the residual
+    connection the decoder loses what it knew of its own text.""")
+slip("a norm left out", SUMS,
+     {f"norm_3(x + {THINKS})": f"x + {THINKS}"},
+     {f"norm_2(x + {LOOKS})": f"x + {LOOKS}"},
+     {f"norm_1(x + {SELF})": f"x + {SELF}"},
+     words="""
+    One of the three sums goes on without its norm. Every sublayer of 2017 is followed by "Add & Norm", the last one
+    too.""")
+slip("keys from the decoder", (*CROSS, "memory's padding", "gradient"), {"memory, memory_mask": "x, mask"},
      words="""
     The cross-attention asked the decoder's own states, and the memory was never read: the decoder would translate
     without having seen the source. Queries come from the decoder; keys and values from the encoder.""")
-slip("the memory asks", ALL_WRONG, {"norm_2(x), memory,": "memory, norm_2(x),"}, words="""
+slip("the memory asks", ALL_WRONG, {"cross_attention(x, memory,": "cross_attention(memory, x,"}, words="""
     The two sides of the cross-attention have changed places: the source asked and the target answered. Who is about
     to write a word, and wants to know something?""")
-slip("the two masks swapped", ALL_WRONG, {"h, mask": "h, memory_mask", "memory_mask": "mask"}, words="""
+slip("the two masks swapped", ALL_WRONG, {"x, mask": "x, memory_mask", "memory_mask": "mask"}, words="""
     The masks have changed places. `mask` is about the decoder's own positions, (n, n): who may look at whom.
     `memory_mask` knows which positions of the source hold a word, (batch, 1, n_memory). Source and target are of
     different lengths, so it shows at once; were they equal, nothing would crash.""")
 slip("the causal mask on the memory", ALL_WRONG, {"memory_mask": "mask"}, words="""
     The cross-attention got the mask of the decoder's own positions. The source has no future: all of it was there
     before the first word was written. What must be hidden of it is its padding.""")
-slip("sees the future", ("past only",), {"h, mask": "h, None"}, words="""
+slip("sees the future", ("past only",), {"x, mask": "x, None"}, words="""
     The self-attention got no mask, so each position reads the words that it is about to predict.""")
 slip("hears the memory's padding", ("memory's padding",), {"memory_mask": "None"}, words="""
     The cross-attention got no mask: a translation then depends on how far its source was padded.""")
 slip("one sentence's mask for all", ("memory's padding",), {"memory_mask": "memory_mask[:1]"}, words="""
     Every source got the mask of the first one in the batch. Each sentence has a length, and a mask, of its own.""")
-slip("keys that were not normalised", ("self-attention", "in order"),
-     {"h, h, mask": "h, x, mask"},
-     {"h, h, mask": "x, h, mask"},  # the other way round
+slip("norms exchanged", SUMS, {"norm_2": "norm_3", "norm_3": "norm_2"}, words="""
+    Two norms have changed places. `norm_2` belongs to the cross-attention, `norm_3` to the network; each has a gain
+    and a bias of its own.""")
+slip("the two attentions side by side", CROSS,
+     {f"x = norm_1(x + {SELF})\nx = norm_2(x + {LOOKS})": f"x = norm_2(norm_1(x + {SELF} + {LOOKS}))"},
      words="""
-    One side of the self-attention got the x from before the norm: the one that asks, or the one that answers. Queries,
-    keys and values are all made of what `norm_1` returned.""")
-slip("norms exchanged", ("cross-attention", "network", "in order"), {"norm_2": "norm_3", "norm_3": "norm_2"}, words="""
-    Two norms have changed places. `norm_2` belongs in front of the cross-attention, `norm_3` in front of the network;
-    each has a gain and a bias of its own.""")
-slip("the two attentions side by side", ("in order",),
-     {"mask)\nx = x + cross": "mask) + cross"},
-     words="""
-    Both attentions started from the x that came in, and both findings were added. What asks the memory is the x that
-    the self-attention has left: it has heard what was written so far.""")
+    Both attentions started from the x that came in, and both findings went into one sum. What asks the memory is the x
+    that the self-attention and its norm have left: it has heard what was written so far.""")
 slip("the memory normalised again", CROSS, {"memory,": "norm_2(memory),"}, words="""
     `norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
-    from the encoder, which has a norm after its last block, and all blocks of the decoder read that same memory.""")
-slip("asks without a norm", CROSS, {"norm_2(x)": "x"}, words="""
-    The x that asks the memory was not normalised. Each of the three parts has a norm in front of it.""")
-slip("residual from the normalised x", SUMS,
-     {"h = ": "x = h = ", "x + cross_attention": "norm_2(x) + cross_attention",
-      "x + feed_forward": "norm_3(x) + feed_forward"},
+    from the encoder ready for use, and all blocks of the decoder read that same memory.""")
+slip("asks the memory first", ("self-attention", *CROSS),
+     {f"x = norm_1(x + {SELF})\nx = norm_2(x + {LOOKS})": f"x = norm_1(x + {LOOKS})\nx = norm_2(x + {SELF})"},
      words="""
-    The normalised x took the place of x, and the sum was made with that: the original is lost. Give what a norm
-    returns a name of its own.""")
-slip("the memory takes x's place", SUMS, {"x + cross_attention": "cross_attention"}, words="""
-    What the memory answered was not added to x but put in its place: what the decoder knew of its own text is gone.
-    The cross-attention has a residual path as the other two parts have.""")
-slip("asks the memory first", ("in order",), {"h = ": f"{LOOKS}h = ", LOOKS: ""}, words="""
     Cross-attention came before self-attention. A position has to know what has been written before it can ask the
     source a sensible question.""")
-slip("the encoder cut off", ("gradient",), {"memory,": "memory.detach(),"}, words="""
-    The numbers are right, but no gradient gets back to the encoder (or the decoder), which then never learns:
+slip("cut off from the gradient", ("gradient",),
+     {THINKS: "feed_forward(x.detach())"},
+     {SELF: "attention(x.detach(), x.detach(), mask)"},
+     {f"x + {SELF}": f"x.detach() + {SELF}"},
+     {f"x + {LOOKS}": f"x.detach() + {LOOKS}"},
+     {f"x + {THINKS}": f"x.detach() + {THINKS}"},
+     words="""
+    The numbers are right, but a way back to x is cut: through a sublayer, or along the residual path around it.
     `.detach()`, `.data` and `torch.no_grad()` forget where numbers came from.""")
+slip("the encoder cut off", ("gradient",), {"memory,": "memory.detach(),"}, words="""
+    The numbers are right, but no gradient gets back to the encoder, which then never learns: `.detach()`,
+    `.data` and `torch.no_grad()` forget where numbers came from.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
@@ -219,44 +247,30 @@ def keys_from_the_decoder_under_the_memorys_mask(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
     """With the memory's mask."""
-    h = norm_1(x)
-    x = x + attention(h, h, mask)
-    h = norm_2(x)
-    x = x + cross_attention(h, h, memory_mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("norms after the sums", fails=SUMS)
-def norms_after_the_sums(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """Each norm stands after its sum, on the residual path, as in 2017. Here they stand in front of the parts: if the
-    parts find nothing, x must come out as it went in."""
     x = norm_1(x + attention(x, x, mask))
-    x = norm_2(x + cross_attention(x, memory, memory_mask))
+    x = norm_2(x + cross_attention(x, x, memory_mask))
     return norm_3(x + feed_forward(x))
 
 
-@variant("asks the memory first", fails=("self-attention", *CROSS))
-def asks_the_memory_first_with_norms_by_place(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """Each with the norm of its place in the code."""
-    x = x + cross_attention(norm_1(x), memory, memory_mask)
-    h = norm_2(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_3(x))
-
-
-@misconception("all parts read the old x", fails=("in order",))
+@misconception("all parts read the old x", fails=(*CROSS, "network"))
 def all_parts_read_the_old_x(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
-    """All three parts read the original x, and their findings were added up. Each line starts from what the line before
-    has made."""
-    h = norm_1(x)
-    found = attention(h, h, mask) + cross_attention(norm_2(x), memory, memory_mask)
-    return x + found + feed_forward(norm_3(x))
+    """All three sublayers read the x that came in. Each line starts from what the line before has made."""
+    own = norm_1(x + attention(x, x, mask))
+    asked = norm_2(own + cross_attention(x, memory, memory_mask))
+    return norm_3(asked + feed_forward(x))
+
+
+@misconception("the sum goes on without its norm", fails=SUMS)
+def the_sum_goes_on_without_its_norm(
+    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
+):
+    """The sublayers read the normalised sums, but what was *added to* was the sum from before its norm: the residual
+    path went round the norms. In the block of 2017 the norm stands on the residual path itself."""
+    x = x + attention(x, x, mask)
+    x = x + cross_attention(norm_1(x), memory, memory_mask)
+    return norm_3(x + feed_forward(norm_2(x)))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
@@ -267,15 +281,16 @@ def names_for_everything(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
     """One thing a line."""
-    own = norm_1(x)
-    looked_back = x + attention(own, own, mask)
-    question = norm_2(looked_back)
-    answered = looked_back + cross_attention(question, memory, memory_mask)
-    return answered + feed_forward(norm_3(answered))
+    found = attention(x, x, mask)
+    looked_back = norm_1(x + found)
+    answered = cross_attention(looked_back, memory, memory_mask)
+    asked = norm_2(looked_back + answered)
+    thought = feed_forward(asked)
+    return norm_3(asked + thought)
 
 
-@alternative("a helper for the residual path, in float64")
-def a_helper_for_the_residual_path_in_float64(
+@alternative("a helper for Add & Norm, in float64")
+def a_helper_for_add_and_norm_in_float64(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
     """Three times the same function."""
@@ -285,16 +300,17 @@ def a_helper_for_the_residual_path_in_float64(
         (norm_3, feed_forward),
     )
     for norm, part in parts:
-        x = (x.double() + part(norm(x)).double()).float()
+        x = norm((x.double() + part(x).double()).float())
     return x
 
 
-@alternative("findings kept, and summed by einsum")
-def findings_kept_and_summed_by_einsum(
-    x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
-):
-    """The residual path as a sum over all that was found."""
-    first = attention(norm_1(x), norm_1(x), mask)
-    second = cross_attention(norm_2(x + first), memory, memory_mask)
-    third = feed_forward(norm_3(x + first + second))
-    return torch.einsum("kbnd->bnd", torch.stack((x, first, second, third)))
+@alternative("sums by einsum")
+def sums_by_einsum(x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3):
+    """Each sum is over a stack of two."""
+
+    def add(*both):
+        return torch.einsum("kbnd->bnd", torch.stack(both))
+
+    x = norm_1(add(attention(x, x, mask), x))
+    x = norm_2(add(cross_attention(x, memory, memory_mask), x))
+    return norm_3(add(feed_forward(x), x))

@@ -1,4 +1,4 @@
-"""encoder_block: One block of an encoder, with its norms in front."""
+"""encoder_block: One block of an encoder, with a norm in front of each sublayer and one behind it."""
 
 import torch
 
@@ -6,20 +6,20 @@ from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.observe import gradient_reaches, require_variation
 
-from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, passed_on, used, with_padding
+from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, used, with_padding
 
 
-def reference(x, mask, attention, feed_forward, norm_1, norm_2):
-    """Look around, think; a norm in front of each, a residual path around each. Xiong et al. 2020, figure 1b."""
+def reference(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
+    """Sandwich norms: both ends of each branch are normalised, the residual path is not. Gemma 2 (2024), section 2."""
     h = norm_1(x)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_2(x))
+    x = x + norm_2(attention(h, h, mask))
+    return x + norm_4(feed_forward(norm_3(x)))
 
 
-def solution(x, mask, attention, feed_forward, norm_1, norm_2):
+def solution(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
     h = norm_1(x)                                          # (batch, n, d_model)
-    x = x + attention(h, h, mask)
-    return x + feed_forward(norm_2(x))
+    x = x + norm_2(attention(h, h, mask))
+    return x + norm_4(feed_forward(norm_3(x)))
 
 
 exercise = Exercise(
@@ -29,13 +29,13 @@ exercise = Exercise(
     returns=("x",),
     forbidden=READY_MADE,
     difficulty=2,
-    minutes=12,
+    minutes=15,
     hints=(
-        "Two lines of the same form, one for attention and one for the feed-forward network: x becomes x plus what the "
-        "part makes of the normalised x. If both parts return zeros, what must come out?",
+        "Draw the block: a straight line for the residual path, and two loops that leave it and come back to it. Where "
+        "on each loop do its two norms stand? If attention and network return zeros, what is added to x?",
         "In self-attention a sequence attends to itself, so the `x` and the `memory` of the attention are one and the "
         "same tensor: which one? The mask has the shape that the attention expects; hand it on as it is.",
-        "The second line starts from the x that the first line has made: `norm_2` reads it, and the network's output "
+        "The second loop starts from the x that the first one has made: `norm_3` reads it, and what `norm_4` returns "
         "is added to it. If anything is detached on the way, the gradient ends there.",
     ),
 )
@@ -43,11 +43,11 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _encoding(draw, attends=True, thinks=True):
-    """(x, a mask that forbids nothing, [attention, feed_forward, norm_1, norm_2])."""
+    """(x, a mask that forbids nothing, [attention, feed_forward, norm_1 … norm_4])."""
     batch, n, d = draw.sizes(3, 3, 8)
     x = draw.normal(batch, n, d)
     parts = _attends(draw, d, finds=attends), _thinks(draw, d, finds=thinks)
-    return x, everybody(batch, 1, n), [Asked(part) for part in (*parts, norms(draw, d), norms(draw, d))]
+    return x, everybody(batch, 1, n), [Asked(part) for part in (*parts, *(norms(draw, d) for _ in range(4)))]
 
 
 def _encoded(answer, draw, attends=True, thinks=True):
@@ -63,19 +63,19 @@ def _encoded(answer, draw, attends=True, thinks=True):
 
 @aspect("silent parts", points=1, hint=1)
 def silent_parts(answer, draw):
-    """if attention and network find nothing, x comes out as it went in"""
+    """if attention and network find nothing, only the biases of norm_2 and norm_4 are added to x"""
     return _encoded(answer, draw, attends=False, thinks=False)
 
 
 @aspect("attention", points=1, hint=2)
 def observe_attention(answer, draw):
-    """what attention finds in the normalised x is added to x"""
+    """what attention finds in the normalised x is normalised and added to x"""
     return _encoded(answer, draw, thinks=False)
 
 
 @aspect("network", points=1, hint=3)
 def network(answer, draw):
-    """what the network makes of the normalised x is added to x"""
+    """what the network makes of the normalised x is normalised and added to x"""
     return _encoded(answer, draw, attends=False)
 
 
@@ -101,12 +101,11 @@ def mask(answer, draw):
 def gradient(answer, draw):
     """the gradient finds its way back through both parts"""
     all_reached = torch.ones(1, dtype=torch.bool)
-    for loud in ((True, True), (True, False), (False, True), (False, False)):
+    for loud in ((True, True), (True, False), (False, True)):
         x, mask, parts = _encoding(draw, *loud)
         x.requires_grad_()
         output = answer(x, mask, *parts)
-        # What is left of the gradient without the residual path's; and there is one at all.
-        all_reached &= gradient_reaches(output - x, [x], draw) if any(loud) else passed_on(output, x, draw)
+        all_reached &= gradient_reaches(output - x, [x], draw)            # without the residual path's
         if all(loud):
             all_reached &= gradient_reaches(output, [x], draw)
     return all_reached
@@ -115,52 +114,84 @@ def gradient(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 BLOCK = ("silent parts", "attention", "network", "both")
-ATTENDS, THINKS = "attention(h, h, mask)", "feed_forward(norm_2(x))"
+HALF = ("attention", "both"), ("network", "both")
+ATTENDS, THINKS = "attention(h, h, mask)", "feed_forward(norm_3(x))"
 
+slip("norms in front alone", BLOCK,
+     {f"norm_2({ATTENDS})": ATTENDS, f"norm_4({THINKS})": THINKS},
+     {f"norm_2({ATTENDS})": ATTENDS},
+     {f"norm_4({THINKS})": THINKS},
+     words="""
+    This is the pre-norm block of the lecture (or one half of it is): a norm in front, and what the sublayer returns is
+    added as it is. Here each sublayer has a second norm *behind* it, before the sum.""")
+slip("norms behind alone", ("attention", "network", "both"), {"norm_1(x)": "x", "norm_3(x)": "x"}, words="""
+    The sublayers read x as it was, and only what they returned was normalised. (OLMo 2 has its blocks so.) Here each
+    sublayer has a norm in front as well.""")
+slip("no norm in front of the network", HALF[1], {"norm_3(x)": "x"}, words="""
+    The network got x as it was, with no norm in front, and `norm_3` was not used.""")
+slip("norms after the sums", BLOCK,
+     {f"x + norm_2({ATTENDS})": f"norm_2(x + {ATTENDS})", f"x + norm_4({THINKS})": f"norm_4(x + {THINKS})"},
+     {f"x + norm_2({ATTENDS})": f"norm_2(x + {ATTENDS})"},
+     {f"x + norm_4({THINKS})": f"norm_4(x + {THINKS})"},
+     words="""
+    The second norm of a sublayer stands *after* its sum, on the residual path. It belongs on the branch: what the
+    sublayer returned is normalised, and then added. If the sublayers find nothing, what must come out?""")
 slip("residual from the normalised x", BLOCK,
-     {"h = ": "x = h = ", f"x + {THINKS}": f"norm_2(x) + {THINKS}"},
+     {"h = ": "x = h = ", f"x + norm_4({THINKS})": f"norm_3(x) + norm_4({THINKS})"},
      {"h = ": "x = h = "},
-     {f"x + {THINKS}": f"norm_2(x) + {THINKS}"},
+     {f"x + norm_4({THINKS})": f"norm_3(x) + norm_4({THINKS})"},
      words="""
     The normalised x took the place of x, and the sum was made with that. So the original x is lost at the first
     norm, and the residual path with it. Give what the norm returns a name of its own.""")
 slip("nothing added to x", BLOCK,
-     {f"x + {ATTENDS}": ATTENDS, f"x + {THINKS}": THINKS},
-     {f"x + {THINKS}": THINKS},
-     {f"x + {ATTENDS}": ATTENDS},
+     {"x + norm_2": "norm_2", "x + norm_4": "norm_4"},
+     {"x + norm_4": "norm_4"},
+     {"x + norm_2": "norm_2"},
      words="""
-    What a part found took the place of x. A part's finding is *added* to what was there: that is the residual path,
-    and a deep stack does not train without it.""")
-slip("keys that were not normalised", ("attention", "both"),
+    What a sublayer found took the place of x. It is *added* to what was there: that is the residual path, and a deep
+    stack does not train without it.""")
+slip("keys that were not normalised", HALF[0],
      {"h, h,": "h, x,"},
      {"h, h,": "x, h,"},  # the other way round
      words="""
     One side of the attention got the x from before the norm: the one that asks, or the one that answers. In
     self-attention one and the same sequence does both: queries, keys and values are all made of what `norm_1`
     returned.""")
-slip("one norm for both parts", ("network", "both"), {"norm_2": "norm_1"}, words="""
-    `norm_1` served both parts. Each norm has a gain and a bias of its own, learned for the part after it.""")
-slip("the two norms swapped", ("attention", "network", "both"), {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
-    The norms have changed places: `norm_1` belongs in front of attention, `norm_2` in front of the network.""")
-slip("the network reads the old x", ("both",), {f"x = x + {ATTENDS}\nreturn x": f"return x + {ATTENDS}"}, words="""
-    Both parts read the original x, and both findings were added. (Some models are built so, to save time:
-    "parallel" blocks.) Here the second line starts from what the first one made: the network is to think about what
+slip("front and back exchanged", BLOCK,
+     {"norm_1": "norm_2", "norm_2": "norm_1", "norm_3": "norm_4", "norm_4": "norm_3"},
+     {"norm_1": "norm_2", "norm_2": "norm_1"},
+     {"norm_3": "norm_4", "norm_4": "norm_3"},
+     words="""
+    The norm in front of a sublayer and the one behind it have changed places. Each has a gain and a bias of its own,
+    learned for what it reads: x, or what the sublayer returned.""")
+slip("the middle norms exchanged", BLOCK, {"norm_2": "norm_3", "norm_3": "norm_2"}, words="""
+    The four norms were taken in another order: both front norms first, then both behind. `norm_1` and `norm_2` are
+    attention's, `norm_3` and `norm_4` the network's.""")
+slip("both norms in front", BLOCK,
+     {f"norm_2({ATTENDS})": ATTENDS, "h = norm_1(x)": "h = norm_2(norm_1(x))",
+      f"norm_4({THINKS})": "feed_forward(norm_4(norm_3(x)))"},
+     words="""
+    Both norms of a sublayer stand in front of it, one after the other. A sandwich has its bread on two sides: one norm
+    reads x, the other what the sublayer returned.""")
+slip("one norm for both parts", HALF[1], {"norm_3": "norm_1"}, words="""
+    `norm_1` served both sublayers. Each norm has a gain and a bias of its own, learned for the part after it.""")
+slip("the network reads the old x", HALF[1],
+     {f"x = x + norm_2({ATTENDS})\nreturn x": f"return x + norm_2({ATTENDS})"}, words="""
+    Both sublayers read the original x, and both findings were added. (Some models are built so, to save time:
+    "parallel" blocks.) Here the second line starts from what the first one made: the network is to work on what
     attention has brought.""")
 slip("ignores the mask", ("mask",), {"mask": "None"}, words="""
     The mask was not handed on: change what stands in the padding, and the words change. A block has no use for the
     mask itself; the attention in it has.""")
 slip("one sentence's mask for all", ("mask",), {"h, h, mask": "h, h, mask[:1]"}, words="""
     Every sentence got the mask of the first one in the batch. Each has a length, and a mask, of its own.""")
-slip("no norm in front of the network", ("network", "both"), {"norm_2(x)": "x"}, words="""
-    The network got x as it was, with no norm in front, and `norm_2` was not used. Each of the two parts has a norm
-    of its own.""")
 slip("mask upside down", ("attention", "both", "mask", "gradient"), {"mask": "~mask"}, words="""
     The mask was inverted before it was handed on. In this course True means "may attend", and the attention that
     you are given understands it so. (torch's own layers mean the opposite.)""")
 slip("cut off from the gradient", ("gradient",),
-     {"norm_1(x)": "norm_1(x.detach())", "norm_2(x)": "norm_2(x.detach())"},
-     {f"x + {ATTENDS}": f"(x + {ATTENDS}).detach()"},  # the way through attention, and the residual path with it
-     {THINKS: f"{THINKS}.detach()"},  # the network alone learns nothing for those below
+     {"norm_1(x)": "norm_1(x.detach())", "norm_3(x)": "norm_3(x.detach())"},
+     {f"x + norm_2({ATTENDS})": f"(x + norm_2({ATTENDS})).detach()"},  # through attention, and the residual path
+     {f"norm_4({THINKS})": f"norm_4({THINKS}).detach()"},  # the network alone learns nothing for those below
      words="""
     The numbers are right, but no gradient goes through the parts: `.detach()`, `.data` and `torch.no_grad()` forget
     where numbers came from.""")
@@ -169,58 +200,40 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("norms after the sum", fails=BLOCK)
-def norms_after_the_sum(x, mask, attention, feed_forward, norm_1, norm_2):
-    """This is the block of 2017: each norm stands *after* its sum, on the residual path itself. Here the norms stand in
-    front of the parts, and the way from x to the end is nothing but sums. If the parts find nothing, what must come
-    out?"""
-    x = norm_1(x + attention(x, x, mask))
-    return norm_2(x + feed_forward(x))
-
-
-@misconception("thinks before it looks", fails=("both",))
-def thinks_before_it_looks(x, mask, attention, feed_forward, norm_1, norm_2):
-    """The network came first and attention second. Each part is wired as it should be; their order is not."""
-    x = x + feed_forward(norm_2(x))
+@misconception("thinks before it looks", fails=("attention", "network", "both"))
+def thinks_before_it_looks(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
+    """The network came first and attention second. Each part is connected as it should be; their order is not."""
+    x = x + norm_4(feed_forward(norm_3(x)))
     h = norm_1(x)
-    return x + attention(h, h, mask)
+    return x + norm_2(attention(h, h, mask))
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
 @alternative("names for everything")
-def names_for_everything(x, mask, attention, feed_forward, norm_1, norm_2):
+def names_for_everything(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
     """One thing a line."""
     normalised = norm_1(x)
     found = attention(normalised, normalised, mask)
-    middle = torch.add(x, found)
-    thought = feed_forward(norm_2(middle))
-    return torch.add(middle, thought)
-
-
-@alternative("the norm called twice")
-def the_norm_called_twice(x, mask, attention, feed_forward, norm_1, norm_2):
-    """In one line each."""
-    x = x + attention(norm_1(x), norm_1(x), mask)
-    x = x + feed_forward(norm_2(x))
-    return x
+    middle = torch.add(x, norm_2(found))
+    thought = feed_forward(norm_3(middle))
+    return torch.add(middle, norm_4(thought))
 
 
 @alternative("a helper for the residual path, in float64")
-def a_helper_for_the_residual_path_in_float64(x, mask, attention, feed_forward, norm_1, norm_2):
+def a_helper_for_the_residual_path_in_float64(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
     """The two halves are one function."""
 
-    def around(x, norm, part):
-        return (x.double() + part(norm(x)).double()).float()
+    def around(x, front, part, back):
+        return (x.double() + back(part(front(x))).double()).float()
 
-    x = around(x, norm_1, lambda h: attention(h, h, mask))
-    return around(x, norm_2, feed_forward)
+    x = around(x, norm_1, lambda h: attention(h, h, mask), norm_2)
+    return around(x, norm_3, feed_forward, norm_4)
 
 
 @alternative("all findings added in the end")
-def all_findings_added_in_the_end(x, mask, attention, feed_forward, norm_1, norm_2):
+def all_findings_added_in_the_end(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
     """einsum sums the three."""
-    h = norm_1(x)
-    found = attention(h, h, mask)
-    return torch.einsum("kbnd->bnd", torch.stack([x, found, feed_forward(norm_2(x + found))]))
+    found = norm_2(attention(norm_1(x), norm_1(x), mask))
+    return torch.einsum("kbnd->bnd", torch.stack([x, found, norm_4(feed_forward(norm_3(x + found)))]))

@@ -1,4 +1,4 @@
-"""transformer: Logits of every token of the target, given the source and the tokens of the target before it."""
+"""transformer: Logits of every token of several candidate targets for each source; each source is read once."""
 
 import torch
 from torch import nn
@@ -9,24 +9,25 @@ from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradient_reaches, require_variation
 
-from .common import READY_MADE, _attends, _shift_right, everybody, norms, with_padding
-from .shift_right import solution as shift_right
+from .common import READY_MADE, _attends, everybody, norms, with_padding
 
 
 def reference(
     source, target, source_mask, bos, embed_source, embed_target,
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
-    """Read, then write with everything shifted by one. Vaswani et al. 2017, figure 1; norms as in Xiong et al. 2020."""
+    """Read once, then write every candidate, shifted by one. Vaswani et al. 2017, figure 1."""
     memory = embed_source(source)
     for block in encoder_blocks:
         memory = block(memory, source_mask)
     memory = encoder_norm(memory)
-    x = embed_target(_shift_right(target, bos))
-    mask = attention.causal_mask(target.shape[1])
+    k = target.shape[1]
+    rows = nn.functional.pad(target, (1, 0), value=bos)[..., :-1].flatten(0, 1)
+    mask = attention.causal_mask(target.shape[2])
+    x = embed_target(rows)
     for block in decoder_blocks:
-        x = block(x, memory, mask, source_mask)
-    return output(decoder_norm(x))
+        x = block(x, memory.repeat_interleave(k, dim=0), mask, source_mask.repeat_interleave(k, dim=0))
+    return output(decoder_norm(x)).unflatten(0, (-1, k))
 
 
 def solution(
@@ -38,12 +39,17 @@ def solution(
         memory = block(memory, source_mask)
     memory = encoder_norm(memory)
 
-    x = embed_target(shift_right(target, bos))             # (batch, n_target, d_model)
-    n = target.shape[1]
-    causal = torch.ones(n, n, dtype=torch.bool).tril()     # (n_target, n_target)
+    batch, k, n = target.shape
+    begin = torch.full_like(target[..., :1], bos)          # (batch, k, 1)
+    shifted = torch.cat([begin, target[..., :-1]], dim=-1)
+    x = embed_target(shifted.flatten(0, 1))                # (batch · k, n, d_model)
+    memory = memory.repeat_interleave(k, dim=0)            # (batch · k, n_source, d_model)
+    memory_mask = source_mask.repeat_interleave(k, dim=0)
+    causal = torch.ones(n, n, dtype=torch.bool).tril()     # (n, n)
     for block in decoder_blocks:
-        x = block(x, memory, causal, source_mask)
-    return output(decoder_norm(x))                         # (batch, n_target, vocab_size)
+        x = block(x, memory, causal, memory_mask)
+    logits = output(decoder_norm(x))                       # (batch · k, n, vocab_size)
+    return logits.unflatten(0, (batch, k))
 
 
 exercise = Exercise(
@@ -55,13 +61,13 @@ exercise = Exercise(
     difficulty=3,
     minutes=25,
     hints=(
-        "Two loops. The first runs through the encoder's blocks and makes the memory; the second through the "
-        "decoder's, and each of those gets the same memory. With norms in front of all parts, what is missing after "
-        "the last block of each?",
-        "The decoder's side. What does it read at position 0? And which mask, (n_target, n_target), keeps a position "
-        "from attending to later ones? Neither of the two is handed to you. Then: blocks, norm, output.",
-        "The encoder's side: embed, blocks, `encoder_norm`, and nothing detached, for the encoder learns only through "
-        "the decoder. `source_mask` hides the source's padding in two places: who attends to the source?",
+        "Two loops. The first runs through the encoder's blocks and makes the memory of each source; the second runs "
+        "through the decoder's. The blocks take three axes and the candidates have one more: take a loop over the "
+        "candidates, or one batch of batch · k rows. Which source belongs to row r of that batch?",
+        "The decoder's side. What does it read at position 0 of each candidate? And which mask, (n_target, n_target), "
+        "keeps a position from attending to later ones? You are given neither. Then: blocks, norm, output.",
+        "The encoder's side: embed, blocks, `encoder_norm`, once for each source, and nothing detached. `source_mask` "
+        "hides the source's padding in two places. In the second, every candidate needs the mask of its own source.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -75,11 +81,11 @@ def _machine(draw, reads=True, looks=True, deeper="encoder"):
     """
     low, high = sorted(draw.sizes(2, 2, 4))
     n_encoder, n_decoder = (high, low) if deeper == "encoder" else (low, high)
-    batch, n_source, n_target, d = draw.sizes(4, 3, 8)
+    batch, n_source, n_target, d, k = draw.sizes(5, 3, 8)
     words, bos = 30, 30 + int(draw.integers(3, 1))
-    source, target = draw.integers(words, batch, n_source), draw.integers(words, batch, n_target)
+    source, target = draw.integers(words, batch, n_source), draw.integers(words, batch, k, n_target)
     tables = [draw.normal(words + 3, d) for _ in range(2)]
-    places = draw.normal(12, d)
+    places = draw.normal(64, d)
     attends = [[_attends(draw, d) for _ in range(depth)] for depth in (n_encoder, n_decoder)]
     crosses = [_attends(draw, d) for _ in range(n_decoder)]
 
@@ -118,7 +124,7 @@ def _machine(draw, reads=True, looks=True, deeper="encoder"):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("logits", points=1, hint=1)
+@aspect("logits", points=2, hint=1)
 def logits(answer, draw):
     """everything in its place, in an encoder that is deeper than the decoder"""
     inputs, parts = _machine(draw)
@@ -136,7 +142,7 @@ def the_writing_side(answer, draw):
 def the_reading_side(answer, draw):
     """every block of the decoder looks at what the whole encoder has made of the source"""
     inputs, parts = _machine(draw, reads=False)
-    return answer(*inputs, *parts)[:, :1]                                 # where only `bos` has been read
+    return answer(*inputs, *parts)[:, :, :1]                              # where only `bos` has been read
 
 
 @aspect(
@@ -148,12 +154,12 @@ def the_reading_side(answer, draw):
 def no_peeking(answer, draw):
     """what is predicted at a place does not depend on what stands there, or later"""
     (source, target, mask, bos), parts = _machine(draw)
-    cut = int(draw.integers(target.shape[1] - 1, 1))
-    other = torch.cat([target[:, :cut], (target[:, cut:] + 7) % 30], dim=1)
+    cut = int(draw.integers(target.shape[2] - 1, 1))
+    other = torch.cat([target[..., :cut], (target[..., cut:] + 7) % 30], dim=2)
     logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
     if torch.equal(logits, changed):
         raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
-    return require_variation(logits[:, : cut + 1]) - changed[:, : cut + 1]
+    return require_variation(logits[:, :, : cut + 1]) - changed[:, :, : cut + 1]
 
 
 @aspect(
@@ -173,6 +179,35 @@ def sources_padding(answer, draw):
     return require_variation(logits) - changed
 
 
+@aspect("candidates apart", points=1, hint=1, 
+        explain=explain_worst("logits {place} change by {size} when only another candidate does"))
+def candidates_apart(answer, draw):
+    """what is predicted for one candidate does not depend on the others"""
+    (source, target, mask, bos), parts = _machine(draw)
+    kept = int(draw.integers(target.shape[1], 1))
+    other = (target + 7) % 30
+    other[:, kept] = target[:, kept]
+    logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
+    if torch.equal(logits, changed):
+        raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
+    return require_variation(logits[:, kept]) - changed[:, kept]
+
+
+@aspect("each source once", points=2, hint=3, explain=lambda got, expected: f"the encoder was given {int(got)} "
+        f"sources, expected {int(expected)}")
+def each_source_once(answer, draw):
+    """the encoder's blocks read each source once, however many candidates there are"""
+    inputs, parts = _machine(draw)
+    rows, first = [], parts[2][0]
+
+    def counted(x, mask=None):
+        rows.append(x.numel() // (x.shape[-1] * x.shape[-2]))
+        return first(x, mask)
+
+    require_variation(answer(*inputs, *parts[:2], [counted, *parts[2][1:]], *parts[3:]))
+    return torch.tensor(sum(rows))
+
+
 @aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("source's words"))
 def gradient(answer, draw):
     """through the whole decoder and the whole encoder a gradient comes back to the words of the source"""
@@ -188,15 +223,37 @@ def gradient(answer, draw):
 WRITES, READS = ("logits", "the writing side"), ("logits", "the reading side")
 EVERY = tuple(aspect.name for aspect in exercise.aspects)
 PEEKS, BOTH = (*WRITES, "no peeking"), (*WRITES, "the reading side")
-SHIFTED, HEARS = "shift_right(target, bos)", "block(memory, source_mask)"
+SHIFTED, HEARS = "shifted = torch.cat([begin, target[..., :-1]], dim=-1)", "block(memory, source_mask)"
 ENCODES = f"for block in encoder_blocks:\n    memory = {HEARS}\n"
+MEMORY, MASK = "memory.repeat_interleave(k, dim=0)", "source_mask.repeat_interleave(k, dim=0)"
 
-slip("no shift", (*BOTH, "no peeking"), {SHIFTED: "target"}, words="""
+slip("no shift", (*BOTH, "no peeking"), {SHIFTED: "shifted = target"}, words="""
     The decoder read the target as it is: at each place the very token that it is to predict there. A causal mask
     does not help against that, because it lets every position see itself.""")
-slip("rolled, not shifted", (*BOTH, "no peeking"), {SHIFTED: "target.roll(1, dims=1)"}, words="""
+slip("rolled, not shifted", (*BOTH, "no peeking"), {SHIFTED: "shifted = target.roll(1, dims=-1)"}, words="""
     The target was rolled round: what fell off its end came in again at the front, where <bos> belongs. So the first
     position reads the last token of the sentence that it is to predict.""")
+slip("another source's memory", READS,
+     {MEMORY: "memory.repeat(k, 1, 1)", MASK: "source_mask.repeat(k, 1, 1)"},
+     words="""
+    The candidates looked at the sources in turn: row 0 at source 0, row 1 at source 1, and so on. But all k candidates
+    of source 0 stand first. (`repeat` gives 0 1 2 0 1 2, `repeat_interleave` gives 0 0 1 1 2 2.) Nothing crashes.""")
+slip("the mask of another source", ("source's padding",), {MASK: "source_mask.repeat(k, 1, 1)"}, words="""
+    The memory went to its own candidates, and its mask to others: `repeat` gives 0 1 2 0 1 2, `repeat_interleave`
+    gives 0 0 1 1 2 2. What is done to the memory must be done to its mask.""")
+slip("the source read for every candidate", ("each source once",),
+     {"memory = embed_source(source)": "k = target.shape[1]\nsource_mask = source_mask.repeat_interleave(k, dim=0)\n"
+                                       "memory = embed_source(source.repeat_interleave(k, dim=0))",
+      MEMORY: "memory", MASK: "source_mask"},
+     words="""
+    The logits are right, and the encoder did k times the work: it read the same source once for each candidate. The
+    memory does not depend on the candidate. Read each source once, and repeat what came out.""")
+slip("the candidates in one row", (*PEEKS, "the reading side", "candidates apart"),
+     {"shifted.flatten(0, 1)": "shifted.flatten(1)", MEMORY: "memory", MASK: "source_mask",
+      "torch.ones(n, n,": "torch.ones(k * n, k * n,", "logits.unflatten(0, (batch, k))": "logits.unflatten(1, (k, n))"},
+     words="""
+    The candidates of a source stood one behind the other, as one long text, so the second one read the first. Each
+    candidate is a text of its own, which begins with `bos` at position 0: it belongs to the batch.""")
 slip("no causal mask", PEEKS,
      {", causal,": ", None,"},
      {".tril()": ""},  # a mask of True
@@ -206,57 +263,49 @@ slip("no causal mask", PEEKS,
 slip("the mask's other half", PEEKS, {"tril": "triu"}, words="""
     The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column.
     Which triangle is j ≤ i?""")
-slip("not even itself", (*PEEKS, "source's padding", "gradient"), {"tril()": "tril(diagonal=-1)"}, words="""
+slip("not even itself", (*PEEKS, "source's padding", "candidates apart", "gradient"),
+     {"tril()": "tril(diagonal=-1)"}, words="""
     The mask forbids each position to see itself, so one of them sees nothing (the first, or with the other triangle
     the last), and softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that
     what stands at a position has been written already, and may be read.""")
 slip("un-normed memory", READS, {"memory = encoder_norm(memory)\n": ""}, words="""
-    The memory left the encoder without its norm. With norms in front of the parts, nothing else normalises the sum
-    that comes out of the last block, and no block of the decoder does it either.""")
+    The memory left the encoder without its norm. The stack ends in one, and no block of the decoder does its work.""")
 slip("un-normed logits", BOTH, {"decoder_norm(x)": "x"}, words="""
-    The decoder's states went into the output without the last norm: the size of the logits then grows with every
-    block. The encoder ends in a norm, and so does the decoder.""")
+    The decoder's states went into the output without the last norm. The encoder ends in a norm, and so does the
+    decoder.""")
 slip("a memory for each floor", READS,
      {f"{ENCODES}memory = encoder_norm(memory)\n": "",
+      f"memory = {MEMORY}": "", f"memory_mask = {MASK}": "",
       "for block in decoder_blocks:\n": "for floor, block in enumerate(decoder_blocks):\n"
                                         "    for read in encoder_blocks[floor : floor + 1]:\n"
                                         "        memory = read(memory, source_mask)\n",
-      "memory, causal": "encoder_norm(memory), causal"},
-     {f"{ENCODES}memory = encoder_norm(memory)\n": "",  # and without the norm
-      "for block in decoder_blocks:\n": "for floor, block in enumerate(decoder_blocks):\n"
-                                        "    for read in encoder_blocks[floor : floor + 1]:\n"
-                                        "        memory = read(memory, source_mask)\n"},
+      "memory, causal, memory_mask": "encoder_norm(memory).repeat_interleave(k, dim=0), causal, " + MASK},
      words="""
-    Each block of the decoder looked at the encoder's block with the same number. In the picture the two towers
+    Each block of the decoder looked at the encoder's block with the same number. In the picture the two stacks
     stand side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the
     decoder's blocks.""")
-slip("towers of one height", BOTH,
+slip("stacks of one height", BOTH,
      {"block in encoder_blocks": "block, _ in zip(encoder_blocks, decoder_blocks)",
       "block in decoder_blocks": "_, block in zip(encoder_blocks, decoder_blocks)"},
      {"in encoder_blocks": "in encoder_blocks[:2]", "in decoder_blocks": "in decoder_blocks[:2]"},
      words="""
-    Not all blocks were used: their number was written into the code, or taken from the other tower. Encoder and decoder
+    Not all blocks were used: their number was written into the code, or taken from the other stack. Encoder and decoder
     each have as many blocks as their own list is long.""")
-slip("the encoder left out", READS, {ENCODES: ""}, words="""
+slip("the encoder left out", (*READS, "each source once"), {ENCODES: ""}, words="""
     The decoder looked at the source's embeddings: words that have not heard of each other. The memory is what comes
     out of the encoder's last block, and its norm.""")
 slip("blocks that start over", BOTH,
-     {HEARS: "block(embed_source(source), source_mask)", "block(x,": f"block(embed_target({SHIFTED}),"},
+     {HEARS: "block(embed_source(source), source_mask)", "block(x,": "block(embed_target(shifted.flatten(0, 1)),"},
      words="""
     Every block was given the embeddings, and only what the last one made was kept. A stack is a chain: each block
     starts from what the one below has made.""")
-slip("masks exchanged", EVERY, {"causal, source_mask": "source_mask, causal"}, words="""
+slip("masks exchanged", EVERY, {"causal, memory_mask": "memory_mask, causal"}, words="""
     The two masks that a decoder's block takes have changed places. First comes the one about the target's own
-    positions, (n_target, n_target), then the one about the memory, (batch, 1, n_source). If source and target were
+    positions, (n_target, n_target), then the one about the memory, (…, 1, n_source). If source and target were
     equally long, nothing would crash.""")
 slip("the source's table for the target", BOTH, {"embed_target(": "embed_source("}, words="""
     The target's tokens were looked up in the *source's* table. The two languages have tables of their own:
     `embed_target` knows the target's words.""")
-slip("a mask of numbers", (*WRITES, "no peeking", "source's padding", "gradient"),
-     {"dtype=torch.bool": "dtype=torch.float32"},
-     words="""
-    The causal mask holds numbers 0 and 1. In this course a mask is boolean, True where a position may look; the parts
-    that you are given ask for its opposite, and numbers have none.""")
 slip("cut off from the gradient", ("gradient",),
      {"= encoder_norm(memory)": "= encoder_norm(memory).detach()"},
      {"block(x, memory": "block(x.detach(), memory"},  # in the decoder
@@ -265,14 +314,10 @@ slip("cut off from the gradient", ("gradient",),
     The logits are right, but no gradient gets from them to the source: `.detach()`, `.data` and `torch.no_grad()`
     forget where numbers came from. The encoder has no loss of its own: it learns through the decoder, or not at all.
     """)
-slip("one sentence's mask for all", ("source's padding",),
-     {"causal, source_mask": "causal, source_mask[:1]", HEARS: "block(memory, source_mask[:1])"},
-     words="""
-    Every source got the mask of the first one in the batch. Each sentence has a length, and a mask, of its own.""")
 slip("the source's padding heard", ("source's padding",),
-     {"causal, source_mask": "causal, None"},
+     {"causal, memory_mask": "causal, None"},
      {HEARS: "block(memory, None)"},  # by the encoder
-     {"causal, source_mask": "causal, None", HEARS: "block(memory, None)"},  # by both
+     {"causal, memory_mask": "causal, None", HEARS: "block(memory, None)"},  # by both
      words="""
     Somebody heard the padding. The source's mask is needed twice: by the encoder, whose words look at each other,
     and by the decoder, which looks at the memory.""")
@@ -283,33 +328,15 @@ slip("probabilities for logits", BOTH,
     logarithm of the softmax itself, in one stable step, and a second softmax would flatten the first.""")
 
 
-# ------------------------------------------------------------------------------------------------------ further from it
-
-
-@variant("a memory for each floor", fails=BOTH)
-def both_towers_in_one_loop(
-    source, target, source_mask, bos, embed_source, embed_target,
-    encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
-):  # fmt: skip
-    """In one loop, as far as the lower tower goes."""
-    memory = embed_source(source)
-    x = embed_target(torch.cat([torch.full_like(target[:, :1], bos), target[:, :-1]], dim=1))
-    causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-    for read, write in zip(encoder_blocks, decoder_blocks):  # noqa: B905
-        memory = read(memory, source_mask)
-        x = write(x, encoder_norm(memory), causal, source_mask)
-    return output(decoder_norm(x))
-
-
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
-@alternative("functions for the two sides")
+@alternative("functions for the two sides, one candidate at a time")
 def functions_for_the_two_sides(
     source, target, source_mask, bos, embed_source, embed_target,
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
-    """Encoder and decoder by name."""
+    """No memory is repeated."""
 
     def encode(x):
         for block in encoder_blocks:
@@ -323,9 +350,10 @@ def functions_for_the_two_sides(
             x = block(x, memory, mask, source_mask)
         return decoder_norm(x)
 
-    target_in = target.roll(1, dims=1)
-    target_in[:, 0] = bos
-    return output(decode(embed_target(target_in), encode(embed_source(source))))
+    memory = encode(embed_source(source))
+    target_in = target.roll(1, dims=2)
+    target_in[..., 0] = bos
+    return torch.stack([output(decode(embed_target(row), memory)) for row in target_in.unbind(1)], dim=1)
 
 
 @alternative("by index, and a mask for each sentence")
@@ -333,17 +361,18 @@ def by_index_and_a_mask_for_each_sentence(
     source, target, source_mask, bos, embed_source, embed_target,
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
-    """The mask is (batch, n, n)."""
-    batch, n = target.shape
+    """The causal mask is (batch · k, n, n), and rows are gathered by the number of their source."""
+    batch, k, n = target.shape
     memory = embed_source(source)
     for i in range(len(encoder_blocks)):
         memory = encoder_blocks[i](memory, source_mask)
-    memory = encoder_norm(memory)
-    mask = ~torch.triu(torch.ones(batch, n, n, dtype=torch.bool), diagonal=1)
-    x = embed_target(nn.functional.pad(target, (1, 0), value=bos)[:, :-1])
+    of_source = torch.arange(batch * k) // k
+    memory = encoder_norm(memory)[of_source]
+    mask = ~torch.triu(torch.ones(batch * k, n, n, dtype=torch.bool), diagonal=1)
+    x = embed_target(nn.functional.pad(target, (1, 0), value=bos)[..., :-1].reshape(batch * k, n))
     for i in range(len(decoder_blocks)):
-        x = decoder_blocks[i](x, memory, mask, source_mask)
-    return output(decoder_norm(x)).double()
+        x = decoder_blocks[i](x, memory, mask, source_mask[of_source])
+    return output(decoder_norm(x)).double().view(batch, k, n, -1)
 
 
 @alternative("word by word")
@@ -351,16 +380,19 @@ def word_by_word(
     source, target, source_mask, bos, embed_source, embed_target,
     encoder_blocks, decoder_blocks, encoder_norm, decoder_norm, output,
 ):  # fmt: skip
-    """As in writing: one pass for each place, over what came before it."""
+    """As in writing: one pass for each place, over what came before it; the memory expanded, and nothing copied."""
+    batch, k, length = target.shape
     memory = embed_source(source)
     for block in encoder_blocks:
         memory = block(memory, source_mask)
-    memory = encoder_norm(memory)
-    target_in = torch.cat([torch.full((len(target), 1), bos), target[:, :-1]], dim=1)
+    memory = encoder_norm(memory)[:, None].expand(-1, k, -1, -1).flatten(0, 1)
+    memory_mask = source_mask[:, None].expand(-1, k, -1, -1).flatten(0, 1)
+    rows = target.flatten(0, 1)
+    target_in = torch.cat([torch.full((len(rows), 1), bos), rows[:, :-1]], dim=1)
     columns = []
-    for n in range(1, target.shape[1] + 1):
+    for n in range(1, length + 1):
         x = embed_target(target_in[:, :n])
         for block in decoder_blocks:
-            x = block(x, memory, torch.ones(n, n).tril() == 1, source_mask)
+            x = block(x, memory, torch.ones(n, n).tril() == 1, memory_mask)
         columns.append(output(decoder_norm(x))[:, -1])
-    return torch.stack(columns, dim=1)
+    return torch.stack(columns, dim=1).view(batch, k, length, -1)

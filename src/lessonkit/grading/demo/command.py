@@ -28,13 +28,14 @@ with require_extra(typed("demo"), "grading"):
     from lessonkit.grading.engine.grade import Stage, cores, grade
     from lessonkit.grading.gradebook.nbgrader_app import CONFIG, Log, application, find_course, nbgrader, own_settings
     from lessonkit.grading.handback.command import give_back
-    from lessonkit.grading.report.command import show
-    from lessonkit.grading.report.results import Results, read_results
+    from lessonkit.grading.report.command import show, write_report
+    from lessonkit.grading.report.results import Results, read_results, telling
     from lessonkit.grading.submission.answers import answer, solutions
 
 if TYPE_CHECKING:
     from lessonkit.grading.demo.example_class import Student
 
+TELLING = 12  # students in the table that is printed
 MARK = ".lessonkit-demo"  # a folder with this file in it is ours to delete
 CONFIG_HERE = """
 
@@ -71,8 +72,8 @@ def main(args: argparse.Namespace) -> int:
     with _progress(console) as stage:
         results, wrong = grade_class(root, chosen, assignment, stage)
     console.print()
-    show(results, console)
-    print(f"\n{_places(root, assignment)}\n\n{len(results.rows)} submissions in {time.monotonic() - STARTED:.0f} s")
+    show(results, console, telling(results, TELLING))
+    print(f"\n{len(results.rows)} submissions in {time.monotonic() - STARTED:.0f} s\n\n{_places(root, assignment)}")
     for line in wrong:
         print(f"not as it should be: {line}", file=sys.stderr)
     return 1 if wrong else 0
@@ -97,6 +98,7 @@ def prepare(root: Path, course: Path, assignment: str) -> None:
 def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tuple[Results, list[str]]:
     """Take the example class through nbgrader's loop in `root`: its results, and what is wrong with them."""
     from lessonkit.grading.demo.example_class import discrepancies, make_class
+    from lessonkit.grading.report.similarity import similar
 
     log = Log(root / "nbgrader.log")
     with own_settings(root / ".settings"), warnings.catch_warnings():
@@ -133,6 +135,9 @@ def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tu
         run("export", "--to=grades.csv", exporter, what="nbgrader export")
         run("export", "--to=grades-nbgrader.csv")
         results = read_results(app.coursedir, assignment)
+        tick = stage("the report", 1)
+        write_report(root / "grading" / assignment / "report.html", results, exercises, similar(results, exercises))
+        tick()
     failed = [f"{student}: {why}" for student, why in outcome.failed.items()]
     failed += [f"{person.id}: no feedback: {why}" for person, why in (returned.failed | returned.to_send).items()]
     return results, failed + discrepancies(results, students, exercises) + _missing(root, assignment, students)
@@ -192,6 +197,7 @@ def _places(root: Path, assignment: str) -> str:
             ("feedback pages", f"feedback/*/{assignment}/*.html"),
             ("grades", "grades.csv  (nbgrader's own export: grades-nbgrader.csv)"),
             ("nbgrader's log", "nbgrader.log"),
+            ("the report", f"grading/{assignment}/report.html"),
         )
     )
 

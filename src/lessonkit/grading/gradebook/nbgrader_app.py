@@ -14,6 +14,7 @@ from nbgrader.apps.baseapp import NbGrader
 from nbgrader.coursedir import CourseDirectory
 from tornado.log import LogFormatter
 
+from commandkit.commands import typed
 from commandkit.errors import CommandError
 
 CONFIG = "nbgrader_config.py"
@@ -32,11 +33,9 @@ def find_course(start: Path) -> Path:
 @contextlib.contextmanager
 def assignment_of(coursedir: CourseDirectory, name: str) -> Iterator[tuple[Gradebook, Assignment]]:
     """The course's gradebook, open, and an assignment in it. CommandError if there is none."""
-    path = coursedir.db_url.removeprefix("sqlite:///")
     source = Path(coursedir.format_path(coursedir.source_directory, ".", name))
     first = f"run `nbgrader generate_assignment {name} --force` first"  # forced, because the release is there already
-    if coursedir.db_url.startswith("sqlite") and not Path(path).is_file():
-        raise CommandError(f"there is no gradebook at {path}: {first}")
+    _require_gradebook(coursedir, first)
     with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
         try:
             found = gradebook.find_assignment(name)
@@ -45,6 +44,23 @@ def assignment_of(coursedir: CourseDirectory, name: str) -> Iterator[tuple[Grade
             what = f"there is no assignment {name!r} in the gradebook (there: {known})"
             raise CommandError(f"{what}: {first}" if source.is_dir() else what) from None
         yield gradebook, found
+
+
+def graded_assignments(coursedir: CourseDirectory) -> list[str]:
+    """The assignments of which the gradebook has a submission. CommandError if there is none."""
+    grade = f"grade one first, such as `{typed('grade a03')}`"
+    _require_gradebook(coursedir, grade)
+    with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        found = [str(assignment.name) for assignment in gradebook.assignments if assignment.num_submissions]
+    if not found:
+        raise CommandError(f"no assignment is graded: {grade}")
+    return found
+
+
+def _require_gradebook(coursedir: CourseDirectory, first: str) -> None:
+    path = coursedir.db_url.removeprefix("sqlite:///")
+    if coursedir.db_url.startswith("sqlite") and not Path(path).is_file():
+        raise CommandError(f"there is no gradebook at {path}: {first}")
 
 
 class Log(logging.Handler):

@@ -11,9 +11,7 @@ It is empty, not 0, where nothing was handed in, or a person has something to ma
 from __future__ import annotations
 
 import csv
-import errno
 import io
-import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,54 +25,25 @@ from nbgrader.plugins import ExportPlugin
 from traitlets import Dict, Enum, Unicode
 
 from commandkit.errors import CommandError
-from commandkit.files import write_whole
 from lessonkit.grading.report.results import Results, Row, in_order, read_results, why
+from lessonkit.grading.report.tables import SPREADSHEET, defused, write
 
 # Of a line: what comes before the points of the exercises, and what comes after.
 WHO = ("assignment", "student_id", "last_name", "first_name")
 SUM = ("total", "out_of", "total_so_far", "out_of_so_far", "not_marked_yet", "handed_in", "due", "hours_late",
        "what_went_wrong")  # fmt: skip
 
-# A spreadsheet runs a cell that starts with one of these signs, in any of their widths, also after spaces, quotes and
-# signs that cannot be seen. Semicolon, tab and line break count as starts: with other settings, they begin a new cell.
-_UNSEEN = r"[\s\"'“”‘’«»\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]*"
-_FORMULA = re.compile(rf"^(?=[\t\r\n])|(?:^|(?<=[;\t\r\n]))(?={_UNSEEN}[=+\-@＝＋－＠﹦﹢﹣﹫−])")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
 # With no bracket, pipe, quote or exclamation mark, nothing can be called; at worst the cell shows #NAME?.
 _HARMLESS_ID = re.compile(r"[@+-]?[\w.@+-]*")
 _POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", re.IGNORECASE)  # Canvas's line on what is not shown yet
 
 
-def defused(value: object) -> object:
-    """A cell that no spreadsheet takes for a formula: text gets an apostrophe before what would start one.
-
-    Numbers stay, negative ones too, also those in a text.
-    """
-    if value is None or isinstance(value, int | float):
-        return "" if value is None else value
-    text = str(value)
-    return text if _NUMBER.fullmatch(text) else _FORMULA.sub("'", text)
-
-
-def write(path: Path, rows: Iterable[Iterable[object]], encoding: str, delimiter: str = ",") -> None:
-    """Write a CSV file whole or not at all: when it fails, the file that was there stays. CommandError if it fails."""
-    table = io.StringIO(newline="")
-    try:
-        if not path.parent.is_dir():  # a slip of the pen: such a folder is not made
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        csv.writer(table, delimiter=delimiter).writerows(rows)
-        # "replace": half a surrogate pair, which a notebook may hold, has no place in UTF-8.
-        write_whole(path, table.getvalue().encode(encoding, errors="replace"))
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror or error}") from None
-
-
 class _Export(ExportPlugin):
     """What the exports share: which assignments, which students, where to, and errors without a traceback."""
 
     default_to = "grades.csv"
-    # The mark at the start tells spreadsheets that the file is UTF-8.
-    encoding = "utf-8-sig"
+    encoding = SPREADSHEET
     delimiter = ","
 
     def export(self, gradebook: Gradebook) -> None:

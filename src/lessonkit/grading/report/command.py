@@ -1,4 +1,7 @@
-"""`lessonkit report aNN`: the class as a table, what it got wrong and who to talk to, and the same as a page."""
+"""`lessonkit report aNN`: the class as a table, what it got wrong and who to talk to, and the same as a page.
+
+Of several assignments, or of none in particular, it is the term: totals, and which misconceptions come, stay and go.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,21 @@ with require_extra(typed("report"), "grading"):
     from rich.text import Text
 
     from lessonkit.course import course_of
-    from lessonkit.grading.gradebook.nbgrader_app import application, find_course
-    from lessonkit.grading.report.page import LINES, NO_LOG, UNSAFE_NOTE, flat, full_share, page, without_line
+    from lessonkit.grading.gradebook.nbgrader_app import application, find_course, graded_assignments
+    from lessonkit.grading.report import tables
+    from lessonkit.grading.report.items import item_analysis
+    from lessonkit.grading.report.page import (
+        LINES,
+        NO_LOG,
+        UNSAFE_NOTE,
+        flat,
+        full_share,
+        page,
+        percent,
+        some,
+        term_page,
+        without_line,
+    )
     from lessonkit.grading.report.results import (
         OUTLIER_RULE,
         Column,
@@ -39,34 +55,44 @@ with require_extra(typed("report"), "grading"):
         unsafe,
         why,
     )
+    from lessonkit.grading.report.term import recurring, term_rows
+    from lessonkit.grading.report.todo import tasks
+    from lessonkit.grading.report.totals import comparable, spread_of
     from lessonkit.grading.submission.lateness import EXTENSIONS, written
     from lessonkit.grading.submission.records import grading_folder
 
 if TYPE_CHECKING:
     from nbgrader.apps.baseapp import NbGrader
 
+    from lessonkit.course import Course
     from lessonkit.exercises.exercise import Exercise
     from lessonkit.grading.report.lines import Line, Stumbling
     from lessonkit.grading.report.similarity import Pair
+    from lessonkit.grading.report.term import Recurring, TermRow
 
 WHERE_SECONDS = 60.0
-NAMES = 8  # students named in a line of the terminal; the page names all
-MISTAKES, FLAGS, PAIRS, PLACES, STUMBLES = 15, 30, 10, 20, 5  # lines of the terminal; the last, of an exercise
+# Lines of the terminal; those that it stumbles over are of an exercise.
+MISTAKES, FLAGS, PAIRS, PLACES, ASPECTS, STUMBLES = 15, 30, 10, 20, 5, 5
 
 EXAMPLES = """
 PROGRAM report a03
+PROGRAM report            # the term: all that is graded
+PROGRAM report a02 a03 a04
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("assignment", help="such as a03")
+    parser.add_argument(
+        "assignments", nargs="*", metavar="assignment", help="such as a03; none, or several: totals over the term"
+    )
     parser.add_argument(
         "--course", type=Path, default=Path(), metavar="DIR", help="the course's folder (default: here)"
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--html", type=Path, metavar="FILE", help="where to write the page (default: grading/<assignment>/report.html)"
-    )
+        "--html", type=Path, metavar="FILE",
+        help="where to write the page, with its tables as CSV beside it (default: grading/<assignment>/report.html)",
+    )  # fmt: skip
     what.add_argument("--brief", action="store_true", help="print the table alone, and write no page")
     parser.add_argument("--names", action="store_true", help="name the students in the leaderboard")
     parser.add_argument(
@@ -86,25 +112,108 @@ def main(args: argparse.Namespace) -> int:
     if args.where and (args.brief or args.where_seconds <= 0):
         raise CommandError("--where goes with more than no time, and not with --brief")
     app = application(find_course(args.course), "autograde")
-    coursedir = app.coursedir
-    results = read_results(coursedir, args.assignment)
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    if len(args.assignments) != 1:
+        if args.where or args.names:
+            raise CommandError("--where and --names go with one assignment")
+        return _term(app, args, console)
+    (assignment,) = args.assignments
+    results = read_results(app.coursedir, assignment)
     warn(results, console)
     show(results, console)
     if args.brief:
         return 0
-    course = course_of(app.config)  # torch comes with its exercises: a second in which nothing could be shown
-    exercises = course.exercises_of(args.assignment) if args.assignment in course.assignments() else []
+    # torch comes with the exercises: a second in which nothing could be shown
+    exercises = _exercises(course_of(app.config), assignment)
     from lessonkit.grading.report.similarity import similar
 
     pairs = similar(results, exercises)
     lines = _lines(app, results, exercises, args.where_seconds, console) if args.where else []
     show_class(results, exercises, pairs, console, lines, named=args.names)
-    path = (args.html or grading_folder(Path(coursedir.root), args.assignment) / "report.html").resolve()
-    write(path, page(results, exercises, pairs, path.parent, lines, named=args.names))
-    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    console.print(Text(f"\nthe page: {here}"))
+    path = (args.html or grading_folder(Path(app.coursedir.root), assignment) / "report.html").resolve()
+    write_report(path, results, exercises, pairs, lines, named=args.names)
+    console.print(Text(f"\nthe page: {_from_here(path)}"))
     return 0
+
+
+def write_report(
+    path: Path,
+    results: Results,
+    exercises: Sequence[Exercise],
+    pairs: Sequence[Pair],
+    lines: Sequence[Stumbling] = (),
+    named: bool = False,
+) -> None:
+    """Write an assignment's page, and its tables as CSV beside it. CommandError if that cannot be done."""
+    files = {
+        path.with_name(f"{path.stem}-students.csv"): tables.students_table(results),
+        path.with_name(f"{path.stem}-aspects.csv"): tables.aspects_table([results]),
+    }
+    write(path, page(results, exercises, pairs, path.parent, lines, named=named, files=[*files]))
+    for file, table in files.items():
+        tables.write(file, table)
+
+
+def _term(app: NbGrader, args: argparse.Namespace, console: Console) -> int:
+    """The report on several assignments: those that are named, or all of which something is graded."""
+    course, root = course_of(app.config), Path(app.coursedir.root)
+    known = course.assignments()
+    order = {name: place for place, name in enumerate(known)}
+    graded = sorted(graded_assignments(app.coursedir), key=lambda name: (order.get(name, len(order)), name))
+    term = [read_results(app.coursedir, name) for name in dict.fromkeys(args.assignments or graded)]
+    rows = term_rows(term)
+    _show_term(term, rows, console)
+    if args.brief:
+        return 0
+    found = recurring(term, {results.assignment: _exercises(course, results.assignment) for results in term})
+    lasting = [one for one in found if len(one.seen) > 1]
+    if lasting:
+        console.print("", Text("misconceptions that more than one assignment can show", "bold"), sep="\n")
+        for line in _first(MISTAKES, [_line(f"{len(one.rows)} ×", one.name, _over(one)) for one in lasting]):
+            console.print(Padding(line, (0, 0, 0, 2)))
+    path = (args.html or root / "grading" / "report.html").resolve()
+    files = {
+        path.with_name(f"{path.stem}-students.csv"): tables.term_table(term, rows),
+        path.with_name(f"{path.stem}-aspects.csv"): tables.aspects_table(term),
+        path.with_name(f"{path.stem}-misconceptions.csv"): tables.misconceptions_table(found),
+    }
+    pages = {one.assignment: grading_folder(root, one.assignment).resolve() / "report.html" for one in term}
+    there = {assignment: page for assignment, page in pages.items() if page.is_file()}
+    write(path, term_page(term, rows, found, path.parent, there, files=[*files]))
+    for file, table in files.items():
+        tables.write(file, table)
+    console.print(Text(f"\nthe page: {_from_here(path)}"))
+    return 0
+
+
+def _show_term(term: Sequence[Results], rows: Sequence[TermRow], console: Console) -> None:
+    """Print the totals of the term, a line a student."""
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("student")
+    for results in term:
+        table.add_column(f"{results.assignment} ({results.out_of:g})", justify="right", no_wrap=True)
+    table.add_column("total so far", justify="right", no_wrap=True)
+    for row in rows:
+        totals = [row.totals.get(results.assignment) for results in term]
+        table.add_row(
+            Text(flat(row.name)),
+            *("-" if total is None else f"{total.points:g}" for total in totals),
+            Text(f"{row.total.points:g} of {row.total.out_of:g} ({percent(row.total.share)})", "bold"),
+        )
+    console.print(table)
+
+
+def _over(one: Recurring) -> str:
+    counts = ", ".join(f"{held.assignment} {len(held.holders)} of {len(held.judged)}" for held in one.seen)
+    return f": {counts}; {one.change}"
+
+
+def _exercises(course: Course, assignment: str) -> Sequence[Exercise]:
+    return course.exercises_of(assignment) if assignment in course.assignments() else []
+
+
+def _from_here(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _lines(
@@ -134,8 +243,12 @@ def write(path: Path, text: str) -> None:
 # ------------------------------------------------------------------------------------------------------------ the table
 
 
-def show(results: Results, console: Console) -> None:
-    """Print the results: a table that fits the terminal, or one line a student where the output is not a terminal."""
+def show(results: Results, console: Console, rows: Sequence[Row] | None = None) -> None:
+    """Print the results: a table that fits the terminal, or one line a student where the output is not a terminal.
+
+    Of all students, or of those in `rows`.
+    """
+    rows = results.rows if rows is None else rows
     if not console.is_terminal:
         console = Console(file=console.file, width=10_000, highlight=False)
     else:
@@ -152,12 +265,14 @@ def show(results: Results, console: Console) -> None:
     if results.due:
         table.add_column("late", justify="right")
     table.add_column("what went wrong", ratio=1)
-    for row in results.rows:
+    for row in rows:
         points = [_points(row, column) for column in results.columns]
         reason = Text(flat(why(row, results)))
         late = [Text(late_cell(row))] if results.due else []
         table.add_row(Text(flat(row.name)), *points, Text(total_cell(row, results), "bold"), *late, reason)
     console.print(table)
+    if len(rows) < len(results.rows):
+        console.print(f"{len(rows)} of {len(results.rows)} students; the page has all of them")
     waiting = [
         c.name for c in results.columns if any(r.submitted and r.points[c.grade_id] is None for r in results.rows)
     ]
@@ -227,7 +342,15 @@ def _parts(
     """The headings of the report, and the lines under each."""
     known = [d for d in (distribution(results, column) for column in results.columns) if d.marked]
     width = max((len(d.column.name) for d in known), default=0)
+    spread = spread_of(comparable(results).values())
+    totals = [Text(f"0 {_drawn(spread.bars, bars)} 100 %  median {percent(spread.median)}")] if spread.bars else []
+    yield "totals (bars: students, in percent of what is marked of everybody)", totals
     yield "points (bars: students, from no points to all)", [_spread(d, width, bars) for d in known]
+    negative = [item for item in item_analysis(results) if item.negative]
+    yield (
+        "those who do well elsewhere fulfil this less often: look at the check or the question",
+        _first(ASPECTS, [_line("", item.aspect or item.exercise, f"({item.exercise})") for item in negative]),
+    )
     for board in leaderboards(results):
         yield (
             f"leaderboard: {board.exercise} ({board.metric})",
@@ -264,6 +387,7 @@ def _parts(
     unknown = [row for row in handed_in if row.log is None]
     of_whom = "" if len(unknown) == len(handed_in) else f"of {_who(unknown)}: "
     yield "not known", [Text(f"{of_whom}{NO_LOG}")] if unknown else []
+    yield "to do", [_line(f"{len(t.rows)} ×", t.what.lower(), f": {some(t.rows)}") for t in tasks(results, pairs)]
 
 
 def _stumbling(one: Stumbling) -> list[Text]:
@@ -292,12 +416,16 @@ def _first(n: int, lines: Sequence[Text]) -> list[Text]:
 
 def _spread(spread: Distribution, width: int, bars: str) -> Text:
     """A line of bars, one for each mark that there can be."""
-    most = max(count for _, count in spread.bars)
-    line = "".join(bars[-(-count * (len(bars) - 1) // most)] for _, count in spread.bars)
+    line = _drawn(spread.bars, bars)
     low, high = spread.bars[0][0].split("–")[0], spread.bars[-1][0].split("–")[-1]
     missed = f"; most often missed: {spread.missed[0][0]} ({spread.missed[0][1]})" if spread.missed else ""
     drawn = f"{low} {line} {high}"
     return Text(f"{spread.column.name:<{width}}  {drawn:<16} mean {spread.mean:.3g}, {full_share(spread)}{missed}")
+
+
+def _drawn(counts: Sequence[tuple[str, int]], bars: str) -> str:
+    most = max(count for _, count in counts)
+    return "".join(bars[-(-count * (len(bars) - 1) // most)] for _, count in counts)
 
 
 def _bar_characters(console: Console) -> str:
@@ -311,8 +439,7 @@ def _bar_characters(console: Console) -> str:
 
 
 def _who(rows: Sequence[Row]) -> str:
-    more = f" and {len(rows) - NAMES} more" if len(rows) > NAMES else ""
-    return flat(", ".join(row.name for row in rows[:NAMES]) + more)
+    return flat(some(rows))
 
 
 def first_sentence(text: str) -> str:

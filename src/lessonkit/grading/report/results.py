@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import itertools
 import math
+import os
 import statistics
 import unicodedata
 from collections import Counter
@@ -16,6 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Assignment, Grade, Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import parse_utc
 
 from lessonkit.grading.gradebook.nbgrader_app import assignment_of
 from lessonkit.grading.repair.exporter import unreadable
@@ -27,6 +31,8 @@ from lessonkit.grading.submission.run_log import together
 
 # Sandboxes that are none: there, what a student's code wrote could stand for its marks.
 UNSAFE = ("none", "kernel")
+NOT_GRADED = "handed in, not graded yet"
+AGAIN = "handed in again since it was graded"
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,7 @@ class Row:
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)  # by exercise, see `Verdict.as_dict`
     unreadable: str | None = None
     submitted: bool = True
+    ungraded: str | None = None  # why what was handed in, or the newest of it, has no grade
     times: Times = field(default_factory=Times)
     archive: str | None = None  # the archive that the notebook was in
     log: RunLog | None = None  # None: not graded by `lessonkit grade`
@@ -152,6 +159,7 @@ def read_results(coursedir: CourseDirectory, assignment: str) -> Results:
         extensions = extensions_of(coursedir, gradebook)
         students = sorted(gradebook.students, key=in_order)
         rows = [_row(gradebook, coursedir, assignment, columns, extensions, student) for student in students]
+        rows = _with_ungraded(rows, coursedir, assignment)
         extended = extensions.students(assignment) if extensions else []
         strangers = sorted({*extended} - {row.student for row in rows})
         return Results(
@@ -238,6 +246,38 @@ def _row(
     return row
 
 
+def _with_ungraded(rows: Sequence[Row], coursedir: CourseDirectory, assignment: str) -> list[Row]:
+    """The rows, and one for whoever has handed in and is not in the gradebook, with what has no grade noted."""
+    handed_in = _handed_in(coursedir, assignment)
+    records = records_of(Path(coursedir.root), assignment)
+    for row in rows:
+        folder = handed_in.pop(row.student, None)
+        if not row.submitted:
+            row.ungraded = NOT_GRADED if folder else None
+        elif stopped := records.of(row.student)["quarantined"]:
+            row.ungraded = next(iter(stopped.values()))
+        elif folder and row.times.handed_in and (now := _timestamp(folder)):
+            row.ungraded = AGAIN if now > row.times.handed_in else None
+    new = (Row(student, student, submitted=False, ungraded=NOT_GRADED) for student in sorted(handed_in))
+    return [*rows, *new]
+
+
+def _handed_in(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]:
+    """The folders of those who have handed in, by student."""
+    before, after = coursedir.format_path(coursedir.submitted_directory, "\0", assignment).split("\0")
+    folders = glob.glob(f"{glob.escape(before)}*{glob.escape(after)}")
+    return {path.removeprefix(before).removesuffix(after): Path(path) for path in folders if os.path.isdir(path)}
+
+
+def _timestamp(folder: Path) -> datetime | None:
+    """When a submission was handed in, as nbgrader notes it; None where that is not known."""
+    try:
+        with (folder / "timestamp.txt").open(encoding="utf-8") as file:
+            return parse_utc(file.read(100).strip())
+    except (OSError, ValueError, OverflowError):
+        return None
+
+
 def _read_notebook(coursedir: CourseDirectory, assignment: str, notebook: str, row: Row) -> None:
     """Add what an autograded notebook says to the row, and where it and its feedback page are."""
     page = Path(coursedir.format_path(coursedir.feedback_directory, row.student, assignment)) / f"{notebook}.html"
@@ -272,7 +312,7 @@ def _well_formed(verdict: Mapping[str, Any]) -> dict[str, Any]:
     aspects = verdict.get("aspects")
     return {
         **verdict,
-        "out_of": _number(verdict.get("out_of")) or 0.0,
+        "out_of": number(verdict.get("out_of")) or 0.0,
         "aspects": [
             {
                 **aspect,
@@ -298,15 +338,15 @@ def read_log(record: Record) -> RunLog | None:
     if not record["notebooks"]:
         return None
     return RunLog(
-        _number(noted["seconds"]),
-        _number(noted["peak_mb"]),
+        number(noted["seconds"]),
+        number(noted["peak_mb"]),
         str(noted["ended"]) if noted["ended"] else None,
         _strings(noted["repairs"]),
         _strings(noted["flags"]),
         _strings(noted["suspicious"]),
         noted["sandbox"] if isinstance(noted["sandbox"], str) else None,
         tuple(
-            (str(cell.get("grade_id") or f"cell {place}"), _number(cell.get("seconds")) or 0.0)
+            (str(cell.get("grade_id") or f"cell {place}"), number(cell.get("seconds")) or 0.0)
             for place, cell in enumerate(noted["cells"], start=1)
             if isinstance(cell, dict)
         ),
@@ -319,11 +359,12 @@ def _strings(value: Any) -> tuple[str, ...]:
 
 def _metric(value: Any) -> dict[str, Any] | None:
     """The name and the number of a leaderboard; None where there is none, or it is odd."""
-    number = _number(value.get("value")) if isinstance(value, dict) else None
-    return None if number is None else {"name": str(value.get("name", "")), "value": number}
+    found = number(value.get("value")) if isinstance(value, dict) else None
+    return None if found is None else {"name": str(value.get("name", "")), "value": found}
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A finite number as it is; None for anything else."""
     usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None
 
@@ -409,19 +450,25 @@ MANY = 10
 MATTERS = {"time": 2.0, "memory": 100.0}
 
 
-def distribution(results: Results, column: Column) -> Distribution:
-    """How the points of one exercise are spread over the students who handed in.
+def marks_of(results: Results, column: Column) -> list[tuple[Row, float]]:
+    """The marks of one exercise, of the students who handed in.
 
     While a written answer waits for its mark, the 0 of one that was left empty or could not be read is left out: where
-    those are all the marks there are, it would read as the class's.
+    those are all the marks there are, they would read as the class's.
     """
     rows = [row for row in results.rows if row.submitted]
-    waiting = [row for row in rows if row.points.get(column.grade_id) is None]
-    marks = [
-        mark
+    waiting = any(row.points.get(column.grade_id) is None for row in rows)
+    return [
+        (row, mark)
         for row in rows
         if (mark := row.points.get(column.grade_id)) is not None and not (waiting and column.grade_id in row.empty)
     ]
+
+
+def distribution(results: Results, column: Column) -> Distribution:
+    """How the points of one exercise are spread over the students who handed in."""
+    rows = [row for row in results.rows if row.submitted]
+    marks = [mark for _, mark in marks_of(results, column)]
     verdicts = [row.verdicts[column.name] for row in rows if column.name in row.verdicts]
     out_of = column.out_of or max([0.0, *marks, *(verdict["out_of"] for verdict in verdicts)])
     written = [verdict for verdict in verdicts if verdict["problem"] != "not written"]
@@ -433,7 +480,7 @@ def distribution(results: Results, column: Column) -> Distribution:
         out_of,
         sum(mark >= out_of for mark in marks),
         len(marks),
-        len(waiting),
+        sum(row.points.get(column.grade_id) is None for row in rows),
         tuple(missed.most_common()),
         len(verdicts) - len(written),
     )
@@ -503,7 +550,7 @@ def _limits(log: RunLog | None) -> list[str]:
 def why(row: Row, results: Results) -> str:
     """What cost a student points, in a few words for each exercise."""
     if not row.submitted:
-        return "nothing submitted"
+        return row.ungraded or "nothing submitted"
     if row.unreadable:
         return row.unreadable
     reasons: dict[str, list[str]] = {}
@@ -556,6 +603,21 @@ def _reason(verdict: dict) -> str:
 def unsafe(results: Results) -> list[Row]:
     """The submissions that were graded where their own code could have written the marks."""
     return [row for row in results.rows if row.log and row.log.sandbox in UNSAFE]
+
+
+def telling(results: Results, n: int) -> list[Row]:
+    """At most `n` rows that show what there is: one for each kind of result, and then more of each in turn."""
+    kinds: dict[object, list[Row]] = {}
+    for row in results.rows:
+        lost = (
+            (exercise, verdict["problem"] or bool(verdict["misconceptions"]))
+            for exercise, verdict in row.verdicts.items()
+            if verdict["points"] < verdict["out_of"]
+        )
+        kinds.setdefault((row.submitted, bool(row.unreadable), *lost), []).append(row)
+    in_turn = [row for rows in itertools.zip_longest(*kinds.values()) for row in rows if row is not None]
+    chosen = {row.student for row in in_turn[:n]}
+    return [row for row in results.rows if row.student in chosen]
 
 
 def outliers(results: Results) -> list[Outlier]:
