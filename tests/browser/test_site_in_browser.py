@@ -130,15 +130,16 @@ def test_every_widget_of_a_lecture_draws_something_else_when_it_is_moved(visit, 
     widgets = page.locator(".widget")
     assert widgets.count() == page.locator("script[type*=widget-view]").count()
     for widget in widgets.all():
-        drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines, .sd-board, .review-game")
+        drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines, .av-grid, .sd-board, .review-game")
         before = drawing.evaluate("it => it.outerHTML")
-        move(widget.locator("input[type=range], select, button[aria-pressed=false]").locator("visible=true").first)
+        controls = widget.locator("input[type=range], select, button[aria-pressed=false], button.av-cell")
+        move(controls.locator("visible=true").first)
         assert drawing.evaluate("it => it.outerHTML") != before
 
 
 def move(control):
     """Press a button; let a slider or a list go on by one, or back where it ends."""
-    if control.get_attribute("aria-pressed"):
+    if control.evaluate("it => it.tagName") == "BUTTON":
         control.click()
     else:
         at_end = control.evaluate("it => it.options ? it.selectedIndex === it.options.length - 1 : it.value === it.max")

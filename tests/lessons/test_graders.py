@@ -138,6 +138,14 @@ HALF_TRUE |= {"the feed-forward network adds to the normalised x", "attention ad
 HALF_TRUE |= {"the loss fell, so it is right", "only silence"}
 # A mask upside down fills those who are there with zeros, and divides by nobody where a text is full.
 HALF_TRUE |= {"zeros for those who are there", "0/0 where nobody is there"}
+# In a post-norm block what reaches a sublayer is normed already: a norm in front of it changes nothing.
+HALF_TRUE |= {"norms in front", "a norm left out"}
+# What is forbidden is the mask transposed and moved by one; who masks the rows of padding leaves its columns.
+HALF_TRUE |= {"shifted the wrong way", "padding answers"}
+# Padding that begins one place early takes the last token that is read, and `eos`.
+HALF_TRUE |= {"the last token is not read", "no eos"}
+# Where t is below 0, the wrong sign is none.
+HALF_TRUE |= {"without its sign"}
 
 
 @pytest.mark.parametrize("exercise", ALL, ids=lambda e: e.name)

@@ -184,13 +184,16 @@ def sources_padding(answer, draw):
 def candidates_apart(answer, draw):
     """what is predicted for one candidate does not depend on the others"""
     (source, target, mask, bos), parts = _machine(draw)
-    kept = int(draw.integers(target.shape[1], 1))
-    other = (target + 7) % 30
-    other[:, kept] = target[:, kept]
-    logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
-    if torch.equal(logits, changed):
-        raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
-    return require_variation(logits[:, kept]) - changed[:, kept]
+    logits, differences = answer(source, target, mask, bos, *parts), {}
+    for kept in (0, target.shape[1] - 1):                                  # in one row, the first reads no other
+        other = (target + 7) % 30
+        other[:, kept] = target[:, kept]
+        changed = answer(source, other, mask, bos, *parts)
+        if torch.equal(logits, changed):
+            raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
+        differences[kept] = require_variation(logits[:, kept]) - changed[:, kept]
+    same = torch.zeros_like(logits[:, 0])
+    return torch.stack([differences.get(i, same) for i in range(target.shape[1])], dim=1)
 
 
 @aspect("each source once", points=2, hint=3, explain=lambda got, expected: f"the encoder was given {int(got)} "
