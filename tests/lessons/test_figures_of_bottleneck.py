@@ -100,10 +100,11 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
 
     boxes = {
         "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h, r"$\tilde h$": candidate,
+        "$U_n$": lambda past: past @ U[2],
         "$r$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
         "$z$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
     }  # fmt: skip
-    given = {X_AND_H: (x, h), "$h_{t-1}$": h, "$x_t$": x, "$h_{t-1} U_n$": h @ U[2]}
+    given = {X_AND_H: (x, h), "$h_{t-1}$": h, "$x_t$": x}
     torch.testing.assert_close(Drawn(gru).computed("$h_t$", given, boxes), cell(x, h))
 
 
@@ -173,6 +174,7 @@ def test_a_single_panel_of_seeds_may_have_a_logarithmic_height_and_even_steps():
     assert curves(ax) == {"all": {"1": 490, "2": 68, "5": 37}, "half": {"1": 510, "5": 59}}
     assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
     assert (ax.get_xscale(), ax.get_yscale(), labels(ax.xaxis)) == ("linear", "log", {1: "1", 2: "2", 5: "5"})
+    assert [words.get_text() for words in ax.get_legend().get_texts()] == ["half", "all"]  # as lines end, from above
 
 
 def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):

@@ -214,3 +214,14 @@ def test_each_run_has_a_mark_in_the_row_of_its_group_and_each_group_its_mean():
         [(0.25, 0), (0.75, 0)], [(0.5, -0.3), (0.5, 0.3)], [(0.125, 1)], [(0.125, 0.7), (0.125, 1.3)]
     ]  # fmt: skip
     assert labels(ax.yaxis) == {0: "right", 1: "wrong"} and ax.yaxis_inverted() and ax.get_xlabel() == "loss"
+
+
+def test_groups_of_one_kind_look_alike():
+    groups = {"a": [1.0], "b": [2.0], "c": [3.0]}
+
+    def looks(kinds):
+        (ax,) = axes(viz.strip_plot, groups, "loss", kinds=kinds)
+        return [(line.get_color(), line.get_marker()) for line in ax.lines[::2]]
+
+    a, b, c = looks({"a": "counts", "b": "networks", "c": "networks"})
+    assert a != b == c and len(set(looks(None))) == 3

@@ -51,15 +51,16 @@ def test_the_record_has_each_step_its_value_and_the_slope_that_torch_computes(w)
     parameter = torch.tensor(w, requires_grad=True)
     ((parameter - 1) ** 2).backward()
     slope = f"{parameter.grad.item():g}".replace("-", "−")
-    at = {(x, y): words.replace("−", "-") for words, x, y in texts(ax)}
-    assert [at[x, 0] for x in (0, 5, 10)] == [f"w = {w:g}", f"w - 1 = {w - 1:g}", f"(w - 1)² = {(w - 1) ** 2:g}"]
-    assert [at[x, -1.1].replace("-", "−") for x in (0, 5)] == [f"slope {slope}"] * 2
-    assert at[10, -1.1] == "slope 1: the loss itself"
-    assert (at[2.5, 0.6], at[7.5, 0.6]) == ("subtract 1", "square")
-    assert (at[2.5, -0.6], at[7.5, -0.6].replace("-", "−")) == ("× 1", f"× 2 (w − 1) = {slope}")
-    assert (at[5, 1.6], at[5, -2]) == ("forward: values →", "← backward: slopes of the loss")
-    assert arrows(ax) == [((1.45, 0.2), (3.55, 0.2)), ((3.55, -0.2), (1.45, -0.2)),
-                          ((6.45, 0.2), (8.55, 0.2)), ((8.55, -0.2), (6.45, -0.2))]  # fmt: skip
+    at = {(round(x, 3), y): words.replace("−", "-") for words, x, y in texts(ax)}
+    assert [at[x, 0] for x in (0, 5.6, 11.2)] == [f"w = {w:g}", f"w - 1 = {w - 1:g}", f"(w - 1)² = {(w - 1) ** 2:g}"]
+    assert [at[x, -1.1].replace("-", "−") for x in (0, 5.6)] == [f"slope {slope}"] * 2
+    assert at[11.2, -1.1] == "slope 1: the loss itself"
+    assert (at[2.8, 0.6], at[8.4, 0.6]) == ("subtract 1", "square")
+    assert (at[2.8, -0.6], at[8.4, -0.6].replace("-", "−")) == ("× 1", f"× 2 (w − 1) = {slope}")
+    assert (at[5.6, 1.6], at[5.6, -2]) == ("forward: values →", "← backward: slopes of the loss")
+    ends = [((1.45, 0.2), (4.15, 0.2)), ((4.15, -0.2), (1.45, -0.2)), ((7.05, 0.2), (9.75, 0.2)),
+            ((9.75, -0.2), (7.05, -0.2))]  # fmt: skip
+    assert [end for pair in arrows(ax) for end in pair] == [pytest.approx(end) for pair in ends for end in pair]
     assert boxed(ax) == [words for words, _, y in texts(ax) if y == 0]
 
 

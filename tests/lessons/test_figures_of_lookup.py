@@ -32,16 +32,16 @@ figures = course.part("lookup", "figures")
 
 @proven
 def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
-    entries, weights = {5: 45, 8.5: 310, 12: 120, 23: 41}, torch.tensor([0.3, 0.5, 0.15, 0.05])
+    entries, weights = {5: 45, 8.5: 310, 12: 120, 23: 41}, torch.tensor([0.3, 0.5, 0.197, 0.003])
     (ax,) = axes(figures.two_lookups, entries, weights, asked=7)
-    keys, values, answer = ("5 h", "8.5 h", "12 h", "23 h"), ("45", "310", "120", "41"), "189"
-    assert round(0.3 * 45 + 0.5 * 310 + 0.15 * 120 + 0.05 * 41) == 189
+    keys, values, answer = ("5 h", "8.5 h", "12 h", "23 h"), ("45", "310", "120", "41"), "192"
+    assert round(0.3 * 45 + 0.5 * 310 + 0.197 * 120 + 0.003 * 41) == 192
     ways = [way for key, value in zip(keys, values, strict=True) for way in (("7 h", key), (value, answer))]
     assert joined(ax) == [("12 h", "12 h"), ("120", "120"), *ways]      # the hash table is asked for its third key
     rows = {words: y for words, x, y in texts(ax) if words in keys and x > 9}
     assert list(rows) == list(keys) and sorted(rows.values(), reverse=True) == list(rows.values())
     assert [(y, words) for words, x, y in texts(ax) if words.endswith("×")] == [
-        (rows[key], f"{weight:.2f} ×") for key, weight in zip(keys, weights.tolist(), strict=True)
+        (rows[key], words) for key, words in zip(keys, ("0.30 ×", "0.50 ×", "0.20 ×", "<0.01 ×"), strict=True)
     ]
     thick = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
     assert thick[2::2] == thick[3::2] == pytest.approx(0.5 + 3 * weights)
@@ -214,4 +214,4 @@ def test_worlds_have_a_mark_for_each_seed_in_the_row_of_its_score():
         assert ax.get_title() == world and ax.get_xlim() == (0, 1) and ax.yaxis_inverted()
         assert labels(ax.xaxis) == {0: "0", 0.5: "0.5", 1: "1"}
     assert labels(panels[0].yaxis) == {0: "dot", 1: "additive"}
-    assert [(words, x) for words, x, _ in texts(panels[0])] == [("guessing", pytest.approx(0.155))]
+    assert texts(panels[0]) == [("guessing", pytest.approx(0.155), 0.5)]

@@ -113,12 +113,17 @@ def differences_from_baseline(
     show(drawn, alt or f"{x_name}. {'. '.join(said)}.")
 
 
-def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str) -> None:
-    """Single measurements, a row for each group, a mark for each: how far groups differ, and how far their members."""
+def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mapping[str, str] | None = None) -> None:
+    """Single measurements, a row for each group, a mark for each: how far groups differ, and how far their members.
+
+    Groups of one of the `kinds` {group: kind} have the same colour and marker; without kinds each has its own.
+    """
     drawn, ax = figure(6.6, 0.9 + 0.42 * len(groups))
     said = []
+    kind_of = {name: kinds[name] if kinds else name for name in groups}
+    order = list(dict.fromkeys(kind_of.values()))
     for y, (name, values) in enumerate(groups.items()):
-        style = line_style(y) | {"linestyle": "none"}
+        style = line_style(order.index(kind_of[name])) | {"linestyle": "none"}
         ax.plot(values, [y] * len(values), clip_on=False, **style)
         ax.plot([sum(values) / len(values)] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2)
         said.append(f"{name}: " + ", ".join(f"{value:.3f}" for value in values))

@@ -54,7 +54,7 @@ function render({ model, el }) {
   };
   const back = step("← back", -1);
   const next = step("next →", 1);
-  const anew = make("button", { type: "button" }, "begin anew");
+  const anew = make("button", { type: "button" }, "start again");
   const root = make("div", { class: "shape-drill" }, count, board, choices, verdict, make("p", { class: "sd-steps" }, back, next, anew));
   // JupyterLab would move between cells, too. Its shortcuts with Ctrl and the like go on to it.
   root.addEventListener("keydown", (event) => {

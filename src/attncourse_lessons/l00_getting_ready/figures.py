@@ -144,19 +144,21 @@ def record(w: float) -> None:
     values = [parameter.item(), difference.item(), loss.item()]
     names, steps = ("w", "w − 1", "(w − 1)²"), ("subtract 1", "square")
     own = ("1", f"2 (w − 1) = {_number(2 * values[1])}")
-    drawn, ax = figure(7.8, 2.7)
-    _square(ax, (-1.7, 11.7), (-2.5, 2.1))
+    apart = 5.6                                                              # from box to box: the words need room
+    drawn, ax = figure(8.4, 2.7)
+    _square(ax, (-1.7, 2 * apart + 1.7), (-2.5, 2.1))
     for i, (name, value, slope) in enumerate(zip(names, values, slopes, strict=True)):
-        box(ax, 5.0 * i, 0, f"{name} = {_number(value)}", BLUE, width=2.8)
+        box(ax, apart * i, 0, f"{name} = {_number(value)}", BLUE, width=2.8)
         said = "slope 1: the loss itself" if i == 2 else f"slope {_number(slope)}"
-        ax.text(5.0 * i, -1.1, said, ha="center", va="center", fontsize=10.5, color=ORANGE)
+        ax.text(apart * i, -1.1, said, ha="center", va="center", fontsize=10.5, color=ORANGE)
     for i, (step, factor) in enumerate(zip(steps, own, strict=True)):
-        arrow(ax, (5.0 * i + 1.45, 0.2), (5.0 * i + 3.55, 0.2), colour=BLUE, width=1.6)
-        ax.text(5.0 * i + 2.5, 0.6, step, ha="center", va="center", fontsize=10.5, color=INK)
-        arrow(ax, (5.0 * i + 3.55, -0.2), (5.0 * i + 1.45, -0.2), colour=ORANGE, width=1.6)
-        ax.text(5.0 * i + 2.5, -0.6, f"× {factor}", ha="center", va="center", fontsize=10.5, color=ORANGE)
-    ax.text(5, 1.6, "forward: values →", ha="center", va="center", fontsize=10.5, color=BLUE)
-    ax.text(5, -2.0, "← backward: slopes of the loss", ha="center", va="center", fontsize=10.5, color=ORANGE)
+        left, right, middle = apart * i + 1.45, apart * (i + 1) - 1.45, apart * (i + 0.5)
+        arrow(ax, (left, 0.2), (right, 0.2), colour=BLUE, width=1.6)
+        ax.text(middle, 0.6, step, ha="center", va="center", fontsize=10.5, color=INK)
+        arrow(ax, (right, -0.2), (left, -0.2), colour=ORANGE, width=1.6)
+        ax.text(middle, -0.6, f"× {factor}", ha="center", va="center", fontsize=10.5, color=ORANGE)
+    ax.text(apart, 1.6, "forward: values →", ha="center", va="center", fontsize=10.5, color=BLUE)
+    ax.text(apart, -2.0, "← backward: slopes of the loss", ha="center", va="center", fontsize=10.5, color=ORANGE)
     show(
         drawn,
         f"The record of (w − 1)² at w = {_number(values[0])}. Forward: subtract 1, which gives {_number(values[1])}; "

@@ -43,7 +43,7 @@ import math
 import torch
 from torch import nn
 
-from attncourse import attention
+from attncourse import attention, data
 
 torch.set_num_threads(1)  # what is computed here is too small to be split between threads
 
@@ -53,8 +53,7 @@ torch.set_num_threads(1)  # what is computed here is too small to be split betwe
 # %%
 ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
            "umbrella": [1, 2], "lamp": [5]}
-longest = max(len(stars) for stars in ratings.values())
-table = torch.tensor([stars + [0] * (longest - len(stars)) for stars in ratings.values()])
+table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library fills up
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
 figures.padded_batch(ratings, pad=0, means=padded_means.tolist())
 
@@ -86,7 +85,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 #
 # Shift-Enter runs a cell and goes to the next. Where the text asks for a guess, make one before you run the cell, in
 # writing if you can. We remember what surprises us, and what surprises us is a guess that was wrong. If you have lost your
-# way among changed variables, *Kernel → Restart Kernel and Run All Cells* begins anew.
+# way among changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
 # Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols are in
 # [Notation](../docs/notation.md): keep it open in a second tab.
@@ -172,9 +171,9 @@ pairs = [{"a": "(3, 1)", "b": "(4,)"}, {"a": "(3,)", "b": "(4,)"}, {"a": "(3,)",
 viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pairs)
 
 # %% [markdown]
-# A column minus a row is a table of all differences. That is useful: you will use it for masks and for positions. But
-# three numbers minus three numbers gave nine, without a warning, because one of them was a **column vector**, (3, 1).
-# Nobody who subtracts three numbers from three numbers wants nine.
+# A column minus a row is a table of all differences. That is useful: to make a mask, you will compare a column of
+# lengths with a row of positions in the same way. But three numbers minus three numbers gave nine, without a warning,
+# because one of them was a **column vector**, (3, 1). Nobody who subtracts three numbers from three numbers wants nine.
 #
 # How can cells be used that are not in memory? A tensor knows its **strides**: how far it must go in memory from one place of
 # an axis to the next. *Guess* the stride of an axis that was stretched.
@@ -190,7 +189,7 @@ print("strides", stretched.stride(), " numbers in memory:", in_memory)
 # subtraction does: a (200, 1) and a (200,) make 40,000 numbers.)
 #
 # Now practise, on six lines of code. Say the shape aloud before you press. Only the first answer counts.
-# Fewer than five right? Read the last two sections once more, and *begin anew*.
+# Fewer than five right? Read the last two sections once more, and *start again*.
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[:6])
@@ -202,15 +201,12 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 # > (n_source,), the lengths (batch, 1, 1), so the result is (batch, 1, n_source), and the 1 stretches over the targets.
 # > With <code>lengths[:, None]</code> you would get (batch, n_source), which lines up with the wrong axes.</details>
 #
-# **Now you:** [a00](@getting_ready/assignment), exercise 1.
-#
 # ## Autograd: a gradient in ten lines
 #
 # To **train** is to measure how wrong a model is by one number, the **loss**, and to change the model's numbers, its
 # **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss with
 # respect to each parameter. A step against it goes downhill. How far one steps is the **learning rate**. What does the
-# stepping is an **optimiser**; **Adam**, which we use from [lecture @bottleneck](@bottleneck) on, gives each number a step
-# size of its own.
+# stepping is an **optimiser**.
 #
 # Nobody computes gradients by hand. torch records what was computed, and applies the chain rule backwards along the
 # record. This is **automatic differentiation**, *autograd* for short. Take the loss $(w - 1)^2$ at $w = 4$. Its record
@@ -307,7 +303,7 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 
 # %% [markdown]
 # It says the same for every product: the mean of all ratings. The difference was (200, 200), every prediction $p_i$ against
-# *every* rating $r_j$. The mean of its squares falls apart into three terms:
+# *every* rating $r_j$. The mean of its squares splits into three terms:
 #
 # $$\frac1{n^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
 #
@@ -384,7 +380,7 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # > <code>k.T</code> the batch would be transposed as well: <code>.T</code> is for matrices only.</details>
 #
 # Six more lines, some of them with `@` and `einsum`. Fewer than five right? Go back to the section of the lines that you
-# missed, *Broadcasting* or this one, and then *begin anew*:
+# missed, *Broadcasting* or this one, and then *start again*:
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:])
@@ -451,12 +447,12 @@ def weights_under_shift(shift):
 
 
 shifts = [-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
-viz.explore(weights_under_shift, shift=shifts, start={"shift": 0},
+viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
             still=[{"shift": 90}, {"shift": 0}, {"shift": -106}])
 
 # %% [markdown]
-# Around −106 the weights are wrong and look like weights. The numbers there are so close to the smallest float32 that
-# hardly a digit is left. A `nan` at least can be seen. The lower row never moves. Here are three places of each row:
+# Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
+# has all the weight. A `nan` at least can be seen. The lower row never moves. Here are three places of each row:
 
 # %%
 def softmax_of_a_row(scores):                                            # (n,)
@@ -503,9 +499,9 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 
 # %% [markdown]
 # $-\infty$ is the score of somebody who may not take part, since $\exp(-\infty)$ is exactly 0. NaN is what arithmetic says
-# when it has no answer, and it **propagates**: whatever touches it becomes NaN. One NaN in a batch makes nearly every
-# parameter NaN after the next step (all but those that the batch did not use). It is not even equal to itself, so `x.isnan()`
-# finds it.
+# when it has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only choosing gets rid of it.
+# One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not use). It
+# is not even equal to itself, so `x.isnan()` finds it.
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
@@ -542,7 +538,7 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 
 # %%
 lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
-mask = torch.arange(longest) < lengths[:, None]                      # (8,) < (4, 1) = (4, 8)
+mask = torch.arange(table.shape[1]) < lengths[:, None]               # (8,) < (4, 1) = (4, 8)
 total = table.masked_fill(~mask, 0).sum(dim=1)                       # (4,)
 count = mask.sum(dim=1)                                              # (4,)  True counts as 1
 means = total / count                                                # (4,)
@@ -588,12 +584,13 @@ def correlation(a, b):
 
 
 for seed in range(3):
-    times, padded, proper = catalogue(seed)
-    found = set(padded.topk(50).indices.tolist()) & set(proper.topk(50).indices.tolist())
+    times, padded, right_mean = catalogue(seed)
+    found = set(padded.topk(50).indices.tolist()) & set(right_mean.topk(50).indices.tolist())
     print(f"seed {seed}: of the fifty best the padded mean finds {len(found)}; it correlates"
           f" with the count at {correlation(padded, times):.2f},"
-          f" with the right mean at {correlation(padded, proper):.2f}")
-    assert len(found) < 30 and correlation(padded, times) > correlation(padded, proper) + 0.1
+          f" with the right mean at {correlation(padded, right_mean):.2f}")
+    assert len(found) < 30
+    assert correlation(padded, times) > correlation(padded, right_mean) + 0.1
 
 # %% tags=["hide-input"]
 assert 0.2 < (by_width < 1).float().mean() < 0.5
@@ -609,7 +606,7 @@ assert abs(correlation(by_count, times_rated)) < 0.2
 # With features the mask needs one more axis, so that it broadcasts over them: `mask[..., None]` is (batch, n, 1), beside
 # values of (batch, n, d).
 #
-# **Now you:** [a00](@getting_ready/assignment), exercise 3.
+# **Now you:** [a00](@getting_ready/assignment), exercise 1, the rectangle and its mask, and exercise 3.
 #
 # ## What a check tells you
 #
@@ -670,7 +667,8 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is
-# attention, all of it. What it is good for, why it was needed and where its vectors come from fill the rest of the course.
+# attention. (Here the products' ratings are the **values**.) What it is good for, why it was needed and where its vectors
+# come from fill the rest of the course.
 #
 # ## Where the course comes from: five decks, one notation
 #

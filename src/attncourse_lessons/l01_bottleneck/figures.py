@@ -63,8 +63,8 @@ class Wiring(NamedTuple):
 
 
 # Words stand alone where something comes in or goes out; the others are in boxes.
-OUTSIDE = ("read", "x", "past", "old", "cell", "state", "next")
-WORDS_HALF = {"read": 1.05, "past": 0.95, "next": 1.45, "cell": 0.4, "old": 0.6, "state": 0.4, "x": 0.4}  # their widths
+OUTSIDE = ("read", "x", "past", "old", "state", "next")
+WORDS_HALF = {"read": 1.05, "past": 0.6, "next": 1.45, "old": 0.6, "state": 0.4, "x": 0.4}  # their widths
 
 LSTM_CELL = Wiring(
     nodes={
@@ -84,14 +84,14 @@ GRU_CELL = Wiring(
     nodes={
         "old": ("$h_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.4, 5.6), "state": ("$h_t$", 10.4, 5.6),
         "rest": ("1 −", 3.6, 3.9), "take": ("×", 5.4, 3.9), "z": ("$z$", 2.0, 2.2),
-        "candidate": (r"$\tilde h$", 7.6, 2.2), "x": ("$x_t$", 9.8, 2.2),
-        "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 5.0, 0.2), "reset": ("×", 7.6, 0.2),
-        "past": (r"$h_{t-1} U_n$", 9.8, 0.2),
+        "candidate": (r"$\tilde h$", 6.6, 2.2), "x": ("$x_t$", 8.8, 2.2),
+        "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 4.5, 0.2), "reset": ("×", 6.6, 0.2),
+        "matrix": ("$U_n$", 8.8, 0.2), "past": ("$h_{t-1}$", 10.9, 0.2),
     },
     edges=(
         ("old", "keep"), ("z", "keep"), ("keep", "sum"), ("z", "rest"), ("rest", "take"), ("candidate", "take"),
-        ("take", "sum"), ("sum", "state"), ("read", "z"), ("read", "r"), ("r", "reset"), ("past", "reset"),
-        ("reset", "candidate"), ("x", "candidate"),
+        ("take", "sum"), ("sum", "state"), ("read", "z"), ("read", "r"), ("r", "reset"), ("past", "matrix"),
+        ("matrix", "reset"), ("reset", "candidate"), ("x", "candidate"),
     ),
 )  # fmt: skip
 
@@ -122,7 +122,7 @@ def lstm_and_gru() -> None:
 def _colour(name: str) -> str:
     if name in ("f", "i", "o", "z", "r", "rest"):
         return GREEN
-    return BLUE if name in ("candidate", "squash") else PURPLE if name not in OUTSIDE else GREY
+    return BLUE if name in ("candidate", "squash", "cell", "matrix") else PURPLE if name not in OUTSIDE else GREY
 
 
 def _width(label: str) -> float:
@@ -224,7 +224,9 @@ def seed_lines(
     if len(panels) > 1:
         drawn.axes[-1].legend(frameon=False, loc="lower left")
     else:
-        drawn.axes[0].legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        ax = drawn.axes[0]                                       # names in the order of the lines' right ends
+        drawn_lines = sorted(ax.lines, key=lambda line: float(line.get_ydata()[-1]), reverse=True)
+        ax.legend(handles=drawn_lines, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}.")
 
 

@@ -345,7 +345,8 @@ figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 # All tokens of a batch are read at once. What was computed when $w_1, \dots, w_t$ had been read is compared with
 # $w_{t+1}$. So a batch is two tensors: what is read, and the same text one token later. One pass over the training set,
 # batch by batch, is an **epoch**. What happens if the shift is forgotten, and the model is asked about the token that it
-# has just read? Two networks, the same in all but this. *Which curve will be lower, and where will it end?*
+# has just read? Two networks, the same in all but this. (Their optimiser is **Adam**, which gives each parameter a step size
+# of its own.) *Which curve will be lower, and where will it end?*
 
 # %%
 def train_a_little(leak, steps=120):
@@ -479,7 +480,8 @@ assert all(same)
 
 # %% tags=["hide-input"]
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU"]
-viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity")
+kinds = {model: "counts" if model.endswith("gram") else "networks" for model in models}
+viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity", kinds)
 for model in models:
     print(f"{model:>14}: {mean(perplexities(model)):.1f}", end="")
     size = record["size"].get(model)
@@ -493,12 +495,13 @@ print("from a quarter of the texts to all the perplexity falls by",
 
 # %% [markdown]
 # Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
-# gates or the number of parameters? The RNN of 128 numbers has more parameters than the GRU, and it makes up less than half
-# of the distance. So both count. Gates pay among networks of one size, too.
+# gates or the size? The RNN of 128 numbers has more parameters than the GRU (and a wider state and wider embeddings), and it
+# makes up less than half of the distance. So size explains a part of it, and the gates the rest. Gates pay among networks
+# of one size, too.
 #
 # And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
 # numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
-# more text alone, and here it makes as much of it as the GRU does: from a quarter of the texts to all, either perplexity
+# only more text, and here it makes as much of it as the GRU does: from a quarter of the texts to all, either perplexity
 # falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al. (2003) measured
 # a perplexity of 312 for the best n-gram model, and of 252 for a window network that was mixed with a trigram model.
 #
@@ -545,6 +548,9 @@ for n in lead:
 # > **Check yourself.** You read ten times as much text. Which grows, the 5-gram model or the GRU?
 # > <details><summary>Answer</summary>The 5-gram model: most runs of five are new, so its counts go on growing. The GRU has
 # > 1,024 × 96 numbers in its table, 6 × 96 × 96 in its cell and some biases, whatever it reads.</details>
+#
+# *A good place to stop. You have built language models and compared them; what follows asks what a recurrent state cannot
+# do.*
 #
 # ## Trouble one: a long path, and gradients that vanish on it
 #
@@ -652,9 +658,10 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # states **attention** takes a weighted average, once it knows the question. (How it does that is the next lecture; here it is
 # a box, `attend`.) Then a **readout** makes the answer of what was found. To be fair to the one vector, it must be able to
 # *select*: it multiplies what was found, number by number, by a map of the question, which can switch some numbers off and let
-# others through, as a gate does. Both readers have the same parameters. They train for some seconds. *Use the time:* draw the
-# share of right answers against the number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for attention.
-# Guessing gives 0.1.
+# others through, as a gate does. Both readers have the same parameters. They train for some seconds: `losses_of` yields
+# the loss of one batch after another, and the library's `descend` takes an optimiser's step down each. *Use the time:*
+# draw the share of right answers against the number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for
+# attention. Guessing gives 0.1.
 
 # %%
 class Reader(nn.Module):
@@ -677,7 +684,7 @@ class Reader(nn.Module):
 
 
 def losses_of(reader, draws):
-    """One loss after another, each of a new batch: `descend` takes a step down each."""
+    """One loss after another, each of a new batch."""
     for n in 160 * (1, 2, 4, 8, 16):                                          # 800 batches
         letters, digits, asked, answer = letters_with_digits(64, n, draws)
         yield cross_entropy(reader(letters, digits, asked), answer)
@@ -719,10 +726,10 @@ halves = [sum(line[8]) for line in one.values()]
 assert halves == sorted(halves), "wider is better"
 
 # %% [markdown]
-# *That* is a **bottleneck**. Every width of the one vector does well up to some number of pairs and then breaks down. Wider
-# vectors move the breaking point and do not remove it: 16 numbers get about 60% with four pairs, 32 numbers with eight, 64
-# numbers with sixteen. With attention sixteen numbers are enough for all of it, because nothing has to be squeezed. What
-# is kept grows with the text, one state for each token.
+# Within this budget of 800 steps one vector is a **bottleneck**. Every width of the one vector does well up to some
+# number of pairs and then breaks down. Wider vectors move the breaking point and do not remove it: 16 numbers get about
+# 60% with four pairs, 32 numbers with eight, 64 numbers with sixteen. With attention sixteen numbers are enough for all
+# of it, because nothing has to be squeezed. What is kept grows with the text, one state for each token.
 #
 # ## Is it the width of the vector? Four tests that could refute us
 #
@@ -748,9 +755,10 @@ for reader in [*recall["readers"], recall["longer"]]:
 #   more steps, the record does not say.
 # * A **decoder's** GRU cell, which reads the question with the vector as its state, breaks down earlier still.
 # * **Concatenation**, a readout that puts vector and question side by side, fails already at *two* pairs. That has
-#   nothing to do with the width of the vector. Such a readout can only *add* the question to what was found, and in 800 steps
-#   it does not learn to select. (Attention does not mind: it has selected before.) Had we compared with this readout alone,
-#   we would have taken a fault of the readout for the bottleneck. Vary one thing at a time.
+#   nothing to do with the width of the vector. The first layer of such a readout can only *add* the question to what was
+#   found. A product of the two must be approximated through the tanh, which 800 steps do not learn. (Attention does not
+#   mind: it has selected before.) Had we compared with this readout alone, we would have taken a fault of the readout for
+#   the bottleneck. Vary one thing at a time.
 #
 # > **Check yourself.** (1) Both readers have the same number of parameters. What does attention need more of, and how does
 # > it grow with $n$? (2) Why does a linear layer on [found; question] not
@@ -758,7 +766,8 @@ for reader in [*recall["readers"], recall["longer"]]:
 # > <details><summary>Answers</summary>(1) Memory and work when the question comes: it keeps n states instead of one, and
 # > compares the question with each. That is the price; lecture @cheap_attention is about it. (2) It computes A·found +
 # > B·question: the question can shift the result, but not change which parts of found count. For that one needs a
-# > product of the two, as in a gate, or in a dot product.</details>
+# > product of the two, as in a gate, or in a dot product. (A tanh and another layer can approximate a product; our readout
+# > has them, and does not learn it in 800 steps.)</details>
 #
 # ## Trouble three: one step after the other
 #
@@ -843,7 +852,6 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # | carries along | remembers | a token $k$ back is | a text of length $n$ takes |
 # |---|---|---|---|
 # | the last four tokens (5-gram, window) | exactly | out of sight, if $k > 4$ | one step |
-# | a convolution over $w$ tokens, in layers | what its layers pass on | about $k / w$ layers away | a step for each layer |
 # | one state (RNN, LSTM, GRU) | what survived | $k$ steps away | $n$ steps |
 # | the mean of the states | a blend | one average away, with all others | as its states |
 # | **all the states** (attention) | what is asked for | one average away, with a weight of its own | as its states |
@@ -884,10 +892,10 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 #
 # ## Going further: what the two models write
 #
-# Each draws the next token from its distribution, sharpened: probabilities are squared and made to sum to one again, which is
-# sampling with a **temperature** of ½. (This GRU trains for a few seconds only.) The 5-gram model writes what somebody has
-# written, in runs that are glued together where a few tokens fit. The network's sentences are its own, and a beginner's. Open
-# the cell to see them.
+# Each model samples the next token from its distribution, sharpened: probabilities are squared and made to sum to one
+# again, which is sampling with a **temperature** of ½. (This GRU trains for a few seconds only.) The 5-gram model writes
+# what somebody has written, in runs that are glued together where a few tokens fit. The network's sentences are its own,
+# and a beginner's. Open the cell to see them.
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 torch.manual_seed(0)

@@ -178,9 +178,9 @@ if solved("scaled_dot_score"):
 # If query and key come from different places, their components mean different things, and there may not even be equally many. A
 # matrix stands between them and translates:
 #
-# $$e_{ij} = q_i^\top W k_j$$
+# $$e_{ij} = q_i W \cdot k_j$$
 #
-# The formula writes vectors as columns, as papers do. In the code a vector is a row.
+# Vectors are rows, as everywhere in this course. (Papers write them as columns: $q_i^\top W k_j$.)
 
 # %% exercise="bilinear_score"
 def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
@@ -323,7 +323,7 @@ if solved("leave_one_out"):
 #
 # **(a)** Show what the softmax over the keys makes of these scores: which weights do two different queries get?
 # **(b)** What have they built, then, in the words of the lecture, and what is it that tanh prevents?
-# **(c)** Does $q_i^\top W k_j$, which has no tanh either, have the same defect? Why, or why not?
+# **(c)** Does $q_i W \cdot k_j$, which has no tanh either, have the same defect? Why, or why not?
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)
 
@@ -338,7 +338,7 @@ if solved("leave_one_out"):
 # 2. (b) A summary that does not depend on who asks: an average with learned, fixed preferences, like mean pooling with weights. tanh keeps the
 #    sum from falling apart, so that what a key is worth depends on the query. Half a point if only one of the two is said. "tanh makes it
 #    nonlinear" without what that is good for: half.
-# 3. (c) No. $q^\top W k$ is a *product* of query and key: linear in either, but not a sum of two parts. A change of query changes the scores of
+# 3. (c) No. $q_i W \cdot k_j$ is a *product* of query and key: linear in either, but not a sum of two parts. A change of query changes the scores of
 #    different keys by different amounts. "No, because W is learned" earns nothing: the W of (a) is learned, too.
 # ### END SOLUTION
 

@@ -64,11 +64,11 @@ def two_lookups(table: Mapping[float, float], weights: Tensor, asked: float) -> 
         y = top - step * row
         arrow(ax, (9.5, middle), (11.0, y), colour=GREEN, width=0.5 + 3 * weight)
         arrow(ax, (15.3, y), (16.2, middle + 0.12 * (2.5 - row)), colour=ORANGE, width=0.5 + 3 * weight)
-        ax.text(13.15, y, f"{weight:.2f} ×", ha="center", va="center", fontsize=10, color=INK)
+        ax.text(13.15, y, f"{_weight(weight)} ×", ha="center", va="center", fontsize=10, color=INK)
     answer = sum(weight * value for weight, value in zip(weights.tolist(), table.values(), strict=True))
     ax.text(16.27, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
     ax.text(12.8, foot, "every key answers, by its weight", ha="center", va="center", fontsize=10.5)
-    said = ", ".join(f"{key} {weight:.2f}" for key, weight in zip(keys, weights.tolist(), strict=True))
+    said = ", ".join(f"{key} {_weight(weight)}" for key, weight in zip(keys, weights.tolist(), strict=True))
     show(
         drawn,
         f"Two lookups in a table with the keys {', '.join(keys)} and the values {', '.join(values)}. On the left a "
@@ -174,7 +174,7 @@ def score_landscapes(
         with torch.no_grad():
             heights = score(query[None], plane)[0].view(41, 41)
             weights = score(query[None], keys)[0].softmax(dim=-1)
-        shade = ax.contourf(side, side, heights, levels=levels, cmap="Greys", extend="both", alpha=0.5)
+        shade = ax.contourf(side, side, heights, levels=levels, cmap="Oranges", extend="both", alpha=0.5)
         shade.set_rasterized(True)
         ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
         arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
@@ -313,7 +313,7 @@ def worlds(runs: Mapping[str, Mapping[str, Sequence[float]]], chance: float) -> 
         ax.axvline(chance, color=INK, linewidth=1.2, linestyle=":")
         first = ax is axes[0]
         if first:
-            ax.text(chance + 0.03, len(scores) - 0.55, "guessing", fontsize=8.5, color=INK)
+            ax.text(chance + 0.03, 0.5, "guessing", va="center", fontsize=8.5, color=INK)   # between two rows
         ax.set_yticks(range(len(scores)), list(scores) if first else [""] * len(scores))
         ax.set_ylim(len(scores) - 0.5, -0.5)
         ax.set_xlim(0, 1)
@@ -359,6 +359,11 @@ def _on_the_clock(hour: float) -> tuple[float, float]:
     """Midnight at the top, and on clockwise; a whole turn is a day."""
     angle = np.pi / 2 - 2 * np.pi * hour / 24
     return float(np.cos(angle)), float(np.sin(angle))
+
+
+def _weight(weight: float) -> str:
+    """Two digits; a small weight is not written as if it were zero."""
+    return "<0.01" if 0 < weight < 0.005 else f"{weight:.2f}"
 
 
 def _signed(number: float) -> str:
