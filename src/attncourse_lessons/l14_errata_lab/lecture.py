@@ -179,8 +179,9 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 # ### A block that is not what its comments say
 #
 # The most instructive page of the five decks is fifty lines of code in the middle of one of them. (Exercise 4 shows it
-# whole, in our words.) This is its block, as [lecture @deep_stacks](@deep_stacks) met it. Its comments say "pre-normalization" and "residual connection", twice
-# each. So we know what was meant, and its equation has a **limiting case**: *silent* sublayers, which return zeros.
+# whole, in our words.) This is its block, as [lecture @deep_stacks](@deep_stacks) met it. Its comments say
+# "pre-normalization" and "residual connection", twice each. So we know what was meant, and its equation has a
+# **limiting case**: *silent* sublayers, which return zeros.
 
 # %%
 def printed(x, attention, feed_forward):
@@ -561,8 +562,8 @@ assert 0 < sum(gaps) / 3 < 0.1
 assert not structural("the residual from the normalised x")["silence is identity"].passes
 
 # %% [markdown]
-# The seeds change it about as much as the fault does, or more. So with one run of each, from different seeds, either block may look
-# better. The lines join equal seeds: compared in pairs, the printed block is better again.
+# The seeds change it about as much as the fault does, or more. So with one run of each, from different seeds, either
+# block may look better. The lines join equal seeds: compared in pairs, the printed block is better again.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #

@@ -47,7 +47,8 @@ exercise = Exercise(
         "The slots are not in the order of the text once the cache is full. Does the output of attention depend on the "
         "order of keys and values, if both have the same?",
         "While t is smaller than w − 1 some slots hold nothing of this text. How many of them have been written, when "
-        "token t is in? The others must get no attention weight. (And `clone()` the caches before you write into them.)",
+        "token t is in? The others must get no attention weight. (And `clone()` the caches before you write into "
+        "them.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
