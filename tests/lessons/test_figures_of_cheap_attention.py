@@ -330,7 +330,7 @@ def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     assert [text.get_text() for text in right.get_legend().get_texts()] == ["a", "b"]
     for ax in (left, right):
         assert places(ax) == {"guessing": (0, 0.125)} and strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
-        assert ax.get_xlabel() == "pairs"
+        assert ax.get_xlabel() == "pairs" and labels(ax.xaxis) == {2: "2", 4: "4"}
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in (left, right)]
     assert colours[0]["b"] == colours[1]["b"] != colours[0]["a"], "a name keeps its colour"
 

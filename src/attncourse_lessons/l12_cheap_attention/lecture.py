@@ -738,9 +738,10 @@ assert min(middle("identity", d) - middle("elu + 1", d) for d in (16, 64)) > 0.0
 assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 
 # %% [markdown]
-# With two pairs they are alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
-# attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind gains 35 points or more. The **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ (without the division) gains
-# some 13 points at $d = 16$ and 5 at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at
+# With two pairs they are nearly alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
+# attention less. The **size of the state** matters most: from $d = 16$ to 64, each kind of linear attention gains 35
+# points or more. The **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ (without the division)
+# gains some 13 points at $d = 16$ and 5 at $d = 64$. The division costs the least, some 3 points at $d = 64$ and none at
 # $d = 16$. (This does not make the identity the better choice in general: its weights may be negative, and there is no
 # sum to divide by. Many newer models drop the division and normalise the output instead.)
 #
@@ -750,7 +751,7 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**, [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts
 # what is already stored under a key before it adds the value: $S \leftarrow S + \beta\, k^\top (v - kS)$, here for keys
 # of length one. In both papers the **write strength** $\beta$, from 0 to 1, is computed from each token; our benchmark
-# fixes $\beta = 1$. So it recalls *less* in our task than the plain sum with the same keys (the last four medians above).
+# fixes $\beta = 1$. There it recalls *less* than the plain sum with the same keys (the last four medians above).
 # Two guesses why, neither tested: with $\beta = 1$ each new pair takes away what older ones have stored along its key,
 # and a learned $\beta$ might take less; and every name comes once, so there is nothing to overwrite, which is what the
 # rule is made for.
