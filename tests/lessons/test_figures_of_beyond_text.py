@@ -184,6 +184,28 @@ def test_each_place_has_a_map_with_a_dot_where_it_is():
 
 
 @proven
+def test_one_place_has_a_large_map_with_numbers_and_a_dot():
+    similarity = torch.arange(16.0).view(4, 4) / 16 - 0.5
+    ax, bar = axes(figures.position_map, similarity, 2, (1, 0), "one")
+    assert grid(ax) == similarity[2].view(2, 2).tolist() and strokes(ax) == [[(0, 1)]]
+    assert texts(ax) == [("0.0", 0, 0), ("0.1", 1, 0), ("0.2", 1, 1)] and ax.get_title() == "one"
+    assert bar.get_ylabel() == "cosine with the orange place"
+
+
+@proven
+def test_cosines_become_probabilities_that_a_low_temperature_sharpens():
+    cosines, mild, sharp = axes(figures.info_nce, [0.5, -0.25, 0.0], (1.0, 0.25))
+    names = ["target", "1", "2"]
+    assert bars(cosines) == {"": dict(zip(names, [0.5, -0.25, 0.0], strict=True))}
+    for ax, kappa in ((mild, 1.0), (sharp, 0.25)):
+        expected = (torch.tensor([0.5, -0.25, 0.0], dtype=torch.double) / kappa).softmax(dim=0).tolist()
+        assert bars(ax) == {"": {name: pytest.approx(p, rel=1e-5) for name, p in zip(names, expected, strict=True)}}
+    assert [ax.get_title() for ax in (cosines, mild, sharp)] == [
+        "cosine with the guess", "probability, κ = 1", "probability, κ = 0.25",
+    ]  # fmt: skip
+
+
+@proven
 def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_between_their_ends():
     wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
     spoken, formants = [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], [[0.5, 0.75], [0.25, 0.875]]

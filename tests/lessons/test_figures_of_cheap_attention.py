@@ -320,11 +320,19 @@ def test_loss_curves_have_a_line_a_seed_and_a_thick_one_for_the_median():
 @proven
 def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     lines = {"a": {2: [1.0, 0.9, 0.95], 4: [0.5, 0.7, 0.4]}, "b": {2: [0.3], 4: [0.2]}}
-    (ax,) = axes(figures.seed_lines, lines, "pairs", "right", 0.125)
-    assert curves(ax) == {"a": {"2": 0.95, "4": 0.5}, "b": {"2": 0.3, "4": 0.2}}
-    assert strokes(ax)[0] == [(2, 1.0), (2, 0.9), (2, 0.95)] and strokes(ax)[1] == [(4, 0.5), (4, 0.7), (4, 0.4)]
-    assert places(ax) == {"guessing": (1, 0.125)} and strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("pairs", "right")
+    left, right = axes(figures.seed_lines, {"16": lines, "64": {"b": {2: [0.6], 4: [0.5]}}}, "pairs", "right", 0.125)
+    assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("16", "64", "right")
+    assert curves(right) == {"b": {"2": 0.6, "4": 0.5}}
+    assert strokes(left)[:3] == [
+        [(2, 1.0), (2, 0.9), (2, 0.95)], [(4, 0.5), (4, 0.7), (4, 0.4)], [(2, 0.95), (4, 0.5)],
+    ]  # fmt: skip
+    assert strokes(left)[3:6] == [[(2, 0.3)], [(4, 0.2)], [(2, 0.3), (4, 0.2)]]
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["a", "b"]
+    for ax in (left, right):
+        assert places(ax) == {"guessing": (0, 0.125)} and strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
+        assert ax.get_xlabel() == "pairs" and labels(ax.xaxis) == {2: "2", 4: "4"}
+    colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in (left, right)]
+    assert colours[0]["b"] == colours[1]["b"] != colours[0]["a"], "a name keeps its colour"
 
 
 def test_shares_without_a_level_of_guessing_say_nothing_of_it():

@@ -49,7 +49,7 @@ from torch import Tensor
 # was taken away, and the chunk may bring a larger one. Return new tensors, and leave those that come in as they are (this
 # holds for all exercises here).
 #
-# A chunk may be masked, so that all its scores in some row are $-\infty$. It should change no share in that row, even if it
+# A chunk may be masked, so that all its scores in some row are $-\infty$. It should change no attention weight in that row, even if it
 # is the row's first. (What the state says until the first finite score comes is up to you.) And scores may be as large as
 # 300: no exponential of a positive number may be taken.
 
@@ -88,7 +88,7 @@ if solved("online_softmax"):
 # %% [markdown]
 # ## 2 · The inner loop of FlashAttention
 #
-# Softmax was only half of it. What attention wants is the average $\sum_j w_j v_j / \sum_j w_j$. Its numerator is a sum
+# Softmax was only half of it. What attention wants is the average $\sum_j \exp(e_j)\, v_j / \sum_j \exp(e_j)$. Its numerator is a sum
 # over the keys, just as its denominator is. So it can be carried along in the same way, and no weight ever has to be
 # kept.
 #

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
@@ -325,29 +326,46 @@ def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chanc
 
 
 def seed_lines(
-    lines: Mapping[str, Mapping[float, Sequence[float]]], x_name: str, y_name: str, chance: float | None = None
+    panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+    x_name: str,
+    y_name: str,
+    chance: float | None = None,
 ) -> None:
-    """Shares against a size that doubles, {name: {x: a value a seed}}: marks for seeds, lines through medians."""
-    drawn, ax = figure(7.6, 3.6)
+    """Shares against a size that doubles, {panel: {name: {x: a value a seed}}}: marks for seeds, lines through medians.
+
+    A name has the same colour and mark in every panel; the first panel has all names, and the legend is of it.
+    """
+    drawn, grid = figure(2.2 + 2.9 * len(panels), 3.6, columns=len(panels))
+    axes = np.atleast_1d(np.asarray(grid))
+    styles = {name: line_style(i) for i, name in enumerate(next(iter(panels.values())))}
     said = []
-    for i, (name, runs) in enumerate(lines.items()):
-        style = line_style(i)
-        for x, values in runs.items():
-            ax.plot([x] * len(values), list(values), style["marker"], color=style["color"], markersize=4, alpha=0.7)
-        middles = {x: statistics.median(values) for x, values in runs.items()}
-        ax.plot(list(middles), list(middles.values()), label=name, **style | {"markersize": 5, "markeredgewidth": 1})
-        said.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
-    if chance is not None:
-        ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-        ax.annotate("guessing", (1, chance), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                    ha="right", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
-    ax.set_xscale("log")
-    xs = sorted({x for runs in lines.values() for x in runs})
-    ax.set_xticks(xs, [f"{x:g}" for x in xs])
-    ax.minorticks_off()
-    ax.set_ylim(0, 1.05)
-    name_lines(ax, x_name, y_name)
-    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
+    for ax, (title, lines) in zip(axes, panels.items(), strict=True):
+        parts = []
+        for name, runs in lines.items():
+            style = styles[name]
+            for x, values in runs.items():
+                ax.plot([x] * len(values), list(values), style["marker"], color=style["color"], markersize=4, alpha=0.7)
+            middles = {x: statistics.median(values) for x, values in runs.items()}
+            ax.plot(list(middles), list(middles.values()), label=name, **style | {"markersize": 5, "linewidth": 1.6})
+            parts.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
+        if chance is not None:
+            ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+            ax.annotate("guessing", (0, chance), (3, 3), xycoords=("axes fraction", "data"),
+                        textcoords="offset points", ha="left", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
+        ax.set_xscale("log")
+        xs = sorted({x for runs in lines.values() for x in runs})
+        ax.set_xticks(xs, [f"{x:g}" for x in xs])
+        ax.minorticks_off()
+        ax.set_ylim(0, 1.05)
+        ax.set_title(title)
+        ax.set_xlabel(x_name)
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        said.append(f"{title}: {'; '.join(parts)}")
+    axes[0].set_ylabel(y_name)
+    named = axes[0].get_legend_handles_labels()
+    axes[-1].legend(*named, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
+    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'. '.join(said)}.")
 
 
 def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:

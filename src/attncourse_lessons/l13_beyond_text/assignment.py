@@ -194,7 +194,10 @@ if solved("span_mask"):
     for p, span in ((0.065, 10), (0.5, 1)):
         masked = span_mask(lot, lengths, p, span)            # (3, 90)
         share = masked.sum() / lengths.sum()
-        beside = masked[:, 1:-1] & ~(masked[:, :-2] & masked[:, 2:])
+        visible = ~masked & (torch.arange(90) < lengths[:, None])            # no padding
+        beside = masked.new_zeros(3, 90)
+        beside[:, 1:] |= masked[:, 1:] & visible[:, :-1]
+        beside[:, :-1] |= masked[:, :-1] & visible[:, 1:]
         print(f"p = {p}, spans of {span}: {share:.0%} masked,",
               f"{beside.sum() / masked.sum():.0%} of them next to a visible frame")
         for row, n in zip(masked.tolist(), lengths.tolist(), strict=True):

@@ -257,6 +257,54 @@ def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
     show(drawn, f"Cosines of positions. {'. '.join(said)}.")
 
 
+def position_map(similarity: Tensor, side: int, place: tuple[int, int], title: str = "") -> None:
+    """One panel of `position_maps`, large: how much all positions resemble that of `place`, in numbers.
+
+    `similarity` is (side², side²), `place` a row and a column. Raises ValueError for a table of another size.
+    """
+    check_places(side=side)
+    check_shape("similarity", similarity, "n n", n=side * side)
+    row, column = place
+    table = similarity[side * row + column].detach().view(side, side).numpy()
+    drawn, ax = figure(4.2, 3.3)
+    bare(ax, PALE)
+    image = ax.imshow(table, cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
+    for i in range(side):
+        for j in range(side):
+            if (i, j) != place:
+                ink = "white" if table[i, j] > 0.5 else INK
+                number = f"{table[i, j]:z.1f}".replace("-", "−")
+                ax.text(j, i, number, ha="center", va="center", fontsize=9.5, color=ink)
+    ax.plot(column, row, "o", markersize=9, color=ORANGE)
+    ax.set_title(title)
+    drawn.colorbar(image, ax=ax, label="cosine with the orange place")
+    near = [table[i, j] for i in range(side) for j in range(side) if abs(i - row) + abs(j - column) == 1]
+    show(drawn, f"{title}: cosines of the position in row {row}, column {column}, counted from 0, with those of a grid "
+                f"of {side} by {side} places; its neighbours have {np.mean(near):.2f} on average.")  # fmt: skip
+
+
+def info_nce(cosines: Sequence[float], kappas: Sequence[float]) -> None:
+    """Cosines of a guess with its candidates, the target first, and what softmax makes of them at each temperature."""
+    drawn, axes = figure(2.6 * (1 + len(kappas)), 2.7, columns=1 + len(kappas))
+    names = ["target", *(f"{k}" for k in range(1, len(cosines)))]
+    panels = {"cosine with the guess": np.asarray(cosines, dtype=float)}
+    for kappa in kappas:
+        powers = np.exp((panels["cosine with the guess"] - max(cosines)) / kappa)
+        panels[f"probability, κ = {kappa:g}"] = powers / powers.sum()
+    said = []
+    for ax, (title, heights) in zip(axes, panels.items(), strict=True):
+        ax.bar(range(len(heights)), heights, color=[ORANGE, *[BLUE] * (len(heights) - 1)], width=0.7)
+        ax.axhline(0, color=GREY, linewidth=0.8)
+        ax.set_xticks(range(len(heights)), names)
+        ax.tick_params(axis="x", labelsize=8.5)
+        ax.get_xticklabels()[0].set_rotation(90)
+        ax.set_title(title, fontsize=10.5)
+        ax.set_ylim((-1, 1) if heights.min() < 0 else (0, 1))
+        said.append(f"{title}: {heights[0]:.2f} for the target, at most {heights[1:].max():.2f} for a negative")
+    axes[0].set_xlabel("negatives")
+    show(drawn, f"A guess, its target and {len(cosines) - 1} negatives. {'; '.join(said)}.")
+
+
 def confusions(tables: Mapping[str, Tensor], words: Sequence[str], predicted: Sequence[tuple[str, str]] = ()) -> None:
     """Which word (row) was taken for which (column), in shares of the row, {title: counts (n, n)}.
 

@@ -317,13 +317,19 @@ assert same
 #
 # Now compare the two figures. The CNN on shuffled *pixels*, where its assumptions are false, makes **fewer mistakes than
 # the ViT on intact images**. Its lead has shrunk by about half. So the usual explanation accounts for about half of the
-# gap that we measured. What else differs? *Make a list before you look.* Here are three candidates, each with a cheap
-# experiment:
+# gap that we measured. What else differs? *Make a list before you look.* Here are three suspects, each with a cheap
+# experiment. (The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.) All that is
+# not named is kept. The mistakes are in the figure, or printed below it:
 #
-# * **the readout.** The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.
-#   Give the ViT such a layer ("all rows read"), and take it away from the CNN ("mean over places");
-# * **optimisation.** Give the ViT three times the steps;
-# * **geometry.** Shuffle the ViT's own pixels. And take its positions away, so that it reads a bag of patches.
+# | suspect | what is changed | the run |
+# |---|---|---|
+# | **readout** | the ViT gets a last layer like the CNN's | "ViT, all rows read" |
+# | | the CNN loses its own, and averages over places | "CNN, mean over places" |
+# | **optimisation** | the ViT takes three times the steps | "ViT, three times the steps" |
+# | **geometry** | the ViT's images have their pixels shuffled | "ViT, pixels shuffled" |
+# | | the ViT has no positions: it reads a bag of patches | "ViT, no positions" |
+# | control: dropout, which comes with the last layer | the ViT gets the dropout without the layer | "ViT, dropout before the head" |
+# | | the layer without the dropout | "ViT, all rows read, no dropout"; "CNN, no dropout" |
 
 # %%
 suspects = ("CNN", "CNN, pixels shuffled", "ViT",             # as before
@@ -427,8 +433,14 @@ for how, runs in record["places"].items():
     right, moved = (mean(run[key] for run in runs) for key in ("report", "report_moved"))
     print(f"{how:<14} accuracy {right:.0%} in the middle, {moved:.0%} where digits are moved")
 
+# %% [markdown]
+# The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot. It
+# shows the whole grid: a patch is the darker, the higher the cosine of its position with that of the orange place. Here is
+# one panel, enlarged, and then all of them:
+
 # %%
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
+figures.position_map(maps["moved anew"], side=6, place=(2, 2), title="moved anew")
 figures.position_maps({how: maps[how] for how in ("in the middle", "moved anew")}, side=6)
 
 # %% tags=["hide-input"]
@@ -439,8 +451,10 @@ for how, by_distance in cosines.items():
 # %% [markdown]
 # In the middle, neighbours are no more alike than other places. (The twenty patches of the border resemble each other,
 # however far apart: they are always empty. That ring is a map, too, of where ink occurs.) Moved anew, neighbours
-# resemble each other, and places four steps apart point away from each other: a map like the one in the paper's figure
-# 7. So a model can learn from its data that an image has rows and columns.
+# resemble each other, and the cosine of places four steps apart is slightly negative: a map like the one in the paper's
+# figure 7. So a model can learn from its data that an image has rows and columns. (At nine and ten steps the curves of
+# the moved digits rise again. Only places in or beside opposite corners are that far apart. A guess: there is rarely ink
+# in them, so they resemble each other as the border does.)
 #
 # But look at the control. Digits that were moved *once* give the same map, a little paler, and that model never saw a
 # digit in two places. So showing one digit in several places is not needed. It is enough that strokes occur
@@ -568,7 +582,9 @@ for word, (f1, *_) in sorted(FORMANTS.items(), key=lambda item: item[1]):
 # *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test the prediction we need something that reads the
 # vowel. A **linear probe** is the usual way to find out what a representation holds: fit a linear map from it to
 # something that we know, here the vowel of each frame, and test the map on new sounds. What a *linear* map can read, any
-# later layer can use directly.
+# later layer can use directly. Ours is fitted by least squares with a small penalty on large weights (**ridge
+# regression**). The minimum of $\|XW - Y\|^2 + \lambda \|W\|^2$ needs no training: $W = (X^\top X + \lambda I)^{-1}
+# X^\top Y$.
 
 # %%
 centres = 100 + 160 * torch.arange(49)                        # the middle sample of each frame
@@ -641,7 +657,8 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 # @transformer](@transformer)); the label is made from the data itself, and that is **self-supervised learning**. Do
 # the same with frames. But what does it mean to predict a *frame*? A token is right or wrong. A frame is a vector of
 # real numbers, and much of it is noise; a model that must predict it exactly learns the noise, too. So wav2vec 2.0 asks
-# an easier question: *here are eleven frames of this sound. One of them was masked at this place. Which?*
+# an easier question: *here are 101 frames of this sound* (on this page, eleven). *One of them was masked at this place.
+# Which?*
 
 # %%
 figures.wav2vec_diagram()
@@ -659,8 +676,15 @@ figures.wav2vec_diagram()
 #
 # This **contrastive loss** is known as **InfoNCE** (van den Oord et al. 2018). It is a lookup again, a query among
 # candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
-# Transformer gives, not the context vector of lecture @cross_attention.) Cosines lie between −1 and 1. *Before you
-# run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for a perfect guess?
+# Transformer gives, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its target and
+# ten negatives, and the probabilities that softmax makes of them at two temperatures:
+
+# %% tags=["hide-input"]
+figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
+
+# %% [markdown]
+# Cosines lie between −1 and 1. *Before you run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for a
+# perfect guess?
 
 # %%
 c = torch.eye(2)[:1]                                          # (1, 2)
@@ -761,8 +785,8 @@ figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 st
 
 # %% [markdown]
 # With negatives from any sound the loss falls soon, and far. With negatives from the same sound it falls slowly, and less.
-# Is the first the better idea? The loss says how well a model picks the target, and we need no model for that. We need
-# what it has learned. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
+# Is the first the better idea? The two losses are of two different games: frames of other singers are easier to tell
+# apart, so the lower loss is no better score. And we need no model that picks targets. We need what it has learned. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
 
 # %%
 order_of_rows = ("untrained", "any sound", "one sound", "log spectra")
@@ -785,7 +809,7 @@ for i in range(3):
 # network holds a little of both. With negatives from any sound the model holds the pitch nearly perfectly, and the vowels
 # less well than the untrained network did: to tell a frame from those of other singers, the voice is enough. With
 # negatives from the same sound pitch is of no use, for all candidates share it; and now the probe reads about two vowels
-# in three, though the network has seen no label. The model with the lower loss is the one that holds least of the vowels.
+# in three, though the network has seen no label. The model that won its game more easily is the one that holds least of the vowels.
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.

@@ -278,9 +278,13 @@ if solved("ReviewedLM"):
         print(f"{kind.__name__:>10} has {size:,} parameters")
 
 # %% [markdown]
+# <details><summary>What we saw (open it when your check has passed)</summary>
+#
 # In our run the printed page is even a little *ahead*, read alone, for each seed. It answers otherwise in company. No
 # training curve shows that, since every batch of training is company. And it has fewer parameters than yours: the final
 # norm is missing, and `[norm] * n` is *one* module, n times over. No loss shows that either.
+#
+# </details>
 
 # %% [markdown]
 # ## 5 · A test of your own, and its mutants

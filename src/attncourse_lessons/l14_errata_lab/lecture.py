@@ -78,7 +78,7 @@ print("each error fails its test as printed; what is no error passes; all correc
 # %% [markdown]
 # ## Four questions, in the order of their cost
 #
-# How does one find such mistakes? To stare at a formula does not show that a $\frac1d$ is missing. Four questions help, and
+# How does one find such mistakes? Staring at a formula does not show that a $\frac1d$ is missing. Four questions help, and
 # they are the same for every line:
 #
 # | ask | it costs | the field's name |
@@ -116,7 +116,21 @@ print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
 # This test needs no insight. It works because 7 is not 32: with as many tokens as features the left product would have run,
 # and mixed tokens instead of features. *Never test with a square matrix.* A property-based test goes one step further. It
 # states a property, "for all sizes the result is $(n, d)$", and lets a program draw the sizes, so that more is tried than
-# the numbers that its author likes. (The checks of your assignments do this. In Python the library is `hypothesis`.)
+# the numbers that its author likes:
+
+# %%
+draws, blind = torch.Generator().manual_seed(0), 0
+for _ in range(200):
+    n, h, width = torch.randint(1, 9, (3,), generator=draws).tolist()
+    d = h * width
+    beside = torch.cat(list(torch.randn(h, n, width)), dim=-1)    # (n, d)
+    assert (beside @ torch.randn(d, d)).shape == (n, d), f"n = {n}, d = {d}, h = {h}"
+    blind += n == d
+print(f"200 draws: always (n, d); in {blind} of them n = d, and Y on the left would run, too")
+
+# %% [markdown]
+# One draw could have been blind; two hundred are not. (The checks of your assignments draw their sizes, too. In Python the
+# library for this is `hypothesis`. It also looks for the smallest sizes that fail.)
 
 # %% [markdown] erratum="Qz for all"
 # > **A common mistake: an index that is on one side only.** One deck makes the decoder's queries with "$q_i = Qz$". (The
@@ -139,7 +153,7 @@ tables = {
     "weights set to 0": scores.softmax(dim=-1) * (j <= i),
     "−∞ where j > i": scores.masked_fill(j > i, -torch.inf).softmax(dim=-1),
 }                                                                              # (4, 4) each
-named = {name: (["1", "2", "3", "4"], table) for name, table in tables.items()}
+named = {name: (["0", "1", "2", "3"], table) for name, table in tables.items()}
 viz.weight_tables(named, numbers=True, digits=2)
 
 
@@ -164,9 +178,10 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 #
 # ### A block that is not what its comments say
 #
-# The most instructive page of the five decks is fifty lines of code in the middle of one of them. This is its block,
-# as [lecture @deep_stacks](@deep_stacks) met it. Its comments say "pre-normalization" and "residual connection", twice
-# each. So we know what was meant, and its equation has a **limiting case**: *silent* sublayers, which return zeros.
+# The most instructive page of the five decks is fifty lines of code in the middle of one of them. (Exercise 4 shows it
+# whole, in our words.) This is its block, as [lecture @deep_stacks](@deep_stacks) met it. Its comments say
+# "pre-normalization" and "residual connection", twice each. So we know what was meant, and its equation has a
+# **limiting case**: *silent* sublayers, which return zeros.
 
 # %%
 def printed(x, attention, feed_forward):
@@ -514,7 +529,7 @@ assert "the residual from the normalised x" in better and "max_len not handed on
 
 # %% [markdown]
 # Nobody who looks at a loss curve would notice any of these. Compared seed by seed, most of them *do* differ from the
-# right model, and in the wrong direction: with the fault the loss is lower. The printed block is among them. (*Why* has
+# right model, and in the fault's favour: with it the loss is lower. The printed block is among them. (*Why* has
 # not been tested. One may guess that a model without the final norm, or with larger vectors after its norms, starts with
 # larger logits, and that this helps in so short a run; and that weights which are set to 0 let a little of the future
 # through, since the softmax's sum has counted it.) Somebody who compared both blocks with care, as [lecture
@@ -547,14 +562,24 @@ assert 0 < sum(gaps) / 3 < 0.1
 assert not structural("the residual from the normalised x")["silence is identity"].passes
 
 # %% [markdown]
-# The seeds change it more than the fault does. So with one run of each, from different seeds, either block may look
-# better. The lines join equal seeds: compared in pairs, the printed block is better again.
+# The seeds change it about as much as the fault does, or more. So with one run of each, from different seeds, either
+# block may look better. The lines join equal seeds: compared in pairs, the printed block is better again.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #
-# Now all fourteen mutants, the loss, and seven structural tests of models that have *not* been trained ("any company" is
-# batch invariance; "size at depth" asks whether the logits of 2 and of 24 blocks are equally large). A cell is
-# coloured, and has a dot, where its test kills the mutant:
+# Now all fourteen mutants, the loss, and seven structural tests of models that have *not* been trained:
+#
+# | test | what must hold |
+# |---|---|
+# | the past stays | another future does not change the outputs before it |
+# | rows sum to 1 | $\sum_j \alpha_{ij} = 1$ |
+# | silence is identity | $\text{block}(x) = x$ where both sublayers return 0 |
+# | norm as torch's | the norm is that of `F.layer_norm` |
+# | any company | batch invariance |
+# | 200 tokens | a text of 200 tokens runs where 256 are allowed |
+# | size at depth | the logits of 2 and of 24 blocks are about equally large |
+#
+# A cell is coloured, and has a dot, where its test kills the mutant:
 
 # %%
 table = {}
@@ -591,21 +616,33 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 #
 # Overclaims are harder than errors. Each is true of *something*, and the work is to find of what.
 #
-# > **A common mistake: a sentence without its condition.** Cover the right column, and finish each sentence: "true, if …".
+# > **A common mistake: a sentence without its condition.** Finish each sentence, "true, if …", before you open the list
+# > below.
 # >
-# > | a slide says | true of |
-# > |---|---|
-# > | "production Transformer language models use quadratic cost attention" | all layers of Llama 2, every other layer of GPT-3, no layer of Mistral 7B |
-# > | "*Two* types of Transformers" | the two that the lecture is about; BERT is a third |
-# > | Llama 2: "Grouped-query" | its 34B and 70B |
-# > | "Stronger architecture is ≈ 10× more efficient!" | the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say |
-# > | attention is "a new idea from after 2010!" | attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the [fast weights](https://doi.org/10.1162/neco.1992.4.1.131) of 1991 learn their keys and values |
-# > | "Fast: only matrix multiplications" | most of the arithmetic, and less of the time |
-# > | "Need to store a large $T \times T$ matrix" | the plain implementation; tiles need not be kept |
-# > | "These tricks don't improve what the model is able to do" | their purpose; but where all attention weights are equal, all tokens become the same without a residual connection |
-# > | convolutions have paths of $O(\log_k n)$ | *dilated* convolutions |
+# > 1. "production Transformer language models use quadratic cost attention"
+# > 2. "*Two* types of Transformers"
+# > 3. Llama 2: "Grouped-query"
+# > 4. "Stronger architecture is ≈ 10× more efficient!"
+# > 5. attention is "a new idea from after 2010!"
+# > 6. "Fast: only matrix multiplications"
+# > 7. "Need to store a large $T \times T$ matrix"
+# > 8. "These tricks don't improve what the model is able to do"
+# > 9. convolutions have paths of $O(\log_k n)$
+# >
+# > <details><summary>True of</summary>
+# >
+# > 1. all layers of Llama 2, every other layer of GPT-3, no layer of Mistral 7B
+# > 2. the two that the lecture is about; BERT is a third
+# > 3. its 34B and 70B
+# > 4. the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say
+# > 5. attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the [fast weights](https://doi.org/10.1162/neco.1992.4.1.131) of 1991 learn their keys and values
+# > 6. most of the arithmetic, and less of the time
+# > 7. the plain implementation; tiles need not be kept
+# > 8. their purpose; but where all attention weights are equal, all tokens become the same without a residual connection
+# > 9. *dilated* convolutions
+# > </details>
 #
-# The authors of these sentences would probably agree with the right column; a slide has no room for it. A habit that helps
+# The authors of these sentences would probably agree with the conditions; a slide has no room for it. A habit that helps
 # readers and writers: when a sentence has no condition, look for the condition. Eight of the nine are entries of the
 # list, with a test. (The ten times are not: the slide does not say what one would have to measure.) One of the eight:
 
@@ -627,7 +664,7 @@ print(erratum("a T × T matrix must be stored"))
 # The list has nine more: the column $Qx$ beside the row form $XQ$, a semicolon that stacks on one slide and joins on the
 # next, sinusoids that begin with pair 0 or pair 1, ε outside or inside, and so on. The remedy is simple: choose one
 # convention, say so once, and convert where data come in. This course writes tokens as rows, counts positions and pairs
-# from 0, has masks that are True where a query may attend, adds positions to the input, and puts ε inside the root.
+# from 0 in code, has masks that are True where a query may attend, adds positions to the input, and puts ε inside the root.
 #
 # > **Check yourself.** You take the weights of a model whose sinusoids begin with pair 1, and put them into one whose
 # > sinusoids begin with pair 0. Which of the four kinds of questions finds the fault?
@@ -646,7 +683,7 @@ print(erratum("a T × T matrix must be stored"))
 # > change the set of keys and queries to include only past words (Inefficient!)": not a cache that keeps the wrong
 # > things, but attention over the prefix, all of it anew, at every step. That is right, and inefficient, as the slide
 # > says. "The one thing everyone agrees on", pre-norm: a heading, and further down the same slide says "almost all", and
-# > names BERT and OPT 350M. (The same year brought Gemma 2, with norms before and after its sublayers, and OLMo 2, with
+# > names BERT and OPT 350M. (2024 brought Gemma 2, with norms before and after its sublayers, and OLMo 2, with
 # > norms after them.) "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
 
 # %%

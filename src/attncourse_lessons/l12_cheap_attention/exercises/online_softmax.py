@@ -94,7 +94,7 @@ def no_larger_score(answer, draw):
 
 @aspect("many chunks of large scores", points=1, hint=2, explain=row_sums)
 def many_chunks_of_large_scores(answer, draw):
-    """four chunks, scores of about 300 or −300: the shares are softmax's"""
+    """four chunks, scores of about 300 or −300: the attention weights are softmax's"""
     batch, n_query = draw.sizes(2, 2, 4)
     levels = 300.0 * (-1) ** torch.arange(n_query)[:, None]
     sizes = draw.sizes(4, 2, 6)

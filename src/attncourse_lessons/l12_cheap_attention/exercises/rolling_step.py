@@ -47,7 +47,8 @@ exercise = Exercise(
         "The slots are not in the order of the text once the cache is full. Does the output of attention depend on the "
         "order of keys and values, if both have the same?",
         "While t is smaller than w − 1 some slots hold nothing of this text. How many of them have been written, when "
-        "token t is in? The others must get no share. (And `clone()` the caches before you write into them.)",
+        "token t is in? The others must get no attention weight. (And `clone()` the caches before you write into "
+        "them.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -137,7 +138,7 @@ slip("the last slot for all", LATE,
     token stays forever. It is the oldest that has left the window.""")
 slip("empty slots count", EARLY, {"torch.arange(w) > t": "torch.arange(w) < 0"}, words="""
     Slots that no token of this text has written took part in the softmax. What is in them may be zeros, or of another
-    text; a key of zeros has a score of 0, and a share.""")
+    text; a key of zeros has a score of 0, and a weight.""")
 slip("not even itself", EARLY, {"torch.arange(w) > t": "torch.arange(w) >= t"}, words="""
     While the cache fills, the newest token does not see itself. After token t has been written, t + 1 slots are
     full.""")

@@ -131,7 +131,7 @@ slip("all three blocks", MASKS, {f"({DISTANCE})": "(i == i)"}, words="""
     window is narrower: the first query of a block reaches no key of the block after.""")
 slip("the zeros may be looked at", ("mask at the ends",), {EXISTS: ""}, words="""
     At the ends of the text queries may look at rows of zeros, positions that do not exist. A key of zeros gets a score
-    of 0, not −∞, and so a share that is missing elsewhere.""")
+    of 0, not −∞, and so a weight that is missing elsewhere.""")
 slip("one end forgotten", ("mask at the ends",), {" & (j >= 0)": ""}, {" & (j < n)": ""}, words="""
     At one end of the text queries may look at positions that do not exist. There are two ends: before the first
     position and after the last.""")
