@@ -376,7 +376,7 @@ for model, _ in learned["no mask"]:
     block.attention(block.norm_1(x), weights=looks)
 read = ["begin", "y₁", "y₂", "y₃", "y₄", "y₅"]
 leak = torch.cat(looks, dim=1).detach().mean(dim=(0, 1))      # (n_query, n_key)
-viz.weight_tables({"no mask: self-attention of the decoder": (read, leak)}, numbers=True, digits=2)
+viz.weight_tables({"decoder without a mask": (read, leak)}, numbers=True, digits=2)
 
 # %% tags=["hide-input"]
 assert leak[:5].argmax(dim=1).tolist() == [1, 2, 3, 4, 5], "one place to the right"
@@ -696,8 +696,8 @@ if gain["low"] > 0:
 elif gain["high"] < 0:
     verdict = "loses"
 nats = record["nats_per_token"]
-print(f"5-gram of the same {record['tokens']['training']:,} tokens: {nats['5-gram']:.3f} nats per token, "
-      f"checkpoint {nats['kept']:.3f}")
+print(f"5-gram of the same {record['tokens']['training']:,} tokens: "
+      f"{nats['5-gram']:.3f} nats per token, checkpoint {nats['kept']:.3f}")
 print(f"gain {gain['mean']:+.3f} nats per token, 95 % interval "
       f"{gain['low']:+.3f} to {gain['high']:+.3f}\n"
       f"over {gain['texts']} texts: the checkpoint {verdict}")
