@@ -1,4 +1,4 @@
-"""Figures of norms, wirings and gradients draw what they were given, and say in words what they show."""
+"""Figures of norms, blocks and gradients draw what they were given, and say in words what they show."""
 
 import math
 
@@ -26,15 +26,15 @@ def test_norm_steps_refuse_vectors_that_no_plane_shows():
         figures.norm_steps(torch.randn(5, 4))
 
 
-def test_wirings_are_read_out_step_by_step(shown):
-    figures.block_wiring({"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention"]})
+def test_blocks_are_read_out_step_by_step(shown):
+    figures.block_diagrams({"post": ["attention", "norm"], "pre": ["norm → attention"], "plain": ["only attention"]})
     assert "post: attention of x added to x, then a norm on the way of x." in shown[0]
     assert "pre: attention of a normalised x added to x." in shown[0]
     assert "plain: attention in place of x." in shown[0]
 
 
 def test_a_branch_may_have_norms_at_both_ends(shown):
-    figures.block_wiring({"sandwich": ["norm → attention → norm"], "after": ["attention → norm"]})
+    figures.block_diagrams({"sandwich": ["norm → attention → norm"], "after": ["attention → norm"]})
     assert "sandwich: attention of a normalised x, normalised, added to x." in shown[0]
     assert "after: attention of x, normalised, added to x." in shown[0]
 
@@ -102,10 +102,10 @@ def near(x, y):
 
 
 @proven
-def test_a_wiring_is_read_from_x_upwards():
-    wirings = {"post": ["attention", "norm"], "pre": ["norm → attention"], "after": ["attention → norm"],
+def test_a_block_is_read_from_x_upwards():
+    blocks = {"post": ["attention", "norm"], "pre": ["norm → attention"], "after": ["attention → norm"],
                "plain": ["only attention", "norm"]}  # fmt: skip
-    post, pre, after, plain = axes(figures.block_wiring, wirings)
+    post, pre, after, plain = axes(figures.block_diagrams, blocks)
     assert [ax.get_title() for ax in (post, pre, after, plain)] == ["post", "pre", "after", "plain"]
     assert {("attention", "norm"), ("norm", "+")} <= set(joined(after)) and boxed(after) == ["attention", "norm"]
     assert ("attention", "+") in joined(post) and ("+", "norm") in joined(post) and boxed(post) == ["attention", "norm"]
@@ -124,7 +124,7 @@ def test_a_wiring_is_read_from_x_upwards():
 
 
 @proven
-def test_each_wiring_has_a_column_with_its_sizes_above_and_its_gradients_below():
+def test_each_placement_has_a_column_with_its_sizes_above_and_its_gradients_below():
     flows = {"plain": {2: ([1.5, 3.0, 2.0], [4.0, 20.0]), 3: ([1.0, 0.5, 0.25, 7.0], [9.0, 8.0, 6.0])},
              "other": {2: ([2.0, 5.0, 6.0], [0.5, 0.25])}}  # fmt: skip
     above, above_2, below, below_2 = axes(figures.flow_grid, flows)

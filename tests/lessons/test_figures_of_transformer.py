@@ -94,15 +94,15 @@ def test_what_is_read_stands_above_what_is_predicted_there_and_gaps_are_hatched(
     (ax,) = axes(figures.objectives, rows)
     at = {(words, round(y, 2)): x for words, x, y in texts(ax) if x > 0}
     assert at == {("the", 0): 0.47, ("[gap]", 0): 1.47, ("sat", 0): 2.47, ("cat", -0.75): 1.47,
-                  ("<1>", -1.9): 0.47, ("sat", -1.9): 1.47,
-                  ("<1>", -2.65): 0.47, ("the", -2.65): 1.47, ("cat", -2.65): 2.47}  # fmt: skip
+                  ("<1>", -2.2): 0.47, ("sat", -2.2): 1.47,
+                  ("<1>", -2.95): 0.47, ("the", -2.95): 1.47, ("cat", -2.95): 2.47}  # fmt: skip
     hatched = {(left, round(low + 0.28, 2)) for (left, low, _, _), (_, hatch) in cells(ax).items() if hatch}
-    assert hatched == {(1, 0), (0, -1.9)}
-    said = [(words, round(y, 2)) for words, x, y in texts(ax) if x < 0]
-    assert said == [("masked LM", 0), ("reads", 0), ("predicts", -0.75),
-                    ("spans", -1.9), ("reads", -1.9), ("decoder writes", -2.65)]  # fmt: skip
+    assert hatched == {(1, 0), (0, -2.2)}
+    said = [(words, round(y, 2)) for words, x, y in texts(ax) if x <= 0]
+    assert said == [("masked LM", 0.6), ("reads", 0), ("predicts", -0.75),
+                    ("spans", -1.6), ("reads", -2.2), ("decoder writes", -2.95)]  # fmt: skip
     grey = [(left, round(low + 0.28, 2)) for (left, low, _, _), (face, _) in cells(ax).items() if face == "#f4f4f4"]
-    assert grey == [(1, 0), (0, -1.9), (0, -2.65)] and len(cells(ax)) == 9
+    assert grey == [(1, 0), (0, -2.2), (0, -2.95)] and len(cells(ax)) == 9
 
 
 @proven
@@ -115,8 +115,11 @@ def test_a_mask_stands_beside_its_objective_row_by_row_and_what_it_forbids_is_ha
     grid = sorted({left for left, _, _ in beside}), sorted({low for _, low, _ in beside}, reverse=True)
     drawn = {(grid[1].index(low), grid[0].index(left)): not hatch for left, low, hatch in beside}
     assert drawn == {(i, j): bool(mask[i, j]) for i in range(3) for j in range(2)}
-    assert all(-2.9 < low < -1.9 + 0.28 for low in grid[1]), "in the row of its objective"
-    assert ("causal", -1.58) in {(words, round(y, 2)) for words, _, y in texts(ax)}
+    assert all(-2 * 2.9 + 0.95 < low < -2.9 + 0.4 for low in grid[1]), "in the row of its objective"
+    said = {words: (x, y) for words, x, y in texts(ax)}
+    assert said["causal"] == (pytest.approx(grid[0][0]), pytest.approx(-2.9 + 0.44))
+    assert said["query"][0] < grid[0][0] and said["query"][1] == pytest.approx((grid[1][0] + grid[1][1]) / 2, abs=0.01)
+    assert grid[0][0] < said["key"][0] < grid[0][1] + 1 and said["key"][1] < grid[1][-1]
 
 
 @proven

@@ -313,8 +313,8 @@ if all(solved(name) for name in parts):
 #
 # ## 6 · A measurement: how large is each branch?
 #
-# The lecture explained why cold post-norm fails by the **branch ratio**: how large what a sublayer writes is, beside the
-# $x$ to which it is added. There it was one number for a whole batch. Build a finer instrument, for any residual stack.
+# The lecture explained why post-norm fails without a warm-up by the **branch ratio**: how large what a sublayer writes is,
+# beside the $x$ to which it is added. There it was one number for a whole batch. Build a finer instrument, for any residual stack.
 #
 # `branches` are the functions $f_\ell$ without their residual connections: a branch of a pre-norm stack contains its norm.
 # At every branch, take for each token the length of what is added over the length of the $x$ to which it is added, and

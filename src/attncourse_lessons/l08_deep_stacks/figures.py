@@ -1,4 +1,4 @@
-"""Deep stacks: what a norm does to a vector, how blocks are wired, what flows through them, runs, landscapes."""
+"""Deep stacks: what a norm does to a vector, how blocks are put together, what flows through them, runs, landscapes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -81,8 +81,8 @@ def norm_steps(points: Tensor) -> None:
     )
 
 
-def block_wiring(blocks: Mapping[str, Sequence[str]]) -> None:
-    """How blocks are wired, side by side, from the bottom up: {title: steps}.
+def block_diagrams(blocks: Mapping[str, Sequence[str]]) -> None:
+    """How blocks are put together, side by side, from the bottom up: {title: steps}.
 
     A step is "norm" (on the way of x), a branch, which x goes around and to which it is added, or "only name" (nothing
     goes around it). A branch is a sublayer's name, or a chain in the order of reading, such as "norm → name → norm".
@@ -303,23 +303,23 @@ Flow = tuple[Sequence[float], Sequence[float]]  # sizes of x, gradients in the b
 
 
 def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
-    """{wiring: {depth: flow}}: above, how large x is after each sublayer; below, the gradient in each block.
+    """{placement: {depth: flow}}: above, how large x is after each sublayer; below, the gradient in each block.
 
-    A column for each wiring, a line for each depth. Each column has its own scale, with 1 marked.
+    A column for each placement, a line for each depth. Each column has its own scale, with 1 marked.
     """
     drawn, _ = figure(2.35 * len(flows) + 0.6, 4.6, rows=2, columns=len(flows))
     said = []
-    for k, (wiring, by_depth) in enumerate(flows.items()):
+    for k, (name, by_depth) in enumerate(flows.items()):
         up, down = drawn.axes[k], drawn.axes[k + len(flows)]
         for i, (depth, (sizes, gradients)) in enumerate(by_depth.items()):
             style = line_style(i) | {"markersize": 0}
             up.plot(range(len(sizes)), sizes, label=f"{depth} deep", **style)
             down.plot(range(1, len(gradients) + 1), gradients, **style)
             said.append(
-                f"{wiring}, {depth} deep: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
+                f"{name}, {depth} deep: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
                 f"first block and {gradients[-1]:.2g} in the last"
             )
-        up.set_title(wiring)
+        up.set_title(name)
         for ax, values in ((up, [s for sizes, _ in by_depth.values() for s in sizes]),
                            (down, [g for _, gradients in by_depth.values() for g in gradients])):  # fmt: skip
             ax.set_yscale("log")

@@ -202,6 +202,9 @@ def _blank(x: float, y: float, width: float) -> Rectangle:
 
 # What a model is pre-trained on
 
+# In the drawing of the objectives a unit up is so much shorter than one to the right; and what is left between masks.
+SQUARE, MASK_GAP = 0.79, 0.5
+
 
 class Objective(NamedTuple):
     """A way to make a task of plain text: what is read, and what each position is to predict ("" for nothing)."""
@@ -218,21 +221,22 @@ class Objective(NamedTuple):
 def objectives(rows: Sequence[Objective]) -> None:
     """Pre-training objectives on one sentence: the tokens that are read, and under each what is to be predicted there.
 
-    Gaps and sentinels are hatched. On the right stand the masks, a row for each query, forbidden cells hatched. Raises
-    ValueError for a row with more tokens to predict than are read.
+    Gaps and sentinels are hatched. On the right stand the masks, a row for each query, a column for each key, forbidden
+    cells hatched. Raises ValueError for a row with more tokens to predict than are read.
     """
     longest = max(max(len(row.read), len(row.written)) for row in rows)
-    cell = 1.25 / max(longest, *(len(mask) for row in rows for mask in row.masks.values()), 1)
-    beside = max(sum(cell * mask.shape[1] + 0.3 for mask in row.masks.values()) for row in rows)
+    cell = 1.65 / max(longest, *(len(mask) for row in rows for mask in row.masks.values()), 1)
+    beside = max(sum(cell * mask.shape[1] + MASK_GAP for mask in row.masks.values()) for row in rows)
     unit = 0.58 if beside else 0.66
-    drawn, ax = figure(unit * (longest + 4.4 + beside), 0.1 + 1.5 * unit * len(rows))
-    stage(ax, (-4.3, longest + 0.1 + beside), (-1.9 * len(rows) + 0.6, 0.6))
+    pitch = 2.9 if beside else 2.2
+    drawn, ax = figure(unit * (longest + 2.3 + beside), 0.1 + unit * SQUARE * pitch * len(rows))
+    stage(ax, (-2.1, longest + 0.2 + beside), (-pitch * len(rows) + 0.95, 0.95))
     said = []
     for i, row in enumerate(rows):
         if len(row.predict) > len(row.read):
             raise ValueError(f"{row.name}: got {len(row.predict)} to predict, expected at most {len(row.read)}")
-        y = -1.9 * i
-        ax.text(-4.2, y, row.name, ha="left", va="center", fontsize=10.5, fontweight="bold", color=INK)
+        y = -pitch * i
+        ax.text(0, y + 0.6, row.name, ha="left", va="center", fontsize=10.5, fontweight="bold", color=INK)
         for words, level in (("reads", y), ("decoder writes" if row.written else "predicts", y - 0.75)):
             ax.text(-0.15, level, words, ha="right", va="center", fontsize=9, color=GREY)
         for j, token in enumerate(row.read):
@@ -245,11 +249,11 @@ def objectives(rows: Sequence[Objective]) -> None:
         targets = [token for token in (*row.predict, *row.written) if token]
         does = "its decoder writes" if row.written else "predicts"
         said.append(f"{row.name}: reads {' '.join(row.read)}; {does} {' '.join(targets)}")
-        left = longest + 0.3
+        left = longest + MASK_GAP
         for name, mask in row.masks.items():
-            _mask(ax, left, y + 0.28, mask, cell)
-            ax.text(left, y + 0.32, name, ha="left", va="bottom", fontsize=8, color=GREY)
-            left += cell * mask.shape[1] + 0.3
+            _mask(ax, left, y + 0.4, mask, cell)
+            ax.text(left, y + 0.44, name, ha="left", va="bottom", fontsize=9, color=INK)
+            left += cell * mask.shape[1] + MASK_GAP
             share = f"{mask.float().mean():.0%} of the pairs" if not mask.all() else "all pairs"
             said.append(f"its mask {name}, {mask.shape[0]} queries by {mask.shape[1]} keys, allows {share}")
     show(drawn, f"Pre-training objectives on one sentence. {'. '.join(said)}.")
@@ -257,12 +261,16 @@ def objectives(rows: Sequence[Objective]) -> None:
 
 def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float) -> None:
     """A mask as a grid, its first row at the top: filled where a query may attend, hatched where not."""
+    high = cell / SQUARE
     for i, row in enumerate(mask.tolist()):
         for j, allowed in enumerate(row):
             ax.add_patch(
-                Rectangle((left + cell * j, top - cell * (i + 1)), cell, cell, facecolor=BLUE if allowed else "white",
+                Rectangle((left + cell * j, top - high * (i + 1)), cell, high, facecolor=BLUE if allowed else "white",
                           edgecolor="white" if allowed else GREY, hatch=None if allowed else "//////", linewidth=0.4)
             )  # fmt: skip
+    bottom, middle = top - high * mask.shape[0], left + cell * mask.shape[1] / 2
+    ax.text(left - 0.05, (top + bottom) / 2, "query", ha="right", va="center", rotation=90, fontsize=8, color=GREY)
+    ax.text(middle, bottom - 0.05, "key", ha="center", va="top", fontsize=8, color=GREY)
 
 
 def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:

@@ -337,11 +337,12 @@ def write(model, source):
 
 
 fresh = torch.randint(1, LETTERS + 1, (500, LENGTH), generator=torch.Generator().manual_seed(9))
-final, right = {}, {}
+final, right, places = {}, {}, {}
 for name, runs in learned.items():
     written = [write(model, fresh) == fresh.sort(dim=1).values for model, _ in runs]
     final[name] = [loss for _, loss in runs]
     right[name] = [same.float().mean().item() for same in written]
+    places[name] = torch.cat(written).float().mean(dim=0).tolist()        # one for each place
     print(f"{name:>9}: loss", *(f"{loss:.3f}" for loss in final[name]),
           "  letters right by itself", *(f"{share:4.0%}" for share in right[name]))
 
@@ -350,6 +351,8 @@ def spell(row):
     return "".join(chr(96 + letter) if letter else "·" for letter in row.tolist())
 
 
+for name, same in places.items():
+    print(f"{name:>9}: letters right, first to last", *(f"{share:4.0%}" for share in same))
 for name, runs in learned.items():
     pairs = zip(fresh[:4], write(runs[0][0], fresh[:4]), strict=True)
     print(f"{name:>9} writes", ", ".join(f"{spell(row)} → {spell(out)}" for row, out in pairs))
@@ -362,8 +365,27 @@ assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and ca
 # %% [markdown]
 # In each of three seeds the right model has by far the *worst* loss, and writes by far the best (so short a training
 # leaves mistakes). The unshifted model has learned to copy its input, and when it writes there is nothing to copy. The
-# model without a mask attends one place to its right, where the answer stands. A loss that falls too well is the first
-# sign of such a **target leak**.
+# model without a mask can look one place to its right, where the answer stands. Does it? Here are its attention weights
+# on the right targets, the mean over 500 texts, three models and their heads:
+
+# %%
+shifted = torch.cat([torch.zeros(500, 1, dtype=torch.long), fresh.sort(dim=1).values], dim=1)
+looks = []                                                    # (500, heads, 6, 6) of each model
+for model, _ in learned["no mask"]:
+    block, x = model.decoder_blocks[0], model.embed(shifted[:, :-1])
+    block.attention(block.norm_1(x), weights=looks)
+read = ["begin", "y₁", "y₂", "y₃", "y₄", "y₅"]
+leak = torch.cat(looks, dim=1).detach().mean(dim=(0, 1))      # (n_query, n_key)
+viz.weight_tables({"decoder without a mask": (read, leak)}, numbers=True, digits=2)
+
+# %% tags=["hide-input"]
+assert leak[:5].argmax(dim=1).tolist() == [1, 2, 3, 4, 5], "one place to the right"
+assert max(places["no mask"]) == places["no mask"][-1]
+
+# %% [markdown]
+# It does: *begin* should predict $y_1$, and attends to $y_1$. Only the last letter has no answer to its right. There the
+# model had to use the source, and this is the letter that it gets right by itself most often. A loss that falls too well
+# is the first sign of such a **target leak**.
 #
 # The proof is the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
 # from position $t + 1$ on, so no output at position $t$ or before it may change.
@@ -588,6 +610,11 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # examples in the prompt, **in-context learning** (Brown et al. 2020). One objective then serves many tasks, and this is
 # one reason why decoder-only models have become the rule.
 #
+# A chat model is trained further, with the same architecture and mask. **Instruction tuning** is fine-tuning on requests
+# with good answers. **Preference training** uses pairs of answers of which people prefer one: Ouyang et al. (2022)
+# train a reward model on such pairs and raise its reward by reinforcement learning (**RLHF**); Rafailov et al. (2023)
+# train on the pairs directly (**DPO**).
+#
 # | | self-attention | objective | good at | examples |
 # |---|---|---|---|---|
 # | encoder-only | bidirectional | masked LM | reading: classify, tag, search | BERT, RoBERTa |
@@ -669,8 +696,8 @@ if gain["low"] > 0:
 elif gain["high"] < 0:
     verdict = "loses"
 nats = record["nats_per_token"]
-print(f"5-gram of the same {record['tokens']['training']:,} tokens: {nats['5-gram']:.3f} nats per token, "
-      f"checkpoint {nats['kept']:.3f}")
+print(f"5-gram of the same {record['tokens']['training']:,} tokens: "
+      f"{nats['5-gram']:.3f} nats per token, checkpoint {nats['kept']:.3f}")
 print(f"gain {gain['mean']:+.3f} nats per token, 95 % interval "
       f"{gain['low']:+.3f} to {gain['high']:+.3f}\n"
       f"over {gain['texts']} texts: the checkpoint {verdict}")
@@ -719,7 +746,10 @@ assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
 rows = record["validation"]
 viz.curves({"validation loss": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
            x_name="training step", y_name="nats per token")
-lowest, last = min(rows, key=lambda row: row["loss"]), rows[-1]
+lowest, last = rows[0], rows[-1]
+for row in rows:
+    if row["loss"] < lowest["loss"]:
+        lowest = row
 risen = lowest["loss"] < last["loss"]
 print(f"lowest {lowest['loss']:.2f} after {lowest['step']:,} of {last['step']:,} steps:",
       "it has risen since" if risen else "it still falls at the end")
@@ -788,8 +818,9 @@ viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
 
 # %% [markdown]
 # How do the settings change whole texts? We count two things, with three seeds each: how many *different* tokens are
-# among those written, and how many runs of six tokens stand word for word in the training text. The test set gives the
-# share of such runs in real docstrings.
+# among those written, and how many runs of six tokens stand word for word in the standard library's part of what the
+# checkpoint has read. (To parse the three packages as well would take too long here.) The test set gives the share of
+# such runs in docstrings that people wrote for the same library.
 
 # %%
 def runs(texts, n=6):
@@ -797,6 +828,8 @@ def runs(texts, n=6):
 
 
 known = set(runs(train))
+part = sum(len(text) - 1 for text in train) / record["tokens"]["training"]
+print(f"searched for the runs: {part:.0%} of the training text")
 ways = {
     "T = 0.2": {"temperature": 0.2}, "T = 0.8, top-p 0.9": {"temperature": 0.8, "top_p": 0.9},
     "T = 1, top-k 50": {"top_k": 50}, "T = 1": {}, "T = 1.5": {"temperature": 1.5},
@@ -814,11 +847,12 @@ in_test = statistics.mean(run in known for run in runs(test))
 print(f"{'the test set':>20} ", " " * 24, f"{in_test:4.0%}")
 
 # %% [markdown]
-# A low temperature repeats the same safe phrases. Is this recitation? Compare its last column with the test set's: a
-# share as low as there means phrases that all docstrings have in common, and a far larger share would mean texts
-# learned by heart. A high temperature samples from the long tail, where each token is unlikely and there are many of
-# them. The choice between the two depends on the use of the text. [Lecture @writing](@writing) goes further: beam
-# search, and what is lost in a search for the *likeliest* text.
+# A low temperature repeats the same safe phrases. Does the model recite? A share far above the test set's would mean
+# texts of the standard library learned by heart, and we do not see that. But the column is a lower bound: the model
+# writes torch's docstrings as well, and what it recites from the packages is not counted. A high temperature samples
+# from the long tail, where each token is unlikely and there are many of them. The choice between the two depends on
+# the use of the text. [Lecture @writing](@writing) goes further: beam search, and what is lost in a search for the
+# *likeliest* text.
 #
 # > **Check yourself.** (1) At which temperature is sampling greedy, and at which are all tokens equally likely? (2) Why
 # > can top-k keep too few tokens in one place and too many in another?
@@ -873,6 +907,9 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # | positions | sinusoids, added once | rotary embedding, in every attention | [@order](@order) |
 # | heads | keys for every head | groups share them (the larger Llama 2, and Llama 3) | [@many_heads](@many_heads) |
 # | biases, dropout | yes | none | here |
+#
+# (Many of today's largest models go one step further: a **mixture of experts** has many feed-forward networks in each
+# block, and a router sends each token to a few of them. See [lecture @errata_lab](@errata_lab).)
 #
 # The **gate** (Dauphin et al. 2017; Shazeer 2020) has two products that lead up. One of them decides, number by number,
 # how much of the other passes:
@@ -952,6 +989,10 @@ viz.differences_from_baseline(
     x_name="loss, difference from the baseline (nats per token)",
 )
 print(f"not drawn: post-norm {here['post-norm'][0]:+.2f}")
+four, rope = (run["variants"][name]["losses"] for name in ("Llama's four", "RoPE"))
+pairs = [both - alone for both, alone in zip(four, rope, strict=True)]
+half = 2.78 * statistics.stdev(pairs) / math.sqrt(len(pairs))
+print(f"Llama's four − RoPE, paired: {statistics.mean(pairs):+.3f} ± {half:.3f}")
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
@@ -959,6 +1000,8 @@ for gate in ("ReGLU", "GEGLU", "SwiGLU"):
 assert max(abs(here["RMSNorm"][0]), abs(here["GQA"][0])) < 0.03
 assert here["RoPE"][0] < here["Llama's four"][0] < 0 and here["no positions"][0] < 0
 assert here["untied output"][0] < -0.05 and published["untied output"][0] > 0
+assert statistics.mean(pairs) > half, "the four are worse than one of them"
+assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 
 # %% [markdown]
 # Each bar is a 95 % interval. A triangle's interval does not contain zero; a ring may be luck. The two panels have
@@ -969,6 +1012,10 @@ assert here["untied output"][0] < -0.05 and published["untied output"][0] > 0
 #   Nobody knows quite why. Shazeer (2020) attributes it, "as all else, to divine benevolence".
 # * **Some changes have no effect that we can measure, and are used all the same.** RMSNorm (which gains a little there)
 #   and shared keys are chosen for the time and memory that they save.
+# * **Twice the layers are a little worse here and there.** The parameters are equal: each layer has half of the hidden
+#   numbers and half of the heads' dimensions.
+# * **No positions at all are better than sinusoids here.** A causal mask shows a decoder some order by itself ([lecture
+#   @order](@order)). So after 300 steps a third of what rotary embedding gains is only that the sinusoids are gone.
 # * **Some effects may depend on the setting.** We have three guesses. *Post-norm* needs a lower learning rate. *The
 #   untied output* gains because a tied model begins by echoing, and 300 steps are few to unlearn that. *Rotary
 #   embedding* gains for a similar reason: sinusoids disturb at first. So with more steps the last two gains should
@@ -1003,7 +1050,8 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # architecture, learning rate, budget. So both papers can be right. Narang et al. change one thing at a time at a fixed
 # recipe, and find that most changes do not matter. Gu and Dao change everything at once, the learning rate too, and the
 # whole is better. Nor do gains add up. "Llama's four" are RMSNorm, SwiGLU, rotary embeddings and shared keys (the
-# baseline keeps its biases, and so does this version); together they are worse here than rotary embeddings alone. An
+# baseline keeps its biases, and so does this version); together they are worse here than rotary embeddings alone (the
+# paired difference is printed below the figure). An
 # explanation that comes after the result is a guess, until a run could have refuted it.
 #
 # > **Check yourself.** (1) A friend reports that RoPE lowers the loss by 0.02, with one seed. What do you ask? (2) All
@@ -1123,7 +1171,9 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # (2017). Radford et al., *Improving language understanding by generative pre-training* (2018). Devlin et al.,
 # [*BERT*](https://arxiv.org/abs/1810.04805) (2019), section 3.1. Wettig et al., [*Should you mask 15% in masked
 # language modeling?*](https://aclanthology.org/2023.eacl-main.217) (2023). Raffel et al., [*Exploring the limits of
-# transfer learning*](https://arxiv.org/abs/1910.10683) (2020), section 3, for objectives and masks. Liu et al.,
+# transfer learning*](https://arxiv.org/abs/1910.10683) (2020), section 3, for objectives and masks. Ouyang et al.,
+# [*Training language models to follow instructions with human feedback*](https://arxiv.org/abs/2203.02155) (2022);
+# Rafailov et al., [*Direct preference optimization*](https://arxiv.org/abs/2305.18290) (2023). Liu et al.,
 # [*Generating Wikipedia by summarizing long sequences*](https://arxiv.org/abs/1801.10198) (2018). Brown et al.,
 # [*Language models are few-shot learners*](https://arxiv.org/abs/2005.14165) (2020), section 2. Kaplan et al.,
 # [*Scaling laws for neural language models*](https://arxiv.org/abs/2001.08361) (2020), section 2.1 for the 6; Hoffmann
