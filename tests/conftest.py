@@ -121,12 +121,16 @@ def new_page(chromium):
         if said.type in ("error", "warning") and not said.text.endswith("ms to activate."):
             complaints.append(said.text)
 
+    def failed(request):
+        if request.failure != "net::ERR_ABORTED":  # broken off by the page itself, which went elsewhere
+            complaints.append(request.url)
+
     def opened(**context):
         contexts.append(chromium.new_context(**context))
         page = contexts[-1].new_page()
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.on("requestfailed", failed)
         return page
 
     yield opened
