@@ -101,7 +101,7 @@ def test_a_table_carries_the_sums_of_its_rows_and_columns():
         assert [[said[j + 0.5, i + 0.5] for j in range(2)] for i in (1, 2)] == [
             [f"{factor * share:.2f}" for share in row] for row in ((0.3, 0.7), (0.85, 0.15))
         ]
-        assert said[2.5, -0.25] == said[-0.12, 3.5] == "sum" and ax.yaxis_inverted()
+        assert said[2.5, -0.2] == said[-0.12, 3.5] == "sum" and ax.yaxis_inverted()
     bold = [text.get_text() for text in left.texts if text.get_fontweight() == "bold"]
     assert bold == ["1.00"] * 3, "those that are one"
     colours = {text.get_text(): text.get_color() for ax in (left, right) for text in ax.texts}
@@ -133,7 +133,8 @@ def test_the_two_models_of_one_training_are_joined_and_what_has_no_partner_stand
     rows = [Compared(*row) for row in (("RNNencdec-7", 10.0, 0), ("RNNsearch-7", 16.5, 0), ("RNNsearch-9*", 21.25, 0),
                                        ("Moses", 30.0, 0))]  # fmt: skip
     (ax,) = axes(figures.with_and_without, rows)
-    assert labels(ax.yaxis) == {0: "trained on up to 7", 1: "trained on up to 9*", 2: "Moses"} and ax.yaxis_inverted()
+    assert labels(ax.yaxis) == {0: "trained on ≤ 7 words", 1: "trained on ≤ 9 words*", 2: "Moses"}
+    assert ax.yaxis_inverted()
     joins = [[(10, 0), (16.5, 0)], [(21.25, 1)], [(30, 2)]]
     assert [way for way in strokes(ax) if way in joins and len(way) == 2] == joins[:1]
     points = {way[0]: line.get_color() for way, line in zip(strokes(ax), ax.lines, strict=True)

@@ -180,7 +180,7 @@ def tables_with_sums(
                     color=INK if one else ORANGE, fontweight="bold" if one else "normal")  # fmt: skip
         for j, total in enumerate(by_column):
             ax.text(j + 0.5, n + 0.5, f"{total:.2f}", ha="center", va="center", fontsize=9.5, color=GREY)
-        ax.text(m + 0.5, -0.25, "sum", ha="center", va="center", fontsize=10, color=GREY)
+        ax.text(m + 0.5, -0.2, "sum", ha="center", va="center", fontsize=10, color=GREY)
         ax.text(-0.12, n + 0.5, "sum", ha="right", va="center", fontsize=10, color=GREY)
         ax.set_xlim(0, m + 1)
         ax.set_ylim(n + 1, 0)
@@ -202,7 +202,8 @@ def with_and_without(rows: Sequence[Compared]) -> None:
         pairs.setdefault(trained, {})[family] = row.bleu
     others = pairs.pop("", {})
     colours = {"RNNencdec": BLUE, "RNNsearch": ORANGE} | dict.fromkeys(others, GREY)
-    lines = [*((f"trained on up to {longest}", scores) for longest, scores in pairs.items())]
+    named = {f"trained on ≤ {longest} words".replace("* words", " words*"): both for longest, both in pairs.items()}
+    lines = [*named.items()]
     lines += [*((name, {name: bleu}) for name, bleu in others.items())]
     drawn, ax = figure(7.0, 1.0 + 0.42 * len(lines))
     for y, (_, scores) in enumerate(lines):

@@ -544,7 +544,7 @@ assert all(run["aligned"]["121 to 999"]["right"] == 648 for run in kept_runs)
 assert all(run["aligned"]["21 to 99"]["units"][0] > 70 for run in kept_runs)
 shares = [on_unit[seed, "121 to 999"] for seed in models]
 if not shares[0] < 0.5 < 0.9 < min(shares[1:]):
-    print("Your three models differ from those of the text. Read it with the numbers of the record.")
+    print("Your three models differ from those of the text: read it with the record's.")
 
 # %% [markdown]
 # Had we counted only the numbers below 100, we would have reported a nearly perfect alignment for every seed. Above 100,
@@ -602,7 +602,7 @@ for seed, model in models.items():
 of_six = [units_right(model, three, [4]) for model in models.values()]
 nothing_left = units_right(models[0], three, [0, 1, 2, 3, 4])
 if not (of_six[0] > 0.9 and max(of_six[1:]) < 0.75 and nothing_left < 0.2):
-    print("Your three models differ from those of the text: read it as an example of the method.")
+    print("Your three models differ from those of the text: take the method from it.")
 
 # %% [markdown]
 # Hide the unit itself, and seeds 1 and 2 write many units wrong. Seed 0 does not notice: it does not need that position. Now look at

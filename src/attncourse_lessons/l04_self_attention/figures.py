@@ -98,8 +98,8 @@ def self_attention_shapes(
         arrow(ax, (2.6, y), (3.0, y), colour)
         axes = rf"$n \times {wide}$"
         matrix(3.45, y, n, width, f"${name} = XW_{name}$", f"{n} × {width}  {role}", axes, colour)
-    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.35), GREEN)
-    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.42), BLUE)
+    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.58), GREEN)
+    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.58), BLUE)
     middle = (rows_y[0] + rows_y[1]) / 2
     square = r"$n \times n$"
     matrix(5.15, middle, n, n, r"scores  $QK^\top / \sqrt{d_k}$", f"{n} × {n}", square, GREY, "#f4f4f4")
@@ -152,11 +152,10 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
     names = [*words, *["pad"] * padding]
     ax.set_xticks(np.arange(n) + 0.5, names)
     ax.set_yticks(np.arange(n) + 0.5, names)
-    for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
-        for label in labels[real:]:
-            label.set_color(GREY)
     ax.tick_params(length=0)
     ax.xaxis.tick_top()
+    for label in (*ax.get_xticklabels()[real:], *ax.get_yticklabels()[real:]):
+        label.set_color(GREY)
     ax.xaxis.set_label_position("top")
     ax.set_xlabel("keys: who answers")
     ax.set_ylabel("queries: who asks")

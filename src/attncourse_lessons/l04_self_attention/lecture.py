@@ -377,7 +377,7 @@ viz.weight_tables(tables, numbers=True, digits=2)
 
 # %%
 def one_projection(seed):
-    """The days from after the one it gets wrong to that one; their products (7, 7), lengths (7,)."""
+    """The days, the one it gets wrong last; their products (7, 7), lengths (7,)."""
     model, right = diaries["one projection", seed]
     with torch.no_grad():
         U = model.query(model.day.weight + model.meal.weight.mean(dim=0))     # (7, d)
@@ -566,7 +566,7 @@ for n, share in zip(sizes, ratio, strict=True):
     print(f"    {share:4.2f} at n = {n}")
 
 # %% tags=["hide-input"]
-# More arithmetic, less time, until the square catches up: a busy machine may show something else.
+# More arithmetic, less time, until the square catches up. A busy machine may differ.
 if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
     print("Your machine orders these times otherwise than the text says; run the cell again.")
 
