@@ -492,8 +492,10 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # %%
 number = "four hundred and thirty-six"
 one = collate(encode_pairs([Pair(number, say(436, "de"))], english, german))
-alignments = {f"seed {seed}": model(one.source, one.lengths, one.target_in, with_weights=True)[1][0]
-              for seed, model in models.items()}                 # (n_target, n_source) each
+alignments = {}
+for seed, model in models.items():
+    _, weights = model(one.source, one.lengths, one.target_in, with_weights=True)
+    alignments[f"seed {seed}"] = weights[0]                          # (n_target, n_source)
 viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
                  columns=english.pieces(one.source[0].tolist()), row_name="target (queries)",
                  column_name="source (keys)")
@@ -537,7 +539,7 @@ for seed, model in models.items():
         print(f"seed {seed}, {name:>10} ({n}): {right:>11} {unit:>14} {ten:>12}")
 
 # %% tags=["hide-input"]
-kept_runs = record["steps"]["450"]["attention"]                  # the record holds on every machine
+kept_runs = record["steps"]["450"]["attention"]            # the record holds on every machine
 recorded = [run["aligned"]["121 to 999"]["units"][0] / 648 for run in kept_runs]
 assert recorded[0] < 0.5 < 0.9 < min(recorded[1:]), "three seeds, two alignments"
 assert all(run["aligned"]["121 to 999"]["right"] == 648 for run in kept_runs)
