@@ -9,8 +9,9 @@ from drawn import axes, boxed, curves, joined, labels, places, strokes, table, t
 from matplotlib.collections import PolyCollection
 from proven import proven
 
-from attncourse.viz.style import GREY, INK, ORANGE
+from attncourse.viz.style import BLUE, GREY, INK, ORANGE
 from attncourse_lessons import course
+from attncourse_lessons.results import Compared
 
 figures = course.part("cross_attention", "figures")
 
@@ -100,7 +101,7 @@ def test_a_table_carries_the_sums_of_its_rows_and_columns():
         assert [[said[j + 0.5, i + 0.5] for j in range(2)] for i in (1, 2)] == [
             [f"{factor * share:.2f}" for share in row] for row in ((0.3, 0.7), (0.85, 0.15))
         ]
-        assert said[2.5, 3.5] == "Σ" and ax.yaxis_inverted()
+        assert said[2.5, -0.2] == said[-0.12, 3.5] == "sum" and ax.yaxis_inverted()
     bold = [text.get_text() for text in left.texts if text.get_fontweight() == "bold"]
     assert bold == ["1.00"] * 3, "those that are one"
     colours = {text.get_text(): text.get_color() for ax in (left, right) for text in ax.texts}
@@ -121,10 +122,28 @@ def test_wide_tables_stand_below_each_other_and_what_the_mask_forbids_is_hatched
     for ax in (above, below):
         hatched = [patch.get_bbox().bounds for patch in ax.patches if patch.get_hatch()]
         assert hatched == [(2, 0, 1, 2), (4, 0, 1, 2)]
-        rows = [(words, y) for words, x, y in texts(ax) if x == 5.5 and y < 2]
+        rows = [(words, y) for words, x, y in texts(ax) if x == 5.5 and 0 < y < 2]
         assert rows == [("1.00", 0.5), ("1.00", 1.5)]
-        columns = [words for words, x, y in texts(ax) if y == 2.5 and x < 5]
+        columns = [words for words, x, y in texts(ax) if y == 2.5 and 0 < x < 5]
         assert columns == ["0.70", "1.30", "0.00", "0.00", "0.00"]
+
+
+@proven
+def test_the_two_models_of_one_training_are_joined_and_what_has_no_partner_stands_alone():
+    rows = [Compared(*row) for row in (("RNNencdec-7", 10.0, 0), ("RNNsearch-7", 16.5, 0), ("RNNsearch-9*", 21.25, 0),
+                                       ("Moses", 30.0, 0))]  # fmt: skip
+    (ax,) = axes(figures.with_and_without, rows)
+    assert labels(ax.yaxis) == {0: "trained on ≤ 7 words", 1: "trained on ≤ 9 words*", 2: "Moses"}
+    assert ax.yaxis_inverted()
+    joins = [[(10, 0), (16.5, 0)], [(21.25, 1)], [(30, 2)]]
+    assert [way for way in strokes(ax) if way in joins and len(way) == 2] == joins[:1]
+    points = {way[0]: line.get_color() for way, line in zip(strokes(ax), ax.lines, strict=True)
+              if line.get_marker() == "o"}  # fmt: skip
+    assert points == {(10, 0): BLUE, (16.5, 0): ORANGE, (21.25, 1): ORANGE, (30, 2): GREY}
+    assert texts(ax) == [
+        ("10.00", 10, -0.22), ("16.50", 16.5, -0.22), ("21.25", 21.25, 0.78), ("30.00", 30, 1.78),
+        ("RNNencdec", 10, -0.62), ("RNNsearch", 16.5, -0.62),
+    ]  # fmt: skip
 
 
 @proven

@@ -116,6 +116,15 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
         assert any(words.startswith(f"{rows} × {columns}") and (x, y) == pytest.approx((at[name][0], low - 0.13))
                    for words, (x, y) in ((words, (x, y)) for words, x, y in texts(ax)))  # fmt: skip
     scores, weights = r"scores  $QK^\top / \sqrt{d_k}$", r"weights  $A$"
+    low = {name: y - 0.055 * found[name][0] for name, (_, y) in at.items()}
+    symbols = {name: words for words, x, y in texts(ax) for name in at if abs(x - at[name][0]) < 1e-6 and
+               y == pytest.approx(low[name] - 0.31)}  # fmt: skip
+    to_k, to_v, square = r"$d_{model} \times d_k$", r"$d_{model} \times d_v$", r"$n \times n$"
+    assert symbols == {
+        "$X$": r"$n \times d_{model}$", "$W_Q$": to_k, "$W_K$": to_k, "$W_V$": to_v, "$Q = XW_Q$": r"$n \times d_k$",
+        "$K = XW_K$": r"$n \times d_k$", "$V = XW_V$": r"$n \times d_v$", scores: square,
+        weights: f"{square}, rows sum to 1", "$O = AV$": r"$n \times d_v$",
+    }  # fmt: skip
     assert found == {
         "$X$": (n, d_model), "$W_Q$": (d_model, d_k), "$W_K$": (d_model, d_k), "$W_V$": (d_model, d_v),
         "$Q = XW_Q$": (n, d_k), "$K = XW_K$": (n, d_k), "$V = XW_V$": (n, d_v),
@@ -152,6 +161,29 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
     assert list(stripes(INK)) == [
         ("$X$", 0), ("$K = XW_K$", 0), ("$V = XW_V$", 0), (scores, "column 0"), (weights, "column 0"),
     ]  # fmt: skip
+
+
+@proven
+def test_padding_has_forbidden_columns_and_ignored_rows():
+    (ax,) = axes(figures.padded_scores, ["Anna", "lent"], padding=1)
+    for axis in (ax.xaxis, ax.yaxis):
+        assert labels(axis) == {0.5: "Anna", 1.5: "lent", 2.5: "pad"}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys: who answers", "queries: who asks") and ax.yaxis_inverted()
+    seen = cells(ax)
+    assert {place[:2] for place, (_, hatch) in seen.items() if hatch} == {(2, 0), (2, 1), (2, 2)}
+    colours = [[seen[j, i, 1, 1][0] for j in range(3)] for i in range(3)]
+    assert colours[0] == colours[1] and colours[2][0] == colours[2][1] not in colours[0]
+    said = {(x, y): words for words, x, y in texts(ax)}
+    assert [[said[j + 0.5, i + 0.5] for j in range(3)] for i in range(3)] == [
+        ["$e_{11}$", "$e_{12}$", "−∞"], ["$e_{21}$", "$e_{22}$", "−∞"], ["$e_{31}$", "$e_{32}$", "−∞"],
+    ]  # fmt: skip
+    assert said[3.15, 2.5] == "ignored" and said[2.5, 3.35] == "forbidden"
+
+
+def test_monday_comes_first_and_every_card_keeps_what_is_on_it():
+    days, meals = torch.tensor([[2, 0, 1], [1, 2, 0]]), torch.tensor([[30, 10, 20], [5, 6, 4]])
+    sorted_days, sorted_meals = figures.monday_first([days, meals])
+    assert sorted_days.tolist() == [[0, 1, 2]] * 2 and sorted_meals.tolist() == [[10, 20, 30], [4, 5, 6]]
 
 
 @proven

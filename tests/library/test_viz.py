@@ -325,7 +325,7 @@ def test_every_name_that_viz_offers_is_there():
 # What hands on a figure that somebody else drew, or has none; the tests above see to them.
 DRAWS_NOTHING = {
     "figure", "show", "pattern_presets", "pattern_in_words", "Line", "Question", "hill", "turns", "block_lines",
-    "log_slope", "names_of", "doubling_rounds", "tree_rounds", "jobs_of_heads", "one_token",
+    "log_slope", "names_of", "doubling_rounds", "tree_rounds", "jobs_of_heads", "one_token", "monday_first",
     "figure_1",  # viz.transformer_architecture with the lectures' addresses, which a test of the lesson asks for
 }  # fmt: skip
 

@@ -31,14 +31,14 @@ def test_without_attention_one_vector_joins_the_encoder_and_the_decoder():
 def test_with_attention_every_encoder_state_reaches_every_context_vector():
     (ax,) = axes(viz.encoder_decoder, source=SOURCE, target=TARGET, bidirectional=True, step=2, weights=(0.1, 0.3, 0.6))
     h = [f"$h_{{{i}}}$" for i in (1, 2, 3)]
-    s, c = ([f"${name}_{{{t}}}$" for t in (1, 2, 3)] for name in "sc")
-    assert boxed(ax) == [*h, "$s_0$", *(box for both in zip(s, c, strict=True) for box in both)]
+    s, c, joint = ([f"${name}_{{{t}}}$" for t in (1, 2, 3)] for name in ("s", "c", r"\tilde s"))
+    assert boxed(ax) == [*h, "$s_0$", *(box for step in zip(s, c, joint, strict=True) for box in step)]
     written = [*TARGET, "<eos>"]
     ways = joined(ax)
     assert set(ways) == {
         *zip(SOURCE, h, strict=True), *pairwise([*h, "$s_0$", *s]), *((i, t) for t in c for i in h),
         *zip(["<bos>", *TARGET], s, strict=True), *zip(s, c, strict=True),
-        *zip(c, written, strict=True), *zip(s, written, strict=True),
+        *zip(c, joint, strict=True), *zip(s, joint, strict=True), *zip(joint, written, strict=True),
     }  # fmt: skip
     widths = dict(zip(ways, (patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)),
                       strict=True))  # fmt: skip

@@ -42,10 +42,11 @@ def encoder_decoder(
     """An encoder reads `source`, a decoder writes `target`; between them one vector, or a context vector a token.
 
     Without attention the encoder's last state is the context vector c, and all that the decoder gets. With attention
-    each step t has a context vector c_t of its own, an average of all encoder states; the one of `step` (from 1) is
-    drawn boldly, its arrows as thick as `weights` (n_source; all equal where they are not given). `bidirectional`
-    encoders hand states along in both directions. Raises ValueError for a step that is not there, and for weights that
-    are not one a source token or no shares: NaN, or not summing to 1.
+    each step t has a context vector c_t of its own, an average of all encoder states, which is joined with the state
+    s_t to the vector s̃_t that predicts the token; the c_t of `step` (from 1) is drawn boldly, its arrows as thick as
+    `weights` (n_source; all equal where they are not given). `bidirectional` encoders hand states along in both
+    directions. Raises ValueError for a step that is not there, and for weights that are not one a source token or no
+    shares: NaN, or not summing to 1.
     """
     n, m = len(source), len(target)
     check_places(source=n, target=m)
@@ -59,7 +60,7 @@ def encoder_decoder(
     encoder = [wide * i for i in range(n)]
     middle = wide * n + 0.2
     decoder = [middle + 2.4 + wide * t for t in range(m + 1)]
-    top = 6.4 if attention else 4.3
+    top = 7.9 if attention else 4.3
     drawn, ax = figure(0.62 * (decoder[-1] + 2.4), 0.62 * (top + 1.65))
     stage(ax, (-1.2, decoder[-1] + 1.2), (-1.15, top + 0.5))
 
@@ -88,8 +89,11 @@ def encoder_decoder(
             if here:
                 ax.text(x - 0.03, 3.1, "query", ha="center", va="center", fontsize=9, color=GREEN)
             box(ax, x - 0.5, 4.3, f"$c_{{{t}}}$", ORANGE if here else GREY, width=0.9, fill=None if here else "white")
-            arrow(ax, (x - 0.5, 4.85), (x - 0.25, 6.05), colour if here else GREY)
-            arrow(ax, (x + 0.4, 2.45), (x + 0.4, 6.05))
+            # Context vector and state are joined to the attentional vector, and it predicts the token.
+            box(ax, x, 6.1, rf"$\tilde s_{{{t}}}$", PURPLE if here else GREY, fill=None if here else "white")
+            arrow(ax, (x - 0.5, 4.85), (x - 0.3, 5.55), colour if here else GREY)
+            arrow(ax, (x + 0.4, 2.45), (x + 0.4, 5.55))
+            arrow(ax, (x, 6.65), (x, top - 0.35))
         else:
             arrow(ax, (x, 2.45), (x, 3.95))
     for left, right in pairwise(decoder):
@@ -111,7 +115,7 @@ def encoder_decoder(
         between = (
             f"From s0 the decoder goes through the states s1 to s{m + 1}. At each step t its state asks, and an "
             f"average of all encoder states, the context vector c_t, comes back; for step {step} it is {said}. State "
-            f"and context vector together give {order}, and the end."
+            f"and context vector are joined to the vector s̃_t; these vectors give {order}, and the end."
         )
     else:
         between = (

@@ -1,4 +1,4 @@
-"""One step of a decoder with attention, two decoders side by side, a table's sums, and accuracy by length."""
+"""One step of a decoder with attention, two decoders side by side, a table's sums, BLEU, and accuracy by length."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -26,6 +26,7 @@ from attncourse.viz.style import (
     show,
     stage,
 )
+from attncourse_lessons.results import Compared
 
 
 def decoding_step() -> None:
@@ -150,8 +151,9 @@ def tables_with_sums(
 ) -> None:
     """Tables of weights, queries down and keys across, each with the sums of its rows and columns.
 
-    A row that sums to one says so in bold, one that does not in the colour of an error; a column need not sum to
-    anything. Columns where `mask`, (1, n_key), is False are hatched. Wide tables stand below each other.
+    The sums stand under a header of their own. A row that sums to one says so in bold, one that does not in the colour
+    of an error; a column need not sum to anything. Columns where `mask`, (1, n_key), is False are hatched. Wide tables
+    stand below each other.
     """
     across, high = 2.9 + 0.85 * len(columns), 1.7 + 0.5 * len(rows)
     if across * len(tables) > 12:
@@ -178,7 +180,8 @@ def tables_with_sums(
                     color=INK if one else ORANGE, fontweight="bold" if one else "normal")  # fmt: skip
         for j, total in enumerate(by_column):
             ax.text(j + 0.5, n + 0.5, f"{total:.2f}", ha="center", va="center", fontsize=9.5, color=GREY)
-        ax.text(m + 0.5, n + 0.5, "Σ", ha="center", va="center", fontsize=10.5, color=GREY)
+        ax.text(m + 0.5, -0.2, "sum", ha="center", va="center", fontsize=10, color=GREY)
+        ax.text(-0.12, n + 0.5, "sum", ha="right", va="center", fontsize=10, color=GREY)
         ax.set_xlim(0, m + 1)
         ax.set_ylim(n + 1, 0)
         said.append(
@@ -186,6 +189,40 @@ def tables_with_sums(
             f"{', '.join(f'{total:.2f}' for total in by_column)}."
         )
     show(drawn, " ".join(said))
+
+
+def with_and_without(rows: Sequence[Compared]) -> None:
+    """BLEU of the first attention model: RNNencdec and RNNsearch of one training joined, what has no partner alone.
+
+    A model's name is its family, a hyphen, and its longest training sentence; one without a hyphen is another system.
+    """
+    pairs: dict[str, dict[str, float]] = {}
+    for row in rows:
+        family, _, trained = row.model.partition("-")
+        pairs.setdefault(trained, {})[family] = row.bleu
+    others = pairs.pop("", {})
+    colours = {"RNNencdec": BLUE, "RNNsearch": ORANGE} | dict.fromkeys(others, GREY)
+    named = {f"trained on ≤ {longest} words".replace("* words", " words*"): both for longest, both in pairs.items()}
+    lines = [*named.items()]
+    lines += [*((name, {name: bleu}) for name, bleu in others.items())]
+    drawn, ax = figure(7.0, 1.0 + 0.42 * len(lines))
+    for y, (_, scores) in enumerate(lines):
+        ax.axhline(y, color=PALE, linewidth=1, zorder=1)
+        ax.plot([*scores.values()], [y] * len(scores), color=GREY, linewidth=2, zorder=2)
+        for family, bleu in scores.items():
+            ax.plot(bleu, y, "o", color=colours[family], markersize=8, zorder=3)
+            ax.text(bleu, y - 0.22, f"{bleu:.2f}", ha="center", va="bottom", fontsize=9, color=INK)
+    for family, bleu in lines[0][1].items():
+        ax.text(bleu, -0.62, family, ha="center", va="bottom", fontsize=10, color=colours[family])
+    ax.set_xlim(0, 38)
+    ax.set_ylim(len(lines) - 0.5, -1.0)
+    ax.set_yticks(range(len(lines)), [name for name, _ in lines])
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("BLEU on newstest2014, all sentences")
+    said = "; ".join(
+        f"{name}: {', '.join(f'{family} {bleu:.2f}' for family, bleu in scores.items())}" for name, scores in lines
+    )
+    show(drawn, f"BLEU on newstest2014, all sentences. {said}.")
 
 
 def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:

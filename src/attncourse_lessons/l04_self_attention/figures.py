@@ -68,15 +68,17 @@ def self_attention_shapes(
     answers in black from X through K and V, and its column in scores and weights. `names` are theirs.
     """
     unit = 0.11
-    drawn, ax = figure(7.7, 4.2)
-    stage(ax, (0, 7.7), (0, 4.2))
+    drawn, ax = figure(7.7, 4.8)
+    stage(ax, (0, 7.7), (0, 4.8))
 
     def row(x: float, y: float, rows: int, columns: int, which: int, colour: str) -> None:
         level = y + unit * (rows / 2 - which - 0.5)
         ends = [x - unit * columns / 2, x + unit * columns / 2]
         ax.plot(ends, [level, level], color=colour, linewidth=4.5, alpha=0.8, solid_capstyle="butt")
 
-    def matrix(x: float, y: float, rows: int, columns: int, label: str, shape: str, colour: str, fill=None) -> None:
+    def matrix(
+        x: float, y: float, rows: int, columns: int, label: str, shape: str, axes: str, colour: str, fill=None
+    ) -> None:
         width, height = unit * columns, unit * rows
         face = fill if fill is not None else (*rgb(colour), 0.16)
         ax.add_patch(
@@ -84,25 +86,29 @@ def self_attention_shapes(
         )
         ax.text(x, y + height / 2 + 0.13, label, ha="center", va="center", fontsize=11, color=INK)
         ax.text(x, y - height / 2 - 0.13, shape, ha="center", va="center", fontsize=9, color=INK)
+        ax.text(x, y - height / 2 - 0.31, axes, ha="center", va="center", fontsize=9, color=GREY)
 
-    rows_y = (3.45, 2.05, 0.65)
-    matrix(0.6, rows_y[1], n, d_model, "$X$", f"{n} × {d_model}", INK, "#ffffff")
+    rows_y = (4.05, 2.45, 0.85)
+    matrix(0.6, rows_y[1], n, d_model, "$X$", f"{n} × {d_model}", r"$n \times d_{model}$", INK, "#ffffff")
     roles = (("Q", d_k, GREEN, "asks"), ("K", d_k, BLUE, "is found by"), ("V", d_v, ORANGE, "hands over"))
     for y, (name, width, colour, role) in zip(rows_y, roles, strict=True):
         arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.75, y))
-        matrix(2.2, y, d_model, width, f"$W_{name}$", f"{d_model} × {width}", colour)
+        wide = "d_v" if name == "V" else "d_k"
+        matrix(2.2, y, d_model, width, f"$W_{name}$", f"{d_model} × {width}", rf"$d_{{model}} \times {wide}$", colour)
         arrow(ax, (2.6, y), (3.0, y), colour)
-        matrix(3.45, y, n, width, f"${name} = XW_{name}$", f"{n} × {width}  {role}", colour)
-    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.35), GREEN)
-    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.42), BLUE)
+        axes = rf"$n \times {wide}$"
+        matrix(3.45, y, n, width, f"${name} = XW_{name}$", f"{n} × {width}  {role}", axes, colour)
+    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.58), GREEN)
+    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.58), BLUE)
     middle = (rows_y[0] + rows_y[1]) / 2
-    matrix(5.15, middle, n, n, r"scores  $QK^\top / \sqrt{d_k}$", f"{n} × {n}", GREY, "#f4f4f4")
+    square = r"$n \times n$"
+    matrix(5.15, middle, n, n, r"scores  $QK^\top / \sqrt{d_k}$", f"{n} × {n}", square, GREY, "#f4f4f4")
     arrow(ax, (5.68, middle), (6.27, middle))
     ax.text(5.97, middle - 0.1, "softmax\nalong\nrows", ha="center", va="top", fontsize=9, color=INK)
-    matrix(6.8, middle, n, n, r"weights  $A$", f"{n} × {n}", GREY, "#f4f4f4")
-    arrow(ax, (6.8, middle - 0.75), (6.8, rows_y[2] + 0.75))
+    matrix(6.8, middle, n, n, r"weights  $A$", f"{n} × {n}", f"{square}, rows sum to 1", GREY, "#f4f4f4")
+    arrow(ax, (6.8, middle - 0.88), (6.8, rows_y[2] + 0.7))
     arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), ORANGE)
-    matrix(6.8, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", INK, "#ffffff")
+    matrix(6.8, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", r"$n \times d_v$", INK, "#ffffff")
     for x, y, columns in (
         (0.6, rows_y[1], d_model), (3.45, rows_y[0], d_k), (5.15, middle, n), (6.8, middle, n), (6.8, rows_y[2], d_v),
     ):  # fmt: skip
@@ -122,6 +128,47 @@ def self_attention_shapes(
         f"K transposed over the root of {d_k} is the {n} by {n} table of scores; softmax along its rows makes it the "
         f"weights A; A times V is the output O, {n} by {d_v}. The row of “{names[0]}”, which asks, is striped from X "
         f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of both tables.",
+    )
+
+
+def monday_first(cards: Sequence[Tensor]) -> list[Tensor]:
+    """Weeks with their cards sorted: the days on the cards, and what else is on them, (batch, 7) each."""
+    order = cards[0].argsort(dim=-1)                                        # (batch, 7)  where Monday lies, …
+    return [each.gather(1, order) for each in cards]
+
+
+def padded_scores(words: Sequence[str], padding: int) -> None:
+    """The square table of scores of a sentence and its padding: whose columns are forbidden, whose rows are ignored."""
+    real, n = len(words), len(words) + padding
+    drawn, ax = figure(5.6, 3.4)
+    for i in range(n):
+        for j in range(n):
+            forbidden, ignored = j >= real, i >= real
+            face = "white" if forbidden else "#f0f0f0" if ignored else "#c9dcef"
+            hatch = "///" if forbidden else None
+            ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, hatch=hatch, edgecolor=PALE, linewidth=1))
+            score = "−∞" if forbidden else f"$e_{{{i + 1}{j + 1}}}$"
+            ax.text(j + 0.5, i + 0.5, score, ha="center", va="center", fontsize=9.5, color=GREY if ignored else INK)
+    names = [*words, *["pad"] * padding]
+    ax.set_xticks(np.arange(n) + 0.5, names)
+    ax.set_yticks(np.arange(n) + 0.5, names)
+    ax.tick_params(length=0)
+    ax.xaxis.tick_top()
+    for label in (*ax.get_xticklabels()[real:], *ax.get_yticklabels()[real:]):
+        label.set_color(GREY)
+    ax.xaxis.set_label_position("top")
+    ax.set_xlabel("keys: who answers")
+    ax.set_ylabel("queries: who asks")
+    ax.spines[:].set_visible(False)
+    ax.set_xlim(0, n + 1.7)
+    ax.set_ylim(n + 0.6, 0)
+    ax.text(n + 0.15, (real + n) / 2, "ignored", ha="left", va="center", fontsize=10, color=GREY)
+    ax.text((real + n) / 2, n + 0.35, "forbidden", ha="center", va="center", fontsize=10, color=INK)
+    show(
+        drawn,
+        f"A table of scores, {n} by {n}: {real} tokens, {', '.join(words)}, and {padding} times padding behind them. "
+        "In the columns of the padding every score is −∞. Its rows have scores like the others, and what they give is "
+        "ignored.",
     )
 
 
