@@ -318,7 +318,7 @@ def accuracy_past_training(
     first: int,
     smooth: int = 8,
 ) -> None:
-    """Accuracy at each position, {family: {scheme: {length of the text: a line for each seed}}}, a panel for each scheme.
+    """Accuracy at each position, {family: {scheme: {length of the text: a line for each seed}}}, a panel a scheme.
 
     Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
     without a long one says that its model refused it. Means over `smooth` positions. Two panels stand in a row.

@@ -143,7 +143,7 @@ def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
 def relative_residuals(runs: Mapping[str, Tensor]) -> None:
     """How different the tokens still are after each layer: {kind: (seeds, layers)}, a dot a seed, a line their mean.
 
-    On the left the axis is logarithmic, and so is the mean; on the right are, evenly, the kinds that stay above a tenth.
+    On the left the axis is logarithmic, and so is the mean; on the right, evenly, are the kinds that stay above 0.1.
     Raises ValueError for numbers that are not above 0.
     """
     drawn, (left, right) = figure(8.6, 3.8, columns=2)
@@ -167,6 +167,7 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
     for ax, title in ((left, "all"), (right, "those that stay, on an even scale")):
         ax.set_xticks(layers)
         name_lines(ax, "layer", "relative residual", title)
+        ax.tick_params(axis="x", labelsize=8.5)
     show(
         drawn,
         f"What is not common to all tokens, as a share of their vectors, layer by layer, a dot for each of "

@@ -487,7 +487,7 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 numbers, _ = batch_of(texts)                                              # (1000, n)
 noise = torch.randint(1, len(letters), (200, 12), generator=torch.Generator().manual_seed(0))
 first, random = {"no mask": [], "causal mask": []}, {"no mask": [], "causal mask": []}
-for (name, seed), model in models.items():
+for (name, _), model in models.items():
     with torch.no_grad():
         begun = model(numbers)[:, 0].argmax(dim=-1) == numbers[:, 1]      # (1000,)
         guessed = model(noise)[:, :-1].argmax(dim=-1) == noise[:, 1:]     # (200, 11)
@@ -507,7 +507,7 @@ assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 # they get hardly more than the 5% of a guess, so they do not simply copy the next place. They may recognise the whole
 # number by its letters and then spell it; that is a guess. A leak needs no copying: any use of the answer is enough.
 #
-# Which signs would *not* have shown the fault? The training loss is splendid. A validation loss would not show it
+# Which signs would *not* have shown the fault? The training loss is splendid. A validation loss need not show it
 # either, because the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is
 # the only warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
 #

@@ -465,11 +465,11 @@ assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in ever
 
 # %% [markdown]
 # One head explains half of the variance: it reports one of the two days. Two heads subtract. The third row is the
-# surprise: with a *single* number on each card, one head can explain more than half, with two seeds far more. Our
+# surprise: with a *single* number on each card, one head can explain more than half, with two seeds clearly more. Our
 # explanation: one head averages the values, but its weights depend on the cards, temperatures included. So the split of
 # the weight between tomorrow and yesterday carries one more number. If this is right, weights that do not see the
 # temperatures must lose the advantage. In the fourth row the queries and keys see the days alone, and every seed loses
-# what it had gained: much in two of them, little in the third (the last line). (For four numbers the channel is too
+# what it had gained: much in two of them, little in the third (the printed line). (For four numbers the channel is too
 # narrow, as the first row shows.)
 #
 # So the statement of lecture @masking needs its "with one head". Another statement holds for any number of heads, as
