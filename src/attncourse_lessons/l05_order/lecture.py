@@ -9,7 +9,7 @@
 # %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
-# *About 55 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
+# *About 50 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and from school sine, cosine, and rotation by an angle.*
 #
 # After this lecture you can
@@ -819,6 +819,10 @@ for n in (128, 1024):
 # the first 4 of a head's 16 pairs come full circle within these distances, with periods of 6 to 35 tokens, and the fifth,
 # with 63, nearly does. The others meet new angles, and all together new combinations of angles.)
 #
+# The right panel shows that (a) happens as well, to Shaw's vectors and T5's biases.
+#
+# <details><summary><b>Going further</b>: Shaw and T5 at 1,024</summary>
+#
 # Shaw's vectors have no angles, and distances beyond 16 share the outermost vectors, which were trained. At 1,024 they
 # fall to 75–98%. The window restores 100%, so their loss is (a), the **many keys**.
 #
@@ -826,6 +830,7 @@ for n in (128, 1024):
 # of the three relative schemes, and a window brings it back to what it had at 32. Its numbers are too small to stand out
 # among a thousand: they start near 0, and Adam moves a number by at most about the learning rate in a step, here 0.003.
 # With 2,000 steps T5 is right at 32, nearly right at 128, and still lost at 1,024.
+# </details>
 #
 # A window does not make an unknown position known. It removes far letters, so it doubles the sinusoids' share at 1,024, from
 # 9 to 19% in the mean, and no more.

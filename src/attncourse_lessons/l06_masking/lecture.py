@@ -477,7 +477,7 @@ for (name, seed), model in models.items():
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
-# %% [markdown] teaches="masking the future, with scores of −∞"
+# %% [markdown]
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
 # they have learned to read the answers, and when they write, there are none to read. How do they read? The simplest way
 # is to copy the letter of the next place. A model that copies can also "predict" random letters. *Guess* four numbers:
@@ -502,7 +502,7 @@ found = {name: [[int(share[:-1]) for share in shares[name]] for shares in (first
 assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "they read ahead"
 assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
-# %% [markdown]
+# %% [markdown] teaches="masking the future, with scores of −∞"
 # Nobody can know a first letter, and the models without a mask know it. So they do read ahead. But of random letters
 # they get hardly more than the 5% of a guess, so they do not simply copy the next place. They may recognise the whole
 # number by its letters and then spell it; that is a guess. A leak needs no copying: any use of the answer is enough.
