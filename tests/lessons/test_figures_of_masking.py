@@ -74,6 +74,7 @@ def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(
     assert (plane.get_xlabel(), plane.get_ylabel(), plane.get_title()) == ("red", "blue", title)
     hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in plane.patches]
     assert hulls == [{tuple(corner) for corner in pots[:4].tolist()} for pots in POTS[: at + 1]]
+    assert texts(plane) == [("0", 1, 0.75)][:at]
     colours = [line.get_color() for line in plane.lines]
     assert colours == [(x, 0.15, y) for x, y in POTS[at].tolist()]
     assert rows.yaxis_inverted() and plane.get_aspect() == 1
@@ -115,15 +116,18 @@ RUNS = {"alone": torch.tensor([[0.5, 0.01, 0.0001], [0.5, 0.0001, 0.000001]]),
 
 @proven
 def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_logarithms():
-    (ax,) = axes(figures.relative_residuals, RUNS)
-    assert curves(ax) == {
-        "alone": {"1": 0.5, "2": pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)},
-        "residual": {"1": 0.75, "2": 0.5, "3": 0.25},
-    }
-    points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
-              if line.get_linestyle() == "None"]  # fmt: skip
-    assert points == [pytest.approx(seed.tolist()) for run in RUNS.values() for seed in run]
-    assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "layer", "relative residual")
+    everything, staying = axes(figures.relative_residuals, RUNS)
+    residual = {"1": 0.75, "2": 0.5, "3": 0.25}
+    assert curves(everything) == {
+        "alone": {"1": 0.5, "2": pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual
+    }  # fmt: skip
+    assert curves(staying) == {"residual": residual}
+    assert [ax.get_title() for ax in (everything, staying)] == ["all", "those that stay, on an even scale"]
+    for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"]])):
+        points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
+                  if line.get_linestyle() == "None"]  # fmt: skip
+        assert points == [pytest.approx(seed.tolist()) for run in runs for seed in run]
+        assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == (scale, "layer", "relative residual")
 
 
 def test_residuals_are_told_and_zero_is_refused_on_a_logarithmic_axis(shown):

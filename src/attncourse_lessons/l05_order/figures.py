@@ -312,48 +312,47 @@ def scale_points(
 
 
 def accuracy_past_training(
-    rows: Mapping[str, Mapping[str, Mapping[int, Sequence[Sequence[float]]]]],
+    families: Mapping[str, Mapping[str, Mapping[int, Sequence[Sequence[float]]]]],
     trained: int,
     chance: float,
     first: int,
     smooth: int = 8,
 ) -> None:
-    """Accuracy at each position, {row: {scheme: {length of the text: a line for each seed}}}, a panel for each scheme.
+    """Accuracy at each position, {family: {scheme: {length of the text: a line for each seed}}}, a panel a scheme.
 
     Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
-    without a long one says that its model refused it. Means over `smooth` positions.
+    without a long one says that its model refused it. Means over `smooth` positions. Two panels stand in a row.
     """
-    columns = max(len(schemes) for schemes in rows.values())
-    drawn, _ = figure(2.5 * columns, 0.7 + 1.75 * len(rows), rows=len(rows), columns=columns)
-    longest = max(length for schemes in rows.values() for texts in schemes.values() for length in texts)
+    panels = [(family, name, texts) for family, schemes in families.items() for name, texts in schemes.items()]
+    high = -(-len(panels) // 2)
+    drawn, _ = figure(7.4, 0.7 + 1.7 * high, rows=high, columns=2)
+    longest = max(length for _, _, texts in panels for length in texts)
     said = []
-    for k, (family, schemes) in enumerate(rows.items()):
-        panels = drawn.axes[k * columns : (k + 1) * columns]
-        panels[0].set_ylabel(f"{family}\nshare right")
-        for ax in panels[len(schemes) :]:
-            ax.set_axis_off()
-        for ax, (name, texts) in zip(panels, schemes.items(), strict=False):
-            ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
-            ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
-            for length in sorted(texts, reverse=True):
-                colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
-                style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
-                for seed, line in enumerate(texts[length]):
-                    at, means = _means(np.asarray(line, dtype=float), first, smooth)
-                    ax.plot(at, means, label=f"text of {length}" if seed == 0 else "", **style)
-            if longest not in texts:
-                ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
-            ax.set_title(name, fontsize=11)
-            ax.set_ylim(0, 1.03)
-            ax.set_xlim(0, longest)
-            ax.set_xticks([0, trained, longest])
-            ax.set_yticks([0, 0.5, 1])
-            ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-            ax.tick_params(labelsize=9.5)
-            short = np.mean(texts[trained])
-            far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
-            beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
-            said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
+    for ax in drawn.axes[len(panels) :]:
+        ax.set_axis_off()
+    for k, (ax, (family, name, texts)) in enumerate(zip(drawn.axes, panels, strict=False)):
+        ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
+        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
+        for length in sorted(texts, reverse=True):
+            colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
+            style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
+            for seed, line in enumerate(texts[length]):
+                at, means = _means(np.asarray(line, dtype=float), first, smooth)
+                ax.plot(at, means, label=f"text of {length}" if seed == 0 else "", **style)
+        if longest not in texts:
+            ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
+        ax.set_title(f"{family}: {name}", fontsize=11)
+        ax.set_ylabel("" if k % 2 else "share right")
+        ax.set_ylim(0, 1.03)
+        ax.set_xlim(0, longest)
+        ax.set_xticks([0, trained, longest])
+        ax.set_yticks([0, 0.5, 1])
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.tick_params(labelsize=9.5)
+        short = np.mean(texts[trained])
+        far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
+        beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
+        said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
     handles, labels = drawn.axes[0].get_legend_handles_labels()
     drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=10)
     drawn.supxlabel("position", fontsize=10.5)

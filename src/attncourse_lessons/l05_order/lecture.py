@@ -9,7 +9,7 @@
 # %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
-# *About 55 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
+# *About 50 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and from school sine, cosine, and rotation by an angle.*
 #
 # After this lecture you can
@@ -110,18 +110,19 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # > <details><summary>Answer</summary>Not at all. Both sentences hold the same words equally often, so the outputs are the
 # > same vectors in another order. An average does not depend on the order.</details>
 #
-# **Where can a position enter?** There are three places, and every scheme of this lecture uses one of them. Keep this map
-# in mind: each section below fills in one box.
+# **Where can a position enter?** On the way to the attention weights there are three places, and every scheme of this
+# lecture uses one of them. (Shaw's scheme adds a second vector to the values, after the weights.) Keep this map in mind:
+# each section below fills in one box.
 #
-# The letters of this page, each for one thing:
+# The letters of this page. Two of them have two meanings, as in the papers:
 #
 # | letter | stands for |
 # |---|---|
 # | $p$ | a position; $\mathrm{PE}(p)$ is its vector |
 # | $k$ | how far one moves on, from $p$ to $p + k$ (a *key* always has an index, $k_j$) |
-# | $\theta_i$ | the frequency of pair $i$ of the columns |
+# | $\theta_i$ | the frequency of pair $i$ of the columns (with frequencies, $i$ counts pairs) |
 # | $i$, $j$ | in a score $e_{ij}$: query $i$, key $j$ |
-# | $m$, $n$ | with RoPE, as in the papers: positions of the query and of the key |
+# | $m$, $n$ | with RoPE: positions of the query and of the key (elsewhere $n$ is the length of the text) |
 # | $r$ | where relative distances are clipped |
 
 # %%
@@ -300,11 +301,11 @@ assert right == 998
 #
 # ## Rotary embeddings (RoPE): turn, do not add
 #
-# Sinusoids have a rotation for each distance, but they are *added*. From here on a query stands at position $m$ and a key
-# at position $n$, as in the papers. The product of sums has four terms:
+# Sinusoids have a rotation for each distance, but they are *added* to the embeddings. From here on a query stands at
+# position $m$ and a key at position $n$, as in the papers. With $B = W_Q W_K^\top$ the score has four terms:
 #
-# $$\bigl(q_m + \mathrm{PE}(m)\bigr) \cdot \bigl(k_n + \mathrm{PE}(n)\bigr) = q_m \cdot k_n + q_m \cdot \mathrm{PE}(n) +
-# \mathrm{PE}(m) \cdot k_n + \mathrm{PE}(m) \cdot \mathrm{PE}(n)$$
+# $$\bigl(x_m + \mathrm{PE}(m)\bigr) B \bigl(x_n + \mathrm{PE}(n)\bigr)^\top = x_m B x_n^\top + x_m B\, \mathrm{PE}(n)^\top +
+# \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
 #
 # The two in the middle contain one position each, so they change if both tokens move together. Su et al. (2021) ask for a
 # function $f$ that puts a position *into* a vector, such that the score knows the distance alone:
@@ -330,7 +331,7 @@ viz.explore(
 
 # %% [markdown]
 # Both arrows turn together. The angle between them, and so the score, depends on the offset alone. The dashed line is the
-# score of the same two words with sine and cosine *added*. It changes with the place.
+# score of the same two words with sine and cosine *added* (with the simplest $B$, the identity). It changes with the place.
 #
 # A head has more than two columns. So RoPE takes the columns in pairs and gives pair $i = 0, \dots, d_k/2 - 1$ the
 # frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. The pair $(a, b)$ of a query at position $m$ is turned by the
@@ -673,7 +674,7 @@ assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
 assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
 
 # %% [markdown]
-# Each row of the picture fails, or not, in its own way.
+# Each family fails, or not, in its own way.
 #
 # * **No order.** Without positions, a model does little better than guessing. (A letter that is frequent in the text is
 #   the better guess.) Integers are no better: LayerNorm has removed them.
@@ -814,8 +815,13 @@ for n in (128, 1024):
 # %% [markdown]
 # RoPE is nearly perfect at four times the length and loses about half at thirty-two times. Clipped, with all 1,024 keys in
 # sight, it is right throughout. So here the cause is (b), the **new angles**. (A far key at a new angle sometimes scores
-# as high as the right one. With base 10,000 only the first 3 of a head's 16 pairs come full circle within 32
-# tokens. The others meet new angles.)
+# as high as the right one. In training a key stands at most 31 places before or after its query. With base 10,000 only
+# the first 4 of a head's 16 pairs come full circle within these distances, with periods of 6 to 35 tokens, and the fifth,
+# with 63, nearly does. The others meet new angles, and all together new combinations of angles.)
+#
+# The right panel shows that (a) happens as well, to Shaw's vectors and T5's biases.
+#
+# <details><summary><b>Going further</b>: Shaw and T5 at 1,024</summary>
 #
 # Shaw's vectors have no angles, and distances beyond 16 share the outermost vectors, which were trained. At 1,024 they
 # fall to 75–98%. The window restores 100%, so their loss is (a), the **many keys**.
@@ -824,6 +830,7 @@ for n in (128, 1024):
 # of the three relative schemes, and a window brings it back to what it had at 32. Its numbers are too small to stand out
 # among a thousand: they start near 0, and Adam moves a number by at most about the learning rate in a step, here 0.003.
 # With 2,000 steps T5 is right at 32, nearly right at 128, and still lost at 1,024.
+# </details>
 #
 # A window does not make an unknown position known. It removes far letters, so it doubles the sinusoids' share at 1,024, from
 # 9 to 19% in the mean, and no more.
@@ -871,7 +878,9 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # new again, it is 24 to 33%.
 # </details>
 #
-# ## Wishes for positions, tested
+# ## Going further: wishes for positions, tested
+#
+# *This section is not counted in the minutes above.*
 #
 # A deck lists what one may wish of positions: (1) a unique vector for each; (2) a linear relation between two positions;
 # (3) that they carry over to longer texts; (4) that nothing has to be learned, and the model can use them; (5) that they
@@ -1011,7 +1020,7 @@ assert granted("3 longer texts: × 32") == []
 # | blindness to the future | [lecture @masking](@masking) |
 #
 # > **Check yourself.**
-# > 1. Which of these schemes can be switched on in a model that was trained without it?
+# > 1. Which of these schemes can be switched on *without further training* in a model that was trained without it?
 # > 2. A head's queries and keys are turned at positions $m$ and $n$. Write the score with rotation matrices $R_m$ for
 # >    rows, and show where $m - n$ comes from.
 # > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
@@ -1019,7 +1028,8 @@ assert granted("3 longer texts: × 32") == []
 # > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
 # > <details><summary>Answers</summary>
 # >
-# > 1. None. The weights have learned to read what they were given.
+# > 1. None is of use. The weights have learned to read what they were given. (Biases that are all zero change nothing. A
+# >    model can learn them from there.)
 # > 2. $(q_m R_m)(k_n R_n)^\top = q_m R_m R_n^\top k_n^\top = q_m R_{m-n} k_n^\top$: a turn by the angles of $m$ and back by those of $n$
 # >    is a turn by those of $m - n$.
 # > 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the

@@ -38,7 +38,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
 
     `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round. On the left every pot in
     its colour, a row a round; on the right the same in the plane of red and blue: each pot with the mark that is in
-    its square on the left, what the pots span, and in grey what they spanned in the rounds before.
+    its square on the left, what the pots span, and in grey, with its number, what they spanned in a round before (a
+    number is left out where it would stand on another).
     """
     drawn, (rows, plane) = figure(7.4, 3.9, columns=2)
     hold_still(drawn, left=0.08, right=0.98, bottom=0.14, top=0.84, wspace=0.3)
@@ -57,7 +58,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     rows.tick_params(length=0)
     rows.spines[:].set_visible(False)
 
-    areas = []
+    areas: list[float] = []
+    numbered: list[np.ndarray] = []
     for turn, points in enumerate(pots[: at + 1]):
         corners = _hull(points.numpy())
         areas.append(_area(corners))
@@ -66,6 +68,12 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
             Polygon(corners, closed=True, facecolor=(0, 0.447, 0.698, 0.10) if last else "none",
                     edgecolor=BLUE if last else GREY, linewidth=1.8 if last else 0.9, zorder=1)
         )  # fmt: skip
+        # The number stands at the corner with the most room, at first the highest.
+        room = [min((np.abs(corner - other).max() for other in numbered), default=corner[1]) for corner in corners]
+        widest = max(range(len(corners)), key=lambda i: (room[i], *corners[i]))
+        if not last and room[widest] > 0.05:
+            plane.annotate(str(turn), corners[widest], (0, 2), textcoords="offset points", ha="center", fontsize=9)
+            numbered.append(corners[widest])
     for i, (x, y) in enumerate(pots[at].tolist()):
         plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=9, markeredgecolor="white", zorder=3)
         rows.plot(i + 0.5, at + 0.5, MARKERS[i % 8][0], color="white", markersize=7, zorder=3)
@@ -78,7 +86,7 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     plane.set_ylabel("blue")
     left = areas[-1] / areas[0]
     rounds = f"{at} {'round' if at == 1 else 'rounds'}"
-    share = f"{left:.0%}" if left > 0.1 else f"{left:.1%}" if left > 0.001 else "less than 0.1%"
+    share = f"{left:.0%}" if left > 0.1 else f"{left:.1%}" if left > 0.001 else "< 0.1%"
     plane.set_title(f"after {rounds}: {share} of the area" if at else "before", pad=8)
     inside = f"What they span lies inside what they spanned before, and has {share} of the area that it had at first."
     when = f"after {rounds}. {inside}" if at else "before the first round, and the shape that they span."
@@ -135,9 +143,10 @@ def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
 def relative_residuals(runs: Mapping[str, Tensor]) -> None:
     """How different the tokens still are after each layer: {kind: (seeds, layers)}, a dot a seed, a line their mean.
 
-    The mean is that of the logarithms, as the axis is logarithmic. Raises ValueError for numbers that are not above 0.
+    On the left the axis is logarithmic, and so is the mean; on the right, evenly, are the kinds that stay above 0.1.
+    Raises ValueError for numbers that are not above 0.
     """
-    drawn, ax = figure(7.0, 3.6)
+    drawn, (left, right) = figure(8.6, 3.8, columns=2)
     said = []
     for k, (name, run) in enumerate(runs.items()):
         check_shape(f"runs, {name}", run, "seeds layers")
@@ -146,15 +155,19 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
         layers = np.arange(1, run.shape[1] + 1)
         typical = run.log().mean(dim=0).exp()                                 # (layers,)
         marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
-        # Dashed over solid: where two lines lie on each other, both are seen.
-        ax.plot(layers, typical, color=colour, linewidth=1.8, linestyle=("-", "--")[k % 2], marker=marker, markersize=4,
-                label=name, zorder=2)  # fmt: skip
-        for seed in run:
-            ax.plot(layers, seed, marker, color=colour, markersize=3.5, alpha=0.45, zorder=3)
+        for ax in (left, right)[: 1 + bool(typical.min() > 0.1)]:
+            # Dashed over solid: where two lines lie on each other, both are seen.
+            ax.plot(layers, typical, color=colour, linewidth=1.8, linestyle=("-", "--")[k % 2], marker=marker,
+                    markersize=4, label=name, zorder=2)  # fmt: skip
+            for seed in run:
+                ax.plot(layers, seed, marker, color=colour, markersize=3.5, alpha=0.45, zorder=3)
         said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
-    ax.set_yscale("log")
-    ax.set_xticks(layers)
-    name_lines(ax, "layer", "relative residual")
+    left.set_yscale("log")
+    right.set_ylim(0, 1.03)
+    for ax, title in ((left, "all"), (right, "those that stay, on an even scale")):
+        ax.set_xticks(layers)
+        name_lines(ax, "layer", "relative residual", title)
+        ax.tick_params(axis="x", labelsize=8.5)
     show(
         drawn,
         f"What is not common to all tokens, as a share of their vectors, layer by layer, a dot for each of "

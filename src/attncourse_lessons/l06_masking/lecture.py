@@ -76,8 +76,9 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # pot takes nearly everything from one other pot.
 #
 # On the left you see the pots. On the right each pot is a point, with the mark of its square on the left. The blue
-# shape is what the six points span now, and the grey shapes are what they spanned in earlier rounds. *Before you move
-# the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness stop the mixing?
+# shape is what the six points span now, and the grey shapes are what they spanned in earlier rounds, whose numbers they
+# bear. *Before you move the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness
+# stop the mixing?
 
 # %%
 def mix(sharpness, rounds=6):
@@ -255,10 +256,20 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 #
 # Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani
 # et al. 2017), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an attention
-# (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Today's models use smoother activation
-# functions, **GELU** and **SiLU** (also called Swish), or gated ones such as **SwiGLU**; [lecture
-# @transformer](@transformer) compares them. Some texts write the network for columns,
+# (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Some texts write the network for columns,
 # $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
+#
+# Today's models use smoother activation functions: **GELU**, $z\,\Phi(z)$, where $\Phi(z)$ is the chance that a normal
+# random number is below $z$ (Hendrycks and Gimpel 2016), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the
+# logistic sigmoid. Gated ones such as **SwiGLU** come in [lecture @transformer](@transformer), which compares them all.
+
+# %%
+z = torch.linspace(-4, 3, 141)                        # (141,)
+smooth = {"ReLU": z.relu(), "GELU": F.gelu(z), "SiLU": F.silu(z)}
+viz.function_curves(smooth, z, x_name="z", y_name="activation")
+
+# %% [markdown]
+# Both go to 0 far to the left and to $z$ far to the right, as ReLU does, but have a slope at 0 and dip below it.
 #
 # > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
 # > no feed-forward networks. What comes out, as a function of what went in?
@@ -336,13 +347,14 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # Could the network have helped? It is *the same function at every position*. If two tokens have become the same vector,
 # it returns the same vector for both. It may stretch small differences, and so delay the end.
 #
-# > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network as
-# > the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The network
-# > solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection solves it. Dong,
-# > Cordonnier and Loukas (2021) prove that for attention alone the differences vanish *doubly exponentially* with
-# > depth: each layer multiplies the number of zeros behind the decimal point, as the blue curve shows. Their abstract
-# > says that skip connections (residual connections) and feed-forward networks stop it. Their theorems are more
-# > careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did not.
+# > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network
+# > as the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The
+# > network solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection holds
+# > that off. Dong, Cordonnier and Loukas (2021) prove that for attention alone the differences vanish *doubly
+# > exponentially* with depth: each layer multiplies the number of zeros behind the decimal point, as the blue curve
+# > shows. Their abstract says that skip connections (residual connections) and feed-forward networks stop it. Their
+# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did
+# > not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
 # @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients. Here begins the second half.
@@ -465,14 +477,39 @@ for (name, seed), model in models.items():
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
-# %% [markdown] teaches="masking the future, with scores of −∞"
+# %% [markdown]
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
-# it is much easier to copy the next letter from its place than to spell, so they have learned nothing else. When they
-# write, there is nothing to copy.
+# they have learned to read the answers, and when they write, there are none to read. How do they read? The simplest way
+# is to copy the letter of the next place. A model that copies can also "predict" random letters. *Guess* four numbers:
+# how often are the *first* letters of all thousand numbers right, and random letters, without and with a mask?
+
+# %%
+numbers, _ = batch_of(texts)                                              # (1000, n)
+noise = torch.randint(1, len(letters), (200, 12), generator=torch.Generator().manual_seed(0))
+first, random = {"no mask": [], "causal mask": []}, {"no mask": [], "causal mask": []}
+for (name, _), model in models.items():
+    with torch.no_grad():
+        begun = model(numbers)[:, 0].argmax(dim=-1) == numbers[:, 1]      # (1000,)
+        guessed = model(noise)[:, :-1].argmax(dim=-1) == noise[:, 1:]     # (200, 11)
+    first[name].append(f"{begun.float().mean():.0%}")
+    random[name].append(f"{guessed.float().mean():.0%}")
+for name in losses:
+    print(f"{name:>11}: first letters", *first[name], "  random letters", *random[name])
+
+# %% tags=["hide-input"]
+found = {name: [[int(share[:-1]) for share in shares[name]] for shares in (first, random)]
+         for name in losses}
+assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "they read ahead"
+assert max(found["no mask"][1]) < 25, "and do not copy place by place"
+
+# %% [markdown] teaches="masking the future, with scores of −∞"
+# Nobody can know a first letter, and the models without a mask know it. So they do read ahead. But of random letters
+# they get hardly more than the 5% of a guess, so they do not simply copy the next place. They may recognise the whole
+# number by its letters and then spell it; that is a guess. A leak needs no copying: any use of the answer is enough.
 #
-# Which signs would *not* have shown the fault? The training loss is splendid. The validation loss would be as splendid,
-# because unseen texts can be copied as well as seen ones. Nothing crashes. A number that is too good is the only
-# warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
+# Which signs would *not* have shown the fault? The training loss is splendid. A validation loss need not show it
+# either, because the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is
+# the only warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
@@ -840,7 +877,8 @@ for mask in masks.values():
 # <details><summary><b>Answers</b></summary>
 #
 # 1. *j < i*, *causal and padding*, *tokens to tokens*: the masks with a row in which nothing is allowed. Such a row is
-#    −∞ throughout, and softmax divides zero by zero.
+#    −∞ throughout. In the formula of softmax it is 0 divided by 0. A library subtracts the row's largest score first,
+#    and has NaN there already: −∞ − (−∞).
 # 2. A leak. With −1e9 throughout, all scores of the row are equal again, and every position gets a fifth, padding and
 #    future included. (Some code *adds* −1e9 to the scores and hopes that the differences between them survive. They do
 #    not: at that size the numbers of float32 are 64 apart.)

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @many_heads · Multi-head attention: several questions at once
 #
-# *About 50 minutes, of which less than one is computing. You need scaled dot-product self-attention
+# *About 55 minutes, of which less than one is computing. You need scaled dot-product self-attention
 # ([lecture @self_attention](@self_attention)), the reason for its $\sqrt{d_k}$ ([lecture @lookup](@lookup)), and for
 # the last third the causal mask of [lecture @masking](@masking).*
 #
@@ -222,8 +222,8 @@ for seed in range(3):
 # Three seeds cannot show it, because three coins agree once in four times.
 #
 # Could one head learn both with more training? It receives a mixture of two meals,
-# $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$. Let $\alpha > \tfrac12$, and let there be only two
-# meals, soup and pie. Then there are four cases, and their mixtures lie on one line in this order:
+# $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$. Let $\alpha > \tfrac12$ be fixed, and let there be only
+# two meals, soup and pie. Then there are four cases, and their mixtures lie on one line in this order:
 #
 # | tomorrow, yesterday | share of pie | tomorrow | yesterday |
 # |---|---|---|---|
@@ -233,9 +233,10 @@ for seed in range(3):
 # | pie, pie | 1 | pie | pie |
 #
 # For tomorrow, one threshold in the middle of the line separates soup from pie. For yesterday, the answer alternates
-# along the line: soup, pie, soup, pie. A linear layer has only one threshold on a line, so it must make a mistake. At
-# $\alpha = \tfrac12$ the two cases in the middle are the same point, and no reader at all can separate them. (A reader
-# with a hidden layer can use several thresholds.)
+# along the line: soup, pie, soup, pie. A linear layer has only one threshold on a line, so with a fixed $\alpha$ it must
+# make a mistake. At $\alpha = \tfrac12$ the two cases in the middle are the same point, and no reader at all can
+# separate them. (A reader with a hidden layer can use several thresholds. And a head may choose $\alpha$ by the meals:
+# *Heads add up*, below, finds one that uses this.)
 #
 # With two heads both answers are right. Does each head answer one question? We look at the attention weights of the two
 # heads. Then we do an **ablation**: we remove one head and measure the loss. Head $i$ reaches the output only through
@@ -375,6 +376,26 @@ with torch.no_grad():
 # (Elhage et al. 2021). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$
 # decides *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
 #
+# In the diary, days and meals are *added*, so each score has a part in which two days alone meet. These parts form a
+# table of days × days. The cell prints it for head 0 of the trained model, with a row for the day of each query. *Guess:*
+# where is the largest number of each row?
+
+# %%
+QK = two.layer.W_Q[0] @ two.layer.W_K[0].mT                             # (d_model, d_model)
+by_day = two.day.weight @ QK @ two.day.weight.mT / math.sqrt(16)        # (7, 7)  d_k = 16
+print("query", *(f"{day:>5}" for day in DAYS))
+for day, row in zip(DAYS, by_day.tolist(), strict=True):
+    print(f"{day:>5}", *(f"{score:5.1f}" for score in row))
+
+# %% tags=["hide-input"]
+steps = (by_day.argmax(dim=-1) - torch.arange(7)) % 7
+assert len(set(steps.tolist())) == 1 and steps[0] in (1, 6), "one day on, or one back"
+
+# %% [markdown]
+# At the same step from the query in all seven rows: here at the day before, round the circle from Monday back to Sunday.
+# The trained QK circuit has the question "what was yesterday?" in it, whatever the meals are. The largest numbers are
+# above 10 and most others near or below 0, so the softmax puts nearly all the weight there.
+#
 # **Now you:** [a07](@many_heads/assignment), exercise 4: what each head of a trained model writes.
 #
 # [Lecture @masking](@masking) said that a token receives an average of the tokens' vectors. That holds for one head.
@@ -432,20 +453,24 @@ for name, settings in {
     n_heads, hours, from_days = settings
     differences[name] = [explained(n_heads, hours, seed, from_days) for seed in range(3)]
 viz.strip_plot(differences, x_name="R² of: how much warmer is tomorrow than yesterday?")
+any_weights, from_days = list(differences.values())[2:]
+gains = [f"{a - b:+.2f}" for a, b in zip(any_weights, from_days, strict=True)]
+print("one hour, gained by weights that see temperatures, seed by seed:", *gains)
 
 # %% tags=["hide-input"]
 assert max(differences["1 head, four hours"]) < 0.6
 assert min(differences["2 heads, four hours"]) > 0.95
-free, from_days = (differences[name] for name in list(differences)[2:])
-assert max(from_days) < 0.52 < max(free) - 0.1, "the weights carried it"
+assert max(from_days) < 0.52 < max(any_weights) - 0.1, "the weights carried it"
+assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in every seed"
 
 # %% [markdown]
 # One head explains half of the variance: it reports one of the two days. Two heads subtract. The third row is the
-# surprise: with a *single* number on each card, one head can explain more than half. Our explanation: one head averages
-# the values, but its weights depend on the cards, temperatures included. So the split of the weight between tomorrow
-# and yesterday carries one more number. If this is right, weights that do not see the temperatures must lose the
-# advantage. In the fourth row the queries and keys see the days alone, and the advantage is gone in every seed. (For
-# four numbers the channel is too narrow, as the first row shows.)
+# surprise: with a *single* number on each card, one head can explain more than half, with two seeds clearly more. Our
+# explanation: one head averages the values, but its weights depend on the cards, temperatures included. So the split of
+# the weight between tomorrow and yesterday carries one more number. If this is right, weights that do not see the
+# temperatures must lose the advantage. In the fourth row the queries and keys see the days alone, and every seed loses
+# what it had gained: much in two of them, little in the third (the printed line). (For four numbers the channel is too
+# narrow, as the first row shows.)
 #
 # So the statement of lecture @masking needs its "with one head". Another statement holds for any number of heads, as
 # long as there is attention alone. If all tokens are equal, each head's averages are equal, and so are all outputs. A
@@ -658,13 +683,13 @@ print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.
 
 # %% [markdown]
 # The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
-# neither table alone says "what a head does". Weights show where a head reads, but not whether the model uses what it
-# reads. An ablation shows what the model cannot do *without* a head, but not what the head does. Why is such a head not
-# missed? For *he/she* in seed 0 the table suggests a reason: heads 1 and 3 of layer 0 both attend to the answer, and head
-# 3 may suffice. The last line tests it: silenced together, they cost more than their two losses added. For a head of
-# layer 1 there may be another reason: there a vector is no longer only its own word, since layer 0 has mixed its
-# neighbours in. (There are other ablations. One replaces the head's output by its mean, so that the layers above see
-# nothing unusual.)
+# neither table alone says "what a head does". (Each table has its own scale of blue: compare colours within one.)
+# Weights show where a head reads, but not whether the model uses what it reads. An ablation shows what the model cannot
+# do *without* a head, but not what the head does. Why is such a head not missed? For *he/she* in seed 0 the table
+# suggests a reason: heads 1 and 3 of layer 0 both attend to the answer, and head 3 may suffice. The last line tests it:
+# silenced together, they cost more than their two losses added. For a head of layer 1 there may be another reason:
+# there a vector is no longer only its own word, since layer 0 has mixed its neighbours in. (There are other ablations.
+# One replaces the head's output by its mean, so that the layers above see nothing unusual.)
 #
 # Heads with a job get names. Ours are a *giver head*, a *receiver head* and a *pronoun head*: for each question the
 # head with the most weight on the answer. *Guess:* is it the same head in each seed?
@@ -731,8 +756,23 @@ figures.caching(n=6)
 
 # %% [markdown]
 # For $n$ tokens, the program without a cache computes $n(n+1)/2$ pairs of key and value, and the program with a cache
-# $n$. (Each query is used once, so there is no "QKV cache".) *Guess* before you run: for 100 tokens, how many times
-# less arithmetic does the layer need, and is the output exactly the same?
+# $n$. (Each query is used once, so there is no "QKV cache".) In code the cache is a concatenation. For one head of the
+# trained loop:
+
+# %%
+text, loop = torch.randn(1, 7, 32), two.layer
+keys = values = torch.empty(1, 0, 16)                        # (1, 0, d_k)  nothing yet
+for t in range(7):
+    new = text[:, t : t + 1]                                            # (1, 1, d_model)
+    keys = torch.cat([keys, new @ loop.W_K[0]], dim=1)                  # (1, t + 1, d_k)
+    values = torch.cat([values, new @ loop.W_V[0]], dim=1)              # (1, t + 1, d_k)
+    output, _ = attend(new @ loop.W_Q[0], keys, values)                 # (1, 1, d_k)
+last = loop.head(text, 0)[0][:, -1:]                        # of the whole text at once
+print("the last token, with the cache and without:", torch.allclose(output, last, atol=1e-5))
+
+# %% [markdown]
+# `KeyValueCache` in the next cell does the same for all heads of a layer. *Guess* before you run: for 100 tokens, how many
+# times less arithmetic does the layer need, and is the output exactly the same?
 
 # %%
 torch.manual_seed(0)
