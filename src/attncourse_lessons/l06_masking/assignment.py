@@ -390,10 +390,10 @@ if solved("test_for_leaks"):
 # **Mark scheme.** One point for each.
 #
 # 1. (a) The model sees the letter that it is to predict: a causal mask is missing, upside down or off by one (or target
-#    and input were not shifted against each other). It copies. Copying works on unseen texts as well as on seen ones,
-#    so the validation loss, which is computed in the same way, is small too. An answer that explains only the training
-#    loss gets half a point.
-# 2. (b) While it writes, the next letter does not exist yet: there is nothing to copy, and it has learned nothing else.
+#    and input were not shifted against each other). It copies the answer, or uses it in another way. That works on
+#    unseen texts as well as on seen ones, so the validation loss, which is computed in the same way, is small too. An
+#    answer that explains only the training loss gets half a point.
+# 2. (b) While it writes, the next letter does not exist yet: there is nothing to use, and it has learned nothing else.
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
 # 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right,
 #    though the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a
