@@ -92,7 +92,7 @@ def test_the_drill_checks_an_answer_draws_the_result_and_keeps_score(open_page):
     page.keyboard.press("Enter")
     assert said.inner_text() == "No: it is an error. Flush right." and "1 right of 2" in score.inner_text()
     assert page.get_by_role("img", name="result").count() == 0
-    page.get_by_role("button", name="begin anew").click()
+    page.get_by_role("button", name="start again").click()
     assert score.inner_text() == "Question 1 of 2. Score: 0 right of 0 answered."
 
 
@@ -110,7 +110,7 @@ def test_the_game_takes_a_question_then_a_judgement_and_then_tells(open_page):
     page.get_by_role("button", name="definite").focus()
     page.get_by_role("button", name="next").click()
     assert "Line 2 of 2" in score.inner_text() and "keys and queries" in page.locator(".rg-claim").inner_text()
-    page.get_by_role("button", name="begin anew").click()
+    page.get_by_role("button", name="start again").click()
     assert score.inner_text() == "Line 1 of 2. Score: 0 right of 0 judged."
 
 
