@@ -110,7 +110,7 @@ def test_the_game_takes_a_question_then_a_judgement_and_then_tells(open_page):
     page.get_by_role("button", name="definite").focus()
     page.get_by_role("button", name="next").click()
     assert "Line 2 of 2" in score.inner_text() and "keys and queries" in page.locator(".rg-claim").inner_text()
-    page.get_by_role("button", name="start again").click()
+    page.get_by_role("button", name="begin anew").click()
     assert score.inner_text() == "Line 1 of 2. Score: 0 right of 0 judged."
 
 
