@@ -278,7 +278,7 @@ def show(results: Results, console: Console, rows: Sequence[Row] | None = None) 
     ]
     if waiting:
         console.print(
-            f"…  waits to be marked by hand, with the command `mark`; totals leave it out until then: {', '.join(waiting)}"
+            f"…  waits to be marked by hand (`mark`); totals leave it out until then: {', '.join(waiting)}"
         )
     unknown = sum(row.submitted and row.times.handed_in is None for row in results.rows)
     if results.due:
