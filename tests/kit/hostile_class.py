@@ -84,6 +84,12 @@ class Class:
         for student, theirs in zip(HONEST, ({}, others, mistakes), strict=True):
             self.hand_in(student, Trouble(theirs))
 
+    def grade_honest_alone(self):
+        """Hand in the honest, and keep what they get before the others are there."""
+        self.hand_in_honestly()
+        self.grade(students=HONEST)
+        self.alone = {student: (self.points(student), self.rows[student].verdicts) for student in HONEST}
+
     def written(self, trouble):
         """The notebook as it is handed in."""
         bodies = {name: body.replace("{model}", self.model[name]) for name, body in trouble.answers.items()}

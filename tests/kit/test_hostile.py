@@ -317,9 +317,7 @@ ALL = STRANGE | LEAKS | LIES | PATCHES | PEEKS
 def everybody(tmp_path_factory):
     """The graded class, and what the honest students had got before the others were there."""
     room = Class(tmp_path_factory.mktemp("hostile") / "course", "\nc.ExecuteOrReplay.timeout = 20\n")
-    room.hand_in_honestly()
-    room.grade(students=HONEST)
-    room.alone = {student: (room.points(student), room.rows[student].verdicts) for student in HONEST}
+    room.grade_honest_alone()
     for student, trouble in ALL.items():
         room.hand_in(student, trouble)
     for student, body in BEHIND_THE_GUARD.items():

@@ -186,9 +186,7 @@ STUDENTS = ("s" * 200, "\x1b]0;title\x07", "%(name)s {student} $1", "nul\u202e.i
 def everybody(tmp_path_factory):
     """The class, graded, and with its pages made; seconds of the main process by student."""
     room = Class(tmp_path_factory.mktemp("outside") / "course", "\nc.ExecuteOrReplay.timeout = 20\n")
-    room.hand_in_honestly()
-    room.grade(students=HONEST)
-    room.alone = {student: (room.points(student), room.rows[student].verdicts) for student in HONEST}
+    room.grade_honest_alone()
     for student, change in HANDED_IN.items():
         notebook = json.loads(room.written(Trouble()))
         change(notebook)

@@ -412,11 +412,9 @@ def everybody(tmp_path_factory):
     """The graded class; beside it what there was before, and what was noticed while it was graded."""
     room = Class(tmp_path_factory.mktemp("system") / "course", LIMITS)
     root = room.root
-    room.hand_in_honestly()
     for name in sorted(NAMES):
         room.hand_in(name)
-    room.grade(students=HONEST)
-    alone = {student: (room.points(student), room.rows[student].verdicts) for student in HONEST}
+    room.grade_honest_alone()
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
@@ -452,7 +450,6 @@ def everybody(tmp_path_factory):
                 room.reached.append(one)
             except BlockingIOError:
                 pass
-    room.alone = alone
     return room
 
 

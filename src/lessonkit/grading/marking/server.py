@@ -75,12 +75,13 @@ class Marking:
         for entry in found:
             self._places[entry.grade] = where = (self._path(entry.student, question.notebook), question.name)
             self._written[entry.grade] = written(*where)
-        empty = [entry for entry in found if self._is_empty(entry, question)]
-        full = [entry for entry in found if not self._is_empty(entry, question)]
-        listed = []
+        full: list[Entry] = []
+        empty: list[Entry] = []
+        for entry in found:
+            (empty if self._is_empty(entry, question) else full).append(entry)
         kinds = [[full[i] for i in group] for group in groups([self._written[entry.grade].words for entry in full])]
-        for place, group in enumerate([*kinds, empty] if empty else kinds):
-            listed += [self._listed(entry, place, entry in empty) for entry in group]
+        listed = [self._listed(entry, place, False) for place, group in enumerate(kinds) for entry in group]
+        listed += [self._listed(entry, len(kinds), True) for entry in empty]
         return {"answers": listed, "counted": _counted(found)}
 
     def marks(self, number: int) -> dict[str, dict[str, Any]]:
