@@ -7,8 +7,9 @@ const bookSearch = (() => {
   const COMPOUND = /√|∞|[\p{L}\p{N}]+(?:[-‑–_.][\p{L}\p{N}]+)*/gu;
   const SIGNS = { "√": "sqrt", "∞": "infinity" };
   // Of two sections that answer as well, the lecture's comes first. Solutions come after all else.
-  const KIND = { lecture: 1, term: 0.8, guide: 0.7, assignment: 0.6, api: 0.45, solution: 0.45 };
+  const KIND = { lecture: 1, term: 0.8, guide: 0.7, assignment: 0.6, api: 0.25, solution: 0.5 };
   const SYNONYM = 0.7, PREFIX = 0.6, TYPO = 0.55;   // beside a word that stands there as it was typed
+  const LEAST = 0.15;                               // of the best section's score, or a section is left out
 
   // Words
 
@@ -33,7 +34,8 @@ const bookSearch = (() => {
 
   /** The words of a text, and where each stands. */
   const words = (text) => [...text.matchAll(COMPOUND)].map(({ 0: word, index }) => ({ word, index, ...analysed(word) }));
-  const sequence = (text) => words(text).flatMap((word) => word.parts);
+  const flat = (words) => words.flatMap(({ parts }) => parts);
+  const sequence = (text) => flat(words(text));
   const line = (stems) => ` ${stems.join(" ")} `;
 
   // The index
@@ -43,26 +45,24 @@ const bookSearch = (() => {
   function build({ entries, synonyms, stopwords }) {
     [stemmer, known] = [new EnglishStemmer(), new Map()];
     const postings = new Map();                             // stem → entry → how often it stands in which part of it
-    const sections = entries.map((entry, number) => {
-      const count = (text, part, once) => {
-        for (const { whole, parts } of words(text)) {
-          const all = parts.length > 1 ? [whole, ...parts.filter((each) => each.length > 1)] : [whole];
-          for (const each of all) {
-            if (!postings.has(each)) postings.set(each, new Map());
-            const found = postings.get(each);
-            if (!found.has(number)) found.set(number, { title: 0, under: 0, text: 0, code: 0 });
-            found.get(number)[part] += 1;
-          }
+    const count = (all, number, part) => {
+      for (const { whole, parts } of all) {
+        for (const each of parts.length > 1 ? [whole, ...parts.filter((part) => part.length > 1)] : parts) {
+          let found = postings.get(each);
+          if (!found) postings.set(each, (found = new Map()));
+          let counts = found.get(number);
+          if (!counts) found.set(number, (counts = { title: 0, under: 0, text: 0, code: 0 }));
+          counts[part] += 1;
         }
-      };
-      count(entry.title, "title");
-      count(entry.under.join(" "), "under");
-      count(entry.text, "text");
-      count(entry.code, "code");
-      return {
-        ...entry, ...subject(entry.title), titled: line(sequence(entry.title)), told: line(sequence(entry.text)),
-        length: entry.text.length,
-      };
+      }
+    };
+    const sections = entries.map((entry, number) => {
+      const [title, text] = [words(entry.title), words(entry.text)];
+      count(title, number, "title");
+      count(text, number, "text");
+      count(words(entry.under.join(" ")), number, "under");
+      count(words(entry.code), number, "code");
+      return { ...entry, ...subject(entry.title), titled: line(flat(title)), told: line(flat(text)), length: text.length };
     });
     const mean = sections.reduce((sum, section) => sum + section.length, 0) / sections.length;
     const names = synonyms.map((group) => group.map((name) => ({ name, stems: sequence(name) })));
@@ -122,33 +122,35 @@ const bookSearch = (() => {
   /** What is asked for: ideas, each with its readings; a reading is words that belong together, and a weight. */
   function understood(query) {
     const asked = words(query);
-    const flat = asked.flatMap(({ whole, parts }, i) => parts.map((part, k) => ({ part, whole, parts, first: k === 0, last: i === asked.length - 1 })));
+    const plain = asked.flatMap((word, i) => word.parts.map((part) => ({ ...word, part, last: i === asked.length - 1 })));
+    const says = ({ part }) => !book.stopwords.has(part) && part.length > 1;
+    const silent = plain.some(says) ? ({ part, parts }) => parts.length === 1 && book.stopwords.has(part) : () => false;
     const ideas = [];
-    const told = flat.filter(({ part }) => !book.stopwords.has(part) && part.length > 1);
-    const silent = told.length ? ({ part, parts }) => parts.length === 1 && book.stopwords.has(part) : () => false;
-    for (let i = 0; i < flat.length; ) {
-      const [length, others] = named(flat, i);
-      const span = flat.slice(i, i + Math.max(length, flat[i].parts.length));
+    for (let i = 0; i < plain.length; ) {
+      const [length, others] = named(plain, i);
+      const span = plain.slice(i, i + Math.max(length, plain[i].parts.length));
       i += span.length;
       if (!others.length && span.every(silent)) continue;
-      const readings = [reading(span.map(({ part }) => part), 1, span.at(-1).last)];
-      if (span[0].parts.length > 1) readings.push(reading([span[0].whole], 1));
+      const parts = span.map(({ part }) => part);
       // "rms norm" is written RMSNorm, too.
-      const joined = [span.map(({ part }) => part).join(""), ...(flat[i] ? [span.at(-1).part + flat[i].part] : [])];
-      readings.push(...joined.filter((each) => book.postings.has(each)).map((each) => reading([each], 1)));
-      readings.push(...others.map((name) => reading(name.stems, SYNONYM)));
-      ideas.push(readings.filter(({ terms }) => terms.length));
+      const joined = [span[0].whole, parts.join(""), ...(plain[i] ? [parts.at(-1) + plain[i].part] : [])];
+      const asOne = [...new Set(joined)].filter((each) => each !== parts[0] && book.postings.has(each));
+      ideas.push([
+        reading(parts, 1, span.at(-1).last),
+        ...asOne.map((each) => reading([each], 1)),
+        ...others.map(({ stems }) => reading(stems, SYNONYM)),
+      ]);
     }
     return ideas;
   }
 
   /** How many words from the i-th on are a name of something that has others, and the others. */
-  function named(flat, i) {
+  function named(plain, i) {
     let [longest, others] = [0, []];
     for (const group of book.names) {
       for (const name of group) {
         const length = name.stems.length;
-        if (length < longest || !length || name.stems.some((part, k) => flat[i + k]?.part !== part)) continue;
+        if (length < longest || !length || name.stems.some((part, k) => plain[i + k]?.part !== part)) continue;
         if (length > longest) [longest, others] = [length, []];
         others.push(...group.filter((other) => other !== name));
       }
@@ -169,14 +171,17 @@ const bookSearch = (() => {
 
   // The answer
 
-  /** The sections that answer `query`, best first: each with its `score`, and all stems to mark in it. */
+  /** The sections that answer `query`, best first: `found`; the stems to `mark` in them; words that were `misspelt`. */
   function find(query) {
     const ideas = understood(query);
     const scores = new Map(), marked = new Set();
     ideas.forEach((readings, i) => {
       const best = new Map();
       for (const reading of readings) {
-        for (const [number, score] of answers(reading, marked)) {
+        if (reading.weight === 1 || !reading.long) {  // of other names, an abbreviation
+          for (const { found } of reading.terms) for (const [word] of found) marked.add(word);
+        }
+        for (const [number, score] of answers(reading)) {
           if (score > (best.get(number) ?? 0)) best.set(number, score);
         }
       }
@@ -195,19 +200,26 @@ const bookSearch = (() => {
       const score = sum(weights, (weight, i) => weight * (parts[i] ?? 0)) / sum(weights, (weight) => weight);
       return { section, score: score * met * met * together * KIND[section.kind] };
     });
+    const least = LEAST * Math.max(0, ...found.map(({ score }) => score));
     const late = ({ section }) => section.kind === "solution";
-    found.sort((a, b) => late(a) - late(b) || b.score - a.score);
-    return { found, marked };
+    const best = found.filter(({ score }) => score >= least).sort((a, b) => late(a) - late(b) || b.score - a.score);
+    return { found: best, marked, misspelt: words(query).filter(isUnknown).map(({ word }) => word) };
   }
+
+  function isUnknown({ whole, parts }) {
+    const isName = book.names.some((group) => group.some(({ stems }) => parts.every((part) => stems.includes(part))));
+    return !isName && !book.stopwords.has(whole) && !book.vocabulary.some((each) => each.startsWith(whole) || parts.includes(each));
+  }
+
   const sum = (all, of) => all.reduce((total, each, i) => total + of(each, i), 0);
 
-  function answers({ terms, weight, phrase, long, stems }, marked) {
+  /** What each section that has words of a reading earns by it: 4 or so where it is what its heading names. */
+  function answers({ terms, weight, phrase, long, stems }) {
     const scores = new Map(), met = new Map();
     const most = sum(terms, (term) => term.rare);
     for (const { found, rare } of terms) {
       const best = new Map();
       for (const [word, likeness] of found) {
-        marked.add(word);
         for (const [number, counts] of book.postings.get(word)) {
           const { length, subject, size } = book.sections[number];
           const often = counts.text / (0.5 + (0.5 * length) / book.mean);
@@ -243,5 +255,130 @@ const bookSearch = (() => {
     return loading;
   }
 
-  return { ready, find, words, ROOT };
+  return { ready, isReady: () => Boolean(book), find, words, ROOT };
+})();
+
+// What the reader sees: a list under each search field. The theme opens its dialog by a button and Ctrl+K; / does, too.
+(() => {
+  const IN_DIALOG = 8, ON_PAGE = 40, AROUND = 28;  // results, results, words of a snippet
+  const WHAT = { api: "Reference", term: "Glossary", guide: "Guide" };
+  const KEYS = "Type what you look for. ↓ and ↑ choose, Enter opens, Esc closes.";
+
+  const make = (tag, look, ...parts) => {
+    const element = document.createElement(tag);
+    if (look) element.className = look;
+    element.append(...parts);
+    return element;
+  };
+
+  /** A part of a text, from the word `from` to the word `to`, with the stems of `marked` marked. */
+  function withMarks(text, marked, from = 0, to = Infinity) {
+    const all = bookSearch.words(text), shown = all.slice(from, to);
+    if (!shown.length) return [text];
+    let at = from ? shown[0].index : 0;
+    const parts = from ? ["… "] : [];
+    for (const { word, index, whole, parts: stems } of shown) {
+      if (!marked.has(whole) && !stems.some((each) => marked.has(each))) continue;
+      parts.push(text.slice(at, index), make("mark", "", word));
+      at = index + word.length;
+    }
+    const end = to < all.length ? shown.at(-1).index + shown.at(-1).word.length : text.length;
+    return [...parts, text.slice(at, end), ...(to < all.length ? ["\u00a0…"] : [])];
+  }
+
+  /** The words of a text around the place where most different ones of those asked for stand. */
+  function snippet(text, marked) {
+    const told = bookSearch.words(text).map(({ whole, parts }) => [whole, ...parts].find((each) => marked.has(each)));
+    let [best, start] = [0, 0];
+    told.forEach((stem, i) => {
+      if (!stem) return;
+      const met = told.slice(i, i + AROUND - 6).filter(Boolean);
+      const worth = new Set(met).size + met.length / 100;
+      if (worth > best) [best, start] = [worth, i];
+    });
+    start = start < 8 ? 0 : start - 6;
+    return withMarks(text, marked, start, start + AROUND);
+  }
+
+  function result({ section }, marked) {
+    const { page, id, title, under, kind, text } = section;
+    const link = make("a", "", make("span", "found-title", ...withMarks(title, marked)));
+    link.href = `${bookSearch.ROOT}${page}${id && "#"}${id}`;
+    const where = [WHAT[kind], ...under].filter(Boolean).join(" › ");
+    if (where) link.append(make("span", "found-where", where));
+    if (text) link.append(make("span", "found-text", ...snippet(text, marked)));
+    return make("li", "", link);
+  }
+
+  function attach(form) {
+    const input = form.querySelector("input"), dialog = form.closest("dialog");
+    const said = make("p", "found-said", dialog ? KEYS : ""), list = make("ol", "found-list");
+    const all = make("a", "found-all");
+    said.setAttribute("role", "status");
+    const box = make("div", "found", said, list, all);
+    form.after(box);
+    dialog?.setAttribute("aria-label", input.getAttribute("aria-label"));
+
+    async function show() {
+      if (!bookSearch.isReady()) said.textContent = "The index is being loaded …";
+      try {
+        await bookSearch.ready();
+      } catch {
+        said.textContent = "The index of the book could not be loaded: _static/search-index.js is missing.";
+        return;
+      }
+      const query = input.value.trim();
+      const { found, marked, misspelt } = query ? bookSearch.find(query) : { found: [], marked: new Set(), misspelt: [] };
+      const most = dialog ? IN_DIALOG : ON_PAGE;
+      list.replaceChildren(...found.slice(0, most).map((each) => result(each, marked)));
+      const count = found.length === 1 ? "1 section" : `${found.length} sections`;
+      const spelt = misspelt.length ? `Nothing has “${misspelt.join("”, “")}”. ` : "";
+      if (!query) said.textContent = dialog ? KEYS : "";
+      else if (found.length) said.textContent = `${spelt}${spelt ? "What is spelt like it: " : ""}${count}.`;
+      else said.textContent = `${spelt || `Nothing found for “${query}”. `}Try another word for it, or fewer.`;
+      all.href = `${bookSearch.ROOT}search.html?q=${encodeURIComponent(query)}`;
+      all.textContent = dialog && found.length > most ? `All ${found.length}` : "";
+      all.hidden = !all.textContent;
+      list.scrollTop = box.scrollTop = 0;
+    }
+
+    input.addEventListener("focus", () => bookSearch.ready().catch(() => {}));
+    input.addEventListener("input", () => {
+      show();
+      if (!dialog) history.replaceState(null, "", `?q=${encodeURIComponent(input.value)}`);
+    });
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      await show();
+      list.querySelector("a")?.click();
+    });
+    list.addEventListener("click", () => dialog?.close());  // the section may be on this page
+    form.parentElement.addEventListener("keydown", (event) => {
+      const stops = [input, ...box.querySelectorAll("a:not([hidden])")], at = stops.indexOf(document.activeElement);
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (step && at >= 0) {
+        event.preventDefault();
+        stops[Math.min(Math.max(at + step, 0), stops.length - 1)].focus();
+      } else if (at > 0 && event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey && !event.altKey) {
+        input.focus();  // and the letter goes there
+      }
+    });
+    if (!dialog) {
+      input.value = new URLSearchParams(location.search).get("q") ?? "";
+      input.focus();
+      show();
+    }
+  }
+
+  document.querySelectorAll("form.bd-search").forEach(attach);
+
+  addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+    event.preventDefault();
+    const dialog = document.getElementById("pst-search-dialog");
+    const own = [...document.querySelectorAll("form.bd-search input")].find((input) => !dialog?.contains(input));
+    if (own) own.focus();
+    else if (!dialog.open) dialog.showModal();
+  });
 })();

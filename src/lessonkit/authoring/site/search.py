@@ -29,6 +29,7 @@ LATEX = (
     (re.compile(r"\\(?:text|mathrm|mathbf|operatorname)\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\sqrt\s*\{?(\w(?:_\{?\w+\}?)?)\}?"), r"√\1"),
     (re.compile(r"\\[,;:! ]|[{}$]|\\left|\\right"), ""),
+    (re.compile(r"\\(exp|log|ln|max|min|argmax|sin|cos|tanh)(?![A-Za-z])"), r"\1"),
     (re.compile(r"\\[A-Za-z]+\s*"), " "),
 )
 
@@ -68,10 +69,11 @@ def _of(node: nodes.Element, above: tuple[str, ...]) -> Iterator[dict[str, Any]]
 def _described(described: addnodes.desc, above: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """A function, class or method of the reference, and what is in it."""
     signature, content = described.next_node(addnodes.desc_signature), described.next_node(addnodes.desc_content)
-    if signature["ids"]:
-        title = "".join(part.astext() for part in signature.findall(addnodes.desc_name))
-        yield {"id": signature["ids"][0], "title": title, "under": list(above)} | _content(content)
-        above = (*above, title)
+    title = "".join(part.astext() for part in signature.findall(addnodes.desc_name))
+    found = _content(content)
+    if signature["ids"] and found["text"]:  # a field of which nothing is said is found with its class
+        yield {"id": signature["ids"][0], "title": title, "under": list(above)} | found
+    above = (*above, title)
     yield from _of(content, above)
 
 
