@@ -3,11 +3,11 @@
     python benchmarks/site.py [--book build/site] [--repeats 3] [--json] [--save FILE]
 
 Builds the book, or takes the one in `--book`. Every page is weighed as its HTML without what its widgets hold, which is
-weighed apart. The start page and the lectures are opened from the folder in Chromium, in a fresh profile each time: what
-they load is counted in bytes on the disk, pictures too; the times, medians, are those of the first paint and of the
-moment when the last widget of the page is drawn and can be moved. site_questions.json has what learners type, and the
-sections that answer: right is one of these among the first three. The search was written with the questions under
-"known" at hand, and those under "held out" were asked once, afterwards.
+weighed apart. The start page and the lectures are opened from the folder in Chromium, each time in a fresh profile.
+What they load is counted in bytes on the disk, pictures too. Times are medians: of the first paint, of the moment
+when the last widget of the page is drawn and can be moved. site_questions.json has what learners type, and the sections
+that answer: right is one of these among the first three. The search was written with the questions under "known" at
+hand, and those under "held out" were asked once, afterwards.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from browser import chromium
+from chromium import chromium
 from playwright.sync_api import Browser, Page
 from record import about, hand_over, output_arguments
 
@@ -83,7 +83,7 @@ def answered(page: Page, questions: list[dict]) -> dict:
 
 
 def _named(section: dict) -> str:
-    """The lesson's name and the heading, "order: Rotary embeddings (RoPE): turn, do not add"; of other pages the page."""
+    """The lesson's name and the heading, "order: Rotary embeddings (RoPE): …"; of other pages the page."""
     lesson = re.fullmatch(r"lectures/\d+_(\w+)\.html", section["page"])
     return f"{lesson[1] if lesson else section['page']}: {section['title']}"
 
@@ -133,7 +133,8 @@ def main() -> None:
             live = f"{page['widgets_live_ms']:.0f}" if page["widgets_live_ms"] else "–"
             sizes = "".join(f"{page[part] / 1000:>9.0f}" for part in ("widget_bytes", "loaded_bytes"))
             print(f"{name:<34}{page['page_bytes'] / 1000:>10.0f}{sizes}{page['first_paint_ms']:>10.0f}{live:>9}")
-    heavy = [f"{name} ({page['page_bytes'] / 1000:.0f} kB)" for name, page in pages.items() if page["page_bytes"] > PAGE_GOAL]
+    sizes = {name: page["page_bytes"] for name, page in pages.items() if page["page_bytes"] > PAGE_GOAL}
+    heavy = [f"{name} ({size / 1000:.0f} kB)" for name, size in sizes.items()]
     print(f"{len(pages)} pages, of which over {PAGE_GOAL / 1000:.0f} kB: {', '.join(heavy) or 'none'}")
     for name, score in result["search"].items():
         told = f"right {score['right']} of {score['asked']}, at the first place {score['first']}"

@@ -16,8 +16,9 @@ import tempfile
 from pathlib import Path
 
 import torch
+from chromium import chromium
+
 from attncourse import viz
-from browser import chromium
 
 PAYLOAD_GOAL, HOVER_GOAL = 300, 50
 

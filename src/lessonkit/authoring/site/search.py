@@ -1,12 +1,12 @@
 """A Sphinx extension: the book's search, by section, in the place of Sphinx's own, which knows pages alone.
 
 It writes one script, which a page loads when somebody begins to search: a page that was opened from a folder may load a
-script, but may not read another page. The script holds the words of every section; docs/_static/search.js finds in them.
+script, and may not read another page. The script holds the words of every section; docs/_static/search.js finds in it.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,20 @@ INDEX = "_static/search-index.js"
 SYNONYMS = "synonyms.txt"  # beside conf.py; a course need not have it
 # What a page is, by the folder that it stands in.
 KINDS = {"lectures": "lecture", "assignments": "assignment", "solutions": "solution", "api": "api"}
+NO_PROSE = (
+    nodes.section, addnodes.desc, addnodes.glossary, nodes.title, nodes.raw, nodes.comment, nodes.math_block,
+    addnodes.toctree,
+)  # fmt: skip
 CODE_WORD = re.compile(r"[A-Za-z_]\w{2,}")
-GREEK = dict(zip("alpha beta gamma delta epsilon theta lambda mu pi sigma tau phi omega".split(), "αβγδεθλμπστφω", strict=True))
-LATEX = (
-    (re.compile(r"\\(%s)(?![A-Za-z])" % "|".join(GREEK)), lambda found: GREEK[found[1]]),
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "theta": "θ", "lambda": "λ", "mu": "μ",
+    "pi": "π", "sigma": "σ", "tau": "τ", "phi": "φ", "omega": "ω",
+}  # fmt: skip
+LATEX: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"\\([a-z]+)(?![A-Za-z])"), lambda found: GREEK.get(found[1], found[0])),
     (re.compile(r"\\(?:text|mathrm|mathbf|operatorname)\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\sqrt\s*\{?(\w(?:_\{?\w+\}?)?)\}?"), r"√\1"),
-    (re.compile(r"\\[,;:! ]|[{}$]|\\left|\\right"), ""),
+    (re.compile(r"\\[,;:! ]|[{}$]|\\(?:left|right)(?![A-Za-z])"), ""),
     (re.compile(r"\\(exp|log|ln|max|min|argmax|sin|cos|tanh)(?![A-Za-z])"), r"\1"),
     (re.compile(r"\\[A-Za-z]+\s*"), " "),
 )
@@ -84,9 +91,7 @@ def _content(node: nodes.Element) -> dict[str, str]:
 
     def gather(node: nodes.Node) -> None:
         for part in node.children:
-            if isinstance(part, (nodes.section, addnodes.desc, addnodes.glossary, nodes.title, nodes.raw, nodes.comment)):
-                continue
-            if isinstance(part, (nodes.math_block, addnodes.toctree)) or _is_output(part):
+            if isinstance(part, NO_PROSE) or _is_output(part):
                 continue
             if isinstance(part, nodes.literal_block):
                 code.update(dict.fromkeys(CODE_WORD.findall(part.astext())))
