@@ -198,11 +198,12 @@ const bookSearch = (() => {
       const met = sum(weights, (weight, i) => (parts[i] ? weight : 0)) / sum(weights, (weight) => weight);
       const together = whole.length < 2 ? 1 : section.titled.includes(line(whole)) ? 1.5 : section.told.includes(line(whole)) ? 1.2 : 1;
       const score = sum(weights, (weight, i) => weight * (parts[i] ?? 0)) / sum(weights, (weight) => weight);
-      return { section, score: score * met * met * together * KIND[section.kind] };
+      const worth = score * met * met * together;
+      return { section, worth, score: worth * KIND[section.kind] };
     });
-    const least = LEAST * Math.max(0, ...found.map(({ score }) => score));
+    const least = LEAST * Math.max(0, ...found.map(({ worth }) => worth));
     const late = ({ section }) => section.kind === "solution";
-    const best = found.filter(({ score }) => score >= least).sort((a, b) => late(a) - late(b) || b.score - a.score);
+    const best = found.filter(({ worth }) => worth >= least).sort((a, b) => late(a) - late(b) || b.score - a.score);
     return { found: best, marked, misspelt: words(query).filter(isUnknown).map(({ word }) => word) };
   }
 
@@ -359,7 +360,7 @@ const bookSearch = (() => {
       if (step && at >= 0) {
         event.preventDefault();
         stops[Math.min(Math.max(at + step, 0), stops.length - 1)].focus();
-      } else if (at > 0 && event.key.length === 1 && event.key !== " " && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      } else if (at > 0 && event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) {
         input.focus();  // and the letter goes there
       }
     });

@@ -54,8 +54,9 @@ REFERENCE = """mimetype
 def site(tmp_path_factory):
     """A site of three pages, whose index was written."""
     folder = tmp_path_factory.mktemp("search")
-    pages = {"index.md": "# Start\n", "lectures/00_x.md": LECTURE, "docs/words.md": GLOSSARY, "api/course.rst": REFERENCE}
-    for name, text in (pages | {"conf.py": CONF, "synonyms.txt": "# a remark\n\nlookup, dict\n"}).items():
+    pages = {"lectures/00_x.md": LECTURE, "docs/words.md": GLOSSARY, "api/course.rst": REFERENCE}
+    rest = {"index.md": "# Start\n", "conf.py": CONF, search.SYNONYMS: "# a remark\n\nlookup, dict\n"}
+    for name, text in (pages | rest).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     made = folder / "made"
