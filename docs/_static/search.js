@@ -9,7 +9,7 @@ const bookSearch = (() => {
   // Of two sections that answer as well, the lecture's comes first. Solutions come after all else.
   const KIND = { lecture: 1, term: 0.5, guide: 0.7, assignment: 0.6, api: 0.25, solution: 0.5 };
   const SYNONYM = 0.7, PREFIX = 0.6, TYPO = 0.55;   // beside a word that stands there as it was typed
-  const LEAST = 0.15;                               // of the best section's score, or a section is left out
+  const LEAST = 0.08;                               // of the best section's score, or a section is left out
 
   // Words
 
@@ -261,7 +261,7 @@ const bookSearch = (() => {
 
 // What the reader sees: a list under each search field. The theme opens its dialog by a button and Ctrl+K; / does, too.
 (() => {
-  const IN_DIALOG = 8, ON_PAGE = 40, AROUND = 28;  // results, results, words of a snippet
+  const IN_DIALOG = 8, ON_PAGE = 100, AROUND = 28;  // results, results, words of a snippet
   const WHAT = { api: "Reference", term: "Glossary", guide: "Guide" };
   const KEYS = "Type what you look for. ↓ and ↑ choose, Enter opens, Esc closes.";
 
@@ -306,8 +306,8 @@ const bookSearch = (() => {
     const link = make("a", "", make("span", "found-title", ...withMarks(title, marked)));
     link.href = `${bookSearch.ROOT}${page}${id && "#"}${id}`;
     const where = [WHAT[kind], ...under].filter(Boolean).join(" › ");
-    if (where) link.append(make("span", "found-where", where));
-    if (text) link.append(make("span", "found-text", ...snippet(text, marked)));
+    if (where) link.append(" ", make("span", "found-where", where));
+    if (text) link.append(" ", make("span", "found-text", ...snippet(text, marked)));
     return make("li", "", link);
   }
 

@@ -5,9 +5,8 @@ import re
 import pytest
 
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
-pytest.importorskip("playwright", reason="playwright is not installed")
 
-from playwright.sync_api import expect
+from jupyter_lab import expect
 from test_site_in_browser import LECTURE, SOLUTION, book, visit  # noqa: F401
 
 import benchmarks
@@ -61,6 +60,8 @@ def test_a_key_opens_the_search_and_enter_the_best_section(visit, book, key):  #
     found = ask(page, "grouped query attention", key)
     expect(found.first.locator(".found-where")).to_contain_text("Lecture 07 · Multi-head attention")
     expect(found.first.locator("mark").first).to_be_visible()
+    title, where, text = (found.first.locator(f".found-{part}").bounding_box() for part in ("title", "where", "text"))
+    assert title["y"] + title["height"] <= where["y"] < where["y"] + where["height"] <= text["y"]
     page.keyboard.press("Enter")
     page.wait_for_url(f"{book.as_uri()}/{GQA}")
 
