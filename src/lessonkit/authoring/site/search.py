@@ -76,11 +76,10 @@ def _of(node: nodes.Element, above: tuple[str, ...]) -> Iterator[dict[str, Any]]
 def _described(described: addnodes.desc, above: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """A function, class or method of the reference, and what is in it."""
     signature, content = described.next_node(addnodes.desc_signature), described.next_node(addnodes.desc_content)
-    title = "".join(part.astext() for part in signature.findall(addnodes.desc_name))
-    found = _content(content)
-    if signature["ids"] and found["text"]:  # a field of which nothing is said is found with its class
-        yield {"id": signature["ids"][0], "title": title, "under": list(above)} | found
-    above = (*above, title)
+    if signature["ids"]:
+        title = "".join(part.astext() for part in signature.findall(addnodes.desc_name))
+        yield {"id": signature["ids"][0], "title": title, "under": list(above)} | _content(content)
+        above = (*above, title)
     yield from _of(content, above)
 
 
