@@ -30,9 +30,9 @@ for (const code of document.querySelectorAll(".bd-article div.highlight")) {
 }
 
 // What is wider than the page scrolls in its box: its edge fades where there is more, and keys move it.
-const WIDE = `.bd-article :is(div.math, .wide, pre, .pst-scrollable-table-container, .cell_output .text_html,
+const WIDE = `.bd-article :is(div.math, span.math.long, .wide, pre, .pst-scrollable-table-container, .cell_output .text_html,
   .explorer > div:last-child)`;
-const NAMES = { "div.math": "A formula", ".wide, .explorer > div": "A figure", pre: "Code", "*": "A table" };
+const NAMES = { ".math": "A formula", ".wide": "A figure", pre: "Code", "*": "A table" };
 
 function look(box) {
   const more = box.scrollWidth - box.clientWidth;
@@ -44,9 +44,10 @@ function look(box) {
   const left = box.scrollLeft > 1, right = box.scrollLeft < more - 1;
   box.dataset.more = left && right ? "both" : left ? "left" : "right";
   if (box.dataset.scrolls || box.hasAttribute("tabindex")) return;
-  const name = Object.entries(NAMES).find(([which]) => box.matches(which))[1];
   box.dataset.scrolls = "true";
   box.tabIndex = 0;
+  if (box.closest(".explorer")) return; // a widget's groups are its rows of buttons
+  const name = Object.entries(NAMES).find(([which]) => box.matches(which))[1];
   box.setAttribute("role", "group");
   box.setAttribute("aria-label", `${name}, wider than the page: it scrolls sideways`);
 }

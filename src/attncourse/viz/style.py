@@ -116,7 +116,7 @@ def name_lines(ax: Axes, x_name: str, y_name: str, title: str = "") -> None:
 def smallest_text(drawn: Figure) -> float:
     """How high the smallest letters of a drawn figure are, in pixels of the page; infinity where it has none."""
     said = (text for text in drawn.findobj(Text) if text.get_visible() and text.get_text().strip())
-    return min((text.get_fontsize() * 96 / 72 for text in said), default=math.inf)
+    return min((float(text.get_fontsize()) * 96 / 72 for text in said), default=math.inf)
 
 
 def png(drawn: Figure, colours: int = 256) -> bytes:

@@ -28,6 +28,7 @@ FONT = npm.Package(
     file="files/stix-two-math-latin-400-normal.woff",
 )
 SUBSET = "formulas.woff"  # in _static; formulas.css there names it
+LONG = 24  # signs: an inline formula of more may be wider than a phone, and scrolls there
 DRAWN = "√‾¯→←⏞⏟()[]{}|‖⌊⌋⌈⌉⟨⟩"  # signs that a browser draws where MathML has an element
 
 # As Sphinx writes them: a number may stand before what is displayed.
@@ -70,14 +71,13 @@ def typeset(site: Path) -> int:
     made = dict(zip(asked, _translated(site, asked), strict=True))
     count = 0
     for path, page in pages.items():
-        changed, here = FORMULA.subn(lambda found: f"{found['open']}{made[_asked(found)]}{found['close']}", page)
+        changed, here = FORMULA.subn(lambda found: _typeset(found, made[_asked(found)]), page)
         changed = SCRIPT.sub("", changed)
         count += here
         if changed != page:
             path.write_text(changed, encoding="utf-8")
     if count:
-        shown = {letter for mathml in made.values() for letter in unescape(re.sub(r"<[^>]*>", "", mathml))}
-        _put_font(shown | {*DRAWN}, site / "_static" / SUBSET)
+        _put_font({*DRAWN}.union(*map(_signs, made.values())), site / "_static" / SUBSET)
     return count
 
 
@@ -86,13 +86,25 @@ def _asked(found: re.Match) -> tuple[str, bool]:
     return unescape(found["display"] if display else found["inline"]).strip(), display
 
 
+def _typeset(found: re.Match, mathml: str) -> str:
+    start = found["open"]
+    if found["inline"] is not None and len(_signs(mathml)) > LONG:
+        start = start.replace('class="math ', 'class="math long ', 1)
+    return f"{start}{mathml}{found['close']}"
+
+
+def _signs(mathml: str) -> str:
+    """What it shows, without what a browser draws."""
+    return unescape(re.sub(r"<[^>]*>", "", mathml))
+
+
 def _translated(site: Path, asked: dict[tuple[str, bool], Path]) -> list[str]:
     if not asked:
         return []
     npm.put(TEMML, site)
     script = site / Path(TEMML.file).name
     try:
-        command = [node() or "node", "-e", TRANSLATE, script.resolve()]
+        command = [node() or "node", "-e", TRANSLATE, str(script.resolve())]
         done = subprocess.run(command, input=json.dumps([*asked]), capture_output=True, encoding="utf-8")
     finally:
         script.unlink()
