@@ -1,10 +1,12 @@
+# ruff: noqa: F811  (fixtures of another file)
 """Every page of the web book can be read: at a laptop's width and a phone's, in light and dark, without scripts."""
 
+import base64
 import io
 
 import pytest
 from PIL import Image
-from test_site_in_browser import LECTURES, book, visit  # noqa: F401  (fixtures)
+from test_site_in_browser import LECTURES, ROOT, book, visit  # noqa: F401  (fixtures)
 
 from attncourse.viz import style
 from lessonkit.authoring.site import readable
@@ -12,8 +14,9 @@ from lessonkit.authoring.site import readable
 pytestmark = pytest.mark.slow
 LAPTOP, PHONE = 1280, 390
 MOST = 1_000_000  # bytes that a page is, before its widgets; pictures are read as they come into sight
+SEARCH = ("searchindex.js", "_static/searchtools.js", "_static/language_data.js")
 SMALLEST = 9.0
-LECTURE, FIGURES = "lectures/04_self_attention.html", "lectures/09_transformer.html"
+LECTURE = "lectures/04_self_attention.html"
 SOLUTION = "solutions/a03/a03_cross_attention.html"
 
 
@@ -49,10 +52,10 @@ def test_a_phone_shows_a_lecture_legibly_and_marks_what_scrolls(visit, book, nam
         if full is None:
             continue
         if source.startswith("data:"):
-            data = page.evaluate("src => fetch(src).then(it => it.arrayBuffer()).then(it => [...new Uint8Array(it)])", source)
+            data = base64.b64decode(source.partition(",")[2])
         else:
             data = (book / "lectures" / source).resolve().read_bytes()
-        shown = image.bounding_box()["width"] / float(full) * readable.text_size(bytes(data))
+        shown = image.bounding_box()["width"] / float(full) * readable.text_size(data)
         assert shown >= SMALLEST - 0.1 or image.bounding_box()["width"] >= float(full), image.get_attribute("alt")
     unmarked = page.locator(".bd-article :is(div.math, span.math.long, .wide, pre, .explorer > div:last-child)")
     silent = unmarked.evaluate_all(
@@ -108,14 +111,23 @@ def test_formulas_are_drawn_with_the_font_that_comes_with_the_page(visit):
 
 
 def test_no_page_weighs_more_than_a_megabyte_before_its_widgets(pages, book):
-    heavy = {name: weight for name in pages if (weight := readable.weigh(book, name).first) > MOST}
+    # Sphinx's own search, where a page has it.
+    search = sum((book / name).stat().st_size for name in SEARCH if (book / name).is_file())
+    heavy = {
+        name: weight.first
+        for name in pages
+        if (weight := readable.weigh(book, name)).first
+        - search * ("searchindex.js" in (book / name).read_text(encoding="utf-8"))
+        > MOST
+    }
     heavy.pop("practice.html", None)  # its drills are what its widget is made of
     assert heavy == {}
 
 
 def _luminance(colour):
     parts = [part / 255 for part in colour]
-    return sum(w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for w, c in zip((0.2126, 0.7152, 0.0722), parts))
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _contrast(one, other):
@@ -123,22 +135,20 @@ def _contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_in_the_dark_a_pictures_ground_is_the_pages_and_its_colours_stand_out(open_page, book):
+def test_in_the_dark_a_pictures_ground_is_the_pages_and_its_colours_stand_out(open_page, tmp_path):
     """The course's palette, through the style sheet's own filter."""
     colours = [style.INK, style.GREY, *style.SERIES]
     patches = Image.new("RGB", (20 * (len(colours) + 1), 20), "white")
     for place, colour in enumerate(colours, start=1):
         patches.paste(colour, (20 * place, 0, 20 * place + 20, 20))
-    (book / "patches.png").write_bytes(b"")
-    patches.save(book / "patches.png")
-    sheets = (book / "_static/book.css").read_text(), (book / "_static/readable.css").read_text()
-    html = (
-        f'<html data-theme="dark" data-ready><style>{"".join(sheets)} img {{display: block}} body {{margin: 0}}</style>'
-        f'<div class="bd-content"><div class="cell_output"><img alt="" src="{(book / "patches.png").as_uri()}"></div></div>'
+    patches.save(tmp_path / "patches.png")
+    look = (ROOT / "docs/_static/book.css").read_text(encoding="utf-8")
+    page = open_page(
+        f'<html data-theme="dark" data-ready><style>{look} img {{display: block}} body {{margin: 0}}</style>'
+        '<div class="bd-content"><div class="cell_output"><img alt="" src="patches.png"></div></div>',
+        viewport={"width": 600, "height": 40},
     )
-    page = open_page(html, viewport={"width": 600, "height": 40})
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    ground, ink, *others = (shot.getpixel((20 * place + 10, 10)) for place in range(len(colours) + 1))
-    (book / "patches.png").unlink()
-    assert max(ground) <= 24 and _contrast(ground, ink) >= 11
-    assert min(_contrast(ground, other) for other in others) >= 4
+    ground, ink, grey, *series = (shot.getpixel((20 * place + 10, 10)) for place in range(len(colours) + 1))
+    assert max(ground) <= 24 and _contrast(ground, ink) >= 11 and _contrast(ground, grey) >= 4.5
+    assert min(_contrast(ground, colour) for colour in series) >= 3
