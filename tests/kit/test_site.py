@@ -248,6 +248,7 @@ def test_a_style_sheet_that_loads_from_elsewhere_is_a_fault(tmp_path):
 
 def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     monkeypatch.setattr(npm, "put", lambda package, folder: (folder / "tex-svg.js").write_text(""))
+    monkeypatch.setattr(npm, "keep", lambda package: None)
     monkeypatch.setattr(formulas, "node", lambda: None)
     assert command.site(Checkout(course, OneLesson(course)), tmp_path / "site") >= 8
     lecture = (tmp_path / "site/lectures/00_x.html").read_text(encoding="utf-8")
@@ -282,6 +283,7 @@ def half(monkeypatch):
         monkeypatch.setattr(command, "_sphinx", failing)
 
     monkeypatch.setattr(npm, "put", lambda package, folder: None)
+    monkeypatch.setattr(npm, "keep", lambda package: None)
     monkeypatch.setattr(command, "_sphinx", fake)
     return fail
 

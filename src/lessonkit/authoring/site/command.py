@@ -45,6 +45,7 @@ def site(checkout: Checkout, to: Path, solved: Collection[str] | None = None) ->
         if in_pages:
             print("Formulas are left to a script of the pages: install Node (node) for pages that need none.")
             npm.put(npm.MATHJAX, source / "_static")
+        npm.keep(npm.MATHJAX)  # for the page on which written answers are marked
         _sphinx(source, made)
         if not in_pages:
             formulas.typeset(made)

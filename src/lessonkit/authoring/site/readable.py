@@ -19,6 +19,8 @@ WIDGET_STATE = re.compile(r'<script type="application/vnd\.jupyter\.widget-state
 SRC, WIDTH = re.compile(r' src="([^"]+)"'), re.compile(r' width="(\d+)')
 ICONS_BY_SCRIPT = re.compile(r'\s*<script [^>]*src="[^"]*scripts/fontawesome\.js[^"]*"></script>')
 ICON_RULE = re.compile(r'(?P<names>\.fa-[\w-]+(?:,\.fa-[\w-]+)*)\{--fa:"[^}]*\}')
+# A picture with links over it: they lie where its frame has them, so that one is as wide.
+LINKED = re.compile(r'(<div style="position:relative;)(max-width:\d+px"><img [^>]*style="(min-width:\d+px;))')
 EMPTY_HEADER = re.compile(r"<th( [^>]*)?>\s*(?:<p>\s*</p>)?\s*</th>")
 STYLES = "_static/styles/pydata-sphinx-theme.css"
 
@@ -72,7 +74,8 @@ def finish(site: Path) -> None:
 def _page(page: str, path: Path, site: Path) -> str:
     page = ICONS_BY_SCRIPT.sub("", page)
     page = EMPTY_HEADER.sub(lambda cell: f"<td{cell[1] or ''}></td>", page)
-    return IMAGE.sub(lambda image: _image(image[0], path, site), page)
+    page = IMAGE.sub(lambda image: _image(image[0], path, site), page)
+    return LINKED.sub(r"\1\3\2", page)
 
 
 def _image(image: str, path: Path, site: Path) -> str:
@@ -92,7 +95,7 @@ def _image(image: str, path: Path, site: Path) -> str:
     if file.suffix != ".png" or not file.is_file() or width is None:
         return image
     least = _least_width(int(width[1]), text_size(file.read_bytes()))
-    if ' style="' in image:  # of a picture with links over it: its frame is as wide
+    if ' style="' in image:
         image = image.replace(' style="', f' style="min-width:{least}px;', 1)
     else:
         image = image.replace("<img ", f'<img style="min-width:{least}px" ', 1)
