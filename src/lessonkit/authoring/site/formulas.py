@@ -30,6 +30,8 @@ FONT = npm.Package(
 SUBSET = "formulas.woff"  # in _static; formulas.css there names it
 LONG = 24  # signs: an inline formula of more may be wider than a phone, and scrolls there
 DRAWN = "√‾¯→←⏞⏟()[]{}|‖⌊⌋⌈⌉⟨⟩"  # signs that a browser draws where MathML has an element
+# Browsers draw a variable, <mi>x</mi>, with these: italic Latin and Greek letters, and Planck's h.
+ITALIC = {chr(code) for code in (*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C), 0x210E)}
 
 # As Sphinx writes them: a number may stand before what is displayed.
 FORMULA = re.compile(
@@ -77,7 +79,7 @@ def typeset(site: Path) -> int:
         if changed != page:
             path.write_text(changed, encoding="utf-8")
     if count:
-        _put_font({*DRAWN}.union(*map(_signs, made.values())), site / "_static" / SUBSET)
+        _put_font(ITALIC.union(DRAWN, *map(_signs, made.values())), site / "_static" / SUBSET)
     return count
 
 
