@@ -67,3 +67,6 @@ watch();
 document.fonts.ready.then(() => document.querySelectorAll(WIDE).forEach(look));
 // Widgets are drawn later.
 new MutationObserver(watch).observe(document.documentElement, { attributeFilter: ["data-ready"] });
+
+// The book's name stands outside of every landmark.
+document.querySelector(".bd-sidebar-primary .sidebar-primary-item:has(> .navbar-brand)")?.setAttribute("role", "banner");
