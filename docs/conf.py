@@ -25,7 +25,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
-# Nothing is loaded from elsewhere: `attncourse site` puts MathJax into _static.
+# `attncourse site` puts MathML in the place of TeX. Where it has no Node for that, it puts MathJax into _static.
 mathjax_path = "tex-svg.js"
 nb_ipywidgets_js = {"widgets.js": {"defer": "defer"}}
 
@@ -45,8 +45,8 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css", "search.css"]
-html_js_files = [("book.js", {"defer": "defer"}), ("search.js", {"defer": "defer"})]
+html_css_files = ["book.css", "search.css", "readable.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js")]
 html_additional_pages = {"search": "search.html"}
 html_copy_source = False
 html_show_sourcelink = False

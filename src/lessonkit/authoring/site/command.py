@@ -19,7 +19,7 @@ with require_extra(typed("site"), "site"):
 
     from lessonkit.authoring import solutions
     from lessonkit.authoring.build import Checkout, open_course
-    from lessonkit.authoring.site import check, npm, sources
+    from lessonkit.authoring.site import check, formulas, npm, readable, sources
 
 BUILT = ".buildinfo"  # Sphinx's own mark of a folder that it wrote
 MOST_FAULTS = 20      # are shown
@@ -41,8 +41,15 @@ def site(checkout: Checkout, to: Path, solved: Collection[str] | None = None) ->
         source, made = Path(scratch, "source"), Path(scratch, "site")
         source.mkdir()
         sources.Sources(checkout.root, source, checkout.course, solved).assemble()
-        npm.put(npm.MATHJAX, source / "_static")
+        in_pages = formulas.node() is None  # then a script in the pages typesets formulas
+        if in_pages:
+            print("Formulas are left to a script of the pages: install Node (node) for pages that need none.")
+            npm.put(npm.MATHJAX, source / "_static")
+        npm.keep(npm.MATHJAX)  # for the page on which written answers are marked
         _sphinx(source, made)
+        if not in_pages:
+            formulas.typeset(made)
+        readable.finish(made)
         if found := list(check.faults(made)):
             more = [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
             raise CommandError("\n  ".join(["the site has faults:", *found[:MOST_FAULTS], *more]))

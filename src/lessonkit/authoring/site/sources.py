@@ -17,7 +17,7 @@ with require_extra(typed("site"), "site"):
     from nbformat.notebooknode import NotebookNode
 
     from lessonkit.authoring.pages import units
-    from lessonkit.authoring.site import practice, search
+    from lessonkit.authoring.site import practice, readable, search
     from lessonkit.course import Course, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -147,6 +147,7 @@ class Sources:
                 data.pop(VERDICT, None)  # for graders; beside it stands the card
                 if "text/html" in data:
                     data["text/html"] = NOTEBOOK_IN_HTML.sub(r"\g<1>.html", data["text/html"])
+        readable.fold_setup(notebook)
         if name.startswith("solutions/"):
             fold(notebook, name)
         return notebook
