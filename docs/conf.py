@@ -1,12 +1,12 @@
 """How Sphinx builds the web book. `attncourse site` puts the sources together and calls it."""
 
-from importlib.metadata import version
+from importlib import metadata
 
 project = "attncourse"
 author = "the attncourse authors"
 copyright = "Texts and pictures: CC BY 4.0. Code: BSD-3-Clause"
 language = "en"
-release = version("attncourse")
+release = metadata.version("attncourse")
 
 extensions = [
     "myst_nb",

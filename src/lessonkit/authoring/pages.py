@@ -22,7 +22,7 @@ from commandkit.errors import CommandError
 from lessonkit.course import Course, Lesson
 
 MARKER = re.compile(
-    r"(?P<before><!-- table: (?P<what>\w+)(?:: (?P<rest>[^>]*?))? -->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
+    r"(?P<before><!-- table: (?P<what>\w+)(?::\s(?P<rest>[^>]*?))?\s-->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
 )
 
 
