@@ -1,4 +1,4 @@
-"""What the course's first page shows at once: the attention of a trained translator, and a verdict on a wrong answer."""
+"""What the course's first page shows at once: a trained translator's attention, and a verdict on a wrong answer."""
 
 import torch
 from torch import Tensor

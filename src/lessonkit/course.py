@@ -72,8 +72,8 @@ class Course:
 
     `library` names the packages that its notebooks import, and whose parts a submission may use while it is graded;
     `distribution` is what pip calls it all; `widgets` is the script, a package and a file in it, that draws the
-    lectures' widgets in the web book; `demo` is the lesson whose assignment the demo grades; `repository` is the address
-    of the course at a code host ("https://github.com/…"), where readers of the web book report errors.
+    lectures' widgets in the web book; `demo` is the lesson whose assignment the demo grades; `repository` is where a
+    code host has the course ("https://github.com/…"), and readers of the web book report errors.
 
     Make it in the package's __init__.py, `course = Course(__name__, library=("shapes",))`, which must import nothing
     heavy: a sandbox starts with it.

@@ -163,11 +163,7 @@ def _built(course: Sequence[Unit], rest: str, page: Path) -> str:
 def _hours(group: Sequence[Unit]) -> tuple[str, str]:
     """How long the lectures of these lessons take, and how long their assignments."""
     reading, working = (sum(getattr(unit, kind) for unit in group) for kind in ("reading", "working"))
-    return _time(reading), _time(working)
-
-
-def _time(minutes: int) -> str:
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+    return f"{reading / 60:.1f}\u00a0h", f"{working / 60:.1f}\u00a0h"
 
 
 def _groups(course: Sequence[Unit], chosen: Iterable[Sequence[str]], page: Path) -> list[list[Unit]]:

@@ -30,8 +30,8 @@ def site(
 ) -> int:
     """Build the web book of the course into the folder `to`; return how many pages it has.
 
-    With the solutions of the assignments in `solved`, or with all of them; with the lessons' slides, where `slides` is a
-    folder that has them (04/index.html).
+    With the solutions of the assignments in `solved`, or with all of them; with the lessons' slides where `slides` is
+    the folder that has them (04/index.html).
 
     `to` keeps its old self until the new one is whole. Raises CommandError for a folder that holds something else, for
     what Sphinx warns of, and for a broken link, a picture without words or something loaded from elsewhere.

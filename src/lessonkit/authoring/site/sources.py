@@ -100,7 +100,8 @@ class Sources:
         """`text` of the page `page` (its path in the folder), its links leading to where the site has their targets.
 
         A module's source becomes its page of the reference. A file that the site has no page for is copied, and Sphinx
-        offers it as a download. A zip file called like the course is what a student gets; it is made. Raises BrokenLink.
+        offers it as a download. A zip file called like the course is what a student gets: it is made. Raises
+        BrokenLink.
         """
         here = PurePosixPath(page).parent
 
