@@ -38,8 +38,8 @@ class Page(HTMLParser):
 
 def faults(site: Path) -> Iterator[str]:
     """A line for each fault of the built site: the page, and what is wrong there."""
-    found = [path for path in sorted(site.rglob("*.html")) if path.relative_to(site).parts[0] not in ("_static", SLIDES)]
-    pages = {path: _read(path) for path in found}
+    built = sorted(site.rglob("*.html"))
+    pages = {path: _read(path) for path in built if path.relative_to(site).parts[0] not in ("_static", SLIDES)}
     for path, page in pages.items():
         here = path.relative_to(site).as_posix()
         for picture in page.without_words:
