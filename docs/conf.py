@@ -1,9 +1,12 @@
 """How Sphinx builds the web book. `attncourse site` puts the sources together and calls it."""
 
+from importlib import metadata
+
 project = "attncourse"
 author = "the attncourse authors"
 copyright = "Texts and pictures: CC BY 4.0. Code: BSD-3-Clause"
 language = "en"
+release = metadata.version("attncourse")
 
 extensions = [
     "myst_nb",
@@ -15,7 +18,7 @@ extensions = [
 ]
 templates_path = ["_templates"]
 # Offered as they are, or part of another page.
-exclude_patterns = ["assignments/**", "README.md", "_templates"]
+exclude_patterns = ["assignments/**", "notebooks/**", "README.md", "_templates"]
 
 nb_execution_mode = "off"
 # Of a cell tagged hide-input; a solution's say "answer".
@@ -45,9 +48,10 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css", "search.css", "readable.css"]
-html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js")]
+html_css_files = ["book.css", "search.css", "readable.css", "landing.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js", "landing.js")]
 html_additional_pages = {"search": "search.html"}
+html_last_updated_fmt = "%d %B %Y"
 html_copy_source = False
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}
@@ -55,6 +59,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "footer_content_items": ["author.html", "copyright.html", "colophon.html"],
     "search_bar_text": "Search the course",
     "toc_title": "On this page",
     "pygments_light_style": "a11y-light",
