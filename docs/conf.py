@@ -14,7 +14,7 @@ extensions = [
 ]
 templates_path = ["_templates"]
 # Offered as they are, or part of another page.
-exclude_patterns = ["assignments/**", "README.md", "_templates"]
+exclude_patterns = ["assignments/*/**", "README.md", "_templates"]
 
 nb_execution_mode = "off"
 # Of a cell tagged hide-input; a solution's say "answer".
@@ -44,7 +44,7 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css"]
+html_css_files = ["book.css", "assignments.css"]
 html_js_files = [("book.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
