@@ -148,7 +148,8 @@ class Book:
                 told = cell.metadata.get("nbgrader", {})
                 if told.get("solution"):
                     cell.source = re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE)
-                    cell.pop("outputs", None)
+                    if "outputs" in cell:
+                        cell.outputs = []
                     shown = paper.body(nbformat.v4.new_notebook(cells=[cell]))
                     paper.relink(shown, page, places, f"solution-{lesson.number}")
                     parts.append(f'<h3 id="solution-{told["grade_id"]}"><code>{told["grade_id"]}</code></h3>{shown}')

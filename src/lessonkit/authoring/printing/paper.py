@@ -18,9 +18,12 @@ with require_extra(typed("print"), "print"):
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
+    from lessonkit.authoring.site import npm
+
 # What the web book folds: setup, and assertions that guard our continuous integration.
 FOLDED = "hide-input"
 LOOK = HtmlFormatter(style="a11y-light", cssclass="code")
+MATHJAX = PurePosixPath(npm.MATHJAX.file).name
 # A box is known by its first words, as in the web book.
 BOXES = {"On the slide": "mistake", "A common mistake": "mistake", "Check yourself": "check-yourself"}
 
@@ -83,20 +86,21 @@ def output(given: NotebookNode) -> str:
 
 
 def relink(tree: Tag, page: str, chapters: dict[str, str], prefix: str) -> None:
-    """Give the names of a page (its path in the course's folder) a prefix; links lead to where the paper has them.
+    """Give the places of a page (its path in the course's folder) names of their own; links lead to them.
 
     `chapters` says which name a page of the course has in this book. What is not in it is no link on paper.
     """
-    names = {each["id"] for each in tree.find_all(id=True)}
-    for each in tree.find_all(id=True):
-        each["id"] = f"{prefix}-{each['id']}"
+    names = {}
+    for number, each in enumerate(tree.find_all(id=True), start=1):
+        names[each["id"]] = f"{prefix}-{number}"  # of letters that every PDF can write
+        each["id"] = names[each["id"]]
     here = PurePosixPath(page).parent.as_posix()
     for link in tree.find_all("a", href=True):
         address, _, anchor = link["href"].partition("#")
         if re.match(r"[a-z]+:", address) or "page" in link.get_attribute_list("class", []):
             continue
         if not address and anchor in names:
-            link["href"] = f"#{prefix}-{anchor}"
+            link["href"] = f"#{names[anchor]}"
         elif (target := posixpath.normpath(posixpath.join(here, address))) in chapters and address:
             link["href"] = f"#{chapters[target]}"
         else:
@@ -114,9 +118,8 @@ def inside(fold: Tag) -> str:
     return "".join(str(child) for child in fold.children if getattr(child, "name", None) != "summary")
 
 
-def document(title: str, style: str, content: str, folder_has: str | None) -> str:
-    """A whole page of HTML; `folder_has` is the name of the script that typesets formulas, beside the page."""
-    script = f'<script src="{folder_has}"></script>' if folder_has else ""
+def document(title: str, style: str, content: str) -> str:
+    """A whole page of HTML, to lie beside MathJax's script."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
 <style>{LOOK.get_style_defs(".code")}
@@ -126,6 +129,6 @@ def document(title: str, style: str, content: str, folder_has: str | None) -> st
   options: {{ignoreHtmlClass: "paper", processHtmlClass: "math|math-inside", enableMenu: false,
              menuOptions: {{settings: {{assistiveMml: false}}}}}},
   svg: {{fontCache: "global"}}
-}};</script>{script}</head>
+}};</script><script src="{MATHJAX}"></script></head>
 <body class="paper">{content}</body></html>
 """

@@ -1,0 +1,250 @@
+"""`lessonkit handout`: a lecture on six pages to take along and to write on.
+
+What is kept of the lecture: headings, the sentences that introduce a term (it is bold), key equations in boxes, pictures,
+predictions and questions with room to write. The key equations of the summary are asked from memory. What was found is
+on the last page.
+"""
+
+import argparse
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from commandkit.commands import typed
+from commandkit.errors import CommandError, require_extra
+from commandkit.files import write_whole
+from lessonkit.course import Lesson
+
+with require_extra(typed("handout"), "print"):
+    import nbformat
+    from bs4 import NavigableString, Tag
+
+    from lessonkit.authoring.build import open_course
+    from lessonkit.authoring.printing import paper, press
+    from lessonkit.authoring.printing.book import PAPERS, is_answer
+
+HERE = Path(__file__).parent
+PAGES = 6  # at most, the answers' among them
+# How a lecture asks for a prediction: in italics, with one of these.
+CUE = re.compile(
+    r"\b(guess|guesses|predict|estimate)\b"
+    r"|^(before you|a question|two questions|your prediction|what will|write down|say it|make a list|cover|at each line)",
+    re.IGNORECASE,
+)
+SUMMARY = "In short"
+ANSWER_WORDS = 45  # of what was found, on the last page
+# The heights of a picture and of a line to write on, in mm, and the size of the text: the first that fits is taken.
+SIZES = ((60, 7, 9.0), (52, 7, 8.8), (45, 6, 8.6), (38, 6, 8.4), (33, 5.5, 8.2), (28, 5, 8.0), (24, 5, 7.8))
+ANSWER_SIZES = (8.0, 7.5, 7.0, 6.6, 6.2)
+ROUND = "size => { for (const [name, value] of Object.entries(size)) document.body.style.setProperty(name, value); }"
+
+
+@dataclass
+class Handout:
+    """What of a lecture is on its handout: `lines` of HTML, and the `answers` of its last page by number."""
+
+    title: str = ""
+    lines: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
+    equations: list[tuple[str, str]] = field(default_factory=list)
+    predictions: int = 0
+    questions: int = 0
+    _waiting: list[str] = field(default_factory=list)  # predictions whose outcome comes next
+
+    def read(self, notebook: nbformat.NotebookNode) -> "Handout":
+        section = ""
+        for part in parts(notebook):
+            if part.name == "h2":
+                if section.startswith(SUMMARY):  # what follows is for those who read on
+                    break
+                section = part.get_text()
+            self._take(part, section)
+        self._wait_no_longer("")
+        return self
+
+    def _take(self, part: Tag, section: str) -> None:
+        summary = section.startswith(SUMMARY)
+        looks = part.get_attribute_list("class", [])
+        if part.name == "h1":
+            self.title = part.get_text()
+        elif part.name in ("h2", "h3"):
+            self.lines.append(f"<{part.name}>{part.decode_contents()}</{part.name}>")
+        elif part.name == "figure":
+            self.lines.append(str(part))
+        elif part.name == "details":
+            if self._waiting and is_answer(part):
+                self._wait_no_longer(paper.inside(part))
+        elif "check-yourself" in looks:
+            self._question(part)
+        elif summary and (table := part if part.name == "table" else part.find("table")):
+            self._from_memory(table)
+            self.lines += [str(each) for each in part.find_all("p", recursive=False) if part is not table]
+        elif "mistake" in looks:
+            first = next(iter(part.find_all("p")), None)
+            said = "".join(sentences(first)[:2]) if first else ""
+            self.lines.append(f'<blockquote class="mistake"><p>{said}</p></blockquote>')
+        elif part.name in ("ul", "ol"):
+            self._list(part, goals=not section)
+        elif part.name == "p":
+            self._paragraph(part, summary)
+        elif "math" in looks:
+            self.lines.append(f'<div class="equation">{part}</div>')
+
+    def _paragraph(self, part: Tag, summary: bool) -> None:
+        for formula in part.select(".math"):
+            if formula.get_text().strip().startswith(r"\["):
+                self.lines.append(f'<div class="equation">{formula.extract()}</div>')
+        said = sentences(part)
+        asked = next((i for i, each in enumerate(said) if is_cue(each)), None)
+        if asked is not None:
+            self._wait_no_longer("".join(said[: max(0, asked - 1)]) or "".join(said[:asked]))
+            self.predictions += 1
+            self._waiting.append(str(self.predictions))
+            words = "".join(said[max(0, asked - 1) :])
+            self.lines.append(f'<div class="asked"><p><b class="number">{self.predictions}</b> {words}</p>{ROOM}</div>')
+            return
+        self._wait_no_longer("".join(said))
+        if summary and not part.find("strong"):
+            self.lines.append(str(part))
+        elif kept := "".join(each for each in said if "<strong>" in each):
+            if not summary or kept.startswith("<strong>Now"):
+                self.lines.append(f"<p>{kept}</p>")
+
+    def _list(self, part: Tag, goals: bool) -> None:
+        """The lecture's goals, the choices of a prediction, and definitions; of the last, a sentence each."""
+        items = part.find_all("li", recursive=False)
+        if goals:
+            self.lines.append(f'<p class="see">After this lecture you can</p>{part}')
+        elif self._waiting and self.lines and "?" in part.get_text() and self.lines[-1].endswith(f"{ROOM}</div>"):
+            self.lines[-1] = f"{self.lines[-1].removesuffix(f'{ROOM}</div>')}{part}{ROOM}</div>"
+        elif any(item.find("strong") for item in items):
+            kept = ("".join(sentences(item.find("p") or item)[:1]) for item in items)
+            self.lines.append(f"<ul>{''.join(f'<li>{each}</li>' for each in kept)}</ul>")
+
+    def _question(self, part: Tag) -> None:
+        self.questions += 1
+        letter = chr(ord("A") + self.questions - 1)
+        told = "".join(paper.inside(fold.extract()) for fold in part.find_all("details"))
+        self.lines.append(f'<blockquote class="check-yourself"><b class="number">{letter}</b>{part.decode_contents()}</blockquote>{ROOM}')
+        self.answers.append(f'<div><b class="number">{letter}</b> {told}</div>')
+
+    def _from_memory(self, table: Tag) -> None:
+        """A box for each row of the summary's table: a name, a shape, and room for the equation."""
+        for row in table.find_all("tr"):
+            cells = [each.decode_contents() for each in row.find_all("td")]
+            if len(cells) > 1 and "math" in cells[1]:
+                shape = f' <span class="shape">{cells[2]}</span>' if len(cells) > 2 else ""
+                self.equations.append((cells[0], cells[1]))
+                self.lines.append(f'<div class="memory">{cells[0]}{shape}</div>')
+
+    def _wait_no_longer(self, outcome: str) -> None:
+        """What the lecture says next is what was found."""
+        if outcome or not self.lines:
+            for number in self._waiting:
+                self.answers.append(f'<div><b class="number">{number}</b> {shortened(outcome)}</div>')
+            self._waiting.clear()
+
+    def document(self, size: str = "A4") -> str:
+        asked = "".join(f"<div>{name}: {equation}</div>" for name, equation in self.equations)
+        last = f'<section class="answers"><h2><a id="answers" href="#answers">Answers</a></h2>{"".join(self.answers)}{asked}</section>'
+        style = "\n".join(
+            (f"@page {{ size: {size}; }}", (HERE / "paper.css").read_text("utf-8"), (HERE / "handout.css").read_text("utf-8"))
+        )
+        head = f"<h1>{html.escape(self.title)}</h1>"
+        return paper.document(self.title, style, f'<main>{head}{"".join(self.lines)}</main>{last}')
+
+
+ROOM = '<div class="room"></div>'
+
+
+def parts(notebook: nbformat.NotebookNode) -> Iterator[Tag]:
+    """The blocks of a lecture's text, and the pictures between them."""
+    for cell in paper.body(notebook).find_all("div", class_="cell"):
+        yield from cell.find_all(True, recursive=False) if "words" in cell["class"] else cell.find_all("figure")
+
+
+def sentences(part: Tag) -> list[str]:
+    """The sentences of a paragraph, as HTML; what stands in a tag is not cut."""
+    found, ended = [""], False
+    for child in part.children:
+        text = html.escape(str(child), quote=False) if isinstance(child, NavigableString) else None
+        pieces = re.split(r"(?<=[.!?…][)”])\s+(?=\S)|(?<=[.!?])\s+(?=\S)", text) if text is not None else [str(child)]
+        if ended and (text is None or re.match(r"\s", text)):
+            found.append("")
+        found[-1] += pieces[0]
+        found += pieces[1:]
+        ended = bool(re.search(r"[.!?][)”]?$", child.get_text()))
+    return [f"{each.strip()} " for each in found if each.strip()]
+
+
+def is_cue(sentence: str) -> bool:
+    """Whether a sentence asks for a prediction."""
+    return any(CUE.search(each.get_text()) for each in paper.soup(sentence).find_all("em"))
+
+
+def shortened(words: str) -> str:
+    """The first sentences, of as many words as the last page has room for."""
+    kept, count = "", 0
+    tree = paper.soup(words)
+    for fold in chain(tree.find_all("figure"), tree.find_all("table")):
+        fold.decompose()
+    for block in tree.find_all(["p", "li"]) or [tree]:
+        for each in sentences(block):
+            count += len(paper.soup(each).get_text().split())
+            if kept and count > ANSWER_WORDS:
+                return kept
+            kept += each
+    return kept
+
+
+def laid_out(made: Handout, size: str) -> bytes:
+    """The PDF: as large as fits on `PAGES` pages, with the answers alone on the last. CommandError where none fits."""
+    with press.opened(made.document(size)) as page:
+        for picture, line, text in SIZES:
+            for answer in ANSWER_SIZES:
+                page.evaluate(
+                    ROUND, {"--picture": f"{picture}mm", "--line": f"{line}mm", "--text": f"{text}pt", "--answer": f"{answer}pt"}
+                )
+                pdf = press.printed(page)
+                pages, last = press.length(pdf), press.places(pdf)["answers"]
+                if pages == last:
+                    break
+            if pages == last <= PAGES:
+                return pdf
+    raise CommandError(f"{made.title}: its handout would have more than {PAGES} pages")
+
+
+EXAMPLES = """
+PROGRAM handout 04
+PROGRAM handout --to handouts       # of all lectures
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lectures", nargs="*", metavar="NN", help="the lectures' numbers (default: all of them)")
+    parser.add_argument("--to", type=Path, default=Path("build/handouts"), metavar="DIR", help="default: build/handouts")
+    parser.add_argument("--paper", choices=PAPERS, default="A4", help="default: A4")
+
+
+def main(args: argparse.Namespace) -> int:
+    checkout = open_course(Path.cwd())
+    for lesson in chosen(args.lectures, checkout.course.lessons):
+        source = checkout.root / lesson.lecture_notebook
+        if not source.is_file():
+            raise CommandError(f"there is no {lesson.lecture_notebook}: build it first")
+        pdf = laid_out(Handout().read(nbformat.read(source, as_version=4)), args.paper)
+        to = args.to / f"{source.stem}.pdf"
+        write_whole(to, pdf)
+        print(f"{to}: {press.length(pdf)} pages")
+    return 0
+
+
+def chosen(numbers: list[str], lessons: tuple[Lesson, ...]) -> list[Lesson]:
+    """The lessons of these numbers. CommandError for one that there is not."""
+    known = {lesson.number: lesson for lesson in lessons}
+    if unknown := [each for each in numbers if each not in known]:
+        raise CommandError(f"there is no lecture {unknown[0]!r}; the lectures are: {', '.join(known)}")
+    return [known[each] for each in numbers] or list(lessons)
