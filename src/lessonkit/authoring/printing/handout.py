@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import pairwise
 from pathlib import Path
 
 from commandkit.commands import typed
@@ -34,10 +34,13 @@ CUE = re.compile(
     r"|^(before you|a question|two questions|your prediction|what will|write down|say it|make a list|cover|at each line)",
     re.IGNORECASE,
 )
+ABBREVIATION = re.compile(r"\b(et al|e\.g|i\.e|cf|vs|Fig|Eq|Sec|No)\. $")  # no end of a sentence
 SUMMARY = "In short"
-ANSWER_WORDS = 45  # of what was found, on the last page
+ANSWER_WORDS = 45  # of what was found, on the last page, and of a common mistake
+PRINTED_LINES = 5  # of a cell that answers a prediction
+FEW_WORDS = 8  # say too little alone
 # The heights of a picture and of a line to write on, in mm, and the size of the text: the first that fits is taken.
-SIZES = ((60, 7, 9.0), (52, 7, 8.8), (45, 6, 8.6), (38, 6, 8.4), (33, 5.5, 8.2), (28, 5, 8.0), (24, 5, 7.8))
+SIZES = ((75, 8, 9.6), (67, 7.5, 9.3), (60, 7, 9.0), (52, 7, 8.8), (45, 6, 8.6), (38, 6, 8.4), (33, 5.5, 8.2), (28, 5, 8.0), (24, 5, 7.8))
 ANSWER_SIZES = (8.0, 7.5, 7.0, 6.6, 6.2)
 ROUND = "size => { for (const [name, value] of Object.entries(size)) document.body.style.setProperty(name, value); }"
 
@@ -53,6 +56,7 @@ class Handout:
     predictions: int = 0
     questions: int = 0
     _waiting: list[str] = field(default_factory=list)  # predictions whose outcome comes next
+    _printed: str = ""  # what a cell has printed since
 
     def read(self, notebook: nbformat.NotebookNode) -> "Handout":
         section = ""
@@ -74,6 +78,9 @@ class Handout:
             self.lines.append(f"<{part.name}>{part.decode_contents()}</{part.name}>")
         elif part.name == "figure":
             self.lines.append(str(part))
+        elif part.name == "pre":
+            if self._waiting and part.get_text().strip().count("\n") < PRINTED_LINES:
+                self._printed = str(part)
         elif part.name == "details":
             if self._waiting and is_answer(part):
                 self._wait_no_longer(paper.inside(part))
@@ -84,21 +91,22 @@ class Handout:
             self.lines += [str(each) for each in part.find_all("p", recursive=False) if part is not table]
         elif "mistake" in looks:
             first = next(iter(part.find_all("p")), None)
-            said = "".join(sentences(first)[:2]) if first else ""
-            self.lines.append(f'<blockquote class="mistake"><p>{said}</p></blockquote>')
+            self.lines.append(f'<blockquote class="mistake"><p>{shortened(str(first or ""))}</p></blockquote>')
         elif part.name in ("ul", "ol"):
             self._list(part, goals=not section)
         elif part.name == "p":
             self._paragraph(part, summary)
         elif "math" in looks:
-            self.lines.append(f'<div class="equation">{part}</div>')
+            self.lines.append(boxed(part))
 
     def _paragraph(self, part: Tag, summary: bool) -> None:
         for formula in part.select(".math"):
             if formula.get_text().strip().startswith(r"\["):
-                self.lines.append(f'<div class="equation">{formula.extract()}</div>')
+                self.lines.append(boxed(formula.extract()))
         said = sentences(part)
         asked = next((i for i, each in enumerate(said) if is_cue(each)), None)
+        if asked is None and part.get("class") == "before-code" and said[-1].strip().endswith("?"):
+            asked = len(said) - 1  # a question that the next cell answers
         if asked is not None:
             self._wait_no_longer("".join(said[: max(0, asked - 1)]) or "".join(said[:asked]))
             self.predictions += 1
@@ -106,7 +114,8 @@ class Handout:
             words = "".join(said[max(0, asked - 1) :])
             self.lines.append(f'<div class="asked"><p><b class="number">{self.predictions}</b> {words}</p>{ROOM}</div>')
             return
-        self._wait_no_longer("".join(said))
+        if not (len(said) == 1 and part.get_text().strip().endswith(":")):  # what follows it tells
+            self._wait_no_longer("".join(said))
         if summary and not part.find("strong"):
             self.lines.append(str(part))
         elif kept := "".join(each for each in said if "<strong>" in each):
@@ -121,6 +130,7 @@ class Handout:
         elif self._waiting and self.lines and "?" in part.get_text() and self.lines[-1].endswith(f"{ROOM}</div>"):
             self.lines[-1] = f"{self.lines[-1].removesuffix(f'{ROOM}</div>')}{part}{ROOM}</div>"
         elif any(item.find("strong") for item in items):
+            self._wait_no_longer(str(part))
             kept = ("".join(sentences(item.find("p") or item)[:1]) for item in items)
             self.lines.append(f"<ul>{''.join(f'<li>{each}</li>' for each in kept)}</ul>")
 
@@ -141,11 +151,15 @@ class Handout:
                 self.lines.append(f'<div class="memory">{cells[0]}{shape}</div>')
 
     def _wait_no_longer(self, outcome: str) -> None:
-        """What the lecture says next is what was found."""
-        if outcome or not self.lines:
+        """What the lecture says next, after what its cell printed, is what was found; `outcome` "" at its end."""
+        if outcome.lstrip().startswith("<strong>Now you"):
+            return
+        if outcome or self._printed:
             for number in self._waiting:
-                self.answers.append(f'<div><b class="number">{number}</b> {shortened(outcome)}</div>')
+                told = f"{self._printed}{shortened(outcome)}"
+                self.answers.append(f'<div><b class="number">{number}</b> {told}</div>')
             self._waiting.clear()
+        self._printed = ""
 
     def document(self, size: str = "A4") -> str:
         asked = "".join(f"<div>{name}: {equation}</div>" for name, equation in self.equations)
@@ -162,8 +176,15 @@ ROOM = '<div class="room"></div>'
 
 def parts(notebook: nbformat.NotebookNode) -> Iterator[Tag]:
     """The blocks of a lecture's text, and the pictures between them."""
-    for cell in paper.body(notebook).find_all("div", class_="cell"):
-        yield from cell.find_all(True, recursive=False) if "words" in cell["class"] else cell.find_all("figure")
+    cells = paper.body(notebook).find_all("div", class_="cell")
+    for cell, following in pairwise([*cells, None]):
+        if "words" not in cell["class"]:
+            yield from cell.select("pre.said, figure")
+            continue
+        blocks = cell.find_all(True, recursive=False)
+        if following is not None and "words" not in following["class"] and blocks and blocks[-1].name == "p":
+            blocks[-1]["class"] = "before-code"
+        yield from blocks
 
 
 def sentences(part: Tag) -> list[str]:
@@ -177,7 +198,23 @@ def sentences(part: Tag) -> list[str]:
         found[-1] += pieces[0]
         found += pieces[1:]
         ended = bool(re.search(r"[.!?][)”]?$", child.get_text()))
-    return [f"{each.strip()} " for each in found if each.strip()]
+    whole: list[str] = []
+    for each in filter(None, map(str.strip, found)):
+        if whole and ABBREVIATION.search(whole[-1]):
+            whole[-1] += f"{each} "
+        else:
+            whole.append(f"{each} ")
+    return whole
+
+
+def boxed(formula: Tag) -> str:
+    """A box with a displayed formula; what stands side by side on a wide page stands in lines here."""
+    tex = re.sub(r"^\s*\\\[|\\\]\s*$", "", formula.get_text())
+    pieces = re.split(r"\\qquad(?:\s*\\quad)?", tex)
+    if any(piece.count("{") != piece.count("}") or r"\begin" in piece for piece in pieces):
+        pieces = [tex]
+    lines = (piece.strip().removesuffix(",").strip() for piece in pieces)
+    return f'<div class="equation">{"".join(paper.math(line, {"display_mode": True}) for line in lines if line)}</div>'
 
 
 def is_cue(sentence: str) -> bool:
@@ -189,13 +226,17 @@ def shortened(words: str) -> str:
     """The first sentences, of as many words as the last page has room for."""
     kept, count = "", 0
     tree = paper.soup(words)
-    for fold in chain(tree.find_all("figure"), tree.find_all("table")):
-        fold.decompose()
+    for row in tree.find_all("tr"):
+        said = [each.decode_contents() for each in row.find_all("td")[:2]]
+        kept += f"{': '.join(said)}; " if said else ""
+    for picture in tree.find_all(["figure", "table"]):
+        picture.decompose()
     for block in tree.find_all(["p", "li"]) or [tree]:
         for each in sentences(block):
-            count += len(paper.soup(each).get_text().split())
-            if kept and count > ANSWER_WORDS:
+            more = len(paper.soup(each).get_text().split())
+            if count > FEW_WORDS and count + more > ANSWER_WORDS:
                 return kept
+            count += more
             kept += each
     return kept
 
