@@ -1,8 +1,8 @@
 """`lessonkit handout`: a lecture on six pages to take along and to write on.
 
 What is kept of the lecture: headings, the sentences that introduce a term (it is bold), key equations in boxes, pictures,
-predictions and questions with room to write. The key equations of the summary are asked from memory. What was found is
-on the last page.
+predictions and questions with room to write. The key equations of the summary are asked from memory. The pictures of
+what was found come after that, the answers on the last page.
 """
 
 import argparse
@@ -38,7 +38,8 @@ ABBREVIATION = re.compile(r"\b(et al|e\.g|i\.e|cf|vs|Fig|Eq|Sec|No)\. $")  # no 
 SUMMARY = "In short"
 ANSWER_WORDS = 45  # of what was found, on the last page, and of a common mistake
 PRINTED_LINES = 5  # of a cell that answers a prediction
-FEW_WORDS = 8  # say too little alone
+LATER = "The lecture comes back to it."
+FEW_WORDS = 6  # say too little alone
 # The heights of a picture and of a line to write on, in mm, and the size of the text: the first that fits is taken.
 SIZES = ((75, 8, 9.6), (67, 7.5, 9.3), (60, 7, 9.0), (52, 7, 8.8), (45, 6, 8.6), (38, 6, 8.4), (33, 5.5, 8.2), (28, 5, 8.0), (24, 5, 7.8))
 ANSWER_SIZES = (8.0, 7.5, 7.0, 6.6, 6.2)
@@ -47,16 +48,18 @@ ROUND = "size => { for (const [name, value] of Object.entries(size)) document.bo
 
 @dataclass
 class Handout:
-    """What of a lecture is on its handout: `lines` of HTML, and the `answers` of its last page by number."""
+    """What of a lecture is on its handout: `lines` of HTML; by number, the `pictures` and `answers` of what was found."""
 
     title: str = ""
     lines: list[str] = field(default_factory=list)
+    pictures: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     equations: list[tuple[str, str]] = field(default_factory=list)
     predictions: int = 0
     questions: int = 0
     _waiting: list[str] = field(default_factory=list)  # predictions whose outcome comes next
-    _printed: str = ""  # what a cell has printed since
+    _printed: str = ""  # what a cell has printed since, and what the text has said
+    _found: str = ""
 
     def read(self, notebook: nbformat.NotebookNode) -> "Handout":
         section = ""
@@ -66,7 +69,7 @@ class Handout:
                     break
                 section = part.get_text()
             self._take(part, section)
-        self._wait_no_longer("")
+        self._answer(self._found or LATER)
         return self
 
     def _take(self, part: Tag, section: str) -> None:
@@ -75,15 +78,19 @@ class Handout:
         if part.name == "h1":
             self.title = part.get_text()
         elif part.name in ("h2", "h3"):
+            self._answer(f"{self._printed}{self._found}" or LATER)
             self.lines.append(f"<{part.name}>{part.decode_contents()}</{part.name}>")
         elif part.name == "figure":
-            self.lines.append(str(part))
+            if self._waiting:  # it shows what was found
+                self.pictures.append(f'<div class="found"><b class="number">{self._waiting[-1]}</b>{part}</div>')
+            else:
+                self.lines.append(str(part))
         elif part.name == "pre":
             if self._waiting and part.get_text().strip().count("\n") < PRINTED_LINES:
                 self._printed = str(part)
         elif part.name == "details":
             if self._waiting and is_answer(part):
-                self._wait_no_longer(paper.inside(part))
+                self._answer(shortened(paper.inside(part)))
         elif "check-yourself" in looks:
             self._question(part)
         elif summary and (table := part if part.name == "table" else part.find("table")):
@@ -108,17 +115,16 @@ class Handout:
         if asked is None and part.get("class") == "before-code" and said[-1].strip().endswith("?"):
             asked = len(said) - 1  # a question that the next cell answers
         if asked is not None:
-            self._wait_no_longer("".join(said[: max(0, asked - 1)]) or "".join(said[:asked]))
+            self._answer(f"{self._printed}{shortened(''.join(said[:asked]))}" or LATER)
             self.predictions += 1
             self._waiting.append(str(self.predictions))
             words = "".join(said[max(0, asked - 1) :])
             self.lines.append(f'<div class="asked"><p><b class="number">{self.predictions}</b> {words}</p>{ROOM}</div>')
             return
-        if not (len(said) == 1 and part.get_text().strip().endswith(":")):  # what follows it tells
-            self._wait_no_longer("".join(said))
+        self._wait_no_longer("".join(said[:-1] if part.get_text().strip().endswith(":") else said))
         if summary and not part.find("strong"):
             self.lines.append(str(part))
-        elif kept := "".join(each for each in said if "<strong>" in each):
+        elif kept := "".join(each for each in said if "<strong>" in each and each not in "".join(self.answers[-1:])):
             if not summary or kept.startswith("<strong>Now"):
                 self.lines.append(f"<p>{kept}</p>")
 
@@ -130,7 +136,7 @@ class Handout:
         elif self._waiting and self.lines and "?" in part.get_text() and self.lines[-1].endswith(f"{ROOM}</div>"):
             self.lines[-1] = f"{self.lines[-1].removesuffix(f'{ROOM}</div>')}{part}{ROOM}</div>"
         elif any(item.find("strong") for item in items):
-            self._wait_no_longer(str(part))
+            self._answer(f"{self._printed}{shortened(self._found + str(part))}")
             kept = ("".join(sentences(item.find("p") or item)[:1]) for item in items)
             self.lines.append(f"<ul>{''.join(f'<li>{each}</li>' for each in kept)}</ul>")
 
@@ -151,15 +157,17 @@ class Handout:
                 self.lines.append(f'<div class="memory">{cells[0]}{shape}</div>')
 
     def _wait_no_longer(self, outcome: str) -> None:
-        """What the lecture says next, after what its cell printed, is what was found; `outcome` "" at its end."""
+        """What the lecture says next, after what its cell printed, is what was found."""
         if outcome.lstrip().startswith("<strong>Now you"):
             return
-        if outcome or self._printed:
-            for number in self._waiting:
-                told = f"{self._printed}{shortened(outcome)}"
-                self.answers.append(f'<div><b class="number">{number}</b> {told}</div>')
-            self._waiting.clear()
-        self._printed = ""
+        self._found += outcome
+        if self._printed or len(paper.soup(self._found).get_text().split()) >= FEW_WORDS:
+            self._answer(f"{self._printed}{shortened(self._found)}")
+
+    def _answer(self, told: str) -> None:
+        self.answers += [f'<div><b class="number">{number}</b> {told}</div>' for number in self._waiting]
+        self._waiting.clear()
+        self._printed = self._found = ""
 
     def document(self, size: str = "A4") -> str:
         asked = "".join(f"<div>{name}: {equation}</div>" for name, equation in self.equations)
@@ -167,8 +175,9 @@ class Handout:
         style = "\n".join(
             (f"@page {{ size: {size}; }}", (HERE / "paper.css").read_text("utf-8"), (HERE / "handout.css").read_text("utf-8"))
         )
+        found = f"<h2>What was found, in pictures</h2>{''.join(self.pictures)}" if self.pictures else ""
         head = f"<h1>{html.escape(self.title)}</h1>"
-        return paper.document(self.title, style, f'<main>{head}{"".join(self.lines)}</main>{last}')
+        return paper.document(self.title, style, f'<main>{head}{"".join(self.lines)}{found}</main>{last}')
 
 
 ROOM = '<div class="room"></div>'
