@@ -26,7 +26,7 @@ TEACH = {
 MAINTAIN = {
     "build": ("lessonkit.authoring.build", "build the notebooks from the lessons' sources"),
     "site": ("lessonkit.authoring.site.command", "build the web book from the executed notebooks and docs"),
-    "print": ("lessonkit.authoring.printing.book", "make one PDF of the course: contents, page numbers, answers at the end"),
+    "print": ("lessonkit.authoring.printing.book", "make one PDF of the course, its answers at the end"),
     "completion": ("commandkit.completion", "print what lets your shell complete commands with the Tab key"),
 }
 GROUPS = {"learn": LEARN, "teach": TEACH, "maintain": MAINTAIN}

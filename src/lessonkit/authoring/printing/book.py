@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -23,7 +24,6 @@ with require_extra(typed("print"), "print"):
     from lessonkit.authoring.site import tasks
     from lessonkit.exercises.exercise import Exercise
 
-HERE = Path(__file__).parent
 APPENDIX = ("docs/notation.md",)  # pages that a reader on paper looks up
 AT_THE_END = "At the end"
 PAPERS = ("A4", "Letter")
@@ -67,21 +67,19 @@ class Book:
             paper.relink(chapter.tree, chapter.page, places, chapter.name)
             self._move_answers(chapter)
         course = self.checkout.course
-        lead = html.escape(course.distribution)
         answers = paper.soup(f"<h1>Answers</h1>{''.join(self.answers)}")
         last = [self._hints(), Chapter("answers", AT_THE_END, answers)]
         if self.solved is None or self.solved:
             last.append(self._solutions(places))
         chapters = [*self.chapters, *last]
         heads = "\n".join(f'@page {c.name} {{ @top-left {{ content: "{_css(c.head)}" }} }}' for c in chapters)
-        style = "\n".join(
-            (f"@page {{ size: {size}; }}", (HERE / "paper.css").read_text("utf-8"), (HERE / "book.css").read_text("utf-8"), heads)
-        )
+        style = "\n".join((paper.style("book.css", size), heads))
         sections = "".join(
             f'<section class="chapter" id="{c.name}" style="page: {c.name}">{c.tree}</section>' for c in chapters
         )
         title = self._title()
-        cover = COVER.format(title=html.escape(title), course=lead, version=_version(course.distribution), date=date.today())
+        edition = f"{course.distribution} {_version(course.distribution)}".strip()
+        cover = COVER.format(title=html.escape(title), edition=html.escape(edition), date=date.today())
         return paper.document(title, style, f"{cover}{contents(chapters)}{sections}")
 
     def _gather(self) -> None:
@@ -91,16 +89,18 @@ class Book:
             self.chapters.append(Chapter(f"l{lesson.number}", "Lectures", tree, lesson.lecture_notebook))
         for lesson in course.lessons:
             notebook = _notebook(root, lesson.assignment_notebook)
-            tree = paper.body(tasks.below_checks(notebook, course.exercises_of(lesson.assignment), self._where_help_is))
-            self.chapters.append(Chapter(lesson.assignment, "Assignments", tree, lesson.assignment_notebook, show=False))
+            help_for = partial(self._where_help_is, solved=self._is_solved(lesson.assignment))
+            tree = paper.body(tasks.below_checks(notebook, course.exercises_of(lesson.assignment), help_for))
+            page = lesson.assignment_notebook
+            self.chapters.append(Chapter(lesson.assignment, "Assignments", tree, page, show=False))
         for page in APPENDIX:
             if (root / page).is_file():
                 tree = paper.markdown((root / page).read_text(encoding="utf-8"))
                 self.chapters.append(Chapter(Path(page).stem, "To look up", tree, page, show=False))
 
-    def _where_help_is(self, exercise: Exercise) -> str:
+    def _where_help_is(self, exercise: Exercise, solved: bool) -> str:
         told = [f"Hints: page {_page(f'hints-{exercise.name}')}."] if exercise.hints else []
-        if self._is_solved(self.checkout.course.assignment_of(exercise.name)):
+        if solved:
             told.append(f"Solution: page {_page(f'solution-{exercise.name}')}.")
         return f'<p class="see">{" ".join(told)}</p>'
 
@@ -109,7 +109,7 @@ class Book:
 
     def _move_answers(self, chapter: Chapter) -> None:
         """Put each folded answer at the end of the book, and open every other fold where it stands."""
-        moved = []
+        moved: list[str] = []
         for fold in chapter.tree.find_all("details"):
             if not is_answer(fold):
                 fold.name, fold["class"] = "div", "aside"
@@ -118,7 +118,8 @@ class Book:
                 continue
             name = f"{chapter.name}-{len(moved) + 1}"
             number = f"{chapter.name.lstrip('la')}.{len(moved) + 1}"
-            heading = f'<h3 id="answer-{name}">{number}<span class="of">, question on page {_page(f"question-{name}")}</span></h3>'
+            back = f'<span class="of">, question on page {_page(f"question-{name}")}</span>'
+            heading = f'<h3 id="answer-{name}">{number}{back}</h3>'
             moved.append(f'<div class="answer math-inside">{heading}{paper.inside(fold)}</div>')
             see = f'<p class="see">{paper.title_of(fold)} {number}: page {_page(f"answer-{name}")}</p>'
             fold.replace_with(paper.soup(f'<div id="question-{name}">{see}</div>'))
@@ -162,14 +163,15 @@ class Book:
 
 
 COVER = """<section class="cover"><h1>{title}</h1>
-<p>The lectures and assignments of {course} {version}, printed {date}</p>
-<p class="note">The code of a page runs in its notebook; cells that only set up or test are left out here. Figures that move
-are shown still. Answers, hints and solutions are at the end: a line under each question says on which page.</p></section>"""
+<p>The lectures and assignments of {edition}, printed {date}</p>
+<p class="note">The code of a page runs in its notebook; cells that only set up or test are left out here. Figures that
+move are shown still. Answers, hints and solutions are at the end: a line under each question says on which page.</p>
+</section>"""
 
 
 def is_answer(fold: Tag) -> bool:
     """Whether a fold hides an answer: it says so, or it stands in a box of questions."""
-    return paper.title_of(fold).startswith("Answer") or fold.find_parent("blockquote", class_="check-yourself") is not None
+    return paper.title_of(fold).startswith("Answer") or bool(fold.find_parent("blockquote", class_="check-yourself"))
 
 
 def contents(chapters: list[Chapter]) -> str:
@@ -182,7 +184,7 @@ def contents(chapters: list[Chapter]) -> str:
         lines.append(_line("chapter-line", chapter.name, html.escape(chapter.title)))
         for heading in chapter.tree.find_all("h2") if chapter.show else []:
             if heading.get("id"):
-                lines.append(_line("section-line", heading["id"], heading.decode_contents()))
+                lines.append(_line("section-line", str(heading["id"]), heading.decode_contents()))
     return f'<nav class="contents"><h1>Contents</h1>{"".join(lines)}</nav>'
 
 

@@ -1,8 +1,8 @@
 """`lessonkit handout`: a lecture on six pages to take along and to write on.
 
-What is kept of the lecture: headings, the sentences that introduce a term (it is bold), key equations in boxes, pictures,
-predictions and questions with room to write. The key equations of the summary are asked from memory. The pictures of
-what was found come after that, the answers on the last page.
+What is kept of the lecture: headings, the sentences that introduce a term (it is bold), key equations in boxes,
+pictures, predictions and questions with room to write. The key equations of the summary are asked from memory. The
+pictures of what was found come after that, the answers on the last page.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import zip_longest
 from pathlib import Path
 
 from commandkit.commands import typed
@@ -26,29 +26,37 @@ with require_extra(typed("handout"), "print"):
     from lessonkit.authoring.printing import paper, press
     from lessonkit.authoring.printing.book import PAPERS, is_answer
 
-HERE = Path(__file__).parent
 PAGES = 6  # at most, the answers' among them
 # How a lecture asks for a prediction: in italics, with one of these.
 CUE = re.compile(
     r"\b(guess|guesses|predict|estimate)\b"
-    r"|^(before you|a question|two questions|your prediction|what will|write down|say it|make a list|cover|at each line)",
+    r"|^(before you|a question|two questions|your prediction|what will|write down|say it|make a list|cover"
+    r"|at each line)",
     re.IGNORECASE,
 )
-ABBREVIATION = re.compile(r"\b(et al|e\.g|i\.e|cf|vs|Fig|Eq|Sec|No)\. $")  # no end of a sentence
+ABBREVIATION = re.compile(r"\b(et al|e\.g|i\.e|cf|vs|Fig|Eq|Sec)\. $")  # no end of a sentence
 SUMMARY = "In short"
+BUILT = Path("build/handouts")
 ANSWER_WORDS = 45  # of what was found, on the last page, and of a common mistake
 PRINTED_LINES = 5  # of a cell that answers a prediction
 LATER = "The lecture comes back to it."
 FEW_WORDS = 6  # say too little alone
 # The heights of a picture and of a line to write on, in mm, and the size of the text: the first that fits is taken.
-SIZES = ((75, 8, 9.6), (67, 7.5, 9.3), (60, 7, 9.0), (52, 7, 8.8), (45, 6, 8.6), (38, 6, 8.4), (33, 5.5, 8.2), (28, 5, 8.0), (24, 5, 7.8))
+SIZES = (
+    *((75, 8, 9.6), (67, 7.5, 9.3), (60, 7, 9.0), (52, 7, 8.8), (45, 6, 8.6)),
+    *((38, 6, 8.4), (33, 5.5, 8.2), (28, 5, 8.0), (24, 5, 7.8)),
+)
 ANSWER_SIZES = (8.0, 7.5, 7.0, 6.6, 6.2)
-ROUND = "size => { for (const [name, value] of Object.entries(size)) document.body.style.setProperty(name, value); }"
+SET = """
+lengths => {
+  for (const [name, value] of Object.entries(lengths)) document.body.style.setProperty(`--${name}`, value);
+}
+"""
 
 
 @dataclass
 class Handout:
-    """What of a lecture is on its handout: `lines` of HTML; by number, the `pictures` and `answers` of what was found."""
+    """What of a lecture is on its handout: HTML; of what was found, `pictures` and `answers` with their numbers."""
 
     title: str = ""
     lines: list[str] = field(default_factory=list)
@@ -74,7 +82,7 @@ class Handout:
 
     def _take(self, part: Tag, section: str) -> None:
         summary = section.startswith(SUMMARY)
-        looks = part.get_attribute_list("class", [])
+        looks = part.get_attribute_list("class")
         if part.name == "h1":
             self.title = part.get_text()
         elif part.name in ("h2", "h3"):
@@ -85,6 +93,9 @@ class Handout:
                 self.pictures.append(f'<div class="found"><b class="number">{self._waiting[-1]}</b>{part}</div>')
             else:
                 self.lines.append(str(part))
+        elif paper.CAPTION in looks:
+            below = self.pictures if self._waiting and self.pictures else self.lines
+            below.append(f'<p class="caption">{"".join(sentences(part.find("p") or part)[:2])}</p>')
         elif part.name == "pre":
             if self._waiting and part.get_text().strip().count("\n") < PRINTED_LINES:
                 self._printed = str(part)
@@ -124,9 +135,10 @@ class Handout:
         self._wait_no_longer("".join(said[:-1] if part.get_text().strip().endswith(":") else said))
         if summary and not part.find("strong"):
             self.lines.append(str(part))
-        elif kept := "".join(each for each in said if "<strong>" in each and each not in "".join(self.answers[-1:])):
-            if not summary or kept.startswith("<strong>Now"):
-                self.lines.append(f"<p>{kept}</p>")
+            return
+        kept = "".join(each for each in said if "<strong>" in each and each not in "".join(self.answers[-1:]))
+        if kept and (not summary or kept.startswith("<strong>Now")):
+            self.lines.append(f"<p>{kept}</p>")
 
     def _list(self, part: Tag, goals: bool) -> None:
         """The lecture's goals, the choices of a prediction, and definitions; of the last, a sentence each."""
@@ -144,7 +156,8 @@ class Handout:
         self.questions += 1
         letter = chr(ord("A") + self.questions - 1)
         told = "".join(paper.inside(fold.extract()) for fold in part.find_all("details"))
-        self.lines.append(f'<blockquote class="check-yourself"><b class="number">{letter}</b>{part.decode_contents()}</blockquote>{ROOM}')
+        asked = f'<b class="number">{letter}</b>{part.decode_contents()}'
+        self.lines.append(f'<blockquote class="check-yourself">{asked}</blockquote>{ROOM}')
         self.answers.append(f'<div><b class="number">{letter}</b> {told}</div>')
 
     def _from_memory(self, table: Tag) -> None:
@@ -171,13 +184,12 @@ class Handout:
 
     def document(self, size: str = "A4") -> str:
         asked = "".join(f"<div>{name}: {equation}</div>" for name, equation in self.equations)
-        last = f'<section class="answers"><h2><a id="answers" href="#answers">Answers</a></h2>{"".join(self.answers)}{asked}</section>'
-        style = "\n".join(
-            (f"@page {{ size: {size}; }}", (HERE / "paper.css").read_text("utf-8"), (HERE / "handout.css").read_text("utf-8"))
-        )
+        heading = '<h2><a id="answers" href="#answers">Answers</a></h2>'
+        last = f'<section class="answers">{heading}{"".join(self.answers)}{asked}</section>'
         found = f"<h2>What was found, in pictures</h2>{''.join(self.pictures)}" if self.pictures else ""
         head = f"<h1>{html.escape(self.title)}</h1>"
-        return paper.document(self.title, style, f'<main>{head}{"".join(self.lines)}{found}</main>{last}')
+        content = f"<main>{head}{''.join(self.lines)}{found}</main>{last}"
+        return paper.document(self.title, paper.style("handout.css", size), content)
 
 
 ROOM = '<div class="room"></div>'
@@ -186,14 +198,16 @@ ROOM = '<div class="room"></div>'
 def parts(notebook: nbformat.NotebookNode) -> Iterator[Tag]:
     """The blocks of a lecture's text, and the pictures between them."""
     cells = paper.body(notebook).find_all("div", class_="cell")
-    for cell, following in pairwise([*cells, None]):
+    for cell, following in zip_longest(cells, cells[1:]):
         if "words" not in cell["class"]:
             yield from cell.select("pre.said, figure")
-            continue
-        blocks = cell.find_all(True, recursive=False)
-        if following is not None and "words" not in following["class"] and blocks and blocks[-1].name == "p":
-            blocks[-1]["class"] = "before-code"
-        yield from blocks
+        elif paper.CAPTION in cell["class"]:
+            yield cell
+        else:
+            blocks = cell.find_all(True, recursive=False)
+            if following is not None and "words" not in following["class"] and blocks and blocks[-1].name == "p":
+                blocks[-1]["class"] = "before-code"
+            yield from blocks
 
 
 def sentences(part: Tag) -> list[str]:
@@ -222,8 +236,8 @@ def boxed(formula: Tag) -> str:
     pieces = re.split(r"\\qquad(?:\s*\\quad)?", tex)
     if any(piece.count("{") != piece.count("}") or r"\begin" in piece for piece in pieces):
         pieces = [tex]
-    lines = (piece.strip().removesuffix(",").strip() for piece in pieces)
-    return f'<div class="equation">{"".join(paper.math(line, {"display_mode": True}) for line in lines if line)}</div>'
+    lines = filter(None, (piece.strip().removesuffix(",").strip() for piece in pieces))
+    return f'<div class="equation math">{"".join(paper.math(line, {"display_mode": True}) for line in lines)}</div>'
 
 
 def is_cue(sentence: str) -> bool:
@@ -255,9 +269,8 @@ def laid_out(made: Handout, size: str) -> bytes:
     with press.opened(made.document(size)) as page:
         for picture, line, text in SIZES:
             for answer in ANSWER_SIZES:
-                page.evaluate(
-                    ROUND, {"--picture": f"{picture}mm", "--line": f"{line}mm", "--text": f"{text}pt", "--answer": f"{answer}pt"}
-                )
+                lengths = {"picture": f"{picture}mm", "line": f"{line}mm", "text": f"{text}pt", "answer": f"{answer}pt"}
+                page.evaluate(SET, lengths)
                 pdf = press.printed(page)
                 pages, last = press.length(pdf), press.places(pdf)["answers"]
                 if pages == last:
@@ -275,7 +288,7 @@ PROGRAM handout --to handouts       # of all lectures
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lectures", nargs="*", metavar="NN", help="the lectures' numbers (default: all of them)")
-    parser.add_argument("--to", type=Path, default=Path("build/handouts"), metavar="DIR", help="default: build/handouts")
+    parser.add_argument("--to", type=Path, default=BUILT, metavar="DIR", help=f"default: {BUILT}")
     parser.add_argument("--paper", choices=PAPERS, default="A4", help="default: A4")
 
 

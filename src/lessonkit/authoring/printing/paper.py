@@ -3,7 +3,7 @@
 import html
 import posixpath
 import re
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from commandkit.commands import typed
 from commandkit.errors import require_extra
@@ -22,6 +22,7 @@ with require_extra(typed("print"), "print"):
 
 # What the web book folds: setup, and assertions that guard our continuous integration.
 FOLDED = "hide-input"
+CAPTION = "caption"  # the tag of a text cell below a figure
 LOOK = HtmlFormatter(style="a11y-light", cssclass="code")
 MATHJAX = PurePosixPath(npm.MATHJAX.file).name
 # A box is known by its first words, as in the web book.
@@ -29,9 +30,9 @@ BOXES = {"On the slide": "mistake", "A common mistake": "mistake", "Check yourse
 
 
 def math(content: str, options: dict) -> str:
-    """A formula as MathJax finds it."""
+    """A formula as MathJax finds it, inside of an element of the class `math`."""
     left, right = (r"\[", r"\]") if options["display_mode"] else (r"\(", r"\)")
-    return f'<span class="math">{left}{html.escape(content, quote=False)}{right}</span>'
+    return f"{left}{html.escape(content, quote=False)}{right}"
 
 
 def parser() -> MarkdownIt:
@@ -51,7 +52,7 @@ def markdown(text: str) -> BeautifulSoup:
         words = box.get_text().strip()
         box["class"] = next((look for start, look in BOXES.items() if words.startswith(start)), "quotation")
     for fold in tree.find_all("details"):  # in raw HTML MathJax looks only where it is told to
-        fold["class"] = [*fold.get_attribute_list("class", []), "math-inside"]
+        fold["class"] = " ".join([*fold.get_attribute_list("class"), "math-inside"])
     return tree
 
 
@@ -60,7 +61,8 @@ def body(notebook: NotebookNode) -> BeautifulSoup:
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cells.append(f'<div class="cell words">{markdown(cell.source)}</div>')
+            looks = " ".join(["cell", "words", *({CAPTION} & {*cell.metadata.get("tags", [])})])
+            cells.append(f'<div class="{looks}">{markdown(cell.source)}</div>')
         elif cell.cell_type == "code":
             shown = "" if FOLDED in cell.metadata.get("tags", []) else highlight(cell.source, PythonLexer(), LOOK)
             said = "".join(map(output, cell.get("outputs", [])))
@@ -96,8 +98,8 @@ def relink(tree: Tag, page: str, chapters: dict[str, str], prefix: str) -> None:
         each["id"] = names[each["id"]]
     here = PurePosixPath(page).parent.as_posix()
     for link in tree.find_all("a", href=True):
-        address, _, anchor = link["href"].partition("#")
-        if re.match(r"[a-z]+:", address) or "page" in link.get_attribute_list("class", []):
+        address, _, anchor = str(link["href"]).partition("#")
+        if re.match(r"[a-z]+:", address) or "page" in link.get_attribute_list("class"):
             continue
         if not address and anchor in names:
             link["href"] = f"#{names[anchor]}"
@@ -116,6 +118,12 @@ def title_of(fold: Tag) -> str:
 def inside(fold: Tag) -> str:
     """The HTML of what a fold hides."""
     return "".join(str(child) for child in fold.children if getattr(child, "name", None) != "summary")
+
+
+def style(name: str, size: str) -> str:
+    """The style sheet `name` of this room, with what all have, for paper of a size such as A4."""
+    sheets = [(Path(__file__).parent / each).read_text(encoding="utf-8") for each in ("paper.css", name)]
+    return "\n".join([f"@page {{ size: {size}; }}", *sheets])
 
 
 def document(title: str, style: str, content: str) -> str:

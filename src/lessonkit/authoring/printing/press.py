@@ -37,14 +37,15 @@ def opened(content: str) -> Iterator[Page]:
         own = playwright.chromium.executable_path
         found = own if Path(own).exists() else next(filter(None, map(shutil.which, BROWSERS)), None)
         if found is None:
-            raise CommandError("no Chromium here, which lays out the pages: install it, or run playwright install chromium")
+            raise CommandError("no Chromium here to lay out the pages: install it, or run playwright install chromium")
         browser = playwright.chromium.launch(executable_path=found)
         try:
             page = browser.new_page()
             page.context.set_offline(True)
             page.set_default_timeout(PATIENCE)
             page.goto(file.as_uri())
-            page.evaluate("MathJax.startup.promise.then(() => Promise.all([...document.images].map(it => it.decode())))")
+            page.evaluate("MathJax.startup.promise")
+            page.evaluate("Promise.all([...document.images].map(it => it.decode()))")
             yield page
         except Error as error:
             raise CommandError(f"Chromium could not lay out the pages: {error.message.splitlines()[0]}") from error
@@ -64,6 +65,8 @@ def numbered(page: Page) -> bytes:
         page.evaluate(FILL, known)
         made = printed(page)
         if (found := places(made)) == known:
+            if lost := page.locator("a.page").filter(has_text="?").count():
+                raise CommandError(f"{lost} page numbers of the book lead nowhere")
             return made
         known = found
     raise CommandError("the page numbers never settle: each print moves what the last one counted")

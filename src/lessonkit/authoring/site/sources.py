@@ -44,9 +44,9 @@ notebook without them.
 ASSIGNMENTS = """# Assignments
 
 One for each lecture. Read it here, with its hints folded. To do it, download its notebook, open it in JupyterLab where
-the course is installed, and run the check under each exercise: it says what was expected, what was found, and often what
-you were thinking. Minutes are our estimate; minutes and points leave out an assignment's extensions, which are for extra
-points.
+the course is installed, and run the check under each exercise: it says what was expected, what was found, and often
+what you were thinking. Minutes are our estimate; minutes and points leave out an assignment's extensions, which are for
+extra points.
 
 | | to read | minutes | points | its lecture | | |
 |---|---|---|---|---|---|---|
@@ -166,7 +166,7 @@ class Sources:
             f"| [notebook](path:{unit.assignment}) | {self._solution(unit.assignment)} |\n"
             for unit in units(self.root, self.course)
         )
-        # A list that names no page is a fault to Sphinx. The solutions come last: readers and search go through in order.
+        # A list that names no page is a fault to Sphinx. The solutions come last.
         listed = ["assignments/*", *(["solutions/*/*"] if "[solution]" in rows else [])]
         return "\n".join([f"{ASSIGNMENTS}{rows}", "```{toctree}", ":hidden:", ":glob:", *listed, "```", ""])
 
