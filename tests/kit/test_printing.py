@@ -23,6 +23,7 @@ from lessonkit.authoring.site.tasks import below_checks, folded
 
 course = test_site.course  # the fixture: a course of one lesson
 FIRST = lessons.exercises_of("a00")[0]
+CHECK = f"check-{FIRST.name}"
 LECTURE = """# Lecture 00 · A lookup
 
 *About 45 minutes.*
@@ -79,8 +80,8 @@ def assignment(answer="raise NotImplementedError()"):
     return new_notebook(
         cells=[
             new_markdown_cell("# Assignment 00 · It\n\nSee [the lecture](../../lectures/00_x.ipynb)."),
-            new_code_cell(answer, metadata={"nbgrader": {"solution": True, "grade_id": FIRST.name}}),
-            new_code_cell("check()", metadata={"nbgrader": {"solution": False, "grade_id": f"check-{FIRST.name}"}}),
+            new_code_cell(answer, metadata={"nbgrader": {"solution": True, "grade": False, "grade_id": FIRST.name}}),
+            new_code_cell("check()", metadata={"nbgrader": {"solution": False, "grade": True, "grade_id": CHECK}}),
         ]
     )
 

@@ -254,7 +254,8 @@ def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     assert '"model_id": "abc"' in lecture and "widgets.js" in lecture             # the widget
     assert '<blockquote class="erratum">' in lecture
     assert "Show the code" in lecture and "Show the answer" not in lecture        # a cell that is folded
-    assert "a00_x.ipynb" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
+    assert "../assignments/a00.html" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
+    assert "a00_x.ipynb" in (tmp_path / "site/assignments/a00.html").read_text(encoding="utf-8")
     solved = (tmp_path / "site/solutions/a00/a00_x.html").read_text(encoding="utf-8")
     assert "Show the answer" in solved and "SOLUTION" not in solved and "seeds" not in solved
     assert "Show the code" not in solved
