@@ -18,7 +18,7 @@ extensions = [
 ]
 templates_path = ["_templates"]
 # Offered as they are, or part of another page.
-exclude_patterns = ["assignments/**", "notebooks/**", "README.md", "_templates"]
+exclude_patterns = ["assignments/*/**", "notebooks/**", "README.md", "_templates"]
 
 nb_execution_mode = "off"
 # Of a cell tagged hide-input; a solution's say "answer".
@@ -48,7 +48,7 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css", "search.css", "readable.css", "landing.css"]
+html_css_files = ["book.css", "search.css", "readable.css", "landing.css", "assignments.css"]
 html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js", "landing.js")]
 html_additional_pages = {"search": "search.html"}
 html_last_updated_fmt = "%d %B %Y"

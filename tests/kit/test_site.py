@@ -120,7 +120,7 @@ def write(path, text):
     [
         ("lectures/00_x.ipynb", "00_x.ipynb", "00_x.ipynb"),
         ("lectures/00_x.ipynb", "../docs/grading.md#a-day", "../docs/grading.md#a-day"),
-        ("lectures/00_x.ipynb", "../assignments/a00/a00_x.ipynb", "path:../assignments/a00/a00_x.ipynb"),
+        ("lectures/00_x.ipynb", "../assignments/a00/a00_x.ipynb", "../assignments/a00.ipynb"),
         ("lectures/00_x.ipynb", "../README.md#for-students", "../index.md"),
         ("docs/grading.md", "../START.md", "../assignments.md"),
         ("docs/index.md", "grading.md", "docs/grading.md"),
@@ -186,7 +186,7 @@ def test_a_site_has_the_solutions_that_it_may_have_and_no_link_to_others(course,
     Sources(course, to, OneLesson(course), solved).assemble()
     page = (to / "assignments.md").read_text(encoding="utf-8")
     assert [*to.glob("solutions/*/*")] == ([to / "solutions/a00/a00_x.ipynb"] if there else [])
-    assert ("solution" in page.split("|---|")[-1]) == there and ("toctree" in page) == there
+    assert ("solution" in page.split("|---|")[-1]) == there and ("\nsolutions/*/*\n" in page) == there
 
 
 def test_boxes_have_a_class_and_math_in_them_is_typeset():
@@ -257,7 +257,8 @@ def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     assert '"model_id": "abc"' in lecture and "widgets.js" in lecture             # the widget
     assert '<blockquote class="erratum">' in lecture
     assert "Show the code" in lecture and "Show the answer" not in lecture        # a cell that is folded
-    assert "a00_x.ipynb" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
+    assert "../assignments/a00.html" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
+    assert "a00_x.ipynb" in (tmp_path / "site/assignments/a00.html").read_text(encoding="utf-8")
     solved = (tmp_path / "site/solutions/a00/a00_x.html").read_text(encoding="utf-8")
     assert "Show the answer" in solved and "SOLUTION" not in solved and "seeds" not in solved
     assert "Show the code" not in solved

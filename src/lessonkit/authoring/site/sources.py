@@ -19,7 +19,7 @@ with require_extra(typed("site"), "site"):
     from lessonkit.authoring.build import Checkout
     from lessonkit.authoring.pages import units
     from lessonkit.authoring.release import release
-    from lessonkit.authoring.site import bar, practice, readable, search, shown
+    from lessonkit.authoring.site import bar, practice, readable, search, shown, tasks
     from lessonkit.course import Course, Lesson, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -30,6 +30,8 @@ MOVED = {
     "docs/practice.md": "practice.md",
     "docs/api/index.md": "api/index.md",
 }
+# A released notebook, to be downloaded; beside it, the page that shows it.
+ASSIGNMENT = re.compile(r"assignments/(?P<name>[^/]+)/[^/]+\.ipynb")
 # A link in Markdown, whatever its words are: [words](target) or [words](target "title").
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=[)\s])")
 # A link to a notebook of the course in an output: the site has a page of that name beside it.
@@ -43,12 +45,13 @@ notebook without them.
 """
 ASSIGNMENTS = """# Assignments
 
-One for each lecture. Download a notebook, open it in JupyterLab where the course is installed, and run the check under
-each exercise: it says what was expected, what was found, and often what you were thinking. Minutes are our estimate;
-minutes and points leave out an assignment's extensions, which are for extra points.
+One for each lecture. Read it here, with its hints folded. To do it, download its notebook, open it in JupyterLab where
+the course is installed, and run the check under each exercise: it says what was expected, what was found, and often
+what you were thinking. Minutes are our estimate; minutes and points leave out an assignment's extensions, which are for
+extra points.
 
-| | notebook to download | minutes | points | its lecture | |
-|---|---|---|---|---|---|
+| | to read | minutes | points | its lecture | | |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -84,9 +87,10 @@ class Sources:
             text = shown.filled(text, os.path.relpath("_static", PurePosixPath(self.place(name)).parent))
             self._write(self.place(name), text)
         solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
-        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *solutions]:
+        released = sorted(self.root.glob("assignments/*/*.ipynb"))
+        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *released, *solutions]:
             name = path.relative_to(self.root).as_posix()
-            self._write(name, nbformat.writes(self.notebook(name)))
+            self._write(self.place(name), nbformat.writes(self.notebook(name)))
         self._copy(self.root / "README.md")  # the start page includes its table of lectures
         self._write("assignments.md", self.assignments())
         shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
@@ -116,7 +120,7 @@ class Sources:
                 raise BrokenLink(f"{page}: a link to {link['path']}, which is no file of the course")
             place = self.place(target)
             path = os.path.relpath(place, PurePosixPath(self.place(page)).parent).replace(os.sep, "/")
-            if target.startswith("assignments/"):
+            if target.startswith("assignments/") and place == target:
                 return f"path:{path}"                                # a download, and no page
             if place != target:
                 return path                                          # the anchor was another page's
@@ -129,7 +133,9 @@ class Sources:
         return "".join(part if i % 2 else LINK.sub(lead, part) for i, part in enumerate(parts))
 
     def place(self, name: str) -> str:
-        """Where the site has what the folder has at `name`."""
+        """Where the site has what the folder has at `name`: of an assignment, its page."""
+        if assignment := ASSIGNMENT.fullmatch(name):
+            return f"assignments/{assignment['name']}.ipynb"
         module = re.sub(r"/__init__$", "", name.removeprefix("src/").removesuffix(".py")).replace("/", ".")
         return f"api/{module}.rst" if module in self._reference else MOVED.get(name, name)
 
@@ -141,7 +147,7 @@ class Sources:
         return set(re.findall(rf"^ +((?:{ours})[\w.]*)$", listed, re.MULTILINE))
 
     def notebook(self, name: str) -> NotebookNode:
-        """The notebook of a lecture or a solution as the site shows it."""
+        """The notebook of a lecture, an assignment or a solution as the site shows it."""
         notebook = nbformat.read(self.root / name, as_version=4)
         state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
         kinds = {widget["model_name"] for widget in state.values()}
@@ -162,6 +168,9 @@ class Sources:
         readable.fold_setup(notebook)
         if name.startswith("solutions/"):
             fold(notebook, name)
+        if assignment := ASSIGNMENT.fullmatch(name):
+            download = os.path.relpath(name, "assignments").replace(os.sep, "/")
+            notebook = tasks.for_reading(notebook, self.course.exercises_of(assignment["name"]), download)
         return notebook
 
     def _offer(self, lesson: Lesson, notebook: NotebookNode) -> None:
@@ -180,17 +189,16 @@ class Sources:
             release(Checkout(self.root, self.course), to)
 
     def assignments(self) -> str:
-        """The page that offers the assignments, each with its lecture, minutes, points and solution."""
+        """The page that offers the assignments, each with lecture, minutes, points, notebook and solution."""
         rows = "".join(
-            f"| {unit.number} | [{unit.task}](path:{unit.assignment}) "
+            f"| {unit.number} | [{unit.task}]({self.place(unit.assignment)}) "
             f"| {unit.working} | {unit.checked + unit.marked:g} | [{unit.title}]({unit.lecture}) "
-            f"| {self._solution(unit.assignment)} |\n"
+            f"| [notebook](path:{unit.assignment}) | {self._solution(unit.assignment)} |\n"
             for unit in units(self.root, self.course)
         )
-        page = f"{ASSIGNMENTS}{rows}"
-        if "[solution]" in rows:  # a list of pages without one is a fault to Sphinx
-            page += "\n```{toctree}\n:hidden:\n:glob:\nsolutions/*/*\n```\n"
-        return page
+        # A list that names no page is a fault to Sphinx. The solutions come last.
+        listed = ["assignments/*", *(["solutions/*/*"] if "[solution]" in rows else [])]
+        return "\n".join([f"{ASSIGNMENTS}{rows}", "```{toctree}", ":hidden:", ":glob:", *listed, "```", ""])
 
     def _solution(self, notebook: str) -> str:
         shown = self._shown(PurePosixPath(notebook).parent.name)
