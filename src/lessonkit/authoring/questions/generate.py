@@ -8,6 +8,7 @@ which table this code makes, among those of other mistakes and the right one. A 
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
 from collections import Counter
@@ -21,13 +22,14 @@ from lessonkit.authoring.questions.question import Option, Question
 from lessonkit.course import Course, Lesson
 from lessonkit.exercises import drill
 from lessonkit.exercises.drill import changed_line, shown
-from lessonkit.exercises.exercise import Code, Exercise, body_of
+from lessonkit.exercises.exercise import Code, Exercise, body_of, edited
 from lessonkit.exercises.judge import judge, observe_known
 from lessonkit.exercises.verdict import Verdict
 
 OPTIONS = 4
 MOST_LINES = 22  # of code that somebody reads in an exam
 WIDEST = 96      # an option in one line
+MOST_PAIRS = 12  # of mistakes are tried together
 PICTURES = ("bool", "int64")
 LARGEST_PICTURE, SMALLEST_PICTURE, MOST_INPUTS = 8, 2, 24
 SEEDS = (0, 1)   # of inputs on which a mistake must show what it is said to show
@@ -151,26 +153,59 @@ class _Complete(_Kind):
         self.bugs = list({bug.line: bug for bug in bugs}.values())
 
     def __call__(self, lots: random.Random) -> Question | None:
-        chosen: dict[str, Bug] = {}
-        for bug in lots.sample(self.bugs, len(self.bugs)):
-            if len(chosen) < OPTIONS - 1 and bug.slip.name not in chosen and bug.fails:
-                chosen[bug.slip.name] = bug  # of each mistake one
-        if len(chosen) < OPTIONS - 1:
-            return None
         first = self.bugs[0]
         assert first.at is not None
         lines = first.solution.splitlines()
         right = lines[first.at].strip()
-        if len(right) > WIDEST:
+        wrong = self._square(lots) or self._star(lots)
+        if len(wrong) < OPTIONS - 1 or len(right) > WIDEST:
             return None
         lines[first.at] = lines[first.at].replace(right, "________")
         verdicts = [verdict_of(self.exercise, self.exercise.as_answer(first.base), seed) for seed in SEEDS]
         earned = all(verdict.points == verdict.out_of for verdict in verdicts)
-        options = [Option(_code(right), earned, f"With this line the check gives {verdicts[0].score}.")]
-        for bug in chosen.values():
-            options.append(Option(_code(bug.line), False, f"{bug.why} It fails {_listed(bug.fails or ())}."))
+        options = [Option(_code(right), earned, f"With this line the check gives {verdicts[0].score}."), *wrong]
         key = f"{right}{first.at}"
         return self.question(key, f"{_block(lines)}\n\nWhich line belongs in the gap?", options, lots)
+
+    def _square(self, lots: random.Random) -> list[Option]:
+        """Two mistakes and both at once: of these and the right line none is the one that all others resemble."""
+        pairs = [pair for pair in itertools.combinations(self.bugs, 2) if pair[0].slip.name != pair[1].slip.name]
+        for one, other in lots.sample(pairs, min(len(pairs), MOST_PAIRS)):
+            both = {**(one.slip.change or {}), **(other.slip.change or {})}
+            if len(both) < len(one.slip.change or ()) + len(other.slip.change or ()):
+                continue
+            try:
+                text = shown(self.exercise, edited(body_of(one.base), both, self.exercise.name))
+            except ValueError:  # the pieces overlap
+                continue
+            line = text.splitlines()[one.at or 0].strip()
+            if changed_line(one.solution, text) != one.at or line in (one.line, other.line) or len(line) > WIDEST:
+                continue
+            answer = drill.made(self.exercise, one.base, text, "<two mistakes>")
+            verdicts = [verdict_of(self.exercise, answer, seed) for seed in SEEDS]
+            if not one.fails or not other.fails or any(each.points == each.out_of for each in verdicts):
+                continue
+            told = f"Two mistakes at once: “{one.slip.name}” and “{other.slip.name}”."
+            return [*(self._wrong(bug) for bug in (one, other)), Option(_code(line), False, told)]
+        return []
+
+    def _star(self, lots: random.Random) -> list[Option]:
+        """Mistakes that replace one and the same piece of the line, or, where there are too few, any."""
+        by_piece: dict[tuple[str, ...], list[Bug]] = {}
+        for bug in lots.sample(self.bugs, len(self.bugs)):
+            by_piece.setdefault(tuple(bug.slip.change or ()), []).append(bug)
+        groups = sorted(by_piece.values(), key=len, reverse=True)
+        for group in [*groups[:1], self.bugs]:
+            chosen: dict[str, Bug] = {}
+            for bug in lots.sample(group, len(group)):
+                if bug.fails:
+                    chosen.setdefault(bug.slip.name, bug)  # of each mistake one
+            if len(chosen) >= OPTIONS - 1:
+                return [self._wrong(bug) for bug in list(chosen.values())[: OPTIONS - 1]]
+        return []
+
+    def _wrong(self, bug: Bug) -> Option:
+        return Option(_code(bug.line), False, f"{bug.why} It fails {_listed(bug.fails or ())}.")
 
 
 class _Cause(_Kind):
