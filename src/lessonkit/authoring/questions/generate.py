@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from lessonkit.authoring.questions.question import Option, Question
+from lessonkit.authoring.questions.question import TABLE, Option, Question
 from lessonkit.course import Course, Lesson
 from lessonkit.exercises import drill
 from lessonkit.exercises.drill import changed_line, shown
@@ -340,7 +340,7 @@ def _of_a_drill(made: drill.Drill, lesson: str) -> Maker:
                    made.why if place == made.right else "It makes another table.")
             for place, text in enumerate(made.options)
         ]  # fmt: skip
-        return Question(lesson, f"table-{made.key}", f"{made.question}{table}{code}{legend}",
+        return Question(lesson, f"{TABLE}{made.key}", f"{made.question}{table}{code}{legend}",
                         tuple(lots.sample(options, len(options))), 2.0, 1, generated=True)  # fmt: skip
 
     return question

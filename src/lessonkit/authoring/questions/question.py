@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+TABLE = "table-"  # how the names of questions begin that come from a lesson's drills.py
+
 
 class NotOne(ValueError):
     """None of a question's options is right, or several are, or two read the same."""
@@ -44,6 +46,11 @@ class Question:
     def right(self) -> int:
         """The place of the right option."""
         return next(place for place, option in enumerate(self.options) if option.right)
+
+    @property
+    def shows_solution(self) -> bool:
+        """Whether it shows code that an exercise asks for: what is generated does, but for a lesson's own tables."""
+        return self.generated and not self.name.startswith(TABLE)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ with require_extra(typed("site"), "site"):
     from nbformat.notebooknode import NotebookNode
 
     from lessonkit.authoring.pages import units
-    from lessonkit.authoring.site import practice
+    from lessonkit.authoring.site import practice, questions
     from lessonkit.course import Course, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -26,6 +26,7 @@ MOVED = {
     "START.md": "assignments.md",
     "docs/index.md": "index.md",
     "docs/practice.md": "practice.md",
+    "docs/questions.md": "questions.md",
     "docs/api/index.md": "api/index.md",
 }
 # A link in Markdown, whatever its words are: [words](target) or [words](target "title").
@@ -77,6 +78,9 @@ class Sources:
             if practice.MARKER.search(text):
                 titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
                 text = practice.filled(text, self.course, titles, self.solved)
+            if questions.MARKER.search(text):
+                lectures = {unit.number: unit.title for unit in units(self.root, self.course)}
+                text = questions.filled(text, self.course, lectures, self.solved)
             self._write(self.place(name), text)
         solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
         for path in [*sorted(self.root.glob("lectures/*.ipynb")), *solutions]:
