@@ -38,7 +38,7 @@ def written(course: Course, lesson: Lesson, seed: int) -> Iterator[Question]:
     if not (lesson.folder / "questions.py").is_file():
         return
     module = course.part(lesson.name, "questions")
-    for name, function in vars(module).items():
+    for name, function in list(vars(module).items()):
         if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
             continue
         for draw in range(DRAWS):

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from lessonkit.authoring.questions.question import TABLE, Option, Question
+from lessonkit.authoring.questions.question import OPTIONS, TABLE, Option, Question
 from lessonkit.course import Course, Lesson
 from lessonkit.exercises import drill
 from lessonkit.exercises.drill import changed_line, shown
@@ -26,7 +26,6 @@ from lessonkit.exercises.exercise import Code, Exercise, body_of, edited
 from lessonkit.exercises.judge import judge, observe_known
 from lessonkit.exercises.verdict import Verdict
 
-OPTIONS = 4
 MOST_LINES = 22  # of code that somebody reads in an exam
 WIDEST = 96      # an option in one line
 MOST_PAIRS = 12  # of mistakes are tried together

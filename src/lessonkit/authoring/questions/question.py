@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+OPTIONS = 4
 TABLE = "table-"  # how the names of questions begin that come from a lesson's drills.py
 
 
@@ -69,9 +70,12 @@ class Asked:
 
 
 def ask(prompt: str, *options: tuple[str, bool, str], minutes: float = 1.5, points: int = 1) -> Asked:
-    """A question with its options, each (text, whether it is right, the reason).
+    """A question with its four options, each (text, whether it is right, the reason). NotOne where they are fewer, as
+    two came out equal.
 
     Whether an option is right is computed, by running what the question is about: `(f"({n}, {m})", (n, m) == seen, …)`.
     """
+    if len(options) < OPTIONS:
+        raise NotOne(f"{len(options)} options, expected {OPTIONS}: {prompt}")
     return Asked(prompt, tuple(Option(text, bool(right), reason) for text, right, reason in options), minutes, points)
 
