@@ -60,6 +60,7 @@ def gradient_accumulates(lots):
     x = torch.tensor(float(x0), requires_grad=True)
     for _ in range(times):
         (x**2).backward()
+    assert x.grad is not None
     seen = int(x.grad)
     return ask(
         f"```python\nx = torch.tensor({x0}.0, requires_grad=True)\nfor _ in range({times}):\n    (x ** 2).backward()\n```\n\n"

@@ -76,8 +76,7 @@ def vanishing(lots):
     state = h
     for _ in range(steps):
         state = factor * state
-    state.sum().backward()
-    seen = float(h.grad)
+    seen = torch.autograd.grad(state.sum(), h)[0].item()
     return ask(
         f"In a linear recurrence h ← {factor} · h + x, by what factor does a change of h reach the state {steps} steps on?",
         *((f"{value:.1e}", math.isclose(value, seen, rel_tol=1e-3), why) for value, why in {

@@ -97,8 +97,8 @@ def teacher_forcing(lots):
 def path_through_attention(lots):
     m = lots.choice([20, 30, 50])
     states = torch.zeros(m, 3, requires_grad=True)
-    attend(torch.zeros(1, 3), states, states)[0].sum().backward()
-    reached = bool((states.grad.abs().sum(1) > 0).all())
+    gradient = torch.autograd.grad(attend(torch.zeros(1, 3), states, states)[0].sum(), states)[0]
+    reached = bool((gradient.abs().sum(1) > 0).all())
     return ask(
         f"The source has {m} tokens. Through how many *recurrent* steps must the gradient go from a decoder step's context "
         "vector to the encoder's hidden state of the first token?",

@@ -87,8 +87,7 @@ def residual_gradient(lots):
     y = x
     for _ in range(layers):
         y = y + slope * y
-    y.sum().backward()
-    seen = float(x.grad)
+    seen = torch.autograd.grad(y.sum(), x)[0].item()
     return ask(
         f"{layers} layers, and each branch f has the derivative {slope}. By what factor does a change of the input reach the top "
         "with residual connections, x + f(x)?",

@@ -64,7 +64,7 @@ def clipped_precision(lots):
 def brevity(lots):
     length, reference = lots.choice([(8, 10), (6, 8), (15, 20)])
     words = [f"w{i}" for i in range(reference)]
-    seen = bleu([" ".join(words[:length])], [" ".join(words)]).value / 100
+    seen = bleu([" ".join(words[:length])], [" ".join(words)]).score / 100
     values = {
         math.exp(1 - reference / length): "All n-grams are right, and the brevity penalty is exp(1 − r/h).",
         1.0: "All precisions are one. Without a penalty the shortest translations would win.",

@@ -35,7 +35,7 @@ def halved_patches(lots):
             16: "Four times the tokens, and weights are a number for every pair: 4².",
             4: "That is the number of tokens.",
             2: "That is the number of patches along one side.",
-            8: "A pair has two tokens: the factor of four counts twice.",
+            64: "A weight belongs to two tokens, not to three.",
         }.items()),
     )  # fmt: skip
 

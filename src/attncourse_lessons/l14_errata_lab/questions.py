@@ -51,7 +51,7 @@ def which_test_finds_a_leak(lots):
         ("a changed last token changes no earlier output", changed, "A metamorphic relation that is what causality means."),
         ("each row of the weights sums to one", sums, "It does, over one key too many."),
         ("no output is NaN or infinite", finite, "More keys are allowed: there is always one."),
-        ("the same input gives the same output twice", same_twice, "The leak is deterministic."),
+        ("the same input gives the same output a second time", same_twice, "The leak is deterministic."),
     )  # fmt: skip
 
 

@@ -49,7 +49,8 @@ def titles(course: Course) -> dict[str, str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lessons", metavar="NN-NN", help="of these lessons, such as 04, 00-07 or 00-03,07 (default: all)")
+    of = "of these lessons, such as 04, 00-07 or 00-03,07 (default: all)"
+    parser.add_argument("--lessons", metavar="NN-NN", help=of)
     parser.add_argument("--seed", type=int, default=0, help="other numbers, other mistakes, another order (default: 0)")
     help = "questions.xml for Moodle, .zip for Canvas (QTI 1.2), .md for a sheet with its answers"
     parser.add_argument("--to", type=Path, metavar="FILE", help=help)

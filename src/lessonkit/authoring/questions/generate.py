@@ -1,8 +1,8 @@
 """Questions made of an exercise's slips: what is right, and what each wrong option is, says the check.
 
 Five kinds. `complete`: which line belongs in the gap, among those that known mistakes put there. `cause`: which change
-to the solution gives this card. `shows`: which of these cards this code gets. `line`: which line is wrong. `picture`:
-which table this code makes, among those of other mistakes and the right one. A lesson's `drills.py` gives pictures, too.
+to the solution gives this card. `shows`: which of these aspects fail. `line`: which line is wrong. `picture`: which
+table this code makes, among those of other mistakes and the right one. A lesson's `drills.py` gives pictures, too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import itertools
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -64,7 +64,7 @@ class Bug:
         return f"“{self.slip.name}”: {self.slip.hint}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def verdict_of(exercise: Exercise, answer: Any, seed: int) -> Verdict:
     return judge(exercise, observe_known(exercise, answer, seed), seed, name=False)
 
@@ -137,7 +137,7 @@ class _Kind:
         return Question(self.lesson, name, f"{self.text}\n\n{prompt}", tuple(lots.sample(options, len(options))),
                         self.minutes, self.points, generated=True)  # fmt: skip
 
-    def checks(self, names: Iterable[str] | None = None) -> str:
+    def checks(self) -> str:
         """The exercise's aspects with what they look at, as a list."""
         return "\n".join(f"- {_bold(each.name)}: {each.meaning}" for each in self.exercise.aspects)
 
@@ -223,7 +223,7 @@ class _Cause(_Kind):
             known = [other.slip.name for other in others.values()]
             if each.fails and each.fails != bug.fails and each.fails not in others and each.slip.name not in known:
                 others[each.fails] = each
-        if not bug.fails or len(others) < OPTIONS - 1 or len(bug.fails) == len(self.exercise.aspects) > 3:
+        if not bug.fails or len(others) < OPTIONS - 1 or len(bug.fails) == len(self.exercise.aspects):
             return None
         lines = bug.solution.splitlines()
         options = []
@@ -289,7 +289,8 @@ class _Line(_Kind):
         options = []
         for place, line in enumerate(made.options):
             right = place == made.right
-            told = f"{self.bug.why} A right answer has {_code(made.mended)}." if right else "This line is right as it is."
+            mended = f"{self.bug.why} A right answer has {_code(made.mended)}."
+            told = mended if right else "This line is right as it is."
             options.append(Option(_code(line), right, told))
         fails = f"It fails {_listed(self.bug.fails)}."
         prompt = f"{_block(self.bug.code.splitlines())}\n\nOne line is wrong. {fails} Which line is it?"
@@ -306,7 +307,7 @@ class _Picture(_Kind):
         self.bugs, self.bug = bugs, bug
 
     def __call__(self, lots: random.Random) -> Question | None:
-        solution = self.exercise.as_answer(self.exercise.solution)
+        solution = self.exercise.as_answer(self.bug.base)
         for given in inputs(self.exercise):
             right, ours = picture(solution, given), picture(self.bug.slip.answer, given)
             if right is None or ours is None or right == ours:
@@ -355,10 +356,11 @@ def contract(lesson: Lesson, exercise: Exercise) -> str:
     said = next((text for node in ast.walk(ast.parse(cell[1])) if isinstance(node, ast.FunctionDef | ast.ClassDef)
                  and (text := ast.get_docstring(node))), "") if cell else ""  # fmt: skip
     first, _, rest = said.partition("\n")
-    return "\n\n".join(filter(None, [f"`{exercise.name}`: {first}", rest.strip() and _block(rest.strip().splitlines(), "text")]))
+    shapes = [_block(rest.strip().splitlines())] if rest.strip() else []
+    return "\n\n".join([f"`{exercise.name}`: {first}", *shapes])
 
 
-@lru_cache(maxsize=None)
+@cache
 def inputs(exercise: Exercise) -> tuple[dict[str, Any], ...]:
     """Inputs small enough to be printed, of those that the aspects draw: all that a call is given, by name."""
     found = []
@@ -387,7 +389,7 @@ def picture(answer: Any, given: dict[str, Any]) -> str | None:
         return None
     if not isinstance(made, torch.Tensor) or made.ndim != 2 or str(made.dtype).removeprefix("torch.") not in PICTURES:
         return None
-    if not SMALLEST_PICTURE <= min(made.shape) or max(made.shape) > LARGEST_PICTURE:
+    if min(made.shape) < SMALLEST_PICTURE or max(made.shape) > LARGEST_PICTURE:
         return None
     return _block(_columns([[_cell(value) for value in row] for row in made.tolist()]))
 
@@ -411,8 +413,8 @@ def _value(value: Any) -> str:
     return f"`{value.tolist()}`" if isinstance(value, torch.Tensor) else f"`{value}`"
 
 
-def _block(lines: Sequence[str], language: str = "text") -> str:
-    return "\n".join([f"```{language}", *lines, "```"])
+def _block(lines: Sequence[str]) -> str:
+    return "\n".join(["```text", *lines, "```"])
 
 
 def _code(line: str) -> str:
