@@ -47,7 +47,8 @@ def permutation(lots):
 
 def doubled_length(lots):
     n = lots.choice([512, 1024, 2048])
-    weights = [attend(*[torch.zeros(k // 16, 2)] * 3)[1].numel() for k in (n, 2 * n)]
+    tokens = [torch.zeros(length // 16, 2) for length in (n, 2 * n)]
+    weights = [attend(x, x, x)[1].numel() for x in tokens]
     factor = weights[1] / weights[0]
     return ask(
         f"A sentence of {n} tokens becomes one of {2 * n}. By what factor grow the attention *weights* of a layer?",

@@ -218,11 +218,7 @@ class _Cause(_Kind):
 
     def __call__(self, lots: random.Random) -> Question | None:
         bug = self.bug
-        others: dict[tuple[str, ...], Bug] = {}
-        for each in lots.sample(self.bugs, len(self.bugs)):
-            known = [other.slip.name for other in others.values()]
-            if each.fails and each.fails != bug.fails and each.fails not in others and each.slip.name not in known:
-                others[each.fails] = each
+        others = unlike(bug, self.bugs, lots)
         if not bug.fails or len(others) < OPTIONS - 1 or len(bug.fails) == len(self.exercise.aspects):
             return None
         lines = bug.solution.splitlines()
@@ -253,10 +249,7 @@ class _Shows(_Kind):
 
     def __call__(self, lots: random.Random) -> Question | None:
         bug = self.bug
-        others: dict[tuple[str, ...], Bug] = {}
-        for each in lots.sample(self.bugs, len(self.bugs)):
-            if each.fails and each.fails != bug.fails:
-                others.setdefault(each.fails, each)
+        others = unlike(bug, self.bugs, lots)
         if not bug.fails or len(others) < OPTIONS - 1 or len(bug.fails) == len(self.exercise.aspects):
             return None
         mended = bug.solution.splitlines()[bug.at or 0].strip()
@@ -269,6 +262,18 @@ class _Shows(_Kind):
             "What fails? All that is not named passes."
         )
         return self.question(bug.code, prompt, options, lots)
+
+
+def unlike(bug: Bug, bugs: Sequence[Bug], lots: random.Random) -> dict[tuple[str, ...], Bug]:
+    """Other mistakes, by the aspects that fail, each another set than `bug` has; those with the most alike first."""
+    mine = set(bug.fails or ())
+    found: dict[tuple[str, ...], Bug] = {}
+    names = {bug.slip.name}
+    for each in sorted(lots.sample(bugs, len(bugs)), key=lambda other: len(mine ^ set(other.fails or ()))):
+        if each.fails and each.fails != bug.fails and each.fails not in found and each.slip.name not in names:
+            found[each.fails] = each
+            names.add(each.slip.name)
+    return found
 
 
 class _Line(_Kind):
