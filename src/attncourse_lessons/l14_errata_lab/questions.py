@@ -13,8 +13,14 @@ def _data(lots):
 def which_test_finds_a_missing_scale(lots):
     q, k, v = _data(lots)
 
+    told, factor = lots.choice([
+        ("forgets to divide the scores by √d_k", 1.0),
+        ("multiplies the scores by √d_k instead of dividing", 2.0),
+        ("divides the scores by d_k, without the root", 0.25),
+    ])  # fmt: skip
+
     def broken(q, k, v):
-        weights = (q @ k.mT).softmax(-1)
+        weights = (factor * q @ k.mT).softmax(-1)
         return weights @ v, weights
 
     output, weights = broken(q, k, v)
@@ -24,8 +30,8 @@ def which_test_finds_a_missing_scale(lots):
     moved = not torch.allclose(broken(q, k[order], v[order])[0], output)
     other = not torch.allclose(output, torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0])
     return ask(
-        "Somebody's attention forgets to divide by √d_k. Which of these tests fails?",
-        ("it gives what torch's own attention gives", other, "Differential testing: another implementation has the scale."),
+        f"Somebody's attention {told}. Which of these tests fails?",
+        ("it gives what torch's own attention gives", other, "Differential testing: another implementation has the right scale."),
         ("each row of the weights sums to one", sums, "Softmax of any scores sums to one."),
         ("the output has the shape (n, d_v)", shape, "A factor changes no shape."),
         ("keys and values in another order: same output", moved, "A factor treats all keys alike."),
@@ -34,7 +40,8 @@ def which_test_finds_a_missing_scale(lots):
 
 def which_test_finds_a_leak(lots):
     q, k, v = _data(lots)
-    wide = torch.ones(6, 6, dtype=torch.bool).tril(1)
+    ahead = lots.choice([1, 2, 3])
+    wide = torch.ones(6, 6, dtype=torch.bool).tril(ahead)
 
     def broken(k, v):
         return attend(q, k, v, mask=wide)
@@ -47,7 +54,7 @@ def which_test_finds_a_leak(lots):
     finite = not bool(output.isfinite().all())
     same_twice = not torch.allclose(broken(k, v)[0], output)
     return ask(
-        "A causal mask is one diagonal too wide: token i sees token i + 1. Which of these tests fails?",
+        f"A causal mask is too wide: token i sees the tokens up to i + {ahead}. Which of these tests fails?",
         ("a changed last token changes no earlier output", changed, "A metamorphic relation that is what causality means."),
         ("each row of the weights sums to one", sums, "It does, over one key too many."),
         ("no output is NaN or infinite", finite, "More keys are allowed: there is always one."),

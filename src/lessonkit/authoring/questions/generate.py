@@ -79,7 +79,7 @@ def generated(course: Course, lesson: Lesson, seed: int, count: int) -> list[Que
     proven = drill.kept_proofs(course)
     makers: dict[str, list[tuple[str, Maker]]] = {}  # by kind: the exercise's name, and what makes the question
     for exercise in exercises:
-        text = contract(lesson, exercise)
+        text = course.referred(contract(lesson, exercise))
         for kind, maker in _makers(exercise, text, lesson.number, proven.get(exercise.name, {})):
             makers.setdefault(kind, []).append((exercise.name, maker))
     if (lesson.folder / "drills.py").is_file():
