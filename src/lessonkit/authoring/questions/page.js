@@ -1,4 +1,6 @@
 // The self-test: says at once whether an option is right, and why, and counts what was right at the first try.
+// A link to a lesson's part, questions.html#questions-04, unfolds it.
+document.getElementById(location.hash.slice(1))?.closest("details.qb-lesson")?.setAttribute("open", "");
 for (const lesson of document.querySelectorAll(".qb-lesson")) {
   const tally = lesson.querySelector(".qb-tally");
   const total = lesson.querySelectorAll(".qb").length;

@@ -65,7 +65,7 @@ def _question(question: Question, number: int) -> str:
         mark = " data-right" if option.right else ""
         rows.append(
             f'<div class="qb-option"><input type="radio" name="{name}" id="{name}-{place}"{mark}>'
-            f'<span class="qb-mark" aria-hidden="true"></span>'
+            f'<span aria-hidden="true">{LETTERS[place]}</span><span class="qb-mark" aria-hidden="true"></span>'
             f'<label for="{name}-{place}">{_in_line(option.text)}</label></div>'
         )
         right = "<strong>right</strong>" if option.right else "wrong"
