@@ -5,10 +5,10 @@ import re
 import pytest
 
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
+from jupyter_lab import faults
 from playwright.sync_api import expect
 
 from attncourse_lessons import course as lessons
-from jupyter_lab import faults
 from lessonkit.authoring.questions.bank import questions
 from lessonkit.authoring.site import questions as site
 

@@ -32,7 +32,7 @@ def question(lesson, name, right, *texts, prompt="Which?", generated=False):
 BANK = [
     question("03", "plain", 2, "one", "two", "three", "four"),
     question("04", "hard", 0, "`a < b && c`", "`]]>`", TABLE, "*ä* “√d_k” → ∞",
-             prompt="`f`: <b>no</b> tag & *so*\n\n```text\ndef f(x):\n    return x @ x.mT  # ___ < &amp;\n```\n\nWhich?"),
+             prompt="`f`: <b>no</b> tag & *so*\n\n```text\ndef f(x):\n    return x @ x.mT  # _ < &amp;\n```\n\nWhy?"),
     question("04", "cause-1", 3, "`a`", "`b`", "`c`", "`d`", generated=True),
 ]  # fmt: skip
 
@@ -62,9 +62,9 @@ def words(html):
 
 
 def told(questions):
-    """What an import must find again: of each question the lesson, its text, its options with reasons, what is right."""
+    """What an import must find again: of each question lesson, text, points, options with reasons."""
     return [(each.lesson, words(exports.html(each.prompt)), each.points,
-             [(words(exports.html(option.text)), option.right, words(exports.html(option.reason))) for option in each.options])
+             [(words(exports.html(one.text)), one.right, words(exports.html(one.reason))) for one in each.options])
             for each in questions]  # fmt: skip
 
 
@@ -87,8 +87,10 @@ def from_moodle(text):
         names[top.find("name/text").text] += 1
         names[top.find("idnumber").text] += 1
         assert len(top.find("idnumber").text) <= 100  # the column's width
-        answers = [(words(each.find("text").text), float(each.get("fraction")) == 100, words(each.find("feedback/text").text))
-                   for each in top.findall("answer")]  # fmt: skip
+        answers = [
+            (words(each.find("text").text), each.get("fraction") == "100", words(each.find("feedback/text").text))
+            for each in top.findall("answer")
+        ]
         assert sum(float(each.get("fraction")) for each in top.findall("answer")) == 100
         points = int(top.find("defaultgrade").text)
         found.append((lesson, words(top.find("questiontext/text").text), points, answers))
@@ -120,7 +122,10 @@ def from_canvas(data):
             answers = item.findall(".//q:response_label", space)
             assert fields["original_answer_ids"].split(",") == [each.get("ident") for each in answers]
             prompt = words(item.find("q:presentation/q:material/q:mattext", space).text)
-            options = [(words(each.find(".//q:mattext", space).text), *given(item, each.get("ident"), space)) for each in answers]
+            options = [
+                (words(each.find(".//q:mattext", space).text), *given(item, each.get("ident"), space))
+                for each in answers
+            ]
             found.append((title.split()[1], prompt, int(float(fields["points_possible"])), options))
     return found
 
@@ -136,7 +141,9 @@ def given(item, answer, space):
         shown += [each.get("linkrefid") for each in rule.iterfind("q:displayfeedback", space)]
         if rule.get("continue") == "No":
             break
-    feedback = {each.get("ident"): each.find(".//q:mattext", space).text for each in item.iterfind("q:itemfeedback", space)}
+    feedback = {
+        each.get("ident"): each.find(".//q:mattext", space).text for each in item.iterfind("q:itemfeedback", space)
+    }
     assert len(shown) == 1 and score in (0.0, 100.0)
     return score == 100.0, words(feedback[shown[0]])
 
@@ -180,7 +187,9 @@ def test_the_sheet_has_every_question_and_ends_with_the_answers(real):
 
 def test_the_command_writes_what_the_files_name_says_and_counts_without_one(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(command, "questions", lambda course, chosen, seed: [q for q in BANK if q.lesson in (chosen or "0304")])
+    monkeypatch.setattr(
+        command, "questions", lambda course, chosen, seed: [q for q in BANK if q.lesson in (chosen or "0304")]
+    )
     assert main(["questions"]) == 0
     assert "04    1 generated    1 written  Self-attention" in capsys.readouterr().out
     for name, begins in (("bank.xml", b"<?xml"), ("bank.zip", b"PK"), ("new/bank.md", b"# attncourse")):
@@ -217,5 +226,7 @@ def test_the_page_shows_solved_code_only_of_what_is_solved(monkeypatch):
 
     assert shown() == ["03, question 1", "04, question 1", "04, question 2"]
     assert shown(["a04"]) == shown() and shown([]) == shown()[:2]
-    assert page.filled("without <!-- questions --> in a line", lessons, TITLES) == "without <!-- questions --> in a line"
+    assert (
+        page.filled("without <!-- questions --> in a line", lessons, TITLES) == "without <!-- questions --> in a line"
+    )
     assert [page.from_data(page.as_data(each)) for each in BANK] == BANK
