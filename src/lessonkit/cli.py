@@ -21,6 +21,10 @@ TEACH = {
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
     "handout": ("lessonkit.authoring.printing.handout", "make the handouts of lectures: six pages each, to write on"),
+    "questions": (
+        "lessonkit.authoring.questions.command",
+        "multiple-choice questions, for Moodle, Canvas or a sheet of paper",
+    ),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {

@@ -19,7 +19,7 @@ with require_extra(typed("site"), "site"):
     from lessonkit.authoring.build import Checkout
     from lessonkit.authoring.pages import units
     from lessonkit.authoring.release import release
-    from lessonkit.authoring.site import bar, practice, readable, search, shown, tasks
+    from lessonkit.authoring.site import bar, practice, questions, readable, search, shown, tasks
     from lessonkit.course import Course, Lesson, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -28,6 +28,7 @@ MOVED = {
     "START.md": "assignments.md",
     "docs/index.md": "index.md",
     "docs/practice.md": "practice.md",
+    "docs/questions.md": "questions.md",
     "docs/api/index.md": "api/index.md",
 }
 # A released notebook, to be downloaded; beside it, the page that shows it.
@@ -85,6 +86,9 @@ class Sources:
                 titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
                 text = practice.filled(text, self.course, titles, self.solved)
             text = shown.filled(text, os.path.relpath("_static", PurePosixPath(self.place(name)).parent))
+            if questions.MARKER.search(text):
+                lectures = {unit.number: unit.title for unit in units(self.root, self.course)}
+                text = questions.filled(text, self.course, lectures, self.solved)
             self._write(self.place(name), text)
         solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
         released = sorted(self.root.glob("assignments/*/*.ipynb"))
