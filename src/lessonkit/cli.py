@@ -20,6 +20,7 @@ TEACH = {
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
+    "variations": ("lessonkit.grading.exams.variations", "give each student a variation of an assignment's exercises"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {

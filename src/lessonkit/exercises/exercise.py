@@ -225,13 +225,13 @@ class Exercise:
         """
 
         def add(solution: Callable) -> Exercise:
-            said = " ".join(asks.split())
+            said, reworded = " ".join(asks.split()), meanings or {}
             made = replace(
                 self,
                 reference=reference,
                 solution=solution,
                 hints=hints or self.hints,
-                aspects=[self._turned(aspect, given, back, (meanings or {}).get(aspect.name)) for aspect in self.aspects],
+                aspects=[self._turned(aspect, given, back, reworded.get(aspect.name)) for aspect in self.aspects],
                 misconceptions=[],
                 variants=[],
                 alternatives=[],

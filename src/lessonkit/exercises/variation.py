@@ -51,8 +51,8 @@ def answer_cell(source: str, exercise: Exercise) -> str:
     variation = exercise.varied
     assert variation is not None
     for piece, other in variation.contract.items():
-        if source.count(piece) != 1:
-            raise ValueError(f"{exercise.name}, {variation.name!r}: {piece!r} is {source.count(piece)} times in its cell")
+        if (times := source.count(piece)) != 1:
+            raise ValueError(f"{exercise.name}, {variation.name!r}: {piece!r} is {times} times in its cell")
         source = source.replace(piece, other)
     said = f"Your variation: {variation.asks} Where anything else says otherwise, this holds."
     return "\n".join(textwrap.wrap(said, WIDTH, initial_indent="# ", subsequent_indent="# ")) + f"\n{source}"

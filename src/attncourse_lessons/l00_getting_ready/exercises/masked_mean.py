@@ -313,7 +313,7 @@ def true_where_there_is_padding(values, mask):
 
 @exercise.variation(
     "by the root of the count",
-    asks="The sum over the real positions is divided by the square root of how many there are, in place of their number.",
+    asks="The sum over the real positions is divided by the square root of how many there are, not by their number.",
     fails=DIVISOR,
     reference=lambda values, mask: attention.masked_mean(values, mask) * mask.sum(dim=1, keepdim=True).sqrt(),
     contract={"Average each sequence's vectors over its real positions.":

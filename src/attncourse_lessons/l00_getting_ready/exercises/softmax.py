@@ -253,7 +253,7 @@ def by_logarithms(scores):
     asks="The weights are in proportion to 2 to the power of the scores, in place of their exponentials.",
     fails=VALUES,
     reference=lambda scores: (math.log(2) * scores).softmax(dim=-1),
-    contract={"Turn each row of scores into weights": "Turn each row of scores into weights, in proportion to 2^score,"},
+    contract={"each row of scores into weights": "each row of scores into weights, in proportion to 2^score,"},
     meanings={"weights": "the weights of each row sum to one, in proportion to the powers of two"},
 )
 def powers_of_two(scores):

@@ -164,7 +164,8 @@ def float64_not_contiguous(query, key):
     reference=lambda query, key: attention.scaled_dot_score(query, key.mT),
     contract={"key: (batch, n_key, d_k)": "key: (batch, d_k, n_key)"},
     given=lambda query, key: (query, key.mT),
-    hints=("Write the two shapes side by side. Which product makes (batch, n_query, n_key) of them?", exercise.hints[1]),
+    hints=("Write the two shapes side by side. Which product makes (batch, n_query, n_key) of them?",
+           exercise.hints[1]),
 )
 def keys_in_columns(query, key):
     return query @ key / math.sqrt(key.shape[1])

@@ -336,12 +336,14 @@ def true_where_there_is_padding(scores, mask):
     "equal shares of padding",
     asks="In a row with nothing to attend to, all n_source positions get the same weight, 1 / n_source.",
     fails=("nothing but padding",),
-    reference=lambda scores, mask: attention.masked_softmax(scores, mask) + ~mask.any(-1, keepdim=True) / mask.shape[-1],
-    contract={"a row with nothing to attend to is all zeros": "a row with nothing to attend to is 1/n_source throughout"},
+    reference=lambda scores, mask: (
+        attention.masked_softmax(scores, mask) + ~mask.any(-1, keepdim=True) / mask.shape[-1]
+    ),
+    contract={"with nothing to attend to is all zeros": "with nothing to attend to is 1/n_source throughout"},
     meanings={"nothing but padding": "equal shares where there is nobody to attend to, and only there"},
     hints=(*exercise.hints[:2],
-           "In a row of padding alone every score is −∞, and softmax divides 0 by 0. What does it make of a row in which "
-           "all scores are equal, and finite? Give it such scores there: then no NaN arises on the way back either."),
+           "In a row of padding alone every score is −∞, and softmax divides 0 by 0. What does it make of a row in "
+           "which all scores are equal, and finite? Give it such scores there: then no NaN arises on the way back."),
     without=("−1e9 instead of −∞", "masks after the softmax"),
 )
 def equal_shares_of_padding(scores, mask):

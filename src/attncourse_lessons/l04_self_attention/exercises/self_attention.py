@@ -262,8 +262,8 @@ def columns_not_contiguous(x, W_Q, W_K, W_V):
     given=lambda x, *projections: (x.mT, *projections),
     back=lambda results: _output_turned(results),
     without=("words for values", "all but itself"),
-    hints=("Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each: on which "
-           "side must W_Q stand, or what must be turned first, for a token to be projected?",
+    hints=("Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each: on "
+           "which side must W_Q stand, or what must be turned first, for a token to be projected?",
            "Row i of the weights belongs to the token that asks. Along which axis does the softmax make it sum to 1? "
            "The output is an average of values, as columns.",
            exercise.hints[2]),

@@ -170,7 +170,8 @@ def row_by_row(n_query, n_key):
     asks="The mask says what is forbidden: True in row i, column j, if query i may not attend to key j.",
     fails=EVERY,
     reference=lambda n_query, n_key: ~reference(n_query, n_key),
-    contract={"Who may attend to whom,": "Who may not attend to whom,", "may attend to key j": "may not attend to key j"},
+    contract={"Who may attend to whom,": "Who may not attend to whom,",
+              "may attend to key j": "may not attend to key j"},
     back=lambda mask: ~mask,
     without=("True for what is forbidden", "itself alone"),
 )

@@ -147,7 +147,7 @@ def every_hth_column(x, n_heads):
     contract={"returns (batch, n_heads, n, d_head)": "returns (n_heads, batch, n, d_head)"},
     back=lambda heads: heads.transpose(0, 1),
     hints=("Write down d_head first. Then two moves: cut the last axis in two, and after that move the heads.",
-           "`x.view(batch, n, n_heads, d_head)` cuts each word's vector into pieces, in order. Where must the heads go?"),
+           "`x.view(batch, n, n_heads, d_head)` cuts each word's vector into pieces, in order. Where do the heads go?"),
     without=("heads before the batch",),
 )
 def heads_in_front(x, n_heads):

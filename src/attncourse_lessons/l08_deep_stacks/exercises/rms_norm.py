@@ -189,8 +189,9 @@ def a_gain_counted_from_0(x, weight, eps):
     fails=("small inputs",),
     reference=lambda x, weight, eps: x / (x.norm(dim=-1, keepdim=True) / x.shape[-1] ** 0.5 + eps) * weight,
     contract={"Every vector at one size,": "Every vector at one size, by √(mean square) + eps,"},
-    hints=(exercise.hints[0], "Read the name from right to left: the square of each number, the mean of these, the root "
-           "of that. ε is added to the root."),
+    hints=(exercise.hints[0],
+           "Read the name from right to left: the square of each number, the mean of these, the root of that. ε is "
+           "added to the root."),
     without=("ε outside the root", "no ε", "an ε of its own"),
 )
 def eps_outside_the_root(x, weight, eps):
