@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "the variation left out"  # the misconception of who answers the exercise as everybody knows it
 WIDTH = 92
+QUOTES = '"""'  # of the docstring, which is the contract
 Tensors = tuple[Any, ...]
 
 
@@ -55,10 +56,20 @@ def answer_cell(source: str, exercise: Exercise) -> str:
             raise ValueError(f"{exercise.name}, {variation.name!r}: {piece!r} is {times} times in its cell")
         source = source.replace(piece, other)
     said = f"Your variation: {variation.asks} Where anything else says otherwise, this holds."
-    return "\n".join(textwrap.wrap(said, WIDTH, initial_indent="# ", subsequent_indent="# ")) + f"\n{source}"
+    begin, _, rest = source.partition(QUOTES)
+    contract, _, body = rest.partition(QUOTES)
+    indent = re.findall(r"^ *", begin, re.MULTILINE)[-1]
+    paragraph = textwrap.fill(said, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return f"{begin}{QUOTES}{contract.rstrip()}\n\n{paragraph}\n{indent}{QUOTES}{body}"
 
 
 def check_cell(source: str, exercise: str, variation: str) -> str:
     """A check's cell whose calls name the variation."""
     call = re.compile(rf"""check\((["']){re.escape(exercise)}\1,\s*\w+(?=[,)])""")
     return source if "variation=" in source else call.sub(rf'\g<0>, variation="{variation}"', source)
+
+
+def variation_in(source: str) -> str:
+    """The variation that a check's cell names; nothing where it names none."""
+    found = re.search(r"""variation=(["'])(.*?)\1""", source)
+    return found[2] if found else ""

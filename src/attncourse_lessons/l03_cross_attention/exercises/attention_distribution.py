@@ -350,3 +350,13 @@ def equal_shares_of_padding(scores, mask):
     nobody = ~mask.any(dim=-1, keepdim=True)                       # (batch, 1, 1)
     scores = scores.masked_fill(~mask, -torch.inf)
     return scores.masked_fill(nobody, 0.0).softmax(dim=-1)
+
+
+equal_shares_of_padding.slip("NaN for a row of padding", ("nothing but padding",),
+    {".masked_fill(nobody, 0.0)": ""}, words="""
+    In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
+    loss NaN. Here it is to share out equally.""")
+equal_shares_of_padding.slip("every padded score is 0", ("padding", "beside padding", "large scores", *HIGH),
+    {"nobody, 0.0": "~mask, 0.0"}, words="""
+    All padding got a score of 0, which is a weight of e⁰ beside the words'. Equal scores are for the rows in which
+    there is nothing else.""")

@@ -17,6 +17,7 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from lessonkit.course import course_of
+from lessonkit.exercises.variation import variation_in
 from lessonkit.grading.repair.reading import OURS, give_ids
 from lessonkit.grading.repair.released import Released, ReleasedCell, defined, label, plain, unanswered, varied
 from lessonkit.grading.submission.records import grading_folder
@@ -163,7 +164,9 @@ def signs_of_tampering(notebook: NotebookNode, released: Released) -> list[str]:
         if given is None or not given.name:
             continue
         what = f"the {'check' if given.is_check else 'given'} cell `{given.name}`"
-        if given.locked and not given.untouched(piece.node.source):
+        if given.is_check and (asked := variation_in(piece.node.source)) != variation_in(given.source):
+            signs.append(f"{what} asks {f'the variation “{asked[:64]}”' if asked else 'no variation'}, as somebody else's")
+        elif given.locked and not given.untouched(piece.node.source):
             signs.append(f"{what} was edited")
         elif given.shown != given.source and plain(piece.node.source) == plain(given.source):
             signs.append(f"{what} came with its hidden tests")
