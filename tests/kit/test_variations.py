@@ -45,8 +45,10 @@ def type_in(notebook, answers):
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
-    """(Its folder, who was given which): ada and ben answer what they were asked, cleo what the book asks, dora hands in
-    nothing of it, emil hands in dora's notebook, answered as it asks."""
+    """(Its folder, who was given which): ada and ben answer what they were asked, cleo what the book asks.
+
+    Dora leaves these exercises out; emil hands in dora's notebook, answered as it asks.
+    """
     root = tmp_path_factory.mktemp("varied") / "course"
     with own_settings(root.parent / "settings"), warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
         warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
@@ -85,7 +87,8 @@ def test_a_class_gets_all_variations_and_a_student_the_same_whenever_they_are_dr
     assert {student: kept.of(student) for student in STUDENTS} == asked and kept.seed == 7
     assert Variations(7, {"masked_mean": kept.offered["masked_mean"]}).of("ada").items() <= asked["ada"].items()
     others = [Variations(seed, kept.offered).of(student) for seed in range(20) for student in STUDENTS]
-    assert {tuple(other.values()) for other in others} == {(a, b) for a in VARIED["softmax"] for b in VARIED["masked_mean"]}
+    pairs = {(a, b) for a in VARIED["softmax"] for b in VARIED["masked_mean"]}
+    assert {tuple(other.values()) for other in others} == pairs
 
 
 def test_a_students_notebook_asks_their_variation_and_nothing_else_differs(course):

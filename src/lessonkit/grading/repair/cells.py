@@ -165,7 +165,8 @@ def signs_of_tampering(notebook: NotebookNode, released: Released) -> list[str]:
             continue
         what = f"the {'check' if given.is_check else 'given'} cell `{given.name}`"
         if given.is_check and (asked := variation_in(piece.node.source)) != variation_in(given.source):
-            signs.append(f"{what} asks {f'the variation “{asked[:64]}”' if asked else 'no variation'}, as somebody else's")
+            which = f"the variation “{asked[:64]}”" if asked else "no variation"
+            signs.append(f"{what} asks {which}, as somebody else's does")
         elif given.locked and not given.untouched(piece.node.source):
             signs.append(f"{what} was edited")
         elif given.shown != given.source and plain(piece.node.source) == plain(given.source):

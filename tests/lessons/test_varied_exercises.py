@@ -1,4 +1,4 @@
-"""Variations are proven as exercises are: what is right earns everything, and a known answer to another one does not."""
+"""Variations are proven as exercises are: what is right earns everything, what answers another one does not."""
 
 import re
 
