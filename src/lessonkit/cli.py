@@ -21,6 +21,7 @@ TEACH = {
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
     "variations": ("lessonkit.grading.exams.variations", "give each student a variation of an assignment's exercises"),
+    "exam": ("lessonkit.grading.exams.exam", "put together an exam: a notebook, a sheet, and their mark scheme"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {
