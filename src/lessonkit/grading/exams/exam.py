@@ -1,4 +1,4 @@
-"""`lessonkit exam`: a notebook, a sheet and a mark scheme, drawn by a seed; the notebook is graded as any assignment."""
+"""`lessonkit exam`: a notebook, a sheet and a mark scheme, drawn by a seed. The notebook is graded as any other is."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lessons", required=True, metavar="NN-NN", help="what it is about, such as 00-07 or 02,05")
     parser.add_argument("--points", type=int, required=True, metavar="N", help="all points, of notebook and sheet")
     parser.add_argument("--seed", type=int, required=True, metavar="N", help="another seed is another exam")
-    parser.add_argument("--coding", type=float, default=papers.CODING, metavar="SHARE",
-                        help="of the points, at most so many for exercises; the sheet has the rest (default: 2/3)")  # fmt: skip
+    share = "of the points, at most so many for exercises; the sheet has the rest (default: 2/3)"
+    parser.add_argument("--coding", type=float, default=papers.CODING, metavar="SHARE", help=share)
     parser.add_argument("--name", default="exam", metavar="NAME", help="what nbgrader calls it (default: exam)")
 
 
@@ -100,7 +100,7 @@ def said(paper: papers.Paper, root: Path, source: Path, folder: Path, release: s
     lines = [
         f"{name}: {paper.points:g} points, about {paper.minutes:g} minutes",
         f"  {paper.coding:g} points in the notebook: {asked or 'no exercise'}",
-        f"  {sum(question.points for question in paper.questions):g} points on the sheet: {len(paper.questions)} questions",
+        f"  {paper.points - paper.coding:g} points on the sheet: {len(paper.questions)} questions",
         f"for students:     {place(root / release / name / f'{name}.ipynb')}",
         f"to print:         {place(folder / 'sheet.html')}" if paper.questions else "",
         f"for you:          {place(folder / 'mark_scheme.html')}, {place(source)}",

@@ -55,7 +55,10 @@ class Paper:
 
     @property
     def title(self) -> str:
-        return f"Exam on lessons {', '.join(self.lessons)}"
+        first, last, several = self.lessons[0], self.lessons[-1], len(self.lessons)
+        together = several > 1 and several == int(last) - int(first) + 1
+        named = f"{first} to {last}" if together else ", ".join(self.lessons)
+        return f"Exam on lesson{'s' * (several > 1)} {named}"
 
     def variations(self) -> dict[str, str]:
         """The variation that is asked, by exercise."""
@@ -163,7 +166,8 @@ def _task(number: int, task: Exercise, source: NotebookNode) -> Iterator[Noteboo
     places = {grading(cell).get("grade_id"): place for place, cell in enumerate(source.cells)}
     above = "\n\n".join(c.source for c in source.cells[: places[task.name]] if c.cell_type == "markdown")
     heading = [*HEADING.finditer(above)][-1]  # of the exercise; what stands before belongs to the one before
-    about, said = heading[1], above[heading.end() :].strip()
+    paragraphs = above[heading.end() :].strip().split("\n\n")  # but for those about cells that are not here
+    about, said = heading[1], "\n\n".join(text for text in paragraphs if not re.search(r"\bcells?\b", text))
     yield new_markdown_cell(
         f"## {number} · {about} ({task.out_of:g} points, about {task.minutes} minutes)\n\n{said}\n\n"
         f"**Here something is changed.** {task.varied.asks} Where the text above says otherwise, this holds."
@@ -185,7 +189,8 @@ def _solved(source: str, body: str) -> str:
 
 def _imports(sources: Sequence[NotebookNode], library: Sequence[str]) -> str:
     """The imports with which the assignments begin, but the library's; that of the checks as the first has it."""
-    checks, modules, names = "", {"torch": None}, {}
+    checks, modules = "", {"torch": None}
+    names: dict[str | None, set[str]] = {}
     for source in sources:
         cell = next(cell for cell in source.cells if cell.cell_type == "code")
         for statement in ast.parse(cell.source).body:
@@ -196,7 +201,7 @@ def _imports(sources: Sequence[NotebookNode], library: Sequence[str]) -> str:
             elif isinstance(statement, ast.ImportFrom) and (statement.module or "").partition(".")[0] not in library:
                 names.setdefault(statement.module, set()).update(ast.unparse(alias) for alias in statement.names)
     plain = [f"import {module}" for module in sorted(modules)]
-    plain += [f"from {module} import {', '.join(sorted(found))}" for module, found in sorted(names.items())]
+    plain += sorted(f"from {module} import {', '.join(sorted(found))}" for module, found in names.items())
     return "\n".join([checks, "", *plain]).strip()
 
 
@@ -205,9 +210,9 @@ def _opening(paper: Paper) -> str:
     rows = [f"| {number} | `{task.name}` | {task.minutes} | {task.out_of:g} |" for number, task in tasks]
     return "\n".join([
         f"# {paper.title}: the notebook", "",
-        f"{paper.coding:g} of {paper.points:g} points. You know these exercises in another form: read what is asked here. "
-        "A check below each answer says whether it is right; points are given by aspect, on other numbers, when the "
-        "notebook is graded. What an exercise forbids elsewhere is forbidden here.", "",
+        f"{paper.coding:g} of {paper.points:g} points. You know these exercises in another form: read what is asked "
+        "here. A check below each answer says whether it is right; points are given by aspect, on other numbers, when "
+        "the notebook is graded. What an exercise forbids elsewhere is forbidden here.", "",
         "| | exercise | minutes | points |", "|---|---|---|---|", *rows,
     ])  # fmt: skip
 

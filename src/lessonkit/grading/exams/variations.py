@@ -93,7 +93,7 @@ def varied(notebook: NotebookNode, course: Course, variations: Mapping[str, str]
     made = copy.deepcopy(notebook)
     for cell in made.cells:
         checked, name = exercise_of(cell), str(grading(cell).get("grade_id"))
-        if checked in variations:
+        if checked is not None and checked in variations:
             cell.source = check_cell(cell.source, checked, variations[checked])
         elif name in variations and cell.cell_type == "code" and grading(cell)["solution"]:
             cell.source = answer_cell(cell.source, course.exercise(name, variations[name]))
