@@ -62,7 +62,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_to_a_heading_in_it(page):
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, weeks"),
+        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, hours, weeks"),
         ("weeks: masking halving", "x.md: 'halving' is no lesson; the lessons are: getting_ready"),
     ],
 )
