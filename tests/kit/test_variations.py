@@ -129,7 +129,7 @@ def test_the_report_flags_who_hands_in_what_another_was_asked_and_nobody_else(co
 def test_the_words_that_many_were_given_are_no_sign_of_copying(course):
     root, _ = course
     page = BeautifulSoup((root / "grading" / ASSIGNMENT / "report.html").read_text("utf-8"), "html.parser")
-    assert "nearly identical" in page.text and "the same comment" not in page.text
+    assert "the same but for names" in page.text and "“your variation" not in page.text
 
 
 def test_feedback_shows_the_question_and_the_card_of_a_students_own_variation(course):
