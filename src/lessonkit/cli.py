@@ -20,6 +20,7 @@ TEACH = {
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
+    "slides": ("lessonkit.authoring.slides.command", "make the lectures' slides: one folder, which needs no network"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {
