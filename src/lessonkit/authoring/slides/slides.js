@@ -17,12 +17,12 @@
       if (!cut(box)) return;
     }
   }
-  const boxes = (slide) => [...slide.querySelectorAll(".body, .column, .text, .fit")];
+  const boxes = (slide) => [...slide.querySelectorAll(".body, .column, .fit")];
 
-  /** Words fill a slide that has no picture: 27 pixels high at least, 36 at most. */
+  /** Words fill a slide that has no picture: 24 pixels high at least, 36 at most. */
   function enlarge(slide) {
     if (slide.querySelector(".picture, .live")) return;
-    for (let size = 36; size >= 27; size--) {
+    for (let size = 36; size >= 24; size--) {
       slide.querySelector(".body").style.fontSize = `${size}px`;
       slide.querySelectorAll(".fit").forEach(fit);
       if (!boxes(slide).some(cut)) return;
