@@ -524,14 +524,6 @@ assert torch.equal(scores, by_matmul) and torch.equal(scores, by_einsum)
 for c, who in enumerate(["reader", "from the rain"]):
     print(f"{who:>14}:", dict(zip(ratings, scores[c].tolist(), strict=True)))
 
-# %% [raw] slide
-# ## A common mistake: a star for a matrix product
-# `softmax(…) * XV` multiplies number by number.
-#
-# {print}
-# . . .
-# The examples of this course have sizes that are all different: with 2, 3 and 4 most mistakes crash, with 3, 3 and 3 they do not.
-
 # %% [markdown] erratum="a star for a matrix product"
 # The loop, `@` and `einsum` say the same, and the course uses whichever is clearest. The checks accept all three.
 #
@@ -544,6 +536,14 @@ torch.manual_seed(0)
 square, other = torch.rand(3, 3), torch.rand(3, 3)       # d happens to be n
 print(tuple((square * other).shape), tuple((square @ other).shape), "same shape")
 print("same numbers:", torch.allclose(square * other, square @ other))
+
+# %% [raw] slide
+# ## A common mistake: a star for a matrix product
+# `softmax(…) * XV` multiplies number by number.
+#
+# {print}
+# . . .
+# The examples of this course have sizes that are all different: with 2, 3 and 4 most mistakes crash, with 3, 3 and 3 they do not.
 
 # %% [markdown]
 # That is why the examples of this course have sizes that are all different. With sizes 2, 3 and 4 most mistakes crash.
@@ -694,15 +694,6 @@ for shift in (0.0, 1000.0, -1000.0):
 # We need a mark for an empty place. Zero was our first, and it spoilt the lamp's mean. Floating-point numbers offer two more,
 # $-\infty$ and NaN, and both follow fixed rules. *Guess each line:*
 
-# %% [raw] slide
-# ## Zero, −∞ and NaN: three kinds of nothing
-# {code}
-#
-# > **Guess first.** Each line.
-#
-# . . .
-# {print}
-
 # %%
 inf, nan = torch.tensor(torch.inf), torch.tensor(torch.nan)
 print("exp(-inf)      ", torch.exp(-inf).item())
@@ -711,6 +702,15 @@ print("0 * inf        ", (0 * inf).item())
 print("inf - inf      ", (inf - inf).item())
 print("nan == nan     ", (nan == nan).item())
 print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
+
+# %% [raw] slide
+# ## Zero, −∞ and NaN: three kinds of nothing
+# {code}
+#
+# > **Guess first.** Each line.
+#
+# . . .
+# {print}
 
 # %% [raw] slide
 # ## To leave something out, do not multiply: choose

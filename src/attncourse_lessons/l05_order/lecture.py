@@ -325,7 +325,7 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # ## The dot product contains the offset, and not the place
 # {figure}
 # |||
-# $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$
+# $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k)$ is $\sum_i \cos(k\,\theta_i)$
 #
 # Digits have another curve at every position.
 #

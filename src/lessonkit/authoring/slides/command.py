@@ -1,8 +1,7 @@
 """`lessonkit slides`: the lectures' slides, in one folder that opens without a network."""
 
 import argparse
-import html
-import shutil
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from commandkit.errors import CommandError, require_extra
 from commandkit.files import replace, write_whole
 from lessonkit.authoring.build import Checkout, Target, open_course
 from lessonkit.authoring.slides.deck import Slide, deck
-from lessonkit.authoring.slides.page import HERE, STATE, Page, notebook, titled
+from lessonkit.authoring.slides.page import HERE, STATE, Page, notebook
 from lessonkit.course import folder_of
 
 with require_extra(typed("slides"), "site"):
@@ -80,7 +79,7 @@ def _write(target: Target, to: Path) -> int:
     number = target.lesson.number
     shown, built = read_deck(target)
     widgets = built.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
-    page = Page(number, shown, widgets)
+    page = Page(shown, widgets)
     with tempfile.TemporaryDirectory(dir=to, prefix=f".{number}-") as scratch:
         made = Path(scratch, number)
         made.mkdir()
@@ -95,11 +94,12 @@ def _write(target: Target, to: Path) -> int:
 
 
 def _index(checkout: Checkout, to: Path) -> None:
+    """The list of the decks that are there."""
     rows = []
-    for target in lectures(checkout, ()):
-        if (to / target.lesson.number / "index.html").is_file():
-            title = target.source.notebook.cells[0].source.partition("\n# ")[2].partition("\n")[0]
-            rows.append(f'<li><a href="{target.lesson.number}/index.html">{html.escape(title)}</a></li>')
+    for lesson in checkout.course.lessons:
+        page = to / lesson.number / "index.html"
+        if page.is_file() and (title := re.search("<title>(.*?)</title>", page.read_text(encoding="utf-8"))):
+            rows.append(f'<li><a href="{lesson.number}/index.html">{title[1]}</a></li>')
     write_whole(to / "index.html", INDEX.format(rows="\n".join(rows)))
 
 

@@ -4,7 +4,7 @@ A slide is a cell `# %% [raw] slide`, which the notebook leaves out. It is Markd
 text and, each on a line of its own,
 
     {figure}    the picture or widget of the last code cell before the slide that shows one
-    {print}     what the last code cell printed that printed something
+    {print}     what the last code cell printed that printed something, or its value
     {output}    all that the last code cell gave that gave something
     {code}      the last code cell whose code the page shows; {code 2}, {figure 2}, … the one before it
     . . .       what follows is the next step: it is revealed by the next key
@@ -112,12 +112,21 @@ def _place(
             continue
         if cell.id not in outputs:
             raise CommandError(f"{source.path}: its notebook is another one's: run {typed('build')} first")
-        shown = tuple(each for each in outputs[cell.id] if kind == "output" or is_picture(each) == (kind == "figure"))
+        shown = _of_kind(kind, outputs[cell.id])
         if FOLDED not in cell.metadata.get("tags", []) if kind == "code" else shown:
             back -= 1
             if not back:
                 return Part(kind, step, column, outputs=() if kind == "code" else shown, cell=cell)
     raise CommandError(f"{source.path}:{text.line}: no cell before this slide has what {place[0]} asks for")
+
+
+def _of_kind(kind: str, outputs: Sequence[NotebookNode]) -> tuple[NotebookNode, ...]:
+    if kind == "figure":
+        return tuple(filter(is_picture, outputs))
+    if kind == "print":  # what a cell printed; its last value where it printed nothing
+        outputs = [each for each in outputs if not is_picture(each)]
+        return tuple(each for each in outputs if each.output_type == "stream") or tuple(outputs)
+    return tuple(outputs)
 
 
 def is_picture(output: NotebookNode) -> bool:

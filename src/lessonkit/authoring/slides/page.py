@@ -26,6 +26,8 @@ STATE = "application/vnd.jupyter.widget-state+json"
 # A page beside which there are no lectures has no links to them.
 LOCAL_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
+ROOM = 1168, 560  # of a slide, below its title
+
 
 def _math(tex: str, options: dict) -> str:
     tex = html.escape(tex.strip())
@@ -45,9 +47,8 @@ MARKDOWN = (
 
 @dataclass
 class Page:
-    """The page of the deck `slides` of the lecture `name`, and the pictures that lie beside it."""
+    """The page of the deck `slides`, and the pictures that lie beside it."""
 
-    name: str
     slides: Sequence[Slide]
     widgets: dict  # the notebook's saved widgets, by id
     pictures: dict[str, bytes] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Page:
             kept = json.dumps({"state": {name: self.widgets[name] for name in sorted(used)}}).replace("</", "<\\/")
             scripts = f'<script type="{STATE}">{kept}</script>\n<script defer src="../_deck/widgets.js"></script>\n'
         return (HERE / "page.html").read_text("utf-8").format(
-            title=html.escape(f"{self.name} · {self.slides[0].title}"), body=body, scripts=scripts
+            title=html.escape(self.slides[0].title), body=body, scripts=scripts
         )
 
     def _slide(self, slide: Slide, first: bool) -> str:
@@ -86,7 +87,8 @@ class Page:
         if part.kind == "code":
             assert part.cell is not None
             return f'<div class="fit printed{step}"><pre class="code" tabindex="0">{_highlighted(part.cell.source, "python")}</pre></div>'
-        return "".join(self._output(output, step) for output in part.outputs)
+        shown = "".join(self._output(output, step) for output in part.outputs)
+        return f'<div class="row">{shown}</div>' if side_by_side(part.outputs) else shown
 
     def _output(self, output: NotebookNode, step: str) -> str:
         data = output.get("data", {})
@@ -105,6 +107,15 @@ class Page:
             return f'<div class="fit live{step}"><div>{said}</div></div>'
         said = output.text if output.output_type == "stream" else data.get("text/plain", "")
         return f'<div class="fit printed{step}"><pre tabindex="0">{html.escape(said.rstrip())}</pre></div>'
+
+
+def side_by_side(outputs: Sequence[NotebookNode]) -> bool:
+    """Whether these are several pictures that are larger beside each other than below each other."""
+    sizes = [output.get("metadata", {}).get("image/png", {}) for output in outputs if "image/png" in output.get("data", {})]
+    if len(sizes) < 2 or len(sizes) < len(outputs) or not all("width" in size for size in sizes):
+        return False
+    wide, high = [size["width"] for size in sizes], [size["height"] for size in sizes]
+    return min(ROOM[0] / sum(wide), ROOM[1] / max(high)) > min(ROOM[0] / max(wide), ROOM[1] / sum(high))
 
 
 def markdown(text: str) -> str:
