@@ -331,14 +331,6 @@ assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: 
 #
 # From no context to one token is a leap, to two a step, then it flattens.
 
-# %% [raw] slide
-# ## A common mistake: comparing perplexities of different units
-# A perplexity is *per token of this vocabulary*.
-#
-# {print}
-#
-# One model, one text, two units. Perplexities compare only where both models predict the same tokens of the same text.
-
 # %% [markdown] erratum="perplexity without a unit"
 # (A point is one seed, that is one way to shuffle; with all the texts there is nothing to draw, and the three coincide.)
 #
@@ -362,6 +354,14 @@ print(f"the 5-gram model: {per_token:.1f} per token, {per_character:.2f} per cha
 # %% tags=["hide-input"]
 assert per_token > 5 * per_character
 assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of this text"
+
+# %% [raw] slide
+# ## A common mistake: comparing perplexities of different units
+# A perplexity is *per token of this vocabulary*.
+#
+# {print}
+#
+# One model, one text, two units. Perplexities compare only where both models predict the same tokens of the same text.
 
 # %% [raw] slide
 # ## A window network: learned vectors in place of counts
@@ -405,17 +405,6 @@ print("tokens", tuple(tokens.shape), " embeddings", tuple(x.shape),
 print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
       f"the 5-gram model keeps {len(five_gram):,} counts")
 
-# %% [raw] slide
-# ## Recurrent networks: one state for the whole past
-# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
-#
-# {code}
-#
-# > **Guess first.** How much of the 3 is left after three more steps?
-#
-# . . .
-# {print}
-
 # %% [markdown]
 # And the context is still cut off after four tokens.
 #
@@ -435,6 +424,17 @@ w_x, w_h, h = 1.0, 0.5, 0.0
 for x_t in (3.0, 0.0, 0.0, 0.0):
     h = math.tanh(w_x * x_t + w_h * h)
     print(f"read {x_t:.0f}, state {h:.3f}")
+
+# %% [raw] slide
+# ## Recurrent networks: one state for the whole past
+# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
+#
+# {code}
+#
+# > **Guess first.** How much of the 3 is left after three more steps?
+#
+# . . .
+# {print}
 
 # %% [markdown]
 # Something of the 3 is left, and less at each step. In vectors $w_x$ and $w_h$ are matrices. The same two matrices serve
@@ -519,12 +519,6 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 #
 # **Now you:** a@bottleneck, exercise 3
 
-# %% [raw] slide
-# ## Gates: a state that is left alone
-# {code}
-#
-# > **Guess first.** How much of the 3 is left?
-
 # %% [markdown] teaches="recurrent networks: LSTMs are powerful"
 # <details><summary><b>Going further</b>: two details of all training in this lecture</summary>
 #
@@ -548,6 +542,12 @@ c = 0.0
 for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.95, 0.0)):
     c = f * c + i * new
     print(f"read {new:>4.0f} with f = {f}, i = {i}: state {c:.2f}")
+
+# %% [raw] slide
+# ## Gates: a state that is left alone
+# {code}
+#
+# > **Guess first.** How much of the 3 is left?
 
 # %% [raw] slide
 # ## Most of the 3 is left

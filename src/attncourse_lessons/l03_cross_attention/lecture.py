@@ -447,12 +447,12 @@ for seed, model in models.items():
 # 2015). The decoders differ in three places. (The encoders differ, too: Bahdanau's is bidirectional, Luong's is a stack
 # of unidirectional LSTMs.)
 
+# %%
+figures.two_decoders()
+
 # %% [raw] slide
 # ## Bahdanau and Luong
 # {figure}
-
-# %%
-figures.two_decoders()
 
 # %% [markdown]
 # | | Bahdanau, Cho and Bengio 2015 | Luong, Pham and Manning 2015 |

@@ -506,14 +506,6 @@ assert len(set(steps.tolist())) == 1 and steps[0] in (1, 6), "one day on, or one
 # is not an average but a *difference*. For an example, put temperatures on the cards. One head attends to tomorrow, the
 # other to yesterday:
 
-# %% [raw] slide
-# ## Two heads can subtract
-# Opposite OV circuits: $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**.
-#
-# {code}
-#
-# > **Guess first.** *How much warmer is tomorrow than yesterday?* How much of the variance can one head explain, and two?
-
 # %%
 temperatures = torch.tensor([12.0, 14.0, 13.0, 17.0, 21.0, 20.0, 16.0])[:, None]     # (7, 1)
 tomorrow, yesterday = torch.eye(7).roll(1, dims=1), torch.eye(7).roll(-1, dims=1)    # A_0, A_1
@@ -522,6 +514,14 @@ two_heads = tomorrow @ temperatures - yesterday @ temperatures           # W_O b
 print("one head: ", one_head[:, 0].tolist())
 print("two heads:", two_heads[:, 0].tolist())
 assert two_heads.min() < temperatures.min(), "outside of all that was there to be averaged"
+
+# %% [raw] slide
+# ## Two heads can subtract
+# Opposite OV circuits: $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**.
+#
+# {code}
+#
+# > **Guess first.** *How much warmer is tomorrow than yesterday?* How much of the variance can one head explain, and two?
 
 # %% [markdown]
 # Does training find such a difference? Each card now has a day and the temperatures of that day at four hours. The

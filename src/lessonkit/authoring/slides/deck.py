@@ -14,6 +14,7 @@ The page's text between a slide and the next is what the lecturer says: the slid
 together, each gets the paragraphs that share most words with it, in order.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from lessonkit.authoring.source import FOLDED, NotebookNode, SlideText, Source
 STEP, COLUMN = ". . .", "|||"
 PLACE = re.compile(r"\{(figure|print|output|code)(?: (\d+))?\}")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+NEXT = 2  # so many words more is it worth that the next slide gets notes, too
 PICTURES = (WIDGET, "image/png", "text/html")  # the first that an output has is shown
 
 
@@ -150,16 +152,14 @@ def _prose(cells: Sequence[NotebookNode]) -> Iterator[str]:
 def _deal(paragraphs: Sequence[str], slides: Sequence[Slide]) -> None:
     """Give the paragraphs to the slides as notes, in order, so that as many words as possible are shared."""
     words = [set(re.findall(r"\w{4,}", slide.text.lower())) for slide in slides]
-    best = [0] + [-1] * (len(slides) - 1)  # the most words shared so far if the last paragraph is this slide's
+    best = [0.0] + [-math.inf] * (len(slides) - 1)  # the most words shared so far if the last paragraph is this slide's
     ways: list[list[int]] = [[] for _ in slides]
     for paragraph in paragraphs:
         own = set(re.findall(r"\w{4,}", paragraph.lower()))
         reached, taken = [], []
         for number, theirs in enumerate(words):
-            before = max(range(number + 1), key=lambda each: best[each])
-            if best[before] < 0:
-                before = 0
-            reached.append(best[before] + len(own & theirs))
+            before = max(range(number + 1), key=lambda each: best[each] + NEXT * (each < number))
+            reached.append(best[before] + NEXT * (before < number) + len(own & theirs))
             taken.append([*ways[before], number])
         best, ways = reached, taken
     for paragraph, number in zip(paragraphs, ways[max(range(len(slides)), key=lambda each: best[each])], strict=True):

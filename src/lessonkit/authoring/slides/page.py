@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commandkit.commands import typed
 from commandkit.errors import require_extra
-from lessonkit.authoring.slides.deck import WIDGET, Part, Slide, is_picture
+from lessonkit.authoring.slides.deck import WIDGET, Part, Slide
 
 with require_extra(typed("slides"), "site"):
     from markdown_it import MarkdownIt
