@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [lesson.number for lesson in course.lessons]
 MODEL = "04"      # the lesson that is tried in detail: it has a widget
 VIEWER = "07"     # and the one with the attention viewer
+DRAWING = "img:visible, table:visible, .pp-grid, .av-lines, .av-grid, .sd-board, .review-game"
 MOST = 40         # slides of a lesson
 KINDS = (1, 4, 5, 12, 16, 25)  # of that lesson: title, code, formula and box, widget, picture and text, a long print
 
@@ -24,10 +25,10 @@ FAULTS = """() => {
   const slide = Reveal.getCurrentSlide().querySelector(".slide"), page = slide.getBoundingClientRect(), found = [];
   for (const box of slide.querySelectorAll(".body, .column, .row, .fit, .picture"))
     if (box.scrollWidth > box.clientWidth + 2 || box.scrollHeight > box.clientHeight + 2)
-      found.push(`${box.className}: ${box.scrollWidth} x ${box.scrollHeight} in ${box.clientWidth} x ${box.clientHeight}`);
+      found.push(`${box.className} cut: ${[box.scrollWidth, box.scrollHeight, box.clientWidth, box.clientHeight]}`);
   for (const part of slide.querySelectorAll("h1, h2, p, li, tr, pre, img, mjx-container, .live *")) {
     const at = part.getBoundingClientRect();
-    if (part.closest("script, mjx-assistive-mml, .fit pre > *, .ex-hidden") || !at.width || !part.checkVisibility()) continue;
+    if (part.closest("script, mjx-assistive-mml") || !at.width || !part.checkVisibility()) continue;
     if (at.left < page.left - 1 || at.right > page.right + 1 || at.top < page.top - 1 || at.bottom > page.bottom - 36)
       found.push(`${part.tagName} outside: ${[at.left, at.top, at.right, at.bottom].map(Math.round)}`);
   }
@@ -77,7 +78,8 @@ def present(new_page, decks):
 def each_slide(page):
     """Go from slide to slide, each with all that it reveals; their numbers."""
     for number in range(page.evaluate("Reveal.getTotalSlides()")):
-        page.evaluate("number => { Reveal.slide(number); while (Reveal.availableFragments().next) Reveal.nextFragment() }", number)
+        page.evaluate("number => Reveal.slide(number)", number)
+        page.evaluate("() => { while (Reveal.availableFragments().next) Reveal.nextFragment() }")
         yield number + 1
 
 
@@ -106,13 +108,14 @@ def test_a_slide_that_does_not_fit_is_found(present):
 @pytest.mark.parametrize("number", [pytest.param(n, marks=() if n == VIEWER else pytest.mark.slow) for n in NUMBERS])
 def test_every_widget_draws_something_else_when_it_is_moved(present, number):
     page = present(number)
-    places = page.evaluate("[...document.querySelectorAll('section')].map((it, i) => it.querySelector('.widget') ? i : -1)")
+    sections = page.locator("section")
+    places = sections.evaluate_all("all => all.map((it, i) => (it.querySelector('.widget') ? i : -1))")
     widgets = page.locator("script[type*=widget-view]").count()
     moved = 0
     for place in (place for place in places if place >= 0):
         page.evaluate("place => Reveal.slide(place)", place)
         for widget in page.locator("section.present .widget").all():
-            drawing = widget.locator("img:visible, table:visible, .pp-grid, .av-lines, .av-grid, .sd-board, .review-game")
+            drawing = widget.locator(DRAWING)
             before = drawing.evaluate("it => it.outerHTML")
             control = widget.locator(
                 "input[type=range], select, button[aria-pressed=false], button.av-cell, .sd-answers button, button"

@@ -31,7 +31,9 @@ ROOM = 1168, 560  # of a slide, below its title
 
 def _math(tex: str, options: dict) -> str:
     tex = html.escape(tex.strip())
-    return rf"<span class='math display'>\[{tex}\]</span>" if options["display_mode"] else rf"<span class='math'>\({tex}\)</span>"
+    if options["display_mode"]:
+        return rf"<span class='math display'>\[{tex}\]</span>"
+    return rf"<span class='math'>\({tex}\)</span>"
 
 
 def _highlighted(code: str, language: str, _: str = "") -> str:
@@ -65,13 +67,13 @@ class Page:
         )
 
     def _slide(self, slide: Slide, first: bool) -> str:
-        columns = sorted({part.column for part in slide.parts})
-        inside = "".join(
-            f'<div class="column{" pictured" * any(part.kind in ("figure", "output") for part in slide.parts if part.column == column)}">'
-            + "".join(self._part(part) for part in slide.parts if part.column == column)
-            + "</div>"
-            for column in columns
-        )
+        columns: dict[int, list[Part]] = {}
+        for part in slide.parts:
+            columns.setdefault(part.column, []).append(part)
+        inside = ""
+        for parts in columns.values():
+            wide = " pictured" * any(part.kind in ("figure", "output") for part in parts)
+            inside += f'<div class="column{wide}">{"".join(map(self._part, parts))}</div>'
         notes = markdown(spoken("\n\n".join(slide.notes)))
         level, title = ("h1", titled(slide.title)) if first else ("h2", inline(slide.title))
         return (
@@ -86,7 +88,8 @@ class Page:
             return f'<div class="text{step}">{markdown(part.text)}</div>'
         if part.kind == "code":
             assert part.cell is not None
-            return f'<div class="fit printed{step}"><pre class="code" tabindex="0">{_highlighted(part.cell.source, "python")}</pre></div>'
+            code = _highlighted(part.cell.source, "python")
+            return f'<div class="fit printed{step}"><pre class="code" tabindex="0">{code}</pre></div>'
         shown = "".join(self._output(output, step) for output in part.outputs)
         return f'<div class="row">{shown}</div>' if side_by_side(part.outputs) else shown
 
@@ -99,9 +102,9 @@ class Page:
             sizes = output.get("metadata", {}).get("image/png", {})
             name = f"figure-{len(self.pictures) + 1}.png"
             self.pictures[name] = base64.b64decode(data["image/png"])
-            wide, high = sizes.get("width", 600), sizes.get("height", 400)
+            room = f"--w: {sizes.get('width', 600)}px; --h: {sizes.get('height', 400)}px"
             alt = html.escape(data.get("text/plain", "").strip())
-            return f'<div class="picture{step}"><img src="{name}" alt="{alt}" style="--w: {wide}px; --h: {high}px"></div>'
+            return f'<div class="picture{step}"><img src="{name}" alt="{alt}" style="{room}"></div>'
         if "text/html" in data:
             said = re.sub(r'<a [^>]*href="(?!https?:)[^"]*"[^>]*>(.*?)</a>', r"\1", data["text/html"], flags=re.DOTALL)
             return f'<div class="fit live{step}"><div>{said}</div></div>'
@@ -111,8 +114,8 @@ class Page:
 
 def side_by_side(outputs: Sequence[NotebookNode]) -> bool:
     """Whether these are several pictures that are larger beside each other than below each other."""
-    sizes = [output.get("metadata", {}).get("image/png", {}) for output in outputs if "image/png" in output.get("data", {})]
-    if len(sizes) < 2 or len(sizes) < len(outputs) or not all("width" in size for size in sizes):
+    sizes = [output.get("metadata", {}).get("image/png", {}) for output in outputs]
+    if len(sizes) < 2 or not all("width" in size for size in sizes):
         return False
     wide, high = [size["width"] for size in sizes], [size["height"] for size in sizes]
     return min(ROOM[0] / sum(wide), ROOM[1] / max(high)) > min(ROOM[0] / max(wide), ROOM[1] / sum(high))
@@ -159,8 +162,9 @@ def _cells(slide: Slide) -> Iterator[NotebookNode]:
             yield new_markdown_cell(head + LOCAL_LINK.sub(r"\1", part.text), metadata=types)
             types = {"slideshow": {"slide_type": "-"}}
         if part.cell is not None:
-            hidden = {"tags": ["hide-input", "remove-input"], "jupyter": {"source_hidden": True}} if part.kind != "code" else {}
-            yield new_code_cell(part.cell.source, outputs=list(part.outputs), metadata={**types, **hidden})
+            hidden = {"tags": ["hide-input", "remove-input"], "jupyter": {"source_hidden": True}}
+            metadata = types if part.kind == "code" else {**types, **hidden}
+            yield new_code_cell(part.cell.source, outputs=list(part.outputs), metadata=metadata)
         kind, head = "-", ""
     if slide.notes:
         said = LOCAL_LINK.sub(r"\1", spoken("\n\n".join(slide.notes)))
