@@ -176,6 +176,7 @@ def test_paper_gets_a_page_a_slide_and_one_for_its_notes(present):
     assert total < total + with_notes <= pdf.count(b"/Type /Page\n") <= total + 2 * with_notes  # long notes take two
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_serious_stands_in_the_way_of_anybody(present, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
