@@ -716,9 +716,7 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # extension. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
 #
 # **Further reading.** Harris et al., [*Array programming with NumPy*](https://doi.org/10.1038/s41586-020-2649-2) (Nature,
-# 2020): figure 1 has shapes, axes and broadcasting on one page. Goodfellow, Bengio and Courville, [*Deep
-# learning*](https://www.deeplearningbook.org) (2016), section 4.1, on overflow and underflow, with softmax as the
-# example; section 6.5 on back-propagation. Rogozhnikov, [*Einops: clear and reliable tensor manipulations
-# with Einstein-like notation*](https://openreview.net/forum?id=oapKSVM2bcj) (ICLR 2022), for axes with names. Goldberg,
-# [*What every computer scientist should know about floating-point arithmetic*](https://doi.org/10.1145/103162.103163)
-# (1991), when you want to know why 0.1 + 0.2 is what it is.
+# 2020): figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016], section 4.1, on overflow and
+# underflow, with softmax as the example; section 6.5 on back-propagation. Rogozhnikov, [*Einops: clear and reliable
+# tensor manipulations with Einstein-like notation*](https://openreview.net/forum?id=oapKSVM2bcj) (ICLR 2022), for axes
+# with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.

@@ -262,8 +262,8 @@ assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: 
 # > **A common mistake: comparing perplexities of different units.** A perplexity is *per token of this vocabulary*, and
 # > the unit decides the number. Perplexities compare only where both models predict the same tokens of the same text. The
 # > decks print a table of perplexities between 1.9 and 5.0 for models that write encyclopedia articles, without a unit.
-# > (In the paper, Liu et al. 2018, they are per wordpiece, given pages of sources.) Below is one model on one text, in
-# > two units.
+# > (In the paper, [@liu2018], they are per wordpiece, given pages of sources.) Below is one model on one text, in two
+# > units.
 
 # %%
 log_p = torch.cat([five_gram.log_probabilities(text) for text in test])  # (n_test,)
@@ -283,10 +283,10 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # count of characters*. To a table of counts, different is different. You know that *number* and *count* are nearly the
 # same word.
 #
-# So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al. (2003) put the
-# embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear map and a tanh, makes a vector
-# $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the dot product of $h_t$ with the token's own
-# row of $E$. A softmax makes probabilities of the logits:
+# So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al.
+# ([-@bengio2003]) put the embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear
+# map and a tanh, makes a vector $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the
+# dot product of $h_t$ with the token's own row of $E$. A softmax makes probabilities of the logits:
 #
 # $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
 # \operatorname{softmax}(h_t E^\top + b_E)$$
@@ -315,8 +315,8 @@ print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
 #
-# This is a **recurrent neural network**, RNN (Elman 1990; as a language model, Mikolov et al. 2010). The logits come
-# from $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
+# This is a **recurrent neural network**, RNN ([@elman1990]; as a language model, [@mikolov2010]). The logits come from
+# $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
 # first is left after three more steps?
 
 # %%
@@ -398,8 +398,9 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 # ## LSTM and GRU: a state with gates
 #
 # The RNN replaces its whole state at each step. Whatever it knew of the first word must survive a matrix and a tanh each
-# time. Hochreiter and Schmidhuber (1997) leave the state alone unless there is a reason to change it, and let **gates**
-# decide: numbers between 0 and 1, computed from what is read. (The forget gate came a little later: Gers et al. 2000.)
+# time. Hochreiter and Schmidhuber ([-@hochreiter1997]) leave the state alone unless there is a reason to change it, and
+# let **gates** decide: numbers between 0 and 1, computed from what is read. (The forget gate came a little later:
+# [@gers2000].)
 #
 # Here is the 3 again, in a state $c$ of a single number. A forget gate $f$ says how much of the state to keep, an input gate
 # $i$ how much of what is new to take in. We set both by hand: take in the first number, then keep. *Guess* what is left.
@@ -432,8 +433,8 @@ figures.lstm_and_gru()
 # \end{aligned}
 # $$
 #
-# The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. One gate $z$ decides both: what is
-# not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
+# The **GRU** (gated recurrent unit, [@cho2014]) has one vector and one decision fewer. One gate $z$ decides both: what
+# is not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
 #
 # <details><summary><b>Going further</b>: the GRU's two gates</summary>
 #
@@ -502,8 +503,9 @@ print("from a quarter of the texts to all the perplexity falls by",
 # And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
 # numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
 # only more text, and here it makes as much of it as the GRU does: from a quarter of the texts to all, either perplexity
-# falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al. (2003) measured
-# a perplexity of 312 for the best n-gram model, and of 252 for a window network that was mixed with a trigram model.
+# falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al.
+# ([-@bengio2003]) measured a perplexity of 312 for the best n-gram model, and of 252 for a window network that was
+# mixed with a trigram model.
 #
 # ## Where counting wins: known and unknown contexts
 #
@@ -563,8 +565,8 @@ for n in lead:
 # Going backward it is worse. Take a state of one number and $h_t = w\, h_{t-1}$. Then $\partial h_{60} / \partial h_0 =
 # w^{60}$: that is 0.002 for $w = 0.9$ and 304 for $w = 1.1$. With vectors each factor is a matrix, the derivative of one
 # state by the state before, and their product shrinks or grows in the same way: **vanishing** or **exploding gradients**
-# (Hochreiter 1991; Bengio et al. 1994). *Guess:* of untrained networks of the three kinds, which lets the gradient
-# through from 60 steps back?
+# ([@hochreiter1991]; [@bengio1994]). *Guess:* of untrained networks of the three kinds, which lets the gradient through
+# from 60 steps back?
 
 # %%
 def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
@@ -629,8 +631,7 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 #
 # A second network can start where the first one stopped. An **encoder** reads a text, and a **decoder**, a language model
 # whose first state is the encoder's last, writes another: a translation, a summary, a parse written as a sequence. This is
-# the **encoder–decoder** or **sequence-to-sequence** model (Kalchbrenner and Blunsom 2013; Cho et al. 2014; Sutskever et
-# al. 2014).
+# the **encoder–decoder** or **sequence-to-sequence** model ([@kalchbrenner2013]; [@cho2014]; [@sutskever2014]).
 
 # %%
 figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
@@ -879,16 +880,12 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
 # that depends on a question?
 #
-# **Further reading.** Shannon, [*Prediction and entropy of printed
-# English*](https://ieeexplore.ieee.org/document/6773263) (1951), is the game. Chen and Goodman, [*An empirical study of
-# smoothing techniques for language modeling*](https://aclanthology.org/P96-1041/) (1996; longer 1999). Bengio et al., [*A
-# neural probabilistic language model*](https://jmlr.org/papers/v3/bengio03a.html) (2003), sections 1 and 2. Mikolov et
-# al., *Recurrent neural network based language model* (2010). Hochreiter and Schmidhuber, [*Long short-term
-# memory*](https://doi.org/10.1162/neco.1997.9.8.1735) (1997).
-# Pascanu, Mikolov and Bengio, [*On the difficulty of training recurrent neural
-# networks*](https://arxiv.org/abs/1211.5063) (2013), section 2, on gradients that vanish and explode. Cho et al.,
-# [*Learning phrase representations using RNN encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals
-# and Le, [*Sequence to sequence learning with neural networks*](https://arxiv.org/abs/1409.3215) (both 2014).
+# **Further reading.** [+@shannon1951], is the game. Chen and Goodman, [*An empirical study of smoothing techniques for
+# language modeling*](https://aclanthology.org/P96-1041/) (1996; longer 1999). [+@bengio2003], sections 1 and 2. Mikolov
+# et al., *Recurrent neural network based language model* (2010). [+@hochreiter1997]. [+@pascanu2013], section 2, on
+# gradients that vanish and explode. Cho et al., [*Learning phrase representations using RNN
+# encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals and Le, [*Sequence to sequence learning
+# with neural networks*](https://arxiv.org/abs/1409.3215) (both 2014).
 #
 # ## Going further: what the two models write
 #

@@ -296,9 +296,9 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # The rest has hardly any weight and hardly any slope. A lookup that is too cold early on stops learning for that reason.
 #
 # Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
-# that turned out well are made more likely (REINFORCE). Xu et al. (2015) trained a captioning model both ways, and gave
-# the two kinds their names. The gradient of the soft kind is exact and costs one backward pass. This is why nearly all
-# attention is soft.
+# that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways,
+# and gave the two kinds their names. The gradient of the soft kind is exact and costs one backward pass. This is why
+# nearly all attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
@@ -363,9 +363,9 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
 # So the average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
-# et al. (2015) is that queries, keys and values come out of a network, and that the network is trained *through* the
-# average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters. They are computed
-# anew for each query. What is learned is the network that makes the vectors.
+# et al. ([-@bahdanau2015]) is that queries, keys and values come out of a network, and that the network is trained
+# *through* the average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters.
+# They are computed anew for each query. What is learned is the network that makes the vectors.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 6: somebody's leave-one-out, with mistakes in it.
 #
@@ -478,12 +478,12 @@ for name, table in tables.items():
 # hour's count. So attention by itself does not know what came first. If order matters, and in a sentence it does, it has
 # to be written into the keys. [Lecture @order](@order) does that for words.
 #
-# The same read operation has had several names. **Memory networks** (Weston et al. 2015) read a table of stored sentences
-# by hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. (2015) made the read
-# soft, and then the answer alone was enough. The Neural Turing Machine (Graves et al. 2014) calls it **content-based addressing**: a
-# place in memory is found by what it contains. Programmers call a place in memory a **pointer**, so attention is a
-# pointer with a gradient. **Pointer networks** (Vinyals et al. 2015) leave out the values. There the weights themselves
-# are the output, and say *which* input is meant.
+# The same read operation has had several names. **Memory networks** ([@weston2015]) read a table of stored sentences by
+# hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. ([-@sukhbaatar2015]) made
+# the read soft, and then the answer alone was enough. The Neural Turing Machine ([@graves2014]) calls it
+# **content-based addressing**: a place in memory is found by what it contains. Programmers call a place in memory a
+# **pointer**, so attention is a pointer with a gradient. **Pointer networks** ([@vinyals2015]) leave out the values.
+# There the weights themselves are the output, and say *which* input is meant.
 #
 # ## Keys for words: which repair helps?
 #
@@ -595,10 +595,10 @@ print(f"least sure: {words[10 + unsure]}.", said)
 #
 # | | $e(q, k)$ | learns | proposed by |
 # |---|---|---|---|
-# | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | Bahdanau et al. 2015 |
-# | **dot** | $q \cdot k$ | nothing | Luong et al. 2015 |
-# | **bilinear** | $q W \cdot k$ | $W$ | Luong et al. 2015 ("general") |
-# | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
+# | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | [@bahdanau2015] |
+# | **dot** | $q \cdot k$ | nothing | [@luong2015] |
+# | **bilinear** | $q W \cdot k$ | $W$ | [@luong2015] ("general") |
+# | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | [@vaswani2017] |
 #
 # For one query and one key, in code, beside the package's layers. *Guess:* query and key exchange their parts. For which of
 # the four does the score stay the same?
@@ -916,14 +916,9 @@ print(f"at seven o'clock: {output.item():.0f} bicycles")
 # and an extension. **Next:**
 # [lecture @cross_attention](@cross_attention), where a translator asks.
 #
-# **Further reading.** Bahdanau, Cho and Bengio, [*Neural machine translation by jointly learning to align and
-# translate*](https://arxiv.org/abs/1409.0473) (2015), section 3.1: the additive score. Luong, Pham and Manning,
-# [*Effective approaches to attention-based neural machine translation*](https://arxiv.org/abs/1508.04025) (2015), section
-# 3.1: dot, general, and a third, concat. Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762)
-# (2017), section 3.2.1: the scaled dot product. Xu et al., [*Show, attend and tell*](https://arxiv.org/abs/1502.03044)
-# (2015): hard and soft attention. Vinyals, Fortunato and Jaitly, [*Pointer networks*](https://arxiv.org/abs/1506.03134)
-# (2015). Graves, Wayne and Danihelka, [*Neural Turing machines*](https://arxiv.org/abs/1410.5401) (2014). Sukhbaatar et
-# al., [*End-to-end memory networks*](https://arxiv.org/abs/1503.08895) (2015). Nadaraya, *On estimating regression*
-# (1964), and Watson, *Smooth regression analysis* (1964); Zhang et al., [*Dive into deep
-# learning*](https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html), section 11.2, on other
-# kernels.
+# **Further reading.** [+@bahdanau2015], section 3.1: the additive score. [+@luong2015], section 3.1: dot, general, and
+# a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and soft attention.
+# [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. Nadaraya, *On estimating regression* (1964), and Watson, *Smooth
+# regression analysis* (1964); Zhang et al., [*Dive into deep
+# learning*](https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html), section 11.2, on
+# other kernels.

@@ -25,8 +25,8 @@
 #
 # A **sequence-to-sequence** model reads one sequence and writes another. The **encoder** is a recurrent network that
 # reads the source and leaves one **hidden state** for each token, $h_1, \dots, h_n$. The **decoder** is a second
-# recurrent network that writes the target, token by token. Early neural translators (Sutskever et al. 2014, Cho et
-# al. 2014) joined the two by one vector, the encoder's last state:
+# recurrent network that writes the target, token by token. Early neural translators ([@sutskever2014],
+# [@cho2014properties]) joined the two by one vector, the encoder's last state:
 
 # %% tags=["hide-input"]
 try:
@@ -81,8 +81,8 @@ for source, target in pairs.test[:3]:
 # ## Attention: a context vector for every target token
 #
 # The bottleneck is gone as soon as the decoder may use *all* hidden states of the encoder. Bahdanau, Cho and Bengio
-# (2015) let it compute a new context vector $c_t$ at every step $t$: an average of the encoder's states, with
-# **attention weights** that depend on what the decoder needs now.
+# ([-@bahdanau2015]) let it compute a new context vector $c_t$ at every step $t$: an average of the encoder's states,
+# with **attention weights** that depend on what the decoder needs now.
 
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
@@ -92,8 +92,8 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 #
 # * The encoder is **bidirectional**: two recurrent networks read the source, one from each end, and their states are
 #   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ knows what stands before token $i$ *and*
-#   what stands after it, with a focus on its neighbourhood (Schuster and Paliwal 1997). An encoder may do that, because
-#   the whole source is there before the first target token is written. A decoder may not.
+#   what stands after it, with a focus on its neighbourhood ([@schuster1997]). An encoder may do that, because the whole
+#   source is there before the first target token is written. A decoder may not.
 # * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as **key**; the average
 #   that comes back is made of the same $h_i$, which serve as **values**. Attention whose query comes from one sequence
 #   and whose keys and values come from another is called **cross-attention**.
@@ -241,8 +241,8 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 #
 # ## One step of the decoder
 #
-# Now the whole step, as in Luong et al. (2015). $E$ is the embedding table of the target language and $y_{t-1}$ the token
-# before; biases are left out.
+# Now the whole step, as in Luong et al. ([-@luong2015]). $E$ is the embedding table of the target language and
+# $y_{t-1}$ the token before; biases are left out.
 #
 # $$
 # \begin{aligned}
@@ -335,7 +335,7 @@ for seed, model in models.items():
 figures.two_decoders()
 
 # %% [markdown]
-# | | Bahdanau, Cho and Bengio 2015 | Luong, Pham and Manning 2015 |
+# | | [@bahdanau2015] | [@luong2015] |
 # |---|---|---|
 # | score | **additive**: $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ | **multiplicative**: $s_t \cdot h_i$ ("dot"), $s_t \cdot W_a h_i$ ("general") |
 # | query | the old state, $s_{t-1}$ | the new state, $s_t$ |
@@ -357,8 +357,8 @@ print(additive.shape, multiplicative.shape)
 # "Additive" needs two matrices and a vector, "general" one matrix, "dot" nothing, but then the widths must be equal. An
 # additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
 # $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
-# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer. (The two
-# also differ in scale; "Going further", at the end of the page, measures it.)
+# time and memory. For that reason Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the dot product for the
+# Transformer. (The two also differ in scale; "Going further", at the end of the page, measures it.)
 #
 # ## What attention is worth on real sentences
 #
@@ -376,8 +376,9 @@ figures.with_and_without(FIRST_ATTENTION)
 # without unknown words the best RNNsearch reaches 36.15 and Moses 35.63.
 #
 # The paper's figure 2 shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
-# sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more". (Cho et al.
-# 2014 had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing ambiguous.
+# sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
+# ([@cho2014properties] had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing
+# ambiguous.
 #
 # ## What attention is worth on our lists: the ladder
 #
@@ -626,9 +627,9 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # a large weight does not mean that the position is needed, and a small weight on a token does not mean that the token
 # plays no part.
 #
-# Jain and Wallace (2019) found other weights that give the same predictions, and called their paper *Attention is not
-# explanation*; Wiegreffe and Pinter (2019) answered with *Attention is not not explanation*. What you can take along: an
-# alignment is a hypothesis about what a model uses. To test it, intervene.
+# Jain and Wallace ([-@jain2019]) found other weights that give the same predictions, and called their paper *Attention
+# is not explanation*; Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not explanation*. What
+# you can take along: an alignment is a hypothesis about what a model uses. To test it, intervene.
 #
 # ## In short
 #
@@ -657,15 +658,10 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence attends to itself and the
 # recurrent network goes.
 #
-# **Further reading.** Bahdanau, Cho and Bengio, [*Neural machine translation by jointly learning to align and
-# translate*](https://arxiv.org/abs/1409.0473) (2015): sections 3 and 5, and figure 3 for real alignments. Luong, Pham and
-# Manning, [*Effective approaches to attention-based neural machine translation*](https://arxiv.org/abs/1508.04025)
-# (2015): section 3 is this lecture's decoder, and its local attention is the assignment's extension. Sutskever, Vinyals
-# and Le, [*Sequence to sequence learning with neural networks*](https://arxiv.org/abs/1409.3215) (2014). Cho et al., [*On
-# the properties of neural machine translation*](https://arxiv.org/abs/1409.1259) (2014): quality against length. Schuster
-# and Paliwal, *Bidirectional recurrent neural networks* (1997). Jain and Wallace, [*Attention is not
-# explanation*](https://arxiv.org/abs/1902.10186) (2019). Wiegreffe and Pinter, [*Attention is not not
-# explanation*](https://arxiv.org/abs/1908.04626) (2019).
+# **Further reading.** [+@bahdanau2015]: sections 3 and 5, and figure 3 for real alignments. [+@luong2015]: section 3 is
+# this lecture's decoder, and its local attention is the assignment's extension. [+@sutskever2014].
+# [+@cho2014properties]: quality against length. Schuster and Paliwal, *Bidirectional recurrent neural networks* (1997).
+# [+@jain2019]. [+@wiegreffe2019].
 #
 # ## Going further: the scale of additive and multiplicative scores
 #

@@ -171,7 +171,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # Remember it; it will cause trouble. *Book* asks nothing, so all its scores are zero, and it gets the mean of what
 # everybody hands over. Nobody can abstain: weights that sum to one must go somewhere. (In a whole Transformer a token
 # also keeps its own vector and *adds* what it received, [lecture @deep_stacks](@deep_stacks). Large models learn to
-# leave unwanted weight on the first token, an *attention sink*; Xiao et al. 2024.)
+# leave unwanted weight on the first token, an *attention sink*; [@xiao2024].)
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
 #
@@ -214,10 +214,10 @@ assert torch.allclose(O[her], o, atol=1e-6) and o[0] > 0.85
 
 # %% [markdown] erratum="Qx beside XQ"
 # > **A common mistake: rows and columns in one formula.** In this course tokens are rows and matrices stand on the
-# > right, $xW$, as in Vaswani et al. (2017). Some texts write $q_i = Qx_i$ for one token, which takes it as a column,
-# > and $XQ$ for the sentence, with the same $Q$. One is the other's transpose, and if $Q$ is square nothing complains.
-# > You will meet the other convention at once: `nn.Linear(d_in, d_out)` keeps its weight as (d_out, d_in) and computes
-# > $xW^\top$. Whoever copies a matrix into a layer has to transpose it.
+# > right, $xW$, as in Vaswani et al. ([-@vaswani2017]). Some texts write $q_i = Qx_i$ for one token, which takes it as
+# > a column, and $XQ$ for the sentence, with the same $Q$. One is the other's transpose, and if $Q$ is square nothing
+# > complains. You will meet the other convention at once: `nn.Linear(d_in, d_out)` keeps its weight as (d_out, d_in)
+# > and computes $xW^\top$. Whoever copies a matrix into a layer has to transpose it.
 #
 # A layer that you can train keeps its three matrices as parameters. Here is the package's `MultiHeadAttention` with one
 # head. (With several heads it needs an output matrix $W_O$, [lecture @many_heads](@many_heads); the identity leaves
@@ -634,10 +634,6 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 # **Now do** [assignment @self_attention](@self_attention/assignment) (about 70 minutes): exercises 1 to 4, one of them to debug, a
 # question in words, and an extension. **Next:** [lecture @order](@order).
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
-# 3.2.1 for the equation, section 4 with table 1 for "why self-attention". Before them: Cheng, Dong and Lapata, [*Long
-# short-term memory-networks for machine reading*](https://arxiv.org/abs/1601.06733) (2016), let a recurrent network
-# attend to its own past; Parikh et al., [*A decomposable attention model*](https://arxiv.org/abs/1606.01933) (2016),
-# and Lin et al., [*A structured self-attentive sentence embedding*](https://arxiv.org/abs/1703.03130) (2017). Lee et
-# al., [*Set Transformer*](https://arxiv.org/abs/1810.00825) (2019), use attention where order truly means nothing. Xiao
-# et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453) (2024).
+# **Further reading.** [+@vaswani2017]: section 3.2.1 for the equation, section 4 with table 1 for "why self-attention".
+# Before them: [+@cheng2016], let a recurrent network attend to its own past; [+@parikh2016], and [+@lin2017].
+# [+@lee2019], use attention where order truly means nothing. [+@xiao2024].

@@ -226,9 +226,9 @@ figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 #
 # What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$ and
 # adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, in proportion to
-# the sum. Geva et al. (2021) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The network is
-# attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised network, how
-# many of 64 units fire for one token?
+# the sum. Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The
+# network is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised
+# network, how many of 64 units fire for one token?
 
 # %%
 torch.manual_seed(0)
@@ -254,14 +254,14 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # About half of the units fire. In a trained network the share may be different; Geva et al. look for what makes single
 # units fire.
 #
-# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani
-# et al. 2017), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an attention
-# (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Some texts write the network for columns,
-# $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
+# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in
+# [@vaswani2017]), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an
+# attention (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Some texts write the network
+# for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
 #
 # Today's models use smoother activation functions: **GELU**, $z\,\Phi(z)$, where $\Phi(z)$ is the chance that a normal
-# random number is below $z$ (Hendrycks and Gimpel 2016), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the
-# logistic sigmoid. Gated ones such as **SwiGLU** come in [lecture @transformer](@transformer), which compares them all.
+# random number is below $z$ ([@hendrycks2016]), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the logistic
+# sigmoid. Gated ones such as **SwiGLU** come in [lecture @transformer](@transformer), which compares them all.
 
 # %%
 z = torch.linspace(-4, 3, 141)                        # (141,)
@@ -284,7 +284,7 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
 # a matrix of token vectors is the share of it that is *not* common to all its rows. It is 1 if the tokens have nothing
 # in common, and 0 if all tokens have become the same vector. Then the matrix has rank one, hence the name **rank
-# collapse**, or *token uniformity* (Dong et al. 2021; in graph networks, *oversmoothing*).
+# collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
 #
 # We stack twelve layers with random matrices, as at initialisation, in four ways:
 #
@@ -350,11 +350,10 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network
 # > as the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The
 # > network solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection holds
-# > that off. Dong, Cordonnier and Loukas (2021) prove that for attention alone the differences vanish *doubly
+# > that off. Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone the differences vanish *doubly
 # > exponentially* with depth: each layer multiplies the number of zeros behind the decimal point, as the blue curve
 # > shows. Their abstract says that skip connections (residual connections) and feed-forward networks stop it. Their
-# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did
-# > not.
+# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
 # @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients. Here begins the second half.
@@ -679,8 +678,8 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 # ## Teacher forcing: one pass is all steps
 #
 # Back to the trained models. In training they answered all positions of a text in one pass, and every position got the
-# true beginning, whatever the model itself would have written. That is **teacher forcing** (Williams and Zipser 1989).
-# A model that writes answers one position after the other. Are those the same questions?
+# true beginning, whatever the model itself would have written. That is **teacher forcing** ([@williams1989]). A model
+# that writes answers one position after the other. Are those the same questions?
 
 # %%
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
@@ -727,8 +726,8 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # comparison is one more leak test.
 #
 # Teacher forcing has a price. In training a model sees only true beginnings. When it writes, it reads its own text with
-# all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of Ranzato
-# et al. 2016). Researchers debate how much harm it does; [lecture @writing](@writing) comes back to it.
+# all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of
+# [@ranzato2016]). Researchers debate how much harm it does; [lecture @writing](@writing) comes back to it.
 #
 # ## Padding masks, and both together
 #
@@ -818,7 +817,7 @@ figures.mask_zoo({
 # ([lecture @cheap_attention](@cheap_attention)).
 #
 # Packing has a quieter effect. Without its mask a document reads those that happen to stand before it in the row.
-# Nothing leaks from the future, but Zhao et al. (2024) measured a loss of quality.
+# Nothing leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality.
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
@@ -970,16 +969,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
-# 3.2.3, third point, is the causal mask in one sentence, section 3.3 the feed-forward network. Dong, Cordonnier and
-# Loukas, [*Attention is not all you need: pure attention loses rank doubly exponentially with
-# depth*](https://arxiv.org/abs/2103.03404) (2021). Geva et al., [*Transformer feed-forward layers are key-value
-# memories*](https://arxiv.org/abs/2012.14913) (2021). Hendrycks and Gimpel, [*Gaussian error linear
-# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually running
-# fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al., [*Sequence level
-# training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al., [*Exploring the
-# limits of transfer learning with a unified text-to-text Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure
-# 3 draws the fully visible, the causal and the prefix mask. Zhao et al., [*Analysing the impact of sequence composition
-# on language model pre-training*](https://arxiv.org/abs/2402.13991) (2024). Masks of models: Jiang et al., [*Mistral
-# 7B*](https://arxiv.org/abs/2310.06825) (2023); Gemma Team, [*Gemma 2*](https://arxiv.org/abs/2408.00118) (2024);
-# Grattafiori et al., [*The Llama 3 herd of models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2.
+# **Further reading.** [+@vaswani2017]: section 3.2.3, third point, is the causal mask in one sentence, section 3.3 the
+# feed-forward network. [+@dong2021]. [+@geva2021]. [+@hendrycks2016]. [+@williams1989]; [+@ranzato2016].
+# [+@raffel2020]: figure 3 draws the fully visible, the causal and the prefix mask. [+@zhao2024]. Masks of models:
+# [+@jiang2023]; [+@gemma2024]; [+@grattafiori2024], section 3.2.

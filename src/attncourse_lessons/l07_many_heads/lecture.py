@@ -84,7 +84,7 @@ def two_questions(batch, generator):
 #
 # **Multi-head attention** runs several attentions side by side. Each of them has small projections of its own and is
 # called a **head**. Let one sentence $X$ ask another one, the **memory** $M$. With $h$ heads, the definition of Vaswani et
-# al. (2017, section 3.2.2) is
+# al. ([-@vaswani2017, section 3.2.2]) is
 #
 # $$
 # \begin{aligned}
@@ -373,8 +373,8 @@ with torch.no_grad():
 # = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
 #
 # Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
-# (Elhage et al. 2021). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$
-# decides *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
+# ([@elhage2021]). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$ decides
+# *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
 #
 # In the diary, days and meals are *added*, so each score has a part in which two days alone meet. These parts form a
 # table of days × days. The cell prints it for head 0 of the trained model, with a row for the day of each query. *Guess:*
@@ -474,7 +474,7 @@ assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in ever
 #
 # So the statement of lecture @masking needs its "with one head". Another statement holds for any number of heads, as
 # long as there is attention alone. If all tokens are equal, each head's averages are equal, and so are all outputs. A
-# lost difference never comes back. (Dong et al. 2021 prove **rank collapse** for stacks of multi-head attention, too.)
+# lost difference never comes back. ([@dong2021] prove **rank collapse** for stacks of multi-head attention, too.)
 #
 # ## What heads cost: n² weights each, and a low rank
 #
@@ -512,9 +512,9 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are n
 #
 # There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$. This $d \times d$ matrix is a
 # product of two matrices with $d_k$ columns, so its **rank is at most $d_k$**: the **low-rank bottleneck**
-# (Bhojanapalli et al. 2020). We measure it alone. The queries and keys become narrow, and the values stay as wide as
-# they were. The question is tomorrow's meal. *Guess* how narrow one head may be, if each of seven days must find the
-# next, and Sunday must find Monday.
+# ([@bhojanapalli2020]). We measure it alone. The queries and keys become narrow, and the values stay as wide as they
+# were. The question is tomorrow's meal. *Guess* how narrow one head may be, if each of seven days must find the next,
+# and Sunday must find Monday.
 
 # %%
 def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
@@ -734,15 +734,15 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # %% [markdown]
 # A few heads can go at hardly any cost. Then the curve falls. Heads that can go one at a time cannot all go together.
 #
-# Michel, Levy and Neubig (2019) found the same in trained translation models and in BERT: most heads can be removed
-# singly without a significant loss. Such **pruning** makes models smaller. Voita et al. (2019) pruned 38 of the 48
-# encoder heads of an English–Russian translator and lost 0.15 BLEU. The last heads to go had jobs with names:
-# **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare tokens**.
-# Clark et al. (2019) found heads in BERT that attend to a fixed offset, to the direct object of a verb, or to an
-# earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A* it predicts
-# *B* (Elhage et al. 2021; Olsson et al. 2022). Vaswani et al. (2017, figure 3) show heads that connect *making* with
-# *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a conclusion from one,
-# ask what happens without the head.
+# Michel, Levy and Neubig ([-@michel2019]) found the same in trained translation models and in BERT: most heads can be
+# removed singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
+# 38 of the 48 encoder heads of an English–Russian translator and lost 0.15 BLEU. The last heads to go had jobs with
+# names: **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare
+# tokens**. Clark et al. ([-@clark2019]) found heads in BERT that attend to a fixed offset, to the direct object of a
+# verb, or to an earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A*
+# it predicts *B* ([@elhage2021]; [@olsson2022]). Vaswani et al. ([-@vaswani2017, figure 3]) show heads that connect
+# *making* with *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a
+# conclusion from one, ask what happens without the head.
 #
 # ## The KV cache: keys and values are computed once
 #
@@ -823,9 +823,9 @@ assert per_token == 2 * 32 * 32 * 128 * 2
 # ## MHA, GQA, MQA: query heads that share keys and values
 #
 # Which factor of the formula can be smaller? The number of heads of keys. Must every query head have keys and values of
-# its own? Shazeer (2019) tried the extreme, **multi-query attention** (MQA): all query heads share *one* head of keys
-# and values. Ainslie et al. (2023) took the middle, **grouped-query attention** (GQA): with $g$ groups, $h/g$
-# neighbouring query heads share one. Plain **multi-head attention** (MHA) is $g = h$.
+# its own? Shazeer ([-@shazeer2019]) tried the extreme, **multi-query attention** (MQA): all query heads share *one*
+# head of keys and values. Ainslie et al. ([-@ainslie2023]) took the middle, **grouped-query attention** (GQA): with $g$
+# groups, $h/g$ neighbouring query heads share one. Plain **multi-head attention** (MHA) is $g = h$.
 
 # %%
 kinds = {"multi-head (MHA)": 8, "grouped-query (GQA)": 2, "multi-query (MQA)": 1}
@@ -875,13 +875,13 @@ for seed in range(3):
 # Both questions, about tomorrow and about yesterday, compare with the same property of a card, its day. So one set of
 # keys is enough, and only the *queries* differ.
 #
-# **Multi-head latent attention** (MLA; DeepSeek-AI 2024) is a third way. It keeps one narrow vector for each token and
+# **Multi-head latent attention** (MLA; [@deepseek2024v2]) is a third way. It keeps one narrow vector for each token and
 # one small key for the position. From the narrow vector it computes the keys and values of *all* heads again when it
 # needs them. In DeepSeek-V2 the vector has $4\,d_\text{head}$ numbers and the small key $\tfrac12 d_\text{head}$. A
 # group of GQA keeps $2\,d_\text{head}$, so this is the cache of $4.5 / 2 = 2.25$ groups.
 #
-# Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not (Touvron et al. 2023). Llama 3 in all
-# its sizes, Mistral 7B and Qwen2 have groups; the first two have 8 heads of keys. DeepSeek-V2 and V3 have MLA.
+# Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not ([@touvron2023]). Llama 3 in all its
+# sizes, Mistral 7B and Qwen2 have groups; the first two have 8 heads of keys. DeepSeek-V2 and V3 have MLA.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 5.
 #
@@ -928,20 +928,10 @@ for seed in range(3):
 # in `attncourse.counting` is the formula above. ([Lecture @transformer](@transformer) counts the parameters of whole
 # models.)
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
-# 3.2.2, and table 3, rows A and B. Elhage et al., [*A mathematical framework for Transformer
-# circuits*](https://transformer-circuits.pub/2021/framework/index.html) (2021), on heads that add. Bhojanapalli et al.,
-# [*Low-rank bottleneck in multi-head attention models*](https://arxiv.org/abs/2002.07028) (2020). Dong et al.,
-# [*Attention is not all you need*](https://arxiv.org/abs/2103.03404) (2021). Michel, Levy and Neubig, [*Are sixteen
-# heads really better than one?*](https://arxiv.org/abs/1905.10650) (2019). Voita et al., [*Analyzing multi-head
-# self-attention*](https://arxiv.org/abs/1905.09418) (2019). Clark et al., [*What does BERT look
-# at?*](https://arxiv.org/abs/1906.04341) (2019). Olsson et al., [*In-context learning and induction
-# heads*](https://arxiv.org/abs/2209.11895) (2022). Shazeer, [*Fast Transformer decoding: one write-head is all you
-# need*](https://arxiv.org/abs/1911.02150) (2019). Ainslie et al., [*GQA*](https://arxiv.org/abs/2305.13245) (2023).
-# Touvron et al., [*Llama 2*](https://arxiv.org/abs/2307.09288) (2023), appendix A.2.1 on groups. Jiang et al.,
-# [*Mistral 7B*](https://arxiv.org/abs/2310.06825) (2023). Grattafiori et al., [*The Llama 3 herd of
-# models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2. DeepSeek-AI,
-# [*DeepSeek-V2*](https://arxiv.org/abs/2405.04434) (2024), section 2.1 on MLA.
+# **Further reading.** [+@vaswani2017]: section 3.2.2, and table 3, rows A and B. [+@elhage2021], on heads that add.
+# [+@bhojanapalli2020]. [+@dong2021]. [+@michel2019]. [+@voita2019]. [+@clark2019]. [+@olsson2022]. [+@shazeer2019].
+# [+@ainslie2023]. [+@touvron2023], appendix A.2.1 on groups. [+@jiang2023]. [+@grattafiori2024], section 3.2.
+# [+@deepseek2024v2], section 2.1 on MLA.
 
 # %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers" teaches="sizes of GPT-3 and of the base model, counted"
 # ## Going further: √d_k inside a layer, and published sizes
@@ -979,14 +969,14 @@ for seed in range(3):
 # **4. Published sizes.** A count of the parameters tells whether a table was copied rightly.
 #
 # > **A common mistake: to copy a table without multiplying it out.** Heads × width of a head should be the width of the
-# > model. In table 2.1 of Brown et al. (2020) it is not for *GPT-3 XL*, 24 heads of 128 for a width of 2048, nor for
-# > *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the
+# > model. In table 2.1 of Brown et al. ([-@brown2020]) it is not for *GPT-3 XL*, 24 heads of 128 for a width of 2048,
+# > nor for *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the
 # > parameters decides. The paper's own table D.1 has 1,320 million for the one and 12,850 for the other. (Cell 4.)
 #
-# > **A common mistake: a digit lost in copying.** Narang et al. (2021) trade depth against width at 223 million
-# > parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a $d_\text{ff}$ of
-# > 4096 in place of 4608, and for 6 layers 1044 in place of 6144. The rows keep layers × $d_\text{ff}$ constant, and
-# > with it the count. (Cell 5.)
+# > **A common mistake: a digit lost in copying.** Narang et al. ([-@narang2021]) trade depth against width at 223
+# > million parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a
+# > $d_\text{ff}$ of 4096 in place of 4608, and for 6 layers 1044 in place of 6144. The rows keep layers × $d_\text{ff}$
+# > constant, and with it the count. (Cell 5.)
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}

@@ -215,7 +215,7 @@ assert max(shrinks["feed-forward"]) < 0.7
 # Both do at first. The average of vectors that point in different directions is shorter than they are. But each attention
 # makes the tokens more alike, and an average of equal tokens loses nothing. The feed-forward network takes nearly half in
 # *every* block: the ReLU removes half of the numbers, and the matrices do not compensate. Our **initialisation** is Xavier's
-# (Glorot and Bengio 2010), of variance $2/(d_\text{in} + d_\text{out})$. It roughly keeps the size of signals and gradients
+# ([@glorot2010]), of variance $2/(d_\text{in} + d_\text{out})$. It roughly keeps the size of signals and gradients
 # where layers are *linear*.
 #
 # What does this do to learning? A matrix's gradient is a product of its input and of the gradient that comes back. The last
@@ -224,9 +224,9 @@ assert max(shrinks["feed-forward"]) < 0.7
 #
 # ## Would a better initialisation do?
 #
-# If sizes are the problem, start with other sizes. **He initialisation** (He et al. 2015) has variance $2/d_\text{in}$, to
-# compensate for the ReLU. **LSUV** (layer-sequential unit variance, Mishkin and Matas 2016) goes further: send data through
-# the stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
+# If sizes are the problem, start with other sizes. **He initialisation** ([@he2015]) has variance $2/d_\text{in}$, to
+# compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) goes further: send data through the
+# stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
 # until the output is as large as the input. *Guess:* which of the two lets six blocks learn?
 
 # %%
@@ -319,9 +319,9 @@ best = [loss for lines in starts.values() for losses in lines.values() for loss 
 assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) > 20
 
 # %% [markdown]
-# The sizes are right, and the tokens become equal, with every seed. This is **rank collapse** (Dong, Cordonnier and Loukas
-# 2021), which [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what
-# an average has removed.
+# The sizes are right, and the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
+# [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what an
+# average has removed.
 #
 # Does rank collapse stop the six blocks? This is a guess, and it can be tested. Only attention averages over tokens. So let
 # $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to keep the size), and apply LSUV
@@ -419,7 +419,7 @@ for seed in range(3):
 # > expect that without residual connections?
 # > <details><summary>Answer</summary>No. With them, layer 8 reads x plus everything that was added, and one term of the
 # > sum is missing. Without them, layer 8 would read the input of layer 7 in place of its output, which it has
-# > never seen. Veit, Wilber and Belongie (2016) tested this in networks for images, with and without.</details>
+# > never seen. Veit, Wilber and Belongie ([-@veit2016]) tested this in networks for images, with and without.</details>
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 7, the product for any number of layers.
 #
@@ -427,7 +427,7 @@ for seed in range(3):
 #
 # Take one token's vector, $d$ numbers. Subtract their mean, and divide by their standard deviation. The result has mean 0
 # and variance 1. Then multiply by a learned **gain** $\gamma$ and add a learned **bias** $\beta$ for each number, so that
-# every size is possible. This is **layer normalisation**, **LayerNorm** (Ba, Kiros and Hinton 2016):
+# every size is possible. This is **layer normalisation**, **LayerNorm** ([@ba2016]):
 #
 # $$
 # \mu = \frac1d \sum_{c=1}^d x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^d (x_c - \mu)^2 \qquad
@@ -485,8 +485,9 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
 # Why does LayerNorm help? One deck says that a layer learns more easily if its input does not keep shifting. Two decks add
-# that the *gradients* may matter more, and cite Xu et al. (2019). Those authors removed mean and variance from the gradient,
-# kept the forward pass, and found clearly worse training. So properties 2 and 3 may be the ones that count.
+# that the *gradients* may matter more, and cite Xu et al. ([-@xu2019]). Those authors removed mean and variance from
+# the gradient, kept the forward pass, and found clearly worse training. So properties 2 and 3 may be the ones that
+# count.
 #
 # > **A common mistake: misprints in the formula.** Few formulas are misprinted as often. A sum for the mean, $\mu =
 # > \sum_c x_c$: the $\frac1d$ is missing. A product for the difference, $(x_c\,\mu)^2$. A root too many: $\sigma$ is the
@@ -524,10 +525,10 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # %% [markdown]
 # ## LayerNorm or batch normalisation: whose mean?
 #
-# A batch of token vectors, $(\text{batch}, n, d)$, has other axes for a mean. **Batch normalisation** (Ioffe and Szegedy
-# 2015), a great success for images, takes it for each feature over all tokens of all sentences. A third choice is the mean
-# over the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the past
-# move if the future changes? Does a sentence get the same answer beside other sentences?
+# A batch of token vectors, $(\text{batch}, n, d)$, has other axes for a mean. **Batch normalisation** ([@ioffe2015]), a
+# great success for images, takes it for each feature over all tokens of all sentences. A third choice is the mean over
+# the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the past move
+# if the future changes? Does a sentence get the same answer beside other sentences?
 
 # %%
 over = {"features of a token": (-1,), "tokens of a sentence": (-2,), "batch norm": (0, 1)}
@@ -556,8 +557,8 @@ for name, axes in over.items():
 #
 # ## RMSNorm: LayerNorm without the mean
 #
-# Which of LayerNorm's two steps does the work, the projection or the division? Zhang and Sennrich (2019) left the projection
-# out. **RMSNorm** keeps a vector's direction and divides by its **root mean square**:
+# Which of LayerNorm's two steps does the work, the projection or the division? Zhang and Sennrich ([-@zhang2019rms])
+# left the projection out. **RMSNorm** keeps a vector's direction and divides by its **root mean square**:
 #
 # $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$
 #
@@ -723,10 +724,11 @@ assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2
 #
 # ## Why post-norm fails without a warm-up: branches larger than x
 #
-# Xiong et al. (2020) find larger gradients near the output in post-norm than in pre-norm, and say that this makes a
-# full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient by its
-# own size, so a large gradient makes no larger step. We look inside after ten steps, with two measures: the token
-# spread, and the **branch ratio**, the size of what a sublayer writes over the size of the $x$ to which it is added.
+# Xiong et al. ([-@xiong2020]) find larger gradients near the output in post-norm than in pre-norm, and say that this
+# makes a full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient
+# by its own size, so a large gradient makes no larger step. We look inside after ten steps, with two measures: the
+# token spread, and the **branch ratio**, the size of what a sublayer writes over the size of the $x$ to which it is
+# added.
 
 # %%
 def inside(model, seed, warm_up=0):
@@ -811,8 +813,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # The explanation survives three tests that could have refuted it. At this rate a small beginning is enough, so the
 # harm is done in the first steps. (At 0.03 it is not enough: there the branches must stay small, as the next picture shows.)
 # With small branches post-norm is level with pre-norm or ahead. Other causes may play a part as well. Liu et al.
-# (2020) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its dependency
-# on its branches, which amplifies small changes.
+# ([-@liu2020]) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its
+# dependency on its branches, which amplifies small changes.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
 #
@@ -822,11 +824,11 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 #
 # | name | what is done | where from |
 # |---|---|---|
-# | $1/\sqrt{2L}$ at the start | the matrices that write begin smaller, so that $x$ does not grow with depth | GPT-2 (Radford et al. 2019) |
-# | zero at the start | the matrices that write begin at 0, so each block begins as the identity | Fixup (Zhang, Dauphin and Ma 2019), with more |
-# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | Bachlechner et al. (2021) |
-# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | Touvron et al. (2021) |
-# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | Wang et al. (2022), for 1,000 layers |
+# | $1/\sqrt{2L}$ at the start | the matrices that write begin smaller, so that $x$ does not grow with depth | GPT-2 ([@radford2019]) |
+# | zero at the start | the matrices that write begin at 0, so each block begins as the identity | Fixup ([@zhang2019fixup]), with more |
+# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | Bachlechner et al. ([-@bachlechner2021]) |
+# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | Touvron et al. ([-@touvron2021cait]) |
+# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | Wang et al. ([-@wang2022]), for 1,000 layers |
 #
 # The picture has all of them, six deep, without a warm-up, at two rates, three seeds. (Two rows belong to the next section.)
 # *Guess:* which rows without any norm learn?
@@ -851,8 +853,8 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 # ## Norms in today's models: sandwich norm, OLMo 2, QK-norm
 #
 # "The one thing everyone agrees on (in 2024)", two decks write about pre-norm, and it was nearly so. (A slide notes one
-# exception, OPT's 350 M.) Where post-norm can be trained, it has been found to end a little better (Liu et al. 2020),
-# so the search has gone on. Two more placements:
+# exception, OPT's 350 M.) Where post-norm can be trained, it has been found to end a little better ([@liu2020]), so the
+# search has gone on. Two more placements:
 
 # %%
 figures.block_diagrams({
@@ -865,18 +867,18 @@ figures.block_diagrams({
 # |---|---|---|
 # | post-norm | $\operatorname{norm}(x + f(x))$ | the original, BERT; with scaled branches DeepNorm |
 # | pre-norm | $x + f(\operatorname{norm}(x))$ | GPT-2, GPT-3, Llama, Mistral, Qwen |
-# | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView (Ding et al. 2021), Gemma 2 and 3 |
-# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 (Liu et al. 2022), OLMo 2 (2025) |
-# | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM (Chowdhery et al. 2022), ViT-22B |
+# | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView ([@ding2021]), Gemma 2 and 3 |
+# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]), OLMo 2 (2025) |
+# | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
 # In the last three, as in pre-norm, the residual stream is free. A norm at the end of a branch fixes how much it adds. (In the
 # last section's picture the sandwich and OLMo 2's norm are no better than pre-norm. OLMo 2's was made for models of billions
 # of parameters, and goes together with the next idea.)
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes hard, and for most
-# queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product (Henry et al.
-# 2020; ViT-22B, Dehghani et al. 2023; Qwen 3 and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess* the
-# largest attention weight over 16 keys, on average, as queries and keys grow:
+# queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product ([@henry2020];
+# ViT-22B, [@dehghani2023]; Qwen 3 and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess* the largest
+# attention weight over 16 keys, on average, as queries and keys grow:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -1074,8 +1076,9 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # ## Going further: the gradient near the output
 #
 # A pre-norm stack's final norm reads an $x$ that has grown like $\sqrt L$. By the third property of norms, the gradients
-# that come back through it are smaller by $\sqrt L$. Xiong et al. (2020) derive this for the last block: its gradient falls
-# like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these are slopes of −½ and
+# that come back through it are smaller by $\sqrt L$. Xiong et al. ([-@xiong2020]) derive this for the last block: its
+# gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these
+# are slopes of −½ and
 # 0. *Guess* what six seeds at five depths give.
 
 # %% tags=["hide-input"]
@@ -1096,10 +1099,10 @@ for name, by_depth in last.items():
 #
 # ## Going further: the loss landscape
 #
-# Two decks show a famous pair of pictures (Li et al. 2018): the loss of a deep network as a landscape, rugged without
-# residual connections, a smooth bowl with them. "Thought to smooth the loss landscape", the decks say. A landscape has as many
-# dimensions as there are parameters, so a picture is only a slice: from the trained parameters, go some way in two random
-# directions, and write down the loss. Steps are measured in units of each neuron's own weights (**filter
+# Two decks show a famous pair of pictures ([@li2018]): the loss of a deep network as a landscape, rugged without
+# residual connections, a smooth bowl with them. "Thought to smooth the loss landscape", the decks say. A landscape has
+# as many dimensions as there are parameters, so a picture is only a slice: from the trained parameters, go some way in
+# two random directions, and write down the loss. Steps are measured in units of each neuron's own weights (**filter
 # normalisation**), or large weights would look flat. Our networks have 16 feed-forward layers and learn to tell two
 # spirals apart. Both have a norm in front of each layer, so the residual connection is the only difference.
 
@@ -1121,37 +1124,18 @@ for name, bowls in landscape["bowls"].items():
 # rises more steadily, and together they have more than twice as much low ground. A landscape around the end of training does
 # not prove how training gets there.
 #
-# **Further reading.** *Residual connections*: He et al., [*Deep residual learning for image
-# recognition*](https://arxiv.org/abs/1512.03385) (2016): figure 1, deeper is worse; and [*Identity mappings in deep
-# residual networks*](https://arxiv.org/abs/1603.05027) (2016), on the free path. Veit, Wilber and Belongie, [*Residual
-# networks behave like ensembles of relatively shallow networks*](https://arxiv.org/abs/1605.06431) (2016). Li et al.,
-# [*Visualizing the loss landscape of neural nets*](https://arxiv.org/abs/1712.09913) (2018).
+# **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse; and [*Identity mappings in deep
+# residual networks*](https://arxiv.org/abs/1603.05027) (2016), on the free path. [+@veit2016]. [+@li2018].
 #
-# *Rank collapse*: Dong, Cordonnier and Loukas, [*Attention is not all you need: pure attention loses rank doubly
-# exponentially with depth*](https://arxiv.org/abs/2103.03404) (2021).
+# *Rank collapse*: [+@dong2021].
 #
-# *Initialisation*: Glorot and Bengio, [*Understanding the difficulty of training deep feedforward neural
-# networks*](https://proceedings.mlr.press/v9/glorot10a.html) (2010); He et al., [*Delving deep into
-# rectifiers*](https://arxiv.org/abs/1502.01852) (2015); Mishkin and Matas, [*All you need is a good
-# init*](https://arxiv.org/abs/1511.06422) (2016).
+# *Initialisation*: [+@glorot2010]; [+@he2015]; [+@mishkin2016].
 #
-# *Norms*: Ba, Kiros and Hinton, [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016), section 3; Ioffe
-# and Szegedy, [*Batch normalization*](https://arxiv.org/abs/1502.03167) (2015); Zhang and Sennrich, [*Root mean
-# square layer normalization*](https://arxiv.org/abs/1910.07467) (2019); Xu et al., [*Understanding and improving
-# layer normalization*](https://arxiv.org/abs/1911.07013) (2019).
+# *Norms*: [+@ba2016], section 3; [+@ioffe2015]; [+@zhang2019rms]; [+@xu2019].
 #
-# *Placement and branches*: Xiong et al., [*On layer normalization in the Transformer
-# architecture*](https://arxiv.org/abs/2002.04745) (2020), figure 1 and section 3; Liu et al., [*Understanding the
-# difficulty of training Transformers*](https://arxiv.org/abs/2004.08249) (2020); Radford et al., [*Language models are
-# unsupervised multitask learners*](https://openai.com/index/better-language-models/) (2019), GPT-2; Zhang, Dauphin and
-# Ma, [*Fixup initialization*](https://arxiv.org/abs/1901.09321) (2019); Bachlechner et al., [*ReZero is all you
-# need*](https://arxiv.org/abs/2003.04887) (2021); Touvron et al., [*Going deeper with image
-# transformers*](https://arxiv.org/abs/2103.17239) (2021), LayerScale; Wang et al., [*DeepNet: Scaling Transformers to
-# 1,000 layers*](https://arxiv.org/abs/2203.00555) (2022).
+# *Placement and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@radford2019], GPT-2;
+# [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].
 #
-# *Today*: Ding et al., [*CogView*](https://arxiv.org/abs/2105.13290) (2021), the sandwich; Liu et al., [*Swin
-# Transformer V2*](https://arxiv.org/abs/2111.09883) (2022); Henry et al., [*Query-key normalization for
-# Transformers*](https://arxiv.org/abs/2010.04245) (2020); Dehghani et al., [*Scaling vision transformers to 22 billion
-# parameters*](https://arxiv.org/abs/2302.05442) (2023); Chowdhery et al., [*PaLM*](https://arxiv.org/abs/2204.02311)
-# (2022); and the reports on [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
-# [OLMo 2](https://arxiv.org/abs/2501.00656) and [Qwen 3](https://arxiv.org/abs/2505.09388).
+# *Today*: [+@ding2021], the sandwich; [+@liu2022]; [+@henry2020]; [+@dehghani2023]; [+@chowdhery2022]; and the reports
+# on [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786), [OLMo
+# 2](https://arxiv.org/abs/2501.00656) and [Qwen 3](https://arxiv.org/abs/2505.09388).

@@ -98,8 +98,8 @@ figures.encoder_decoder_stacks()
 #
 # ## Figure 1 of "Attention is all you need"
 #
-# Vaswani et al. (2017) drew the third machine, and their drawing became the best-known picture of the field. You have
-# built every box of it. Click on a box, and its lecture opens.
+# Vaswani et al. ([-@vaswani2017]) drew the third machine, and their drawing became the best-known picture of the field.
+# You have built every box of it. Click on a box, and its lecture opens.
 
 # %%
 figures.figure_1()
@@ -452,14 +452,14 @@ for name in ("gpt-2 small", "gpt-3 175b"):
 assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 
 # %% [markdown]
-# **Scaling laws.** These counts predict the loss. Kaplan et al. (2020) trained language models of very different sizes.
-# They found that the loss falls as a power of $N$, of $D$ and of $C$, as long as the other two are not too small:
-# straight lines on log–log paper, over many orders of magnitude. So one can ask how to split a budget $C = 6ND$.
-# Hoffmann et al. (2022) found that $N$ and $D$ should grow alike, at about 20 tokens per parameter. Their model
-# Chinchilla has 70 billion parameters and read 1.4 trillion tokens. It was better than Gopher, which has 280 billion
-# parameters and cost as much to train. By that rule GPT-3, with fewer than 2 tokens per parameter, was far too large
-# for its training. Models of today read many more than 20 tokens per parameter, because a model is trained once and
-# then *used*, at $2N$ FLOPs per token.
+# **Scaling laws.** These counts predict the loss. Kaplan et al. ([-@kaplan2020]) trained language models of very
+# different sizes. They found that the loss falls as a power of $N$, of $D$ and of $C$, as long as the other two are not
+# too small: straight lines on log–log paper, over many orders of magnitude. So one can ask how to split a budget $C =
+# 6ND$. Hoffmann et al. ([-@hoffmann2022]) found that $N$ and $D$ should grow alike, at about 20 tokens per parameter.
+# Their model Chinchilla has 70 billion parameters and read 1.4 trillion tokens. It was better than Gopher, which has
+# 280 billion parameters and cost as much to train. By that rule GPT-3, with fewer than 2 tokens per parameter, was far
+# too large for its training. Models of today read many more than 20 tokens per parameter, because a model is trained
+# once and then *used*, at $2N$ FLOPs per token.
 #
 # > **Check yourself.** You may spend 10¹⁸ FLOPs. How large a model, and how many tokens, by the rule of 20?
 # > <details><summary>Answer</summary>6 · N · 20 N = 10¹⁸, so N² = 8.3 · 10¹⁵ and N ≈ 91 million, on 1.8 billion
@@ -471,7 +471,7 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 #
 # The model has two matrices of the size of the vocabulary. At the bottom, a table of shape $(\lvert V \rvert, d)$ turns
 # a token into a vector. At the top, a matrix of shape $(d, \lvert V \rvert)$ turns a vector into logits. Press and Wolf
-# (2017) and Inan et al. (2017) made them one matrix, **weight tying**:
+# ([-@press2017]) and Inan et al. ([-@inan2017]) made them one matrix, **weight tying**:
 #
 # $$\text{logits} = h\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$
 #
@@ -535,12 +535,12 @@ figures.objectives([
 ])
 
 # %% [markdown]
-# * **Causal language modelling** (GPT; Radford et al. 2018, 2019): decoder-only. Every position predicts the next
-#   token, so a text of $n$ tokens gives $n$ predictions in one pass.
-# * **Masked language modelling** (BERT; Devlin et al. 2019): encoder-only. If every position sees all tokens, "the next
+# * **Causal language modelling** (GPT; [@radford2018], 2019): decoder-only. Every position predicts the next token, so
+#   a text of $n$ tokens gives $n$ predictions in one pass.
+# * **Masked language modelling** (BERT; [@devlin2019]): encoder-only. If every position sees all tokens, "the next
 #   token" is no task. So 15 % of the tokens are chosen and predicted from both sides. (BERT replaces 80 % of these by a
 #   token for "gap" and 10 % by a random token, and leaves 10 %, because later tasks have no gaps.)
-# * **Span corruption** (T5; Raffel et al. 2020): encoder–decoder. One **sentinel** token replaces each chosen span. The
+# * **Span corruption** (T5; [@raffel2020]): encoder–decoder. One **sentinel** token replaces each chosen span. The
 #   decoder writes what stood there, and ends with one more sentinel. (In mBART, Liu et al. 2020, the decoder writes the
 #   whole text again.)
 # * **Prefix language modelling** (one of the variants that Raffel et al. compare): one stack. Its mask is bidirectional
@@ -605,15 +605,15 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 #
 # **Fine-tuning** was the first use of pre-training. Take the trained weights, put a small new output on top if the task
 # needs one, and train on with the task's own examples, at a small learning rate. This needs far fewer labelled examples
-# than a training from nothing. Radford et al. (2018) did it with a decoder, Devlin et al. with an encoder. T5 writes
-# every task as text ("translate English to German: …"). Large causal models often need no fine-tuning: they follow
-# examples in the prompt, **in-context learning** (Brown et al. 2020). One objective then serves many tasks, and this is
-# one reason why decoder-only models have become the rule.
+# than a training from nothing. Radford et al. ([-@radford2018]) did it with a decoder, Devlin et al. with an encoder.
+# T5 writes every task as text ("translate English to German: …"). Large causal models often need no fine-tuning: they
+# follow examples in the prompt, **in-context learning** ([@brown2020]). One objective then serves many tasks, and this
+# is one reason why decoder-only models have become the rule.
 #
 # A chat model is trained further, with the same architecture and mask. **Instruction tuning** is fine-tuning on requests
-# with good answers. **Preference training** uses pairs of answers of which people prefer one: Ouyang et al. (2022)
-# train a reward model on such pairs and raise its reward by reinforcement learning (**RLHF**); Rafailov et al. (2023)
-# train on the pairs directly (**DPO**).
+# with good answers. **Preference training** uses pairs of answers of which people prefer one: Ouyang et al.
+# ([-@ouyang2022]) train a reward model on such pairs and raise its reward by reinforcement learning (**RLHF**);
+# Rafailov et al. ([-@rafailov2023]) train on the pairs directly (**DPO**).
 #
 # | | self-attention | objective | good at | examples |
 # |---|---|---|---|---|
@@ -625,8 +625,8 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # > (2) Why does BERT hide only 15 %?
 # > <details><summary>Answers</summary>(1) It has never learned to use what stands to the right: its weights have never
 # > met a key from there. And its outputs mean "the next token", not "this token". (2) The belief was this: with more
-# > gaps too little is left to predict them from, with fewer each pass teaches less. It is no law: Wettig et al. (2023)
-# > found 40 % better for a large model.</details>
+# > gaps too little is left to predict them from, with fewer each pass teaches less. It is no law: Wettig et al.
+# > ([-@wettig2023]) found 40 % better for a large model.</details>
 #
 # **Now you:** [a09](@transformer/assignment), the extension: a mask for a prefix.
 #
@@ -794,9 +794,9 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
 #
 # * **Temperature** divides them by $T$. Below 1 the likely tokens become likelier; above 1 all tokens become more
 #   alike.
-# * **Top-k** (Fan et al. 2018) keeps the $k$ likeliest tokens.
-# * **Top-p**, or nucleus sampling (Holtzman et al. 2020), keeps the fewest tokens whose probabilities add up to at
-#   least $p$: few where the model is sure, many where it is not.
+# * **Top-k** ([@fan2018]) keeps the $k$ likeliest tokens.
+# * **Top-p**, or nucleus sampling ([@holtzman2020]), keeps the fewest tokens whose probabilities add up to at least
+#   $p$: few where the model is sure, many where it is not.
 #
 # The figure shows what the kept model expects after *Return True if* (dashes: its own probabilities; bars: what we
 # sample from). *Guess first:* how many tokens does top-p 0.9 leave at $T = 0.3$, and how many at $T = 1.5$?
@@ -911,7 +911,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # (Many of today's largest models go one step further: a **mixture of experts** has many feed-forward networks in each
 # block, and a router sends each token to a few of them. See [lecture @errata_lab](@errata_lab).)
 #
-# The **gate** (Dauphin et al. 2017; Shazeer 2020) has two products that lead up. One of them decides, number by number,
+# The **gate** ([@dauphin2017]; [@shazeer2020]) has two products that lead up. One of them decides, number by number,
 # how much of the other passes:
 #
 # $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr) W_\text{down},
@@ -927,13 +927,13 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # ## Comparing architectures: "ten times more efficient", or no difference?
 #
 # One of this course's decks compares the "Transformer" with "Transformer++", which is "basically" Llama 2, and
-# concludes: "Stronger architecture is ≈ 10× more efficient!" The name comes from a figure of Gu and Dao (2023). Their
-# baseline is GPT-3's recipe. Their Transformer++ has rotary embeddings, SwiGLU, RMSNorm, no biases, *and higher
+# concludes: "Stronger architecture is ≈ 10× more efficient!" The name comes from a figure of Gu and Dao ([-@gu2023]).
+# Their baseline is GPT-3's recipe. Their Transformer++ has rotary embeddings, SwiGLU, RMSNorm, no biases, *and higher
 # learning rates*.
 #
-# Narang et al. (2021) built more than forty published modifications into one code base and trained all of them alike.
-# They found that "most modifications do not meaningfully improve performance". Can both be right? *Before you go on,
-# say how you would find out.*
+# Narang et al. ([-@narang2021]) built more than forty published modifications into one code base and trained all of
+# them alike. They found that "most modifications do not meaningfully improve performance". Can both be right? *Before
+# you go on, say how you would find out.*
 #
 # `benchmarks/modifications.py` trained a small language model in fourteen versions with five seeds each. Here are the
 # losses of two versions on one test set. They differ in the norm alone:
@@ -1009,7 +1009,7 @@ assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 # lie much further out.)
 #
 # * **The gates transfer.** They gain a twentieth of a nat here with 0.2 million parameters, and there with 223 million.
-#   Nobody knows quite why. Shazeer (2020) attributes it, "as all else, to divine benevolence".
+#   Nobody knows quite why. Shazeer ([-@shazeer2020]) attributes it, "as all else, to divine benevolence".
 # * **Some changes have no effect that we can measure, and are used all the same.** RMSNorm (which gains a little there)
 #   and shared keys are chosen for the time and memory that they save.
 # * **Twice the layers are a little worse here and there.** The parameters are equal: each layer has half of the hidden
@@ -1086,10 +1086,10 @@ viz.labelled_points(
 # Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival. For
 # French only the big model is above all others, at less than a quarter of the cheapest rival's cost. The *cost*
 # surprised people. (The paper's FLOPs are hours × GPUs × 9.5 TFLOPS. A count by $6ND$ and its like gives less than a
-# third of that: the share of the possible arithmetic that is done is the **MFU**, model FLOPs utilisation, Chowdhery et
-# al. 2022. [Lecture @training](@training) computes it.) Liu et al. (2018) then wrote Wikipedia articles from their
-# sources with a decoder alone, one of the first decoder-only Transformers. By early 2021 the first six places of the
-# GLUE leaderboard were pre-trained Transformers, within half a point: six teams, one architecture.
+# third of that: the share of the possible arithmetic that is done is the **MFU**, model FLOPs utilisation,
+# [@chowdhery2022]. [Lecture @training](@training) computes it.) Liu et al. ([-@liu2018]) then wrote Wikipedia articles
+# from their sources with a decoder alone, one of the first decoder-only Transformers. By early 2021 the first six
+# places of the GLUE leaderboard were pre-trained Transformers, within half a point: six teams, one architecture.
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>
@@ -1166,19 +1166,8 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # every choice is a field of `TransformerConfig`. `attncourse.parity` has the parity test. `attncourse.counting` counts,
 # and its `preset` has the published sizes. `attncourse.pretrained` loads GPT-2, Llama, BERT, T5 and others.
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): by now
-# all of it. Press and Wolf, [*Using the output embedding to improve language models*](https://arxiv.org/abs/1608.05859)
-# (2017). Radford et al., *Improving language understanding by generative pre-training* (2018). Devlin et al.,
-# [*BERT*](https://arxiv.org/abs/1810.04805) (2019), section 3.1. Wettig et al., [*Should you mask 15% in masked
-# language modeling?*](https://aclanthology.org/2023.eacl-main.217) (2023). Raffel et al., [*Exploring the limits of
-# transfer learning*](https://arxiv.org/abs/1910.10683) (2020), section 3, for objectives and masks. Ouyang et al.,
-# [*Training language models to follow instructions with human feedback*](https://arxiv.org/abs/2203.02155) (2022);
-# Rafailov et al., [*Direct preference optimization*](https://arxiv.org/abs/2305.18290) (2023). Liu et al.,
-# [*Generating Wikipedia by summarizing long sequences*](https://arxiv.org/abs/1801.10198) (2018). Brown et al.,
-# [*Language models are few-shot learners*](https://arxiv.org/abs/2005.14165) (2020), section 2. Kaplan et al.,
-# [*Scaling laws for neural language models*](https://arxiv.org/abs/2001.08361) (2020), section 2.1 for the 6; Hoffmann
-# et al., [*Training compute-optimal large language models*](https://arxiv.org/abs/2203.15556) (2022). Holtzman et al.,
-# [*The curious case of neural text degeneration*](https://arxiv.org/abs/1904.09751) (2020). Shazeer, [*GLU variants
-# improve Transformer*](https://arxiv.org/abs/2002.05202) (2020). Narang et al., [*Do Transformer modifications
-# transfer?*](https://arxiv.org/abs/2102.11972) (2021), table 1; Gu and Dao, [*Mamba*](https://arxiv.org/abs/2312.00752)
-# (2023), figure 4. Touvron et al., [*LLaMA*](https://arxiv.org/abs/2302.13971) (2023), section 2.2.
+# **Further reading.** [+@vaswani2017]: by now all of it. [+@press2017]. Radford et al., *Improving language
+# understanding by generative pre-training* (2018). [+@devlin2019], section 3.1. [+@wettig2023]. [+@raffel2020], section
+# 3, for objectives and masks. [+@ouyang2022]; [+@rafailov2023]. [+@liu2018]. [+@brown2020], section 2. [+@kaplan2020],
+# section 2.1 for the 6; [+@hoffmann2022]. [+@holtzman2020]. [+@shazeer2020]. [+@narang2021], table 1; [+@gu2023],
+# figure 4. [+@touvron2023llama], section 2.2.

@@ -261,8 +261,7 @@ assert p_of[search(2)[0]] == max(p_of[words] for words in p_of if words and word
 # ### Length penalty
 #
 # A sentence's log-probability is a sum of negative numbers, one for each token. So *long sentences lose by being
-# long*. The score is therefore divided by a power of the length $|y|$ in tokens ([Wu et al.
-# 2016](https://arxiv.org/abs/1609.08144), section 7):
+# long*. The score is therefore divided by a power of the length $|y|$ in tokens ([@wu2016], section 7):
 #
 # $$\text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|)/6\right)^{\alpha}}$$
 #
@@ -321,25 +320,23 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # Width 1, greedy search, is far from the best: the model stammers, and writes twice as many words as the reference
 # has. Widths of 4 to 16 double its BLEU. Then it falls again. With 128 beams the texts are less than half as long
 # as they should be, and some are empty: the likeliest text of all is often a very short one. A wide beam makes few
-# search errors, and so it meets the model errors ([Koehn and Knowles 2017](https://aclanthology.org/W17-3204/),
-# section 3.6). [Stahlberg and Byrne (2019)](https://aclanthology.org/D19-1331/) searched exactly: for more than
-# half of their sentences the likeliest translation was the empty one. That is why one uses widths of 4 or 5, with a
-# length penalty, both chosen on the validation set.
+# search errors, and so it meets the model errors ([@koehn2017], section 3.6). Stahlberg and Byrne ([-@stahlberg2019])
+# searched exactly: for more than half of their sentences the likeliest translation was the empty one. That is why one
+# uses widths of 4 or 5, with a length penalty, both chosen on the validation set.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 3 (beam search).
 #
 # ## Sampling: temperature, top-k, top-p
 #
 # For a story there is no one right answer, and the likeliest text is a bad one: it is bland, and it repeats itself
-# ([Holtzman et al. 2020](https://arxiv.org/abs/1904.09751)). There one draws each token from the model's
-# distribution instead. Three knobs keep the draw from going astray.
+# ([@holtzman2020]). There one draws each token from the model's distribution instead. Three knobs keep the draw from
+# going astray.
 #
 # * **Temperature** $T$: draw from $\operatorname{softmax}(z / T)$, where $z$ are the logits. $T < 1$ sharpens the
 #   distribution, $T > 1$ flattens it, $T \to 0$ is greedy search.
-# * **Top-k** ([Fan et al. 2018](https://arxiv.org/abs/1805.04833)): keep the $k$ likeliest tokens, and draw among
-#   them.
-# * **Top-p**, or **nucleus sampling** (Holtzman et al. 2020): keep the fewest tokens whose probabilities add up to
-#   at least $p$.
+# * **Top-k** ([@fan2018]): keep the $k$ likeliest tokens, and draw among them.
+# * **Top-p**, or **nucleus sampling** ([@holtzman2020]): keep the fewest tokens whose probabilities add up to at least
+#   $p$.
 #
 # The picture shows two steps of our model, one where it is sure and one where it is not. *With $k = 3$ and with
 # $p = 0.9$, how many tokens may be drawn in each?*
@@ -405,10 +402,9 @@ assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 # ## Exposure bias: the price of teacher forcing
 #
 # In training the model has only ever read *true* prefixes. When it writes, it reads its own, mistakes and all. This
-# difference is called **exposure bias** ([Ranzato et al. 2016](https://arxiv.org/abs/1511.06732)). How much does it
-# cost us? Take the lists of five numbers, and ask for each place: is the number there right (a) when everything
-# before each token is true, (b) when the model reads what it has written? *At which place must the two agree
-# exactly? Where will they differ most?*
+# difference is called **exposure bias** ([@ranzato2016]). How much does it cost us? Take the lists of five numbers, and
+# ask for each place: is the number there right (a) when everything before each token is true, (b) when the model reads
+# what it has written? *At which place must the two agree exactly? Where will they differ most?*
 
 # %%
 COMMA = english.encode("one, two")[1]
@@ -488,18 +484,17 @@ assert after_mistake.mean() > 1.1 * after_truth.mean() and worse > 0.5
 # it. In training no prefix was ever wrong, so a model may learn to lean on it, to find its place in the source by
 # what it has written, say. (That last part is a guess.)
 #
-# What helps? **Scheduled sampling** ([Bengio et al. 2015](https://arxiv.org/abs/1506.03099)) feeds the model its
-# own tokens now and then while it trains. Ranzato et al. train on whole sentences that the model has written, with
-# BLEU as the reward; the fine-tuning of today's language models by reinforcement learning is a relative of that.
-# And a better model helps: who makes few mistakes reads few.
+# What helps? **Scheduled sampling** ([@bengio2015]) feeds the model its own tokens now and then while it trains.
+# Ranzato et al. train on whole sentences that the model has written, with BLEU as the reward; the fine-tuning of
+# today's language models by reinforcement learning is a relative of that. And a better model helps: who makes few
+# mistakes reads few.
 #
 # ## BLEU by hand
 #
 # For number words we count what is right to the last letter. For a caption that would be unfair: *a boy runs along
-# the beach* and *a boy is running on the beach* are both right. **BLEU** ([Papineni et al.
-# 2002](https://aclanthology.org/P02-1040/)) compares **n-grams**, runs of $n$ words. Of the translation's n-grams,
-# which share stands in the reference too? That share is the **precision** $p_n$. *Count the first line with a
-# pencil before you run the cell: how many of the 14 words are in the reference?*
+# the beach* and *a boy is running on the beach* are both right. **BLEU** ([@papineni2002]) compares **n-grams**, runs
+# of $n$ words. Of the translation's n-grams, which share stands in the reference too? That share is the **precision**
+# $p_n$. *Count the first line with a pencil before you run the cell: how many of the 14 words are in the reference?*
 
 # %%
 hypothesis = "a boy in a red coat runs along the beach with two dogs ."
@@ -547,8 +542,8 @@ assert sorted(ways.values())[3] - min(ways.values()) > 1
 # %% [markdown]
 # Not a letter of the translations has changed, and even without the last line there is more than a point between
 # them. `tok:none` cuts at spaces alone, so "beach." and "beach" differ; `tok:char` counts letters. *Two BLEU scores
-# compare only where their signatures are the same.* [Post (2018)](https://aclanthology.org/W18-6319/) found up to
-# 1.8 points between configurations in common use, more than many papers claim as their gain.
+# compare only where their signatures are the same.* Post ([-@post2018]) found up to 1.8 points between configurations
+# in common use, more than many papers claim as their gain.
 #
 # > **A common mistake.** Slides print a column "BLEU" from the paper *Attention is all you need*, which was
 # > computed on tokenised text by the authors' own scripts. A number that you compute today with sacreBLEU must not
@@ -556,9 +551,8 @@ assert sorted(ways.values())[3] - min(ways.values()) > 1
 #
 # ### chrF, and learned metrics
 #
-# BLEU knows words that are equal, and nothing else. **chrF** ([Popović 2015](https://aclanthology.org/W15-3049/))
-# counts runs of one to six letters, recall as well as precision, and so gives credit for the right word with a
-# wrong ending.
+# BLEU knows words that are equal, and nothing else. **chrF** ([@popovic2015]) counts runs of one to six letters, recall
+# as well as precision, and so gives credit for the right word with a wrong ending.
 
 # %%
 truth = "the dogs are playing on the beach ."
@@ -568,12 +562,11 @@ for text in ("the dog was playing on the beach .", "the man was playing on the b
 
 # %% [markdown]
 # For BLEU a wrong ending is as bad as another word; chrF tells them apart. Neither knows that *pier* and *jetty*
-# mean nearly the same. **Learned metrics** do, a little: **COMET** ([Rei et al.
-# 2020](https://arxiv.org/abs/2009.09025)) is a neural network that reads source, translation and reference, and was
-# trained to predict the grades that people gave. In the metrics task of the yearly conference on machine
-# translation it agrees with people better than BLEU, and the organisers titled their report "Stop using BLEU"
-# ([Freitag et al. 2022](https://aclanthology.org/2022.wmt-1.2/)). A learned metric has errors of its own, and a
-# version that you must name. Report one beside BLEU and chrF, and read the sentences.
+# mean nearly the same. **Learned metrics** do, a little: **COMET** ([@rei2020]) is a neural network that reads source,
+# translation and reference, and was trained to predict the grades that people gave. In the metrics task of the yearly
+# conference on machine translation it agrees with people better than BLEU, and the organisers titled their report "Stop
+# using BLEU" ([@freitag2022]). A learned metric has errors of its own, and a version that you must name. Report one
+# beside BLEU and chrF, and read the sentences.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercise 4 (BLEU of a corpus).
 #
@@ -584,9 +577,9 @@ for text in ("the dog was playing on the beach .", "the man was playing on the b
 # one, or five?*
 #
 # We have no other captions. The **bootstrap** makes some: draw 1,014 captions *from these 1,014, with replacement*,
-# compute BLEU, and do that a thousand times ([Koehn 2004](https://aclanthology.org/W04-3250/)). The middle 95 % of
-# these scores are a **confidence interval**. To compare two systems, give both *the same* drawn captions and look
-# at the difference: the **paired bootstrap**. (sacreBLEU has it: `--paired-bs`.)
+# compute BLEU, and do that a thousand times ([@koehn2004]). The middle 95 % of these scores are a **confidence
+# interval**. To compare two systems, give both *the same* drawn captions and look at the difference: the **paired
+# bootstrap**. (sacreBLEU has it: `--paired-bs`.)
 
 # %%
 def resampled(rung, way):
@@ -627,10 +620,10 @@ assert interval(scores["Transformer, greedy"])[2] < interval(scores["attention"]
 #
 # A score says how much is wrong, never what. Here are ten sentences that we wrote ourselves, in the manner of
 # captions, with a translation of ours ("truth"), and what each rung wrote with a beam of width 5. They are the
-# models of the last section: trained by `benchmarks/translations.py` on the 29,000 captions of Multi30k ([Elliott
-# et al. 2016](https://aclanthology.org/W16-3210/)), for 800 steps of 1,024 tokens instead of the 2,200 steps of
-# 2,048 that the profile `cpu` has. They are bad, and their mistakes are worth reading. *For each sentence, find the
-# first word that is wrong. What kind of mistake does one vector make, and what kind does attention make?*
+# models of the last section: trained by `benchmarks/translations.py` on the 29,000 captions of Multi30k
+# ([@elliott2016]), for 800 steps of 1,024 tokens instead of the 2,200 steps of 2,048 that the profile `cpu` has. They
+# are bad, and their mistakes are worth reading. *For each sentence, find the first word that is wrong. What kind of
+# mistake does one vector make, and what kind does attention make?*
 
 # %%
 sentences = captions["sentences"]
@@ -902,15 +895,6 @@ assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["at
 # **Now do** [assignment @writing](@writing/assignment). **Next:** [cheap attention](@cheap_attention), for texts so
 # long that a table of $n^2$ weights does not fit.
 #
-# **Further reading.** Wu et al. 2016, [Google's neural machine translation
-# system](https://arxiv.org/abs/1609.08144), section 7: beams. Koehn and Knowles 2017, [Six challenges for neural
-# machine translation](https://aclanthology.org/W17-3204/), section 3.6, and Stahlberg and Byrne 2019, [On NMT
-# search errors and model errors: cat got your tongue?](https://aclanthology.org/D19-1331/): why wider is not
-# better. Holtzman et al. 2020, [The curious case of neural text degeneration](https://arxiv.org/abs/1904.09751).
-# Ranzato et al. 2016, [Sequence level training with recurrent neural networks](https://arxiv.org/abs/1511.06732),
-# and Bengio et al. 2015, [Scheduled sampling](https://arxiv.org/abs/1506.03099). Papineni et al. 2002,
-# [BLEU](https://aclanthology.org/P02-1040/); Popović 2015, [chrF](https://aclanthology.org/W15-3049/); Post 2018,
-# [A call for clarity in reporting BLEU scores](https://aclanthology.org/W18-6319/); Koehn 2004, [Statistical
-# significance tests for machine translation evaluation](https://aclanthology.org/W04-3250/). Rei et al. 2020,
-# [COMET](https://arxiv.org/abs/2009.09025); Freitag et al. 2022, [Results of WMT22 metrics shared task: stop using
-# BLEU](https://aclanthology.org/2022.wmt-1.2/).
+# **Further reading.** [+@wu2016], section 7: beams. [+@koehn2017], section 3.6, and [+@stahlberg2019]: why wider is not
+# better. [+@holtzman2020]. [+@ranzato2016], and [+@bengio2015]. [+@papineni2002]; [+@popovic2015]; [+@post2018];
+# [+@koehn2004]. [+@rei2020]; [+@freitag2022].

@@ -185,9 +185,8 @@ assert small[2048] > 20 and at_2048 < 5 and large[shown[-1]] > 50
 # %% [markdown]
 # Three per cent in the largest, 23 in the smallest. And that is an upper bound: a causal mask forbids half of the pairs,
 # and GPT-3 alternates dense layers with **locally banded sparse** ones
-# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), section 2.1). So compare $n$ with $6d$: at $n = 6d$ the pairs are
-# one half of all arithmetic. *Guess:* which of the five models in the next cell were trained for a context longer than
-# their $6d$?
+# ([@brown2020], section 2.1). So compare $n$ with $6d$: at $n = 6d$ the pairs are one half of all arithmetic. *Guess:*
+# which of the five models in the next cell were trained for a context longer than their $6d$?
 
 # %%
 contexts = {                         # year, longest context n, width d
@@ -215,8 +214,7 @@ figures.context_lengths(contexts)
 figures.taxonomy()
 
 # %% [markdown]
-# (After the survey of [Tay et al. 2020](https://arxiv.org/abs/2009.06732), whose picture a deck shows. Years are of the
-# first version on arXiv.)
+# (After the survey of [@tay2020], whose picture a deck shows. Years are of the first version on arXiv.)
 #
 # ## Online softmax: a softmax of scores that come in chunks
 #
@@ -232,9 +230,9 @@ figures.taxonomy()
 # $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$
 #
 # All are wrong by *the same factor*, so their sum is too, and one product puts it right. This is **online softmax**
-# ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)). Attention needs the weighted average
-# $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator $o$ is a sum over the keys, as the denominator $\ell$ is, so
-# the same factor corrects both. Here are one query, six keys in three chunks, and values that are single numbers:
+# ([@milakov2018]). Attention needs the weighted average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator
+# $o$ is a sum over the keys, as the denominator $\ell$ is, so the same factor corrects both. Here are one query, six
+# keys in three chunks, and values that are single numbers:
 
 # %%
 scores, values = torch.tensor([1.0, 3, 2, 4, 5, 3]), torch.tensor([10.0, 20, 30, 40, 50, 60])
@@ -286,8 +284,7 @@ assert slope(peak["table"]) > 1.9 and slope(peak["tiles"]) < 1.15
 # %% [markdown] erratum="a T × T matrix must be stored"
 # > **A common mistake: "attention must store a T × T matrix".** A deck says so where it compares RNNs with Transformers.
 # > It is true of the usual implementation. Nothing here was approximated, no position was left out, and memory grows like
-# > $n$. ([Rabe and Staats 2021](https://arxiv.org/abs/2112.05682) made the point in their title: "Self-attention does
-# > not need $O(n^2)$ memory".)
+# > $n$. ([@rabe2021] made the point in their title: "Self-attention does not need $O(n^2)$ memory".)
 #
 # Is it also faster? It multiplies no less. We count, in units of $n^2 d$ multiply-adds:
 
@@ -318,8 +315,8 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 # ## IO-awareness: HBM, SRAM, and arithmetic intensity
 #
 # A GPU has a small fast memory on the chip, **SRAM**, and a large slow one beside it, **HBM** (high-bandwidth memory).
-# These are the numbers of an A100, as [Dao et al. 2022](https://arxiv.org/abs/2205.14135) give them. *Work it out:* how
-# many operations must a program do for each byte that it reads from HBM, so that the arithmetic never waits?
+# These are the numbers of an A100, as [@dao2022] give them. *Work it out:* how many operations must a program do for
+# each byte that it reads from HBM, so that the arithmetic never waits?
 
 # %% tags=["hide-input"]
 figures.memory_levels()
@@ -382,11 +379,11 @@ for n in (1024, 4096, 16384):
 #
 # | who | what |
 # |---|---|
-# | [Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867) | online softmax |
-# | [Rabe and Staats 2021](https://arxiv.org/abs/2112.05682) | attention in chunks of keys, little memory, no claim of speed |
-# | [Dao et al. 2022](https://arxiv.org/abs/2205.14135), **FlashAttention** | one kernel, counted by IO; outer loop over $K$, $V$; $o$ divided in every tile; recomputation backward |
-# | [Dao 2023](https://arxiv.org/abs/2307.08691), **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton, as the paper says), division once at the end, parallel over the queries |
-# | [Shah et al. 2024](https://arxiv.org/abs/2407.08608), **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
+# | [@milakov2018] | online softmax |
+# | [@rabe2021] | attention in chunks of keys, little memory, no claim of speed |
+# | [@dao2022], **FlashAttention** | one kernel, counted by IO; outer loop over $K$, $V$; $o$ divided in every tile; recomputation backward |
+# | [@dao2023], **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton, as the paper says), division once at the end, parallel over the queries |
+# | [@shah2024], **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
 #
 # `torch.nn.functional.scaled_dot_product_attention` calls such kernels, on GPUs and on the CPU. FlashAttention is exact,
 # quadratic in time, linear in memory, and fast because it moves less.
@@ -449,8 +446,7 @@ figures.blocked_window(16, 4)
 # one. A kernel for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
 #
 # A window also makes the cache smaller. Under a causal window of $w$ tokens, it must keep $w$ tokens only: each new token
-# takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [Jiang et al.
-# 2023](https://arxiv.org/abs/2310.06825)).
+# takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [@jiang2023]).
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 3 and 4: the blocks, and the rolling cache.
 #
@@ -475,16 +471,13 @@ pad
 #   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore
 #   mixes gaps.
 # * One **global** token, which looks at all and is looked at by all, puts everything two layers away: up to it, and down
-#   again. It costs one row and one column. **Longformer** ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150)) has a
-#   window and global tokens, such as the words of a question, with projections of their own, and windows that grow with
-#   the layer.
-# * **BigBird** ([Zaheer et al. 2020](https://arxiv.org/abs/2007.14062)) adds **random** keys: in a random graph every
-#   two nodes are near. (Its implementation draws whole blocks, since blocks are what hardware can skip.) The paper proves
-#   that with global tokens such a model can still approximate any continuous function of a sequence. It also proves,
-#   under a conjecture of complexity theory, that some tasks which full attention solves in one layer need nearly $n$
-#   layers of any sparse pattern.
-# * *Strided* ([Child et al. 2019](https://arxiv.org/abs/1904.10509)) is causal: the positions just before, and every
-#   fourth.
+#   again. It costs one row and one column. **Longformer** ([@beltagy2020]) has a window and global tokens, such as the
+#   words of a question, with projections of their own, and windows that grow with the layer.
+# * **BigBird** ([@zaheer2020]) adds **random** keys: in a random graph every two nodes are near. (Its implementation
+#   draws whole blocks, since blocks are what hardware can skip.) The paper proves that with global tokens such a model
+#   can still approximate any continuous function of a sequence. It also proves, under a conjecture of complexity
+#   theory, that some tasks which full attention solves in one layer need nearly $n$ layers of any sparse pattern.
+# * *Strided* ([@child2019]) is causal: the positions just before, and every fourth.
 #
 # ## Trained with sparse patterns: what is reachable is learned later
 #
@@ -578,8 +571,8 @@ assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 # ## Attention sinks: why a window fails in a model trained without one
 #
 # Take a model that was trained with full causal attention, and let it write under a window, to save memory. Xiao et al.
-# ([2023](https://arxiv.org/abs/2309.17453)) report that its loss explodes as soon as the *first* tokens have left the
-# window, and that keeping four of them repairs it. The first tokens say little. Why should they matter?
+# ([-@xiao2024]) report that its loss explodes as soon as the *first* tokens have left the window, and that keeping four
+# of them repairs it. The first tokens say little. Why should they matter?
 #
 # Their explanation: the weights of a row must sum to one, also where a head has nothing to look for. It then puts its
 # weight on a token that does no harm. Every position sees the first token, so the head uses that one: an **attention
@@ -633,9 +626,9 @@ for row in sinks:
 # matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. It is computed once, and each query takes one
 # product with it. No pair is computed. For weights that sum to one, divide by
 # $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
-# ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above
-# 0, $\exp(x)$ below. (**Performer**, [Choromanski et al. 2020](https://arxiv.org/abs/2009.14794), takes random features
-# whose product is $\exp(q \cdot k)$ on average, so it approximates the softmax.)
+# ([@katharopoulos2020]), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above 0, $\exp(x)$ below. (**Performer**,
+# [@choromanski2021], takes random features whose product is $\exp(q \cdot k)$ on average, so it approximates the
+# softmax.)
 #
 # Under a causal mask query $i$ uses the keys up to $i$, so $S$ and $z$ get one term more at each step. *What do you call a
 # network that carries a state of fixed size from position to position?*
@@ -694,18 +687,16 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 # In training the whole text is known. All pairs at once would cost $n^2$ again, and one step after the other leaves a GPU
 # idle. So one works **chunkwise**: within a chunk of $C$ positions a small table of $C \times C$ products is written out,
 # and between chunks $S$ and $z$ are carried on. That costs about $nCd + nd^2$, in large products. `linear_attend` computes
-# its causal output so, and gated linear attention and Mamba-2 ([Dao and Gu 2024](https://arxiv.org/abs/2405.21060)) are
-# trained so.
+# its causal output so, and gated linear attention and Mamba-2 ([@dao2024]) are trained so.
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
 #
 # ## Associative recall: what fits into a state
 #
 # What does a state of fixed size give up? Show the model $p$ pairs of a name and a number, then ask for the number of one
-# name: **associative recall** (in its harder form MQAR, [Arora et al. 2023](https://arxiv.org/abs/2312.04927)). Softmax
-# attention keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether
-# $p$ is 2 or 64. *Draw the two curves* of accuracy against $p$ for $d = 16$, and the second anew for a $d$ four times as
-# large.
+# name: **associative recall** (in its harder form MQAR, [@arora2024zoology]). Softmax attention keeps all $p$ pairs in
+# its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether $p$ is 2 or 64. *Draw the two
+# curves* of accuracy against $p$ for $d = 16$, and the second anew for a $d$ four times as large.
 #
 # Three things may limit the recall: the **size of the state**, the **feature map**, and the **division** by
 # $\phi(q) \cdot z$. (With $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each
@@ -747,17 +738,16 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 #
 # (Each kind has its own learning rate. With one rate for all, the comparison would have been wrong: see *Going further*.)
 #
-# One more thing can be changed, the **update**. The **delta rule** ([Schlag, Irie and Schmidhuber
-# 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**, [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts
-# what is already stored under a key before it adds the value: $S \leftarrow S + \beta\, k^\top (v - kS)$, here for keys
-# of length one. In both papers the **write strength** $\beta$, from 0 to 1, is computed from each token; our benchmark
-# fixes $\beta = 1$. There it recalls *less* than the plain sum with the same keys (the last four medians above).
-# Two guesses why, neither tested: with $\beta = 1$ each new pair takes away what older ones have stored along its key,
-# and a learned $\beta$ might take less; and every name comes once, so there is nothing to overwrite, which is what the
-# rule is made for.
+# One more thing can be changed, the **update**. The **delta rule** ([@schlag2021]; **DeltaNet**, [@yang2024deltanet])
+# subtracts what is already stored under a key before it adds the value: $S \leftarrow S + \beta\, k^\top (v - kS)$,
+# here for keys of length one. In both papers the **write strength** $\beta$, from 0 to 1, is computed from each token;
+# our benchmark fixes $\beta = 1$. There it recalls *less* than the plain sum with the same keys (the last four medians
+# above). Two guesses why, neither tested: with $\beta = 1$ each new pair takes away what older ones have stored along
+# its key, and a learned $\beta$ might take less; and every name comes once, so there is nothing to overwrite, which is
+# what the rule is made for.
 #
 # A cache that grows is expensive *because* it forgets nothing. Softmax attention is best at exact recall of what stood in
-# the text, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
+# the text, and a fixed state trades recall for memory ([@arora2024]).
 #
 # ## Linear recurrences and the parallel scan: minGRU, state-space models
 #
@@ -770,16 +760,16 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 #
 # Joining steps is associative: it does not matter how they are put in brackets. So neighbours can be joined, then
 # neighbours of neighbours, all at the same time: a **parallel scan**, or associative scan
-# ([Blelloch 1990](https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf)). The figure shows two ways to do it for eight steps.
-# Read it from below. A dot is a join. On top stand the steps that each position holds in the end.
+# ([@blelloch1990]). The figure shows two ways to do it for eight steps. Read it from below. A dot is a join. On top
+# stand the steps that each position holds in the end.
 
 # %% tags=["hide-input"]
 figures.scan_circuits(8)
 
 # %% [markdown]
-# Doubling (Hillis and Steele 1986) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the
-# rounds and only about $2n$ joins. The first has less **depth**, the second less **work**; the loop has work $n$ and
-# depth $n$. The package's `linear_recurrence` doubles. *How many rounds for 100,000 steps?*
+# Doubling ([@hillis1986]) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the rounds and
+# only about $2n$ joins. The first has less **depth**, the second less **work**; the loop has work $n$ and depth $n$.
+# The package's `linear_recurrence` doubles. *How many rounds for 100,000 steps?*
 
 # %%
 decay, inputs = torch.rand(1000, 4), torch.randn(1000, 4)        # (n, d)
@@ -795,20 +785,20 @@ for n in (8, 1024, 131_072):
               f"{sum(len(joins) for joins in rounds) / n:5.2f} n joins")
 
 # %% [markdown] teaches="recurrence again: RWKV, Mamba"
-# The simplest is **minGRU** ([Feng et al. 2024](https://arxiv.org/abs/2410.01201)), a GRU whose gate looks at the input
-# alone: $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the
-# package. The networks with such a step differ in two things, the decay $a$ and the state $h$:
+# The simplest is **minGRU** ([@feng2024]), a GRU whose gate looks at the input alone: $h_t = (1 - z_t) \odot h_{t-1} +
+# z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package. The networks with such a step
+# differ in two things, the decay $a$ and the state $h$:
 #
 # | | $a$ is | the state |
 # |---|---|---|
 # | minGRU | computed from the input | a number for each channel |
-# | **state-space model** S4 ([Gu et al. 2021](https://arxiv.org/abs/2111.00396)) | learned, then fixed | a vector for each channel |
-# | **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) | computed from the input ("selective": keep this token, let that one pass) | a vector for each channel |
-# | **RetNet** ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) | fixed for each head | the matrix $S$ |
-# | **gated linear attention** (GLA, [Yang et al. 2023](https://arxiv.org/abs/2312.06635)) | computed from the input | the matrix $S$ |
-# | **Gated DeltaNet** ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) | computed from the input, beside the delta rule | the matrix $S$ |
-# | **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)) | learned, then fixed | vectors: an average for each channel |
-# | RWKV 5 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892)) | learned, then fixed; from the input in version 6 | a matrix |
+# | **state-space model** S4 ([@gu2022]) | learned, then fixed | a vector for each channel |
+# | **Mamba** ([@gu2023]) | computed from the input ("selective": keep this token, let that one pass) | a vector for each channel |
+# | **RetNet** ([@sun2023]) | fixed for each head | the matrix $S$ |
+# | **gated linear attention** (GLA, [@yang2024gla]) | computed from the input | the matrix $S$ |
+# | **Gated DeltaNet** ([@yang2025]) | computed from the input, beside the delta rule | the matrix $S$ |
+# | **RWKV** ([@peng2023]) | learned, then fixed | vectors: an average for each channel |
+# | RWKV 5 ([@peng2024]) | learned, then fixed; from the input in version 6 | a matrix |
 #
 # Does such a network learn over a distance? One layer of minGRU, 32 wide, must carry the marked letter to the end, where
 # the window failed:
@@ -925,23 +915,16 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # question in words, and three extensions. **Next:** [lecture @beyond_text](@beyond_text), where the sequence is an image
 # or a sound. Below are four sections for those who have time left; they are not counted in the minutes above.
 #
-# **Further reading.** Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), section 3 with algorithm
-# 1, then Dao, [*FlashAttention-2*](https://arxiv.org/abs/2307.08691) (2023), section 3.1: what has been exchanged? Tay et
-# al., [*Efficient Transformers: a survey*](https://arxiv.org/abs/2009.06732) (2020). Katharopoulos et al.,
-# [*Transformers are RNNs*](https://arxiv.org/abs/2006.16236) (2020), section 3. Schlag, Irie and Schmidhuber, [*Linear
-# Transformers are secretly fast weight programmers*](https://arxiv.org/abs/2102.11174) (2021), for the delta rule. Arora et
-# al., [*Simple linear attention language models balance the recall-throughput
-# tradeoff*](https://arxiv.org/abs/2402.18668) (2024). Gu and Dao, [*Mamba*](https://arxiv.org/abs/2312.00752) (2023),
-# section 3. Xiao et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453)
-# (2023). Yuan et al., [*Native sparse attention*](https://arxiv.org/abs/2502.11089) (2025), a sparse pattern that is
-# trained and made for the hardware.
+# **Further reading.** [+@dao2022], section 3 with algorithm 1, then [+@dao2023], section 3.1: what has been exchanged?
+# [+@tay2020]. [+@katharopoulos2020], section 3. [+@schlag2021], for the delta rule. [+@arora2024]. [+@gu2023], section
+# 3. [+@xiao2024]. [+@yuan2025], a sparse pattern that is trained and made for the hardware.
 
 # %% [markdown] teaches="low rank: Linformer and its matrices"
 # ## Going further: low rank, Linformer
 #
 # This idea forbids no pair. It replaces the $n$ keys by $k$ *mixtures* of keys, with $k$ much less than $n$, and the values
-# by as many mixtures of values. **Linformer** ([Wang et al. 2020](https://arxiv.org/abs/2006.04768)) learns the two mixing
-# matrices, for each head, or shared among heads and layers:
+# by as many mixtures of values. **Linformer** ([@wang2020]) learns the two mixing matrices, for each head, or shared
+# among heads and layers:
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(EK)^\top}{\sqrt{d_k}}\right) F V, \qquad E, F \in \mathbb{R}^{k \times n},
 # \qquad \text{where } Q = X W_Q,\ K = X W_K,\ V = X W_V.$$

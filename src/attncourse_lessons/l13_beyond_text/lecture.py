@@ -83,8 +83,8 @@ for patch in (1, 8, 16, 32):
 
 # %% [markdown] teaches="images: the Vision Transformer"
 # Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
-# that). In the **Vision Transformer**, ViT (Dosovitskiy et al. 2021), a token is therefore a square **patch** of, say,
-# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
+# that). In the **Vision Transformer**, ViT ([@dosovitskiy2021]), a token is therefore a square **patch** of, say, 16 ×
+# 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
 # are pixels.) With half the side of a patch there are four times as many rows and sixteen times as many weights.
 #
 # ## The Vision Transformer (ViT): patches, class token, positions
@@ -154,10 +154,10 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
 # > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
 # > <details><summary>Answers</summary>(1) It is a row of no patch, in which the model can collect what the whole image
-# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean
-# > pooling did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
-# > and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment @beyond_text asks what
-# > to do about it.</details>
+# > says. The mean of all rows is the other usual choice (global average pooling; [@beyer2022] prefer it). Mean pooling
+# > did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17:
+# > sixteen patches and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment
+# > @beyond_text asks what to do about it.</details>
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 1 and 2.
 #
@@ -488,8 +488,8 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 # There is a further reason for caution. In layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0
 # has mixed all patches into it.
 #
-# **Attention rollout** (Abnar and Zuidema 2020) follows the mixing down to the pixels. Each layer's weights are
-# averaged over its heads, half of each row is what the residual connection has kept, and the layers are multiplied:
+# **Attention rollout** ([@abnar2020]) follows the mixing down to the pixels. Each layer's weights are averaged over its
+# heads, half of each row is what the residual connection has kept, and the layers are multiplied:
 #
 # $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$
 
@@ -527,9 +527,9 @@ for run in record["removed"]:
 # without a model finds the ink, too. (Rollout uses the weights, and not the values, the feed-forward networks or the
 # signs; lecture @many_heads says the same of heads.)
 #
-# Such controls have a literature: *sanity checks* (Adebayo et al. 2018, who compare maps with an edge detector),
-# removal with retraining (ROAR, Hooker et al. 2019); Chefer et al. (2021) propose a map that uses values and
-# gradients, too. Before you believe a map, compare it with a **baseline** that does not use the model.
+# Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
+# with retraining (ROAR, [@hooker2019]); Chefer et al. ([-@chefer2021]) propose a map that uses values and gradients,
+# too. Before you believe a map, compare it with a **baseline** that does not use the model.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
@@ -628,7 +628,7 @@ assert inside > 0.6 * wrong.sum(), "the pairs that were predicted have most of t
 #
 # ## Frames: a convolution makes the sequence
 #
-# **wav2vec 2.0** (Baevski et al. 2020) is not given a spectrogram. It starts from the waveform, and convolutions make
+# **wav2vec 2.0** ([@baevski2020]) is not given a spectrogram. It starts from the waveform, and convolutions make
 # **frames** of it, each from a short piece. How short? One can work it out from seven kernels and strides, or ask
 # autograd which samples a frame depends on.
 
@@ -674,10 +674,10 @@ figures.wav2vec_diagram()
 # {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}, \qquad \tilde q \text{ over } q_t
 # \text{ and the negatives}$$
 #
-# This **contrastive loss** is known as **InfoNCE** (van den Oord et al. 2018). It is a lookup again, a query among
-# candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
-# Transformer gives, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its target and
-# ten negatives, and the probabilities that softmax makes of them at two temperatures:
+# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again, a query among candidates, and
+# $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the Transformer gives, not the
+# context vector of lecture @cross_attention.) Here are a guess's cosines with its target and ten negatives, and the
+# probabilities that softmax makes of them at two temperatures:
 
 # %% tags=["hide-input"]
 figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
@@ -835,16 +835,16 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
-# | [DeiT](https://arxiv.org/abs/2012.12877) (Touvron et al. 2021) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % (Beyer et al. 2022); [how to choose](https://arxiv.org/abs/2106.10270) (Steiner et al. 2022) | augmentation teaches what is not built in |
-# | [Swin](https://arxiv.org/abs/2103.14030) (Liu et al. 2021) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
-# | [MAE](https://arxiv.org/abs/2111.06377) (He et al. 2022) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
-# | [SimCLR](https://arxiv.org/abs/2002.05709) (Chen et al. 2020) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
-# | [CLIP](https://arxiv.org/abs/2103.00020) (Radford et al. 2021) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
-# | [HuBERT](https://arxiv.org/abs/2106.07447) (Hsu et al. 2021) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
-# | [AST](https://arxiv.org/abs/2104.01778) (Gong et al. 2021) | patches of a spectrogram into a ViT | sound as an image |
-# | [CTC](https://dl.acm.org/doi/10.1145/1143844.1143891) (Graves et al. 2006) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
-# | [Whisper](https://arxiv.org/abs/2212.04356) (Radford et al. 2023) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
-# | [LLaVA](https://arxiv.org/abs/2304.08485) (Liu et al. 2023) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
+# | [DeiT](https://arxiv.org/abs/2012.12877) ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % ([@beyer2022]); [how to choose](https://arxiv.org/abs/2106.10270) ([@steiner2022]) | augmentation teaches what is not built in |
+# | [Swin](https://arxiv.org/abs/2103.14030) ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
+# | [MAE](https://arxiv.org/abs/2111.06377) ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
+# | [SimCLR](https://arxiv.org/abs/2002.05709) ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
+# | [CLIP](https://arxiv.org/abs/2103.00020) ([@radford2021]) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
+# | [HuBERT](https://arxiv.org/abs/2106.07447) ([@hsu2021]) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
+# | [AST](https://arxiv.org/abs/2104.01778) ([@gong2021]) | patches of a spectrogram into a ViT | sound as an image |
+# | [CTC](https://dl.acm.org/doi/10.1145/1143844.1143891) ([@graves2006]) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
+# | [Whisper](https://arxiv.org/abs/2212.04356) ([@radford2023]) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
+# | [LLaVA](https://arxiv.org/abs/2304.08485) ([@liu2023]) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
 #
 # ## In short
 #
@@ -874,22 +874,16 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > <details><summary>Answers</summary>(1) 49² = 2,401; 2,999² is nine million. (2) It rises, from log 11 to log 101:
 # > losses with different numbers of negatives cannot be compared. (3) Two crops of an image share their colours, and
 # > colours tell them from other images. So colour is all that is needed. Change the colours of each crop at random:
-# > what is to be ignored must be made useless. (It is SimCLR's finding: Chen et al. 2020, section 3.)</details>
+# > what is to be ignored must be made useless. (It is SimCLR's finding: [@chen2020], section 3.)</details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which turns this lecture's question on
 # ourselves: what does a falling loss oblige a *program* to get right? Below are two sections for those who have time
 # left.
 #
-# **Further reading.** Dosovitskiy et al., [*An image is worth 16x16 words*](https://arxiv.org/abs/2010.11929) (2021):
-# section 3 is two pages, section 4.3 is about the hunger for images. Abnar and Zuidema, [*Quantifying attention flow
-# in Transformers*](https://arxiv.org/abs/2005.00928) (2020). Adebayo et al., [*Sanity checks for saliency
-# maps*](https://arxiv.org/abs/1810.03292) (2018); Hooker et al., [*A benchmark for interpretability methods in deep
-# neural networks*](https://arxiv.org/abs/1806.10758) (2019); Chefer, Gur and Wolf, [*Transformer interpretability
-# beyond attention visualization*](https://arxiv.org/abs/2012.09838) (2021). Baevski et al.,
-# [*wav2vec*](https://arxiv.org/abs/2006.11477) (2020): sections 2 and 3 are what you have played. Van den Oord et al.,
-# [*Representation learning with contrastive predictive coding*](https://arxiv.org/abs/1807.03748) (2018). Peterson
-# and Barney, [*Control methods used in a study of the vowels*](https://doi.org/10.1121/1.1906875) (1952).
+# **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.
+# [+@abnar2020]. [+@adebayo2018]; [+@hooker2019]; [+@chefer2021]. [+@baevski2020]: sections 2 and 3 are what you have
+# played. [+@oord2018]. [+@peterson1952].
 
 # %% [markdown]
 # ## Going further: a tenth of the images
@@ -923,18 +917,17 @@ assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], 
 #
 # A choice is not differentiable. Three tricks help. First, Gumbel noise $g$ is added to the scores $s$, so that each
 # entry is the largest with its softmax probability (the **Gumbel-max trick**). Second, a softmax with temperature $T$
-# takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([Jang et al.
-# 2017](https://arxiv.org/abs/1611.01144); [Maddison et al. 2017](https://arxiv.org/abs/1611.00712) call it the
-# Concrete distribution). Third, the forward pass uses the hard choice all the same, and only the backward pass uses
-# the softmax:
+# takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([@jang2017]; [@maddison2017] call
+# it the Concrete distribution). Third, the forward pass uses the hard choice all the same, and only the backward pass
+# uses the softmax:
 #
 # $$\text{forward: } \operatorname{onehot}(\arg\max_e (s_e + g_e)) \qquad
 # \text{backward, as if: } \operatorname{softmax}((s + g) / T)$$
 #
-# This is the **straight-through estimator** ([Bengio et al. 2013](https://arxiv.org/abs/1308.3432)). The temperature
-# $T$ falls during training: at first a soft gradient that reaches all entries, later one that is nearer to the
-# choice. Let us watch it where we know the answer: points of eight kinds, seen twice with different noise, a codebook
-# of 16 entries, and nobody says which kinds there are.
+# This is the **straight-through estimator** ([@bengio2013]). The temperature $T$ falls during training: at first a soft
+# gradient that reaches all entries, later one that is nearer to the choice. Let us watch it where we know the answer:
+# points of eight kinds, seen twice with different noise, a codebook of 16 entries, and nobody says which kinds there
+# are.
 
 # %%
 codes = {}
