@@ -715,8 +715,6 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # **Now do** [assignment @getting_ready](@getting_ready/assignment): three exercises, a question in words, and an
 # extension. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
 #
-# **Further reading.** Harris et al., [*Array programming with NumPy*](https://doi.org/10.1038/s41586-020-2649-2) (Nature,
-# 2020): figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016], section 4.1, on overflow and
-# underflow, with softmax as the example; section 6.5 on back-propagation. Rogozhnikov, [*Einops: clear and reliable
-# tensor manipulations with Einstein-like notation*](https://openreview.net/forum?id=oapKSVM2bcj) (ICLR 2022), for axes
-# with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.
+# **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],
+# section 4.1, on overflow and underflow, with softmax as the example; section 6.5 on back-propagation.
+# [+@rogozhnikov2022], for axes with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.

@@ -27,9 +27,10 @@
 #
 # ## Language models: a probability for every next token
 #
-# In 1951 Claude Shannon published a game. One person covers a page of a book, another guesses what stands there, letter
-# by letter, and is told the right letter each time. Try it with words: what comes after *Return the number*? You
-# probably said *of*. To say it, you used more than the last word and less than everything that you have ever read.
+# In 1951 Claude Shannon published a game ([@shannon1951]). One person covers a page of a book, another guesses what
+# stands there, letter by letter, and is told the right letter each time. Try it with words: what comes after *Return
+# the number*? You probably said *of*. To say it, you used more than the last word and less than everything that you
+# have ever read.
 #
 # A player who names one word tells us little. So let the player name a probability for every word that there is. This is
 # a **language model**: for the beginning $w_1, \dots, w_t$ of a text it gives a probability distribution over the next
@@ -214,15 +215,15 @@ assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4) and p.min() > 0
 #
 # $$p(w \mid h) = \frac{\max\bigl(c(h, w) - D,\ 0\bigr)}{c(h)} + \frac{D \cdot N(h)}{c(h)}\; p(w \mid h')$$
 #
-# It is the interpolated form of Kneser and Ney's model (1995). There is one more trick in it. In contexts shorter than
-# the longest, c does not count how often a token was seen, but after how many <i>different</i> tokens. <i>Francisco</i>
-# is frequent and follows one word only, so where the context is new it should get little. <code>attncourse.ngram</code>
-# has it on one screen.
+# It is the interpolated form of the model of Kneser and Ney ([-@kneser1995]). There is one more trick in it. In
+# contexts shorter than the longest, c does not count how often a token was seen, but after how many <i>different</i>
+# tokens. <i>Francisco</i> is frequent and follows one word only, so where the context is new it should get little.
+# <code>attncourse.ngram</code> has it on one screen.
 #
-# Can one count without order, too? <b>tf-idf</b> (Spärck Jones 1972) weights each count of a word in a text by how rare
-# the word is in other texts, ln(N / n_w) for a word in n_w of N texts. Search engines lived on it for decades. It finds
-# what a text is about; but <i>return the number</i> and <i>number the return</i> are the same bag of words to it, so it
-# cannot say what comes next. "Can we do better than tf-idf?", asks one of the decks. For this task we must.
+# Can one count without order, too? <b>tf-idf</b> ([@sparckjones1972]) weights each count of a word in a text by how
+# rare the word is in other texts, ln(N / n_w) for a word in n_w of N texts. Search engines lived on it for decades. It
+# finds what a text is about; but <i>return the number</i> and <i>number the return</i> are the same bag of words to it,
+# so it cannot say what comes next. "Can we do better than tf-idf?", asks one of the decks. For this task we must.
 # </details>
 #
 # How well does counting work? The next figure varies two things: the order $n$, and the amount of text. The texts come
@@ -440,8 +441,8 @@ figures.lstm_and_gru()
 #
 # The <b>update gate</b> is $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the <b>reset gate</b>
 # $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. The reset gate says how much of the past the candidate sees:
-# $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. This is torch's form; Cho et al. apply $r$ before the
-# matrix. You build it in the extension of the assignment.
+# $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. This is torch's form; Cho et al. ([-@cho2014])
+# apply $r$ before the matrix. You build it in the extension of the assignment.
 # </details>
 #
 # Here is the LSTM in code, beside torch's. *Guess* from the equations: how many times as many parameters does an LSTM cell
@@ -880,12 +881,9 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
 # that depends on a question?
 #
-# **Further reading.** [+@shannon1951], is the game. Chen and Goodman, [*An empirical study of smoothing techniques for
-# language modeling*](https://aclanthology.org/P96-1041/) (1996; longer 1999). [+@bengio2003], sections 1 and 2. Mikolov
-# et al., *Recurrent neural network based language model* (2010). [+@hochreiter1997]. [+@pascanu2013], section 2, on
-# gradients that vanish and explode. Cho et al., [*Learning phrase representations using RNN
-# encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals and Le, [*Sequence to sequence learning
-# with neural networks*](https://arxiv.org/abs/1409.3215) (both 2014).
+# **Further reading.** [+@shannon1951], is the game. [+@chen1996]. [+@bengio2003], sections 1 and 2. [+@mikolov2010].
+# [+@hochreiter1997]. [+@pascanu2013], section 2, on gradients that vanish and explode. [+@cho2014], and
+# [+@sutskever2014].
 #
 # ## Going further: what the two models write
 #

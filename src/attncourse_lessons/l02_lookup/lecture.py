@@ -345,8 +345,9 @@ for line in valleys.values():
 # Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (Sixty keys lie
 # close together. At a temperature lower than our 0.1 a query still averages several of them.)
 #
-# The method is old. Nadaraya and Watson proposed it in 1964, independently. To estimate a curve at $q$, average the
-# measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of the weights:
+# The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
+# at $q$, average the measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of
+# the weights:
 #
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
@@ -487,11 +488,11 @@ for name, table in tables.items():
 #
 # ## Keys for words: which repair helps?
 #
-# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's (1957): you shall
-# know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and count for each
-# word which others stand within three places of it. Ten words are the keys of a table, two for each topic. Then we ask
-# for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers will differ a little
-# from those saved here.)
+# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's ([-@firth1957]):
+# you shall know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and
+# count for each word which others stand within three places of it. Ten words are the keys of a table, two for each
+# topic. Then we ask for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers
+# will differ a little from those saved here.)
 
 # %%
 texts = docstrings(limit=4000)
@@ -532,8 +533,8 @@ right = {"counts": who_answers(neighbours)}
 #
 # There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**. The
 # other does not count how often a neighbour comes, but how much more often than by chance. The logarithm of that ratio is
-# the **pointwise mutual information** of two words (Church and Hanks, 1990); with negatives set to zero it is PPMI. For
-# example: a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
+# the **pointwise mutual information** of two words ([@church1990]); with negatives set to zero it is PPMI. For example:
+# a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
 # chance. If it is thirty, the entry is ln 3 = 1.1, and if it is eight, 0. So PPMI silences "the", which is everybody's
 # neighbour. *Guess:* which of the two repairs helps more, if each is tried alone?
 
@@ -918,7 +919,5 @@ print(f"at seven o'clock: {output.item():.0f} bicycles")
 #
 # **Further reading.** [+@bahdanau2015], section 3.1: the additive score. [+@luong2015], section 3.1: dot, general, and
 # a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and soft attention.
-# [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. Nadaraya, *On estimating regression* (1964), and Watson, *Smooth
-# regression analysis* (1964); Zhang et al., [*Dive into deep
-# learning*](https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html), section 11.2, on
-# other kernels.
+# [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. [+@nadaraya1964], and [+@watson1964]; [+@zhang2023], section
+# 11.2, on other kernels.

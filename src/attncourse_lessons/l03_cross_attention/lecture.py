@@ -25,8 +25,8 @@
 #
 # A **sequence-to-sequence** model reads one sequence and writes another. The **encoder** is a recurrent network that
 # reads the source and leaves one **hidden state** for each token, $h_1, \dots, h_n$. The **decoder** is a second
-# recurrent network that writes the target, token by token. Early neural translators ([@sutskever2014],
-# [@cho2014properties]) joined the two by one vector, the encoder's last state:
+# recurrent network that writes the target, token by token. Early neural translators ([@sutskever2014]; [@cho2014])
+# joined the two by one vector, the encoder's last state:
 
 # %% tags=["hide-input"]
 try:
@@ -256,14 +256,14 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 #
 # The **attentional vector** $\tilde s_t$ joins what was found and what is known. It predicts the next token, and it is
 # fed to the cell at the next step, beside the embedding ($\tilde s_0 = 0$). This is called **input feeding**: the next
-# step is told what this one found. Luong et al. report a gain of 1.3 BLEU for it (their table 1). The package's
-# `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in the
-# assignment; read the package's afterwards.
+# step is told what this one found. Luong et al. report a gain of 1.3 BLEU for it ([@luong2015, table 1]). The package's
+# `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in
+# the assignment; read the package's afterwards.
 #
 # The first step needs a state to start from, $s_0$. Ours puts side by side what the two
 # directions of the encoder know at the end of their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward
-# state at the last token, the backward state at the first. (Bahdanau et al. take
-# $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
+# state at the last token, the backward state at the first. (Bahdanau et al. ([-@bahdanau2015]) take $s_0 = \tanh(W_s
+# \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
 #
 # **Now you:** [a03](@cross_attention/assignment), exercise 4.
 #
@@ -362,10 +362,10 @@ print(additive.shape, multiplicative.shape)
 #
 # ## What attention is worth on real sentences
 #
-# Bahdanau et al. trained both kinds of model on 348 million words, English to French, on sentences of up to 30 or up to
-# 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based system of the day. Here
-# is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it). *Guess:* which is more, the
-# gain from longer training sentences or the gain from attention?
+# Bahdanau et al. ([-@bahdanau2015]) trained both kinds of model on 348 million words, English to French, on sentences
+# of up to 30 or up to 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based
+# system of the day. Here is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it).
+# *Guess:* which is more, the gain from longer training sentences or the gain from attention?
 
 # %%
 figures.with_and_without(FIRST_ATTENTION)
@@ -375,7 +375,7 @@ figures.with_and_without(FIRST_ATTENTION)
 # the star: trained until its score on the validation set stopped improving.) Moses is still ahead on all sentences, at 33.3. On those
 # without unknown words the best RNNsearch reaches 36.15 and Moses 35.63.
 #
-# The paper's figure 2 shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
+# Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
 # sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
 # ([@cho2014properties] had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing
 # ambiguous.
@@ -481,10 +481,10 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # ## Attention weights as a soft alignment
 #
 # Which source token belongs to which target token is called an **alignment**. Nobody told our models any; they were only
-# asked for the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al. show one in which
-# *European Economic Area* becomes *zone économique européenne*: the weights run backwards through three words. Here is the
-# long form of our own crossing, for the three seeds. (The decoder reads the right German here, by teacher forcing.)
-# *Guess:* where does *sechs* attend?
+# asked for the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al.
+# ([-@bahdanau2015, figure 3]) show one in which *European Economic Area* becomes *zone économique européenne*: the
+# weights run backwards through three words. Here is the long form of our own crossing, for the three seeds. (The
+# decoder reads the right German here, by teacher forcing.) *Guess:* where does *sechs* attend?
 #
 # Your three models may not be ours. Processors round differently in the last digit, training amplifies it, and the same
 # seed can become another model. What the text says of seeds 0, 1 and 2 holds for the machine that made this page; the
@@ -660,18 +660,17 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 #
 # **Further reading.** [+@bahdanau2015]: sections 3 and 5, and figure 3 for real alignments. [+@luong2015]: section 3 is
 # this lecture's decoder, and its local attention is the assignment's extension. [+@sutskever2014].
-# [+@cho2014properties]: quality against length. Schuster and Paliwal, *Bidirectional recurrent neural networks* (1997).
-# [+@jain2019]. [+@wiegreffe2019].
+# [+@cho2014properties]: quality against length. [+@schuster1997]. [+@jain2019]. [+@wiegreffe2019].
 #
 # ## Going further: the scale of additive and multiplicative scores
 #
 # A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives it). An additive score cannot grow
 # like that: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however wide and however long the states are.
-# Vaswani et al. report that with wide queries additive attention is better than the dot product *without* a scale, and divide
-# by $\sqrt{d_k}$. The next cell measures the standard deviation of the three scores for random states, with freshly made
-# layers. The plain dot product reaches 32 at width 1024, a hard lookup before anything was learned. In Luong's model the
-# states come out of a recurrent network's tanh, which keeps them small, so it could do without a scale. (That is our reading.
-# The paper does not discuss it.)
+# Vaswani et al. ([-@vaswani2017, section 3.2.1]) report that with wide queries additive attention is better than the
+# dot product *without* a scale, and divide by $\sqrt{d_k}$. The next cell measures the standard deviation of the three
+# scores for random states, with freshly made layers. The plain dot product reaches 32 at width 1024, a hard lookup
+# before anything was learned. In Luong's model the states come out of a recurrent network's tanh, which keeps them
+# small, so it could do without a scale. (That is our reading. The paper does not discuss it.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 for d in (16, 64, 256, 1024):

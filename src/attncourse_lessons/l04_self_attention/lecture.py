@@ -471,10 +471,10 @@ assert worst < 1e-12 and moved > 0.1
 #
 # ## What a layer costs: path length, arithmetic, steps, memory
 #
-# Vaswani et al. (section 4) ask of a layer how far a signal must travel from one token to another, how much arithmetic
-# it takes, and how many steps must be taken one after the other. Begin with the first, since what travels far is hard
-# to learn ([lecture @bottleneck](@bottleneck) measured how the gradient fades). The thick line is the shortest way from
-# the first token to the last.
+# Vaswani et al. ([-@vaswani2017, section 4]) ask of a layer how far a signal must travel from one token to another, how
+# much arithmetic it takes, and how many steps must be taken one after the other. Begin with the first, since what
+# travels far is hard to learn ([lecture @bottleneck](@bottleneck) measured how the gradient fades). The thick line is
+# the shortest way from the first token to the last.
 
 # %%
 figures.path_lengths(n=7, width=2)
@@ -527,7 +527,8 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > an LSTM is dearer as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
 # Self-attention does not do less arithmetic. Its advantages are a short path between any two tokens, and that no step
-# waits for another. Here is table 1 of Vaswani et al., for windows of $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
+# waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of $r = 2 \cdot \texttt{width} +
+# 1$ tokens and convolutions over $k$ positions:
 #
 # | layer | complexity | sequential operations | maximum path length |
 # |---|---|---|---|
@@ -635,5 +636,5 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 # question in words, and an extension. **Next:** [lecture @order](@order).
 #
 # **Further reading.** [+@vaswani2017]: section 3.2.1 for the equation, section 4 with table 1 for "why self-attention".
-# Before them: [+@cheng2016], let a recurrent network attend to its own past; [+@parikh2016], and [+@lin2017].
-# [+@lee2019], use attention where order truly means nothing. [+@xiao2024].
+# Before them: [+@cheng2016], in which a recurrent network attends to its own past; [+@parikh2016]; [+@lin2017].
+# [+@lee2019], on attention where order truly means nothing. [+@xiao2024].

@@ -428,16 +428,16 @@ viz.function_curves(decay, apart, log_x=True,
 
 # %% [markdown] teaches="learned absolute positions"
 # The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
-# **long-term decay**. (Su et al., section 3.4.3, prove a bound that decays. A trained query and key need not follow it.) A
-# larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more tokens. In a model's
-# config the base is `rope_theta`.
+# **long-term decay**. (Su et al. ([-@su2021, section 3.4.3]) prove a bound that decays. A trained query and key need
+# not follow it.) A larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more
+# tokens. In a model's config the base is `rope_theta`.
 #
 # > **Check yourself.** (1) A model with RoPE writes token by token and keeps the past keys in a cache. Must it turn the
 # > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + \tilde x \otimes \sin$. What must
 # > $\otimes$ mean?
 # > <details><summary>Answers</summary>(1) No. A key is turned once, by its own position. The distance arises in the dot
-# > product. (2) The product element by element; Su et al. write it so. In most books ⊗ is the outer or Kronecker
-# > product.</details>
+# > product. (2) The product element by element; Su et al. ([-@su2021]) write it so. In most books ⊗ is the outer or
+# > Kronecker product.</details>
 #
 # **Now you:** [a05](@order/assignment), exercise 3.
 #
@@ -456,8 +456,8 @@ except ValueError as error:
 
 # %% [markdown] erratum="positions by the batch"
 # It refuses. Position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in many texts,
-# can have a special vector. Learned position vectors are in Gehring et al. ([-@gehring2017]). Vaswani et al. found them
-# as good as sinusoids (table 3, row E), and BERT and GPT-2 have them.
+# can have a special vector. Learned position vectors are in Gehring et al. ([-@gehring2017]). Vaswani et al.
+# ([-@vaswani2017, table 3, row E]) found them as good as sinusoids, and BERT and GPT-2 have them.
 #
 # > **A common mistake: positions counted along the batch.** A deck looks them up with `torch.arange(x.size(0))`.
 # > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the sentence in
@@ -582,7 +582,7 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # How does a model that was trained on 4,096 tokens come to read 32,768? There are three methods, mostly used with a little
 # further training. **Position interpolation** ([@chen2023]) divides all positions, so that the long text falls into the
 # known range of angles. **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **YaRN**
-# ([@peng2023]) interpolates the slow pairs only, and makes the scores a little sharper.
+# ([@peng2024yarn]) interpolates the slow pairs only, and makes the scores a little sharper.
 #
 # ## Length extrapolation: one task for all schemes
 #
@@ -712,9 +712,10 @@ figures.attention_past_training(looked, trained=TRAINED)
 #
 # ## The embedding scale: multiply by √d_model
 #
-# Vaswani et al. (section 3.4) multiply embeddings by $\sqrt{d_\text{model}}$ before they add positions. Why? Compare
-# lengths. An embedding often starts with numbers of about $1/\sqrt{d_\text{model}}$, so that the same table can serve as the
-# output's matrix. A sinusoidal vector has $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *Guess:* how long is each?
+# Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings by $\sqrt{d_\text{model}}$ before they add
+# positions. Why? Compare lengths. An embedding often starts with numbers of about $1/\sqrt{d_\text{model}}$, so that
+# the same table can serve as the output's matrix. A sinusoidal vector has $\sin^2 + \cos^2 = 1$ in each of its $d/2$
+# pairs. *Guess:* how long is each?
 
 # %%
 for d in (64, 512):

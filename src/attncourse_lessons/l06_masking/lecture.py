@@ -251,8 +251,8 @@ print("shuffled tokens, shuffled outputs:", by_itself)
 assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 48
 
 # %% [markdown]
-# About half of the units fire. In a trained network the share may be different; Geva et al. look for what makes single
-# units fire.
+# About half of the units fire. In a trained network the share may be different; Geva et al. ([-@geva2021]) look for
+# what makes single units fire.
 #
 # Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in
 # [@vaswani2017]), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an
@@ -802,11 +802,11 @@ figures.mask_zoo({
 #
 # | mask | who may attend to whom | used by |
 # |---|---|---|
-# | **bidirectional** | every token to every real token | encoders: [BERT](https://arxiv.org/abs/1810.04805), T5's encoder |
-# | **causal** | $j \le i$ | decoder-only models: [GPT-3](https://arxiv.org/abs/2005.14165), [Llama](https://arxiv.org/abs/2302.13971) |
-# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; [PaliGemma](https://arxiv.org/abs/2407.07726) |
-# | **packed** | causal, within one document | training on rows of several documents: Llama 3 |
-# | **sliding window** | the last $w$ tokens | Mistral 7B; every second layer of Gemma 2 ([lecture @cheap_attention](@cheap_attention)) |
+# | **bidirectional** | every token to every real token | encoders: BERT ([@devlin2019]), T5's encoder ([@raffel2020]) |
+# | **causal** | $j \le i$ | decoder-only models: GPT-3 ([@brown2020]), Llama ([@touvron2023llama]) |
+# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma ([@beyer2024]) |
+# | **packed** | causal, within one document | training on rows of several documents: Llama 3 ([@grattafiori2024, section 3.2]) |
+# | **sliding window** | the last $w$ tokens | Mistral 7B ([@jiang2023]); every second layer of Gemma 2 ([@gemma2024]; [lecture @cheap_attention](@cheap_attention)) |
 # | **blocks** | causal, within one chunk | most layers of [Llama 4](https://huggingface.co/blog/llama4-release) |
 # | **cross-attention** | every target token to every real source token | encoder–decoders |
 #

@@ -554,8 +554,8 @@ assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) 
 # With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
 # never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
 # succeed together: each head has the bottleneck, and a sum of heads can go around it. Real heads have 64 or 128
-# columns, and far more to tell apart than seven days. Vaswani et al. (table 3, rows A) split the same 512 columns into
-# heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
+# columns, and far more to tell apart than seven days. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same
+# 512 columns into heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
 #
 # ## Heads of a trained model: where they attend, and what an ablation shows
 #
@@ -860,9 +860,9 @@ longest = {name: f"{line[-1]:.0f} GiB" for name, line in gib.items()}
 print(f"at {lengths[-1]:,} tokens:", longest)
 
 # %% [markdown]
-# What is the price in quality? Ainslie et al. report that groups come close to full heads, and that a single head loses
-# a little. Our diary is too easy to show a loss. It does show how little the keys need to differ. Here four query heads
-# have one head of keys and values between them, with three seeds:
+# What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
+# single head loses a little. Our diary is too easy to show a loss. It does show how little the keys need to differ.
+# Here four query heads have one head of keys and values between them, with three seeds:
 
 # %%
 for seed in range(3):
@@ -881,7 +881,8 @@ for seed in range(3):
 # group of GQA keeps $2\,d_\text{head}$, so this is the cache of $4.5 / 2 = 2.25$ groups.
 #
 # Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not ([@touvron2023]). Llama 3 in all its
-# sizes, Mistral 7B and Qwen2 have groups; the first two have 8 heads of keys. DeepSeek-V2 and V3 have MLA.
+# sizes ([@grattafiori2024]), Mistral 7B ([@jiang2023]) and Qwen2 ([@yang2024qwen]) have groups; the first two have 8
+# heads of keys. DeepSeek-V2 and V3 ([@deepseek2024]) have MLA.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 5.
 #

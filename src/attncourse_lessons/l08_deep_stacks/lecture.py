@@ -155,9 +155,9 @@ for seed in range(3):
 
 # %% [markdown]
 # Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
-# learned less. He et al. (2016) saw this in deep networks for images and called it the **degradation problem**. The five
-# spare blocks could have passed on their input, and did not learn to. A deck puts it well: deep networks are surprisingly
-# bad at learning the identity function.
+# learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**.
+# The five spare blocks could have passed on their input, and did not learn to. A deck puts it well: deep networks are
+# surprisingly bad at learning the identity function.
 #
 # ## Signal propagation: what reaches the top, and what comes back
 #
@@ -350,7 +350,7 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 #
 # ## Residual connections: add to x, do not replace it
 #
-# A **residual connection** (He et al. 2016) gives *every* sublayer a bypass:
+# A **residual connection** ([@he2016]) gives *every* sublayer a bypass:
 #
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$
 #
@@ -826,9 +826,9 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # |---|---|---|
 # | $1/\sqrt{2L}$ at the start | the matrices that write begin smaller, so that $x$ does not grow with depth | GPT-2 ([@radford2019]) |
 # | zero at the start | the matrices that write begin at 0, so each block begins as the identity | Fixup ([@zhang2019fixup]), with more |
-# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | Bachlechner et al. ([-@bachlechner2021]) |
-# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | Touvron et al. ([-@touvron2021cait]) |
-# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | Wang et al. ([-@wang2022]), for 1,000 layers |
+# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | [@bachlechner2021] |
+# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | [@touvron2021cait] |
+# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | [@wang2022], for 1,000 layers |
 #
 # The picture has all of them, six deep, without a warm-up, at two rates, three seeds. (Two rows belong to the next section.)
 # *Guess:* which rows without any norm learn?
@@ -867,8 +867,8 @@ figures.block_diagrams({
 # |---|---|---|
 # | post-norm | $\operatorname{norm}(x + f(x))$ | the original, BERT; with scaled branches DeepNorm |
 # | pre-norm | $x + f(\operatorname{norm}(x))$ | GPT-2, GPT-3, Llama, Mistral, Qwen |
-# | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView ([@ding2021]), Gemma 2 and 3 |
-# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]), OLMo 2 (2025) |
+# | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView ([@ding2021]), Gemma 2 and 3 ([@gemma2024]; [@gemma2025]) |
+# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]), OLMo 2 ([@olmo2025]) |
 # | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
 # In the last three, as in pre-norm, the residual stream is free. A norm at the end of a branch fixes how much it adds. (In the
@@ -877,8 +877,8 @@ figures.block_diagrams({
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes hard, and for most
 # queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product ([@henry2020];
-# ViT-22B, [@dehghani2023]; Qwen 3 and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess* the largest
-# attention weight over 16 keys, on average, as queries and keys grow:
+# ViT-22B, [@dehghani2023]; Qwen 3, [@yang2025qwen], and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess*
+# the largest attention weight over 16 keys, on average, as queries and keys grow:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -1124,8 +1124,8 @@ for name, bowls in landscape["bowls"].items():
 # rises more steadily, and together they have more than twice as much low ground. A landscape around the end of training does
 # not prove how training gets there.
 #
-# **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse; and [*Identity mappings in deep
-# residual networks*](https://arxiv.org/abs/1603.05027) (2016), on the free path. [+@veit2016]. [+@li2018].
+# **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse. [+@he2016identity], on the free
+# path. [+@veit2016]. [+@li2018].
 #
 # *Rank collapse*: [+@dong2021].
 #
@@ -1137,5 +1137,4 @@ for name, bowls in landscape["bowls"].items():
 # [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].
 #
 # *Today*: [+@ding2021], the sandwich; [+@liu2022]; [+@henry2020]; [+@dehghani2023]; [+@chowdhery2022]; and the reports
-# on [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786), [OLMo
-# 2](https://arxiv.org/abs/2501.00656) and [Qwen 3](https://arxiv.org/abs/2505.09388).
+# [+@gemma2024], [+@gemma2025], [+@olmo2025] and [+@yang2025qwen].

@@ -535,16 +535,16 @@ figures.objectives([
 ])
 
 # %% [markdown]
-# * **Causal language modelling** (GPT; [@radford2018], 2019): decoder-only. Every position predicts the next token, so
-#   a text of $n$ tokens gives $n$ predictions in one pass.
+# * **Causal language modelling** (GPT; [@radford2018]; [@radford2019]): decoder-only. Every position predicts the next
+#   token, so a text of $n$ tokens gives $n$ predictions in one pass.
 # * **Masked language modelling** (BERT; [@devlin2019]): encoder-only. If every position sees all tokens, "the next
 #   token" is no task. So 15 % of the tokens are chosen and predicted from both sides. (BERT replaces 80 % of these by a
 #   token for "gap" and 10 % by a random token, and leaves 10 %, because later tasks have no gaps.)
 # * **Span corruption** (T5; [@raffel2020]): encoder–decoder. One **sentinel** token replaces each chosen span. The
-#   decoder writes what stood there, and ends with one more sentinel. (In mBART, Liu et al. 2020, the decoder writes the
+#   decoder writes what stood there, and ends with one more sentinel. (In mBART, [@liu2020mbart], the decoder writes the
 #   whole text again.)
-# * **Prefix language modelling** (one of the variants that Raffel et al. compare): one stack. Its mask is bidirectional
-#   in a given prefix, here *Return the number*, and causal after it.
+# * **Prefix language modelling** (one of the variants that Raffel et al. ([-@raffel2020]) compare): one stack. Its mask
+#   is bidirectional in a given prefix, here *Return the number*, and causal after it.
 #
 # Now the first customer: an encoder, 15 % gaps, and a language that a model can learn in a few seconds, English number
 # words. (The token `<unk>`, which this text does not contain, stands for a gap.) *Guess first:* what does the encoder
@@ -605,10 +605,10 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 #
 # **Fine-tuning** was the first use of pre-training. Take the trained weights, put a small new output on top if the task
 # needs one, and train on with the task's own examples, at a small learning rate. This needs far fewer labelled examples
-# than a training from nothing. Radford et al. ([-@radford2018]) did it with a decoder, Devlin et al. with an encoder.
-# T5 writes every task as text ("translate English to German: …"). Large causal models often need no fine-tuning: they
-# follow examples in the prompt, **in-context learning** ([@brown2020]). One objective then serves many tasks, and this
-# is one reason why decoder-only models have become the rule.
+# than a training from nothing. Radford et al. ([-@radford2018]) did it with a decoder, Devlin et al. ([-@devlin2019])
+# with an encoder. T5 writes every task as text ("translate English to German: …"). Large causal models often need no
+# fine-tuning: they follow examples in the prompt, **in-context learning** ([@brown2020]). One objective then serves
+# many tasks, and this is one reason why decoder-only models have become the rule.
 #
 # A chat model is trained further, with the same architecture and mask. **Instruction tuning** is fine-tuning on requests
 # with good answers. **Preference training** uses pairs of answers of which people prefer one: Ouyang et al.
@@ -959,8 +959,9 @@ assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in 
 # on the **differences**.
 #
 # The next figure has twelve of the versions (the baseline is the zero line, and post-norm is printed below it). Beside
-# them stand the rows of Narang et al. that try the same change at a thousand times the size. *Guess first:* SwiGLU,
-# RMSNorm, untied output, rotary embedding, shared keys: which helps most, and which makes no measurable difference?
+# them stand the rows of Narang et al. ([-@narang2021]) that try the same change at a thousand times the size. *Guess
+# first:* SwiGLU, RMSNorm, untied output, rotary embedding, shared keys: which helps most, and which makes no measurable
+# difference?
 
 # %% tags=["hide-input"]
 def bars(run):
@@ -1047,12 +1048,12 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # And the factor of ten? Take two of our own models, the block of 2017 (post-norm) and the pre-norm baseline. At the
 # high learning rate the block of 2017 ends one and a half nats behind, and two such curves would give almost any
 # factor. At the lower rate it is a tenth of a nat behind. A factor of efficiency compares a *recipe* with a recipe:
-# architecture, learning rate, budget. So both papers can be right. Narang et al. change one thing at a time at a fixed
-# recipe, and find that most changes do not matter. Gu and Dao change everything at once, the learning rate too, and the
-# whole is better. Nor do gains add up. "Llama's four" are RMSNorm, SwiGLU, rotary embeddings and shared keys (the
-# baseline keeps its biases, and so does this version); together they are worse here than rotary embeddings alone (the
-# paired difference is printed below the figure). An
-# explanation that comes after the result is a guess, until a run could have refuted it.
+# architecture, learning rate, budget. So both papers can be right. Narang et al. ([-@narang2021]) change one thing at a
+# time at a fixed recipe, and find that most changes do not matter. Gu and Dao change everything at once, the learning
+# rate too, and the whole is better. Nor do gains add up. "Llama's four" are RMSNorm, SwiGLU, rotary embeddings and
+# shared keys (the baseline keeps its biases, and so does this version); together they are worse here than rotary
+# embeddings alone (the paired difference is printed below the figure). An explanation that comes after the result is a
+# guess, until a run could have refuted it.
 #
 # > **Check yourself.** (1) A friend reports that RoPE lowers the loss by 0.02, with one seed. What do you ask? (2) All
 # > variants have one learning rate. Which variants does that favour?
@@ -1098,7 +1099,8 @@ viz.labelled_points(
 # "great results with Transformers" without the rows of the Transformer: base 27.3 and 38.1, big 28.4 and 41.8 BLEU. The
 # best row that is left is an ensemble of ConvS2S, with 26.36 and 41.29.
 #
-# **A common mistake: a row with the wrong name.** In two decks the second row of Narang et al.'s table is called
+# **A common mistake: a row with the wrong name.** In two decks the second row of the table of Narang et al.
+# ([-@narang2021]) is called
 # <i>ReLU</i>, as the baseline's activation function; it is <i>GeLU</i>, with other numbers. And <i>Rezero</i>, a
 # residual path that starts at zero, has become <i>Resnet</i> in one and <i>Resero</i> in another.
 # </details>
@@ -1166,8 +1168,7 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # every choice is a field of `TransformerConfig`. `attncourse.parity` has the parity test. `attncourse.counting` counts,
 # and its `preset` has the published sizes. `attncourse.pretrained` loads GPT-2, Llama, BERT, T5 and others.
 #
-# **Further reading.** [+@vaswani2017]: by now all of it. [+@press2017]. Radford et al., *Improving language
-# understanding by generative pre-training* (2018). [+@devlin2019], section 3.1. [+@wettig2023]. [+@raffel2020], section
-# 3, for objectives and masks. [+@ouyang2022]; [+@rafailov2023]. [+@liu2018]. [+@brown2020], section 2. [+@kaplan2020],
-# section 2.1 for the 6; [+@hoffmann2022]. [+@holtzman2020]. [+@shazeer2020]. [+@narang2021], table 1; [+@gu2023],
-# figure 4. [+@touvron2023llama], section 2.2.
+# **Further reading.** [+@vaswani2017]: by now all of it. [+@press2017]. [+@radford2018]. [+@devlin2019], section 3.1.
+# [+@wettig2023]. [+@raffel2020], section 3, for objectives and masks. [+@ouyang2022]; [+@rafailov2023]. [+@liu2018].
+# [+@brown2020], section 2. [+@kaplan2020], section 2.1 for the 6; [+@hoffmann2022]. [+@holtzman2020]. [+@shazeer2020].
+# [+@narang2021], table 1; [+@gu2023], figure 4. [+@touvron2023llama], section 2.2.

@@ -1023,9 +1023,10 @@ print(list(CHIPS["T4"].flops))
 # <details><summary><b>Going further</b>: averaging weights</summary>
 #
 # Which weights are the result of a run? The last ones stand wherever the last noisy step left them. Vaswani et al.
-# average the last five checkpoints; a moving average of the weights (<b>EMA</b>), updated after each step, costs one
-# more copy of them. It pays where the loss has levelled out and the rate is still high. In a short run, where each step
-# still makes the model better, and after a cosine that ends near zero, it gains nothing and can hurt.
+# ([-@vaswani2017, section 6.1]) average the last five checkpoints; a moving average of the weights (<b>EMA</b>),
+# updated after each step, costs one more copy of them. It pays where the loss has levelled out and the rate is still
+# high. In a short run, where each step still makes the model better, and after a cosine that ends near zero, it gains
+# nothing and can hurt.
 # <code>Recipe(ema=0.998)</code> switches it on.
 # </details>
 #

@@ -485,9 +485,9 @@ assert after_mistake.mean() > 1.1 * after_truth.mean() and worse > 0.5
 # what it has written, say. (That last part is a guess.)
 #
 # What helps? **Scheduled sampling** ([@bengio2015]) feeds the model its own tokens now and then while it trains.
-# Ranzato et al. train on whole sentences that the model has written, with BLEU as the reward; the fine-tuning of
-# today's language models by reinforcement learning is a relative of that. And a better model helps: who makes few
-# mistakes reads few.
+# Ranzato et al. ([-@ranzato2016]) train on whole sentences that the model has written, with BLEU as the reward; the
+# fine-tuning of today's language models by reinforcement learning is a relative of that. And a better model helps: who
+# makes few mistakes reads few.
 #
 # ## BLEU by hand
 #

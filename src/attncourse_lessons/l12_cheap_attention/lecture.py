@@ -374,8 +374,9 @@ for n in (1024, 4096, 16384):
 #
 # $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
 #
-# which is theorem 2 of Dao et al. Their proposition 3 says that no exact algorithm needs less, asymptotically, for all
-# $M$ from $d$ to $nd$. (Our count is an idealisation. Real kernels take smaller tiles, and a GPU has further caches.)
+# which is theorem 2 of Dao et al. ([-@dao2022]). Their proposition 3 says that no exact algorithm needs less,
+# asymptotically, for all $M$ from $d$ to $nd$. (Our count is an idealisation. Real kernels take smaller tiles, and a
+# GPU has further caches.)
 #
 # | who | what |
 # |---|---|
@@ -869,12 +870,10 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # attention**), windows in most layers, recurrences in most layers. The recurrent layers of the last two rows carry a
 # state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no full attention at all, and
 # its version 0.2 dropped the windows. Where windows or recurrences are used today, they are mostly part of a
-# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources:
-# [GPT-3](https://arxiv.org/abs/2005.14165), [Llama 2](https://arxiv.org/abs/2307.09288), [Llama
-# 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437), [Gemma
-# 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
-# [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
-# [Jamba](https://arxiv.org/abs/2403.19887), and the configuration of Qwen3-Next in `transformers`.)
+# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources: GPT-3, [@brown2020]; Llama 2,
+# [@touvron2023]; Llama 3, [@grattafiori2024]; DeepSeek-V3, [@deepseek2024]; Gemma 2, [@gemma2024]; Gemma 3,
+# [@gemma2025]; gpt-oss, [@openai2025]; Mistral, [@jiang2023]; Jamba, [@lieber2024]; and the configuration of Qwen3-Next
+# in `transformers`.)
 #
 # > **Check yourself.** (1) A causal model of 12 layers has windows of 4 tokens, but every sixth layer is full. Which tokens
 # > can influence its last position? (2) You cache keys and values under a causal window of 512 tokens. How many do you
@@ -1003,10 +1002,10 @@ assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
 # window does the opposite: it has what is near and nothing else. (It misses one position in thirty-two, the first, whose
 # "letter before" we took from the end of the line.)
 #
-# Wang et al. looked at RoBERTa, a BERT trained longer, and found that few singular values hold most of most tables. Ours
-# is a toy whose questions we chose. It says what to expect of each *kind* of head, not how many there are. Two more
-# limits: $E$ and $F$ have a column for each position, so the length is fixed beforehand; and each mixture holds the
-# future, so it cannot be causal. (Linformer is an extension of the assignment.)
+# Wang et al. ([-@wang2020]) looked at RoBERTa, a BERT trained longer, and found that few singular values hold most of
+# most tables. Ours is a toy whose questions we chose. It says what to expect of each *kind* of head, not how many there
+# are. Two more limits: $E$ and $F$ have a column for each position, so the length is fixed beforehand; and each mixture
+# holds the future, so it cannot be causal. (Linformer is an extension of the assignment.)
 
 # %% [markdown]
 # ## Going further: does the sum of the weights explain the sink?
@@ -1028,9 +1027,9 @@ for row in record["way_out"]:
 
 # %% [markdown]
 # The damage remains, and so does the weight on the first token. So the sum alone is not the reason: a model may use the
-# first token even where it need not. (Xiao et al. report something similar for a "zero sink". Our lines begin with a
-# token of their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et
-# al. put line breaks in the place of the first four tokens, and those served as well.)
+# first token even where it need not. (Xiao et al. ([-@xiao2024]) report something similar for a "zero sink". Our lines
+# begin with a token of their own, so they cannot tell whether it serves because of its place or because it never
+# changes. Xiao et al. put line breaks in the place of the first four tokens, and those served as well.)
 #
 # ## Going further: the learning rate decides who wins
 #

@@ -564,10 +564,10 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
                                  formants=sung, title="one second of a voice that was made")
 
 # %% [markdown]
-# Each vowel is named by an English word that has it (the values are Peterson and Barney's, 1952). Below the waveform
-# is a **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The
-# dashed orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes
-# in the band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
+# Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
+# **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The dashed
+# orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes in the
+# band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
 #
 # ## Linear probes: which vowels are confused?
 #
@@ -835,16 +835,16 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
-# | [DeiT](https://arxiv.org/abs/2012.12877) ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % ([@beyer2022]); [how to choose](https://arxiv.org/abs/2106.10270) ([@steiner2022]) | augmentation teaches what is not built in |
-# | [Swin](https://arxiv.org/abs/2103.14030) ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
-# | [MAE](https://arxiv.org/abs/2111.06377) ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
-# | [SimCLR](https://arxiv.org/abs/2002.05709) ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
-# | [CLIP](https://arxiv.org/abs/2103.00020) ([@radford2021]) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
-# | [HuBERT](https://arxiv.org/abs/2106.07447) ([@hsu2021]) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
-# | [AST](https://arxiv.org/abs/2104.01778) ([@gong2021]) | patches of a spectrogram into a ViT | sound as an image |
-# | [CTC](https://dl.acm.org/doi/10.1145/1143844.1143891) ([@graves2006]) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
-# | [Whisper](https://arxiv.org/abs/2212.04356) ([@radford2023]) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
-# | [LLaVA](https://arxiv.org/abs/2304.08485) ([@liu2023]) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
+# | DeiT ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a plain ViT with standard augmentation reaches 80 % ([@beyer2022]); how to choose: [@steiner2022] ([@steiner2022]) | augmentation teaches what is not built in |
+# | Swin ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
+# | MAE ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
+# | SimCLR ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
+# | CLIP ([@radford2021]) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
+# | HuBERT ([@hsu2021]) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
+# | AST ([@gong2021]) | patches of a spectrogram into a ViT | sound as an image |
+# | CTC ([@graves2006]) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
+# | Whisper ([@radford2023]) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
+# | LLaVA ([@liu2023]) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
 #
 # ## In short
 #

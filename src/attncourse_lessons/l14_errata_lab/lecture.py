@@ -635,7 +635,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > 2. the two that the lecture is about; BERT is a third
 # > 3. its 34B and 70B
 # > 4. the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say
-# > 5. attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the [fast weights](https://doi.org/10.1162/neco.1992.4.1.131) of 1991 learn their keys and values
+# > 5. attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the fast weights of 1991 ([@schmidhuber1992]) learn their keys and values
 # > 6. most of the arithmetic, and less of the time
 # > 7. the plain implementation; tiles need not be kept
 # > 8. their purpose; but where all attention weights are equal, all tokens become the same without a residual connection
