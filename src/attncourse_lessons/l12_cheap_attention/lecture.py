@@ -284,7 +284,7 @@ assert slope(peak["table"]) > 1.9 and slope(peak["tiles"]) < 1.15
 # %% [markdown] erratum="a T × T matrix must be stored"
 # > **A common mistake: "attention must store a T × T matrix".** A deck says so where it compares RNNs with Transformers.
 # > It is true of the usual implementation. Nothing here was approximated, no position was left out, and memory grows like
-# > $n$. ([@rabe2021] made the point in their title: "Self-attention does not need $O(n^2)$ memory".)
+# > $n$. (Rabe and Staats ([-@rabe2021]) made the point in their title: "Self-attention does not need $O(n^2)$ memory".)
 #
 # Is it also faster? It multiplies no less. We count, in units of $n^2 d$ multiply-adds:
 
@@ -315,7 +315,7 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 # ## IO-awareness: HBM, SRAM, and arithmetic intensity
 #
 # A GPU has a small fast memory on the chip, **SRAM**, and a large slow one beside it, **HBM** (high-bandwidth memory).
-# These are the numbers of an A100, as [@dao2022] give them. *Work it out:* how many operations must a program do for
+# These are the numbers of an A100, as Dao et al. ([-@dao2022]) give them. *Work it out:* how many operations must a program do for
 # each byte that it reads from HBM, so that the arithmetic never waits?
 
 # %% tags=["hide-input"]
@@ -915,8 +915,8 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # or a sound. Below are four sections for those who have time left; they are not counted in the minutes above.
 #
 # **Further reading.** [+@dao2022], section 3 with algorithm 1, then [+@dao2023], section 3.1: what has been exchanged?
-# [+@tay2020]. [+@katharopoulos2020], section 3. [+@schlag2021], for the delta rule. [+@arora2024]. [+@gu2023], section
-# 3. [+@xiao2024]. [+@yuan2025], a sparse pattern that is trained and made for the hardware.
+# [+@tay2020]. [+@katharopoulos2020], section 3. [+@schlag2021], for the delta rule. [+@arora2024]. [+@gu2023],
+# section 3. [+@xiao2024]. [+@yuan2025], a sparse pattern that is trained and made for the hardware.
 
 # %% [markdown] teaches="low rank: Linformer and its matrices"
 # ## Going further: low rank, Linformer

@@ -382,8 +382,8 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
 # Attention weights say what a layer averages. But what it averages has been mixed by the layers below. *Attention
-# rollout* (Abnar and Zuidema 2020) follows the mixing through the whole stack. Each layer's weights are averaged over the
-# heads, and half of every token is what the residual connection kept:
+# rollout* ([@abnar2020]) follows the mixing through the whole stack. Each layer's weights are averaged over the heads, and half
+# of every token is what the residual connection kept:
 #
 # $$\hat A_\ell = \tfrac12 \Bigl(\tfrac1h \textstyle\sum_{\text{heads}} A_\ell + I\Bigr), \qquad
 # R = \hat A_{L-1} \cdots \hat A_1\, \hat A_0$$
