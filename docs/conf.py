@@ -20,7 +20,7 @@ nb_execution_mode = "off"
 # Of a cell tagged hide-input; a solution's say "answer".
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
-myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
+myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block", "colon_fence"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
@@ -44,8 +44,8 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css"]
-html_js_files = [("book.js", {"defer": "defer"})]
+html_css_files = ["book.css", "references.css"]
+html_js_files = [("book.js", {"defer": "defer"}), ("references.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
 # A page that was opened from a folder may not read other pages, so search shows titles alone.

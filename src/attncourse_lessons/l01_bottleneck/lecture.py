@@ -864,17 +864,17 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # **bidirectional** encoders. A language model cannot have one: the second network would have read the token that is to be
 # predicted. That is the target leak again.)
 #
-# > **Check
-# > yourself.** 1. Two models have perplexities of 40 and 20 on the same tokens. By how many nats per token do they
-# > differ? 2. Two tokens stand 50 apart. Through how many cells does a signal go in a network that reads from left to right? And
-# >    in one with a second network, from right to
-# > left? 3. Your decoder is right on short sources and wrong on long ones. How would you tell the path from the bottleneck?
+# > **Check yourself.**
+# > 1. Two models have perplexities of 40 and 20 on the same tokens. By how many nats per token do they differ?
+# > 2. Two tokens stand 50 apart. Through how many cells does a signal go in a network that reads from left to right? And
+# >    in one with a second network, from right to left?
+# > 3. Your decoder is right on short sources and wrong on long ones. How would you tell the path from the bottleneck?
 # > <details><summary>Answers</summary>
 # >
 # > 1. ln 40 − ln 20 = ln 2 ≈ 0.69.
 # > 2. 51, counting both ends, from the earlier to the later. The second network carries signals the other way, and through
-# >    as many: no short
-# > cut. 3. For instance by mean pooling, in which every state is one average away while the vector stays as narrow; or by a
+# >    as many: no short cut.
+# > 3. For instance by mean pooling, in which every state is one average away while the vector stays as narrow; or by a
 # >    wider state with the same path.</details>
 #
 # **Now do** [assignment @bottleneck](@bottleneck/assignment) (about an hour): exercises 1 to 4, two questions in words, and as

@@ -269,8 +269,8 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 #
 # > <details><summary>Answer</summary>
 # >
-# > $$\frac{\partial c}{\partial e_i} = \alpha_i (1 - \alpha_i)\, v_i - \sum_{j \ne i} \alpha_i \alpha_j\,
-# > v_j = \alpha_i \Bigl(v_i - \sum_j \alpha_j v_j\Bigr) = \alpha_i\, (v_i - c)$$
+# > $$\frac{\partial c}{\partial e_i} = \alpha_i (1 - \alpha_i)\, v_i - \sum_{j \ne i} \alpha_i \alpha_j\, v_j
+# > = \alpha_i \Bigl(v_i - \sum_j \alpha_j v_j\Bigr) = \alpha_i\, (v_i - c)$$
 # >
 # > A higher score pulls the answer towards the key's own value, as far as that value is from the answer, and in proportion
 # > to the weight. Without weight nothing is learned; nor where $v_i = c$.
@@ -630,8 +630,8 @@ with torch.no_grad():
 #
 # ## Why √d_k: the variance of a dot product
 #
-# Why does the last row divide by $\sqrt{d_k}$? Let the components of $q$ and $k$ be independent, with mean 0 and
-# variance 1. Each product $q_m k_m$ has mean 0 and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of independent terms add up:
+# Why does the last row divide by $\sqrt{d_k}$? Let the components of $q$ and $k$ be independent, with mean 0 and variance
+# 1. Each product $q_m k_m$ has mean 0 and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of independent terms add up:
 #
 # $$\operatorname{Var}(q \cdot k) = \sum_{m=1}^{d_k} \operatorname{Var}(q_m k_m) = d_k
 # \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$
@@ -899,12 +899,12 @@ assert torch.allclose(output[0, 0], soft_lookup(clock(7), keys, values, T)[0])
 print(f"at seven o'clock: {output.item():.0f} bicycles")
 
 # %% [markdown]
-# > **Check
-# > yourself.** 1. Five queries, nine keys of width 16, values of width 3: what are the shapes of scores, weights and
-# > output? 2. Two keys are equal and their values are not. What does soft attention answer when asked for that key, at a very low
-# >    temperature? And a Python
-# > dictionary? 3. One value is changed. Which weights
-# > change? 4. Somebody divides by $d_k$ in place of $\sqrt{d_k}$. What is the variance of the scores, and what do the weights look
+# > **Check yourself.**
+# > 1. Five queries, nine keys of width 16, values of width 3: what are the shapes of scores, weights and output?
+# > 2. Two keys are equal and their values are not. What does soft attention answer when asked for that key, at a very low
+# >    temperature? And a Python dictionary?
+# > 3. One value is changed. Which weights change?
+# > 4. Somebody divides by $d_k$ in place of $\sqrt{d_k}$. What is the variance of the scores, and what do the weights look
 # >    like in wide layers?
 # > <details><summary>Answers</summary>
 # >

@@ -216,8 +216,8 @@ if solved("padded_self_attention"):
 # %% [markdown]
 # ## 4 · What a layer costs
 #
-# Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k =
-# d_v = d_\text{model} = d$):
+# Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k = d_v
+# = d_\text{model} = d$):
 #
 # | kind | what it does |
 # |---|---|

@@ -621,11 +621,11 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 # And the layer has one table of weights, so that *lent* had to look for giver and receiver with one question.
 # [Lecture @many_heads](@many_heads) gives it several.
 #
-# > **Check
-# > yourself.** 1. Somebody forgets the softmax. Is the layer still permutation equivariant? Are its mixing weights still
-# >   
-# > data-dependent? 2. In a sentence of one token, what does self-attention
-# > compute? 3. All keys are equal. What does every token receive?
+# > **Check yourself.**
+# > 1. Somebody forgets the softmax. Is the layer still permutation equivariant? Are its mixing weights still
+# >    data-dependent?
+# > 2. In a sentence of one token, what does self-attention compute?
+# > 3. All keys are equal. What does every token receive?
 # > <details><summary>Answers</summary>
 # >
 # > 1. Both: $(P QK^\top P^\top)(PV) = P\,QK^\top V$, and $QK^\top$ still depends on $X$. The weights no longer sum to one.

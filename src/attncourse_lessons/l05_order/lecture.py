@@ -1020,22 +1020,22 @@ assert granted("3 longer texts: × 32") == []
 # | something other than averages | [lecture @masking](@masking) |
 # | blindness to the future | [lecture @masking](@masking) |
 #
-# > **Check
-# > yourself.** 1. Which of these schemes can be switched on *without further training* in a model that was trained without
-# > it? 2. A head's queries and keys are turned at positions $m$ and $n$. Write the score with rotation matrices $R_m$ for
-# >    rows, and show where $m - n$ comes
-# > from. 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
-# >    beyond the trained
-# > length? 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
+# > **Check yourself.**
+# > 1. Which of these schemes can be switched on *without further training* in a model that was trained without it?
+# > 2. A head's queries and keys are turned at positions $m$ and $n$. Write the score with rotation matrices $R_m$ for
+# >    rows, and show where $m - n$ comes from.
+# > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
+# >    beyond the trained length?
+# > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
 # > <details><summary>Answers</summary>
 # >
 # > 1. None is of use. The weights have learned to read what they were given. (Biases that are all zero change nothing. A
-# >    model can learn them from
-# > there.) 2. $(q_m R_m)(k_n R_n)^\top = q_m R_m R_n^\top k_n^\top = q_m R_{m-n} k_n^\top$: a turn by the angles of $m$ and back by those of $n$
-# >    is a turn by those of $m -
-# > n$. 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the
-# >    original paper learned and sinusoidal ones were about
-# > equal. 4. All but pair 0, whose frequency is 1 for every base; the last pair most of all.</details>
+# >    model can learn them from there.)
+# > 2. $(q_m R_m)(k_n R_n)^\top = q_m R_m R_n^\top k_n^\top = q_m R_{m-n} k_n^\top$: a turn by the angles of $m$ and back by those of $n$
+# >    is a turn by those of $m - n$.
+# > 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the
+# >    original paper learned and sinusoidal ones were about equal.
+# > 4. All but pair 0, whose frequency is 1 for every base; the last pair most of all.</details>
 #
 # **Now do** [assignment @order](@order/assignment) (about an hour and a half): four exercises, a question in words, and
 # an extension. **Next:** [lecture @masking](@masking).

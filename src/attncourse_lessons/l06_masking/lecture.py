@@ -950,12 +950,12 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | something other than averages | a feed-forward network after each attention, and a residual connection around both |
 # | blindness to the future | scores of −∞ before the softmax, where $j > i$ |
 #
-# > **Check
-# > yourself.** 1. Somebody removes the activation function from all feed-forward networks of a Transformer. What does each network
-# >   
-# > become? 2. A program adds two additive masks, −1e9 for the future and −1e9 for padding. A row has places that are forbidden
-# >    once and others that are forbidden twice, but none that is allowed. Where does its weight
-# > go? 3. A boolean mask in `nn.MultiheadAttention` is True where attending is *forbidden*, in
+# > **Check yourself.**
+# > 1. Somebody removes the activation function from all feed-forward networks of a Transformer. What does each network
+# >    become?
+# > 2. A program adds two additive masks, −1e9 for the future and −1e9 for padding. A row has places that are forbidden
+# >    once and others that are forbidden twice, but none that is allowed. Where does its weight go?
+# > 3. A boolean mask in `nn.MultiheadAttention` is True where attending is *forbidden*, in
 # >    `scaled_dot_product_attention` where it is allowed. You mix them up in a decoder. What does each position see,
 # >    and what about the last one?
 # > <details><summary>Answers</summary>

@@ -369,8 +369,8 @@ with torch.no_grad():
 # The concatenation hides a sum. $W_O$ has a block of $d_v$ rows for each head, $W_O^{(i)}$. To multiply the
 # concatenation by $W_O$, one can multiply each head's output by its own block and **add**:
 #
-# $$\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i\,
-# W_O^{(i)} = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
+# $$\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i\, W_O^{(i)}
+# = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
 #
 # Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
 # ([@elhage2021]). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$ decides
@@ -902,14 +902,14 @@ for seed in range(3):
 # > several heads whether they can go together. While a model writes, a KV cache keeps keys and values, and in
 # > grouped-query attention several query heads share them.
 #
-# > **Check
-# > yourself.** 1. d_model is 512, with 8 heads. What are the shapes of $W_Q^{(3)}$, of $W_O$, and of the block
-# > $W_O^{(3)}$? 2. Somebody leaves $W_O$ out. What can head 0 no longer
-# > do? 3. Two heads have the same $W_Q$ and $W_K$, and different $W_V$. Do they do more than one head whose values are
-# >    twice as
-# > wide? 4. A model has 40 query heads, 8 heads of keys, d_head 128, 48 layers, and numbers of two bytes. How large is its
-# >    cache for 1,000
-# > tokens? 5. Why is there no cache in training?
+# > **Check yourself.**
+# > 1. d_model is 512, with 8 heads. What are the shapes of $W_Q^{(3)}$, of $W_O$, and of the block $W_O^{(3)}$?
+# > 2. Somebody leaves $W_O$ out. What can head 0 no longer do?
+# > 3. Two heads have the same $W_Q$ and $W_K$, and different $W_V$. Do they do more than one head whose values are
+# >    twice as wide?
+# > 4. A model has 40 query heads, 8 heads of keys, d_head 128, 48 layers, and numbers of two bytes. How large is its
+# >    cache for 1,000 tokens?
+# > 5. Why is there no cache in training?
 # > <details><summary>Answers</summary>
 # >
 # > 1. (512, 64), (512, 512) and (64, 512).

@@ -370,8 +370,8 @@ figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
 # with each of its inputs. A layer with its residual connection has $I + J_\ell$. The chain rule multiplies these
 # matrices. Their order matters: the *last* layer stands on the left.
 #
-# $$\frac{\partial x_L}{\partial x_0} = (I + J_L)(I + J_{L-1}) \cdots (I +
-# J_1) = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
+# $$\frac{\partial x_L}{\partial x_0} = (I + J_L)(I + J_{L-1}) \cdots (I + J_1)
+# = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
 
 # %%
 torch.manual_seed(0)
@@ -613,8 +613,8 @@ figures.block_diagrams({
 # block it is free from bottom to top, and the norms stand on the branches.
 #
 # > **A common mistake: the sum starts from the wrong x.** In a pre-norm block the branch reads the normalised $x$, and
-# > its result is added to $x$ *itself*. One deck's equation adds it to the normalised $x$ ($x^3 = x^2 + x^1$, where
-# > $x^1 = \operatorname{norm}(x)$). Keep this one in mind: it returns below as code. Two more slips of the same pages: the
+# > its result is added to $x$ *itself*. One deck's equation adds it to the normalised $x$ ($x^3 = x^2 + x^1$, where $x^1
+# > = \operatorname{norm}(x)$). Keep this one in mind: it returns below as code. Two more slips of the same pages: the
 # > final norm belongs to $x_{L+1}$, after the *last* block, and what leaves block $l$ is $x_{l+1}$, not $x_l$ again.
 #
 # The figure shows the flow through four kinds of untrained stacks at three depths. *Guess before you look:* which two are
@@ -1050,23 +1050,23 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
     assert torch.allclose(block(x), y, atol=1e-5), "the package's block is ours, twice"
 
 # %% [markdown]
-# > **Check
-# > yourself.** 1. A pre-norm stack of 100 blocks is initialised as above. Block 90's attention writes something of size 1. How
-# >    large is that beside $x$? What does that suggest about deep pre-norm
-# > stacks? 2. One deck says of residual connections, norms and the scaled dot product that these tricks do not improve what a
-# >    model *is able* to do, only how it trains. For which of the three is that exactly
-# > true? 3. A colleague's post-norm model of 48 blocks does not learn. Name three things to try that this page has tested.
+# > **Check yourself.**
+# > 1. A pre-norm stack of 100 blocks is initialised as above. Block 90's attention writes something of size 1. How
+# >    large is that beside $x$? What does that suggest about deep pre-norm stacks?
+# > 2. One deck says of residual connections, norms and the scaled dot product that these tricks do not improve what a
+# >    model *is able* to do, only how it trains. For which of the three is that exactly true?
+# > 3. A colleague's post-norm model of 48 blocks does not learn. Name three things to try that this page has tested.
 # > <details><summary>Answers</summary>
 # >
 # > 1. 178 sublayers have written before it, two a block. If each added something of size one, independent of the others,
 # >    x would have size √178, about 13, and attention would add a thirteenth. (Our stacks stay below this: after
 # >    24 blocks x has size 5 and not 7.) Late blocks change little, and one can often remove some of them: the price of a
-# >    free
-# > path. 2. For the scale it is: W_Q can absorb any factor. For the residual connection nearly so, as a feed-forward network
+# >    free path.
+# > 2. For the scale it is: W_Q can absorb any factor. For the residual connection nearly so, as a feed-forward network
 # >    with enough hidden numbers can represent x + f(x); but a head that averages over other tokens cannot also pass a
 # >    token's own vector on, so around attention it does add something (lecture @masking). A norm even removes
-# >    something, the vector's size. The deck is right in spirit: what these tricks buy is
-# > training. 3. A longer warm-up, or a smaller learning rate. Branches that begin small: the matrices that write scaled down, or
+# >    something, the vector's size. The deck is right in spirit: what these tricks buy is training.
+# > 3. A longer warm-up, or a smaller learning rate. Branches that begin small: the matrices that write scaled down, or
 # >    DeepNorm. Pre-norm, with a final norm.</details>
 #
 # **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (about two hours): eight exercises, two
@@ -1078,8 +1078,8 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # A pre-norm stack's final norm reads an $x$ that has grown like $\sqrt L$. By the third property of norms, the gradients
 # that come back through it are smaller by $\sqrt L$. Xiong et al. ([-@xiong2020]) derive this for the last block: its
 # gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these
-# are slopes of −½
-# and 0. *Guess* what six seeds at five depths give.
+# are slopes of −½ and
+# 0. *Guess* what six seeds at five depths give.
 
 # %% tags=["hide-input"]
 last = {}

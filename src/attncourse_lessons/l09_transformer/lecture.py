@@ -1149,17 +1149,17 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # > and cost can be counted before anything is built. The question whether a change is better needs a budget, a learning
 # > rate and error bars.
 #
-# > **Check
-# > yourself.** 1. You copy a Llama checkpoint into your own code, and the outputs differ a little in every layer. Name three lines
-# >    to look
-# > at. 2. Why does a decoder-only model need no cross-attention to
-# > translate? 3. You double $d$ and keep $L$, $n$ and $D$. By how much do $N$ and $C$ grow?
+# > **Check yourself.**
+# > 1. You copy a Llama checkpoint into your own code, and the outputs differ a little in every layer. Name three lines
+# >    to look at.
+# > 2. Why does a decoder-only model need no cross-attention to translate?
+# > 3. You double $d$ and keep $L$, $n$ and $D$. By how much do $N$ and $C$ grow?
 # > <details><summary>Answers</summary>
 # >
 # > 1. The norm's ε, and whether it subtracts the mean; RoPE's pairing of columns, halves or neighbours; which of the
-# >    two matrices is the gate; which query heads share a head of
-# > keys. 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the
-# > source's. 3. Both about fourfold: $12 L d^2$.</details>
+# >    two matrices is the gate; which query heads share a head of keys.
+# > 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the source's.
+# > 3. Both about fourfold: $12 L d^2$.</details>
 #
 # **Now do** [assignment @transformer](@transformer/assignment): seven exercises, two questions in words, an extension.
 # **Next:** [lecture @training](@training), where you train a Transformer in earnest.

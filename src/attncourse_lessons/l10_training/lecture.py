@@ -12,9 +12,9 @@
 # *About 55 minutes. You need [the Transformer](@transformer), what [attention does in translation](@cross_attention),
 # and why [deep stacks want a warm-up](@deep_stacks).*
 #
-# After this lecture you
-# can * turn two files of sentences into batches of a fixed number of
-# **tokens**; * write the **training loop** of an encoder–decoder, and say what every line is for;
+# After this lecture you can
+# * turn two files of sentences into batches of a fixed number of **tokens**;
+# * write the **training loop** of an encoder–decoder, and say what every line is for;
 # * explain **label smoothing**, **AdamW**, **warm-up** and **gradient clipping**, and choose a learning rate by a
 #   sweep;
 # * predict from a data sheet how long a step takes on a GPU, how much memory it needs, and what limits it;
@@ -1046,16 +1046,16 @@ print(list(CHIPS["T4"].flops))
 # accumulation, checkpointing and sharding trade for it without changing the gradient. A run that resumes exactly can be
 # trusted.
 #
-# > **Check
-# > yourself.** 1. Adam hardly depends on the gradient's size. What is clipping for,
-# > then? 2. Your loop calls `loss.item()` in every step. Why is that nearly free on a CPU and costly on a
-# > GPU? 3. A model of 100 M parameters runs out of memory on 16 GB. What do you try first?
+# > **Check yourself.**
+# > 1. Adam hardly depends on the gradient's size. What is clipping for, then?
+# > 2. Your loop calls `loss.item()` in every step. Why is that nearly free on a CPU and costly on a GPU?
+# > 3. A model of 100 M parameters runs out of memory on 16 GB. What do you try first?
 # > <details><summary>Answers</summary>
 # >
 # > 1. Adam steps along *averages*. A gradient a hundred times as long as usual fills both, decides the direction of the
-# >    next dozen steps, and makes ordinary steps too small for as long as $v$ remembers
-# > it. 2. It waits until the GPU has done everything in its queue; meanwhile nothing is launched, and the GPU then
-# > idles. 3. Its state is 1.6 GB, so activations fill the rest: smaller micro-batches with accumulation cost nothing but a
+# >    next dozen steps, and makes ordinary steps too small for as long as $v$ remembers it.
+# > 2. It waits until the GPU has done everything in its queue; meanwhile nothing is launched, and the GPU then idles.
+# > 3. Its state is 1.6 GB, so activations fill the rest: smaller micro-batches with accumulation cost nothing but a
 # >    little speed. Then checkpointing. Sharding needs a second GPU.</details>
 #
 # **Now do** [assignment @training](@training/assignment). **Next:** [lecture @writing](@writing): the trained model

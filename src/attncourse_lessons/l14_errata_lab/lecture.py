@@ -714,17 +714,17 @@ for name in ("keys and queries", "cheaper while n is small"):
 # `SlideModel`, the code slide's model repaired, with `faults`; and `structural`, the seven tests. `benchmarks/errata.py`
 # makes the stored table.
 #
-# > **Check
-# > yourself.** 1. Which of the seven structural tests are metamorphic, and which are
-# > differential? 2. Two implementations of a mask agree on a thousand random inputs. Name a reason why both may be
-# > wrong. 3. A deck says "nothing in a Transformer is sequential". Find the condition.
+# > **Check yourself.**
+# > 1. Which of the seven structural tests are metamorphic, and which are differential?
+# > 2. Two implementations of a mask agree on a thousand random inputs. Name a reason why both may be wrong.
+# > 3. A deck says "nothing in a Transformer is sequential". Find the condition.
 # > <details><summary>Answers</summary>
 # >
 # > 1. Metamorphic: the past stays, any company, size at depth (each compares two calls). Differential: the norm as
-# >    torch's. Rows that sum to 1, silence and 200 tokens are known cases of a single
-# > call. 2. They were written from one page, or one from the other; or the inputs never reach the case, such as a row with
-# >    nothing
-# > allowed. 3. Within a layer, when the whole sequence is given. The layers wait for one another, and in writing each token waits
+# >    torch's. Rows that sum to 1, silence and 200 tokens are known cases of a single call.
+# > 2. They were written from one page, or one from the other; or the inputs never reach the case, such as a row with
+# >    nothing allowed.
+# > 3. Within a layer, when the whole sequence is given. The layers wait for one another, and in writing each token waits
 # >    for the one before it.</details>
 #
 # **Now do** [assignment @errata_lab](@errata_lab/assignment) (somewhat over two hours): a repair, a vote of transcriptions,
