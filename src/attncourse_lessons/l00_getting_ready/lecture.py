@@ -56,6 +56,8 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
 table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library fills up
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
 figures.padded_batch(ratings, pad=0, means=padded_means.tolist())
+#| caption: Padding: ratings of different number in one rectangle, with the means that count
+#|   real ratings alone.
 
 # %% tags=["hide-input"]
 assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
@@ -115,6 +117,8 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 
 # %%
 figures.batch_axes(x)
+#| caption: A tensor of shape (batch, n, d) and its three axes.
+#| label: batch-axes
 
 # %% [markdown]
 # *Guess five shapes before you run the cell.* `x.mean(dim=1)` is one vector for each sentence. `x[:, 0]` takes the first
@@ -169,6 +173,7 @@ print(centred[0, 0])
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
 pairs = [{"a": "(3, 1)", "b": "(4,)"}, {"a": "(3,)", "b": "(4,)"}, {"a": "(3,)", "b": "(3, 1)"}]
 viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pairs)
+#| caption: Broadcasting: choose two shapes and see what is stretched.
 
 # %% [markdown]
 # A column minus a row is a table of all differences. That is useful: to make a mask, you will compare a column of
@@ -215,6 +220,9 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 
 # %%
 figures.record(w=4.0)
+#| caption: What autograd records in the forward pass, and what it does with the record in the
+#|   backward pass.
+#| label: autograd
 
 # %% [markdown]
 # Read the lower arrows from the right: the loss has slope 1 with respect to itself, squaring multiplies it by 6, and
@@ -287,6 +295,7 @@ losses, predicted = {}, {}
 for name, as_column in {wrong: True, right: False}.items():
     losses[name], predicted[name] = train(as_column)
 viz.curves(losses, y_name="mean squared error", log_y=True)
+#| caption: Training loss with the right and with the wrong shape of the targets.
 
 # %% [markdown]
 # Both fall, and steeply, and the first one settles as a healthy loss does. With only that curve before you, you would
@@ -295,6 +304,7 @@ viz.curves(losses, y_name="mean squared error", log_y=True)
 # %%
 clouds = {name: (rating, prediction) for name, prediction in predicted.items()}
 figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal=True)
+#| caption: Predicted against true ratings after both trainings.
 
 # %% tags=["hide-input"]
 assert losses[wrong][-1] < 0.25 * losses[wrong][0], "the wrong loss falls as if it learned"
@@ -403,6 +413,7 @@ def naive_softmax(scores):
 interest = naive_softmax(scores)                                         # (2, 4)
 rows = ["reader", "from the rain"]
 viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
+#| caption: The softmax of each reader's scores, a row for each reader.
 
 # %% [markdown]
 # Each customer has one unit of interest and distributes it over the products. The largest score takes the most, and no
@@ -449,6 +460,8 @@ def weights_under_shift(shift):
 shifts = [-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
 viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
             still=[{"shift": 90}, {"shift": 0}, {"shift": -106}])
+#| caption: The softmax of scores that are shifted by a constant: as written, and with the
+#|   largest score subtracted.
 
 # %% [markdown]
 # Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
@@ -543,6 +556,7 @@ total = table.masked_fill(~mask, 0).sum(dim=1)                       # (4,)
 count = mask.sum(dim=1)                                              # (4,)  True counts as 1
 means = total / count                                                # (4,)
 figures.padded_batch(ratings, pad="–", means=means.tolist())
+#| caption: The same padded batch, filled with something that is no number.
 
 # %% tags=["hide-input"]
 by_hand = torch.tensor([sum(stars) / len(stars) for stars in ratings.values()])
@@ -574,6 +588,8 @@ clouds = {"divided by 20": (times_rated, by_width),
           "divided by the count": (times_rated, by_count)}
 figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
                        impossible=(0, 1))
+#| caption: Mean rating against the number of ratings, divided by the wrong and by the right
+#|   count.
 
 # %% [markdown]
 # That is one catalogue. Here are the numbers for three, each from its own seed:

@@ -122,7 +122,7 @@ print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the
 # minus the logarithm of the whole text's probability, divided by its number of tokens: to minimise cross-entropy is to
 # maximise the **likelihood** of the text. Because nats say little to most people, we undo the logarithm at the end:
 #
-# $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad\qquad \text{perplexity} = \exp(\text{cross-entropy})$$
+# $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad\qquad \text{perplexity} = \exp(\text{cross-entropy})$$ (eq:perplexity)
 #
 # **Perplexity** is a number of choices: somebody who guesses among 30 equally likely tokens has a perplexity of 30.
 
@@ -246,6 +246,7 @@ counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 5)}
 named = {f"{share} of the texts": line for share, line in counted.items()}
 figures.seed_lines({"": named}, "order n: the model carries n − 1 tokens",
                    "test perplexity", log_x=False, log_y=True)
+#| caption: Perplexity of n-gram models on unseen text, by their order.
 
 # %% tags=["hide-input"]
 assert record["epochs"] == 3 and record["vocab_size"] == len(tokenizer)
@@ -314,7 +315,7 @@ print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
 # Let the past be one vector, too, the **hidden state** $h_t$. Each step makes a new one of the token that has just been
 # read and of the state before:
 #
-# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
+# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$ (eq:recurrence)
 #
 # This is a **recurrent neural network**, RNN ([@elman1990]; as a language model, [@mikolov2010]). The logits come from
 # $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
@@ -332,6 +333,8 @@ for x_t in (3.0, 0.0, 0.0, 0.0):
 
 # %%
 figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
+#| caption: A recurrent neural network, unrolled over the tokens that it reads.
+#| label: rnn
 
 # %% [markdown]
 # State $h_3$ has seen *Return the* and nothing after it, and must predict *number*. What it knows of *Return* has gone
@@ -370,6 +373,8 @@ trained, losses = train_a_little(leak=False)
 leaking, leaking_losses = train_a_little(leak=True)
 viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses},
            y_name="loss (nats per token)")
+#| caption: Training loss of a network that predicts the next token, and of one that can see its
+#|   target.
 
 # %% [markdown]
 # The curve that falls to nearly nothing is the wrong one. To repeat the token that one has just read is easy, and the
@@ -418,6 +423,8 @@ for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.
 
 # %%
 figures.lstm_and_gru()
+#| caption: The cells of an LSTM and of a GRU.
+#| label: gated-cells
 
 # %% [markdown]
 # The **LSTM** (long short-term memory) keeps such a state $c_t$, along the top of the picture, beside the hidden state $h_t$.
@@ -494,6 +501,7 @@ gains = {model: 1 - mean(perplexities(model)) / mean(perplexities(model, "a quar
          for model in ("5-gram", "GRU")}
 print("from a quarter of the texts to all the perplexity falls by",
       ", ".join(f"{gain:.0%} ({model})" for model, gain in gains.items()))
+#| caption: Test perplexity of counts, windows and recurrent networks, a mark for each run.
 
 # %% [markdown]
 # Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
@@ -526,6 +534,7 @@ figures.seed_lines({"": by_known}, "tokens of the context seen before (share of 
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0), ticks=ticks)
 for model in by_known:
     print(f"{model:>14}: test perplexity {mean(perplexities(model)):.1f}")
+#| caption: Test loss by how much of the context was seen in training.
 
 # %% tags=["hide-input"]
 assert all(0.3 < gain < 0.4 for gain in gains.values()), "four times the text: about a third"
@@ -595,6 +604,9 @@ for name, (kind, changed) in kinds.items():
     print(f"{name:>14}:", "  ".join(f"{share:.0e}" for share in left[name]))
 figures.seed_lines({"": gradients}, "steps back", "gradient of the last state",
                    log_x=False, log_y=True)
+#| caption: How much gradient is left, by the number of steps back, for three untrained
+#|   networks.
+#| label: vanishing-gradient
 
 # %% tags=["hide-input"]
 assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
@@ -636,6 +648,8 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 
 # %%
 figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
+#| caption: An encoder–decoder: one vector is all that the decoder learns of the source.
+#| label: bottleneck
 
 # %% [markdown]
 # Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, for three
@@ -719,6 +733,8 @@ def lines(memory):
 figures.seed_lines({"one vector: the last state": lines("last state"),
                     "all states: attention": lines("attention")},
                    x_name="pairs to remember", y_name="share of right answers")
+#| caption: Right answers against the number of pairs to remember, with one vector and with all
+#|   states.
 
 # %% tags=["hide-input"]
 one, every = lines("last state"), lines("attention")
@@ -806,6 +822,7 @@ taken = {name: {n: milliseconds(way, torch.randn(n, 128)) for n in (16, 64, 256,
 viz.line_plot(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
 recurrent, parallel = (line[1024] for line in taken.values())
 print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as long")
+#| caption: Time that a layer takes against the length of the sequence.
 
 # %% tags=["hide-input"]
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
@@ -829,6 +846,7 @@ def draw_path(length, signal):
 signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
             start={"length": 12, "signal": signals[-1]})
+#| caption: The way of a signal through a recurrent network and through a convolution.
 
 # %% [markdown] erratum="a missing with"
 # > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer

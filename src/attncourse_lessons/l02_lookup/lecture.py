@@ -94,6 +94,7 @@ values = torch.tensor([float(n) for n in BICYCLES.values()])  # (6,)
 query = clock(7)                                              # (2,)
 scores = keys @ query                                         # (6,)  one for each key
 figures.clock_keys(hours, scores, asked=7, title="scores")
+#| caption: Scores of a query at 7 h, by the direction of the keys on a clock.
 
 # %% [markdown]
 # The **attention score** $e_i$ says how well key $i$ matches the query. Ours is the dot product, $e_i = q \cdot k_i$. For
@@ -125,7 +126,7 @@ print("hard:", values[best].item())
 # are positive and sum to one. The answer is the average of the values by these weights. It is called the **context
 # vector** $c$ (here it is a single number):
 #
-# $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$
+# $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$ (eq:soft-attention)
 #
 # *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, with its negative score:
 # does it get nothing?
@@ -135,6 +136,7 @@ weights = scores.softmax(dim=0)                               # (6,)  they sum t
 context = weights @ values                                    # ()    their average
 figures.clock_keys(hours, weights, asked=7, title="attention weights")
 print("soft:", round(context.item()))
+#| caption: Attention weights of the same query: the softmax of its scores.
 
 # %% tags=["hide-input"]
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
@@ -155,7 +157,7 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 #
 # Divide the scores by a number $T$ before the softmax, the **temperature**:
 #
-# $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$
+# $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$ (eq:temperature)
 #
 # So far $T$ was 1. *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to
 # your first guess? And what will the orange curve, the answer at every hour of the day, look like at either end?
@@ -184,6 +186,8 @@ def draw(T):
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
             still=[{"T": 100.0}, {"T": 0.1}, {"T": 0.001}])
+#| caption: A soft lookup at different temperatures.
+#| label: temperature
 
 # %% [markdown]
 # At a low temperature the curve becomes a staircase: that is hard attention. At a high one it becomes a level line:
@@ -211,6 +215,8 @@ assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e
 T = 0.1
 context, weights = soft_lookup(clock(7), keys, values, T)
 figures.two_lookups(BICYCLES, weights, asked=7)
+#| caption: A dictionary and a soft lookup, asked with the same query.
+#| label: two-lookups
 
 # %% [markdown]
 # There are other ways to set the temperature. Multiply every key by ten, and you have divided the temperature by ten; the
@@ -235,6 +241,7 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
 viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared error / 100²")
+#| caption: Squared error against the hour that is asked, for hard and soft lookup.
 
 # %% [markdown]
 # The error of hard attention is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at
@@ -309,6 +316,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
 smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
 viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles")
+#| caption: Bicycles by the hour, smoothed at different temperatures.
 
 # %% [markdown]
 # Too cold, and every accident of the data is believed: **overfitting**. Too hot, and both rush hours are averaged away.
@@ -336,6 +344,7 @@ viz.function_curves(valleys, temperatures, log_x=True,
 for name, line in valleys.items():
     print(f"{name}: best T = {temperatures[line.argmin()]:.3f}, off by {line.min():.0f};"
           f"  cold {line[0]:.0f},  hot {line[-1]:.0f}")
+#| caption: Error on hours left out, against the temperature.
 
 # %% tags=["hide-input"]
 for line in valleys.values():
@@ -351,10 +360,10 @@ for line in valleys.values():
 #
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
-# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention: for vectors of
-# length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$ cancels in the division, and
-# $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next cell checks this for every five
-# minutes of the day:
+# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention,
+# [@eq:soft-attention]: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
+# cancels in the division, and $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next
+# cell checks this for every five minutes of the day:
 
 # %%
 h = 0.2
@@ -411,6 +420,7 @@ def draw_keys(step):
 
 viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={"step": 600},
             still=[{"step": 0}, {"step": 40}, {"step": 80}, {"step": 600}])
+#| caption: The vectors of the 24 hours while they are trained.
 
 # %% [markdown]
 # They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any good?
@@ -579,6 +589,7 @@ contexts = torch.stack([context for context, _ in table])                       
 unsure = contexts.amax(dim=1).argmin()
 said = ", ".join(f"{topic} {x:.2f}" for topic, x in zip(topics, contexts[unsure], strict=True))
 print(f"least sure: {words[10 + unsure]}.", said)
+#| caption: Attention weights between words, with keys made from their neighbours.
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
 # Each pair of columns answers for its topic, and where a row is pale the lookup is unsure. The values are topics, written
@@ -634,7 +645,7 @@ with torch.no_grad():
 # 1. Each product $q_m k_m$ has mean 0 and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of independent terms add up:
 #
 # $$\operatorname{Var}(q \cdot k) = \sum_{m=1}^{d_k} \operatorname{Var}(q_m k_m) = d_k
-# \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$
+# \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$ (eq:variance)
 #
 # So plain scores have a standard deviation of $\sqrt{d_k}$: the wider the vectors, the larger the scores. What does the
 # softmax make of them? How evenly it spreads the weights is told by one number, their **entropy**
@@ -663,6 +674,9 @@ for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
     print(f"{name:>6}, d_k = 1024: largest weight {largest:.2f}, its slope"
           f" {largest * (1 - largest):.4f}")
 figures.scores_by_width(spread, entropy, n_keys=16)
+#| caption: Spread of the scores and entropy of the weights against the width of queries and
+#|   keys, with and without the scale.
+#| label: scale
 
 # %% tags=["hide-input"]
 for d_k in spread["plain"]:
@@ -728,6 +742,7 @@ slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in seeds]
 print("dot, width 512, a tenth of the learning rate:", [round(loss, 2) for loss in slower])
 smaller = [loss_after_training(dot_score, 512, seed, gain=512**-0.25) for seed in seeds]
 print("dot, width 512, scores of variance 1 at first:", [round(loss, 2) for loss in smaller])
+#| caption: Loss after 150 steps against the width, with and without the scale.
 
 # %% tags=["hide-input"]
 assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
@@ -771,6 +786,7 @@ def draw(direction):
 
 
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
+#| caption: Score functions as landscapes: darker where a key would score more.
 
 # %% [markdown]
 # Three of the four are slopes, as even as a roof. A dot product rises steadily in the query's direction, and the lines of
@@ -841,6 +857,7 @@ for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items(
         for name, score in zip(runs[world], four, strict=True):
             runs[world][name].append(accuracy(score, world, seed))
 figures.worlds(runs, chance=1 / 8)
+#| caption: Accuracy of the score functions, in one language and in two.
 
 # %% tags=["hide-input"]
 assert min(min(values) for values in runs["one language"].values()) > 0.9

@@ -61,6 +61,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 viz.encoder_decoder(attention=False)
+#| caption: An encoder–decoder without attention: one vector is handed over.
 
 # %% [markdown]
 # The vector $c$ between the two is the **context vector**. It is as wide for a list of five numbers as for one. Think
@@ -86,6 +87,8 @@ for source, target in pairs.test[:3]:
 
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
+#| caption: An encoder–decoder with attention: the decoder looks at all states at every step.
+#| label: cross-attention
 
 # %% [markdown]
 # Two things in this drawing are new.
@@ -105,6 +108,8 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 
 # %%
 figures.decoding_step()
+#| caption: One decoding step with attention, from the old state to the next token.
+#| label: decoding-step
 
 # %% [markdown] teaches="cross-attention of a decoder, in equations"
 # Each state goes up twice. As a key it meets the query, which gives an **attention score** $e_{ti}$. Softmax turns the
@@ -148,6 +153,7 @@ viz.draw_weights(dot_score(S, H), rows=target, columns=source, title="scores",
                  row_name="target (queries)", column_name="source (keys)")
 same = torch.allclose(C[0], c) and torch.allclose(A[0], alpha)
 print("the row of “ein” is what we computed:", same)
+#| caption: Scores of each target token (rows) against each source token (columns).
 
 # %% [markdown] erratum="a square table"
 # Every row is one query, every column one key. *Neunzig* matches *ninety-*: the crossing that we expected. *Und* matches
@@ -167,6 +173,8 @@ scores = dot_score(S, H)                                         # (3, 2)
 two_ways = {"softmax over the source": scores.softmax(dim=-1),
             "softmax over the target": scores.softmax(dim=-2)}
 figures.tables_with_sums(two_ways, rows=target, columns=source)
+#| caption: Softmax over the source and over the target: only one of them makes rows that sum to
+#|   one.
 
 # %% tags=["hide-input"]
 assert torch.allclose(A.sum(dim=-1), torch.ones(3))
@@ -178,7 +186,7 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # The left one is right: each *row* sums to one. The target token that is about to be written distributes its attention
 # over the source:
 #
-# $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$
+# $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$ (eq:context)
 #
 # In the right one each column sums to one, as if *ninety-* had to decide which target token to serve. Nothing crashes
 # if you take it. All numbers lie between 0 and 1, and the large ones stand where they stood. But *und* has 0.23 to give.
@@ -208,6 +216,7 @@ _, unmasked = attend(S, padded, padded, score=dot_score)     # (3, 5)
 _, masked = attend(S, padded, padded, mask=mask, score=dot_score)
 names = [*source, "pad", "pad", "pad"]
 figures.tables_with_sums({"no mask": unmasked}, rows=target, columns=names)
+#| caption: A batch with padding and no mask: padding gets weight.
 
 # %% [markdown] erratum="weights set to 0"
 # *Ein* gives an eighth of its attention to padding, *und* more than a third. A score of 0 is not "no attention": softmax
@@ -225,6 +234,7 @@ figures.tables_with_sums({"weights set to 0, after the softmax": after,
                           "scores set to −∞, before the softmax": before},
                          rows=target, columns=names, mask=mask)
 print("nothing has changed for the two tokens:", torch.allclose(before[:, :2], A))
+#| caption: Weights that are set to zero after the softmax: the rows no longer sum to one.
 
 # %% tags=["hide-input"]
 assert (unmasked * mask).sum(dim=-1).max() < 0.99
@@ -333,6 +343,8 @@ for seed, model in models.items():
 
 # %%
 figures.two_decoders()
+#| caption: The decoders of Bahdanau et al. and of Luong et al.
+#| label: two-decoders
 
 # %% [markdown]
 # | | [@bahdanau2015] | [@luong2015] |
@@ -369,6 +381,7 @@ print(additive.shape, multiplicative.shape)
 
 # %%
 figures.with_and_without(FIRST_ATTENTION)
+#| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]).
 
 # %% [markdown]
 # Attention adds 7.6 and 8.9 BLEU, longer sentences without attention 3.9. RNNsearch-30 beats even RNNencdec-50. (With
@@ -405,6 +418,7 @@ for steps, by_model in record["steps"].items():
         model: [run["right"] for run in by_model[model]] for model in SUMMARIES
     }
 figures.right_by_length(panels)
+#| caption: Lists that are translated exactly right, against their length.
 
 # %% [markdown]
 # The bands reach from the worst of three seeds to the best. After 450 steps, all three models write most single numbers
@@ -461,6 +475,7 @@ viz.curves(gradients, xs=sizes, x_name="source length n", y_name="gradient at th
            log_y=True)
 for summary, line in gradients.items():
     print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor {line[0] / line[-1]:,.0f}")
+#| caption: Gradient at the middle token of the source, against the length of the source.
 
 # %% tags=["hide-input"]
 assert gradients["last state"][-1] < 1e-6 * gradients["last state"][0]
@@ -500,6 +515,8 @@ for seed, model in models.items():
 viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
                  columns=english.pieces(one.source[0].tolist()), row_name="target (queries)",
                  column_name="source (keys)")
+#| caption: Alignments that three trained models found, a table for each seed.
+#| label: alignments
 
 # %% [markdown]
 # With seeds 1 and 2, *sechs* attends to *six*. With seed 0, it attends mostly to *and*. Here is a list to step through,
@@ -508,6 +525,7 @@ viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
 # %%
 [example] = translate(models[1], ["twenty-seven, four hundred and thirty-six"], english, german)
 viz.step_through(example.weights, example.source_pieces, example.target_pieces)
+#| caption: The decoder's attention, step by step.
 
 # %% [markdown]
 # One picture proves little. Our task lets us count, because we know the true alignment. We count over two populations:

@@ -87,6 +87,7 @@ weights = (3 * scores).softmax(dim=-1)               # (8, 8)  3: an inverse tem
 viz.weight_tables({"every word is its own query and key": (words, weights)},
                   numbers=True, digits=2)
 her = words.index("her")
+#| caption: Attention weights where every word is its own query and key.
 
 # %% tags=["hide-input"]
 assert weights[her].argmax() == her, "it looks at itself"
@@ -107,7 +108,7 @@ assert weights[her].argmax() == her, "it looks at itself"
 # after a multiplication by a matrix for each:
 #
 # $$q_i = x_i W_Q \quad \text{(query: what it looks for)} \qquad k_i = x_i W_K \quad \text{(key: what it is found by)}
-# \qquad v_i = x_i W_V \quad \text{(value: what it hands over)}$$
+# \qquad v_i = x_i W_V \quad \text{(value: what it hands over)}$$ (eq:projections)
 #
 # In a network the matrices are learned. We write them by hand once, so that you can see what there is to learn. Queries
 # and keys live in a space of two questions, "a woman?" and "a man?". A she-word asks the first, a he-word the second,
@@ -139,10 +140,11 @@ for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
 # $e_{ij}$ into **attention weights** $\alpha_{ij}$, which sum to one over $j$. The weights average the values:
 #
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad\quad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})}
-# \qquad\quad o_i = \sum_j \alpha_{ij}\, v_j$$
+# \qquad\quad o_i = \sum_j \alpha_{ij}\, v_j$$ (eq:one-token)
 #
-# This is **scaled dot-product attention**, with query, key and value from one sentence. ($\sqrt{d_k}$ keeps the scores
-# from growing with the width $d_k$ of queries and keys; see [lecture @lookup](@lookup).) For *her*, by hand:
+# This is **scaled dot-product attention**, with query, key and value from one sentence: the lookup [@eq:soft-attention]
+# of lecture @lookup, for each token. ($\sqrt{d_k}$ keeps the scores from growing with the width $d_k$ of queries and
+# keys; see [lecture @lookup](@lookup).) For *her*, by hand:
 
 # %%
 q = X[her] @ W_Q                                                 # (2,)   what "her" asks
@@ -165,6 +167,7 @@ def ask(word):
 
 
 viz.explore(ask, word=words, start={"word": "her"})
+#| caption: One token asks: its scores, its weights and what it receives.
 
 # %% [markdown] teaches="self-attention, token by token and in matrices"
 # *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. So does *lent*.
@@ -182,7 +185,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # at once:
 #
 # $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V \qquad A = \operatorname{softmax}\Bigl(\frac{QK^\top}{\sqrt{d_k}}\Bigr)
-# \qquad O = AV$$
+# \qquad O = AV$$ (eq:self-attention)
 #
 # The softmax runs along the rows, over the keys. *Before you look:* where in these matrices is *her*,
 # which asks, and where is *Anna*, who answers?
@@ -190,17 +193,21 @@ viz.explore(ask, word=words, start={"word": "her"})
 # %%
 figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
                               answering=words.index("Anna"), names=("her", "Anna"))
+#| caption: Self-attention in matrices: the row of one query, through all products.
+#| label: self-attention
 
 # %% [markdown]
-# Queries are green, keys blue, values orange; *her* is purple, *Anna* black. The row of *her* in $A$ weighs *all* rows of
-# $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same words ask and answer. That
-# makes it easier to mix up its axes, since nothing will complain. **Rows ask, columns answer.** The package's `attend`
-# does the last two steps; in this lecture we use it, and in the assignment you write it.
+# In [@fig:self-attention] queries are green, keys blue, values orange; *her* is purple, *Anna* black. The row of *her*
+# in $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same
+# words ask and answer. That makes it easier to mix up its axes, since nothing will complain. **Rows ask, columns
+# answer.** The package's `attend` does the last two steps of [@eq:self-attention]; in this lecture we use it, and in
+# the assignment you write it.
 
 # %%
 O, A = attend(query=X @ W_Q, key=X @ W_K, value=X @ W_V)         # (8, 4), (8, 8)
 print("the row of “her” is what we computed by hand:", torch.allclose(O[her], o, atol=1e-6))
 viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digits=2)
+#| caption: Attention weights with separate queries and keys.
 
 # %% [markdown] erratum="sum over the asker"
 # > **A common mistake: the sum over the wrong index.** One reads $o_i = \sum_i \alpha_{ij} v_i$ on slides. An index
@@ -248,6 +255,8 @@ with torch.no_grad():
 
 # %%
 figures.padded_scores(words[:5], padding=2)
+#| caption: A padded table of scores: columns of padding are forbidden, rows of padding are
+#|   unused.
 
 # %% [markdown]
 # A *column* of padding is forbidden to every token: $-\infty$ before the softmax. A *row* of padding is computed like any
@@ -264,6 +273,9 @@ figures.padded_scores(words[:5], padding=2)
 
 # %%
 figures.attention_graph(words, A, least=0.3)
+#| caption: Attention as a graph: arrows lead from the token that answers to the token that
+#|   asks.
+#| label: graph
 
 # %% [markdown] teaches="recurrence, convolution, attention: three kinds of sequence models"
 # The sentence itself decided where these edges are. Another sentence, with the same three matrices, gets another graph.
@@ -367,6 +379,7 @@ for kind in ("one projection", "two projections"):
     model, _ = diaries[kind, 0]
     tables[kind] = (DAYS, model(in_order, some_meals)[1][0].detach())     # (7, 7)
 viz.weight_tables(tables, numbers=True, digits=2)
+#| caption: Attention weights of a layer with one projection and of one with two.
 
 # %% [markdown]
 # On the right each day looks at the next, and Sunday at Monday: a clean line beside the diagonal, found from nothing
@@ -424,6 +437,7 @@ viz.weight_tables({"Anna lent Ben …": (words, A), "Ben lent Anna …": (swappe
                   numbers=True)
 lent = words.index("lent")
 print("“lent” received", O[lent], "\n        and now", O_swapped[lent])
+#| caption: Attention weights of a sentence and of the same words in another order.
 
 # %% tags=["hide-input"]
 assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its output along"
@@ -478,6 +492,8 @@ assert worst < 1e-12 and moved > 0.1
 
 # %%
 figures.path_lengths(n=7, width=2)
+#| caption: The way from the first position to the last, through four kinds of layer.
+#| label: path-lengths
 
 # %% [markdown]
 # In a recurrence the first token reaches the last by passing through every cell between. In self-attention every pair
@@ -565,6 +581,7 @@ ratio = [a / r for a, r in zip(attention, recurrent, strict=True)]
 print("self-attention takes, for each second of the recurrence:")
 for n, share in zip(sizes, ratio, strict=True):
     print(f"    {share:4.2f} at n = {n}")
+#| caption: Time of one layer against the length of the sequence.
 
 # %% tags=["hide-input"]
 # More arithmetic, less time, until the square catches up. A busy machine may differ.

@@ -78,6 +78,7 @@ print(f"causal mask: the two dogs differ by {(y_causal[1] - y_causal[4]).abs().m
 dogs = torch.stack([A[1], A[4], A_causal[1], A_causal[4]])       # (4, 5)
 seen = ["first dog, no mask", "second dog, no mask", "first dog, causal", "second dog, causal"]
 viz.draw_weights(dogs, rows=seen, columns=words, title="attention weights of the two dogs")
+#| caption: Attention weights of two dogs in one sentence, without positions: they are equal.
 
 # %% tags=["hide-input"]
 assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs().max() > 0.01
@@ -127,6 +128,7 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
 # %%
 figures.ways_in()
+#| caption: Where positions can enter: the embedding, query and key, the score.
 
 # %% [markdown]
 # ## Absolute positions: add a vector for each position
@@ -183,6 +185,7 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
+#| caption: Binary digits and waves: neighbours are near only in waves.
 
 # %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
 # In digits, 8 is the furthest from 7, because all four digits flip. A model that looks for "the token before me" would
@@ -216,6 +219,8 @@ table = positions.sinusoidal(torch.arange(64), 64)               # (64, 64)  the
 same = torch.allclose(one_position(3, 64, range(32)), table[3], atol=1e-5)
 print("position 3 is row 3 of the table:", same)
 figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal position vectors")
+#| caption: Sinusoidal position vectors, 64 positions by 64 columns.
+#| label: sinusoids
 
 # %% [markdown]
 # Each row on the left is a position. The columns on the left change fast. From the middle on they hardly change: 64
@@ -249,6 +254,7 @@ for name, vectors in {"waves": table, "digits": digits}.items():
         products = vectors[p + offsets] @ vectors[p]             # (33,)
         hills[f"{name} around {p}"] = products / (vectors[p] @ vectors[p])
 viz.function_curves(hills, offsets, x_name="offset", y_name="dot product (1 at offset 0)")
+#| caption: Dot product of two sinusoidal position vectors against their offset.
 
 # %% tags=["hide-input"]
 waves_20, waves_47, digits_20, digits_47 = hills.values()
@@ -310,7 +316,7 @@ assert right == 998
 # The two in the middle contain one position each, so they change if both tokens move together. Su et al. ([-@su2021])
 # ask for a function $f$ that puts a position *into* a vector, such that the score knows the distance alone:
 #
-# $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$
+# $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
 # A rotation does this. The dot product of two arrows does not change if both are turned by the same angle. So turn the
 # query by $m\,\theta$ and the key by $n\,\theta$: the two are then turned against each other by $(m - n)\,\theta$,
@@ -328,6 +334,7 @@ viz.explore(
     start={"offset": 1, "shift": 2},
     names={"offset": "offset: how far apart", "shift": "shift: both together"},
 )
+#| caption: Rotary embeddings: query and key are turned by their positions.
 
 # %% [markdown]
 # Both arrows turn together. The angle between them, and so the score, depends on the offset alone. The dashed line is the
@@ -337,7 +344,7 @@ viz.explore(
 # frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. The pair $(a, b)$ of a query at position $m$ is turned by the
 # angle $m\,\theta_i$, and that of a key by $n\,\theta_i$:
 #
-# $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
+# $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$ (eq:rope)
 #
 # This is **RoPE**, the rotary position embedding. (The paper counts pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code
 # counts from 0.) A head of eight columns has four pairs. *Guess:* which of them is back at its start after a
@@ -346,6 +353,8 @@ viz.explore(
 # %%
 shown = [0, 1, 2, 3, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
+#| caption: Rotary embeddings as dials, one for each pair of columns.
+#| label: rope
 
 # %% [markdown]
 # Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pairs 2 and 3 hardly move
@@ -425,6 +434,8 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
          for base in (10_000, 500_000)}
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
+#| caption: Score of two equal vectors under RoPE, against their distance, for several bases.
+#| label: rope-decay
 
 # %% [markdown] teaches="learned absolute positions"
 # The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
@@ -496,6 +507,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 text = ["we", "know", "that", "you", "know", "it"]
 index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
 figures.distance_table(index, text, max_distance=2)
+#| caption: Clipped relative distances, a row for each query.
 
 # %% [markdown]
 # The distance is equal along each diagonal. Both *know* see their neighbours in the same way, wherever they stand. The
@@ -556,6 +568,7 @@ slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256
 costs = {name: [-s * abs(each) for each in distances] for name, s in slopes.items()}
 figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
+#| caption: Biases on the score: T5's buckets and ALiBi's costs.
 
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions"
 # T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
@@ -653,6 +666,8 @@ families = {"no order": ("no positions", "integer"),
 panels = {family: {scheme: lines[scheme] for scheme in schemes}
           for family, schemes in families.items()}
 figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+#| caption: Accuracy at each position, inside and beyond the trained length.
+#| label: length-generalisation
 
 # %%
 def by_seed(scheme, what, scaled=False):
@@ -705,6 +720,7 @@ for name, scheme in in_config.items():
         longer(name, scheme, 64)(letters, weights=weights)
     looked[name] = weights.self_attn[0][0].mean(dim=0)           # (64, 64)  mean over the heads
 figures.attention_past_training(looked, trained=TRAINED)
+#| caption: Attention weights inside and beyond the trained length.
 
 # %% [markdown]
 # Inside the trained length all three have the diagonal. Outside, the sinusoids attend to wrong places. The other two go
@@ -714,8 +730,8 @@ figures.attention_past_training(looked, trained=TRAINED)
 #
 # Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings by $\sqrt{d_\text{model}}$ before they add
 # positions. Why? Compare lengths. An embedding often starts with numbers of about $1/\sqrt{d_\text{model}}$, so that
-# the same table can serve as the output's matrix. A sinusoidal vector has $\sin^2 + \cos^2 = 1$ in each of its $d/2$
-# pairs. *Guess:* how long is each?
+# the same table can serve as the output's matrix. A sinusoidal vector ([@fig:sinusoids]) has $\sin^2 + \cos^2 = 1$ in
+# each of its $d/2$ pairs. *Guess:* how long is each?
 
 # %%
 for d in (64, 512):
@@ -742,6 +758,7 @@ for what in ("binary louder", "learned louder"):
     shares = [run["inside"] for run in kept["changed"] if run["name"] == what]
     printed = " ".join(f"{share:.0%}" for share in shares)
     print(f"{what.split()[0]}, embedding × 8 and positions × 8: {printed}")
+#| caption: Accuracy with and without the scale on the embeddings.
 
 # %% tags=["hide-input"]
 for scheme in ("binary", "learned"):
@@ -803,6 +820,7 @@ added = {"sinusoidal": at_lengths(by_seed("sinusoidal", "by_length")),
 for name, shares in added.items():
     for n in (128, 1024):
         print(f"{name:>18}, texts of {n:>5,}:", *(f"{share:4.0%}" for share in shares[n]))
+#| caption: Accuracy against the length of the text, for each scheme.
 
 # %% tags=["hide-input"]
 rope, others = reached.values()
@@ -963,6 +981,7 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
         "6 distance alone": (apart < 0.01, f"± {apart:,.1f}"),
     }
 figures.property_table(results)
+#| caption: Which scheme has which property, as tested.
 
 # %% tags=["hide-input"]
 def granted(wish):

@@ -98,6 +98,8 @@ viz.explore(
     after_mixing, sharpness=[1.0, 2.0, 5.0], rounds=range(7),
     start={"sharpness": 2.0, "rounds": 2},
 )
+#| caption: Averages of averages: paints that are mixed again and again.
+#| label: averaging
 
 # %% tags=["hide-input"]
 angles = torch.linspace(0, 2 * math.pi, 100)          # (100,)
@@ -203,6 +205,7 @@ everything = torch.stack([praised, negated, hidden_1, hidden_2, answer], dim=1) 
 viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
                  columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
 assert torch.equal(answer, verdict[:, 0])
+#| caption: What a network without a bend cannot say: a table of a small example.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
@@ -215,10 +218,12 @@ assert torch.equal(answer, verdict[:, 0])
 # alike.
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2 \qquad W_1\colon (d_\text{model}, d_\text{ff}), \quad
-# W_2\colon (d_\text{ff}, d_\text{model})$$
+# W_2\colon (d_\text{ff}, d_\text{model})$$ (eq:feed-forward)
 
 # %%
 figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
+#| caption: A position-wise feed-forward network: the same network above every token.
+#| label: feed-forward
 
 # %% [markdown]
 # So the two parts of a layer divide the work. **Attention moves information between tokens and computes little with it.
@@ -267,6 +272,7 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 z = torch.linspace(-4, 3, 141)                        # (141,)
 smooth = {"ReLU": z.relu(), "GELU": F.gelu(z), "SiLU": F.silu(z)}
 viz.function_curves(smooth, z, x_name="z", y_name="activation")
+#| caption: Activation functions: ReLU, GELU, SiLU.
 
 # %% [markdown]
 # Both go to 0 far to the left and to $z$ far to the right, as ReLU does, but have a slope at 0 and dip below it.
@@ -326,6 +332,9 @@ kinds = {"attention alone": (False, False), "+ feed-forward": (True, False),
 runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
         for kind, parts in kinds.items()}             # (5, 12) each
 figures.relative_residuals(runs)
+#| caption: What is not common to all tokens, layer by layer: rank collapse with and without
+#|   feed-forward networks.
+#| label: rank-collapse
 
 # %%
 for kind, run in runs.items():
@@ -441,6 +450,7 @@ for name in losses:
         models[name, seed] = model
         losses[name].append(line)
 figures.losses_of_runs(losses, least)
+#| caption: Training losses with and without a mask; without one the answer leaks.
 
 # %%
 last = {name: [sum(line[-20:]) / 20 for line in lines] for name, lines in losses.items()}
@@ -546,7 +556,7 @@ slow = torch.cat(slow)                                # (n, d_k)
 # −∞. This is **masked** or **causal self-attention**:
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
-# \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$
+# \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$ (eq:causal)
 #
 # There are two ways to write the mask. A **boolean mask** says where a query may attend, True for "may". An **additive
 # mask** holds 0 and −∞ and is added to the scores. Much code, such as that of Hugging Face, turns the first into the
@@ -557,6 +567,8 @@ above = torch.full((n, n), -torch.inf).triu(1)        # (4, 4)  −∞ where j >
 weights = (Q @ K.mT / math.sqrt(d_k) + above).softmax(dim=-1)             # (4, 4)
 figures.masked_scores(Q @ K.mT / math.sqrt(d_k), causal_mask(n), words)
 print("all at once is what it was one by one:", torch.allclose(weights @ V, slow, atol=1e-6))
+#| caption: Causal mask: scores and weights, with the forbidden cells hatched.
+#| label: causal-mask
 
 # %% tags=["hide-input"]
 assert torch.allclose(weights @ V, slow, atol=1e-6)
@@ -639,6 +651,7 @@ suspects = {"no mask": not_masked, "causal mask": masked, "weights set to 0": we
 found = {name: who_depends_on_whom(model, torch.randn(6, 8))
          for name, model in suspects.items()}         # (6, 6) each
 figures.dependence_maps(found)
+#| caption: Which output depends on which input, tested by changing inputs.
 
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
@@ -683,6 +696,8 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
 # %%
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
+#| caption: Teacher forcing: all positions of a sentence are trained in one pass.
+#| label: teacher-forcing
 
 # %% [markdown]
 # Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the
@@ -745,6 +760,7 @@ short = ["she", "ran", "off", "pad", "pad"]           # the second sentence
 figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "causal": (short, short, causal_mask(5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
+#| caption: Padding mask, causal mask, and both together.
 
 # %% [markdown]
 # Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of length
@@ -796,6 +812,8 @@ figures.mask_zoo({
     "blocks\n(chunked)": (plain, plain, torch.block_diag(causal_mask(4), causal_mask(4))),
     "cross-attention": (target, source, everywhere[:5] & no_padding),
 })
+#| caption: Masks in use: who may attend to whom.
+#| label: masks
 
 # %% [markdown]
 # <details><summary><b>Answers</b></summary>
@@ -860,6 +878,7 @@ def carry_out(mask, way):
 ways = ["−∞", "−1e9", "weights · mask", "masked_softmax"]
 viz.explore(carry_out, mask=list(masks), way=ways,
             start={"mask": "causal and padding", "way": "−∞"})
+#| caption: Orders of masking and softmax that give rows of NaN.
 
 # %% tags=["hide-input"]
 for mask in masks.values():

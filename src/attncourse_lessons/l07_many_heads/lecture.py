@@ -111,6 +111,8 @@ def two_questions(batch, generator):
 
 # %%
 figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
+#| caption: Multi-head attention in matrices, with three heads.
+#| label: multi-head
 
 # %% [markdown]
 # The layer computes each row of $Q$, $K$ and $V$ from its own token alone. The same holds for each row after the heads.
@@ -260,6 +262,7 @@ for n_heads, seed in ((2, 0), (2, 1), (2, 2), (4, 0)):
         tomorrow, yesterday = share_right(without_head(diaries[n_heads, seed], i))
         print(f"heads: {n_heads}, seed {seed}, without head {i}: "
               f" tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
+#| caption: Attention weights of two heads that answer two questions.
 
 # %% tags=["hide-input"]
 lost = [share_right(without_head(two, i)) for i in (0, 1)]       # per head: tomorrow, yesterday
@@ -307,6 +310,7 @@ x = torch.arange(16).view(4, 4)                      # (n, d)  each number says 
 head_by_head = torch.stack([x[:, 0:2], x[:, 2:4]])  # (h, n, d_k)  columns 0 and 1, then 2 and 3
 panels = {"x, (n, d)": x, "head by head": head_by_head, "view alone": x.view(2, 4, 2)}
 figures.head_pieces(panels, four, d_model=4)
+#| caption: Which numbers each head gets: the right reshape and wrong ones.
 
 # %% [markdown]
 # In the middle panel head 0 has the first two columns of every token. In the right panel it has *all* columns of Anna
@@ -370,7 +374,7 @@ with torch.no_grad():
 # concatenation by $W_O$, one can multiply each head's output by its own block and **add**:
 #
 # $$\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i\, W_O^{(i)}
-# = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
+# = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$ (eq:sum-of-heads)
 #
 # Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
 # ([@elhage2021]). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$ decides
@@ -456,6 +460,7 @@ viz.strip_plot(differences, x_name="R² of: how much warmer is tomorrow than yes
 any_weights, from_days = list(differences.values())[2:]
 gains = [f"{a - b:+.2f}" for a, b in zip(any_weights, from_days, strict=True)]
 print("one hour, gained by weights that see temperatures, seed by seed:", *gains)
+#| caption: How well a difference of two values is predicted, with one head and with two.
 
 # %% tags=["hide-input"]
 assert max(differences["1 head, four hours"]) < 0.6
@@ -546,6 +551,7 @@ for n_heads, d_k in ((1, 1), (1, 2), (4, 1)):
     print(f"{name}: rank of W_Q W_Kᵀ {ranks}")
     narrow[name] = [right for right, _ in found]
 viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
+#| caption: Accuracy with narrow heads.
 
 # %% tags=["hide-input"]
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
@@ -634,6 +640,7 @@ tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weigh
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
 viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
+#| caption: Attention of a trained model: choose a layer, a head and a token.
 
 # %% [markdown]
 # One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the
@@ -680,6 +687,7 @@ for seed in range(3):
     assert heads, "a head looks at the answer and is not missed, in every seed"
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.0%} lost")
+#| caption: Weight on the answer, and what is lost when a head is removed.
 
 # %% [markdown]
 # The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
@@ -727,6 +735,7 @@ for seed, model in enumerate(readers):
     together = without(model, spare).min()
     print(f"seed {seed}: {len(spare)} heads can each be missed at less than 10 %;"
           f" without all of them the worst answer is at {together:.0%}")
+#| caption: Accuracy against the number of heads removed.
 
 # %% tags=["hide-input"]
 assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
@@ -753,6 +762,8 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 
 # %%
 figures.caching(n=6)
+#| caption: Writing with and without a cache of keys and values.
+#| label: kv-cache
 
 # %% [markdown]
 # For $n$ tokens, the program without a cache computes $n(n+1)/2$ pairs of key and value, and the program with a cache
@@ -800,7 +811,7 @@ assert 45 < counted["without"] / counted["with"] < 55
 # The layer needs fifty times less arithmetic for the same output. The price is memory. For each token the cache keeps
 #
 # $$2 \;\times\; \text{layers} \;\times\; \text{heads of keys} \;\times\; d_\text{head} \;\times\; \text{bytes per
-# number},$$
+# number},$$ (eq:cache-bytes)
 #
 # and the 2 stands for keys and values. Llama 2's smallest model has 32 layers of 32 heads of 128, in numbers of two
 # bytes. *Estimate before you run the cell:* how many bytes does one text of 4,096 tokens need?
@@ -837,6 +848,8 @@ for name, groups in kinds.items():
     size = sum(p.numel() for p in layer.parameters())
     print(f"{name:<20} cache {cache.n_bytes:>7,} bytes, layer {size:,} parameters")
     assert cache.n_bytes == 2 * groups * 100 * 32 * 4
+#| caption: Multi-head, grouped-query and multi-query attention: who shares keys.
+#| label: shared-keys
 
 # %% [markdown]
 # Query head $i$ uses head $\lfloor i / (h/g) \rfloor$ of keys and values: **neighbours** share. Another order, such as
@@ -858,6 +871,7 @@ gib["(all parameters)"] = [weights_gib] * len(lengths)
 viz.curves(gib, xs=lengths, x_name="tokens in the cache", y_name="GiB", log_x=True, log_y=True)
 longest = {name: f"{line[-1]:.0f} GiB" for name, line in gib.items()}
 print(f"at {lengths[-1]:,} tokens:", longest)
+#| caption: Memory of the cache against the number of tokens in it.
 
 # %% [markdown]
 # What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
@@ -926,8 +940,8 @@ for seed in range(3):
 #
 # **In the package.** `attncourse.attention.MultiHeadAttention` is the layer, with `n_kv_heads` for groups and `dropout`
 # for the attention weights in training (as in `nn.MultiheadAttention`). `KeyValueCache` stands beside it. `cache_bytes`
-# in `attncourse.counting` is the formula above. ([Lecture @transformer](@transformer) counts the parameters of whole
-# models.)
+# in `attncourse.counting` is the formula [@eq:cache-bytes]. ([Lecture @transformer](@transformer) counts the parameters
+# of whole models.)
 #
 # **Further reading.** [+@vaswani2017]: section 3.2.2, and table 3, rows A and B. [+@elhage2021], on heads that add.
 # [+@bhojanapalli2020]. [+@dong2021]. [+@michel2019]. [+@voita2019]. [+@clark2019]. [+@olsson2022]. [+@shazeer2019].

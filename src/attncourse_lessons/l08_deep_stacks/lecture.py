@@ -144,6 +144,7 @@ for depth in (1, 6):
         plain[depth, seed] = train(fresh(no_residual, depth, seed), lr=3e-3, seed=seed)
 figures.training_curves({f"{depth} deep": [plain[depth, seed] for seed in range(3)]
                          for depth in (1, 6)}, "loss (nats per letter)")
+#| caption: Training loss of plain stacks, by depth.
 
 # %% tags=["hide-input"]
 def at_the_end(losses):
@@ -291,6 +292,7 @@ for row in record["initialisation"]:
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
                   log_x=True, log_y=True, highest=6,
                   level=("letter frequencies alone", frequencies))
+#| caption: Loss after 60 steps against the learning rate, by initialisation.
 
 # %% [markdown]
 # He's start explodes at every rate. LSUV's start is the best of the three and is not enough: its best seeds end a
@@ -323,10 +325,10 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what an
 # average has removed.
 #
-# Does rank collapse stop the six blocks? This is a guess, and it can be tested. Only attention averages over tokens. So let
-# $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to keep the size), and apply LSUV
-# again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not. From the
-# record, six deep, three seeds, each at the best of three rates:
+# Does rank collapse ([@fig:rank-collapse]) stop the six blocks? This is a guess, and it can be tested. Only attention
+# averages over tokens. So let $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to
+# keep the size), and apply LSUV again. If the guess is right, a bypass around attention helps, and one around the
+# feed-forward network does not. From the record, six deep, three seeds, each at the best of three rates:
 
 # %%
 partial = {}
@@ -352,7 +354,7 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 #
 # A **residual connection** ([@he2016]) gives *every* sublayer a bypass:
 #
-# $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$
+# $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
 # A sublayer says only what is to be added. If it writes zero, the layer is the identity. The vector that runs through the
 # whole stack is the **residual stream**, and $f_\ell$ is a **branch**.
@@ -364,6 +366,8 @@ def residual(x, sublayer, norm):
 
 figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
                         "residual": ["attention", "feed-forward"]})
+#| caption: Blocks without and with residual connections.
+#| label: residual
 
 # %% [markdown]
 # What happens to the gradient? Let $J_\ell$ be the **Jacobian** of $f_\ell$, the matrix of how each of its outputs changes
@@ -450,6 +454,7 @@ assert torch.allclose(torch.stack(y), F.layer_norm(x, (4,)), atol=1e-5), "torch'
 # %%
 points = torch.randn(7, 3, generator=torch.Generator().manual_seed(259)) + 0.6       # (7, 3)
 figures.norm_steps(points)
+#| caption: Layer normalisation in three numbers: the projection and the division.
 
 # %% tags=["hide-input"]
 normalised = F.layer_norm(points, (3,), eps=0.0)          # (7, 3)
@@ -560,7 +565,7 @@ for name, axes in over.items():
 # Which of LayerNorm's two steps does the work, the projection or the division? Zhang and Sennrich ([-@zhang2019rms])
 # left the projection out. **RMSNorm** keeps a vector's direction and divides by its **root mean square**:
 #
-# $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$
+# $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$ (eq:rmsnorm)
 #
 # It has no mean and no bias, so half of the parameters. In their experiments it was about as good and faster. Most large
 # language models of today use it, Llama for one. (One deck prints it without ε; a vector of zeros is then NaN.) *Guess:* how
@@ -607,6 +612,8 @@ figures.block_diagrams({
     "post-norm": ["attention", "norm", "feed-forward", "norm"],
     "pre-norm": ["norm → attention", "norm → feed-forward"],
 })
+#| caption: Post-norm and pre-norm blocks.
+#| label: norm-placement
 
 # %% [markdown] erratum="x¹ for x in the sum; x_l for x_{l+1}; the final norm of x_{l+1}"
 # Follow the thick line, the residual stream. In a post-norm block it passes through every norm. In a pre-norm
@@ -626,6 +633,7 @@ CONNECTIONS = {"no residual": no_residual, "residual": residual,
 flows = {name: {depth: flow(fresh(connect, depth, d=64, final_norm=(connect is pre_norm)))
                 for depth in (6, 12, 24)} for name, connect in CONNECTIONS.items()}
 figures.flow_grid(flows)
+#| caption: Sizes of signals and gradients through untrained stacks.
 
 # %% tags=["hide-input"]
 for name in ("post-norm", "pre-norm"):
@@ -704,6 +712,7 @@ def swept(placements):
 figures.runs_over(swept(["post-norm", "pre-norm"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
+#| caption: Loss against the learning rate, for post-norm and pre-norm.
 
 # %% tags=["hide-input"]
 ends = {name: {lr: sorted(losses) for lr, losses in line.items()}
@@ -775,6 +784,7 @@ for name, connect, warm_up in (("post-norm", post_norm, 0),
     ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
     print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]))
 figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
+#| caption: How different the tokens are, by the number of sublayers passed.
 
 # %% tags=["hide-input"]
 full, warmed, small, at_first, pre = spreads.values()
@@ -840,6 +850,7 @@ for row in record["branches"]:
         rows.setdefault(row["name"], {})[f"rate {row['lr']:g}"] = row["losses"]
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
+#| caption: Loss after 60 steps, by where the explanation was put to the test.
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every small branch works, even **without a single norm**: ReZero, and branches that begin at zero, learn about as well
@@ -861,6 +872,7 @@ figures.block_diagrams({
     "sandwich": ["norm → attention → norm", "norm → feed-forward → norm"],
     "norm on the branch": ["attention → norm", "feed-forward → norm"],
 })
+#| caption: Sandwich norm, and a norm on the branch.
 
 # %% [markdown]
 # | placement | $x \leftarrow$ | who |
@@ -941,6 +953,7 @@ print(f"with the final norm, too − repaired: {mean(whole):+.4f} "
       f"± {2.365 * stdev(whole) / math.sqrt(8):.4f}")
 figures.paired_runs(final, ("as printed", "repaired"), half,
                     "loss on all numbers (nats per letter)")
+#| caption: Loss of a model as printed and as repaired.
 
 # %% tags=["hide-input"]
 assert mean(differences) + half < 0, "the loss prefers the bug"
@@ -1008,6 +1021,7 @@ print("the same numbers:", torch.equal(x, y))
 figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
+#| caption: Loss against the learning rate, with a warm-up and without.
 
 # %% [markdown] teaches="what the tricks improve: training or ability"
 # As predicted: it learns where post-norm learns, and fails where post-norm fails. (The edge is the same, the loss is not: at
@@ -1091,6 +1105,7 @@ for name, by_depth in last.items():
               for seed in range(6)]
     half = 2.571 * stdev(slopes) / math.sqrt(6)           # Student's t for six seeds, 95 %
     print(f"{name}: slope {mean(slopes):+.2f} ± {half:.2f}")
+#| caption: Gradient at the last block against the number of blocks.
 
 # %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls more slowly than $1/\sqrt L$: in the shallow stacks $x$ has hardly grown yet. In post-norm it
@@ -1115,6 +1130,7 @@ figures.loss_landscapes({name: (ticks, torch.tensor(losses))
 for name, bowls in landscape["bowls"].items():
     print(f"{name:>11}:", "   ".join(f"rising {bowl['rising']:.0%}, low {bowl['low']:.0%}"
                                      for bowl in bowls))
+#| caption: The loss around the end of training, with and without residual connections.
 
 # %% [markdown]
 # On the left a narrow valley between steep walls, on the right a wide one. (The cross is where training ended. On the right

@@ -85,6 +85,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 figures.encoder_decoder_stacks()
+#| caption: Encoder-only, decoder-only and encoder–decoder stacks.
+#| label: three-stacks
 
 # %% [markdown] teaches="figure 1 of the paper"
 # One kind of block serves all three. The mask differs.
@@ -103,6 +105,8 @@ figures.encoder_decoder_stacks()
 
 # %%
 figures.figure_1()
+#| caption: The Transformer, as published; each part leads to the lecture that builds it.
+#| label: transformer
 
 # %% [markdown]
 # Read the figure from below. The **embedding** turns tokens into vectors, and the **positional encodings** are added.
@@ -120,6 +124,8 @@ figures.figure_1()
 
 # %%
 figures.figure_1("pre")
+#| caption: The Transformer with pre-norm blocks.
+#| label: transformer-pre-norm
 
 # %% [markdown] teaches="encoder, decoder and encoder–decoder, assembled"
 # > **Check yourself.** Cover the figure. Which arrows enter the decoder's block, and where does each come from?
@@ -183,6 +189,7 @@ viz.explore(
     kind=["encoder", "decoder", "decoder-only", "encoder of 2017"], line=range(1, 7),
     names={"kind": "block", "line": "line of code"}, start={"kind": "decoder", "line": 4},
 )
+#| caption: The block, line by line.
 
 # %% [markdown] erratum="the word decoder"
 # One thing never changes: $x$ enters as (4, 7, 64) and leaves as (4, 7, 64). That is why blocks can be stacked.
@@ -377,6 +384,7 @@ for model, _ in learned["no mask"]:
 read = ["begin", "y₁", "y₂", "y₃", "y₄", "y₅"]
 leak = torch.cat(looks, dim=1).detach().mean(dim=(0, 1))      # (n_query, n_key)
 viz.weight_tables({"decoder without a mask": (read, leak)}, numbers=True, digits=2)
+#| caption: Attention of a decoder without a mask and with one.
 
 # %% tags=["hide-input"]
 assert leak[:5].argmax(dim=1).tolist() == [1, 2, 3, 4, 5], "one place to the right"
@@ -431,7 +439,7 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 # **2 FLOPs**. The backward pass has two products of the same size, one for the gradient of the input and one for the
 # gradient of the matrix: 4 FLOPs more. So a model of $N$ parameters that is trained on $D$ tokens costs
 #
-# $$C \approx 6\,N\,D \quad\text{FLOPs}.$$
+# $$C \approx 6\,N\,D \quad\text{FLOPs}.$$ (eq:training-flops)
 #
 # The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. They grow with $n^2$, and
 # they matter if $n$ is not small beside $d$. *Guess first:* GPT-3 was trained on 300 billion tokens. Its paper prints
@@ -473,7 +481,7 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # a token into a vector. At the top, a matrix of shape $(d, \lvert V \rvert)$ turns a vector into logits. Press and Wolf
 # ([-@press2017]) and Inan et al. ([-@inan2017]) made them one matrix, **weight tying**:
 #
-# $$\text{logits} = h\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$
+# $$\text{logits} = h\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$ (eq:weight-tying)
 #
 # So the output layer is a lookup, too: the state is the query, and every token's vector is a key. In GPT-2 small, tying
 # saves 39 of 163 million parameters. In a large model it saves hardly anything, and large models are often untied. Is
@@ -533,6 +541,8 @@ figures.objectives([
     figures.Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>"),
                       masks={"prefix of three": past | (places < 3)}),
 ])
+#| caption: Pre-training objectives on one sentence.
+#| label: objectives
 
 # %% [markdown]
 # * **Causal language modelling** (GPT; [@radford2018]; [@radford2019]): decoder-only. Every position predicts the next
@@ -753,6 +763,7 @@ for row in rows:
 risen = lowest["loss"] < last["loss"]
 print(f"lowest {lowest['loss']:.2f} after {lowest['step']:,} of {last['step']:,} steps:",
       "it has risen since" if risen else "it still falls at the end")
+#| caption: Validation loss of a small language model.
 
 # %% [markdown]
 # (The validation modules are not those of the test set, and they are harder. The kept weights are those with the lowest
@@ -815,6 +826,7 @@ def knobs(temperature, cut):
 viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
             temperature=[0.3, 0.7, 1.0, 1.5],
             start={"temperature": 1.0, "cut": "top-p 0.9"}, names={"cut": "what is kept"})
+#| caption: Temperature, top-k and top-p: what is left of a distribution.
 
 # %% [markdown]
 # How do the settings change whole texts? We count two things, with three seeds each: how many *different* tokens are
@@ -915,7 +927,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # how much of the other passes:
 #
 # $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr) W_\text{down},
-# \qquad \operatorname{silu}(z) = z\,\sigma(z)$$
+# \qquad \operatorname{silu}(z) = z\,\sigma(z)$$ (eq:swiglu)
 #
 # > *Guess first:* this makes three matrices in place of two. If the number of parameters is to stay the same, what must
 # > $d_\text{ff}$ become?
@@ -994,6 +1006,8 @@ four, rope = (run["variants"][name]["losses"] for name in ("Llama's four", "RoPE
 pairs = [both - alone for both, alone in zip(four, rope, strict=True)]
 half = 2.78 * statistics.stdev(pairs) / math.sqrt(len(pairs))
 print(f"Llama's four − RoPE, paired: {statistics.mean(pairs):+.3f} ± {half:.3f}")
+#| caption: Changes to the block: difference in loss from the baseline, here and as published
+#|   ([@narang2021]).
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
@@ -1082,15 +1096,17 @@ viz.labelled_points(
         "ConvS2S ensemble": "upper", "GNMT + RL ensemble": "lower",
     },
 )
+#| caption: BLEU against training cost, as published in 2017.
 
 # %% [markdown]
 # Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival. For
 # French only the big model is above all others, at less than a quarter of the cheapest rival's cost. The *cost*
-# surprised people. (The paper's FLOPs are hours × GPUs × 9.5 TFLOPS. A count by $6ND$ and its like gives less than a
-# third of that: the share of the possible arithmetic that is done is the **MFU**, model FLOPs utilisation,
-# [@chowdhery2022]. [Lecture @training](@training) computes it.) Liu et al. ([-@liu2018]) then wrote Wikipedia articles
-# from their sources with a decoder alone, one of the first decoder-only Transformers. By early 2021 the first six
-# places of the GLUE leaderboard were pre-trained Transformers, within half a point: six teams, one architecture.
+# surprised people. (The paper's FLOPs are hours × GPUs × 9.5 TFLOPS. A count by $6ND$ [@eq:training-flops] and its like
+# gives less than a third of that: the share of the possible arithmetic that is done is the **MFU**, model FLOPs
+# utilisation, [@chowdhery2022]. [Lecture @training](@training) computes it.) Liu et al. ([-@liu2018]) then wrote
+# Wikipedia articles from their sources with a decoder alone, one of the first decoder-only Transformers. By early 2021
+# the first six places of the GLUE leaderboard were pre-trained Transformers, within half a point: six teams, one
+# architecture.
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>

@@ -164,6 +164,8 @@ def draw_pieces(merges):
 
 
 viz.explore(draw_pieces, merges=[0, 2, 5, 10, 20, 30, 40, 60], start={"merges": 10})
+#| caption: Byte-pair encoding: words after more and more merges.
+#| label: byte-pairs
 
 # %% [markdown]
 # The tokens follow frequency and nothing else. Frequent words grow together, rare ones remain several tokens, and what
@@ -204,6 +206,7 @@ by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
 by_tokens = [[lengths[i] for i in rows] for rows in batch_by_tokens(lengths, batch_tokens=150)]
 figures.padded_batches({"16 sentences at random": by_number,
                         "150 tokens, similar lengths": by_tokens})
+#| caption: Batches as rectangles: tokens and padding, by how they are made.
 
 # %% [markdown]
 # On the right the rectangles are nearly full and of nearly equal size, so every step costs about the same time and
@@ -253,6 +256,7 @@ viz.function_curves(smoothed, margins, y_name="loss (nats)",
                     x_name="how far the true logit is ahead")
 best = margins[smoothed["ε = 0.1"].argmin()]
 assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
+#| caption: Loss against the lead of the true logit, with label smoothing.
 
 # %% [markdown]
 # With ε = 0.1 the minimum lies near 7, and more certainty *costs*. The minimum is not zero: it is the entropy of $q$.
@@ -296,6 +300,7 @@ for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
         loss = mean_loss(model, validation_set)
         print(f"{name}, seed {seed}: right {right:.1%}, loss {loss:.2f}")
 viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
+#| caption: Calibration gap by the strength of label smoothing.
 
 # %% [markdown]
 # In each of the three pairs smoothing moves the gap down: the model has learned to be less sure, as asked. Our small,
@@ -316,6 +321,8 @@ assert all(less < plain for less, plain in zip(gaps["ε = 0.1"], gaps["plain"], 
 
 # %%
 figures.training_step()
+#| caption: One training step, from the batch to the new parameters.
+#| label: training-step
 
 # %% [markdown]
 # The weights and Adam's averages $m$ and $v$ are kept for the whole run. The activations are kept from the forward pass
@@ -448,6 +455,8 @@ figures.learning_rates({
     "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
     "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
 })
+#| caption: Learning rate against the step, for three schedules.
+#| label: schedules
 
 # %% [markdown]
 # The inverse square root ([@vaswani2017], equation 3) need not know how long the run will be. The cosine must, ends at
@@ -468,6 +477,7 @@ for rate, final in sweep.items():
         train_loop(model, first_batches(50, seed=seed), lr_at)
         final.append(mean_loss(model.eval(), validation_set[:300]))
 figures.rate_sweep(sweep)
+#| caption: Held-out loss against the learning rate.
 
 # %% [markdown]
 # A valley: to the left the model has not got far in 50 steps, to the right the steps overshoot. In a run as short as
@@ -522,6 +532,7 @@ for wait in (False, True):
 
 # %%
 figures.launches({"kernels of 20 µs": 20, "kernels of 2 µs": 2}, launch=5, n=6)
+#| caption: A CPU that launches kernels and a GPU that runs them.
 
 # %% [markdown]
 # On the left the GPU is always busy. On the right it mostly waits for the next launch, and a GPU twice as fast would
@@ -570,6 +581,7 @@ sizes = (64, 256, 1024, 4096)
 speeds = {number_format: {size: tokens_per_second(size, number_format) for size in sizes}
           for number_format in formats[device.type]}
 viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True, log_y=True)
+#| caption: Target tokens a second against the tokens in a batch.
 
 # %% [markdown]
 # Throughput rises with the batch until the device is full, and then levels off; on a GPU expect the rise to go on for
@@ -643,6 +655,8 @@ work = {
 }
 roofs = {name: (chip.flops["fp16"], chip.bandwidth) for name, chip in CHIPS.items()}
 figures.roofline(roofs, work)
+#| caption: Rooflines of three chips.
+#| label: roofline
 
 # %%
 for name, chip in CHIPS.items():
@@ -708,6 +722,7 @@ kept = activation_bytes(captions, 8192)
 fits = 8192 * (CHIPS["T4"].memory - 16 * n_weights) / kept
 print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32; "
       f"prediction: {fits:,.0f} tokens fill a T4's 16 GB")
+#| caption: Memory of one training step, by what it is needed for.
 
 # %% [markdown]
 # Activations grow with the batch, the state with the model. For our captions model the activations are nearly all; for
@@ -865,6 +880,7 @@ print(f"matrix products outside of the attention, all together: {products / tota
 
 # %%
 figures.data_parallel()
+#| caption: Data parallelism: what each of two GPUs holds and sends.
 
 # %% [markdown]
 # It needs no GPU to try: two processes on this machine, talking through *gloo*. Each gets one of the two parts from

@@ -166,6 +166,7 @@ for steps in (15, 30, 60, 120):
         tokens = writing(transformer, first, steps)
         seconds[name][steps] = time.process_time() - began
 viz.line_plot(seconds, x_name="tokens written", y_name="seconds for 16 lists", low=0)
+#| caption: Time to write, with and without a cache.
 
 # %% tags=["hide-input"]
 short = [writing(transformer, first, 15) for writing in (write_without_cache, write_with_cache)]
@@ -245,6 +246,8 @@ def draw_search(beam_width):
 
 
 viz.explore(draw_search, beam_width=[1, 2, 3], start={"beam_width": 2})
+#| caption: Beam search, step by step.
+#| label: beam-search
 
 # %% tags=["hide-input"]
 assert search(1)[0] == ("a", "dog", "runs.") and search(2)[0] == ("two", "dogs.")
@@ -263,7 +266,7 @@ assert p_of[search(2)[0]] == max(p_of[words] for words in p_of if words and word
 # A sentence's log-probability is a sum of negative numbers, one for each token. So *long sentences lose by being
 # long*. The score is therefore divided by a power of the length $|y|$ in tokens ([@wu2016], section 7):
 #
-# $$\text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|)/6\right)^{\alpha}}$$
+# $$\text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|)/6\right)^{\alpha}}$$ (eq:length-penalty)
 #
 # *It divides a negative number. Does a larger $\alpha$ help the long sentence or the short one?*
 
@@ -315,6 +318,7 @@ viz.line_plot({"Transformer": dict(zip(at, widths["bleu"], strict=True))},
               x_name="beam width, no length penalty", y_name="BLEU", log_x=True, low=0)
 for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True):
     print(f"width {width:>3}: {ratio:4.0%} of the reference's words, {empty} texts empty")
+#| caption: BLEU against the beam width.
 
 # %% [markdown]
 # Width 1, greedy search, is far from the best: the model stammers, and writes twice as many words as the reference
@@ -365,6 +369,7 @@ for step, z in steps.items():
         panels[step][way] = heights[likeliest].tolist(), left.isfinite()[likeliest].tolist()
 figures.kept_tokens(panels, names)
 print("may be drawn, of 112 tokens:", n_kept)
+#| caption: Which tokens may be drawn: temperature, top-k and top-p.
 
 # %% tags=["hide-input"]
 assert n_kept["sure"]["top-p, p = 0.9"] == 1 and n_kept["unsure"]["top-p, p = 0.9"] > 3
@@ -434,6 +439,8 @@ by_place = {"true prefix": right_when_dictated(fives).float().mean(dim=0),
 viz.line_plot({name: dict(zip(range(1, 6), shares.tolist(), strict=True))
                for name, shares in by_place.items()},
               x_name="place in the list", y_name="share of numbers right")
+#| caption: Accuracy by the place in the list, with true and with own prefixes.
+#| label: exposure-bias
 
 # %% tags=["hide-input"]
 gap = by_place["true prefix"] - by_place["own prefix"]
@@ -515,7 +522,7 @@ for n in (1, 2, 3, 4):
 # * **Brevity penalty.** Three safe words have a fine precision. A translation of $c$ words that is shorter than its
 #   reference of $r$ words is multiplied by $e^{1 - r/c}$.
 #
-# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \bigl(p_1\, p_2\, p_3\, p_4\bigr)^{1/4}$$
+# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \bigl(p_1\, p_2\, p_3\, p_4\bigr)^{1/4}$$ (eq:bleu)
 #
 # For a corpus all counts are added up first and divided afterwards. BLEU of a corpus is not the mean of its
 # sentences' BLEU.
@@ -601,6 +608,7 @@ differences = {f"Transformer − {rung}": interval(best - scores[rung]) for rung
 differences["beam 5 − greedy"] = interval(best - scores["Transformer, greedy"])
 figures.intervals({"BLEU (validation set)": {name: interval(s) for name, s in scores.items()},
                    "difference in BLEU, paired": differences})
+#| caption: BLEU with bootstrap intervals.
 
 # %% tags=["hide-input"]
 assert min(low for low, _, _ in differences.values()) > 0
@@ -652,6 +660,7 @@ for rung in ("attention", "Transformer"):
     weights = torch.tensor(chosen["weights"]) / 1000
     weights = weights / weights.sum(dim=1, keepdim=True)                    # they were rounded
     viz.alignment_heatmap(weights, chosen["source"], chosen["target"], rung, numbers=False)
+#| caption: Alignments of the trained models.
 
 # %% [markdown]
 # (These are the greedy translations.) Both walk along the source and find the coat. When the Transformer writes
@@ -680,6 +689,7 @@ viz.line_plot(curves, x_name="steps", y_name="BLEU on the validation set, greedy
 for rung, record in records.items():
     print(f"{rung:>12}: {record['bleu']:.1f} on the test set, beam 5")
 print(records["Transformer"]["bleu_signature"], "\n" + records["Transformer"]["command"])
+#| caption: BLEU on the validation set while four models train.
 
 # %% tags=["hide-input"]
 final = [record["bleu"] for record in records.values()]
@@ -789,6 +799,7 @@ conditions = {"as it was": "as it was", "mixed batches": "mixed batches",
 figures.paired_points({f"{n} tokens": {name: share_wrong(splits["suspects"][key], n)
                                        for name, key in conditions.items()} for n in (2, 4)},
                       y_name="share wrong")
+#| caption: Wrong answers by length, as the model was and with its training mixed.
 
 # %% tags=["hide-input"]
 at_two = {name: share_wrong(splits["suspects"][key], 2) for name, key in conditions.items()}
@@ -850,6 +861,7 @@ figures.paired_points({"": reached}, y_name="share exactly right")
 gained = [a - b for a, b in zip(reached["Transformer"], reached["attention"], strict=True)]
 print("Transformer − attention, in points, seed by seed:",
       "  ".join(f"{100 * gain:+.1f}" for gain in gained))
+#| caption: Lists that are exactly right, by model.
 
 # %% tags=["hide-input"]
 assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["attention"])

@@ -133,6 +133,7 @@ for n in lengths:
 for what, lines in {"time, ms": times, "peak memory, MiB": peaks}.items():
     viz.line_plot(lines, "length n", what, log_x=True, log_y=True)
     print(what, {name: f"n to the {slope(line):.2f}" for name, line in lines.items()})
+#| caption: Peak memory of attention against the length.
 
 # %% tags=["hide-input"]
 assert 1.6 < slope(times["attention"]) < 2.7 and 1.9 < slope(peaks["attention"]) < 2.05
@@ -177,6 +178,7 @@ for name in names:
     at_2048 = 100 * attention_share(config, 2048)
     print(f"{name:>11}, at 2,048 tokens: {at_2048:2.0f} %")
 viz.line_plot(share, "length n", "pairs, % of all operations", log_x=True, low=0)
+#| caption: Share of attention's pairs in all operations, against the length.
 
 # %% tags=["hide-input"]
 small, *_, large = share.values()
@@ -197,6 +199,7 @@ contexts = {                         # year, longest context n, width d
     "Llama 3.1 405B": (2024, 131_072, 16_384),
 }
 figures.context_lengths(contexts)
+#| caption: Context lengths of models beside six times their width.
 
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
 # Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
@@ -212,6 +215,8 @@ figures.context_lengths(contexts)
 
 # %% tags=["hide-input"]
 figures.taxonomy()
+#| caption: Families of cheaper attention.
+#| label: families
 
 # %% [markdown]
 # (After the survey of [@tay2020], whose picture a deck shows. Years are of the first version on arXiv.)
@@ -227,7 +232,7 @@ figures.taxonomy()
 # know the largest *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. A chunk may
 # bring a larger score $m'$. Then the wrong number was subtracted in all old terms. They need not be computed again:
 #
-# $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$
+# $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$ (eq:online-softmax)
 #
 # All are wrong by *the same factor*, so their sum is too, and one product puts it right. This is **online softmax**
 # ([@milakov2018]). Attention needs the weighted average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator
@@ -320,6 +325,8 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 
 # %% tags=["hide-input"]
 figures.memory_levels()
+#| caption: The memory of a GPU: sizes and speeds.
+#| label: memory-levels
 
 # %% [markdown]
 # 312 trillion operations a second over 1.5 trillion bytes a second are about 200. A program that does fewer than 200
@@ -336,6 +343,8 @@ figures.memory_levels()
 
 # %% tags=["hide-input"]
 figures.tile_orders()
+#| caption: Tiles of the score matrix in the order of FlashAttention and of FlashAttention-2.
+#| label: tiles
 
 # %% [markdown]
 # Orange is what lies in SRAM at step 7, blue are the tiles that are done. On the left, $K_2$ and $V_2$ stay while all
@@ -440,6 +449,8 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 
 # %% tags=["hide-input"]
 figures.blocked_window(16, 4)
+#| caption: A window of keys, computed in blocks.
+#| label: window
 
 # %% [markdown] teaches="sparse patterns: Longformer, BigBird, panel by panel"
 # At 2,048 positions and a width of 64, $3 \cdot 64$ scores are computed for each query in place of 2,048, about a tenth.
@@ -531,6 +542,7 @@ print(f"window + global, seed 0, steps 126 to 130: loss {sum(here[125:130]) / 5:
 four = ("full", "window", "window + global", "BigBird")
 figures.loss_curves({name: [run["losses"] for run in pattern_runs[name]] for name in four},
                     every=5, chance=math.log(LETTERS))
+#| caption: Training losses with full attention, windows and sinks.
 
 # %%
 def first_below(losses, level=0.5):
@@ -596,6 +608,7 @@ for kind in ("trigger", "letter"):
 losses = {name: {f"at a {kind}": [row["loss"][name][kind] for row in sinks]
                  for kind in ("trigger", "letter")} for name in sinks[0]["loss"]}
 figures.shares_in_rows(losses, "loss, nats")
+#| caption: Losses of a trained model under a window, with and without its first tokens.
 
 # %% tags=["hide-input"]
 for row in sinks:
@@ -621,7 +634,7 @@ for row in sinks:
 # product is called a **kernel** (not the GPU program above; the field uses one word for both). Then $\phi(q_i)$ can be
 # taken out of the sum:
 #
-# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$
+# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$ (eq:linear-attention)
 #
 # (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix. In this section $S$ is the state, as in the papers, and not the
 # matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. It is computed once, and each query takes one
@@ -674,6 +687,7 @@ for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
 viz.line_plot(spent, "tokens written", "seconds in all", low=0)
 for name, line in spent.items():
     print(f"{name}: 4,000 tokens take {line[4000] / line[2000]:.1f} times as long as 2,000")
+#| caption: Time to write against the tokens written: a cache and a state.
 
 # %% tags=["hide-input"]
 cached, recurrent = (line[4000] / line[2000] for line in spent.values())
@@ -695,9 +709,9 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 # ## Associative recall: what fits into a state
 #
 # What does a state of fixed size give up? Show the model $p$ pairs of a name and a number, then ask for the number of one
-# name: **associative recall** (in its harder form MQAR, [@arora2024zoology]). Softmax attention keeps all $p$ pairs in
-# its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether $p$ is 2 or 64. *Draw the two
-# curves* of accuracy against $p$ for $d = 16$, and the second anew for a $d$ four times as large.
+# name: **associative recall** (in its harder form MQAR, [@arora2024zoology]). Softmax attention [@eq:self-attention]
+# keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether $p$ is 2
+# or 64. *Draw the two curves* of accuracy against $p$ for $d = 16$, and the second anew for a $d$ four times as large.
 #
 # Three things may limit the recall: the **size of the state**, the **feature map**, and the **division** by
 # $\phi(q) \cdot z$. (With $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each
@@ -716,6 +730,8 @@ figures.seed_lines(by_size, "pairs shown", "accuracy", chance=1 / LETTERS)
 print("medians at 64 pairs:")
 for (name, width), line in recalled.items():
     print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.1%}")
+#| caption: Associative recall against the number of pairs, by the size of the state.
+#| label: recall
 
 # %% tags=["hide-input"]
 def middle(name, width, pairs=64):
@@ -761,11 +777,13 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 #
 # Joining steps is associative: it does not matter how they are put in brackets. So neighbours can be joined, then
 # neighbours of neighbours, all at the same time: a **parallel scan**, or associative scan
-# ([@blelloch1990]). The figure shows two ways to do it for eight steps. Read it from below. A dot is a join. On top
+# ([@blelloch1990]). [@fig:scans] shows two ways to do it for eight steps. Read it from below. A dot is a join. On top
 # stand the steps that each position holds in the end.
 
 # %% tags=["hide-input"]
 figures.scan_circuits(8)
+#| caption: Two parallel scans of eight steps.
+#| label: scans
 
 # %% [markdown]
 # Doubling ([@hillis1986]) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the rounds and
@@ -859,6 +877,8 @@ for model in models:
     gib[model.name] = 2 * model.numbers * tokens / 2**30         # 2 bytes a number
     all_full[model.name] = 2 * model.numbers * layers * n / 2**30
 figures.cache_sizes(gib, all_full)
+#| caption: Size of the KV cache of published models.
+#| label: cache-sizes
 
 # %% tags=["hide-input"]
 assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
@@ -926,7 +946,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # among heads and layers:
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(EK)^\top}{\sqrt{d_k}}\right) F V, \qquad E, F \in \mathbb{R}^{k \times n},
-# \qquad \text{where } Q = X W_Q,\ K = X W_K,\ V = X W_V.$$
+# \qquad \text{where } Q = X W_Q,\ K = X W_K,\ V = X W_V.$$ (eq:linformer)
 #
 # The table is $n \times k$. The reason given: the attention matrix has low **rank**, that is, its $n$ rows are
 # combinations of far fewer. (The paper argues with the Johnson–Lindenstrauss lemma that $k$ need not grow with $n$, for a
@@ -958,6 +978,7 @@ clerk(tokens, weights=(seen := []))
 maps = seen[0].detach()                                          # (50, 4, n, n)
 jobs = figures.jobs_of_heads(maps, tokens >= LETTERS)            # ["mark", …], one a head
 figures.weight_maps({f"head {h}: {job}": maps[0, h] for h, job in enumerate(jobs)})
+#| caption: Attention weights of heads with three jobs.
 
 # %% [markdown]
 # Two heads have a *column*: every query attends to the mark. One has a diagonal, moved by one: the letter before. And
@@ -976,6 +997,7 @@ lines = {f"head {h}: {job}": {k: 100 * kept[h, k - 1].item() for k in ks}
          for h, job in enumerate(jobs)}
 viz.line_plot(lines, "number of singular values k", "share of their squares, %",
               log_x=True, low=0)
+#| caption: How many singular values hold how much of each head's table.
 
 # %% tags=["hide-input"]
 assert kept[jobs.index("mark"), 0] > 0.9 and kept[:, 7].min() < 0.5
@@ -990,6 +1012,7 @@ assert set(jobs) == {"mark", "before", "mirror"}
 rows = {row["name"]: {job: [run[job] for run in row["runs"]]
                       for job in ("mark", "before", "mirror")} for row in record["partners"]}
 figures.shares_in_rows(rows, "accuracy", chance=1 / LETTERS)
+#| caption: Accuracy of full and low-rank attention on three tasks.
 
 # %% tags=["hide-input"]
 few = rows["Linformer, k = 4"]
@@ -1082,6 +1105,7 @@ for name in ("window", "linear attention", "linear recurrence"):
     assert slope(times[name]) < 1.6 and slope(peaks[name]) < 1.1
     assert times[name][4096] < times["full"][4096] / 3
 assert slope(peaks["tiles, by hand"]) < 1.2 and slope(times["tiles, by hand"]) > 1.3
+#| caption: Peak memory of full and low-rank attention.
 
 # %% [markdown]
 # There are two groups. Full attention and the tiles go up steeply in time, though the tiles' memory lies with the cheap

@@ -98,6 +98,8 @@ labels = torch.tensor(labels)
 print("one of", len(images), "images, as numbers:")
 print((images[3, 0] * 16).int())
 figures.picture_to_sequence(images[3, 0], patch=2)
+#| caption: An image becomes a sequence of patches.
+#| label: patches
 
 # %% [markdown]
 # Read the figure from left to right. The image is cut into patches, which are numbered row by row. Each patch is
@@ -107,7 +109,7 @@ figures.picture_to_sequence(images[3, 0], patch=2)
 # the class token's row is read out:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
-# \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$
+# \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$ (eq:vit)
 #
 # with one more matrix, $W_{\text{head}}$, that turns row 0 into ten logits. (Both products have a bias, too.) Here is
 # one image, step by step, through the package's `ViT`. The patches come from a loop, so that you see which pixels go
@@ -238,6 +240,7 @@ rows = {name: mistakes(name) for name in ("CNN", "ViT")}
 for name, share in record["baselines"]["1200"].items():
     rows[name] = [round(397 * (1 - share))]                   # nothing is drawn: no seed
 figures.mistakes(rows, n=397)
+#| caption: Test errors of a CNN and of a Vision Transformer.
 
 # %% [markdown]
 # The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So do a few small convolutions, and
@@ -279,11 +282,13 @@ strewn = normed.flatten(1)[:, moved_pixels].view(-1, 1, 8, 8)            # (1797
 worlds = {"plain": normed, "patches": shuffled, "pixels": strewn}
 figures.image_row([x[i, 0] - normed.min() for x in worlds.values() for i in (3, 15)],
                   [f"a {labels[i]}, {name}" for name in worlds for i in (3, 15)])
+#| caption: Digits, plain and with their patches shuffled.
 
 # %%
 compared = ("CNN", "CNN, patches shuffled", "CNN, pixels shuffled",
             "MLP", "MLP, pixels shuffled")
 figures.mistakes({name: mistakes(name) for name in compared}, n=397)
+#| caption: Test errors when the patches are shuffled.
 
 # %% tags=["hide-input"]
 plain, strewn_too = mistakes("CNN"), mistakes("CNN, pixels shuffled")
@@ -340,6 +345,7 @@ figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
 for name in ("ViT, dropout before the head", "ViT, all rows read, no dropout",
              "CNN, no dropout", "ViT, no positions"):
     print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
+#| caption: Test errors with other position embeddings.
 
 # %% tags=["hide-input"]
 assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
@@ -422,6 +428,7 @@ assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
 frame = F.pad(images[3, 0], (2, 2, 2, 2))                     # (12, 12)
 figures.image_row([frame, frame.roll((-2, 1), (0, 1)), frame.roll((1, 2), (0, 1))],
                   ["in the middle", "moved", "moved again"])
+#| caption: A digit that is moved within its frame.
 
 # %%
 distances = range(1, 11)                                      # steps along rows and columns
@@ -432,6 +439,7 @@ figures.runs_over(cosines, "steps between two places", "cosine of their position
 for how, runs in record["places"].items():
     right, moved = (mean(run[key] for run in runs) for key in ("report", "report_moved"))
     print(f"{how:<14} accuracy {right:.0%} in the middle, {moved:.0%} where digits are moved")
+#| caption: Similarity of learned positions against their distance.
 
 # %% [markdown]
 # The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot. It
@@ -442,6 +450,7 @@ for how, runs in record["places"].items():
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
 figures.position_map(maps["moved anew"], side=6, place=(2, 2), title="moved anew")
 figures.position_maps({how: maps[how] for how in ("in the middle", "moved anew")}, side=6)
+#| caption: Similarity of each learned position to all others.
 
 # %% tags=["hide-input"]
 for how, by_distance in cosines.items():
@@ -482,6 +491,7 @@ def look(layer, head):
 
 
 viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0})
+#| caption: The class token's attention, by layer and head.
 
 # %% [markdown]
 # Heads differ: some give their weights to the ink and some to the background, and the numbers rarely suggest a rule.
@@ -491,7 +501,7 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 # **Attention rollout** ([@abnar2020]) follows the mixing down to the pixels. Each layer's weights are averaged over its
 # heads, half of each row is what the residual connection has kept, and the layers are multiplied:
 #
-# $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$
+# $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$ (eq:rollout)
 
 # %%
 rolled = attention_rollout(weights)[:, 0, 1:].view(-1, 4, 4)             # (397, 4, 4)
@@ -501,6 +511,8 @@ figures.attention_on_images([images[test][i, 0] for i in some],
                             {"last layer": [last[i] for i in some],
                              "rollout": [rolled[i] for i in some]},
                             [f"a {labels[test][i]}" for i in some])
+#| caption: Where the class token looked, and two controls.
+#| label: attention-on-images
 
 # %% [markdown]
 # Both columns share one scale. Rollout is paler, because at least a quarter of its row stays with the class token (half in
@@ -514,6 +526,7 @@ titles = {"any four": "four at random", "the most unusual": "most unusual (no mo
 left = {titles.get(name, name): [run[name] for run in record["removed"]]
         for name in record["removed"][0]}
 viz.strip_plot(left, "accuracy with four of sixteen patches taken away")
+#| caption: Accuracy when patches are taken away, chosen by four maps.
 
 # %% tags=["hide-input"]
 for run in record["removed"]:
@@ -562,6 +575,8 @@ def spectra(waveform):                                        # 25 ms at a time,
 sung = [[hertz * size.item() for hertz in FORMANTS[word]] for *_, word in spoken]
 figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=160,
                                  formants=sung, title="one second of a voice that was made")
+#| caption: A sung vowel: waveform and spectrogram.
+#| label: spectrogram
 
 # %% [markdown]
 # Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
@@ -614,6 +629,7 @@ listened = measured("sound")
 tables = {"F1 alone, known exactly": torch.tensor(listened["confusions"]["first formant"]),
           "log spectra": by_spectra}
 figures.confusions(tables, names, predicted=[("heed", "who'd"), ("head", "heard")])
+#| caption: Vowels confused, by what is known of the sound.
 
 # %% tags=["hide-input"]
 assert by_spectra.tolist() == listened["confusions"]["log spectra"]
@@ -662,6 +678,8 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 
 # %%
 figures.wav2vec_diagram()
+#| caption: wav2vec 2.0: masked frames, and targets among distractors.
+#| label: wav2vec
 
 # %% [markdown]
 # Read the figure from below. The waveform becomes frames $z$. A span of them is **masked**, each replaced by one and
@@ -672,15 +690,16 @@ figures.wav2vec_diagram()
 #
 # $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)}
 # {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}, \qquad \tilde q \text{ over } q_t
-# \text{ and the negatives}$$
+# \text{ and the negatives}$$ (eq:contrastive)
 #
-# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again, a query among candidates, and
-# $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the Transformer gives, not the
-# context vector of lecture @cross_attention.) Here are a guess's cosines with its target and ten negatives, and the
-# probabilities that softmax makes of them at two temperatures:
+# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again [@eq:soft-attention], a query
+# among candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
+# Transformer gives, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its target and
+# ten negatives, and the probabilities that softmax makes of them at two temperatures:
 
 # %% tags=["hide-input"]
 figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
+#| caption: The contrastive loss: one target among ten distractors.
 
 # %% [markdown]
 # Cosines lie between −1 and 1. *Before you run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for a
@@ -717,6 +736,7 @@ def spans(p, span):
 
 
 viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "span": 10})
+#| caption: Masked spans of a sound.
 
 # %% [markdown]
 # Why spans? Set the span to 1 at p = 0.5: half is masked, and three in four of the masked frames have a visible
@@ -782,6 +802,7 @@ for name in ("any sound", "one sound"):
                    for step in steps}
 figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 steps)",
                   level=("guessing", math.log(11)))
+#| caption: Contrastive loss while three encoders train.
 
 # %% [markdown]
 # With negatives from any sound the loss falls soon, and far. With negatives from the same sound it falls slowly, and less.
@@ -796,6 +817,7 @@ vowel, pitch = ({name: [run[what] for run in probes[name]] for name in order_of_
 figures.two_probes({name: [*zip(vowel[name], pitch[name], strict=True)] for name in vowel},
                    "share of frames whose vowel a linear probe reads",
                    "$R^2$ of the log pitch, by a linear probe", guessing=1 / 5)
+#| caption: What a linear probe reads from the frames: the vowel and the pitch.
 
 # %% tags=["hide-input"]
 for i in range(3):
@@ -820,6 +842,7 @@ for i in range(3):
 by_listener = {name: torch.tensor(listened["confusions"][name])
                for name in ("any sound", "one sound")}
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
+#| caption: Vowels confused, by which encoder listens.
 
 # %% [markdown]
 # With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
@@ -898,6 +921,7 @@ for name, runs in record["few"].items():
 viz.strip_plot(shares, "share of the test images that are right")
 for n, found in record["baselines"].items():
     print(f"nearest neighbour, {n} images: {found['nearest neighbour']:.1%}")
+#| caption: Test accuracy with a tenth of the images.
 
 # %% tags=["hide-input"]
 assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], strict=True))
@@ -936,6 +960,7 @@ for run in listened["codes"]:
 figures.codes_used({name: torch.tensor(runs[0]["shares"]) for name, runs in codes.items()})
 for name, runs in codes.items():
     print(f"{name:<17} entries in use, by seed:", *(f"{run['entries']:.1f}" for run in runs))
+#| caption: How often the entries of a codebook are used.
 
 # %% tags=["hide-input"]
 fair, favoured, _, cured = ([run["entries"] for run in runs] for runs in codes.values())

@@ -166,6 +166,7 @@ answers = {name: two_questions(table) for name, table in tables.items()}
 for name, (ones, past) in answers.items():
     print(f"{name:>17}:  rows sum to one: {ones!s:<6} the future gets nothing: {past}")
 assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
+#| caption: Masks made from the lines of a slide, and the weights that they give.
 
 # %% [markdown] teaches="code: a block and a language model"
 # In the first table nothing is forbidden: $i > i$ never happens. In the second no token sees itself, and the first row,
@@ -265,6 +266,7 @@ for name, pairs in trainings.items():
     smooth[name] = losses.unfold(0, 10, 10).mean(dim=-1).tolist()          # and over ten steps
 viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
            y_name="training loss (nats), mean of 3 seeds")
+#| caption: Training loss of the right model and of faulty ones.
 
 # %% [markdown]
 # Both fall, along nearly the same curve. Nobody who sees one of them alone would be alarmed. Now the same 64 test texts,
@@ -289,6 +291,7 @@ figures.seed_curves(shown, sizes, "texts in a batch", "loss on 64 test texts (na
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["right"]) < 1e-4, "alone or in company, it says the same"
 assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
+#| caption: Test loss against the number of texts in a batch.
 
 # %% tags=["hide-input"]
 for by_right, by_fault in zip(*shown.values(), strict=True):
@@ -362,6 +365,7 @@ for name, faults in kinds.items():
         [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
     ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
+#| caption: Size of the logits against the number of blocks.
 
 # %% tags=["hide-input"]
 growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
@@ -521,6 +525,7 @@ unseen = [name for name in FAULTS if not verdicts[name][0]]
 rows = {name: run["faults"][name] for name in unseen}
 hidden = {name: (row["difference"], 2.26 * row["standard_error"]) for name, row in rows.items()}
 viz.differences_from_baseline({"": hidden}, x_name="test loss, difference (nats per token)")
+#| caption: Test loss of faulty models, as a difference from the right one.
 
 # %% tags=["hide-input"]
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
@@ -555,6 +560,7 @@ for seed in range(3):
     slide, _ = trained("the residual from the normalised x", seed=seed)
     again["as printed"].append(test_loss(slide))
 figures.paired_seeds(again, "test loss (nats per token)")
+#| caption: Test loss, right and as printed, by seed.
 
 # %% tags=["hide-input"]
 gaps = [a - b for a, b in zip(again["right"], again["as printed"], strict=True)]
@@ -592,6 +598,8 @@ caught = [name for name in FAULTS if any(hit for hit, _ in list(table[name].valu
 noticed = len(FAULTS) - len(unseen)
 print(f"of {len(FAULTS)} the loss shows {noticed}, structural tests show {len(caught)}")
 assert len(caught) == len(FAULTS), "every mutant is killed without any training"
+#| caption: Which test catches which fault.
+#| label: caught
 
 # %% [markdown]
 # Read a row: every mutant is killed by at least one structural test. (That is no miracle, as we wrote the tests with the

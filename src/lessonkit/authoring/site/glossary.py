@@ -14,7 +14,7 @@ from sphinx import addnodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 FILE = "glossary.json"  # what the extension reads
-ROW = re.compile(r"^\| *(?!term|---)([^|]+?) *\| *([^|]+?) *\| *([^|]*?) *\| *([^|]*?) *\|$", re.MULTILINE)
+ROW = re.compile(r"^\|(?! *(?:term;|-)) *([^|]+?) *\| *([^|]+?) *\| *([^|]*?) *\| *([^|]*?) *\|$", re.MULTILINE)
 TABLE = re.compile(r"^\| term.*?(?=^(?!\|)|\Z)", re.MULTILINE | re.DOTALL)
 NOT_IN = (
     nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw,
