@@ -234,7 +234,8 @@ figures.tables_with_sums({"weights set to 0, after the softmax": after,
                           "scores set to −∞, before the softmax": before},
                          rows=target, columns=names, mask=mask)
 print("nothing has changed for the two tokens:", torch.allclose(before[:, :2], A))
-#| caption: Weights that are set to zero after the softmax: the rows no longer sum to one.
+#| caption: Weights set to zero after the softmax, and scores set to −∞ before it: only then do
+#|   rows sum to one.
 
 # %% tags=["hide-input"]
 assert (unmasked * mask).sum(dim=-1).max() < 0.99

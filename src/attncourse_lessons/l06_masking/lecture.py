@@ -205,7 +205,7 @@ everything = torch.stack([praised, negated, hidden_1, hidden_2, answer], dim=1) 
 viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
                  columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
 assert torch.equal(answer, verdict[:, 0])
-#| caption: What a network without a bend cannot say: a table of a small example.
+#| caption: Inputs, hidden units and verdict of a small network that understands *not*.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
@@ -332,8 +332,8 @@ kinds = {"attention alone": (False, False), "+ feed-forward": (True, False),
 runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
         for kind, parts in kinds.items()}             # (5, 12) each
 figures.relative_residuals(runs)
-#| caption: What is not common to all tokens, layer by layer: rank collapse with and without
-#|   feed-forward networks.
+#| caption: What is not common to all tokens, layer by layer, with and without feed-forward
+#|   networks and residual connections.
 #| label: rank-collapse
 
 # %%

@@ -850,7 +850,8 @@ for row in record["branches"]:
         rows.setdefault(row["name"], {})[f"rate {row['lr']:g}"] = row["losses"]
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
-#| caption: Loss after 60 steps, by where the explanation was put to the test.
+#| caption: Loss after 60 steps by the place of the norm and the size of the branches, at two
+#|   learning rates.
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every small branch works, even **without a single norm**: ReZero, and branches that begin at zero, learn about as well
@@ -1021,7 +1022,8 @@ print("the same numbers:", torch.equal(x, y))
 figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
-#| caption: Loss against the learning rate, with a warm-up and without.
+#| caption: Loss against the learning rate, with a warm-up and without; also for the formula as
+#|   a slide prints it.
 
 # %% [markdown] teaches="what the tricks improve: training or ability"
 # As predicted: it learns where post-norm learns, and fails where post-norm fails. (The edge is the same, the loss is not: at

@@ -300,7 +300,7 @@ for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
         loss = mean_loss(model, validation_set)
         print(f"{name}, seed {seed}: right {right:.1%}, loss {loss:.2f}")
 viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
-#| caption: Calibration gap by the strength of label smoothing.
+#| caption: Calibration gap with and without label smoothing.
 
 # %% [markdown]
 # In each of the three pairs smoothing moves the gap down: the model has learned to be less sure, as asked. Our small,

@@ -542,7 +542,7 @@ print(f"window + global, seed 0, steps 126 to 130: loss {sum(here[125:130]) / 5:
 four = ("full", "window", "window + global", "BigBird")
 figures.loss_curves({name: [run["losses"] for run in pattern_runs[name]] for name in four},
                     every=5, chance=math.log(LETTERS))
-#| caption: Training losses with full attention, windows and sinks.
+#| caption: Training losses with full attention, a window, and patterns with global tokens.
 
 # %%
 def first_below(losses, level=0.5):
@@ -608,7 +608,7 @@ for kind in ("trigger", "letter"):
 losses = {name: {f"at a {kind}": [row["loss"][name][kind] for row in sinks]
                  for kind in ("trigger", "letter")} for name in sinks[0]["loss"]}
 figures.shares_in_rows(losses, "loss, nats")
-#| caption: Losses of a trained model under a window, with and without its first tokens.
+#| caption: Loss at two kinds of place, with full attention and with windows.
 
 # %% tags=["hide-input"]
 for row in sinks:

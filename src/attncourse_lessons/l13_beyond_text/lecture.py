@@ -345,7 +345,7 @@ figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
 for name in ("ViT, dropout before the head", "ViT, all rows read, no dropout",
              "CNN, no dropout", "ViT, no positions"):
     print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
-#| caption: Test errors with other position embeddings.
+#| caption: Test errors of the networks and of their variants.
 
 # %% tags=["hide-input"]
 assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
@@ -802,7 +802,7 @@ for name in ("any sound", "one sound"):
                    for step in steps}
 figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 steps)",
                   level=("guessing", math.log(11)))
-#| caption: Contrastive loss while three encoders train.
+#| caption: Contrastive loss in training, with negatives from any sound and from the same sound.
 
 # %% [markdown]
 # With negatives from any sound the loss falls soon, and far. With negatives from the same sound it falls slowly, and less.
@@ -842,7 +842,8 @@ for i in range(3):
 by_listener = {name: torch.tensor(listened["confusions"][name])
                for name in ("any sound", "one sound")}
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
-#| caption: Vowels confused, by which encoder listens.
+#| caption: Vowels confused, for encoders trained with negatives from any sound and from the
+#|   same sound.
 
 # %% [markdown]
 # With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
