@@ -240,7 +240,7 @@ rows = {name: mistakes(name) for name in ("CNN", "ViT")}
 for name, share in record["baselines"]["1200"].items():
     rows[name] = [round(397 * (1 - share))]                   # nothing is drawn: no seed
 figures.mistakes(rows, n=397)
-#| caption: Test errors of a CNN and of a Vision Transformer.
+#| caption: Test errors of a CNN, a Vision Transformer and two simple methods.
 
 # %% [markdown]
 # The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So do a few small convolutions, and
@@ -282,13 +282,13 @@ strewn = normed.flatten(1)[:, moved_pixels].view(-1, 1, 8, 8)            # (1797
 worlds = {"plain": normed, "patches": shuffled, "pixels": strewn}
 figures.image_row([x[i, 0] - normed.min() for x in worlds.values() for i in (3, 15)],
                   [f"a {labels[i]}, {name}" for name in worlds for i in (3, 15)])
-#| caption: Digits, plain and with their patches shuffled.
+#| caption: Digits, plain, with their patches shuffled and with their pixels shuffled.
 
 # %%
 compared = ("CNN", "CNN, patches shuffled", "CNN, pixels shuffled",
             "MLP", "MLP, pixels shuffled")
 figures.mistakes({name: mistakes(name) for name in compared}, n=397)
-#| caption: Test errors when the patches are shuffled.
+#| caption: Test errors when patches or pixels are shuffled.
 
 # %% tags=["hide-input"]
 plain, strewn_too = mistakes("CNN"), mistakes("CNN, pixels shuffled")
