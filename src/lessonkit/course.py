@@ -123,7 +123,12 @@ class Course:
 
     def assignments(self) -> list[str]:
         """The assignments that have exercises, in order: "a03", …"""
-        return [lesson.assignment for lesson in self.lessons if (lesson.folder / "exercises" / "__init__.py").is_file()]
+        return list(self._assignments)
+
+    @cached_property
+    def _assignments(self) -> tuple[str, ...]:
+        set_ = [each for each in self.lessons if (each.folder / "exercises" / "__init__.py").is_file()]
+        return tuple(lesson.assignment for lesson in set_)
 
     def part(self, name: str, part: str) -> ModuleType:
         """A module of the lesson called `name`, wherever it stands: `part("masking", "figures")`. LookupError."""
@@ -147,7 +152,7 @@ class Course:
     def exercises_of(self, assignment: str) -> list[Exercise]:
         """The exercises of an assignment (such as "a03"), in the order in which they are set."""
         lesson = self.lesson(assignment)
-        if assignment not in self.assignments():
+        if assignment not in self._assignments:
             return []
         if assignment not in self._loaded:  # their words are gone through once, and not at every check
             exercises = importlib.import_module(f"{self.package}.{lesson.module}.exercises").EXERCISES

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning"),  # nbgrader's way with it
 ]
 
-CELL_SECONDS, NOTEBOOK_SECONDS, PROCESSES = 8, 18, 24
+CELL_SECONDS, NOTEBOOK_SECONDS, PROCESSES = 6, 13, 24
 LIMITS = f"""
 c.ExecuteOrReplay.timeout = {CELL_SECONDS}
 c.ExecuteOrReplay.notebook_timeout = {NOTEBOOK_SECONDS}
@@ -148,14 +148,14 @@ TIME = {
     ),
     "a notebook that has no time left to run its cells again ends": Trouble(
         {WEIGHTS: "import itertools\nsum(itertools.repeat(0))"},
-        first=("import time\ntime.sleep(6)",),
+        first=("import time\ntime.sleep(4)",),
         dies=WEIGHTS,
         ended="all cells together took more than",
         says={WEIGHTS: LOOP, OUTPUT: "all cells together took more than"},
         flag="could not be interrupted in `check-attention_distribution`",
     ),
     "many cells, each just under the limit, end when all their time is used up": Trouble(
-        first=tuple(f"import time\ntime.sleep(3)  # {i}" for i in range(6)),
+        first=tuple(f"import time\ntime.sleep(2.4)  # {i}" for i in range(6)),
         dies="first",
         ended=f"all cells together took more than {NOTEBOOK_SECONDS} seconds",
         says=dict.fromkeys(FULL, f"not run, because all cells together took more than {NOTEBOOK_SECONDS} seconds"),
@@ -441,7 +441,7 @@ def everybody(tmp_path_factory):
         for i in range(300):
             (beside / f"{i}-with-a-name-that-is-quite-long.txt").write_bytes(bytes(8_000))
         room.before = tree(root, "autograded", "grading", "gradebook.db", "gradebook.db-journal")
-        room.outcome = room.grade(force=True, n_workers=3)
+        room.outcome = room.grade(force=True, n_workers=4)
         room.after = tree(root, "autograded", "grading", "gradebook.db", "gradebook.db-journal")
         room.reached = []
         for one, ask in ((tcp, tcp.accept), (udp, lambda: udp.recv(1)), (unix, unix.accept)):

@@ -243,6 +243,25 @@ def test_showing_more_than_a_message_holds_does_not_end_the_cell(worker):
     assert not [output for each in cells for output in each["outputs"] if output["output_type"] == "error"]
 
 
+# ----------------------------------------------------------------------------------------------- what is imported ahead
+
+
+@sandboxed
+def test_what_an_assignments_cells_import_is_there_and_the_library_is_read_anew_from_the_sandbox(worker):
+    record = worker.execute(
+        job(
+            cell("import sys\nprint('matplotlib' in sys.modules, 'attncourse.viz' in sys.modules)"),
+            cell("from attncourse import viz\nprint(viz.__file__)"),
+            cell("from matplotlib.figure import Figure\nfigure = Figure()\nfigure.text(0, 0, 'seen')"),
+            cell("figure.canvas.draw()\nprint('drawn')"),
+        )
+    )
+    ahead, library, _, drawn = record["cells"]
+    assert text_of(ahead) == "True False\n"
+    assert text_of(library).startswith(walls.COURSE)
+    assert text_of(drawn) == "drawn\n"  # and not a word of fonts that are looked for
+
+
 # ---------------------------------------------------------------------------------------------------- what stays behind
 
 

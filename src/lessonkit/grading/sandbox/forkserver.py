@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import select
@@ -13,7 +14,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ import torch
 from lessonkit.course import Course, folder_of
 from lessonkit.grading.sandbox import student_process as child
 from lessonkit.grading.sandbox.limits import Limits
-from lessonkit.grading.sandbox.visible_package import build_view, packages_of
+from lessonkit.grading.sandbox.visible_package import build_view, imported_by_cells, packages_of
 
 ENVIRONMENT = {
     "NBGRADER_EXECUTION": "autograde",
@@ -103,7 +104,7 @@ class ForkServer:
         if self._pid == 0:
             try:
                 self._control.close()
-                serve(theirs, self._folder, course, self.hidden, sandbox, readable)
+                serve(theirs, self._folder, course, assignment, self.hidden, sandbox, readable)
             except BaseException as error:  # say it to the worker, which says it to the person
                 with contextlib.suppress(OSError):
                     theirs.send(json.dumps({"error": f"{type(error).__name__}: {error}"[:900]}).encode())
@@ -149,7 +150,13 @@ class ForkServer:
 
 
 def serve(
-    control: socket.socket, view: Path, course: Course, hidden: Sequence[str], sandbox: str, readable: Sequence[Path]
+    control: socket.socket,
+    view: Path,
+    course: Course,
+    assignment: str,
+    hidden: Sequence[str],
+    sandbox: str,
+    readable: Sequence[Path],
 ) -> None:
     """In the fork server: fork a process for each order, say its number, and say how it ended."""
     from lessonkit.grading.sandbox import linux as walls
@@ -160,10 +167,11 @@ def serve(
         walls.own_the_orphans()
     _warm_up()
     ours = {str(folder_of(package).parent) for package in packages_of(course)}  # out of sight in the sandbox
+    _show_only(view, away=ours)
+    _import_ahead(course, imported_by_cells(course, assignment))
     if sandbox == "bubblewrap":
         walls.enter_namespaces(view, readable, hidden=[Path.cwd()])
-        view = Path(walls.COURSE)
-    _show_only(view, away=ours)
+        _show_only(Path(walls.COURSE), away={str(view)})
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every page that the two share
     control.send(b'{"pid": 0}')
@@ -240,6 +248,22 @@ def _warm_up() -> None:
     torch.autograd.grad(torch.cat([cell(token, state), token]).softmax(-1).sum(), [state, cell.weight_ih])
     with torch.random.fork_rng(devices=[]):
         torch.einsum("ij,kj->ik", torch.randn(2, 2), torch.randn(2, 2)).masked_fill(torch.eye(2) > 0, -torch.inf)
+
+
+def _import_ahead(course: Course, names: Collection[str]) -> None:
+    """Import what the assignment's own cells do, from the view, so that a fork has what this needs of other packages.
+
+    The course's own modules are imported anew in each fork, where some are hidden. What is there of matplotlib then
+    has its fonts, which it could not keep in a fork's folder.
+    """
+    for name in [name for name in sys.modules if name.partition(".")[0] in course.library]:
+        del sys.modules[name]
+    os.environ["MPLBACKEND"] = ENVIRONMENT["MPLBACKEND"]  # which matplotlib reads when it is imported
+    for name in sorted(names):
+        with contextlib.suppress(ImportError):  # a name in a module, or what is hidden
+            importlib.import_module(name)
+    if "matplotlib" in sys.modules:
+        importlib.import_module("matplotlib.font_manager")
 
 
 def _show_only(view: Path, away: set[str]) -> None:

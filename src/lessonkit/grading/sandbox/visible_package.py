@@ -51,6 +51,14 @@ def forbidden_modules(course: Course, assignment: str) -> set[str]:
     return found - {*course.library}
 
 
+def imported_by_cells(course: Course, assignment: str) -> set[str]:
+    """Modules of the library, and names in them, that the notebook of an assignment imports as it is handed out."""
+    if assignment not in course.assignments():
+        return set()
+    source = course.lesson(assignment).folder / "assignment.py"
+    return _imports(source, course.library) if source.is_file() else set()
+
+
 def _copy(path: Path, package: Path, folder: Path) -> None:
     """A module and what lies beside it under its name, at the same place below `folder`."""
     for file in {path, *path.parent.glob(f"{path.stem}.*")}:
