@@ -36,7 +36,7 @@ def test_the_first_use_of_a_term_says_what_it_means_to_the_keyboard_too(visit): 
     assert "the shares that the softmax makes of the scores" in note.inner_text()
     assert term.get_attribute("aria-describedby") == note.get_attribute("id")
     box = note.bounding_box()
-    assert 0 <= box["x"] and box["x"] + box["width"] <= 1280
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 1280
     term.press("Enter")
     page.wait_for_url("**/docs/glossary.html#term-attention-weight")
     assert page.locator("#term-attention-weight").is_visible()

@@ -1,4 +1,4 @@
-"""What a course cites, figures and formulas with numbers, and the glossary: from a source to the notebook and the book."""
+"""What a course cites, figures and formulas with numbers, the glossary: from a source to notebook and book."""
 
 from pathlib import Path
 
@@ -141,7 +141,7 @@ def test_a_formula_with_a_name_has_a_number_and_can_be_referred_to(course, bib):
     assert '<a id="equation-3-1"></a>\n\n$$a =\nb \\tag{3.1}$$' in text
     assert "holds, [Figure 3.2](#figure-3-2)." in text
     other = built(course, 1, bib).notebook.cells[0].source
-    assert "See [(3.1)](03_first.ipynb#equation-3-1) and [Gu and Dao, 2023](https://example.org/mamba), section 2" in other
+    assert "See [(3.1)](03_first.ipynb#equation-3-1) and [Gu and Dao, 2023](https://example.org/mamba)," in other
     assert "`[@gu2023]`" in other and "```\n[@gu2023]\n```" in other and "[first](03_first.ipynb)" in other
 
 

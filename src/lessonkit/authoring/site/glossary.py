@@ -20,13 +20,14 @@ NOT_IN = (
     nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw,
     nodes.comment, addnodes.pending_xref, addnodes.download_reference,
 )  # fmt: skip
+CODE = ("cell_code", "cell_code_output", "mime_bundle")
 OF = "lectures/"  # the pages that link their terms
 ANCHOR = re.compile(r"(?:^|/)glossary\.html#term-")
 
 
 @dataclass(frozen=True)
 class Term:
-    """A term, its other names, what it means, our image of it, and a Markdown link to the lecture that introduces it."""
+    """A term, its other names, its meaning, our image of it, and a Markdown link to the lecture that introduces it."""
 
     name: str
     others: tuple[str, ...]
@@ -132,6 +133,6 @@ def _inside(node: nodes.Node) -> bool:
     while (node := node.parent) is not None:
         if isinstance(node, NOT_IN):
             return True
-        if isinstance(node, nodes.Element) and node.get("nb_element") in ("cell_code", "cell_code_output", "mime_bundle"):
+        if isinstance(node, nodes.Element) and node.get("nb_element") in CODE:
             return True
     return False

@@ -210,7 +210,7 @@ class Sources:
 
 
 def anchored(text: str) -> str:
-    """Markdown in which the places that the build gave a number are places to Sphinx, too, and captions have a class."""
+    """Markdown in which the places that the build numbered are places to Sphinx, too, and captions have a class."""
     text = re.sub(r'\A<a id="(figure-[\d-]+)"></a>', r"{#\1 .caption}\n", text)
     return re.sub(r'<a id="(equation-[\d-]+)"></a>\n\n(?=\$\$)', r"\n\n(\1)=\n", text)
 
