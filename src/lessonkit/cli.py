@@ -20,11 +20,17 @@ TEACH = {
     "report": ("lessonkit.grading.report.command", "show the grades of a class, student by exercise"),
     "export": ("lessonkit.grading.export.command", "make an autograder for Gradescope or GitHub of an assignment"),
     "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
+    "handout": ("lessonkit.authoring.printing.handout", "make the handouts of lectures: six pages each, to write on"),
+    "questions": (
+        "lessonkit.authoring.questions.command",
+        "multiple-choice questions, for Moodle, Canvas or a sheet of paper",
+    ),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {
     "build": ("lessonkit.authoring.build", "build the notebooks from the lessons' sources"),
     "site": ("lessonkit.authoring.site.command", "build the web book from the executed notebooks and docs"),
+    "print": ("lessonkit.authoring.printing.book", "make one PDF of the course, its answers at the end"),
     "completion": ("commandkit.completion", "print what lets your shell complete commands with the Tab key"),
 }
 GROUPS = {"learn": LEARN, "teach": TEACH, "maintain": MAINTAIN}
