@@ -24,7 +24,7 @@ nb_execution_mode = "off"
 # Of a cell tagged hide-input; a solution's say "answer".
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
-myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
+myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block", "colon_fence"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
@@ -48,8 +48,8 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css", "search.css", "readable.css", "landing.css", "assignments.css"]
-html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js", "landing.js")]
+html_css_files = ["book.css", "search.css", "readable.css", "landing.css", "assignments.css", "references.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js", "landing.js", "references.js")]
 html_additional_pages = {"search": "search.html"}
 html_last_updated_fmt = "%d %B %Y"
 html_copy_source = False

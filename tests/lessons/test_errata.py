@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from functools import cache
+from pathlib import Path
 
 import jupytext
 import pytest
@@ -12,8 +13,10 @@ from attncourse_lessons import course
 from attncourse_lessons.errata import DECKS, ERRATA, FAULTS, STRUCTURAL, SlideModel, erratum, structural
 from attncourse_lessons.results import MODIFICATIONS
 from attncourse_lessons.slides.transcriptions import COLUMNS, NARANG_ROWS, TRANSCRIBERS, transcriptions
+from lessonkit.authoring.build import open_course
 from lessonkit.authoring.source import read
 
+ROOT = Path(__file__).resolve().parents[2]
 figures = course.part("errata_lab", "figures")
 
 # A slide's mistake is shown where it teaches: with the slide, or as a mistake that anybody may make.
@@ -246,6 +249,6 @@ def test_lectures_are_marked_in_cells_that_have_a_box():
 def test_a_mark_is_for_the_tests_and_does_not_stand_in_the_notebook():
     lesson = next(lesson for lesson in course.lessons if lesson.name == "self_attention")
     path = lesson.folder / "lecture.py"
-    notebook = read(path, path, course, lesson, assignment=False).notebook
+    notebook = read(path, path, course, lesson, False, open_course(ROOT).citable).notebook
     assert 'erratum="' in path.read_text(encoding="utf-8")
     assert not any("erratum" in cell.metadata for cell in notebook.cells)

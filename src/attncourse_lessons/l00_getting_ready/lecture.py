@@ -71,6 +71,8 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
 table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library fills up
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
 figures.padded_batch(ratings, pad=0, means=padded_means.tolist())
+#| caption: Padding: ratings of different number in one rectangle, with the means that count
+#|   real ratings alone.
 
 # %% tags=["hide-input"]
 assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
@@ -156,6 +158,8 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 
 # %%
 figures.batch_axes(x)
+#| caption: A tensor of shape (batch, n, d) and its three axes.
+#| label: batch-axes
 
 # %% [raw] slide
 # ## A reduction removes an axis: dim names the one that goes
@@ -249,6 +253,7 @@ print(centred[0, 0])
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
 pairs = [{"a": "(3, 1)", "b": "(4,)"}, {"a": "(3,)", "b": "(4,)"}, {"a": "(3,)", "b": "(3, 1)"}]
 viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pairs)
+#| caption: Broadcasting: choose two shapes and see what is stretched.
 
 # %% [raw] slide
 # ## Broadcasting: choose both shapes
@@ -321,6 +326,9 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 
 # %%
 figures.record(w=4.0)
+#| caption: What autograd records in the forward pass, and what it does with the record in the
+#|   backward pass.
+#| label: autograd
 
 # %% [raw] slide
 # ## The record of (w − 1)² at w = 4
@@ -419,6 +427,7 @@ losses, predicted = {}, {}
 for name, as_column in {wrong: True, right: False}.items():
     losses[name], predicted[name] = train(as_column)
 viz.curves(losses, y_name="mean squared error", log_y=True)
+#| caption: Training loss with the right and with the wrong shape of the targets.
 
 # %% [raw] slide
 # ## The loss falls anyway
@@ -431,6 +440,7 @@ viz.curves(losses, y_name="mean squared error", log_y=True)
 # %%
 clouds = {name: (rating, prediction) for name, prediction in predicted.items()}
 figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal=True)
+#| caption: Predicted against true ratings after both trainings.
 
 # %% [raw] slide
 # ## What the model says
@@ -590,6 +600,7 @@ def naive_softmax(scores):
 interest = naive_softmax(scores)                                         # (2, 4)
 rows = ["reader", "from the rain"]
 viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
+#| caption: The softmax of each reader's scores, a row for each reader.
 
 # %% [markdown]
 # Each customer has one unit of interest and distributes it over the products. The largest score takes the most, and no
@@ -651,6 +662,8 @@ def weights_under_shift(shift):
 shifts = [-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
 viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
             still=[{"shift": 90}, {"shift": 0}, {"shift": -106}])
+#| caption: The softmax of scores that are shifted by a constant: as written, and with the
+#|   largest score subtracted.
 
 # %% [raw] slide
 # ## Worse than NaN: weights that are wrong and look like weights
@@ -771,6 +784,7 @@ total = table.masked_fill(~mask, 0).sum(dim=1)                       # (4,)
 count = mask.sum(dim=1)                                              # (4,)  True counts as 1
 means = total / count                                                # (4,)
 figures.padded_batch(ratings, pad="–", means=means.tolist())
+#| caption: The same padded batch, filled with something that is no number.
 
 # %% tags=["hide-input"]
 by_hand = torch.tensor([sum(stars) / len(stars) for stars in ratings.values()])
@@ -808,6 +822,8 @@ clouds = {"divided by 20": (times_rated, by_width),
           "divided by the count": (times_rated, by_count)}
 figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
                        impossible=(0, 1))
+#| caption: Mean rating against the number of ratings, divided by the wrong and by the right
+#|   count.
 
 # %% [raw] slide
 # ## In a whole catalogue the padded mean measures how often
@@ -968,10 +984,6 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # **Now do** [assignment @getting_ready](@getting_ready/assignment): three exercises, a question in words, and an
 # extension. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
 #
-# **Further reading.** Harris et al., [*Array programming with NumPy*](https://doi.org/10.1038/s41586-020-2649-2) (Nature,
-# 2020): figure 1 has shapes, axes and broadcasting on one page. Goodfellow, Bengio and Courville, [*Deep
-# learning*](https://www.deeplearningbook.org) (2016), section 4.1, on overflow and underflow, with softmax as the
-# example; section 6.5 on back-propagation. Rogozhnikov, [*Einops: clear and reliable tensor manipulations
-# with Einstein-like notation*](https://openreview.net/forum?id=oapKSVM2bcj) (ICLR 2022), for axes with names. Goldberg,
-# [*What every computer scientist should know about floating-point arithmetic*](https://doi.org/10.1145/103162.103163)
-# (1991), when you want to know why 0.1 + 0.2 is what it is.
+# **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],
+# section 4.1, on overflow and underflow, with softmax as the example; section 6.5 on back-propagation.
+# [+@rogozhnikov2022], for axes with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.

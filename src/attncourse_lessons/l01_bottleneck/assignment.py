@@ -43,7 +43,7 @@ from torch import Tensor, nn
 # ## 1 · One step
 #
 # A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*, and each step
-# computes the new state from the token's vector $x_t$ and the state before (Elman 1990):
+# computes the new state from the token's vector $x_t$ and the state before ([@elman1990]):
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr)$$
 #
@@ -360,7 +360,7 @@ if solved("rnn_states"):
 # %% [markdown]
 # ## Extension: a state with gates
 #
-# A GRU (Cho et al. 2014) decides at each step, and for each number of its state, how much of the old to keep. In the form that torch
+# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old to keep. In the form that torch
 # computes:
 #
 # $$

@@ -27,9 +27,10 @@
 #
 # ## Language models: a probability for every next token
 #
-# In 1951 Claude Shannon published a game. One person covers a page of a book, another guesses what stands there, letter
-# by letter, and is told the right letter each time. Try it with words: what comes after *Return the number*? You
-# probably said *of*. To say it, you used more than the last word and less than everything that you have ever read.
+# In 1951 Claude Shannon published a game ([@shannon1951]). One person covers a page of a book, another guesses what
+# stands there, letter by letter, and is told the right letter each time. Try it with words: what comes after *Return
+# the number*? You probably said *of*. To say it, you used more than the last word and less than everything that you
+# have ever read.
 #
 # A player who names one word tells us little. So let the player name a probability for every word that there is. This is
 # a **language model**: for the beginning $w_1, \dots, w_t$ of a text it gives a probability distribution over the next
@@ -154,7 +155,7 @@ print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the
 # minus the logarithm of the whole text's probability, divided by its number of tokens: to minimise cross-entropy is to
 # maximise the **likelihood** of the text. Because nats say little to most people, we undo the logarithm at the end:
 #
-# $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad\qquad \text{perplexity} = \exp(\text{cross-entropy})$$
+# $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad\qquad \text{perplexity} = \exp(\text{cross-entropy})$$ (eq:perplexity)
 #
 # **Perplexity** is a number of choices: somebody who guesses among 30 equally likely tokens has a perplexity of 30.
 
@@ -287,15 +288,15 @@ assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4) and p.min() > 0
 #
 # $$p(w \mid h) = \frac{\max\bigl(c(h, w) - D,\ 0\bigr)}{c(h)} + \frac{D \cdot N(h)}{c(h)}\; p(w \mid h')$$
 #
-# It is the interpolated form of Kneser and Ney's model (1995). There is one more trick in it. In contexts shorter than
-# the longest, c does not count how often a token was seen, but after how many <i>different</i> tokens. <i>Francisco</i>
-# is frequent and follows one word only, so where the context is new it should get little. <code>attncourse.ngram</code>
-# has it on one screen.
+# It is the interpolated form of the model of Kneser and Ney ([-@kneser1995]). There is one more trick in it. In
+# contexts shorter than the longest, c does not count how often a token was seen, but after how many <i>different</i>
+# tokens. <i>Francisco</i> is frequent and follows one word only, so where the context is new it should get little.
+# <code>attncourse.ngram</code> has it on one screen.
 #
-# Can one count without order, too? <b>tf-idf</b> (Spärck Jones 1972) weights each count of a word in a text by how rare
-# the word is in other texts, ln(N / n_w) for a word in n_w of N texts. Search engines lived on it for decades. It finds
-# what a text is about; but <i>return the number</i> and <i>number the return</i> are the same bag of words to it, so it
-# cannot say what comes next. "Can we do better than tf-idf?", asks one of the decks. For this task we must.
+# Can one count without order, too? <b>tf-idf</b> ([@sparckjones1972]) weights each count of a word in a text by how
+# rare the word is in other texts, ln(N / n_w) for a word in n_w of N texts. Search engines lived on it for decades. It
+# finds what a text is about; but <i>return the number</i> and <i>number the return</i> are the same bag of words to it,
+# so it cannot say what comes next. "Can we do better than tf-idf?", asks one of the decks. For this task we must.
 # </details>
 #
 # How well does counting work? The next figure varies two things: the order $n$, and the amount of text. The texts come
@@ -318,6 +319,7 @@ counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 5)}
 named = {f"{share} of the texts": line for share, line in counted.items()}
 figures.seed_lines({"": named}, "order n: the model carries n − 1 tokens",
                    "test perplexity", log_x=False, log_y=True)
+#| caption: Perplexity of n-gram models on unseen text, by their order.
 
 # %% tags=["hide-input"]
 assert record["epochs"] == 3 and record["vocab_size"] == len(tokenizer)
@@ -341,8 +343,8 @@ assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: 
 # > **A common mistake: comparing perplexities of different units.** A perplexity is *per token of this vocabulary*, and
 # > the unit decides the number. Perplexities compare only where both models predict the same tokens of the same text. The
 # > decks print a table of perplexities between 1.9 and 5.0 for models that write encyclopedia articles, without a unit.
-# > (In the paper, Liu et al. 2018, they are per wordpiece, given pages of sources.) Below is one model on one text, in
-# > two units.
+# > (In the paper, [@liu2018], they are per wordpiece, given pages of sources.) Below is one model on one text, in two
+# > units.
 
 # %%
 log_p = torch.cat([five_gram.log_probabilities(text) for text in test])  # (n_test,)
@@ -383,10 +385,10 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # count of characters*. To a table of counts, different is different. You know that *number* and *count* are nearly the
 # same word.
 #
-# So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al. (2003) put the
-# embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear map and a tanh, makes a vector
-# $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the dot product of $h_t$ with the token's own
-# row of $E$. A softmax makes probabilities of the logits:
+# So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al.
+# ([-@bengio2003]) put the embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear
+# map and a tanh, makes a vector $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the
+# dot product of $h_t$ with the token's own row of $E$. A softmax makes probabilities of the logits:
 #
 # $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
 # \operatorname{softmax}(h_t E^\top + b_E)$$
@@ -413,10 +415,10 @@ print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
 # Let the past be one vector, too, the **hidden state** $h_t$. Each step makes a new one of the token that has just been
 # read and of the state before:
 #
-# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
+# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$ (eq:recurrence)
 #
-# This is a **recurrent neural network**, RNN (Elman 1990; as a language model, Mikolov et al. 2010). The logits come
-# from $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
+# This is a **recurrent neural network**, RNN ([@elman1990]; as a language model, [@mikolov2010]). The logits come from
+# $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
 # first is left after three more steps?
 
 # %%
@@ -442,6 +444,8 @@ for x_t in (3.0, 0.0, 0.0, 0.0):
 
 # %%
 figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
+#| caption: A recurrent neural network, unrolled over the tokens that it reads.
+#| label: rnn
 
 # %% [raw] slide
 # ## Unrolled: the same two matrices at every step
@@ -492,6 +496,8 @@ trained, losses = train_a_little(leak=False)
 leaking, leaking_losses = train_a_little(leak=True)
 viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses},
            y_name="loss (nats per token)")
+#| caption: Training loss of a network that predicts the next token, and of one that can see its
+#|   target.
 
 # %% [raw] slide
 # ## A target leak: the best loss of the day
@@ -531,8 +537,9 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 # ## LSTM and GRU: a state with gates
 #
 # The RNN replaces its whole state at each step. Whatever it knew of the first word must survive a matrix and a tanh each
-# time. Hochreiter and Schmidhuber (1997) leave the state alone unless there is a reason to change it, and let **gates**
-# decide: numbers between 0 and 1, computed from what is read. (The forget gate came a little later: Gers et al. 2000.)
+# time. Hochreiter and Schmidhuber ([-@hochreiter1997]) leave the state alone unless there is a reason to change it, and
+# let **gates** decide: numbers between 0 and 1, computed from what is read. (The forget gate came a little later:
+# [@gers2000].)
 #
 # Here is the 3 again, in a state $c$ of a single number. A forget gate $f$ says how much of the state to keep, an input gate
 # $i$ how much of what is new to take in. We set both by hand: take in the first number, then keep. *Guess* what is left.
@@ -561,6 +568,8 @@ for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.
 
 # %%
 figures.lstm_and_gru()
+#| caption: The cells of an LSTM and of a GRU.
+#| label: gated-cells
 
 # %% [raw] slide
 # ## LSTM and GRU
@@ -589,15 +598,15 @@ figures.lstm_and_gru()
 # \end{aligned}
 # $$
 #
-# The **GRU** (gated recurrent unit, Cho et al. 2014) has one vector and one decision fewer. One gate $z$ decides both: what is
-# not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
+# The **GRU** (gated recurrent unit, [@cho2014]) has one vector and one decision fewer. One gate $z$ decides both: what
+# is not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
 #
 # <details><summary><b>Going further</b>: the GRU's two gates</summary>
 #
 # The <b>update gate</b> is $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the <b>reset gate</b>
 # $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. The reset gate says how much of the past the candidate sees:
-# $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. This is torch's form; Cho et al. apply $r$ before the
-# matrix. You build it in the extension of the assignment.
+# $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. This is torch's form; Cho et al. ([-@cho2014])
+# apply $r$ before the matrix. You build it in the extension of the assignment.
 # </details>
 #
 # Here is the LSTM in code, beside torch's. *Guess* from the equations: how many times as many parameters does an LSTM cell
@@ -655,6 +664,7 @@ gains = {model: 1 - mean(perplexities(model)) / mean(perplexities(model, "a quar
          for model in ("5-gram", "GRU")}
 print("from a quarter of the texts to all the perplexity falls by",
       ", ".join(f"{gain:.0%} ({model})" for model, gain in gains.items()))
+#| caption: Test perplexity of counts, windows and recurrent networks, a mark for each run.
 
 # %% [raw] slide
 # ## Among networks gates pay; the 5-gram model beats them all
@@ -671,8 +681,9 @@ print("from a quarter of the texts to all the perplexity falls by",
 # And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
 # numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
 # only more text, and here it makes as much of it as the GRU does: from a quarter of the texts to all, either perplexity
-# falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al. (2003) measured
-# a perplexity of 312 for the best n-gram model, and of 252 for a window network that was mixed with a trigram model.
+# falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al.
+# ([-@bengio2003]) measured a perplexity of 312 for the best n-gram model, and of 252 for a window network that was
+# mixed with a trigram model.
 #
 # ## Where counting wins: known and unknown contexts
 #
@@ -692,6 +703,7 @@ figures.seed_lines({"": by_known}, "tokens of the context seen before (share of 
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0), ticks=ticks)
 for model in by_known:
     print(f"{model:>14}: test perplexity {mean(perplexities(model)):.1f}")
+#| caption: Test loss by how much of the context was seen in training.
 
 # %% tags=["hide-input"]
 assert all(0.3 < gain < 0.4 for gain in gains.values()), "four times the text: about a third"
@@ -747,8 +759,8 @@ for n in lead:
 # Going backward it is worse. Take a state of one number and $h_t = w\, h_{t-1}$. Then $\partial h_{60} / \partial h_0 =
 # w^{60}$: that is 0.002 for $w = 0.9$ and 304 for $w = 1.1$. With vectors each factor is a matrix, the derivative of one
 # state by the state before, and their product shrinks or grows in the same way: **vanishing** or **exploding gradients**
-# (Hochreiter 1991; Bengio et al. 1994). *Guess:* of untrained networks of the three kinds, which lets the gradient
-# through from 60 steps back?
+# ([@hochreiter1991]; [@bengio1994]). *Guess:* of untrained networks of the three kinds, which lets the gradient through
+# from 60 steps back?
 
 # %%
 def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
@@ -776,6 +788,9 @@ for name, (kind, changed) in kinds.items():
     print(f"{name:>14}:", "  ".join(f"{share:.0e}" for share in left[name]))
 figures.seed_lines({"": gradients}, "steps back", "gradient of the last state",
                    log_x=False, log_y=True)
+#| caption: How much gradient is left, by the number of steps back, for three untrained
+#|   networks.
+#| label: vanishing-gradient
 
 # %% tags=["hide-input"]
 assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
@@ -819,11 +834,12 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 #
 # A second network can start where the first one stopped. An **encoder** reads a text, and a **decoder**, a language model
 # whose first state is the encoder's last, writes another: a translation, a summary, a parse written as a sequence. This is
-# the **encoder–decoder** or **sequence-to-sequence** model (Kalchbrenner and Blunsom 2013; Cho et al. 2014; Sutskever et
-# al. 2014).
+# the **encoder–decoder** or **sequence-to-sequence** model ([@kalchbrenner2013]; [@cho2014]; [@sutskever2014]).
 
 # %%
 figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
+#| caption: An encoder–decoder: one vector is all that the decoder learns of the source.
+#| label: bottleneck
 
 # %% [raw] slide
 # ## Trouble two: the bottleneck between encoder and decoder
@@ -926,6 +942,8 @@ def lines(memory):
 figures.seed_lines({"one vector: the last state": lines("last state"),
                     "all states: attention": lines("attention")},
                    x_name="pairs to remember", y_name="share of right answers")
+#| caption: Right answers against the number of pairs to remember, with one vector and with all
+#|   states.
 
 # %% tags=["hide-input"]
 one, every = lines("last state"), lines("attention")
@@ -1039,6 +1057,7 @@ taken = {name: {n: milliseconds(way, torch.randn(n, 128)) for n in (16, 64, 256,
 viz.line_plot(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
 recurrent, parallel = (line[1024] for line in taken.values())
 print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as long")
+#| caption: Time that a layer takes against the length of the sequence.
 
 # %% tags=["hide-input"]
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
@@ -1066,6 +1085,7 @@ def draw_path(length, signal):
 signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
             start={"length": 12, "signal": signals[-1]})
+#| caption: The way of a signal through a recurrent network and through a convolution.
 
 # %% [raw] slide
 # ## How far, and how many steps?
@@ -1136,16 +1156,9 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
 # that depends on a question?
 #
-# **Further reading.** Shannon, [*Prediction and entropy of printed
-# English*](https://ieeexplore.ieee.org/document/6773263) (1951), is the game. Chen and Goodman, [*An empirical study of
-# smoothing techniques for language modeling*](https://aclanthology.org/P96-1041/) (1996; longer 1999). Bengio et al., [*A
-# neural probabilistic language model*](https://jmlr.org/papers/v3/bengio03a.html) (2003), sections 1 and 2. Mikolov et
-# al., *Recurrent neural network based language model* (2010). Hochreiter and Schmidhuber, [*Long short-term
-# memory*](https://doi.org/10.1162/neco.1997.9.8.1735) (1997).
-# Pascanu, Mikolov and Bengio, [*On the difficulty of training recurrent neural
-# networks*](https://arxiv.org/abs/1211.5063) (2013), section 2, on gradients that vanish and explode. Cho et al.,
-# [*Learning phrase representations using RNN encoder–decoder*](https://arxiv.org/abs/1406.1078), and Sutskever, Vinyals
-# and Le, [*Sequence to sequence learning with neural networks*](https://arxiv.org/abs/1409.3215) (both 2014).
+# **Further reading.** [+@shannon1951], is the game. [+@chen1996]. [+@bengio2003], sections 1 and 2. [+@mikolov2010].
+# [+@hochreiter1997]. [+@pascanu2013], section 2, on gradients that vanish and explode. [+@cho2014], and
+# [+@sutskever2014].
 #
 # ## Going further: what the two models write
 #

@@ -111,6 +111,7 @@ values = torch.tensor([float(n) for n in BICYCLES.values()])  # (6,)
 query = clock(7)                                              # (2,)
 scores = keys @ query                                         # (6,)  one for each key
 figures.clock_keys(hours, scores, asked=7, title="scores")
+#| caption: Scores of a query at 7 h, by the direction of the keys on a clock.
 
 # %% [raw] slide
 # ## Keys that can be near: the dot product as a score
@@ -168,7 +169,7 @@ print("hard:", values[best].item())
 # are positive and sum to one. The answer is the average of the values by these weights. It is called the **context
 # vector** $c$ (here it is a single number):
 #
-# $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$
+# $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$ (eq:soft-attention)
 #
 # *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, with its negative score:
 # does it get nothing?
@@ -178,6 +179,7 @@ weights = scores.softmax(dim=0)                               # (6,)  they sum t
 context = weights @ values                                    # ()    their average
 figures.clock_keys(hours, weights, asked=7, title="attention weights")
 print("soft:", round(context.item()))
+#| caption: Attention weights of the same query: the softmax of its scores.
 
 # %% tags=["hide-input"]
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
@@ -216,7 +218,7 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 #
 # Divide the scores by a number $T$ before the softmax, the **temperature**:
 #
-# $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$
+# $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$ (eq:temperature)
 #
 # So far $T$ was 1. *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to
 # your first guess? And what will the orange curve, the answer at every hour of the day, look like at either end?
@@ -245,6 +247,8 @@ def draw(T):
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
             still=[{"T": 100.0}, {"T": 0.1}, {"T": 0.001}])
+#| caption: A soft lookup at different temperatures.
+#| label: temperature
 
 # %% [raw] slide
 # ## Move the temperature
@@ -276,6 +280,8 @@ assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e
 T = 0.1
 context, weights = soft_lookup(clock(7), keys, values, T)
 figures.two_lookups(BICYCLES, weights, asked=7)
+#| caption: A dictionary and a soft lookup, asked with the same query.
+#| label: two-lookups
 
 # %% [raw] slide
 # ## Cold is hard attention, hot is mean pooling
@@ -318,6 +324,7 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
 viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared error / 100²")
+#| caption: Squared error against the hour that is asked, for hard and soft lookup.
 
 # %% [raw] slide
 # ## A staircase has no slope
@@ -392,9 +399,9 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # The rest has hardly any weight and hardly any slope. A lookup that is too cold early on stops learning for that reason.
 #
 # Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
-# that turned out well are made more likely (REINFORCE). Xu et al. (2015) trained a captioning model both ways, and gave
-# the two kinds their names. The gradient of the soft kind is exact and costs one backward pass. This is why nearly all
-# attention is soft.
+# that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways,
+# and gave the two kinds their names. The gradient of the soft kind is exact and costs one backward pass. This is why
+# nearly all attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
@@ -413,6 +420,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
 smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
 viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles")
+#| caption: Bicycles by the hour, smoothed at different temperatures.
 
 # %% [raw] slide
 # ## Too cold, too hot
@@ -450,6 +458,7 @@ viz.function_curves(valleys, temperatures, log_x=True,
 for name, line in valleys.items():
     print(f"{name}: best T = {temperatures[line.argmin()]:.3f}, off by {line.min():.0f};"
           f"  cold {line[0]:.0f},  hot {line[-1]:.0f}")
+#| caption: Error on hours left out, against the temperature.
 
 # %% tags=["hide-input"]
 for line in valleys.values():
@@ -463,15 +472,16 @@ for line in valleys.values():
 # Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (Sixty keys lie
 # close together. At a temperature lower than our 0.1 a query still averages several of them.)
 #
-# The method is old. Nadaraya and Watson proposed it in 1964, independently. To estimate a curve at $q$, average the
-# measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of the weights:
+# The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
+# at $q$, average the measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of
+# the weights:
 #
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
-# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention: for vectors of
-# length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$ cancels in the division, and
-# $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next cell checks this for every five
-# minutes of the day:
+# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention,
+# [@eq:soft-attention]: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
+# cancels in the division, and $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next
+# cell checks this for every five minutes of the day:
 
 # %%
 h = 0.2
@@ -481,9 +491,9 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
 # So the average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
-# et al. (2015) is that queries, keys and values come out of a network, and that the network is trained *through* the
-# average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters. They are computed
-# anew for each query. What is learned is the network that makes the vectors.
+# et al. ([-@bahdanau2015]) is that queries, keys and values come out of a network, and that the network is trained
+# *through* the average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters.
+# They are computed anew for each query. What is learned is the network that makes the vectors.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 6: somebody's leave-one-out, with mistakes in it.
 #
@@ -534,6 +544,7 @@ def draw_keys(step):
 
 viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={"step": 600},
             still=[{"step": 0}, {"step": 40}, {"step": 80}, {"step": 600}])
+#| caption: The vectors of the 24 hours while they are trained.
 
 # %% [raw] slide
 # ## They form a clock
@@ -622,20 +633,20 @@ for name, table in tables.items():
 # hour's count. So attention by itself does not know what came first. If order matters, and in a sentence it does, it has
 # to be written into the keys. [Lecture @order](@order) does that for words.
 #
-# The same read operation has had several names. **Memory networks** (Weston et al. 2015) read a table of stored sentences
-# by hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. (2015) made the read
-# soft, and then the answer alone was enough. The Neural Turing Machine (Graves et al. 2014) calls it **content-based addressing**: a
-# place in memory is found by what it contains. Programmers call a place in memory a **pointer**, so attention is a
-# pointer with a gradient. **Pointer networks** (Vinyals et al. 2015) leave out the values. There the weights themselves
-# are the output, and say *which* input is meant.
+# The same read operation has had several names. **Memory networks** ([@weston2015]) read a table of stored sentences by
+# hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. ([-@sukhbaatar2015]) made
+# the read soft, and then the answer alone was enough. The Neural Turing Machine ([@graves2014]) calls it
+# **content-based addressing**: a place in memory is found by what it contains. Programmers call a place in memory a
+# **pointer**, so attention is a pointer with a gradient. **Pointer networks** ([@vinyals2015]) leave out the values.
+# There the weights themselves are the output, and say *which* input is meant.
 #
 # ## Keys for words: which repair helps?
 #
-# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's (1957): you shall
-# know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and count for each
-# word which others stand within three places of it. Ten words are the keys of a table, two for each topic. Then we ask
-# for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers will differ a little
-# from those saved here.)
+# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's ([-@firth1957]):
+# you shall know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and
+# count for each word which others stand within three places of it. Ten words are the keys of a table, two for each
+# topic. Then we ask for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers
+# will differ a little from those saved here.)
 
 # %%
 texts = docstrings(limit=4000)
@@ -685,8 +696,8 @@ right = {"counts": who_answers(neighbours)}
 #
 # There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**. The
 # other does not count how often a neighbour comes, but how much more often than by chance. The logarithm of that ratio is
-# the **pointwise mutual information** of two words (Church and Hanks, 1990); with negatives set to zero it is PPMI. For
-# example: a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
+# the **pointwise mutual information** of two words ([@church1990]); with negatives set to zero it is PPMI. For example:
+# a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
 # chance. If it is thirty, the entry is ln 3 = 1.1, and if it is eight, 0. So PPMI silences "the", which is everybody's
 # neighbour. *Guess:* which of the two repairs helps more, if each is tried alone?
 
@@ -742,6 +753,7 @@ contexts = torch.stack([context for context, _ in table])                       
 unsure = contexts.amax(dim=1).argmin()
 said = ", ".join(f"{topic} {x:.2f}" for topic, x in zip(topics, contexts[unsure], strict=True))
 print(f"least sure: {words[10 + unsure]}.", said)
+#| caption: Attention weights between words, with keys made from their neighbours.
 
 # %% [raw] slide
 # ## Soft attention says more than who wins
@@ -763,10 +775,10 @@ print(f"least sure: {words[10 + unsure]}.", said)
 #
 # | | $e(q, k)$ | learns | proposed by |
 # |---|---|---|---|
-# | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | Bahdanau et al. 2015 |
-# | **dot** | $q \cdot k$ | nothing | Luong et al. 2015 |
-# | **bilinear** | $q W \cdot k$ | $W$ | Luong et al. 2015 ("general") |
-# | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
+# | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | [@bahdanau2015] |
+# | **dot** | $q \cdot k$ | nothing | [@luong2015] |
+# | **bilinear** | $q W \cdot k$ | $W$ | [@luong2015] ("general") |
+# | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | [@vaswani2017] |
 #
 # For one query and one key, in code, beside the package's layers. *Guess:* query and key exchange their parts. For which of
 # the four does the score stay the same?
@@ -823,7 +835,7 @@ with torch.no_grad():
 # 1. Each product $q_m k_m$ has mean 0 and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of independent terms add up:
 #
 # $$\operatorname{Var}(q \cdot k) = \sum_{m=1}^{d_k} \operatorname{Var}(q_m k_m) = d_k
-# \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$
+# \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$ (eq:variance)
 #
 # So plain scores have a standard deviation of $\sqrt{d_k}$: the wider the vectors, the larger the scores. What does the
 # softmax make of them? How evenly it spreads the weights is told by one number, their **entropy**
@@ -852,6 +864,9 @@ for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
     print(f"{name:>6}, d_k = 1024: largest weight {largest:.2f}, its slope"
           f" {largest * (1 - largest):.4f}")
 figures.scores_by_width(spread, entropy, n_keys=16)
+#| caption: Spread of the scores and entropy of the weights against the width of queries and
+#|   keys, with and without the scale.
+#| label: scale
 
 # %% tags=["hide-input"]
 for d_k in spread["plain"]:
@@ -929,6 +944,7 @@ slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in seeds]
 print("dot, width 512, a tenth of the learning rate:", [round(loss, 2) for loss in slower])
 smaller = [loss_after_training(dot_score, 512, seed, gain=512**-0.25) for seed in seeds]
 print("dot, width 512, scores of variance 1 at first:", [round(loss, 2) for loss in smaller])
+#| caption: Loss after 150 steps against the width, with and without the scale.
 
 # %% tags=["hide-input"]
 assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
@@ -982,6 +998,7 @@ def draw(direction):
 
 
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
+#| caption: Score functions as landscapes: darker where a key would score more.
 
 # %% [raw] slide
 # ## Score landscapes
@@ -1066,6 +1083,7 @@ for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items(
         for name, score in zip(runs[world], four, strict=True):
             runs[world][name].append(accuracy(score, world, seed))
 figures.worlds(runs, chance=1 / 8)
+#| caption: Accuracy of the score functions, in one language and in two.
 
 # %% tags=["hide-input"]
 assert min(min(values) for values in runs["one language"].values()) > 0.9
@@ -1163,14 +1181,7 @@ print(f"at seven o'clock: {output.item():.0f} bicycles")
 # and an extension. **Next:**
 # [lecture @cross_attention](@cross_attention), where a translator asks.
 #
-# **Further reading.** Bahdanau, Cho and Bengio, [*Neural machine translation by jointly learning to align and
-# translate*](https://arxiv.org/abs/1409.0473) (2015), section 3.1: the additive score. Luong, Pham and Manning,
-# [*Effective approaches to attention-based neural machine translation*](https://arxiv.org/abs/1508.04025) (2015), section
-# 3.1: dot, general, and a third, concat. Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762)
-# (2017), section 3.2.1: the scaled dot product. Xu et al., [*Show, attend and tell*](https://arxiv.org/abs/1502.03044)
-# (2015): hard and soft attention. Vinyals, Fortunato and Jaitly, [*Pointer networks*](https://arxiv.org/abs/1506.03134)
-# (2015). Graves, Wayne and Danihelka, [*Neural Turing machines*](https://arxiv.org/abs/1410.5401) (2014). Sukhbaatar et
-# al., [*End-to-end memory networks*](https://arxiv.org/abs/1503.08895) (2015). Nadaraya, *On estimating regression*
-# (1964), and Watson, *Smooth regression analysis* (1964); Zhang et al., [*Dive into deep
-# learning*](https://d2l.ai/chapter_attention-mechanisms-and-transformers/attention-pooling.html), section 11.2, on other
-# kernels.
+# **Further reading.** [+@bahdanau2015], section 3.1: the additive score. [+@luong2015], section 3.1: dot, general, and
+# a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and soft attention.
+# [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. [+@nadaraya1964], and [+@watson1964]; [+@zhang2023], section
+# 11.2, on other kernels.

@@ -279,9 +279,9 @@ if solved("AttentionDecoderStep"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# The next token is usually translated from somewhere near the last. Luong et al. (2015, section 3.2) let each target position
-# predict a *centre* $p_t$ in the source, attend only within a window around it, which saves work when the source is a document,
-# and multiply the weights by a Gaussian that falls off from the centre. Here you build the Gaussian:
+# The next token is usually translated from somewhere near the last. Luong et al. ([-@luong2015, section 3.2]) let each target
+# position predict a *centre* $p_t$ in the source, attend only within a window around it, which saves work when the source is a
+# document, and multiply the weights by a Gaussian that falls off from the centre. Here you build the Gaussian:
 #
 # $$\alpha'_{ti} = \alpha_{ti} \, \exp\!\left(-\frac{(i - p_t)^2}{2\sigma^2}\right)$$
 #

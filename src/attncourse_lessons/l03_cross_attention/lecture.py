@@ -25,8 +25,8 @@
 #
 # A **sequence-to-sequence** model reads one sequence and writes another. The **encoder** is a recurrent network that
 # reads the source and leaves one **hidden state** for each token, $h_1, \dots, h_n$. The **decoder** is a second
-# recurrent network that writes the target, token by token. Early neural translators (Sutskever et al. 2014, Cho et
-# al. 2014) joined the two by one vector, the encoder's last state:
+# recurrent network that writes the target, token by token. Early neural translators ([@sutskever2014]; [@cho2014])
+# joined the two by one vector, the encoder's last state:
 
 # %% tags=["hide-input"]
 try:
@@ -69,6 +69,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 viz.encoder_decoder(attention=False)
+#| caption: An encoder–decoder without attention: one vector is handed over.
 
 # %% [raw] slide
 # ## The bottleneck
@@ -104,11 +105,13 @@ for source, target in pairs.test[:3]:
 # ## Attention: a context vector for every target token
 #
 # The bottleneck is gone as soon as the decoder may use *all* hidden states of the encoder. Bahdanau, Cho and Bengio
-# (2015) let it compute a new context vector $c_t$ at every step $t$: an average of the encoder's states, with
-# **attention weights** that depend on what the decoder needs now.
+# ([-@bahdanau2015]) let it compute a new context vector $c_t$ at every step $t$: an average of the encoder's states,
+# with **attention weights** that depend on what the decoder needs now.
 
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
+#| caption: An encoder–decoder with attention: the decoder looks at all states at every step.
+#| label: cross-attention
 
 # %% [raw] slide
 # ## Attention: a context vector for every target token
@@ -127,8 +130,8 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 #
 # * The encoder is **bidirectional**: two recurrent networks read the source, one from each end, and their states are
 #   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ knows what stands before token $i$ *and*
-#   what stands after it, with a focus on its neighbourhood (Schuster and Paliwal 1997). An encoder may do that, because
-#   the whole source is there before the first target token is written. A decoder may not.
+#   what stands after it, with a focus on its neighbourhood ([@schuster1997]). An encoder may do that, because the whole
+#   source is there before the first target token is written. A decoder may not.
 # * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as **key**; the average
 #   that comes back is made of the same $h_i$, which serve as **values**. Attention whose query comes from one sequence
 #   and whose keys and values come from another is called **cross-attention**.
@@ -140,6 +143,8 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 
 # %%
 figures.decoding_step()
+#| caption: One decoding step with attention, from the old state to the next token.
+#| label: decoding-step
 
 # %% [raw] slide
 # ## One decoding step, from bottom to top
@@ -201,6 +206,7 @@ viz.draw_weights(dot_score(S, H), rows=target, columns=source, title="scores",
                  row_name="target (queries)", column_name="source (keys)")
 same = torch.allclose(C[0], c) and torch.allclose(A[0], alpha)
 print("the row of “ein” is what we computed:", same)
+#| caption: Scores of each target token (rows) against each source token (columns).
 
 # %% [raw] slide
 # ## All three steps at once
@@ -232,6 +238,8 @@ scores = dot_score(S, H)                                         # (3, 2)
 two_ways = {"softmax over the source": scores.softmax(dim=-1),
             "softmax over the target": scores.softmax(dim=-2)}
 figures.tables_with_sums(two_ways, rows=target, columns=source)
+#| caption: Softmax over the source and over the target: only one of them makes rows that sum to
+#|   one.
 
 # %% tags=["hide-input"]
 assert torch.allclose(A.sum(dim=-1), torch.ones(3))
@@ -249,7 +257,7 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # The left one is right: each *row* sums to one. The target token that is about to be written distributes its attention
 # over the source:
 #
-# $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$
+# $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$ (eq:context)
 #
 # In the right one each column sums to one, as if *ninety-* had to decide which target token to serve. Nothing crashes
 # if you take it. All numbers lie between 0 and 1, and the large ones stand where they stood. But *und* has 0.23 to give.
@@ -287,6 +295,7 @@ _, unmasked = attend(S, padded, padded, score=dot_score)     # (3, 5)
 _, masked = attend(S, padded, padded, mask=mask, score=dot_score)
 names = [*source, "pad", "pad", "pad"]
 figures.tables_with_sums({"no mask": unmasked}, rows=target, columns=names)
+#| caption: A batch with padding and no mask: padding gets weight.
 
 # %% [raw] slide
 # ## A score of 0 is not “no attention”
@@ -310,6 +319,8 @@ figures.tables_with_sums({"weights set to 0, after the softmax": after,
                           "scores set to −∞, before the softmax": before},
                          rows=target, columns=names, mask=mask)
 print("nothing has changed for the two tokens:", torch.allclose(before[:, :2], A))
+#| caption: Weights set to zero after the softmax, and scores set to −∞ before it: only then do
+#|   rows sum to one.
 
 # %% tags=["hide-input"]
 assert (unmasked * mask).sum(dim=-1).max() < 0.99
@@ -340,8 +351,8 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 #
 # ## One step of the decoder
 #
-# Now the whole step, as in Luong et al. (2015). $E$ is the embedding table of the target language and $y_{t-1}$ the token
-# before; biases are left out.
+# Now the whole step, as in Luong et al. ([-@luong2015]). $E$ is the embedding table of the target language and
+# $y_{t-1}$ the token before; biases are left out.
 #
 # $$
 # \begin{aligned}
@@ -355,14 +366,14 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 #
 # The **attentional vector** $\tilde s_t$ joins what was found and what is known. It predicts the next token, and it is
 # fed to the cell at the next step, beside the embedding ($\tilde s_0 = 0$). This is called **input feeding**: the next
-# step is told what this one found. Luong et al. report a gain of 1.3 BLEU for it (their table 1). The package's
-# `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in the
-# assignment; read the package's afterwards.
+# step is told what this one found. Luong et al. report a gain of 1.3 BLEU for it ([@luong2015, table 1]). The package's
+# `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in
+# the assignment; read the package's afterwards.
 #
 # The first step needs a state to start from, $s_0$. Ours puts side by side what the two
 # directions of the encoder know at the end of their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward
-# state at the last token, the backward state at the first. (Bahdanau et al. take
-# $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
+# state at the last token, the backward state at the first. (Bahdanau et al. ([-@bahdanau2015]) take $s_0 = \tanh(W_s
+# \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
 #
 # **Now you:** [a03](@cross_attention/assignment), exercise 4.
 #
@@ -449,13 +460,15 @@ for seed, model in models.items():
 
 # %%
 figures.two_decoders()
+#| caption: The decoders of Bahdanau et al. and of Luong et al.
+#| label: two-decoders
 
 # %% [raw] slide
 # ## Bahdanau and Luong
 # {figure}
 
 # %% [markdown]
-# | | Bahdanau, Cho and Bengio 2015 | Luong, Pham and Manning 2015 |
+# | | [@bahdanau2015] | [@luong2015] |
 # |---|---|---|
 # | score | **additive**: $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ | **multiplicative**: $s_t \cdot h_i$ ("dot"), $s_t \cdot W_a h_i$ ("general") |
 # | query | the old state, $s_{t-1}$ | the new state, $s_t$ |
@@ -490,15 +503,15 @@ print(additive.shape, multiplicative.shape)
 # "Additive" needs two matrices and a vector, "general" one matrix, "dot" nothing, but then the widths must be equal. An
 # additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
 # $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
-# time and memory. For that reason Vaswani et al. (2017, section 3.2.1) chose the dot product for the Transformer. (The two
-# also differ in scale; "Going further", at the end of the page, measures it.)
+# time and memory. For that reason Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the dot product for the
+# Transformer. (The two also differ in scale; "Going further", at the end of the page, measures it.)
 #
 # ## What attention is worth on real sentences
 #
-# Bahdanau et al. trained both kinds of model on 348 million words, English to French, on sentences of up to 30 or up to
-# 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based system of the day. Here
-# is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it). *Guess:* which is more, the
-# gain from longer training sentences or the gain from attention?
+# Bahdanau et al. ([-@bahdanau2015]) trained both kinds of model on 348 million words, English to French, on sentences
+# of up to 30 or up to 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based
+# system of the day. Here is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it).
+# *Guess:* which is more, the gain from longer training sentences or the gain from attention?
 
 # %% [raw] slide
 # ## What attention is worth on real sentences
@@ -508,6 +521,7 @@ print(additive.shape, multiplicative.shape)
 
 # %%
 figures.with_and_without(FIRST_ATTENTION)
+#| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]).
 
 # %% [raw] slide
 # ## Attention: 7.6 and 8.9 BLEU
@@ -518,9 +532,10 @@ figures.with_and_without(FIRST_ATTENTION)
 # the star: trained until its score on the validation set stopped improving.) Moses is still ahead on all sentences, at 33.3. On those
 # without unknown words the best RNNsearch reaches 36.15 and Moses 35.63.
 #
-# The paper's figure 2 shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
-# sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more". (Cho et al.
-# 2014 had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing ambiguous.
+# Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
+# sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
+# ([@cho2014properties] had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing
+# ambiguous.
 #
 # ## What attention is worth on our lists: the ladder
 #
@@ -557,6 +572,7 @@ for steps, by_model in record["steps"].items():
         model: [run["right"] for run in by_model[model]] for model in SUMMARIES
     }
 figures.right_by_length(panels)
+#| caption: Lists that are translated exactly right, against their length.
 
 # %% [raw] slide
 # ## One vector learns long lists far more slowly
@@ -627,6 +643,7 @@ viz.curves(gradients, xs=sizes, x_name="source length n", y_name="gradient at th
            log_y=True)
 for summary, line in gradients.items():
     print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor {line[0] / line[-1]:,.0f}")
+#| caption: Gradient at the middle token of the source, against the length of the source.
 
 # %% tags=["hide-input"]
 assert gradients["last state"][-1] < 1e-6 * gradients["last state"][0]
@@ -653,10 +670,10 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # ## Attention weights as a soft alignment
 #
 # Which source token belongs to which target token is called an **alignment**. Nobody told our models any; they were only
-# asked for the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al. show one in which
-# *European Economic Area* becomes *zone économique européenne*: the weights run backwards through three words. Here is the
-# long form of our own crossing, for the three seeds. (The decoder reads the right German here, by teacher forcing.)
-# *Guess:* where does *sechs* attend?
+# asked for the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al.
+# ([-@bahdanau2015, figure 3]) show one in which *European Economic Area* becomes *zone économique européenne*: the
+# weights run backwards through three words. Here is the long form of our own crossing, for the three seeds. (The
+# decoder reads the right German here, by teacher forcing.) *Guess:* where does *sechs* attend?
 #
 # Your three models may not be ours. Processors round differently in the last digit, training amplifies it, and the same
 # seed can become another model. What the text says of seeds 0, 1 and 2 holds for the machine that made this page; the
@@ -678,6 +695,8 @@ for seed, model in models.items():
 viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
                  columns=english.pieces(one.source[0].tolist()), row_name="target (queries)",
                  column_name="source (keys)")
+#| caption: Alignments that three trained models found, a table for each seed.
+#| label: alignments
 
 # %% [raw] slide
 # ## Three seeds, two alignments
@@ -690,6 +709,7 @@ viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
 # %%
 [example] = translate(models[1], ["twenty-seven, four hundred and thirty-six"], english, german)
 viz.step_through(example.weights, example.source_pieces, example.target_pieces)
+#| caption: The decoder's attention, step by step.
 
 # %% [raw] slide
 # ## Step through a list
@@ -835,9 +855,9 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # a large weight does not mean that the position is needed, and a small weight on a token does not mean that the token
 # plays no part.
 #
-# Jain and Wallace (2019) found other weights that give the same predictions, and called their paper *Attention is not
-# explanation*; Wiegreffe and Pinter (2019) answered with *Attention is not not explanation*. What you can take along: an
-# alignment is a hypothesis about what a model uses. To test it, intervene.
+# Jain and Wallace ([-@jain2019]) found other weights that give the same predictions, and called their paper *Attention
+# is not explanation*; Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not explanation*. What
+# you can take along: an alignment is a hypothesis about what a model uses. To test it, intervene.
 #
 # ## In short
 #
@@ -866,25 +886,19 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence attends to itself and the
 # recurrent network goes.
 #
-# **Further reading.** Bahdanau, Cho and Bengio, [*Neural machine translation by jointly learning to align and
-# translate*](https://arxiv.org/abs/1409.0473) (2015): sections 3 and 5, and figure 3 for real alignments. Luong, Pham and
-# Manning, [*Effective approaches to attention-based neural machine translation*](https://arxiv.org/abs/1508.04025)
-# (2015): section 3 is this lecture's decoder, and its local attention is the assignment's extension. Sutskever, Vinyals
-# and Le, [*Sequence to sequence learning with neural networks*](https://arxiv.org/abs/1409.3215) (2014). Cho et al., [*On
-# the properties of neural machine translation*](https://arxiv.org/abs/1409.1259) (2014): quality against length. Schuster
-# and Paliwal, *Bidirectional recurrent neural networks* (1997). Jain and Wallace, [*Attention is not
-# explanation*](https://arxiv.org/abs/1902.10186) (2019). Wiegreffe and Pinter, [*Attention is not not
-# explanation*](https://arxiv.org/abs/1908.04626) (2019).
+# **Further reading.** [+@bahdanau2015]: sections 3 and 5, and figure 3 for real alignments. [+@luong2015]: section 3 is
+# this lecture's decoder, and its local attention is the assignment's extension. [+@sutskever2014].
+# [+@cho2014properties]: quality against length. [+@schuster1997]. [+@jain2019]. [+@wiegreffe2019].
 #
 # ## Going further: the scale of additive and multiplicative scores
 #
 # A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives it). An additive score cannot grow
 # like that: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however wide and however long the states are.
-# Vaswani et al. report that with wide queries additive attention is better than the dot product *without* a scale, and divide
-# by $\sqrt{d_k}$. The next cell measures the standard deviation of the three scores for random states, with freshly made
-# layers. The plain dot product reaches 32 at width 1024, a hard lookup before anything was learned. In Luong's model the
-# states come out of a recurrent network's tanh, which keeps them small, so it could do without a scale. (That is our reading.
-# The paper does not discuss it.)
+# Vaswani et al. ([-@vaswani2017, section 3.2.1]) report that with wide queries additive attention is better than the
+# dot product *without* a scale, and divide by $\sqrt{d_k}$. The next cell measures the standard deviation of the three
+# scores for random states, with freshly made layers. The plain dot product reaches 32 at width 1024, a hard lookup
+# before anything was learned. In Luong's model the states come out of a recurrent network's tanh, which keeps them
+# small, so it could do without a scale. (That is our reading. The paper does not discuss it.)
 
 # %% [raw] slide
 # ## In short

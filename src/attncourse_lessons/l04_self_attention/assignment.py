@@ -310,9 +310,9 @@ if solved("layer_cost"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side (Vaswani et al.
-# 2017, section 4, call it restricted self-attention). Compute all the scores as before, and forbid those that are too far
-# away. (The work is not saved in this way, only its result is the same; how to save it is a subject of lecture @cheap_attention.)
+# If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side ([@vaswani2017],
+# section 4, call it restricted self-attention). Compute all the scores as before, and forbid those that are too far away. (The
+# work is not saved in this way, only its result is the same; how to save it is a subject of lecture @cheap_attention.)
 
 # %% exercise="restricted_self_attention"
 def restricted_self_attention(

@@ -121,6 +121,7 @@ weights = (3 * scores).softmax(dim=-1)               # (8, 8)  3: an inverse tem
 viz.weight_tables({"every word is its own query and key": (words, weights)},
                   numbers=True, digits=2)
 her = words.index("her")
+#| caption: Attention weights where every word is its own query and key.
 
 # %% tags=["hide-input"]
 assert weights[her].argmax() == her, "it looks at itself"
@@ -159,7 +160,7 @@ assert weights[her].argmax() == her, "it looks at itself"
 # after a multiplication by a matrix for each:
 #
 # $$q_i = x_i W_Q \quad \text{(query: what it looks for)} \qquad k_i = x_i W_K \quad \text{(key: what it is found by)}
-# \qquad v_i = x_i W_V \quad \text{(value: what it hands over)}$$
+# \qquad v_i = x_i W_V \quad \text{(value: what it hands over)}$$ (eq:projections)
 #
 # In a network the matrices are learned. We write them by hand once, so that you can see what there is to learn. Queries
 # and keys live in a space of two questions, "a woman?" and "a man?". A she-word asks the first, a he-word the second,
@@ -203,10 +204,11 @@ for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
 # $e_{ij}$ into **attention weights** $\alpha_{ij}$, which sum to one over $j$. The weights average the values:
 #
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad\quad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})}
-# \qquad\quad o_i = \sum_j \alpha_{ij}\, v_j$$
+# \qquad\quad o_i = \sum_j \alpha_{ij}\, v_j$$ (eq:one-token)
 #
-# This is **scaled dot-product attention**, with query, key and value from one sentence. ($\sqrt{d_k}$ keeps the scores
-# from growing with the width $d_k$ of queries and keys; see [lecture @lookup](@lookup).) For *her*, by hand:
+# This is **scaled dot-product attention**, with query, key and value from one sentence: the lookup [@eq:soft-attention]
+# of lecture @lookup, for each token. ($\sqrt{d_k}$ keeps the scores from growing with the width $d_k$ of queries and
+# keys; see [lecture @lookup](@lookup).) For *her*, by hand:
 
 # %%
 q = X[her] @ W_Q                                                 # (2,)   what "her" asks
@@ -241,6 +243,7 @@ def ask(word):
 
 
 viz.explore(ask, word=words, start={"word": "her"})
+#| caption: One token asks: its scores, its weights and what it receives.
 
 # %% [raw] slide
 # ## Choose a word
@@ -272,7 +275,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # Remember it; it will cause trouble. *Book* asks nothing, so all its scores are zero, and it gets the mean of what
 # everybody hands over. Nobody can abstain: weights that sum to one must go somewhere. (In a whole Transformer a token
 # also keeps its own vector and *adds* what it received, [lecture @deep_stacks](@deep_stacks). Large models learn to
-# leave unwanted weight on the first token, an *attention sink*; Xiao et al. 2024.)
+# leave unwanted weight on the first token, an *attention sink*; [@xiao2024].)
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
 #
@@ -283,7 +286,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # at once:
 #
 # $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V \qquad A = \operatorname{softmax}\Bigl(\frac{QK^\top}{\sqrt{d_k}}\Bigr)
-# \qquad O = AV$$
+# \qquad O = AV$$ (eq:self-attention)
 #
 # The softmax runs along the rows, over the keys. *Before you look:* where in these matrices is *her*,
 # which asks, and where is *Anna*, who answers?
@@ -291,21 +294,25 @@ viz.explore(ask, word=words, start={"word": "her"})
 # %%
 figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
                               answering=words.index("Anna"), names=("her", "Anna"))
+#| caption: Self-attention in matrices: the row of one query, through all products.
+#| label: self-attention
 
 # %% [raw] slide
 # ## Five matrix products and a softmax
 # {figure}
 
 # %% [markdown]
-# Queries are green, keys blue, values orange; *her* is purple, *Anna* black. The row of *her* in $A$ weighs *all* rows of
-# $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same words ask and answer. That
-# makes it easier to mix up its axes, since nothing will complain. **Rows ask, columns answer.** The package's `attend`
-# does the last two steps; in this lecture we use it, and in the assignment you write it.
+# In [@fig:self-attention] queries are green, keys blue, values orange; *her* is purple, *Anna* black. The row of *her*
+# in $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same
+# words ask and answer. That makes it easier to mix up its axes, since nothing will complain. **Rows ask, columns
+# answer.** The package's `attend` does the last two steps of [@eq:self-attention]; in this lecture we use it, and in
+# the assignment you write it.
 
 # %%
 O, A = attend(query=X @ W_Q, key=X @ W_K, value=X @ W_V)         # (8, 4), (8, 8)
 print("the row of “her” is what we computed by hand:", torch.allclose(O[her], o, atol=1e-6))
 viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digits=2)
+#| caption: Attention weights with separate queries and keys.
 
 # %% [raw] slide
 # ## Rows ask, columns answer
@@ -349,10 +356,10 @@ assert torch.allclose(O[her], o, atol=1e-6) and o[0] > 0.85
 
 # %% [markdown] erratum="Qx beside XQ"
 # > **A common mistake: rows and columns in one formula.** In this course tokens are rows and matrices stand on the
-# > right, $xW$, as in Vaswani et al. (2017). Some texts write $q_i = Qx_i$ for one token, which takes it as a column,
-# > and $XQ$ for the sentence, with the same $Q$. One is the other's transpose, and if $Q$ is square nothing complains.
-# > You will meet the other convention at once: `nn.Linear(d_in, d_out)` keeps its weight as (d_out, d_in) and computes
-# > $xW^\top$. Whoever copies a matrix into a layer has to transpose it.
+# > right, $xW$, as in Vaswani et al. ([-@vaswani2017]). Some texts write $q_i = Qx_i$ for one token, which takes it as
+# > a column, and $XQ$ for the sentence, with the same $Q$. One is the other's transpose, and if $Q$ is square nothing
+# > complains. You will meet the other convention at once: `nn.Linear(d_in, d_out)` keeps its weight as (d_out, d_in)
+# > and computes $xW^\top$. Whoever copies a matrix into a layer has to transpose it.
 #
 # A layer that you can train keeps its three matrices as parameters. Here is the package's `MultiHeadAttention` with one
 # head. (With several heads it needs an output matrix $W_O$, [lecture @many_heads](@many_heads); the identity leaves
@@ -402,6 +409,8 @@ with torch.no_grad():
 
 # %%
 figures.padded_scores(words[:5], padding=2)
+#| caption: A padded table of scores: columns of padding are forbidden, rows of padding are
+#|   unused.
 
 # %% [raw] slide
 # ## Padding has columns and rows
@@ -427,6 +436,9 @@ figures.padded_scores(words[:5], padding=2)
 
 # %%
 figures.attention_graph(words, A, least=0.3)
+#| caption: Attention as a graph: arrows lead from the token that answers to the token that
+#|   asks.
+#| label: graph
 
 # %% [raw] slide
 # ## Attention as a graph: the sentence draws its own edges
@@ -562,6 +574,7 @@ for kind in ("one projection", "two projections"):
     model, _ = diaries[kind, 0]
     tables[kind] = (DAYS, model(in_order, some_meals)[1][0].detach())     # (7, 7)
 viz.weight_tables(tables, numbers=True, digits=2)
+#| caption: Attention weights of a layer with one projection and of one with two.
 
 # %% [raw] slide
 # ## One projection loses a day
@@ -639,6 +652,7 @@ viz.weight_tables({"Anna lent Ben …": (words, A), "Ben lent Anna …": (swappe
                   numbers=True)
 lent = words.index("lent")
 print("“lent” received", O[lent], "\n        and now", O_swapped[lent])
+#| caption: Attention weights of a sentence and of the same words in another order.
 
 # %% tags=["hide-input"]
 assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its output along"
@@ -711,13 +725,15 @@ assert worst < 1e-12 and moved > 0.1
 #
 # ## What a layer costs: path length, arithmetic, steps, memory
 #
-# Vaswani et al. (section 4) ask of a layer how far a signal must travel from one token to another, how much arithmetic
-# it takes, and how many steps must be taken one after the other. Begin with the first, since what travels far is hard
-# to learn ([lecture @bottleneck](@bottleneck) measured how the gradient fades). The thick line is the shortest way from
-# the first token to the last.
+# Vaswani et al. ([-@vaswani2017, section 4]) ask of a layer how far a signal must travel from one token to another, how
+# much arithmetic it takes, and how many steps must be taken one after the other. Begin with the first, since what
+# travels far is hard to learn ([lecture @bottleneck](@bottleneck) measured how the gradient fades). The thick line is
+# the shortest way from the first token to the last.
 
 # %%
 figures.path_lengths(n=7, width=2)
+#| caption: The way from the first position to the last, through four kinds of layer.
+#| label: path-lengths
 
 # %% [raw] slide
 # ## Path length: from the first token to the last
@@ -812,7 +828,8 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > an LSTM is dearer as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
 # Self-attention does not do less arithmetic. Its advantages are a short path between any two tokens, and that no step
-# waits for another. Here is table 1 of Vaswani et al., for windows of $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
+# waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of $r = 2 \cdot \texttt{width} +
+# 1$ tokens and convolutions over $k$ positions:
 #
 # | layer | complexity | sequential operations | maximum path length |
 # |---|---|---|---|
@@ -849,6 +866,7 @@ ratio = [a / r for a, r in zip(attention, recurrent, strict=True)]
 print("self-attention takes, for each second of the recurrence:")
 for n, share in zip(sizes, ratio, strict=True):
     print(f"    {share:4.2f} at n = {n}")
+#| caption: Time of one layer against the length of the sequence.
 
 # %% tags=["hide-input"]
 # More arithmetic, less time, until the square catches up. A busy machine may differ.
@@ -944,10 +962,6 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 # **Now do** [assignment @self_attention](@self_attention/assignment) (about 70 minutes): exercises 1 to 4, one of them to debug, a
 # question in words, and an extension. **Next:** [lecture @order](@order).
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
-# 3.2.1 for the equation, section 4 with table 1 for "why self-attention". Before them: Cheng, Dong and Lapata, [*Long
-# short-term memory-networks for machine reading*](https://arxiv.org/abs/1601.06733) (2016), let a recurrent network
-# attend to its own past; Parikh et al., [*A decomposable attention model*](https://arxiv.org/abs/1606.01933) (2016),
-# and Lin et al., [*A structured self-attentive sentence embedding*](https://arxiv.org/abs/1703.03130) (2017). Lee et
-# al., [*Set Transformer*](https://arxiv.org/abs/1810.00825) (2019), use attention where order truly means nothing. Xiao
-# et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453) (2024).
+# **Further reading.** [+@vaswani2017]: section 3.2.1 for the equation, section 4 with table 1 for "why self-attention".
+# Before them: [+@cheng2016], in which a recurrent network attends to its own past; [+@parikh2016]; [+@lin2017].
+# [+@lee2019], on attention where order truly means nothing. [+@xiao2024].

@@ -195,9 +195,9 @@ if solved("rope"):
 # %% [markdown]
 # ## 4 · Relative positions
 #
-# Shaw et al. (2018) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$. Distances
-# up to $r$ on either side have a vector of their own; all distances beyond share the outermost. So the table has
-# $2r + 1$ rows, and the pair $(i, j)$ looks up row
+# Shaw et al. ([-@shaw2018]) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$.
+# Distances up to $r$ on either side have a vector of their own; all distances beyond share the outermost. So the table has $2r +
+# 1$ rows, and the pair $(i, j)$ looks up row
 #
 # $$\operatorname{clip}(j - i,\, -r,\, r) + r$$
 #
@@ -271,9 +271,9 @@ if solved("relative_index"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# **ALiBi**, attention with linear biases (Press et al. 2022), adds to each score a *cost* that grows with the distance.
-# Nothing is learned, and every distance has a cost, however long the text is. Head $h$ of $H$, counted from 1, has the slope
-# $2^{-8h/H}$ (the paper's $m$) and adds to its scores
+# **ALiBi**, attention with linear biases ([@press2022]), adds to each score a *cost* that grows with the distance. Nothing is
+# learned, and every distance has a cost, however long the text is. Head $h$ of $H$, counted from 1, has the slope $2^{-8h/H}$
+# (the paper's $m$) and adds to its scores
 #
 # $$-\, 2^{-8h/H} \,\lvert i - j \rvert.$$
 #

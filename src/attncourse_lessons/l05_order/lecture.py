@@ -86,6 +86,7 @@ print(f"causal mask: the two dogs differ by {(y_causal[1] - y_causal[4]).abs().m
 dogs = torch.stack([A[1], A[4], A_causal[1], A_causal[4]])       # (4, 5)
 seen = ["first dog, no mask", "second dog, no mask", "first dog, causal", "second dog, causal"]
 viz.draw_weights(dogs, rows=seen, columns=words, title="attention weights of the two dogs")
+#| caption: Attention weights of two dogs in one sentence, without positions: they are equal.
 
 # %% tags=["hide-input"]
 assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs().max() > 0.01
@@ -117,7 +118,7 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # %% [markdown] erratum="identical output; outputs 2 and 5"
 # The output does not move. After one layer of causal attention, a token knows *which* tokens came before it, but not in
 # which order. Several layers can work out more: language models with a causal mask and no positions come close to models
-# with positions (Haviv et al. 2022). An encoder has no mask. It cannot tell *the dog chased the cat* from *the cat chased
+# with positions ([@haviv2022]). An encoder has no mask. It cannot tell *the dog chased the cat* from *the cat chased
 # the dog*.
 #
 # > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A deck
@@ -146,6 +147,7 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
 # %%
 figures.ways_in()
+#| caption: Where positions can enter: the embedding, query and key, the score.
 
 # %% [raw] slide
 # ## Where can a position enter?
@@ -231,6 +233,7 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
+#| caption: Binary digits and waves: neighbours are near only in waves.
 
 # %% [raw] slide
 # ## Digits jump, waves turn
@@ -251,7 +254,7 @@ viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 #
 # ## Sinusoidal positional encoding: a pair of columns for each frequency
 #
-# Vaswani et al. (2017, section 3.5) give pair $i = 0, 1, \dots, d/2 - 1$ of the columns the **frequency**
+# Vaswani et al. ([-@vaswani2017, section 3.5]) give pair $i = 0, 1, \dots, d/2 - 1$ of the columns the **frequency**
 # $\theta_i = 10000^{-2i/d}$, where $d$ is $d_\text{model}$:
 #
 # $$
@@ -276,6 +279,8 @@ table = positions.sinusoidal(torch.arange(64), 64)               # (64, 64)  the
 same = torch.allclose(one_position(3, 64, range(32)), table[3], atol=1e-5)
 print("position 3 is row 3 of the table:", same)
 figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal position vectors")
+#| caption: Sinusoidal position vectors, 64 positions by 64 columns.
+#| label: sinusoids
 
 # %% [raw] slide
 # ## Fast pairs, slow pairs
@@ -315,6 +320,7 @@ for name, vectors in {"waves": table, "digits": digits}.items():
         products = vectors[p + offsets] @ vectors[p]             # (33,)
         hills[f"{name} around {p}"] = products / (vectors[p] @ vectors[p])
 viz.function_curves(hills, offsets, x_name="offset", y_name="dot product (1 at offset 0)")
+#| caption: Dot product of two sinusoidal position vectors against their offset.
 
 # %% tags=["hide-input"]
 waves_20, waves_47, digits_20, digits_47 = hills.values()
@@ -395,10 +401,10 @@ assert right == 998
 # $$\bigl(x_m + \mathrm{PE}(m)\bigr) B \bigl(x_n + \mathrm{PE}(n)\bigr)^\top = x_m B x_n^\top + x_m B\, \mathrm{PE}(n)^\top +
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
 #
-# The two in the middle contain one position each, so they change if both tokens move together. Su et al. (2021) ask for a
-# function $f$ that puts a position *into* a vector, such that the score knows the distance alone:
+# The two in the middle contain one position each, so they change if both tokens move together. Su et al. ([-@su2021])
+# ask for a function $f$ that puts a position *into* a vector, such that the score knows the distance alone:
 #
-# $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$
+# $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
 # A rotation does this. The dot product of two arrows does not change if both are turned by the same angle. So turn the
 # query by $m\,\theta$ and the key by $n\,\theta$: the two are then turned against each other by $(m - n)\,\theta$,
@@ -427,6 +433,7 @@ viz.explore(
     start={"offset": 1, "shift": 2},
     names={"offset": "offset: how far apart", "shift": "shift: both together"},
 )
+#| caption: Rotary embeddings: query and key are turned by their positions.
 
 # %% [raw] slide
 # ## Move both words
@@ -440,7 +447,7 @@ viz.explore(
 # frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. The pair $(a, b)$ of a query at position $m$ is turned by the
 # angle $m\,\theta_i$, and that of a key by $n\,\theta_i$:
 #
-# $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
+# $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$ (eq:rope)
 #
 # This is **RoPE**, the rotary position embedding. (The paper counts pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code
 # counts from 0.) A head of eight columns has four pairs. *Guess:* which of them is back at its start after a
@@ -455,6 +462,8 @@ viz.explore(
 # %%
 shown = [0, 1, 2, 3, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
+#| caption: Rotary embeddings as dials, one for each pair of columns.
+#| label: rope
 
 # %% [raw] slide
 # ## Four dials
@@ -557,6 +566,8 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
          for base in (10_000, 500_000)}
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
+#| caption: Score of two equal vectors under RoPE, against their distance, for several bases.
+#| label: rope-decay
 
 # %% [raw] slide
 # ## Long-term decay
@@ -566,16 +577,16 @@ viz.function_curves(decay, apart, log_x=True,
 
 # %% [markdown] teaches="learned absolute positions"
 # The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
-# **long-term decay**. (Su et al., section 3.4.3, prove a bound that decays. A trained query and key need not follow it.) A
-# larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more tokens. In a model's
-# config the base is `rope_theta`.
+# **long-term decay**. (Su et al. ([-@su2021, section 3.4.3]) prove a bound that decays. A trained query and key need
+# not follow it.) A larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more
+# tokens. In a model's config the base is `rope_theta`.
 #
 # > **Check yourself.** (1) A model with RoPE writes token by token and keeps the past keys in a cache. Must it turn the
 # > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + \tilde x \otimes \sin$. What must
 # > $\otimes$ mean?
 # > <details><summary>Answers</summary>(1) No. A key is turned once, by its own position. The distance arises in the dot
-# > product. (2) The product element by element; Su et al. write it so. In most books ⊗ is the outer or Kronecker
-# > product.</details>
+# > product. (2) The product element by element; Su et al. ([-@su2021]) write it so. In most books ⊗ is the outer or
+# > Kronecker product.</details>
 #
 # **Now you:** [a05](@order/assignment), exercise 3.
 #
@@ -603,8 +614,8 @@ except ValueError as error:
 
 # %% [markdown] erratum="positions by the batch"
 # It refuses. Position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in many texts,
-# can have a special vector. Learned position vectors are in Gehring et al. (2017). Vaswani et al. found them as good as
-# sinusoids (table 3, row E), and BERT and GPT-2 have them.
+# can have a special vector. Learned position vectors are in Gehring et al. ([-@gehring2017]). Vaswani et al.
+# ([-@vaswani2017, table 3, row E]) found them as good as sinusoids, and BERT and GPT-2 have them.
 #
 # > **A common mistake: positions counted along the batch.** A deck looks them up with `torch.arange(x.size(0))`.
 # > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the sentence in
@@ -628,8 +639,8 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # ## Relative positions: a vector for each distance (Shaw)
 #
 # "The token before *cat*" is a useful thing to know. "Token 417" rarely is. **Relative positions** give the model the
-# distance itself. In Shaw et al. (2018) nothing is added to the embeddings. Every distance $j - i$ from a query to a key
-# has two learned vectors, which all heads share. One is added to the key, the other to the value:
+# distance itself. In Shaw et al. ([-@shaw2018]) nothing is added to the embeddings. Every distance $j - i$ from a query
+# to a key has two learned vectors, which all heads share. One is added to the key, the other to the value:
 #
 # $$
 # e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
@@ -651,6 +662,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 text = ["we", "know", "that", "you", "know", "it"]
 index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
 figures.distance_table(index, text, max_distance=2)
+#| caption: Clipped relative distances, a row for each query.
 
 # %% [raw] slide
 # ## The clipped distance is equal along each diagonal
@@ -710,10 +722,10 @@ for i, j in ((3, 4), (13, 14), (503, 504)):
 #
 # A number for each distance is cheaper than a vector: $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$.
 #
-# * **T5** (Raffel et al. 2020) learns the numbers, for each head. Near distances have a number each. Far distances share
+# * **T5** ([@raffel2020]) learns the numbers, for each head. Near distances have a number each. Far distances share
 #   one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
-# * **ALiBi** (*attention with linear biases*, Press et al. 2022) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with
-#   a fixed slope $s$ for each head. Some heads see near, others far.
+# * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with a
+#   fixed slope $s$ for each head. Some heads see near, others far.
 #
 # *Guess:* how many of 81 distances does T5 tell apart?
 
@@ -725,6 +737,7 @@ slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256
 costs = {name: [-s * abs(each) for each in distances] for name, s in slopes.items()}
 figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
+#| caption: Biases on the score: T5's buckets and ALiBi's costs.
 
 # %% [raw] slide
 # ## Relative biases: a number for each distance
@@ -736,30 +749,30 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions"
 # T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
-# that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. (2019) count steps in a
-# tree of which word depends on which. ALiBi is the extension of the assignment.
+# that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. ([-@wang2019])
+# count steps in a tree of which word depends on which. ALiBi is the extension of the assignment.
 #
 # ## Which model uses which positions
 #
 # | model | positions | trained on texts up to |
 # |---|---|---|
-# | Transformer ([2017](https://arxiv.org/abs/1706.03762)) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ | a sentence |
-# | BERT ([2018](https://arxiv.org/abs/1810.04805)), GPT-2 ([2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf)), GPT-3 ([2020](https://arxiv.org/abs/2005.14165)) | learned, added | 512; 1,024; 2,048 |
-# | T5 ([2020](https://arxiv.org/abs/1910.10683)) | biases in 32 buckets, up to distance 128 | 512 |
-# | BLOOM ([2022](https://arxiv.org/abs/2211.05100)) | ALiBi | 2,048 |
-# | GPT-NeoX-20B ([2022](https://arxiv.org/abs/2204.06745)) | RoPE on a quarter of each head's columns, half layout | 2,048 |
-# | Llama ([2023](https://arxiv.org/abs/2302.13971)), Llama 2 ([2023](https://arxiv.org/abs/2307.09288)) | RoPE, base 10,000 | 2,048; 4,096 |
-# | Llama 3 ([2024](https://arxiv.org/abs/2407.21783)) | RoPE, base 500,000 | 8,192; then 131,072 |
-# | Qwen2 ([2024](https://arxiv.org/abs/2407.10671)) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
-# | Gemma 3 ([2025](https://arxiv.org/abs/2503.19786)) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
+# | Transformer ([-@vaswani2017]) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ | a sentence |
+# | BERT ([-@devlin2019]), GPT-2 ([-@radford2019]), GPT-3 ([-@brown2020]) | learned, added | 512; 1,024; 2,048 |
+# | T5 ([-@raffel2020]) | biases in 32 buckets, up to distance 128 | 512 |
+# | BLOOM ([-@lescao2022]) | ALiBi | 2,048 |
+# | GPT-NeoX-20B ([-@black2022]) | RoPE on a quarter of each head's columns, half layout | 2,048 |
+# | Llama ([-@touvron2023llama]), Llama 2 ([-@touvron2023]) | RoPE, base 10,000 | 2,048; 4,096 |
+# | Llama 3 ([-@grattafiori2024]) | RoPE, base 500,000 | 8,192; then 131,072 |
+# | Qwen2 ([-@yang2024qwen]) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
+# | Gemma 3 ([-@gemma2025]) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
 #
 # > **A common mistake: "most systems use learned positions".** It was true around 2019. Most open large models since
 # > 2023 use RoPE.
 #
 # How does a model that was trained on 4,096 tokens come to read 32,768? There are three methods, mostly used with a little
-# further training. **Position interpolation** (Chen et al. 2023) divides all positions, so that the long text falls into
-# the known range of angles. **Raising the base** slows the slow pairs and leaves the fast ones nearly as they
-# are. **YaRN** (Peng et al. 2023) interpolates the slow pairs only, and makes the scores a little sharper.
+# further training. **Position interpolation** ([@chen2023]) divides all positions, so that the long text falls into the
+# known range of angles. **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **YaRN**
+# ([@peng2024yarn]) interpolates the slow pairs only, and makes the scores a little sharper.
 #
 # ## Length extrapolation: one task for all schemes
 #
@@ -846,6 +859,8 @@ families = {"no order": ("no positions", "integer"),
 panels = {family: {scheme: lines[scheme] for scheme in schemes}
           for family, schemes in families.items()}
 figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, first=BACK)
+#| caption: Accuracy at each position, inside and beyond the trained length.
+#| label: length-generalisation
 
 # %%
 def by_seed(scheme, what, scaled=False):
@@ -906,6 +921,7 @@ for name, scheme in in_config.items():
         longer(name, scheme, 64)(letters, weights=weights)
     looked[name] = weights.self_attn[0][0].mean(dim=0)           # (64, 64)  mean over the heads
 figures.attention_past_training(looked, trained=TRAINED)
+#| caption: Attention weights inside and beyond the trained length.
 
 # %% [raw] slide
 # ## The same from inside
@@ -919,9 +935,10 @@ figures.attention_past_training(looked, trained=TRAINED)
 #
 # ## The embedding scale: multiply by √d_model
 #
-# Vaswani et al. (section 3.4) multiply embeddings by $\sqrt{d_\text{model}}$ before they add positions. Why? Compare
-# lengths. An embedding often starts with numbers of about $1/\sqrt{d_\text{model}}$, so that the same table can serve as the
-# output's matrix. A sinusoidal vector has $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *Guess:* how long is each?
+# Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings by $\sqrt{d_\text{model}}$ before they add
+# positions. Why? Compare lengths. An embedding often starts with numbers of about $1/\sqrt{d_\text{model}}$, so that
+# the same table can serve as the output's matrix. A sinusoidal vector ([@fig:sinusoids]) has $\sin^2 + \cos^2 = 1$ in
+# each of its $d/2$ pairs. *Guess:* how long is each?
 
 # %%
 for d in (64, 512):
@@ -956,6 +973,7 @@ for what in ("binary louder", "learned louder"):
     shares = [run["inside"] for run in kept["changed"] if run["name"] == what]
     printed = " ".join(f"{share:.0%}" for share in shares)
     print(f"{what.split()[0]}, embedding × 8 and positions × 8: {printed}")
+#| caption: Accuracy with and without the scale on the embeddings.
 
 # %% tags=["hide-input"]
 for scheme in ("binary", "learned"):
@@ -1027,6 +1045,7 @@ added = {"sinusoidal": at_lengths(by_seed("sinusoidal", "by_length")),
 for name, shares in added.items():
     for n in (128, 1024):
         print(f"{name:>18}, texts of {n:>5,}:", *(f"{share:4.0%}" for share in shares[n]))
+#| caption: Accuracy against the length of the text, for each scheme.
 
 # %% tags=["hide-input"]
 rope, others = reached.values()
@@ -1065,9 +1084,9 @@ for n in (128, 1024):
 # 9 to 19% in the mean, and no more.
 #
 # These are tiny models on a task of neighbours. Take the kinds of failure from it, not the numbers. In large language models
-# RoPE also fails past the trained length. Chen et al. (2023) blame attention scores that grow far too large at unseen
-# distances. On small reasoning tasks Kazemnejad et al. (2023) found a decoder without positions ahead of RoPE, ALiBi and
-# absolute positions in longer texts.
+# RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that grow far too large at
+# unseen distances. On small reasoning tasks Kazemnejad et al. ([-@kazemnejad2023]) found a decoder without positions
+# ahead of RoPE, ALiBi and absolute positions in longer texts.
 
 # %% tags=["hide-input"]
 rows = {"as above": by_seed("sinusoidal", "beyond"),
@@ -1102,9 +1121,9 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # Each pair has been there before, but all of them <em>together</em> have not.
 #
 # If unknown combinations hurt, and not the length, there is a cure. Let the training texts <b>begin anywhere</b> from
-# position 0 to 96 (Kiyono et al. 2021 do this with translation). They are as short as before, but their position
-# vectors come from all of the first 128. Then 93 to 95% are right up to 128. Beyond 128, where the vectors are
-# new again, it is 24 to 33%.
+# position 0 to 96 ([@kiyono2021] do this with translation). They are as short as before, but their position vectors
+# come from all of the first 128. Then 93 to 95% are right up to 128. Beyond 128, where the vectors are new again, it is
+# 24 to 33%.
 # </details>
 #
 # ## Going further: wishes for positions, tested
@@ -1191,6 +1210,7 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
         "6 distance alone": (apart < 0.01, f"± {apart:,.1f}"),
     }
 figures.property_table(results)
+#| caption: Which scheme has which property, as tested.
 
 # %% tags=["hide-input"]
 def granted(wish):
@@ -1216,8 +1236,8 @@ assert granted("3 longer texts: × 32") == []
 # %% [markdown] erratum="learned positions credited to Shaw; Shaw's formula under Absolute"
 # <details><summary><b>Going further</b>: two lines of the decks about Shaw et al.</summary>
 #
-# **A common mistake: the wrong authors.** A deck credits learned absolute positions to Shaw et al. (2018). They propose
-# relative ones; learned position vectors are in Gehring et al. (2017).
+# **A common mistake: the wrong authors.** A deck credits learned absolute positions to Shaw et al. ([-@shaw2018]). They
+# propose relative ones; learned position vectors are in Gehring et al. ([-@gehring2017]).
 #
 # **A common mistake: calling Shaw's formula absolute.** A deck shows it under "Absolute", to say what RoPE does better. But
 # the score does not change if query and key move together: it is relative. The deck's next point is right: it is no inner
@@ -1284,19 +1304,6 @@ assert granted("3 longer texts: × 32") == []
 # **In the package.** `attncourse.positions` has everything above. A model chooses with one word,
 # `TransformerConfig(positions="rope")`; `rope_base`, `rope_style` and `scale_embedding` are beside it.
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): sections
-# 3.4 and 3.5. Gehring et al., [*Convolutional sequence to sequence learning*](https://arxiv.org/abs/1705.03122) (2017).
-# Shaw, Uszkoreit and Vaswani, [*Self-attention with relative position
-# representations*](https://arxiv.org/abs/1803.02155) (2018): section 3. Dai et al.,
-# [*Transformer-XL*](https://arxiv.org/abs/1901.02860) (2019), with sinusoids of the distance. Wang et al.,
-# [*Self-attention with structural position representations*](https://arxiv.org/abs/1909.00383) (2019). Raffel et al.,
-# [*Exploring the limits of transfer learning with a unified text-to-text
-# transformer*](https://arxiv.org/abs/1910.10683) (2020): section 2.1. Su et al., [*RoFormer: enhanced Transformer with
-# rotary position embedding*](https://arxiv.org/abs/2104.09864) (2021): section 3. Kiyono et al., [*SHAPE: shifted
-# absolute position embedding for Transformers*](https://arxiv.org/abs/2109.05644) (2021). Press, Smith and Lewis,
-# [*Train short, test long*](https://arxiv.org/abs/2108.12409) (2022). Haviv et al., [*Transformer language models
-# without positional encodings still learn positional information*](https://arxiv.org/abs/2203.16634) (2022). Kazemnejad
-# et al., [*The impact of positional encoding on length generalization in
-# Transformers*](https://arxiv.org/abs/2305.19466) (2023). Chen et al., [*Extending context window of large language
-# models via positional interpolation*](https://arxiv.org/abs/2306.15595) (2023). Peng et al., [*YaRN: efficient context
-# window extension of large language models*](https://arxiv.org/abs/2309.00071) (2023).
+# **Further reading.** [+@vaswani2017]: sections 3.4 and 3.5. [+@gehring2017]. [+@shaw2018]: section 3. [+@dai2019],
+# with sinusoids of the distance. [+@wang2019]. [+@raffel2020]: section 2.1. [+@su2021]: section 3. [+@kiyono2021].
+# [+@press2022]. [+@haviv2022]. [+@kazemnejad2023]. [+@chen2023]. [+@peng2024yarn].

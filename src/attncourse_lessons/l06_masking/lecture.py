@@ -104,6 +104,8 @@ viz.explore(
     after_mixing, sharpness=[1.0, 2.0, 5.0], rounds=range(7),
     start={"sharpness": 2.0, "rounds": 2},
 )
+#| caption: Averages of averages: paints that are mixed again and again.
+#| label: averaging
 
 # %% tags=["hide-input"]
 angles = torch.linspace(0, 2 * math.pi, 100)          # (100,)
@@ -249,6 +251,7 @@ everything = torch.stack([praised, negated, hidden_1, hidden_2, answer], dim=1) 
 viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
                  columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
 assert torch.equal(answer, verdict[:, 0])
+#| caption: Inputs, hidden units and verdict of a small network that understands *not*.
 
 # %% [raw] slide
 # ## Two hidden numbers, each recognises one situation
@@ -278,10 +281,12 @@ assert torch.equal(answer, verdict[:, 0])
 # alike.
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2 \qquad W_1\colon (d_\text{model}, d_\text{ff}), \quad
-# W_2\colon (d_\text{ff}, d_\text{model})$$
+# W_2\colon (d_\text{ff}, d_\text{model})$$ (eq:feed-forward)
 
 # %%
 figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
+#| caption: A position-wise feed-forward network: the same network above every token.
+#| label: feed-forward
 
 # %% [raw] slide
 # ## Every position by itself, all positions alike
@@ -293,9 +298,9 @@ figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 #
 # What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$ and
 # adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, in proportion to
-# the sum. Geva et al. (2021) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The network is
-# attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised network, how
-# many of 64 units fire for one token?
+# the sum. Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The
+# network is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised
+# network, how many of 64 units fire for one token?
 
 # %%
 torch.manual_seed(0)
@@ -329,22 +334,23 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # Two thirds of a layer's parameters are here: $8d^2$ of $12d^2$.
 
 # %% [markdown]
-# About half of the units fire. In a trained network the share may be different; Geva et al. look for what makes single
-# units fire.
+# About half of the units fire. In a trained network the share may be different; Geva et al. ([-@geva2021]) look for
+# what makes single units fire.
 #
-# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in Vaswani
-# et al. 2017), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an attention
-# (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Some texts write the network for columns,
-# $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
+# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in
+# [@vaswani2017]), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an
+# attention (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Some texts write the network
+# for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
 #
 # Today's models use smoother activation functions: **GELU**, $z\,\Phi(z)$, where $\Phi(z)$ is the chance that a normal
-# random number is below $z$ (Hendrycks and Gimpel 2016), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the
-# logistic sigmoid. Gated ones such as **SwiGLU** come in [lecture @transformer](@transformer), which compares them all.
+# random number is below $z$ ([@hendrycks2016]), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the logistic
+# sigmoid. Gated ones such as **SwiGLU** come in [lecture @transformer](@transformer), which compares them all.
 
 # %%
 z = torch.linspace(-4, 3, 141)                        # (141,)
 smooth = {"ReLU": z.relu(), "GELU": F.gelu(z), "SiLU": F.silu(z)}
 viz.function_curves(smooth, z, x_name="z", y_name="activation")
+#| caption: Activation functions: ReLU, GELU, SiLU.
 
 # %% [raw] slide
 # ## Smoother activation functions
@@ -374,7 +380,7 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
 # a matrix of token vectors is the share of it that is *not* common to all its rows. It is 1 if the tokens have nothing
 # in common, and 0 if all tokens have become the same vector. Then the matrix has rank one, hence the name **rank
-# collapse**, or *token uniformity* (Dong et al. 2021; in graph networks, *oversmoothing*).
+# collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
 #
 # We stack twelve layers with random matrices, as at initialisation, in four ways:
 #
@@ -422,6 +428,9 @@ kinds = {"attention alone": (False, False), "+ feed-forward": (True, False),
 runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
         for kind, parts in kinds.items()}             # (5, 12) each
 figures.relative_residuals(runs)
+#| caption: What is not common to all tokens, layer by layer, with and without feed-forward
+#|   networks and residual connections.
+#| label: rank-collapse
 
 # %%
 for kind, run in runs.items():
@@ -459,11 +468,10 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network
 # > as the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The
 # > network solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection holds
-# > that off. Dong, Cordonnier and Loukas (2021) prove that for attention alone the differences vanish *doubly
+# > that off. Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone the differences vanish *doubly
 # > exponentially* with depth: each layer multiplies the number of zeros behind the decimal point, as the blue curve
 # > shows. Their abstract says that skip connections (residual connections) and feed-forward networks stop it. Their
-# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did
-# > not.
+# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
 # @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients. Here begins the second half.
@@ -560,6 +568,7 @@ for name in losses:
         models[name, seed] = model
         losses[name].append(line)
 figures.losses_of_runs(losses, least)
+#| caption: Training losses with and without a mask; without one the answer leaks.
 
 # %%
 last = {name: [sum(line[-20:]) / 20 for line in lines] for name, lines in losses.items()}
@@ -683,7 +692,7 @@ slow = torch.cat(slow)                                # (n, d_k)
 # −∞. This is **masked** or **causal self-attention**:
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
-# \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$
+# \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$ (eq:causal)
 #
 # There are two ways to write the mask. A **boolean mask** says where a query may attend, True for "may". An **additive
 # mask** holds 0 and −∞ and is added to the scores. Much code, such as that of Hugging Face, turns the first into the
@@ -694,6 +703,8 @@ above = torch.full((n, n), -torch.inf).triu(1)        # (4, 4)  −∞ where j >
 weights = (Q @ K.mT / math.sqrt(d_k) + above).softmax(dim=-1)             # (4, 4)
 figures.masked_scores(Q @ K.mT / math.sqrt(d_k), causal_mask(n), words)
 print("all at once is what it was one by one:", torch.allclose(weights @ V, slow, atol=1e-6))
+#| caption: Causal mask: scores and weights, with the forbidden cells hatched.
+#| label: causal-mask
 
 # %% tags=["hide-input"]
 assert torch.allclose(weights @ V, slow, atol=1e-6)
@@ -794,6 +805,7 @@ suspects = {"no mask": not_masked, "causal mask": masked, "weights set to 0": we
 found = {name: who_depends_on_whom(model, torch.randn(6, 8))
          for name, model in suspects.items()}         # (6, 6) each
 figures.dependence_maps(found)
+#| caption: Which output depends on which input, tested by changing inputs.
 
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
@@ -847,11 +859,13 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 # ## Teacher forcing: one pass is all steps
 #
 # Back to the trained models. In training they answered all positions of a text in one pass, and every position got the
-# true beginning, whatever the model itself would have written. That is **teacher forcing** (Williams and Zipser 1989).
-# A model that writes answers one position after the other. Are those the same questions?
+# true beginning, whatever the model itself would have written. That is **teacher forcing** ([@williams1989]). A model
+# that writes answers one position after the other. Are those the same questions?
 
 # %%
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
+#| caption: Teacher forcing: all positions of a sentence are trained in one pass.
+#| label: teacher-forcing
 
 # %% [raw] slide
 # ## Teacher forcing: one pass is all steps
@@ -908,8 +922,8 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # comparison is one more leak test.
 #
 # Teacher forcing has a price. In training a model sees only true beginnings. When it writes, it reads its own text with
-# all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of Ranzato
-# et al. 2016). Researchers debate how much harm it does; [lecture @writing](@writing) comes back to it.
+# all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of
+# [@ranzato2016]). Researchers debate how much harm it does; [lecture @writing](@writing) comes back to it.
 #
 # ## Padding masks, and both together
 #
@@ -927,6 +941,7 @@ short = ["she", "ran", "off", "pad", "pad"]           # the second sentence
 figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "causal": (short, short, causal_mask(5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
+#| caption: Padding mask, causal mask, and both together.
 
 # %% [raw] slide
 # ## Padding masks, and both together
@@ -995,6 +1010,8 @@ figures.mask_zoo({
     "blocks\n(chunked)": (plain, plain, torch.block_diag(causal_mask(4), causal_mask(4))),
     "cross-attention": (target, source, everywhere[:5] & no_padding),
 })
+#| caption: Masks in use: who may attend to whom.
+#| label: masks
 
 # %% [raw] slide
 # ## Masks in use: what is each of them for?
@@ -1005,11 +1022,11 @@ figures.mask_zoo({
 #
 # | mask | who may attend to whom | used by |
 # |---|---|---|
-# | **bidirectional** | every token to every real token | encoders: [BERT](https://arxiv.org/abs/1810.04805), T5's encoder |
-# | **causal** | $j \le i$ | decoder-only models: [GPT-3](https://arxiv.org/abs/2005.14165), [Llama](https://arxiv.org/abs/2302.13971) |
-# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; [PaliGemma](https://arxiv.org/abs/2407.07726) |
-# | **packed** | causal, within one document | training on rows of several documents: Llama 3 |
-# | **sliding window** | the last $w$ tokens | Mistral 7B; every second layer of Gemma 2 ([lecture @cheap_attention](@cheap_attention)) |
+# | **bidirectional** | every token to every real token | encoders: BERT ([@devlin2019]), T5's encoder ([@raffel2020]) |
+# | **causal** | $j \le i$ | decoder-only models: GPT-3 ([@brown2020]), Llama ([@touvron2023llama]) |
+# | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma ([@beyer2024]) |
+# | **packed** | causal, within one document | training on rows of several documents: Llama 3 ([@grattafiori2024, section 3.2]) |
+# | **sliding window** | the last $w$ tokens | Mistral 7B ([@jiang2023]); every second layer of Gemma 2 ([@gemma2024]; [lecture @cheap_attention](@cheap_attention)) |
 # | **blocks** | causal, within one chunk | most layers of [Llama 4](https://huggingface.co/blog/llama4-release) |
 # | **cross-attention** | every target token to every real source token | encoder–decoders |
 #
@@ -1020,7 +1037,7 @@ figures.mask_zoo({
 # ([lecture @cheap_attention](@cheap_attention)).
 #
 # Packing has a quieter effect. Without its mask a document reads those that happen to stand before it in the row.
-# Nothing leaks from the future, but Zhao et al. (2024) measured a loss of quality.
+# Nothing leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality.
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
@@ -1063,6 +1080,7 @@ def carry_out(mask, way):
 ways = ["−∞", "−1e9", "weights · mask", "masked_softmax"]
 viz.explore(carry_out, mask=list(masks), way=ways,
             start={"mask": "causal and padding", "way": "−∞"})
+#| caption: Orders of masking and softmax that give rows of NaN.
 
 # %% tags=["hide-input"]
 for mask in masks.values():
@@ -1202,16 +1220,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
-# 3.2.3, third point, is the causal mask in one sentence, section 3.3 the feed-forward network. Dong, Cordonnier and
-# Loukas, [*Attention is not all you need: pure attention loses rank doubly exponentially with
-# depth*](https://arxiv.org/abs/2103.03404) (2021). Geva et al., [*Transformer feed-forward layers are key-value
-# memories*](https://arxiv.org/abs/2012.14913) (2021). Hendrycks and Gimpel, [*Gaussian error linear
-# units*](https://arxiv.org/abs/1606.08415) (2016). Williams and Zipser, [*A learning algorithm for continually running
-# fully recurrent neural networks*](https://doi.org/10.1162/neco.1989.1.2.270) (1989); Ranzato et al., [*Sequence level
-# training with recurrent neural networks*](https://arxiv.org/abs/1511.06732) (2016). Raffel et al., [*Exploring the
-# limits of transfer learning with a unified text-to-text Transformer*](https://arxiv.org/abs/1910.10683) (2020): figure
-# 3 draws the fully visible, the causal and the prefix mask. Zhao et al., [*Analysing the impact of sequence composition
-# on language model pre-training*](https://arxiv.org/abs/2402.13991) (2024). Masks of models: Jiang et al., [*Mistral
-# 7B*](https://arxiv.org/abs/2310.06825) (2023); Gemma Team, [*Gemma 2*](https://arxiv.org/abs/2408.00118) (2024);
-# Grattafiori et al., [*The Llama 3 herd of models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2.
+# **Further reading.** [+@vaswani2017]: section 3.2.3, third point, is the causal mask in one sentence, section 3.3 the
+# feed-forward network. [+@dong2021]. [+@geva2021]. [+@hendrycks2016]. [+@williams1989]; [+@ranzato2016].
+# [+@raffel2020]: figure 3 draws the fully visible, the causal and the prefix mask. [+@zhao2024]. Masks of models:
+# [+@jiang2023]; [+@gemma2024]; [+@grattafiori2024], section 3.2.

@@ -276,7 +276,7 @@ if solved("contributions"):
 # A head that writes next to nothing is silent on this line. A sum that is larger than unrelated directions would make it
 # says that the heads write partly the same; a smaller one, that they partly cancel. What a head writes can be read
 # further: up to the final norm, its product with the output's matrix says which tokens it makes likelier, its **direct
-# effect on the logits** (Elhage et al. 2021).
+# effect on the logits** ([@elhage2021]).
 
 # %% [markdown]
 # ## 5 · Grouped-query attention: fewer keys than queries
@@ -424,9 +424,9 @@ if solved("decoder_attention"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. (2023, section
-# 2.1) convert the old model: each new key head is the *mean* of the key heads of its group, the same holds for the
-# values, and a little more training repairs the loss. Build the new weight of the key projection from the old.
+# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. ([-@ainslie2023, section
+# 2.1]) convert the old model: each new key head is the *mean* of the key heads of its group, the same holds for the values, and a
+# little more training repairs the loss. Build the new weight of the key projection from the old.
 #
 # The weight has the form of `nn.Linear`, (outputs, inputs): the first `d_head` *rows* make head 0, the next head 1, and
 # so on.

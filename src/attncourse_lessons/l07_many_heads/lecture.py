@@ -92,7 +92,7 @@ def two_questions(batch, generator):
 #
 # **Multi-head attention** runs several attentions side by side. Each of them has small projections of its own and is
 # called a **head**. Let one sentence $X$ ask another one, the **memory** $M$. With $h$ heads, the definition of Vaswani et
-# al. (2017, section 3.2.2) is
+# al. ([-@vaswani2017, section 3.2.2]) is
 #
 # $$
 # \begin{aligned}
@@ -130,6 +130,8 @@ def two_questions(batch, generator):
 
 # %%
 figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
+#| caption: Multi-head attention in matrices, with three heads.
+#| label: multi-head
 
 # %% [raw] slide
 # ## Tokens meet only inside the heads
@@ -310,6 +312,7 @@ for n_heads, seed in ((2, 0), (2, 1), (2, 2), (4, 0)):
         tomorrow, yesterday = share_right(without_head(diaries[n_heads, seed], i))
         print(f"heads: {n_heads}, seed {seed}, without head {i}: "
               f" tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
+#| caption: Attention weights of two heads that answer two questions.
 
 # %% tags=["hide-input"]
 lost = [share_right(without_head(two, i)) for i in (0, 1)]       # per head: tomorrow, yesterday
@@ -371,6 +374,7 @@ x = torch.arange(16).view(4, 4)                      # (n, d)  each number says 
 head_by_head = torch.stack([x[:, 0:2], x[:, 2:4]])  # (h, n, d_k)  columns 0 and 1, then 2 and 3
 panels = {"x, (n, d)": x, "head by head": head_by_head, "view alone": x.view(2, 4, 2)}
 figures.head_pieces(panels, four, d_model=4)
+#| caption: Which numbers each head gets: the right reshape and wrong ones.
 
 # %% [raw] slide
 # ## The right shape and the wrong contents
@@ -458,11 +462,11 @@ with torch.no_grad():
 # concatenation by $W_O$, one can multiply each head's output by its own block and **add**:
 #
 # $$\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i\, W_O^{(i)}
-# = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
+# = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$ (eq:sum-of-heads)
 #
 # Every head writes to all $d_\text{model}$ columns, independently of the others, and the layer adds up what they write
-# (Elhage et al. 2021). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$
-# decides *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
+# ([@elhage2021]). The same authors name the two halves of a head. The **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$ decides
+# *where* it attends, and the **OV circuit** $W_V^{(i)} W_O^{(i)}$ decides *what* it writes.
 #
 # In the diary, days and meals are *added*, so each score has a part in which two days alone meet. These parts form a
 # table of days × days. The cell prints it for head 0 of the trained model, with a row for the day of each query. *Guess:*
@@ -567,6 +571,7 @@ viz.strip_plot(differences, x_name="R² of: how much warmer is tomorrow than yes
 any_weights, from_days = list(differences.values())[2:]
 gains = [f"{a - b:+.2f}" for a, b in zip(any_weights, from_days, strict=True)]
 print("one hour, gained by weights that see temperatures, seed by seed:", *gains)
+#| caption: How well a difference of two values is predicted, with one head and with two.
 
 # %% tags=["hide-input"]
 assert max(differences["1 head, four hours"]) < 0.6
@@ -591,7 +596,7 @@ assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in ever
 #
 # So the statement of lecture @masking needs its "with one head". Another statement holds for any number of heads, as
 # long as there is attention alone. If all tokens are equal, each head's averages are equal, and so are all outputs. A
-# lost difference never comes back. (Dong et al. 2021 prove **rank collapse** for stacks of multi-head attention, too.)
+# lost difference never comes back. ([@dong2021] prove **rank collapse** for stacks of multi-head attention, too.)
 #
 # ## What heads cost: n² weights each, and a low rank
 #
@@ -645,9 +650,9 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are n
 #
 # There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$. This $d \times d$ matrix is a
 # product of two matrices with $d_k$ columns, so its **rank is at most $d_k$**: the **low-rank bottleneck**
-# (Bhojanapalli et al. 2020). We measure it alone. The queries and keys become narrow, and the values stay as wide as
-# they were. The question is tomorrow's meal. *Guess* how narrow one head may be, if each of seven days must find the
-# next, and Sunday must find Monday.
+# ([@bhojanapalli2020]). We measure it alone. The queries and keys become narrow, and the values stay as wide as they
+# were. The question is tomorrow's meal. *Guess* how narrow one head may be, if each of seven days must find the next,
+# and Sunday must find Monday.
 
 # %%
 def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
@@ -679,6 +684,7 @@ for n_heads, d_k in ((1, 1), (1, 2), (4, 1)):
     print(f"{name}: rank of W_Q W_Kᵀ {ranks}")
     narrow[name] = [right for right, _ in found]
 viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
+#| caption: Accuracy with narrow heads.
 
 # %% tags=["hide-input"]
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
@@ -693,8 +699,8 @@ assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) 
 # With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
 # never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
 # succeed together: each head has the bottleneck, and a sum of heads can go around it. Real heads have 64 or 128
-# columns, and far more to tell apart than seven days. Vaswani et al. (table 3, rows A) split the same 512 columns into
-# heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
+# columns, and far more to tell apart than seven days. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same
+# 512 columns into heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
 #
 # ## Heads of a trained model: where they attend, and what an ablation shows
 #
@@ -783,6 +789,7 @@ tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weigh
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
 viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
+#| caption: Attention of a trained model: choose a layer, a head and a token.
 
 # %% [raw] slide
 # ## Eight heads see one sentence
@@ -833,6 +840,7 @@ for seed in range(3):
     assert heads, "a head looks at the answer and is not missed, in every seed"
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.0%} lost")
+#| caption: Weight on the answer, and what is lost when a head is removed.
 
 # %% [raw] slide
 # ## Where it attends, and what is lost without it
@@ -894,6 +902,7 @@ for seed, model in enumerate(readers):
     together = without(model, spare).min()
     print(f"seed {seed}: {len(spare)} heads can each be missed at less than 10 %;"
           f" without all of them the worst answer is at {together:.0%}")
+#| caption: Accuracy against the number of heads removed.
 
 # %% tags=["hide-input"]
 assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
@@ -907,15 +916,15 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # %% [markdown]
 # A few heads can go at hardly any cost. Then the curve falls. Heads that can go one at a time cannot all go together.
 #
-# Michel, Levy and Neubig (2019) found the same in trained translation models and in BERT: most heads can be removed
-# singly without a significant loss. Such **pruning** makes models smaller. Voita et al. (2019) pruned 38 of the 48
-# encoder heads of an English–Russian translator and lost 0.15 BLEU. The last heads to go had jobs with names:
-# **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare tokens**.
-# Clark et al. (2019) found heads in BERT that attend to a fixed offset, to the direct object of a verb, or to an
-# earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A* it predicts
-# *B* (Elhage et al. 2021; Olsson et al. 2022). Vaswani et al. (2017, figure 3) show heads that connect *making* with
-# *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a conclusion from one,
-# ask what happens without the head.
+# Michel, Levy and Neubig ([-@michel2019]) found the same in trained translation models and in BERT: most heads can be
+# removed singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
+# 38 of the 48 encoder heads of an English–Russian translator and lost 0.15 BLEU. The last heads to go had jobs with
+# names: **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare
+# tokens**. Clark et al. ([-@clark2019]) found heads in BERT that attend to a fixed offset, to the direct object of a
+# verb, or to an earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A*
+# it predicts *B* ([@elhage2021]; [@olsson2022]). Vaswani et al. ([-@vaswani2017, figure 3]) show heads that connect
+# *making* with *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a
+# conclusion from one, ask what happens without the head.
 #
 # ## The KV cache: keys and values are computed once
 #
@@ -926,6 +935,8 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 
 # %%
 figures.caching(n=6)
+#| caption: Writing with and without a cache of keys and values.
+#| label: kv-cache
 
 # %% [raw] slide
 # ## The KV cache: keys and values are computed once
@@ -987,7 +998,7 @@ assert 45 < counted["without"] / counted["with"] < 55
 # The layer needs fifty times less arithmetic for the same output. The price is memory. For each token the cache keeps
 #
 # $$2 \;\times\; \text{layers} \;\times\; \text{heads of keys} \;\times\; d_\text{head} \;\times\; \text{bytes per
-# number},$$
+# number},$$ (eq:cache-bytes)
 #
 # and the 2 stands for keys and values. Llama 2's smallest model has 32 layers of 32 heads of 128, in numbers of two
 # bytes. *Estimate before you run the cell:* how many bytes does one text of 4,096 tokens need?
@@ -1016,9 +1027,9 @@ assert per_token == 2 * 32 * 32 * 128 * 2
 # ## MHA, GQA, MQA: query heads that share keys and values
 #
 # Which factor of the formula can be smaller? The number of heads of keys. Must every query head have keys and values of
-# its own? Shazeer (2019) tried the extreme, **multi-query attention** (MQA): all query heads share *one* head of keys
-# and values. Ainslie et al. (2023) took the middle, **grouped-query attention** (GQA): with $g$ groups, $h/g$
-# neighbouring query heads share one. Plain **multi-head attention** (MHA) is $g = h$.
+# its own? Shazeer ([-@shazeer2019]) tried the extreme, **multi-query attention** (MQA): all query heads share *one*
+# head of keys and values. Ainslie et al. ([-@ainslie2023]) took the middle, **grouped-query attention** (GQA): with $g$
+# groups, $h/g$ neighbouring query heads share one. Plain **multi-head attention** (MHA) is $g = h$.
 
 # %%
 kinds = {"multi-head (MHA)": 8, "grouped-query (GQA)": 2, "multi-query (MQA)": 1}
@@ -1030,6 +1041,8 @@ for name, groups in kinds.items():
     size = sum(p.numel() for p in layer.parameters())
     print(f"{name:<20} cache {cache.n_bytes:>7,} bytes, layer {size:,} parameters")
     assert cache.n_bytes == 2 * groups * 100 * 32 * 4
+#| caption: Multi-head, grouped-query and multi-query attention: who shares keys.
+#| label: shared-keys
 
 # %% [raw] slide
 # ## MHA, GQA, MQA: query heads that share keys and values
@@ -1056,6 +1069,7 @@ gib["(all parameters)"] = [weights_gib] * len(lengths)
 viz.curves(gib, xs=lengths, x_name="tokens in the cache", y_name="GiB", log_x=True, log_y=True)
 longest = {name: f"{line[-1]:.0f} GiB" for name, line in gib.items()}
 print(f"at {lengths[-1]:,} tokens:", longest)
+#| caption: Memory of the cache against the number of tokens in it.
 
 # %% [raw] slide
 # ## What a large model saves
@@ -1064,9 +1078,9 @@ print(f"at {lengths[-1]:,} tokens:", longest)
 # **Now you:** a@many_heads, exercise 5
 
 # %% [markdown]
-# What is the price in quality? Ainslie et al. report that groups come close to full heads, and that a single head loses
-# a little. Our diary is too easy to show a loss. It does show how little the keys need to differ. Here four query heads
-# have one head of keys and values between them, with three seeds:
+# What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
+# single head loses a little. Our diary is too easy to show a loss. It does show how little the keys need to differ.
+# Here four query heads have one head of keys and values between them, with three seeds:
 
 # %%
 for seed in range(3):
@@ -1079,13 +1093,14 @@ for seed in range(3):
 # Both questions, about tomorrow and about yesterday, compare with the same property of a card, its day. So one set of
 # keys is enough, and only the *queries* differ.
 #
-# **Multi-head latent attention** (MLA; DeepSeek-AI 2024) is a third way. It keeps one narrow vector for each token and
+# **Multi-head latent attention** (MLA; [@deepseek2024v2]) is a third way. It keeps one narrow vector for each token and
 # one small key for the position. From the narrow vector it computes the keys and values of *all* heads again when it
 # needs them. In DeepSeek-V2 the vector has $4\,d_\text{head}$ numbers and the small key $\tfrac12 d_\text{head}$. A
 # group of GQA keeps $2\,d_\text{head}$, so this is the cache of $4.5 / 2 = 2.25$ groups.
 #
-# Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not (Touvron et al. 2023). Llama 3 in all
-# its sizes, Mistral 7B and Qwen2 have groups; the first two have 8 heads of keys. DeepSeek-V2 and V3 have MLA.
+# Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not ([@touvron2023]). Llama 3 in all its
+# sizes ([@grattafiori2024]), Mistral 7B ([@jiang2023]) and Qwen2 ([@yang2024qwen]) have groups; the first two have 8
+# heads of keys. DeepSeek-V2 and V3 ([@deepseek2024]) have MLA.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 5.
 #
@@ -1129,23 +1144,13 @@ for seed in range(3):
 #
 # **In the package.** `attncourse.attention.MultiHeadAttention` is the layer, with `n_kv_heads` for groups and `dropout`
 # for the attention weights in training (as in `nn.MultiheadAttention`). `KeyValueCache` stands beside it. `cache_bytes`
-# in `attncourse.counting` is the formula above. ([Lecture @transformer](@transformer) counts the parameters of whole
-# models.)
+# in `attncourse.counting` is the formula [@eq:cache-bytes]. ([Lecture @transformer](@transformer) counts the parameters
+# of whole models.)
 #
-# **Further reading.** Vaswani et al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017): section
-# 3.2.2, and table 3, rows A and B. Elhage et al., [*A mathematical framework for Transformer
-# circuits*](https://transformer-circuits.pub/2021/framework/index.html) (2021), on heads that add. Bhojanapalli et al.,
-# [*Low-rank bottleneck in multi-head attention models*](https://arxiv.org/abs/2002.07028) (2020). Dong et al.,
-# [*Attention is not all you need*](https://arxiv.org/abs/2103.03404) (2021). Michel, Levy and Neubig, [*Are sixteen
-# heads really better than one?*](https://arxiv.org/abs/1905.10650) (2019). Voita et al., [*Analyzing multi-head
-# self-attention*](https://arxiv.org/abs/1905.09418) (2019). Clark et al., [*What does BERT look
-# at?*](https://arxiv.org/abs/1906.04341) (2019). Olsson et al., [*In-context learning and induction
-# heads*](https://arxiv.org/abs/2209.11895) (2022). Shazeer, [*Fast Transformer decoding: one write-head is all you
-# need*](https://arxiv.org/abs/1911.02150) (2019). Ainslie et al., [*GQA*](https://arxiv.org/abs/2305.13245) (2023).
-# Touvron et al., [*Llama 2*](https://arxiv.org/abs/2307.09288) (2023), appendix A.2.1 on groups. Jiang et al.,
-# [*Mistral 7B*](https://arxiv.org/abs/2310.06825) (2023). Grattafiori et al., [*The Llama 3 herd of
-# models*](https://arxiv.org/abs/2407.21783) (2024), section 3.2. DeepSeek-AI,
-# [*DeepSeek-V2*](https://arxiv.org/abs/2405.04434) (2024), section 2.1 on MLA.
+# **Further reading.** [+@vaswani2017]: section 3.2.2, and table 3, rows A and B. [+@elhage2021], on heads that add.
+# [+@bhojanapalli2020]. [+@dong2021]. [+@michel2019]. [+@voita2019]. [+@clark2019]. [+@olsson2022]. [+@shazeer2019].
+# [+@ainslie2023]. [+@touvron2023], appendix A.2.1 on groups. [+@jiang2023]. [+@grattafiori2024], section 3.2.
+# [+@deepseek2024v2], section 2.1 on MLA.
 
 # %% [raw] slide
 # ## In short
@@ -1195,14 +1200,14 @@ for seed in range(3):
 # **4. Published sizes.** A count of the parameters tells whether a table was copied rightly.
 #
 # > **A common mistake: to copy a table without multiplying it out.** Heads × width of a head should be the width of the
-# > model. In table 2.1 of Brown et al. (2020) it is not for *GPT-3 XL*, 24 heads of 128 for a width of 2048, nor for
-# > *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the
+# > model. In table 2.1 of Brown et al. ([-@brown2020]) it is not for *GPT-3 XL*, 24 heads of 128 for a width of 2048,
+# > nor for *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the
 # > parameters decides. The paper's own table D.1 has 1,320 million for the one and 12,850 for the other. (Cell 4.)
 #
-# > **A common mistake: a digit lost in copying.** Narang et al. (2021) trade depth against width at 223 million
-# > parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a $d_\text{ff}$ of
-# > 4096 in place of 4608, and for 6 layers 1044 in place of 6144. The rows keep layers × $d_\text{ff}$ constant, and
-# > with it the count. (Cell 5.)
+# > **A common mistake: a digit lost in copying.** Narang et al. ([-@narang2021]) trade depth against width at 223
+# > million parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a
+# > $d_\text{ff}$ of 4096 in place of 4608, and for 6 layers 1044 in place of 6144. The rows keep layers × $d_\text{ff}$
+# > constant, and with it the count. (Cell 5.)
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}

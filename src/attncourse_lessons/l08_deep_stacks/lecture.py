@@ -151,6 +151,7 @@ for depth in (1, 6):
         plain[depth, seed] = train(fresh(no_residual, depth, seed), lr=3e-3, seed=seed)
 figures.training_curves({f"{depth} deep": [plain[depth, seed] for seed in range(3)]
                          for depth in (1, 6)}, "loss (nats per letter)")
+#| caption: Training loss of plain stacks, by depth.
 
 # %% tags=["hide-input"]
 def at_the_end(losses):
@@ -168,9 +169,9 @@ for seed in range(3):
 
 # %% [markdown]
 # Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
-# learned less. He et al. (2016) saw this in deep networks for images and called it the **degradation problem**. The five
-# spare blocks could have passed on their input, and did not learn to. A deck puts it well: deep networks are surprisingly
-# bad at learning the identity function.
+# learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**.
+# The five spare blocks could have passed on their input, and did not learn to. A deck puts it well: deep networks are
+# surprisingly bad at learning the identity function.
 #
 # ## Signal propagation: what reaches the top, and what comes back
 #
@@ -246,7 +247,7 @@ assert max(shrinks["feed-forward"]) < 0.7
 # Both do at first. The average of vectors that point in different directions is shorter than they are. But each attention
 # makes the tokens more alike, and an average of equal tokens loses nothing. The feed-forward network takes nearly half in
 # *every* block: the ReLU removes half of the numbers, and the matrices do not compensate. Our **initialisation** is Xavier's
-# (Glorot and Bengio 2010), of variance $2/(d_\text{in} + d_\text{out})$. It roughly keeps the size of signals and gradients
+# ([@glorot2010]), of variance $2/(d_\text{in} + d_\text{out})$. It roughly keeps the size of signals and gradients
 # where layers are *linear*.
 #
 # What does this do to learning? A matrix's gradient is a product of its input and of the gradient that comes back. The last
@@ -255,9 +256,9 @@ assert max(shrinks["feed-forward"]) < 0.7
 #
 # ## Would a better initialisation do?
 #
-# If sizes are the problem, start with other sizes. **He initialisation** (He et al. 2015) has variance $2/d_\text{in}$, to
-# compensate for the ReLU. **LSUV** (layer-sequential unit variance, Mishkin and Matas 2016) goes further: send data through
-# the stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
+# If sizes are the problem, start with other sizes. **He initialisation** ([@he2015]) has variance $2/d_\text{in}$, to
+# compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) goes further: send data through the
+# stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
 # until the output is as large as the input. *Guess:* which of the two lets six blocks learn?
 
 # %% [raw] slide
@@ -332,6 +333,7 @@ for row in record["initialisation"]:
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
                   log_x=True, log_y=True, highest=6,
                   level=("letter frequencies alone", frequencies))
+#| caption: Loss after 60 steps against the learning rate, by initialisation.
 
 # %% [raw] slide
 # ## None of three initialisations
@@ -372,14 +374,14 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # **Rank collapse**, a guess at risk: let $x$ bypass one kind of sublayer. Only around attention should it help.
 
 # %% [markdown]
-# The sizes are right, and the tokens become equal, with every seed. This is **rank collapse** (Dong, Cordonnier and Loukas
-# 2021), which [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what
-# an average has removed.
+# The sizes are right, and the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
+# [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what an
+# average has removed.
 #
-# Does rank collapse stop the six blocks? This is a guess, and it can be tested. Only attention averages over tokens. So let
-# $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to keep the size), and apply LSUV
-# again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not. From the
-# record, six deep, three seeds, each at the best of three rates:
+# Does rank collapse ([@fig:rank-collapse]) stop the six blocks? This is a guess, and it can be tested. Only attention
+# averages over tokens. So let $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to
+# keep the size), and apply LSUV again. If the guess is right, a bypass around attention helps, and one around the
+# feed-forward network does not. From the record, six deep, three seeds, each at the best of three rates:
 
 # %%
 partial = {}
@@ -414,9 +416,9 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 #
 # ## Residual connections: add to x, do not replace it
 #
-# A **residual connection** (He et al. 2016) gives *every* sublayer a bypass:
+# A **residual connection** ([@he2016]) gives *every* sublayer a bypass:
 #
-# $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$
+# $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
 # A sublayer says only what is to be added. If it writes zero, the layer is the identity. The vector that runs through the
 # whole stack is the **residual stream**, and $f_\ell$ is a **branch**.
@@ -428,6 +430,8 @@ def residual(x, sublayer, norm):
 
 figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
                         "residual": ["attention", "feed-forward"]})
+#| caption: Blocks without and with residual connections.
+#| label: residual
 
 # %% [raw] slide
 # ## Two kinds of block
@@ -503,7 +507,7 @@ for seed in range(3):
 # > expect that without residual connections?
 # > <details><summary>Answer</summary>No. With them, layer 8 reads x plus everything that was added, and one term of the
 # > sum is missing. Without them, layer 8 would read the input of layer 7 in place of its output, which it has
-# > never seen. Veit, Wilber and Belongie (2016) tested this in networks for images, with and without.</details>
+# > never seen. Veit, Wilber and Belongie ([-@veit2016]) tested this in networks for images, with and without.</details>
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 7, the product for any number of layers.
 #
@@ -511,7 +515,7 @@ for seed in range(3):
 #
 # Take one token's vector, $d$ numbers. Subtract their mean, and divide by their standard deviation. The result has mean 0
 # and variance 1. Then multiply by a learned **gain** $\gamma$ and add a learned **bias** $\beta$ for each number, so that
-# every size is possible. This is **layer normalisation**, **LayerNorm** (Ba, Kiros and Hinton 2016):
+# every size is possible. This is **layer normalisation**, **LayerNorm** ([@ba2016]):
 #
 # $$
 # \mu = \frac1d \sum_{c=1}^d x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^d (x_c - \mu)^2 \qquad
@@ -542,6 +546,7 @@ assert torch.allclose(torch.stack(y), F.layer_norm(x, (4,)), atol=1e-5), "torch'
 # %%
 points = torch.randn(7, 3, generator=torch.Generator().manual_seed(259)) + 0.6       # (7, 3)
 figures.norm_steps(points)
+#| caption: Layer normalisation in three numbers: the projection and the division.
 
 # %% tags=["hide-input"]
 normalised = F.layer_norm(points, (3,), eps=0.0)          # (7, 3)
@@ -587,8 +592,9 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
 # Why does LayerNorm help? One deck says that a layer learns more easily if its input does not keep shifting. Two decks add
-# that the *gradients* may matter more, and cite Xu et al. (2019). Those authors removed mean and variance from the gradient,
-# kept the forward pass, and found clearly worse training. So properties 2 and 3 may be the ones that count.
+# that the *gradients* may matter more, and cite Xu et al. ([-@xu2019]). Those authors removed mean and variance from
+# the gradient, kept the forward pass, and found clearly worse training. So properties 2 and 3 may be the ones that
+# count.
 #
 # > **A common mistake: misprints in the formula.** Few formulas are misprinted as often. A sum for the mean, $\mu =
 # > \sum_c x_c$: the $\frac1d$ is missing. A product for the difference, $(x_c\,\mu)^2$. A root too many: $\sigma$ is the
@@ -638,10 +644,10 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # %% [markdown]
 # ## LayerNorm or batch normalisation: whose mean?
 #
-# A batch of token vectors, $(\text{batch}, n, d)$, has other axes for a mean. **Batch normalisation** (Ioffe and Szegedy
-# 2015), a great success for images, takes it for each feature over all tokens of all sentences. A third choice is the mean
-# over the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the past
-# move if the future changes? Does a sentence get the same answer beside other sentences?
+# A batch of token vectors, $(\text{batch}, n, d)$, has other axes for a mean. **Batch normalisation** ([@ioffe2015]), a
+# great success for images, takes it for each feature over all tokens of all sentences. A third choice is the mean over
+# the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the past move
+# if the future changes? Does a sentence get the same answer beside other sentences?
 
 # %%
 over = {"features of a token": (-1,), "tokens of a sentence": (-2,), "batch norm": (0, 1)}
@@ -674,10 +680,10 @@ for name, axes in over.items():
 #
 # ## RMSNorm: LayerNorm without the mean
 #
-# Which of LayerNorm's two steps does the work, the projection or the division? Zhang and Sennrich (2019) left the projection
-# out. **RMSNorm** keeps a vector's direction and divides by its **root mean square**:
+# Which of LayerNorm's two steps does the work, the projection or the division? Zhang and Sennrich ([-@zhang2019rms])
+# left the projection out. **RMSNorm** keeps a vector's direction and divides by its **root mean square**:
 #
-# $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$
+# $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$ (eq:rmsnorm)
 #
 # It has no mean and no bias, so half of the parameters. In their experiments it was about as good and faster. Most large
 # language models of today use it, Llama for one. (One deck prints it without ε; a vector of zeros is then NaN.) *Guess:* how
@@ -744,6 +750,8 @@ figures.block_diagrams({
     "post-norm": ["attention", "norm", "feed-forward", "norm"],
     "pre-norm": ["norm → attention", "norm → feed-forward"],
 })
+#| caption: Post-norm and pre-norm blocks.
+#| label: norm-placement
 
 # %% [markdown] erratum="x¹ for x in the sum; x_l for x_{l+1}; the final norm of x_{l+1}"
 # Follow the thick line, the residual stream. In a post-norm block it passes through every norm. In a pre-norm
@@ -763,6 +771,7 @@ CONNECTIONS = {"no residual": no_residual, "residual": residual,
 flows = {name: {depth: flow(fresh(connect, depth, d=64, final_norm=(connect is pre_norm)))
                 for depth in (6, 12, 24)} for name, connect in CONNECTIONS.items()}
 figures.flow_grid(flows)
+#| caption: Sizes of signals and gradients through untrained stacks.
 
 # %% tags=["hide-input"]
 for name in ("post-norm", "pre-norm"):
@@ -853,6 +862,7 @@ def swept(placements):
 figures.runs_over(swept(["post-norm", "pre-norm"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
+#| caption: Loss against the learning rate, for post-norm and pre-norm.
 
 # %% tags=["hide-input"]
 ends = {name: {lr: sorted(losses) for lr, losses in line.items()}
@@ -877,10 +887,11 @@ assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2
 #
 # ## Why post-norm fails without a warm-up: branches larger than x
 #
-# Xiong et al. (2020) find larger gradients near the output in post-norm than in pre-norm, and say that this makes a
-# full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient by its
-# own size, so a large gradient makes no larger step. We look inside after ten steps, with two measures: the token
-# spread, and the **branch ratio**, the size of what a sublayer writes over the size of the $x$ to which it is added.
+# Xiong et al. ([-@xiong2020]) find larger gradients near the output in post-norm than in pre-norm, and say that this
+# makes a full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient
+# by its own size, so a large gradient makes no larger step. We look inside after ten steps, with two measures: the
+# token spread, and the **branch ratio**, the size of what a sublayer writes over the size of the $x$ to which it is
+# added.
 
 # %%
 def inside(model, seed, warm_up=0):
@@ -935,6 +946,7 @@ for name, connect, warm_up in (("post-norm", post_norm, 0),
     ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
     print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]))
 figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
+#| caption: How different the tokens are, by the number of sublayers passed.
 
 # %% tags=["hide-input"]
 full, warmed, small, at_first, pre = spreads.values()
@@ -983,8 +995,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # The explanation survives three tests that could have refuted it. At this rate a small beginning is enough, so the
 # harm is done in the first steps. (At 0.03 it is not enough: there the branches must stay small, as the next picture shows.)
 # With small branches post-norm is level with pre-norm or ahead. Other causes may play a part as well. Liu et al.
-# (2020) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its dependency
-# on its branches, which amplifies small changes.
+# ([-@liu2020]) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its
+# dependency on its branches, which amplifies small changes.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
 #
@@ -994,11 +1006,11 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 #
 # | name | what is done | where from |
 # |---|---|---|
-# | $1/\sqrt{2L}$ at the start | the matrices that write begin smaller, so that $x$ does not grow with depth | GPT-2 (Radford et al. 2019) |
-# | zero at the start | the matrices that write begin at 0, so each block begins as the identity | Fixup (Zhang, Dauphin and Ma 2019), with more |
-# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | Bachlechner et al. (2021) |
-# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | Touvron et al. (2021) |
-# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | Wang et al. (2022), for 1,000 layers |
+# | $1/\sqrt{2L}$ at the start | the matrices that write begin smaller, so that $x$ does not grow with depth | GPT-2 ([@radford2019]) |
+# | zero at the start | the matrices that write begin at 0, so each block begins as the identity | Fixup ([@zhang2019fixup]), with more |
+# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | [@bachlechner2021] |
+# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | [@touvron2021cait] |
+# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | [@wang2022], for 1,000 layers |
 #
 # The picture has all of them, six deep, without a warm-up, at two rates, three seeds. (Two rows belong to the next section.)
 # *Guess:* which rows without any norm learn?
@@ -1022,6 +1034,8 @@ for row in record["branches"]:
         rows.setdefault(row["name"], {})[f"rate {row['lr']:g}"] = row["losses"]
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
+#| caption: Loss after 60 steps by the place of the norm and the size of the branches, at two
+#|   learning rates.
 
 # %% [raw] slide
 # ## Every small branch works at 0.01
@@ -1039,14 +1053,15 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 # ## Norms in today's models: sandwich norm, OLMo 2, QK-norm
 #
 # "The one thing everyone agrees on (in 2024)", two decks write about pre-norm, and it was nearly so. (A slide notes one
-# exception, OPT's 350 M.) Where post-norm can be trained, it has been found to end a little better (Liu et al. 2020),
-# so the search has gone on. Two more placements:
+# exception, OPT's 350 M.) Where post-norm can be trained, it has been found to end a little better ([@liu2020]), so the
+# search has gone on. Two more placements:
 
 # %%
 figures.block_diagrams({
     "sandwich": ["norm → attention → norm", "norm → feed-forward → norm"],
     "norm on the branch": ["attention → norm", "feed-forward → norm"],
 })
+#| caption: Sandwich norm, and a norm on the branch.
 
 # %% [raw] slide
 # ## Norms in today's models
@@ -1065,18 +1080,18 @@ figures.block_diagrams({
 # |---|---|---|
 # | post-norm | $\operatorname{norm}(x + f(x))$ | the original, BERT; with scaled branches DeepNorm |
 # | pre-norm | $x + f(\operatorname{norm}(x))$ | GPT-2, GPT-3, Llama, Mistral, Qwen |
-# | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView (Ding et al. 2021), Gemma 2 and 3 |
-# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 (Liu et al. 2022), OLMo 2 (2025) |
-# | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM (Chowdhery et al. 2022), ViT-22B |
+# | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView ([@ding2021]), Gemma 2 and 3 ([@gemma2024]; [@gemma2025]) |
+# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]), OLMo 2 ([@olmo2025]) |
+# | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
 # In the last three, as in pre-norm, the residual stream is free. A norm at the end of a branch fixes how much it adds. (In the
 # last section's picture the sandwich and OLMo 2's norm are no better than pre-norm. OLMo 2's was made for models of billions
 # of parameters, and goes together with the next idea.)
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes hard, and for most
-# queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product (Henry et al.
-# 2020; ViT-22B, Dehghani et al. 2023; Qwen 3 and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess* the
-# largest attention weight over 16 keys, on average, as queries and keys grow:
+# queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product ([@henry2020];
+# ViT-22B, [@dehghani2023]; Qwen 3, [@yang2025qwen], and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess*
+# the largest attention weight over 16 keys, on average, as queries and keys grow:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -1150,6 +1165,7 @@ print(f"with the final norm, too − repaired: {mean(whole):+.4f} "
       f"± {2.365 * stdev(whole) / math.sqrt(8):.4f}")
 figures.paired_runs(final, ("as printed", "repaired"), half,
                     "loss on all numbers (nats per letter)")
+#| caption: Loss of a model as printed and as repaired.
 
 # %% tags=["hide-input"]
 assert mean(differences) + half < 0, "the loss prefers the bug"
@@ -1230,6 +1246,8 @@ print("the same numbers:", torch.equal(x, y))
 figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
+#| caption: Loss against the learning rate, with a warm-up and without; also for the formula as
+#|   a slide prints it.
 
 # %% [raw] slide
 # ## The equation predicted it
@@ -1317,8 +1335,9 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # ## Going further: the gradient near the output
 #
 # A pre-norm stack's final norm reads an $x$ that has grown like $\sqrt L$. By the third property of norms, the gradients
-# that come back through it are smaller by $\sqrt L$. Xiong et al. (2020) derive this for the last block: its gradient falls
-# like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these are slopes of −½ and
+# that come back through it are smaller by $\sqrt L$. Xiong et al. ([-@xiong2020]) derive this for the last block: its
+# gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these
+# are slopes of −½ and
 # 0. *Guess* what six seeds at five depths give.
 
 # %% tags=["hide-input"]
@@ -1331,6 +1350,7 @@ for name, by_depth in last.items():
               for seed in range(6)]
     half = 2.571 * stdev(slopes) / math.sqrt(6)           # Student's t for six seeds, 95 %
     print(f"{name}: slope {mean(slopes):+.2f} ± {half:.2f}")
+#| caption: Gradient at the last block against the number of blocks.
 
 # %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls more slowly than $1/\sqrt L$: in the shallow stacks $x$ has hardly grown yet. In post-norm it
@@ -1339,10 +1359,10 @@ for name, by_depth in last.items():
 #
 # ## Going further: the loss landscape
 #
-# Two decks show a famous pair of pictures (Li et al. 2018): the loss of a deep network as a landscape, rugged without
-# residual connections, a smooth bowl with them. "Thought to smooth the loss landscape", the decks say. A landscape has as many
-# dimensions as there are parameters, so a picture is only a slice: from the trained parameters, go some way in two random
-# directions, and write down the loss. Steps are measured in units of each neuron's own weights (**filter
+# Two decks show a famous pair of pictures ([@li2018]): the loss of a deep network as a landscape, rugged without
+# residual connections, a smooth bowl with them. "Thought to smooth the loss landscape", the decks say. A landscape has
+# as many dimensions as there are parameters, so a picture is only a slice: from the trained parameters, go some way in
+# two random directions, and write down the loss. Steps are measured in units of each neuron's own weights (**filter
 # normalisation**), or large weights would look flat. Our networks have 16 feed-forward layers and learn to tell two
 # spirals apart. Both have a norm in front of each layer, so the residual connection is the only difference.
 
@@ -1355,6 +1375,7 @@ figures.loss_landscapes({name: (ticks, torch.tensor(losses))
 for name, bowls in landscape["bowls"].items():
     print(f"{name:>11}:", "   ".join(f"rising {bowl['rising']:.0%}, low {bowl['low']:.0%}"
                                      for bowl in bowls))
+#| caption: The loss around the end of training, with and without residual connections.
 
 # %% [markdown]
 # On the left a narrow valley between steep walls, on the right a wide one. (The cross is where training ended. On the right
@@ -1364,37 +1385,17 @@ for name, bowls in landscape["bowls"].items():
 # rises more steadily, and together they have more than twice as much low ground. A landscape around the end of training does
 # not prove how training gets there.
 #
-# **Further reading.** *Residual connections*: He et al., [*Deep residual learning for image
-# recognition*](https://arxiv.org/abs/1512.03385) (2016): figure 1, deeper is worse; and [*Identity mappings in deep
-# residual networks*](https://arxiv.org/abs/1603.05027) (2016), on the free path. Veit, Wilber and Belongie, [*Residual
-# networks behave like ensembles of relatively shallow networks*](https://arxiv.org/abs/1605.06431) (2016). Li et al.,
-# [*Visualizing the loss landscape of neural nets*](https://arxiv.org/abs/1712.09913) (2018).
+# **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse. [+@he2016identity], on the free
+# path. [+@veit2016]. [+@li2018].
 #
-# *Rank collapse*: Dong, Cordonnier and Loukas, [*Attention is not all you need: pure attention loses rank doubly
-# exponentially with depth*](https://arxiv.org/abs/2103.03404) (2021).
+# *Rank collapse*: [+@dong2021].
 #
-# *Initialisation*: Glorot and Bengio, [*Understanding the difficulty of training deep feedforward neural
-# networks*](https://proceedings.mlr.press/v9/glorot10a.html) (2010); He et al., [*Delving deep into
-# rectifiers*](https://arxiv.org/abs/1502.01852) (2015); Mishkin and Matas, [*All you need is a good
-# init*](https://arxiv.org/abs/1511.06422) (2016).
+# *Initialisation*: [+@glorot2010]; [+@he2015]; [+@mishkin2016].
 #
-# *Norms*: Ba, Kiros and Hinton, [*Layer normalization*](https://arxiv.org/abs/1607.06450) (2016), section 3; Ioffe
-# and Szegedy, [*Batch normalization*](https://arxiv.org/abs/1502.03167) (2015); Zhang and Sennrich, [*Root mean
-# square layer normalization*](https://arxiv.org/abs/1910.07467) (2019); Xu et al., [*Understanding and improving
-# layer normalization*](https://arxiv.org/abs/1911.07013) (2019).
+# *Norms*: [+@ba2016], section 3; [+@ioffe2015]; [+@zhang2019rms]; [+@xu2019].
 #
-# *Placement and branches*: Xiong et al., [*On layer normalization in the Transformer
-# architecture*](https://arxiv.org/abs/2002.04745) (2020), figure 1 and section 3; Liu et al., [*Understanding the
-# difficulty of training Transformers*](https://arxiv.org/abs/2004.08249) (2020); Radford et al., [*Language models are
-# unsupervised multitask learners*](https://openai.com/index/better-language-models/) (2019), GPT-2; Zhang, Dauphin and
-# Ma, [*Fixup initialization*](https://arxiv.org/abs/1901.09321) (2019); Bachlechner et al., [*ReZero is all you
-# need*](https://arxiv.org/abs/2003.04887) (2021); Touvron et al., [*Going deeper with image
-# transformers*](https://arxiv.org/abs/2103.17239) (2021), LayerScale; Wang et al., [*DeepNet: Scaling Transformers to
-# 1,000 layers*](https://arxiv.org/abs/2203.00555) (2022).
+# *Placement and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@radford2019], GPT-2;
+# [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].
 #
-# *Today*: Ding et al., [*CogView*](https://arxiv.org/abs/2105.13290) (2021), the sandwich; Liu et al., [*Swin
-# Transformer V2*](https://arxiv.org/abs/2111.09883) (2022); Henry et al., [*Query-key normalization for
-# Transformers*](https://arxiv.org/abs/2010.04245) (2020); Dehghani et al., [*Scaling vision transformers to 22 billion
-# parameters*](https://arxiv.org/abs/2302.05442) (2023); Chowdhery et al., [*PaLM*](https://arxiv.org/abs/2204.02311)
-# (2022); and the reports on [Gemma 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
-# [OLMo 2](https://arxiv.org/abs/2501.00656) and [Qwen 3](https://arxiv.org/abs/2505.09388).
+# *Today*: [+@ding2021], the sandwich; [+@liu2022]; [+@henry2020]; [+@dehghani2023]; [+@chowdhery2022]; and the reports
+# [+@gemma2024], [+@gemma2025], [+@olmo2025] and [+@yang2025qwen].

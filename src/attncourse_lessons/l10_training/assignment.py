@@ -93,8 +93,8 @@ if solved("label_smoothed_loss"):
 # %% [markdown]
 # ## 2 · Warm-up: the learning rate rises before it falls
 #
-# The learning rate of "Attention is all you need" (Vaswani et al. 2017, equation 3): it rises in a straight line for $w$ steps,
-# and falls from then on.
+# The learning rate of "Attention is all you need" ([@vaswani2017], equation 3): it rises in a straight line for $w$ steps, and
+# falls from then on.
 #
 # $$\text{rate} = d_\text{model}^{-0.5} \cdot \min\bigl(\text{step}^{-0.5},\ \text{step} \cdot w^{-1.5}\bigr)$$
 
@@ -121,9 +121,9 @@ if solved("warmup"):
 # %% [markdown]
 # ## 3 · AdamW: the optimiser
 #
-# The lecture has the equations of **AdamW** (Loshchilov and Hutter 2019): moving averages of the gradient $g$ and of its
-# square, both corrected for having begun at zero, and a **decoupled weight decay** $\lambda$ beside the gradient's step
-# instead of inside the gradient.
+# The lecture has the equations of **AdamW** ([@loshchilov2019]): moving averages of the gradient $g$ and of its square, both
+# corrected for having begun at zero, and a **decoupled weight decay** $\lambda$ beside the gradient's step instead of inside the
+# gradient.
 #
 # $$
 # m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 \qquad
@@ -461,8 +461,8 @@ if solved("batch_by_tokens"):
 #
 # A GPU that lacks bfloat16 computes in float16, whose smallest number is about 6 · 10⁻⁸. Gradients below that become 0.
 # So the *loss* is multiplied by a **loss scale** before the backward pass, all gradients on the way are larger by that
-# factor, and the factor is taken out before the step (Micikevicius et al. 2018). If the scale is too large, something
-# overflows to ∞. Then the step is skipped. Here is one step of training with a scale that looks after itself:
+# factor, and the factor is taken out before the step ([@micikevicius2018]). If the scale is too large, something overflows to ∞.
+# Then the step is skipped. Here is one step of training with a scale that looks after itself:
 #
 # 1. The weights are kept in float32. The loss is computed with a copy of them in float16, `loss_of(copy)`, and it comes
 #    back in float32, as under autocast.

@@ -130,7 +130,7 @@ print(len(training), "pairs to train on, for example", training[0])
 # ### Byte-pair encoding: tokens between letters and words
 #
 # A vocabulary of whole words fails on the first new one, and German builds new ones all day. Single letters make
-# sequences long. **Byte-pair encoding** (BPE, Sennrich et al. 2016) finds **subword tokens** in between. Start with the
+# sequences long. **Byte-pair encoding** (BPE, [@sennrich2016]) finds **subword tokens** in between. Start with the
 # smallest units, count which two neighbours occur together most often, and merge these two everywhere. Repeat.
 #
 # Which units should it start with? We take **bytes**: every text in the world is a sequence of the same 256.
@@ -183,6 +183,8 @@ def draw_pieces(merges):
 
 
 viz.explore(draw_pieces, merges=[0, 2, 5, 10, 20, 30, 40, 60], start={"merges": 10})
+#| caption: Byte-pair encoding: words after more and more merges.
+#| label: byte-pairs
 
 # %% [raw] slide
 # ## Move the number of merges
@@ -239,6 +241,7 @@ by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
 by_tokens = [[lengths[i] for i in rows] for rows in batch_by_tokens(lengths, batch_tokens=150)]
 figures.padded_batches({"16 sentences at random": by_number,
                         "150 tokens, similar lengths": by_tokens})
+#| caption: Batches as rectangles: tokens and padding, by how they are made.
 
 # %% [raw] slide
 # ## Similar lengths together, as many rows as fit
@@ -272,8 +275,8 @@ print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.
 #
 # The loss is the **cross-entropy** of each next token, in nats, averaged over the real tokens. It is smallest where the
 # true token has probability 1, and with softmax that takes an infinite logit: the gradient pulls towards certainty long
-# after the answer is right. **Label smoothing** (Szegedy et al. 2016) asks for a little less. The target distribution
-# $q$ mixes the true token $y$ with all $V$ tokens:
+# after the answer is right. **Label smoothing** ([@szegedy2016]) asks for a little less. The target distribution $q$
+# mixes the true token $y$ with all $V$ tokens:
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
@@ -300,6 +303,7 @@ viz.function_curves(smoothed, margins, y_name="loss (nats)",
                     x_name="how far the true logit is ahead")
 best = margins[smoothed["ε = 0.1"].argmin()]
 assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
+#| caption: Loss against the lead of the true logit, with label smoothing.
 
 # %% [raw] slide
 # ## More certainty costs
@@ -349,6 +353,7 @@ for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
         loss = mean_loss(model, validation_set)
         print(f"{name}, seed {seed}: right {right:.1%}, loss {loss:.2f}")
 viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
+#| caption: Calibration gap with and without label smoothing.
 
 # %% [raw] slide
 # ## Calibration: confidence minus accuracy
@@ -361,8 +366,8 @@ viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
 # %% [markdown]
 # In each of the three pairs smoothing moves the gap down: the model has learned to be less sure, as asked. Our small,
 # briefly trained models are *under*confident to begin with, so here it only hurts. Large networks that are trained for
-# long tend to be overconfident (Guo et al. 2017), and a caption has a dozen right translations of which the data shows
-# one; there ε = 0.1 is usual. Vaswani et al. (2017, section 5.4) report worse perplexity and better BLEU.
+# long tend to be overconfident ([@guo2017]), and a caption has a dozen right translations of which the data shows one;
+# there ε = 0.1 is usual. Vaswani et al. ([-@vaswani2017, section 5.4]) report worse perplexity and better BLEU.
 #
 # **Now you:** [a10](@training/assignment), exercise 1.
 
@@ -381,6 +386,8 @@ assert all(less < plain for less, plain in zip(gaps["ε = 0.1"], gaps["plain"], 
 
 # %%
 figures.training_step()
+#| caption: One training step, from the batch to the new parameters.
+#| label: training-step
 
 # %% [raw] slide
 # ## One step
@@ -436,8 +443,8 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # | `lr_at`, `step` | how far to go, and in which direction | *AdamW* |
 # | `zero_grad` | `backward` **adds** to what is there | *memory* |
 #
-# **Gradient clipping** (Pascanu et al. 2013): if the gradient, all parameters together, is longer than 1, it is scaled
-# down to length 1. The direction stays. (Clipping each parameter by itself would change the direction.)
+# **Gradient clipping** ([@pascanu2013]): if the gradient, all parameters together, is longer than 1, it is scaled down
+# to length 1. The direction stays. (Clipping each parameter by itself would change the direction.)
 #
 # Is this what the package's trainer does? Hand both the same model, the same batches and the same learning rates.
 
@@ -459,8 +466,8 @@ assert apart < 0.1
 #
 # ## AdamW, weight decay and the learning rate
 #
-# **Adam** (Kingma and Ba 2015) keeps two running averages for every parameter: of its gradient $g$, and of $g^2$. AdamW
-# adds **decoupled weight decay** (Loshchilov and Hutter 2019). At step $t$, counted from one:
+# **Adam** ([@kingma2015]) keeps two running averages for every parameter: of its gradient $g$, and of $g^2$. AdamW adds
+# **decoupled weight decay** ([@loshchilov2019]). At step $t$, counted from one:
 #
 # $$
 # m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 \qquad
@@ -545,15 +552,17 @@ figures.learning_rates({
     "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
     "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
 })
+#| caption: Learning rate against the step, for three schedules.
+#| label: schedules
 
 # %% [raw] slide
 # ## Schedules: warm-up, then down
 # {figure}
 
 # %% [markdown]
-# The inverse square root (Vaswani et al. 2017, equation 3) need not know how long the run will be. The cosine must,
-# ends at nearly zero, and is usually a little better. Steps are counted from one: counted from zero, the first step has
-# rate zero.
+# The inverse square root ([@vaswani2017], equation 3) need not know how long the run will be. The cosine must, ends at
+# nearly zero, and is usually a little better. Steps are counted from one: counted from zero, the first step has rate
+# zero.
 #
 # ### The learning-rate sweep
 #
@@ -573,6 +582,7 @@ for rate, final in sweep.items():
         train_loop(model, first_batches(50, seed=seed), lr_at)
         final.append(mean_loss(model.eval(), validation_set[:300]))
 figures.rate_sweep(sweep)
+#| caption: Held-out loss against the learning rate.
 
 # %% [raw] slide
 # ## A valley
@@ -643,6 +653,7 @@ for wait in (False, True):
 
 # %%
 figures.launches({"kernels of 20 µs": 20, "kernels of 2 µs": 2}, launch=5, n=6)
+#| caption: A CPU that launches kernels and a GPU that runs them.
 
 # %% [raw] slide
 # ## Overhead-bound
@@ -697,6 +708,7 @@ sizes = (64, 256, 1024, 4096)
 speeds = {number_format: {size: tokens_per_second(size, number_format) for size in sizes}
           for number_format in formats[device.type]}
 viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True, log_y=True)
+#| caption: Target tokens a second against the tokens in a batch.
 
 # %% [raw] slide
 # ## Throughput levels off
@@ -734,8 +746,8 @@ print(f"the small gradient in fp16, scaled and unscaled: {scaled.float() / scale
 # **fp16** overflows and loses small gradients: **loss scaling**. **bf16** has the range and few digits: parameters, averages and sums stay in 32 bits (**mixed precision**).
 
 # %% [markdown]
-# **fp16** overflows and loses small gradients. The remedy is **loss scaling** (Micikevicius et al. 2018), the cell's
-# end: multiply the loss, and so all gradients, by a large number; divide in 32 bits before the step; if something
+# **fp16** overflows and loses small gradients. The remedy is **loss scaling** ([@micikevicius2018]), the cell's end:
+# multiply the loss, and so all gradients, by a large number; divide in 32 bits before the step; if something
 # overflowed, leave this step out and lower the scale. **bf16** has the range of float32 and needs none of this.
 # **TF32** is float32 in memory, multiplied with ten bits of fraction; one line switches it on. Take bf16 where the
 # hardware has it.
@@ -758,7 +770,7 @@ assert low == 1
 # ### The roofline: memory-bound or compute-bound
 #
 # Apart from overhead, an operation needs time for two things: computing, and moving its operands between memory and
-# processors. Both happen at the same time, so the slower one counts (the **roofline model**, Williams et al. 2009):
+# processors. Both happen at the same time, so the slower one counts (the **roofline model**, [@williams2009]):
 #
 # $$
 # \text{time} \;\ge\; \max\left(\frac{\text{FLOPs}}{\text{peak FLOP/s}},\; \frac{\text{bytes}}{\text{bandwidth}}\right)
@@ -792,6 +804,8 @@ work = {
 }
 roofs = {name: (chip.flops["fp16"], chip.bandwidth) for name, chip in CHIPS.items()}
 figures.roofline(roofs, work)
+#| caption: Rooflines of three chips.
+#| label: roofline
 
 # %%
 for name, chip in CHIPS.items():
@@ -867,6 +881,7 @@ kept = activation_bytes(captions, 8192)
 fits = 8192 * (CHIPS["T4"].memory - 16 * n_weights) / kept
 print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32; "
       f"prediction: {fits:,.0f} tokens fill a T4's 16 GB")
+#| caption: Memory of one training step, by what it is needed for.
 
 # %% [raw] slide
 # ## Activations grow with the batch, the state with the model
@@ -895,7 +910,7 @@ except RuntimeError as error:
 # **Out of memory.** There are three ways out, and each must leave the gradient as it was.
 #
 # 1. **Gradient accumulation**: the batch in parts (*micro-batches*), one after the other; `backward` adds up.
-# 2. **Activation checkpointing** (Chen et al. 2016): keep only each block's input, and compute the block again on the
+# 2. **Activation checkpointing** ([@chen2016]): keep only each block's input, and compute the block again on the
 #    way back. One more forward pass buys the memory. (Nothing is saved to a disk, in spite of the name.)
 # 3. **Sharding**: each of several GPUs keeps a slice of the state. We come to it under *several GPUs*.
 
@@ -951,8 +966,8 @@ print(f"checkpointing: gradient off by {off(recomputed):.0e}; "
 # ## FLOPs, 6N and MFU
 #
 # How much arithmetic is a step? Each weight is used once per token forward (a multiplication and an addition: 2 FLOPs)
-# and twice on the way back, for the gradients of input and weight: **6 FLOPs a parameter and token**, $6N$ (Kaplan et
-# al. 2020). *Guess:* does the rule hold for an encoder–decoder, where a token meets only half of the model?
+# and twice on the way back, for the gradients of input and weight: **6 FLOPs a parameter and token**, $6N$
+# ([@kaplan2020]). *Guess:* does the rule hold for an encoder–decoder, where a token meets only half of the model?
 
 # %%
 step_flops = count_training_flops(captions, EncoderDecoder, batch=tokens // 14, n=14)
@@ -970,8 +985,8 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 
 # %% [markdown]
 # It holds if you count *pairs* of a source and a target token: together they meet every weight once. (The scores are
-# extra, and small in short sentences.) **Model FLOPs utilisation** (MFU, Chowdhery et al. 2022) is the FLOP/s that the
-# model gets, by this count, divided by the device's peak. Ours, here; a CPU has no entry in our data sheets, so its own
+# extra, and small in short sentences.) **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the FLOP/s that the model
+# gets, by this count, divided by the device's peak. Ours, here; a CPU has no entry in our data sheets, so its own
 # fastest large product stands in:
 
 # %%
@@ -1047,7 +1062,7 @@ print(f"matrix products outside of the attention, all together: {products / tota
 #
 # In **data parallelism** each GPU has the whole model and its own part of the batch. Then all gradients are added up
 # and handed to everybody, an **all-reduce**, so that all take the same step. torch's `DistributedDataParallel` (DDP)
-# hands out the *mean*. **Fully sharded** data parallelism (FSDP; ZeRO, Rajbhandari et al. 2020) keeps only a slice of
+# hands out the *mean*. **Fully sharded** data parallelism (FSDP; ZeRO, [@rajbhandari2020]) keeps only a slice of
 # weights, gradient and averages on each GPU.
 
 # %% [raw] slide
@@ -1056,6 +1071,7 @@ print(f"matrix products outside of the attention, all together: {products / tota
 
 # %%
 figures.data_parallel()
+#| caption: Data parallelism: what each of two GPUs holds and sends.
 
 # %% [raw] slide
 # ## All-reduce
@@ -1244,9 +1260,10 @@ print(list(CHIPS["T4"].flops))
 # <details><summary><b>Going further</b>: averaging weights</summary>
 #
 # Which weights are the result of a run? The last ones stand wherever the last noisy step left them. Vaswani et al.
-# average the last five checkpoints; a moving average of the weights (<b>EMA</b>), updated after each step, costs one
-# more copy of them. It pays where the loss has levelled out and the rate is still high. In a short run, where each step
-# still makes the model better, and after a cosine that ends near zero, it gains nothing and can hurt.
+# ([-@vaswani2017, section 6.1]) average the last five checkpoints; a moving average of the weights (<b>EMA</b>),
+# updated after each step, costs one more copy of them. It pays where the loss has levelled out and the rate is still
+# high. In a short run, where each step still makes the model better, and after a cosine that ends near zero, it gains
+# nothing and can hurt.
 # <code>Recipe(ema=0.998)</code> switches it on.
 # </details>
 #
@@ -1281,20 +1298,9 @@ print(list(CHIPS["T4"].flops))
 # **Now do** [assignment @training](@training/assignment). **Next:** [lecture @writing](@writing): the trained model
 # writes, and we measure how well.
 #
-# **Further reading.** Data and loss: Sennrich, Haddow and Birch, [*Neural machine translation of rare words with
-# subword units*](https://arxiv.org/abs/1508.07909) (2016); Szegedy et al., [*Rethinking the Inception architecture for
-# computer vision*](https://arxiv.org/abs/1512.00567) (2016), section 7; Guo et al., [*On calibration of modern neural
-# networks*](https://arxiv.org/abs/1706.04599) (2017). Optimisation: Kingma and Ba, [*Adam: a method for stochastic
-# optimization*](https://arxiv.org/abs/1412.6980) (2015); Loshchilov and Hutter, [*Decoupled weight decay
-# regularization*](https://arxiv.org/abs/1711.05101) (2019); Pascanu, Mikolov and Bengio, [*On the difficulty of
-# training recurrent neural networks*](https://arxiv.org/abs/1211.5063) (2013). Hardware: Micikevicius et al., [*Mixed
-# precision training*](https://arxiv.org/abs/1710.03740) (2018); Williams, Waterman and Patterson, [*Roofline: an
-# insightful visual performance model for multicore architectures*](https://doi.org/10.1145/1498765.1498785) (2009);
-# Chen et al., [*Training deep nets with sublinear memory cost*](https://arxiv.org/abs/1604.06174) (2016); Rajbhandari
-# et al., [*ZeRO: memory optimizations toward training trillion parameter models*](https://arxiv.org/abs/1910.02054)
-# (2020); Kaplan et al., [*Scaling laws for neural language models*](https://arxiv.org/abs/2001.08361) (2020), section
-# 2.1; Chowdhery et al., [*PaLM: scaling language modeling with pathways*](https://arxiv.org/abs/2204.02311) (2022),
-# section 4.1. To go on: Horace He, [*Making deep learning go brrrr from first
-# principles*](https://horace.io/brrr_intro.html) (2022); Stanford's [CS336](https://cs336.stanford.edu), lecture 2;
-# [*How to scale your model*](https://jax-ml.github.io/scaling-book/) and the [*Ultra-scale
-# playbook*](https://huggingface.co/spaces/nanotron/ultrascale-playbook).
+# **Further reading.** Data and loss: [+@sennrich2016]; [+@szegedy2016], section 7; [+@guo2017]. Optimisation:
+# [+@kingma2015]; [+@loshchilov2019]; [+@pascanu2013]. Hardware: [+@micikevicius2018]; [+@williams2009]; [+@chen2016];
+# [+@rajbhandari2020]; [+@kaplan2020], section 2.1; [+@chowdhery2022], section 4.1. To go on: Horace He, [*Making deep
+# learning go brrrr from first principles*](https://horace.io/brrr_intro.html) (2022); Stanford's
+# [CS336](https://cs336.stanford.edu), lecture 2; [*How to scale your model*](https://jax-ml.github.io/scaling-book/)
+# and the [*Ultra-scale playbook*](https://huggingface.co/spaces/nanotron/ultrascale-playbook).

@@ -152,7 +152,7 @@ if solved("greedy_decode"):
 # 1. **Temperature** $T$: the logits are divided by it, and softmax makes probabilities of them.
 # 2. **Top-k**: the $k$ likeliest tokens of each sentence are left (`top_k` is at most the size of the vocabulary, which leaves
 #    all). What is left is divided by its sum.
-# 3. **Top-p**, or nucleus sampling (Holtzman et al. 2020): the smallest number of the likeliest tokens whose probabilities
+# 3. **Top-p**, or nucleus sampling ([@holtzman2020]): the smallest number of the likeliest tokens whose probabilities
 #    together reach $p$. The one that crosses $p$ belongs to them, so at least one is left (`top_p` of 1 or more leaves all).
 #    What is left is divided by its sum again.
 # 4. **The token**: lay the probabilities side by side on the line from 0 to 1, in the order of the vocabulary. A uniform
@@ -209,15 +209,14 @@ if solved("sample_token"):
 #
 # 1. Continue every open hypothesis with every token. A continuation's total is the old total plus the token's log-probability.
 # 2. Of all these continuations together keep the `n_beams` with the largest totals.
-# 3. Of the ones that you kept, those that end in `eos` have ended: put them aside. (So the beam gets narrower; Sutskever et al.
-#    2014, section 3.2.) The others are open.
+# 3. Of the ones that you kept, those that end in `eos` have ended: put them aside. (So the beam gets narrower; [@sutskever2014], section 3.2.) The others are open.
 #
 # It is over when none is open, or after `max_length` rounds. Then all that were put aside compete with those still open, on
 # equal terms, by
 #
 # $$\text{score} = \frac{\text{total}}{\bigl((5 + n) / 6\bigr)^{\alpha}}$$
 #
-# where $n$ is the number of tokens without `bos` (an `eos` counts) and $\alpha$ is `length_penalty` (Wu et al. 2016, section 7).
+# where $n$ is the number of tokens without `bos` (an `eos` counts) and $\alpha$ is `length_penalty` ([@wu2016], section 7).
 # Totals are negative. No two totals are equal. The vocabulary is larger than `n_beams`.
 
 # %% exercise="beam_search"
@@ -269,8 +268,8 @@ if solved("beam_search"):
 # %% [markdown]
 # ## 4 · BLEU, by hand
 #
-# BLEU (Papineni et al. 2002) asks how many runs of words (**n-grams**) a corpus of translations shares with its references,
-# one reference for each here. The sentences are lists of words already: nothing is to be cut up.
+# BLEU ([@papineni2002]) asks how many runs of words (**n-grams**) a corpus of translations shares with its references, one
+# reference for each here. The sentences are lists of words already: nothing is to be cut up.
 #
 # 1. The **precision** $p_n$, for $n$ from 1 to `max_n`: which share of all the translations' runs of $n$ words stands in the
 #    reference of *their* sentence. A run counts at most as often as that reference has it (**clipping**). Matches and
@@ -362,9 +361,9 @@ if solved("bleu") and solved("greedy_decode"):
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
 # Two systems have translated the same test set. Would the better one also be better on another test set of the kind? The
-# **paired bootstrap** (Koehn 2004) makes other test sets out of this one: it samples sentences from it with replacement, as
-# many as there are, scores *both* systems on the same sample, and does so many times. Here the measure is a plain one, of
-# which BLEU's precisions are made: all matches over all totals, times 100.
+# **paired bootstrap** ([@koehn2004]) makes other test sets out of this one: it samples sentences from it with replacement, as
+# many as there are, scores *both* systems on the same sample, and does so many times. Here the measure is a plain one, of which
+# BLEU's precisions are made: all matches over all totals, times 100.
 
 # %% exercise="paired_bootstrap"
 def paired_bootstrap(

@@ -192,6 +192,7 @@ for steps in (15, 30, 60, 120):
         tokens = writing(transformer, first, steps)
         seconds[name][steps] = time.process_time() - began
 viz.line_plot(seconds, x_name="tokens written", y_name="seconds for 16 lists", low=0)
+#| caption: Time to write, with and without a cache.
 
 # %% tags=["hide-input"]
 short = [writing(transformer, first, 15) for writing in (write_without_cache, write_with_cache)]
@@ -292,6 +293,8 @@ def draw_search(beam_width):
 
 
 viz.explore(draw_search, beam_width=[1, 2, 3], start={"beam_width": 2})
+#| caption: Beam search, step by step.
+#| label: beam-search
 
 # %% tags=["hide-input"]
 assert search(1)[0] == ("a", "dog", "runs.") and search(2)[0] == ("two", "dogs.")
@@ -312,10 +315,9 @@ assert p_of[search(2)[0]] == max(p_of[words] for words in p_of if words and word
 # ### Length penalty
 #
 # A sentence's log-probability is a sum of negative numbers, one for each token. So *long sentences lose by being
-# long*. The score is therefore divided by a power of the length $|y|$ in tokens ([Wu et al.
-# 2016](https://arxiv.org/abs/1609.08144), section 7):
+# long*. The score is therefore divided by a power of the length $|y|$ in tokens ([@wu2016], section 7):
 #
-# $$\text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|)/6\right)^{\alpha}}$$
+# $$\text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|)/6\right)^{\alpha}}$$ (eq:length-penalty)
 #
 # *It divides a negative number. Does a larger $\alpha$ help the long sentence or the short one?*
 
@@ -386,6 +388,7 @@ viz.line_plot({"Transformer": dict(zip(at, widths["bleu"], strict=True))},
               x_name="beam width, no length penalty", y_name="BLEU", log_x=True, low=0)
 for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True):
     print(f"width {width:>3}: {ratio:4.0%} of the reference's words, {empty} texts empty")
+#| caption: BLEU against the beam width.
 
 # %% [raw] slide
 # ## A wide beam meets the model errors
@@ -399,25 +402,23 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # Width 1, greedy search, is far from the best: the model stammers, and writes twice as many words as the reference
 # has. Widths of 4 to 16 double its BLEU. Then it falls again. With 128 beams the texts are less than half as long
 # as they should be, and some are empty: the likeliest text of all is often a very short one. A wide beam makes few
-# search errors, and so it meets the model errors ([Koehn and Knowles 2017](https://aclanthology.org/W17-3204/),
-# section 3.6). [Stahlberg and Byrne (2019)](https://aclanthology.org/D19-1331/) searched exactly: for more than
-# half of their sentences the likeliest translation was the empty one. That is why one uses widths of 4 or 5, with a
-# length penalty, both chosen on the validation set.
+# search errors, and so it meets the model errors ([@koehn2017], section 3.6). Stahlberg and Byrne ([-@stahlberg2019])
+# searched exactly: for more than half of their sentences the likeliest translation was the empty one. That is why one
+# uses widths of 4 or 5, with a length penalty, both chosen on the validation set.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 3 (beam search).
 #
 # ## Sampling: temperature, top-k, top-p
 #
 # For a story there is no one right answer, and the likeliest text is a bad one: it is bland, and it repeats itself
-# ([Holtzman et al. 2020](https://arxiv.org/abs/1904.09751)). There one draws each token from the model's
-# distribution instead. Three knobs keep the draw from going astray.
+# ([@holtzman2020]). There one draws each token from the model's distribution instead. Three knobs keep the draw from
+# going astray.
 #
 # * **Temperature** $T$: draw from $\operatorname{softmax}(z / T)$, where $z$ are the logits. $T < 1$ sharpens the
 #   distribution, $T > 1$ flattens it, $T \to 0$ is greedy search.
-# * **Top-k** ([Fan et al. 2018](https://arxiv.org/abs/1805.04833)): keep the $k$ likeliest tokens, and draw among
-#   them.
-# * **Top-p**, or **nucleus sampling** (Holtzman et al. 2020): keep the fewest tokens whose probabilities add up to
-#   at least $p$.
+# * **Top-k** ([@fan2018]): keep the $k$ likeliest tokens, and draw among them.
+# * **Top-p**, or **nucleus sampling** ([@holtzman2020]): keep the fewest tokens whose probabilities add up to at least
+#   $p$.
 #
 # The picture shows two steps of our model, one where it is sure and one where it is not. *With $k = 3$ and with
 # $p = 0.9$, how many tokens may be drawn in each?*
@@ -454,6 +455,7 @@ for step, z in steps.items():
         panels[step][way] = heights[likeliest].tolist(), left.isfinite()[likeliest].tolist()
 figures.kept_tokens(panels, names)
 print("may be drawn, of 112 tokens:", n_kept)
+#| caption: Which tokens may be drawn: temperature, top-k and top-p.
 
 # %% tags=["hide-input"]
 assert n_kept["sure"]["top-p, p = 0.9"] == 1 and n_kept["unsure"]["top-p, p = 0.9"] > 3
@@ -503,10 +505,9 @@ assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 # ## Exposure bias: the price of teacher forcing
 #
 # In training the model has only ever read *true* prefixes. When it writes, it reads its own, mistakes and all. This
-# difference is called **exposure bias** ([Ranzato et al. 2016](https://arxiv.org/abs/1511.06732)). How much does it
-# cost us? Take the lists of five numbers, and ask for each place: is the number there right (a) when everything
-# before each token is true, (b) when the model reads what it has written? *At which place must the two agree
-# exactly? Where will they differ most?*
+# difference is called **exposure bias** ([@ranzato2016]). How much does it cost us? Take the lists of five numbers, and
+# ask for each place: is the number there right (a) when everything before each token is true, (b) when the model reads
+# what it has written? *At which place must the two agree exactly? Where will they differ most?*
 
 # %% [raw] slide
 # ## Exposure bias: the price of teacher forcing
@@ -542,6 +543,8 @@ by_place = {"true prefix": right_when_dictated(fives).float().mean(dim=0),
 viz.line_plot({name: dict(zip(range(1, 6), shares.tolist(), strict=True))
                for name, shares in by_place.items()},
               x_name="place in the list", y_name="share of numbers right")
+#| caption: Accuracy by the place in the list, with true and with own prefixes.
+#| label: exposure-bias
 
 # %% tags=["hide-input"]
 gap = by_place["true prefix"] - by_place["own prefix"]
@@ -606,18 +609,17 @@ assert after_mistake.mean() > 1.1 * after_truth.mean() and worse > 0.5
 # it. In training no prefix was ever wrong, so a model may learn to lean on it, to find its place in the source by
 # what it has written, say. (That last part is a guess.)
 #
-# What helps? **Scheduled sampling** ([Bengio et al. 2015](https://arxiv.org/abs/1506.03099)) feeds the model its
-# own tokens now and then while it trains. Ranzato et al. train on whole sentences that the model has written, with
-# BLEU as the reward; the fine-tuning of today's language models by reinforcement learning is a relative of that.
-# And a better model helps: who makes few mistakes reads few.
+# What helps? **Scheduled sampling** ([@bengio2015]) feeds the model its own tokens now and then while it trains.
+# Ranzato et al. ([-@ranzato2016]) train on whole sentences that the model has written, with BLEU as the reward; the
+# fine-tuning of today's language models by reinforcement learning is a relative of that. And a better model helps: who
+# makes few mistakes reads few.
 #
 # ## BLEU by hand
 #
 # For number words we count what is right to the last letter. For a caption that would be unfair: *a boy runs along
-# the beach* and *a boy is running on the beach* are both right. **BLEU** ([Papineni et al.
-# 2002](https://aclanthology.org/P02-1040/)) compares **n-grams**, runs of $n$ words. Of the translation's n-grams,
-# which share stands in the reference too? That share is the **precision** $p_n$. *Count the first line with a
-# pencil before you run the cell: how many of the 14 words are in the reference?*
+# the beach* and *a boy is running on the beach* are both right. **BLEU** ([@papineni2002]) compares **n-grams**, runs
+# of $n$ words. Of the translation's n-grams, which share stands in the reference too? That share is the **precision**
+# $p_n$. *Count the first line with a pencil before you run the cell: how many of the 14 words are in the reference?*
 
 # %% [raw] slide
 # ## BLEU by hand
@@ -650,7 +652,7 @@ for n in (1, 2, 3, 4):
 # * **Brevity penalty.** Three safe words have a fine precision. A translation of $c$ words that is shorter than its
 #   reference of $r$ words is multiplied by $e^{1 - r/c}$.
 #
-# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \bigl(p_1\, p_2\, p_3\, p_4\bigr)^{1/4}$$
+# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \bigl(p_1\, p_2\, p_3\, p_4\bigr)^{1/4}$$ (eq:bleu)
 #
 # For a corpus all counts are added up first and divided afterwards. BLEU of a corpus is not the mean of its
 # sentences' BLEU.
@@ -689,8 +691,8 @@ assert sorted(ways.values())[3] - min(ways.values()) > 1
 # %% [markdown]
 # Not a letter of the translations has changed, and even without the last line there is more than a point between
 # them. `tok:none` cuts at spaces alone, so "beach." and "beach" differ; `tok:char` counts letters. *Two BLEU scores
-# compare only where their signatures are the same.* [Post (2018)](https://aclanthology.org/W18-6319/) found up to
-# 1.8 points between configurations in common use, more than many papers claim as their gain.
+# compare only where their signatures are the same.* Post ([-@post2018]) found up to 1.8 points between configurations
+# in common use, more than many papers claim as their gain.
 #
 # > **A common mistake.** Slides print a column "BLEU" from the paper *Attention is all you need*, which was
 # > computed on tokenised text by the authors' own scripts. A number that you compute today with sacreBLEU must not
@@ -698,9 +700,8 @@ assert sorted(ways.values())[3] - min(ways.values()) > 1
 #
 # ### chrF, and learned metrics
 #
-# BLEU knows words that are equal, and nothing else. **chrF** ([Popović 2015](https://aclanthology.org/W15-3049/))
-# counts runs of one to six letters, recall as well as precision, and so gives credit for the right word with a
-# wrong ending.
+# BLEU knows words that are equal, and nothing else. **chrF** ([@popovic2015]) counts runs of one to six letters, recall
+# as well as precision, and so gives credit for the right word with a wrong ending.
 
 # %%
 truth = "the dogs are playing on the beach ."
@@ -718,12 +719,11 @@ for text in ("the dog was playing on the beach .", "the man was playing on the b
 
 # %% [markdown]
 # For BLEU a wrong ending is as bad as another word; chrF tells them apart. Neither knows that *pier* and *jetty*
-# mean nearly the same. **Learned metrics** do, a little: **COMET** ([Rei et al.
-# 2020](https://arxiv.org/abs/2009.09025)) is a neural network that reads source, translation and reference, and was
-# trained to predict the grades that people gave. In the metrics task of the yearly conference on machine
-# translation it agrees with people better than BLEU, and the organisers titled their report "Stop using BLEU"
-# ([Freitag et al. 2022](https://aclanthology.org/2022.wmt-1.2/)). A learned metric has errors of its own, and a
-# version that you must name. Report one beside BLEU and chrF, and read the sentences.
+# mean nearly the same. **Learned metrics** do, a little: **COMET** ([@rei2020]) is a neural network that reads source,
+# translation and reference, and was trained to predict the grades that people gave. In the metrics task of the yearly
+# conference on machine translation it agrees with people better than BLEU, and the organisers titled their report "Stop
+# using BLEU" ([@freitag2022]). A learned metric has errors of its own, and a version that you must name. Report one
+# beside BLEU and chrF, and read the sentences.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercise 4 (BLEU of a corpus).
 #
@@ -734,9 +734,9 @@ for text in ("the dog was playing on the beach .", "the man was playing on the b
 # one, or five?*
 #
 # We have no other captions. The **bootstrap** makes some: draw 1,014 captions *from these 1,014, with replacement*,
-# compute BLEU, and do that a thousand times ([Koehn 2004](https://aclanthology.org/W04-3250/)). The middle 95 % of
-# these scores are a **confidence interval**. To compare two systems, give both *the same* drawn captions and look
-# at the difference: the **paired bootstrap**. (sacreBLEU has it: `--paired-bs`.)
+# compute BLEU, and do that a thousand times ([@koehn2004]). The middle 95 % of these scores are a **confidence
+# interval**. To compare two systems, give both *the same* drawn captions and look at the difference: the **paired
+# bootstrap**. (sacreBLEU has it: `--paired-bs`.)
 
 # %% [raw] slide
 # ## Is the difference real? The bootstrap
@@ -764,6 +764,7 @@ differences = {f"Transformer − {rung}": interval(best - scores[rung]) for rung
 differences["beam 5 − greedy"] = interval(best - scores["Transformer, greedy"])
 figures.intervals({"BLEU (validation set)": {name: interval(s) for name, s in scores.items()},
                    "difference in BLEU, paired": differences})
+#| caption: BLEU with bootstrap intervals.
 
 # %% tags=["hide-input"]
 assert min(low for low, _, _ in differences.values()) > 0
@@ -789,10 +790,10 @@ assert interval(scores["Transformer, greedy"])[2] < interval(scores["attention"]
 #
 # A score says how much is wrong, never what. Here are ten sentences that we wrote ourselves, in the manner of
 # captions, with a translation of ours ("truth"), and what each rung wrote with a beam of width 5. They are the
-# models of the last section: trained by `benchmarks/translations.py` on the 29,000 captions of Multi30k ([Elliott
-# et al. 2016](https://aclanthology.org/W16-3210/)), for 800 steps of 1,024 tokens instead of the 2,200 steps of
-# 2,048 that the profile `cpu` has. They are bad, and their mistakes are worth reading. *For each sentence, find the
-# first word that is wrong. What kind of mistake does one vector make, and what kind does attention make?*
+# models of the last section: trained by `benchmarks/translations.py` on the 29,000 captions of Multi30k
+# ([@elliott2016]), for 800 steps of 1,024 tokens instead of the 2,200 steps of 2,048 that the profile `cpu` has. They
+# are bad, and their mistakes are worth reading. *For each sentence, find the first word that is wrong. What kind of
+# mistake does one vector make, and what kind does attention make?*
 
 # %%
 sentences = captions["sentences"]
@@ -834,6 +835,7 @@ for rung in ("attention", "Transformer"):
     weights = torch.tensor(chosen["weights"]) / 1000
     weights = weights / weights.sum(dim=1, keepdim=True)                    # they were rounded
     viz.alignment_heatmap(weights, chosen["source"], chosen["target"], rung, numbers=False)
+#| caption: Alignments of the trained models.
 
 # %% [raw] slide
 # ## Where they looked
@@ -866,6 +868,7 @@ viz.line_plot(curves, x_name="steps", y_name="BLEU on the validation set, greedy
 for rung, record in records.items():
     print(f"{rung:>12}: {record['bleu']:.1f} on the test set, beam 5")
 print(records["Transformer"]["bleu_signature"], "\n" + records["Transformer"]["command"])
+#| caption: BLEU on the validation set while four models train.
 
 # %% tags=["hide-input"]
 final = [record["bleu"] for record in records.values()]
@@ -1002,6 +1005,7 @@ conditions = {"as it was": "as it was", "mixed batches": "mixed batches",
 figures.paired_points({f"{n} tokens": {name: share_wrong(splits["suspects"][key], n)
                                        for name, key in conditions.items()} for n in (2, 4)},
                       y_name="share wrong")
+#| caption: Share of wrong answers, before and after two remedies, for two lengths.
 
 # %% tags=["hide-input"]
 at_two = {name: share_wrong(splits["suspects"][key], 2) for name, key in conditions.items()}
@@ -1071,6 +1075,7 @@ figures.paired_points({"": reached}, y_name="share exactly right")
 gained = [a - b for a, b in zip(reached["Transformer"], reached["attention"], strict=True)]
 print("Transformer − attention, in points, seed by seed:",
       "  ".join(f"{100 * gain:+.1f}" for gain in gained))
+#| caption: Lists that are exactly right, by model.
 
 # %% tags=["hide-input"]
 assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["attention"])
@@ -1136,15 +1141,6 @@ assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["at
 # **Now do** [assignment @writing](@writing/assignment). **Next:** [cheap attention](@cheap_attention), for texts so
 # long that a table of $n^2$ weights does not fit.
 #
-# **Further reading.** Wu et al. 2016, [Google's neural machine translation
-# system](https://arxiv.org/abs/1609.08144), section 7: beams. Koehn and Knowles 2017, [Six challenges for neural
-# machine translation](https://aclanthology.org/W17-3204/), section 3.6, and Stahlberg and Byrne 2019, [On NMT
-# search errors and model errors: cat got your tongue?](https://aclanthology.org/D19-1331/): why wider is not
-# better. Holtzman et al. 2020, [The curious case of neural text degeneration](https://arxiv.org/abs/1904.09751).
-# Ranzato et al. 2016, [Sequence level training with recurrent neural networks](https://arxiv.org/abs/1511.06732),
-# and Bengio et al. 2015, [Scheduled sampling](https://arxiv.org/abs/1506.03099). Papineni et al. 2002,
-# [BLEU](https://aclanthology.org/P02-1040/); Popović 2015, [chrF](https://aclanthology.org/W15-3049/); Post 2018,
-# [A call for clarity in reporting BLEU scores](https://aclanthology.org/W18-6319/); Koehn 2004, [Statistical
-# significance tests for machine translation evaluation](https://aclanthology.org/W04-3250/). Rei et al. 2020,
-# [COMET](https://arxiv.org/abs/2009.09025); Freitag et al. 2022, [Results of WMT22 metrics shared task: stop using
-# BLEU](https://aclanthology.org/2022.wmt-1.2/).
+# **Further reading.** [+@wu2016], section 7: beams. [+@koehn2017], section 3.6, and [+@stahlberg2019]: why wider is not
+# better. [+@holtzman2020]. [+@ranzato2016], and [+@bengio2015]. [+@papineni2002]; [+@popovic2015]; [+@post2018];
+# [+@koehn2004]. [+@rei2020]; [+@freitag2022].

@@ -232,9 +232,9 @@ if solved("rolling_step"):
 # %% [markdown]
 # ## 5 · Linear attention: without a softmax
 #
-# In **linear attention** (Katharopoulos et al. 2020) the weight of key $j$ for query $i$ is $\phi(q_i) \cdot \phi(k_j)$, with
-# $\phi(x) = \operatorname{elu}(x) + 1$, a positive number for each feature. The function `features` of the next cell is φ.
-# The weights of a row are divided by their sum, as always:
+# In **linear attention** ([@katharopoulos2020]) the weight of key $j$ for query $i$ is $\phi(q_i) \cdot \phi(k_j)$, with
+# $\phi(x) = \operatorname{elu}(x) + 1$, a positive number for each feature. The function `features` of the next cell is φ. The weights of
+# a row are divided by their sum, as always:
 #
 # $$\text{output}_i = \frac{\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}$$
 #

@@ -142,6 +142,7 @@ for n in lengths:
 for what, lines in {"time, ms": times, "peak memory, MiB": peaks}.items():
     viz.line_plot(lines, "length n", what, log_x=True, log_y=True)
     print(what, {name: f"n to the {slope(line):.2f}" for name, line in lines.items()})
+#| caption: Peak memory of attention against the length.
 
 # %% tags=["hide-input"]
 assert 1.6 < slope(times["attention"]) < 2.7 and 1.9 < slope(peaks["attention"]) < 2.05
@@ -198,6 +199,7 @@ for name in names:
     at_2048 = 100 * attention_share(config, 2048)
     print(f"{name:>11}, at 2,048 tokens: {at_2048:2.0f} %")
 viz.line_plot(share, "length n", "pairs, % of all operations", log_x=True, low=0)
+#| caption: Share of attention's pairs in all operations, against the length.
 
 # %% tags=["hide-input"]
 small, *_, large = share.values()
@@ -210,9 +212,8 @@ assert small[2048] > 20 and at_2048 < 5 and large[shown[-1]] > 50
 # %% [markdown]
 # Three per cent in the largest, 23 in the smallest. And that is an upper bound: a causal mask forbids half of the pairs,
 # and GPT-3 alternates dense layers with **locally banded sparse** ones
-# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), section 2.1). So compare $n$ with $6d$: at $n = 6d$ the pairs are
-# one half of all arithmetic. *Guess:* which of the five models in the next cell were trained for a context longer than
-# their $6d$?
+# ([@brown2020], section 2.1). So compare $n$ with $6d$: at $n = 6d$ the pairs are one half of all arithmetic. *Guess:*
+# which of the five models in the next cell were trained for a context longer than their $6d$?
 
 # %%
 contexts = {                         # year, longest context n, width d
@@ -223,6 +224,7 @@ contexts = {                         # year, longest context n, width d
     "Llama 3.1 405B": (2024, 131_072, 16_384),
 }
 figures.context_lengths(contexts)
+#| caption: Context lengths of models beside six times their width.
 
 # %% [raw] slide
 # ## Contexts beside six times the width
@@ -244,14 +246,15 @@ figures.context_lengths(contexts)
 
 # %% tags=["hide-input"]
 figures.taxonomy()
+#| caption: Families of cheaper attention.
+#| label: families
 
 # %% [raw] slide
 # ## Families of cheaper attention
 # {figure}
 
 # %% [markdown]
-# (After the survey of [Tay et al. 2020](https://arxiv.org/abs/2009.06732), whose picture a deck shows. Years are of the
-# first version on arXiv.)
+# (After the survey of [@tay2020], whose picture a deck shows. Years are of the first version on arXiv.)
 #
 # ## Online softmax: a softmax of scores that come in chunks
 #
@@ -264,12 +267,12 @@ figures.taxonomy()
 # know the largest *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. A chunk may
 # bring a larger score $m'$. Then the wrong number was subtracted in all old terms. They need not be computed again:
 #
-# $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$
+# $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$ (eq:online-softmax)
 #
 # All are wrong by *the same factor*, so their sum is too, and one product puts it right. This is **online softmax**
-# ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)). Attention needs the weighted average
-# $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator $o$ is a sum over the keys, as the denominator $\ell$ is, so
-# the same factor corrects both. Here are one query, six keys in three chunks, and values that are single numbers:
+# ([@milakov2018]). Attention needs the weighted average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its numerator
+# $o$ is a sum over the keys, as the denominator $\ell$ is, so the same factor corrects both. Here are one query, six
+# keys in three chunks, and values that are single numbers:
 
 # %% [raw] slide
 # ## Online softmax
@@ -348,8 +351,7 @@ assert slope(peak["table"]) > 1.9 and slope(peak["tiles"]) < 1.15
 # %% [markdown] erratum="a T × T matrix must be stored"
 # > **A common mistake: "attention must store a T × T matrix".** A deck says so where it compares RNNs with Transformers.
 # > It is true of the usual implementation. Nothing here was approximated, no position was left out, and memory grows like
-# > $n$. ([Rabe and Staats 2021](https://arxiv.org/abs/2112.05682) made the point in their title: "Self-attention does
-# > not need $O(n^2)$ memory".)
+# > $n$. (Rabe and Staats ([-@rabe2021]) made the point in their title: "Self-attention does not need $O(n^2)$ memory".)
 #
 # Is it also faster? It multiplies no less. We count, in units of $n^2 d$ multiply-adds:
 
@@ -386,8 +388,8 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 # ## IO-awareness: HBM, SRAM, and arithmetic intensity
 #
 # A GPU has a small fast memory on the chip, **SRAM**, and a large slow one beside it, **HBM** (high-bandwidth memory).
-# These are the numbers of an A100, as [Dao et al. 2022](https://arxiv.org/abs/2205.14135) give them. *Work it out:* how
-# many operations must a program do for each byte that it reads from HBM, so that the arithmetic never waits?
+# These are the numbers of an A100, as Dao et al. ([-@dao2022]) give them. *Work it out:* how many operations must a program do for
+# each byte that it reads from HBM, so that the arithmetic never waits?
 
 # %% [raw] slide
 # ## HBM and SRAM
@@ -395,6 +397,8 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 
 # %% tags=["hide-input"]
 figures.memory_levels()
+#| caption: The memory of a GPU: sizes and speeds.
+#| label: memory-levels
 
 # %% [raw] slide
 # ## Arithmetic intensity: about 200
@@ -417,6 +421,8 @@ figures.memory_levels()
 
 # %% tags=["hide-input"]
 figures.tile_orders()
+#| caption: Tiles of the score matrix in the order of FlashAttention and of FlashAttention-2.
+#| label: tiles
 
 # %% [raw] slide
 # ## The order of the loops
@@ -467,16 +473,17 @@ for n in (1024, 4096, 16384):
 #
 # $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
 #
-# which is theorem 2 of Dao et al. Their proposition 3 says that no exact algorithm needs less, asymptotically, for all
-# $M$ from $d$ to $nd$. (Our count is an idealisation. Real kernels take smaller tiles, and a GPU has further caches.)
+# which is theorem 2 of Dao et al. ([-@dao2022]). Their proposition 3 says that no exact algorithm needs less,
+# asymptotically, for all $M$ from $d$ to $nd$. (Our count is an idealisation. Real kernels take smaller tiles, and a
+# GPU has further caches.)
 #
 # | who | what |
 # |---|---|
-# | [Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867) | online softmax |
-# | [Rabe and Staats 2021](https://arxiv.org/abs/2112.05682) | attention in chunks of keys, little memory, no claim of speed |
-# | [Dao et al. 2022](https://arxiv.org/abs/2205.14135), **FlashAttention** | one kernel, counted by IO; outer loop over $K$, $V$; $o$ divided in every tile; recomputation backward |
-# | [Dao 2023](https://arxiv.org/abs/2307.08691), **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton, as the paper says), division once at the end, parallel over the queries |
-# | [Shah et al. 2024](https://arxiv.org/abs/2407.08608), **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
+# | [@milakov2018] | online softmax |
+# | [@rabe2021] | attention in chunks of keys, little memory, no claim of speed |
+# | [@dao2022], **FlashAttention** | one kernel, counted by IO; outer loop over $K$, $V$; $o$ divided in every tile; recomputation backward |
+# | [@dao2023], **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton, as the paper says), division once at the end, parallel over the queries |
+# | [@shah2024], **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
 #
 # `torch.nn.functional.scaled_dot_product_attention` calls such kernels, on GPUs and on the CPU. FlashAttention is exact,
 # quadratic in time, linear in memory, and fast because it moves less.
@@ -546,6 +553,8 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 
 # %% tags=["hide-input"]
 figures.blocked_window(16, 4)
+#| caption: A window of keys, computed in blocks.
+#| label: window
 
 # %% [raw] slide
 # ## Blocks, not masks
@@ -559,8 +568,7 @@ figures.blocked_window(16, 4)
 # one. A kernel for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
 #
 # A window also makes the cache smaller. Under a causal window of $w$ tokens, it must keep $w$ tokens only: each new token
-# takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [Jiang et al.
-# 2023](https://arxiv.org/abs/2310.06825)).
+# takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [@jiang2023]).
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 3 and 4: the blocks, and the rolling cache.
 #
@@ -596,16 +604,13 @@ pad
 #   receptive field of position 9 holds only every third position, however many layers there are. Longformer therefore
 #   mixes gaps.
 # * One **global** token, which looks at all and is looked at by all, puts everything two layers away: up to it, and down
-#   again. It costs one row and one column. **Longformer** ([Beltagy et al. 2020](https://arxiv.org/abs/2004.05150)) has a
-#   window and global tokens, such as the words of a question, with projections of their own, and windows that grow with
-#   the layer.
-# * **BigBird** ([Zaheer et al. 2020](https://arxiv.org/abs/2007.14062)) adds **random** keys: in a random graph every
-#   two nodes are near. (Its implementation draws whole blocks, since blocks are what hardware can skip.) The paper proves
-#   that with global tokens such a model can still approximate any continuous function of a sequence. It also proves,
-#   under a conjecture of complexity theory, that some tasks which full attention solves in one layer need nearly $n$
-#   layers of any sparse pattern.
-# * *Strided* ([Child et al. 2019](https://arxiv.org/abs/1904.10509)) is causal: the positions just before, and every
-#   fourth.
+#   again. It costs one row and one column. **Longformer** ([@beltagy2020]) has a window and global tokens, such as the
+#   words of a question, with projections of their own, and windows that grow with the layer.
+# * **BigBird** ([@zaheer2020]) adds **random** keys: in a random graph every two nodes are near. (Its implementation
+#   draws whole blocks, since blocks are what hardware can skip.) The paper proves that with global tokens such a model
+#   can still approximate any continuous function of a sequence. It also proves, under a conjecture of complexity
+#   theory, that some tasks which full attention solves in one layer need nearly $n$ layers of any sparse pattern.
+# * *Strided* ([@child2019]) is causal: the positions just before, and every fourth.
 #
 # ## Trained with sparse patterns: what is reachable is learned later
 #
@@ -664,6 +669,7 @@ print(f"window + global, seed 0, steps 126 to 130: loss {sum(here[125:130]) / 5:
 four = ("full", "window", "window + global", "BigBird")
 figures.loss_curves({name: [run["losses"] for run in pattern_runs[name]] for name in four},
                     every=5, chance=math.log(LETTERS))
+#| caption: Training losses with full attention, a window, and patterns with global tokens.
 
 # %%
 def first_below(losses, level=0.5):
@@ -709,8 +715,8 @@ assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 # ## Attention sinks: why a window fails in a model trained without one
 #
 # Take a model that was trained with full causal attention, and let it write under a window, to save memory. Xiao et al.
-# ([2023](https://arxiv.org/abs/2309.17453)) report that its loss explodes as soon as the *first* tokens have left the
-# window, and that keeping four of them repairs it. The first tokens say little. Why should they matter?
+# ([-@xiao2024]) report that its loss explodes as soon as the *first* tokens have left the window, and that keeping four
+# of them repairs it. The first tokens say little. Why should they matter?
 #
 # Their explanation: the weights of a row must sum to one, also where a head has nothing to look for. It then puts its
 # weight on a token that does no harm. Every position sees the first token, so the head uses that one: an **attention
@@ -739,6 +745,7 @@ for kind in ("trigger", "letter"):
 losses = {name: {f"at a {kind}": [row["loss"][name][kind] for row in sinks]
                  for kind in ("trigger", "letter")} for name in sinks[0]["loss"]}
 figures.shares_in_rows(losses, "loss, nats")
+#| caption: Loss at two kinds of place, with full attention and with windows.
 
 # %% tags=["hide-input"]
 for row in sinks:
@@ -768,15 +775,15 @@ for row in sinks:
 # product is called a **kernel** (not the GPU program above; the field uses one word for both). Then $\phi(q_i)$ can be
 # taken out of the sum:
 #
-# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$
+# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$ (eq:linear-attention)
 #
 # (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix. In this section $S$ is the state, as in the papers, and not the
 # matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. It is computed once, and each query takes one
 # product with it. No pair is computed. For weights that sum to one, divide by
 # $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
-# ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above
-# 0, $\exp(x)$ below. (**Performer**, [Choromanski et al. 2020](https://arxiv.org/abs/2009.14794), takes random features
-# whose product is $\exp(q \cdot k)$ on average, so it approximates the softmax.)
+# ([@katharopoulos2020]), with $\phi(x) = \operatorname{elu}(x) + 1$: $x + 1$ above 0, $\exp(x)$ below. (**Performer**,
+# [@choromanski2021], takes random features whose product is $\exp(q \cdot k)$ on average, so it approximates the
+# softmax.)
 #
 # Under a causal mask query $i$ uses the keys up to $i$, so $S$ and $z$ get one term more at each step. *What do you call a
 # network that carries a state of fixed size from position to position?*
@@ -832,6 +839,7 @@ for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
 viz.line_plot(spent, "tokens written", "seconds in all", low=0)
 for name, line in spent.items():
     print(f"{name}: 4,000 tokens take {line[4000] / line[2000]:.1f} times as long as 2,000")
+#| caption: Time to write against the tokens written: a cache and a state.
 
 # %% tags=["hide-input"]
 cached, recurrent = (line[4000] / line[2000] for line in spent.values())
@@ -852,18 +860,16 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 # In training the whole text is known. All pairs at once would cost $n^2$ again, and one step after the other leaves a GPU
 # idle. So one works **chunkwise**: within a chunk of $C$ positions a small table of $C \times C$ products is written out,
 # and between chunks $S$ and $z$ are carried on. That costs about $nCd + nd^2$, in large products. `linear_attend` computes
-# its causal output so, and gated linear attention and Mamba-2 ([Dao and Gu 2024](https://arxiv.org/abs/2405.21060)) are
-# trained so.
+# its causal output so, and gated linear attention and Mamba-2 ([@dao2024]) are trained so.
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
 #
 # ## Associative recall: what fits into a state
 #
 # What does a state of fixed size give up? Show the model $p$ pairs of a name and a number, then ask for the number of one
-# name: **associative recall** (in its harder form MQAR, [Arora et al. 2023](https://arxiv.org/abs/2312.04927)). Softmax
-# attention keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether
-# $p$ is 2 or 64. *Draw the two curves* of accuracy against $p$ for $d = 16$, and the second anew for a $d$ four times as
-# large.
+# name: **associative recall** (in its harder form MQAR, [@arora2024zoology]). Softmax attention [@eq:self-attention]
+# keeps all $p$ pairs in its cache. Linear attention has to keep them in $S$, of $d \times d$ numbers, whether $p$ is 2
+# or 64. *Draw the two curves* of accuracy against $p$ for $d = 16$, and the second anew for a $d$ four times as large.
 #
 # Three things may limit the recall: the **size of the state**, the **feature map**, and the **division** by
 # $\phi(q) \cdot z$. (With $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each
@@ -888,6 +894,8 @@ figures.seed_lines(by_size, "pairs shown", "accuracy", chance=1 / LETTERS)
 print("medians at 64 pairs:")
 for (name, width), line in recalled.items():
     print(f"{name:>22}, d = {width}: {statistics.median(line[64]):.1%}")
+#| caption: Associative recall against the number of pairs, by the size of the state.
+#| label: recall
 
 # %% tags=["hide-input"]
 def middle(name, width, pairs=64):
@@ -915,17 +923,16 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 #
 # (Each kind has its own learning rate. With one rate for all, the comparison would have been wrong: see *Going further*.)
 #
-# One more thing can be changed, the **update**. The **delta rule** ([Schlag, Irie and Schmidhuber
-# 2021](https://arxiv.org/abs/2102.11174); **DeltaNet**, [Yang et al. 2024](https://arxiv.org/abs/2406.06484)) subtracts
-# what is already stored under a key before it adds the value: $S \leftarrow S + \beta\, k^\top (v - kS)$, here for keys
-# of length one. In both papers the **write strength** $\beta$, from 0 to 1, is computed from each token; our benchmark
-# fixes $\beta = 1$. There it recalls *less* than the plain sum with the same keys (the last four medians above).
-# Two guesses why, neither tested: with $\beta = 1$ each new pair takes away what older ones have stored along its key,
-# and a learned $\beta$ might take less; and every name comes once, so there is nothing to overwrite, which is what the
-# rule is made for.
+# One more thing can be changed, the **update**. The **delta rule** ([@schlag2021]; **DeltaNet**, [@yang2024deltanet])
+# subtracts what is already stored under a key before it adds the value: $S \leftarrow S + \beta\, k^\top (v - kS)$,
+# here for keys of length one. In both papers the **write strength** $\beta$, from 0 to 1, is computed from each token;
+# our benchmark fixes $\beta = 1$. There it recalls *less* than the plain sum with the same keys (the last four medians
+# above). Two guesses why, neither tested: with $\beta = 1$ each new pair takes away what older ones have stored along
+# its key, and a learned $\beta$ might take less; and every name comes once, so there is nothing to overwrite, which is
+# what the rule is made for.
 #
 # A cache that grows is expensive *because* it forgets nothing. Softmax attention is best at exact recall of what stood in
-# the text, and a fixed state trades recall for memory ([Arora et al. 2024](https://arxiv.org/abs/2402.18668)).
+# the text, and a fixed state trades recall for memory ([@arora2024]).
 #
 # ## Linear recurrences and the parallel scan: minGRU, state-space models
 #
@@ -938,8 +945,8 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 #
 # Joining steps is associative: it does not matter how they are put in brackets. So neighbours can be joined, then
 # neighbours of neighbours, all at the same time: a **parallel scan**, or associative scan
-# ([Blelloch 1990](https://www.cs.cmu.edu/~guyb/papers/Ble93.pdf)). The figure shows two ways to do it for eight steps.
-# Read it from below. A dot is a join. On top stand the steps that each position holds in the end.
+# ([@blelloch1990]). [@fig:scans] shows two ways to do it for eight steps. Read it from below. A dot is a join. On top
+# stand the steps that each position holds in the end.
 
 # %% [raw] slide
 # ## Linear recurrences and the parallel scan
@@ -951,15 +958,17 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 
 # %% tags=["hide-input"]
 figures.scan_circuits(8)
+#| caption: Two parallel scans of eight steps.
+#| label: scans
 
 # %% [raw] slide
 # ## Two ways to join eight steps
 # {figure}
 
 # %% [markdown]
-# Doubling (Hillis and Steele 1986) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the
-# rounds and only about $2n$ joins. The first has less **depth**, the second less **work**; the loop has work $n$ and
-# depth $n$. The package's `linear_recurrence` doubles. *How many rounds for 100,000 steps?*
+# Doubling ([@hillis1986]) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the rounds and
+# only about $2n$ joins. The first has less **depth**, the second less **work**; the loop has work $n$ and depth $n$.
+# The package's `linear_recurrence` doubles. *How many rounds for 100,000 steps?*
 
 # %%
 decay, inputs = torch.rand(1000, 4), torch.randn(1000, 4)        # (n, d)
@@ -986,20 +995,20 @@ for n in (8, 1024, 131_072):
 # | gated linear attention | from the input | a matrix |
 
 # %% [markdown] teaches="recurrence again: RWKV, Mamba"
-# The simplest is **minGRU** ([Feng et al. 2024](https://arxiv.org/abs/2410.01201)), a GRU whose gate looks at the input
-# alone: $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the
-# package. The networks with such a step differ in two things, the decay $a$ and the state $h$:
+# The simplest is **minGRU** ([@feng2024]), a GRU whose gate looks at the input alone: $h_t = (1 - z_t) \odot h_{t-1} +
+# z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package. The networks with such a step
+# differ in two things, the decay $a$ and the state $h$:
 #
 # | | $a$ is | the state |
 # |---|---|---|
 # | minGRU | computed from the input | a number for each channel |
-# | **state-space model** S4 ([Gu et al. 2021](https://arxiv.org/abs/2111.00396)) | learned, then fixed | a vector for each channel |
-# | **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) | computed from the input ("selective": keep this token, let that one pass) | a vector for each channel |
-# | **RetNet** ([Sun et al. 2023](https://arxiv.org/abs/2307.08621)) | fixed for each head | the matrix $S$ |
-# | **gated linear attention** (GLA, [Yang et al. 2023](https://arxiv.org/abs/2312.06635)) | computed from the input | the matrix $S$ |
-# | **Gated DeltaNet** ([Yang et al. 2024](https://arxiv.org/abs/2412.06464)) | computed from the input, beside the delta rule | the matrix $S$ |
-# | **RWKV** ([Peng et al. 2023](https://arxiv.org/abs/2305.13048)) | learned, then fixed | vectors: an average for each channel |
-# | RWKV 5 ([Peng et al. 2024](https://arxiv.org/abs/2404.05892)) | learned, then fixed; from the input in version 6 | a matrix |
+# | **state-space model** S4 ([@gu2022]) | learned, then fixed | a vector for each channel |
+# | **Mamba** ([@gu2023]) | computed from the input ("selective": keep this token, let that one pass) | a vector for each channel |
+# | **RetNet** ([@sun2023]) | fixed for each head | the matrix $S$ |
+# | **gated linear attention** (GLA, [@yang2024gla]) | computed from the input | the matrix $S$ |
+# | **Gated DeltaNet** ([@yang2025]) | computed from the input, beside the delta rule | the matrix $S$ |
+# | **RWKV** ([@peng2023]) | learned, then fixed | vectors: an average for each channel |
+# | RWKV 5 ([@peng2024]) | learned, then fixed; from the input in version 6 | a matrix |
 #
 # Does such a network learn over a distance? One layer of minGRU, 32 wide, must carry the marked letter to the end, where
 # the window failed:
@@ -1063,6 +1072,8 @@ for model in models:
     gib[model.name] = 2 * model.numbers * tokens / 2**30         # 2 bytes a number
     all_full[model.name] = 2 * model.numbers * layers * n / 2**30
 figures.cache_sizes(gib, all_full)
+#| caption: Size of the KV cache of published models.
+#| label: cache-sizes
 
 # %% tags=["hide-input"]
 assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
@@ -1090,12 +1101,10 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # attention**), windows in most layers, recurrences in most layers. The recurrent layers of the last two rows carry a
 # state besides, of tens of megabytes at most, whatever the length. Only Mistral 7B has no full attention at all, and
 # its version 0.2 dropped the windows. Where windows or recurrences are used today, they are mostly part of a
-# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources:
-# [GPT-3](https://arxiv.org/abs/2005.14165), [Llama 2](https://arxiv.org/abs/2307.09288), [Llama
-# 3](https://arxiv.org/abs/2407.21783), [DeepSeek-V3](https://arxiv.org/abs/2412.19437), [Gemma
-# 2](https://arxiv.org/abs/2408.00118), [Gemma 3](https://arxiv.org/abs/2503.19786),
-# [gpt-oss](https://arxiv.org/abs/2508.10925), [Mistral](https://arxiv.org/abs/2310.06825),
-# [Jamba](https://arxiv.org/abs/2403.19887), and the configuration of Qwen3-Next in `transformers`.)
+# **hybrid**, which keeps a direct look at everything in *some* layers. (Sources: GPT-3, [@brown2020]; Llama 2,
+# [@touvron2023]; Llama 3, [@grattafiori2024]; DeepSeek-V3, [@deepseek2024]; Gemma 2, [@gemma2024]; Gemma 3,
+# [@gemma2025]; gpt-oss, [@openai2025]; Mistral, [@jiang2023]; Jamba, [@lieber2024]; and the configuration of Qwen3-Next
+# in `transformers`.)
 #
 # > **Check yourself.** (1) A causal model of 12 layers has windows of 4 tokens, but every sixth layer is full. Which tokens
 # > can influence its last position? (2) You cache keys and values under a causal window of 512 tokens. How many do you
@@ -1136,26 +1145,19 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # question in words, and three extensions. **Next:** [lecture @beyond_text](@beyond_text), where the sequence is an image
 # or a sound. Below are four sections for those who have time left; they are not counted in the minutes above.
 #
-# **Further reading.** Dao et al., [*FlashAttention*](https://arxiv.org/abs/2205.14135) (2022), section 3 with algorithm
-# 1, then Dao, [*FlashAttention-2*](https://arxiv.org/abs/2307.08691) (2023), section 3.1: what has been exchanged? Tay et
-# al., [*Efficient Transformers: a survey*](https://arxiv.org/abs/2009.06732) (2020). Katharopoulos et al.,
-# [*Transformers are RNNs*](https://arxiv.org/abs/2006.16236) (2020), section 3. Schlag, Irie and Schmidhuber, [*Linear
-# Transformers are secretly fast weight programmers*](https://arxiv.org/abs/2102.11174) (2021), for the delta rule. Arora et
-# al., [*Simple linear attention language models balance the recall-throughput
-# tradeoff*](https://arxiv.org/abs/2402.18668) (2024). Gu and Dao, [*Mamba*](https://arxiv.org/abs/2312.00752) (2023),
-# section 3. Xiao et al., [*Efficient streaming language models with attention sinks*](https://arxiv.org/abs/2309.17453)
-# (2023). Yuan et al., [*Native sparse attention*](https://arxiv.org/abs/2502.11089) (2025), a sparse pattern that is
-# trained and made for the hardware.
+# **Further reading.** [+@dao2022], section 3 with algorithm 1, then [+@dao2023], section 3.1: what has been exchanged?
+# [+@tay2020]. [+@katharopoulos2020], section 3. [+@schlag2021], for the delta rule. [+@arora2024]. [+@gu2023],
+# section 3. [+@xiao2024]. [+@yuan2025], a sparse pattern that is trained and made for the hardware.
 
 # %% [markdown] teaches="low rank: Linformer and its matrices"
 # ## Going further: low rank, Linformer
 #
 # This idea forbids no pair. It replaces the $n$ keys by $k$ *mixtures* of keys, with $k$ much less than $n$, and the values
-# by as many mixtures of values. **Linformer** ([Wang et al. 2020](https://arxiv.org/abs/2006.04768)) learns the two mixing
-# matrices, for each head, or shared among heads and layers:
+# by as many mixtures of values. **Linformer** ([@wang2020]) learns the two mixing matrices, for each head, or shared
+# among heads and layers:
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(EK)^\top}{\sqrt{d_k}}\right) F V, \qquad E, F \in \mathbb{R}^{k \times n},
-# \qquad \text{where } Q = X W_Q,\ K = X W_K,\ V = X W_V.$$
+# \qquad \text{where } Q = X W_Q,\ K = X W_K,\ V = X W_V.$$ (eq:linformer)
 #
 # The table is $n \times k$. The reason given: the attention matrix has low **rank**, that is, its $n$ rows are
 # combinations of far fewer. (The paper argues with the Johnson–Lindenstrauss lemma that $k$ need not grow with $n$, for a
@@ -1187,6 +1189,7 @@ clerk(tokens, weights=(seen := []))
 maps = seen[0].detach()                                          # (50, 4, n, n)
 jobs = figures.jobs_of_heads(maps, tokens >= LETTERS)            # ["mark", …], one a head
 figures.weight_maps({f"head {h}: {job}": maps[0, h] for h, job in enumerate(jobs)})
+#| caption: Attention weights of heads with three jobs.
 
 # %% [markdown]
 # Two heads have a *column*: every query attends to the mark. One has a diagonal, moved by one: the letter before. And
@@ -1205,6 +1208,7 @@ lines = {f"head {h}: {job}": {k: 100 * kept[h, k - 1].item() for k in ks}
          for h, job in enumerate(jobs)}
 viz.line_plot(lines, "number of singular values k", "share of their squares, %",
               log_x=True, low=0)
+#| caption: How many singular values hold how much of each head's table.
 
 # %% tags=["hide-input"]
 assert kept[jobs.index("mark"), 0] > 0.9 and kept[:, 7].min() < 0.5
@@ -1219,6 +1223,7 @@ assert set(jobs) == {"mark", "before", "mirror"}
 rows = {row["name"]: {job: [run[job] for run in row["runs"]]
                       for job in ("mark", "before", "mirror")} for row in record["partners"]}
 figures.shares_in_rows(rows, "accuracy", chance=1 / LETTERS)
+#| caption: Accuracy of full and low-rank attention on three tasks.
 
 # %% tags=["hide-input"]
 few = rows["Linformer, k = 4"]
@@ -1231,10 +1236,10 @@ assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
 # window does the opposite: it has what is near and nothing else. (It misses one position in thirty-two, the first, whose
 # "letter before" we took from the end of the line.)
 #
-# Wang et al. looked at RoBERTa, a BERT trained longer, and found that few singular values hold most of most tables. Ours
-# is a toy whose questions we chose. It says what to expect of each *kind* of head, not how many there are. Two more
-# limits: $E$ and $F$ have a column for each position, so the length is fixed beforehand; and each mixture holds the
-# future, so it cannot be causal. (Linformer is an extension of the assignment.)
+# Wang et al. ([-@wang2020]) looked at RoBERTa, a BERT trained longer, and found that few singular values hold most of
+# most tables. Ours is a toy whose questions we chose. It says what to expect of each *kind* of head, not how many there
+# are. Two more limits: $E$ and $F$ have a column for each position, so the length is fixed beforehand; and each mixture
+# holds the future, so it cannot be causal. (Linformer is an extension of the assignment.)
 
 # %% [markdown]
 # ## Going further: does the sum of the weights explain the sink?
@@ -1256,9 +1261,9 @@ for row in record["way_out"]:
 
 # %% [markdown]
 # The damage remains, and so does the weight on the first token. So the sum alone is not the reason: a model may use the
-# first token even where it need not. (Xiao et al. report something similar for a "zero sink". Our lines begin with a
-# token of their own, so they cannot tell whether it serves because of its place or because it never changes. Xiao et
-# al. put line breaks in the place of the first four tokens, and those served as well.)
+# first token even where it need not. (Xiao et al. ([-@xiao2024]) report something similar for a "zero sink". Our lines
+# begin with a token of their own, so they cannot tell whether it serves because of its place or because it never
+# changes. Xiao et al. put line breaks in the place of the first four tokens, and those served as well.)
 #
 # ## Going further: the learning rate decides who wins
 #
@@ -1311,6 +1316,7 @@ for name in ("window", "linear attention", "linear recurrence"):
     assert slope(times[name]) < 1.6 and slope(peaks[name]) < 1.1
     assert times[name][4096] < times["full"][4096] / 3
 assert slope(peaks["tiles, by hand"]) < 1.2 and slope(times["tiles, by hand"]) > 1.3
+#| caption: Peak memory of full and low-rank attention.
 
 # %% [markdown]
 # There are two groups. Full attention and the tiles go up steeply in time, though the tiles' memory lies with the cheap

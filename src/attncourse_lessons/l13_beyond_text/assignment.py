@@ -342,7 +342,7 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 #    of the patches (a patch has as many numbers as before), the class token, every matrix of the blocks (none of them
 #    depends on n), the head. Half a point for the positions alone.
 # 3. (c) Arrange the 196 positions as a 14 × 14 grid and interpolate it to 28 × 28, the class token's kept as it is
-#    (Dosovitskiy et al. 2021, section 3.2). It assumes that positions vary smoothly over the grid, and that what stood at
+#    ([@dosovitskiy2021, section 3.2]). It assumes that positions vary smoothly over the grid, and that what stood at
 #    a third of the height is to be treated as before at a third of the height. Also right: repeat each position for the
 #    four new places (assumes that they need not be told apart); use positions that are computed or relative from the
 #    start. The suggestion without an assumption earns half.
@@ -382,8 +382,8 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
 # Attention weights say what a layer averages. But what it averages has been mixed by the layers below. *Attention
-# rollout* (Abnar and Zuidema 2020) follows the mixing through the whole stack. Each layer's weights are averaged over the
-# heads, and half of every token is what the residual connection kept:
+# rollout* ([@abnar2020]) follows the mixing through the whole stack. Each layer's weights are averaged over the heads, and half
+# of every token is what the residual connection kept:
 #
 # $$\hat A_\ell = \tfrac12 \Bigl(\tfrac1h \textstyle\sum_{\text{heads}} A_\ell + I\Bigr), \qquad
 # R = \hat A_{L-1} \cdots \hat A_1\, \hat A_0$$

@@ -95,8 +95,8 @@ for patch in (1, 8, 16, 32):
 
 # %% [markdown] teaches="images: the Vision Transformer"
 # Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
-# that). In the **Vision Transformer**, ViT (Dosovitskiy et al. 2021), a token is therefore a square **patch** of, say,
-# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
+# that). In the **Vision Transformer**, ViT ([@dosovitskiy2021]), a token is therefore a square **patch** of, say, 16 ×
+# 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
 # are pixels.) With half the side of a patch there are four times as many rows and sixteen times as many weights.
 #
 # ## The Vision Transformer (ViT): patches, class token, positions
@@ -110,6 +110,8 @@ labels = torch.tensor(labels)
 print("one of", len(images), "images, as numbers:")
 print((images[3, 0] * 16).int())
 figures.picture_to_sequence(images[3, 0], patch=2)
+#| caption: An image becomes a sequence of patches.
+#| label: patches
 
 # %% [raw] slide
 # ## The Vision Transformer (ViT)
@@ -137,7 +139,7 @@ figures.picture_to_sequence(images[3, 0], patch=2)
 # the class token's row is read out:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
-# \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$
+# \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$ (eq:vit)
 #
 # with one more matrix, $W_{\text{head}}$, that turns row 0 into ten logits. (Both products have a bias, too.) Here is
 # one image, step by step, through the package's `ViT`. The patches come from a loop, so that you see which pixels go
@@ -184,10 +186,10 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
 # > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
 # > <details><summary>Answers</summary>(1) It is a row of no patch, in which the model can collect what the whole image
-# > says. The mean of all rows is the other usual choice (global average pooling; Beyer et al. 2022 prefer it). Mean
-# > pooling did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17: sixteen patches
-# > and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment @beyond_text asks what
-# > to do about it.</details>
+# > says. The mean of all rows is the other usual choice (global average pooling; [@beyer2022] prefer it). Mean pooling
+# > did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17:
+# > sixteen patches and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment
+# > @beyond_text asks what to do about it.</details>
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 1 and 2.
 #
@@ -276,6 +278,7 @@ rows = {name: mistakes(name) for name in ("CNN", "ViT")}
 for name, share in record["baselines"]["1200"].items():
     rows[name] = [round(397 * (1 - share))]                   # nothing is drawn: no seed
 figures.mistakes(rows, n=397)
+#| caption: Test errors of a CNN, a Vision Transformer and two simple methods.
 
 # %% [raw] slide
 # ## The nearest neighbour makes fewer mistakes than our ViT
@@ -332,6 +335,7 @@ strewn = normed.flatten(1)[:, moved_pixels].view(-1, 1, 8, 8)            # (1797
 worlds = {"plain": normed, "patches": shuffled, "pixels": strewn}
 figures.image_row([x[i, 0] - normed.min() for x in worlds.values() for i in (3, 15)],
                   [f"a {labels[i]}, {name}" for name in worlds for i in (3, 15)])
+#| caption: Digits, plain, with their patches shuffled and with their pixels shuffled.
 
 # %% [raw] slide
 # ## Unreadable to you
@@ -341,6 +345,7 @@ figures.image_row([x[i, 0] - normed.min() for x in worlds.values() for i in (3, 
 compared = ("CNN", "CNN, patches shuffled", "CNN, pixels shuffled",
             "MLP", "MLP, pixels shuffled")
 figures.mistakes({name: mistakes(name) for name in compared}, n=397)
+#| caption: Test errors when patches or pixels are shuffled.
 
 # %% tags=["hide-input"]
 plain, strewn_too = mistakes("CNN"), mistakes("CNN, pixels shuffled")
@@ -415,6 +420,7 @@ figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
 for name in ("ViT, dropout before the head", "ViT, all rows read, no dropout",
              "CNN, no dropout", "ViT, no positions"):
     print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
+#| caption: Test errors of the networks and of their variants.
 
 # %% tags=["hide-input"]
 assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
@@ -519,6 +525,7 @@ assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
 frame = F.pad(images[3, 0], (2, 2, 2, 2))                     # (12, 12)
 figures.image_row([frame, frame.roll((-2, 1), (0, 1)), frame.roll((1, 2), (0, 1))],
                   ["in the middle", "moved", "moved again"])
+#| caption: A digit that is moved within its frame.
 
 # %%
 distances = range(1, 11)                                      # steps along rows and columns
@@ -529,6 +536,7 @@ figures.runs_over(cosines, "steps between two places", "cosine of their position
 for how, runs in record["places"].items():
     right, moved = (mean(run[key] for run in runs) for key in ("report", "report_moved"))
     print(f"{how:<14} accuracy {right:.0%} in the middle, {moved:.0%} where digits are moved")
+#| caption: Similarity of learned positions against their distance.
 
 # %% [raw] slide
 # ## Cosines against steps between two places
@@ -543,6 +551,7 @@ for how, runs in record["places"].items():
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
 figures.position_map(maps["moved anew"], side=6, place=(2, 2), title="moved anew")
 figures.position_maps({how: maps[how] for how in ("in the middle", "moved anew")}, side=6)
+#| caption: Similarity of each learned position to all others.
 
 # %% tags=["hide-input"]
 for how, by_distance in cosines.items():
@@ -596,6 +605,7 @@ def look(layer, head):
 
 
 viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0})
+#| caption: The class token's attention, by layer and head.
 
 # %% [raw] slide
 # ## Layer by layer, head by head
@@ -606,10 +616,10 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 # There is a further reason for caution. In layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0
 # has mixed all patches into it.
 #
-# **Attention rollout** (Abnar and Zuidema 2020) follows the mixing down to the pixels. Each layer's weights are
-# averaged over its heads, half of each row is what the residual connection has kept, and the layers are multiplied:
+# **Attention rollout** ([@abnar2020]) follows the mixing down to the pixels. Each layer's weights are averaged over its
+# heads, half of each row is what the residual connection has kept, and the layers are multiplied:
 #
-# $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$
+# $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$ (eq:rollout)
 
 # %%
 rolled = attention_rollout(weights)[:, 0, 1:].view(-1, 4, 4)             # (397, 4, 4)
@@ -619,6 +629,8 @@ figures.attention_on_images([images[test][i, 0] for i in some],
                             {"last layer": [last[i] for i in some],
                              "rollout": [rolled[i] for i in some]},
                             [f"a {labels[test][i]}" for i in some])
+#| caption: Where the class token looked, and two controls.
+#| label: attention-on-images
 
 # %% [markdown]
 # Both columns share one scale. Rollout is paler, because at least a quarter of its row stays with the class token (half in
@@ -638,6 +650,7 @@ titles = {"any four": "four at random", "the most unusual": "most unusual (no mo
 left = {titles.get(name, name): [run[name] for run in record["removed"]]
         for name in record["removed"][0]}
 viz.strip_plot(left, "accuracy with four of sixteen patches taken away")
+#| caption: Accuracy when patches are taken away, chosen by four maps.
 
 # %% tags=["hide-input"]
 for run in record["removed"]:
@@ -655,9 +668,9 @@ for run in record["removed"]:
 # without a model finds the ink, too. (Rollout uses the weights, and not the values, the feed-forward networks or the
 # signs; lecture @many_heads says the same of heads.)
 #
-# Such controls have a literature: *sanity checks* (Adebayo et al. 2018, who compare maps with an edge detector),
-# removal with retraining (ROAR, Hooker et al. 2019); Chefer et al. (2021) propose a map that uses values and
-# gradients, too. Before you believe a map, compare it with a **baseline** that does not use the model.
+# Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
+# with retraining (ROAR, [@hooker2019]); Chefer et al. ([-@chefer2021]) propose a map that uses values and gradients,
+# too. Before you believe a map, compare it with a **baseline** that does not use the model.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
@@ -696,16 +709,18 @@ def spectra(waveform):                                        # 25 ms at a time,
 sung = [[hertz * size.item() for hertz in FORMANTS[word]] for *_, word in spoken]
 figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=160,
                                  formants=sung, title="one second of a voice that was made")
+#| caption: A sung vowel: waveform and spectrogram.
+#| label: spectrogram
 
 # %% [raw] slide
 # ## Waveform and spectrogram
 # {figure}
 
 # %% [markdown]
-# Each vowel is named by an English word that has it (the values are Peterson and Barney's, 1952). Below the waveform
-# is a **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The
-# dashed orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes
-# in the band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
+# Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
+# **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The dashed
+# orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes in the
+# band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
 #
 # ## Linear probes: which vowels are confused?
 #
@@ -758,6 +773,7 @@ listened = measured("sound")
 tables = {"F1 alone, known exactly": torch.tensor(listened["confusions"]["first formant"]),
           "log spectra": by_spectra}
 figures.confusions(tables, names, predicted=[("heed", "who'd"), ("head", "heard")])
+#| caption: Vowels confused, by what is known of the sound.
 
 # %% tags=["hide-input"]
 assert by_spectra.tolist() == listened["confusions"]["log spectra"]
@@ -776,7 +792,7 @@ assert inside > 0.6 * wrong.sum(), "the pairs that were predicted have most of t
 #
 # ## Frames: a convolution makes the sequence
 #
-# **wav2vec 2.0** (Baevski et al. 2020) is not given a spectrogram. It starts from the waveform, and convolutions make
+# **wav2vec 2.0** ([@baevski2020]) is not given a spectrogram. It starts from the waveform, and convolutions make
 # **frames** of it, each from a short piece. How short? One can work it out from seven kernels and strides, or ask
 # autograd which samples a frame depends on.
 
@@ -818,6 +834,8 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 
 # %%
 figures.wav2vec_diagram()
+#| caption: wav2vec 2.0: masked frames, and targets among distractors.
+#| label: wav2vec
 
 # %% [raw] slide
 # ## wav2vec 2.0
@@ -832,15 +850,16 @@ figures.wav2vec_diagram()
 #
 # $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)}
 # {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}, \qquad \tilde q \text{ over } q_t
-# \text{ and the negatives}$$
+# \text{ and the negatives}$$ (eq:contrastive)
 #
-# This **contrastive loss** is known as **InfoNCE** (van den Oord et al. 2018). It is a lookup again, a query among
-# candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
+# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again [@eq:soft-attention], a query
+# among candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
 # Transformer gives, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its target and
 # ten negatives, and the probabilities that softmax makes of them at two temperatures:
 
 # %% tags=["hide-input"]
 figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
+#| caption: The contrastive loss: one target among ten distractors.
 
 # %% [raw] slide
 # ## The temperature of the game
@@ -896,6 +915,7 @@ def spans(p, span):
 
 
 viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "span": 10})
+#| caption: Masked spans of a sound.
 
 # %% [raw] slide
 # ## Why not single frames?
@@ -973,6 +993,7 @@ for name in ("any sound", "one sound"):
                    for step in steps}
 figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 steps)",
                   level=("guessing", math.log(11)))
+#| caption: Contrastive loss in training, with negatives from any sound and from the same sound.
 
 # %% [raw] slide
 # ## Two losses of two different games
@@ -991,6 +1012,7 @@ vowel, pitch = ({name: [run[what] for run in probes[name]] for name in order_of_
 figures.two_probes({name: [*zip(vowel[name], pitch[name], strict=True)] for name in vowel},
                    "share of frames whose vowel a linear probe reads",
                    "$R^2$ of the log pitch, by a linear probe", guessing=1 / 5)
+#| caption: What a linear probe reads from the frames: the vowel and the pitch.
 
 # %% tags=["hide-input"]
 for i in range(3):
@@ -1019,6 +1041,8 @@ for i in range(3):
 by_listener = {name: torch.tensor(listened["confusions"][name])
                for name in ("any sound", "one sound")}
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
+#| caption: Vowels confused, for encoders trained with negatives from any sound and from the
+#|   same sound.
 
 # %% [markdown]
 # With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
@@ -1034,16 +1058,16 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
-# | [DeiT](https://arxiv.org/abs/2012.12877) (Touvron et al. 2021) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a [plain ViT](https://arxiv.org/abs/2205.01580) with standard augmentation reaches 80 % (Beyer et al. 2022); [how to choose](https://arxiv.org/abs/2106.10270) (Steiner et al. 2022) | augmentation teaches what is not built in |
-# | [Swin](https://arxiv.org/abs/2103.14030) (Liu et al. 2021) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
-# | [MAE](https://arxiv.org/abs/2111.06377) (He et al. 2022) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
-# | [SimCLR](https://arxiv.org/abs/2002.05709) (Chen et al. 2020) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
-# | [CLIP](https://arxiv.org/abs/2103.00020) (Radford et al. 2021) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
-# | [HuBERT](https://arxiv.org/abs/2106.07447) (Hsu et al. 2021) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
-# | [AST](https://arxiv.org/abs/2104.01778) (Gong et al. 2021) | patches of a spectrogram into a ViT | sound as an image |
-# | [CTC](https://dl.acm.org/doi/10.1145/1143844.1143891) (Graves et al. 2006) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
-# | [Whisper](https://arxiv.org/abs/2212.04356) (Radford et al. 2023) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
-# | [LLaVA](https://arxiv.org/abs/2304.08485) (Liu et al. 2023) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
+# | DeiT ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a plain ViT with standard augmentation reaches 80 % ([@beyer2022]); how to choose: [@steiner2022] ([@steiner2022]) | augmentation teaches what is not built in |
+# | Swin ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
+# | MAE ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
+# | SimCLR ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
+# | CLIP ([@radford2021]) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
+# | HuBERT ([@hsu2021]) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
+# | AST ([@gong2021]) | patches of a spectrogram into a ViT | sound as an image |
+# | CTC ([@graves2006]) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
+# | Whisper ([@radford2023]) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
+# | LLaVA ([@liu2023]) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
 #
 # ## In short
 #
@@ -1073,22 +1097,16 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > <details><summary>Answers</summary>(1) 49² = 2,401; 2,999² is nine million. (2) It rises, from log 11 to log 101:
 # > losses with different numbers of negatives cannot be compared. (3) Two crops of an image share their colours, and
 # > colours tell them from other images. So colour is all that is needed. Change the colours of each crop at random:
-# > what is to be ignored must be made useless. (It is SimCLR's finding: Chen et al. 2020, section 3.)</details>
+# > what is to be ignored must be made useless. (It is SimCLR's finding: [@chen2020], section 3.)</details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which turns this lecture's question on
 # ourselves: what does a falling loss oblige a *program* to get right? Below are two sections for those who have time
 # left.
 #
-# **Further reading.** Dosovitskiy et al., [*An image is worth 16x16 words*](https://arxiv.org/abs/2010.11929) (2021):
-# section 3 is two pages, section 4.3 is about the hunger for images. Abnar and Zuidema, [*Quantifying attention flow
-# in Transformers*](https://arxiv.org/abs/2005.00928) (2020). Adebayo et al., [*Sanity checks for saliency
-# maps*](https://arxiv.org/abs/1810.03292) (2018); Hooker et al., [*A benchmark for interpretability methods in deep
-# neural networks*](https://arxiv.org/abs/1806.10758) (2019); Chefer, Gur and Wolf, [*Transformer interpretability
-# beyond attention visualization*](https://arxiv.org/abs/2012.09838) (2021). Baevski et al.,
-# [*wav2vec*](https://arxiv.org/abs/2006.11477) (2020): sections 2 and 3 are what you have played. Van den Oord et al.,
-# [*Representation learning with contrastive predictive coding*](https://arxiv.org/abs/1807.03748) (2018). Peterson
-# and Barney, [*Control methods used in a study of the vowels*](https://doi.org/10.1121/1.1906875) (1952).
+# **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.
+# [+@abnar2020]. [+@adebayo2018]; [+@hooker2019]; [+@chefer2021]. [+@baevski2020]: sections 2 and 3 are what you have
+# played. [+@oord2018]. [+@peterson1952].
 
 # %% [raw] slide
 # ## In short
@@ -1115,6 +1133,7 @@ for name, runs in record["few"].items():
 viz.strip_plot(shares, "share of the test images that are right")
 for n, found in record["baselines"].items():
     print(f"nearest neighbour, {n} images: {found['nearest neighbour']:.1%}")
+#| caption: Test accuracy with a tenth of the images.
 
 # %% tags=["hide-input"]
 assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], strict=True))
@@ -1134,18 +1153,17 @@ assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], 
 #
 # A choice is not differentiable. Three tricks help. First, Gumbel noise $g$ is added to the scores $s$, so that each
 # entry is the largest with its softmax probability (the **Gumbel-max trick**). Second, a softmax with temperature $T$
-# takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([Jang et al.
-# 2017](https://arxiv.org/abs/1611.01144); [Maddison et al. 2017](https://arxiv.org/abs/1611.00712) call it the
-# Concrete distribution). Third, the forward pass uses the hard choice all the same, and only the backward pass uses
-# the softmax:
+# takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([@jang2017]; [@maddison2017] call
+# it the Concrete distribution). Third, the forward pass uses the hard choice all the same, and only the backward pass
+# uses the softmax:
 #
 # $$\text{forward: } \operatorname{onehot}(\arg\max_e (s_e + g_e)) \qquad
 # \text{backward, as if: } \operatorname{softmax}((s + g) / T)$$
 #
-# This is the **straight-through estimator** ([Bengio et al. 2013](https://arxiv.org/abs/1308.3432)). The temperature
-# $T$ falls during training: at first a soft gradient that reaches all entries, later one that is nearer to the
-# choice. Let us watch it where we know the answer: points of eight kinds, seen twice with different noise, a codebook
-# of 16 entries, and nobody says which kinds there are.
+# This is the **straight-through estimator** ([@bengio2013]). The temperature $T$ falls during training: at first a soft
+# gradient that reaches all entries, later one that is nearer to the choice. Let us watch it where we know the answer:
+# points of eight kinds, seen twice with different noise, a codebook of 16 entries, and nobody says which kinds there
+# are.
 
 # %%
 codes = {}
@@ -1154,6 +1172,7 @@ for run in listened["codes"]:
 figures.codes_used({name: torch.tensor(runs[0]["shares"]) for name, runs in codes.items()})
 for name, runs in codes.items():
     print(f"{name:<17} entries in use, by seed:", *(f"{run['entries']:.1f}" for run in runs))
+#| caption: How often the entries of a codebook are used.
 
 # %% tags=["hide-input"]
 fair, favoured, _, cured = ([run["entries"] for run in runs] for runs in codes.values())

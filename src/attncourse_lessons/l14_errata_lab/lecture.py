@@ -111,15 +111,15 @@ print("each error fails its test as printed; what is no error passes; all correc
 #
 # | ask | it costs | the field's name |
 # |---|---|---|
-# | **Do the shapes fit?** | a pencil | with sizes drawn at random it is **property-based testing** (Claessen and Hughes 2000) |
-# | **What comes out where the answer is known?** Equal values, silent sublayers, another future, other company | two calls | **metamorphic testing** (Chen, Cheung and Yiu 1998), where the answer is known only *relative to another call* |
-# | **Is it the same as something trusted?** A library, another slide, a table that can be counted | three lines, if the peer exists | **differential testing** (McKeeman 1998), or a parity test |
+# | **Do the shapes fit?** | a pencil | with sizes drawn at random it is **property-based testing** ([@claessen2000]) |
+# | **What comes out where the answer is known?** Equal values, silent sublayers, another future, other company | two calls | **metamorphic testing** ([@chen1998]), where the answer is known only *relative to another call* |
+# | **Is it the same as something trusted?** A library, another slide, a table that can be counted | three lines, if the peer exists | **differential testing** ([@mckeeman1998]), or a parity test |
 # | **Does it train?** | a training run for each seed | training and evaluation |
 #
-# All four have to solve one problem, the **oracle problem** (Barr et al. 2015): to test a program one must know what it
-# should return, and nobody knows what a language model should return. A **metamorphic relation** compares two calls with
-# each other, so it needs no such knowledge. "The past does not change when the future does" can be tested without knowing
-# a single right output.
+# All four have to solve one problem, the **oracle problem** ([@barr2015]): to test a program one must know what it
+# should return, and nobody knows what a language model should return. A **metamorphic relation** compares two calls
+# with each other, so it needs no such knowledge. "The past does not change when the future does" can be tested without
+# knowing a single right output.
 #
 # *Write down a number before you go on:* fourteen of the entries can be programmed into a small language model. How many
 # of the fourteen would be noticed by somebody who watches the loss?
@@ -226,6 +226,7 @@ answers = {name: two_questions(table) for name, table in tables.items()}
 for name, (ones, past) in answers.items():
     print(f"{name:>17}:  rows sum to one: {ones!s:<6} the future gets nothing: {past}")
 assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
+#| caption: Masks made from the lines of a slide, and the weights that they give.
 
 # %% [raw] slide
 # ## One question is not enough
@@ -365,6 +366,7 @@ for name, pairs in trainings.items():
     smooth[name] = losses.unfold(0, 10, 10).mean(dim=-1).tolist()          # and over ten steps
 viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
            y_name="training loss (nats), mean of 3 seeds")
+#| caption: Training loss of the right model and of faulty ones.
 
 # %% [raw] slide
 # ## Both fall
@@ -395,6 +397,7 @@ figures.seed_curves(shown, sizes, "texts in a batch", "loss on 64 test texts (na
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["right"]) < 1e-4, "alone or in company, it says the same"
 assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
+#| caption: Test loss against the number of texts in a batch.
 
 # %% tags=["hide-input"]
 for by_right, by_fault in zip(*shown.values(), strict=True):
@@ -486,6 +489,7 @@ for name, faults in kinds.items():
         [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
     ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
+#| caption: Size of the logits against the number of blocks.
 
 # %% tags=["hide-input"]
 growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
@@ -563,10 +567,10 @@ for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a widt
 #
 # ### One table, three transcriptions
 #
-# Three of the decks show the same table, Narang et al. (2021), in which fifty-one changes to a Transformer are compared.
-# Nobody can say any more who made which mistake: the person who typed the table, or the program that read the slide. But
-# three readings of one table can be compared with each other. *Guess:* of the 304 numbers that all three have, in how many
-# places do they disagree?
+# Three of the decks show the same table, Narang et al. ([-@narang2021]), in which fifty-one changes to a Transformer
+# are compared. Nobody can say any more who made which mistake: the person who typed the table, or the program that read
+# the slide. But three readings of one table can be compared with each other. *Guess:* of the 304 numbers that all three
+# have, in how many places do they disagree?
 
 # %% [raw] slide
 # ## One table, three transcriptions
@@ -602,7 +606,7 @@ print(f"{disputed} of {readings[0].numel()} places")
 # has *GeLU*. A guess: those two decks have a source in common. **Copies are not witnesses**: they make the same mistake
 # for the same reason. This is the weak point of every differential test: two implementations that were written from one
 # wrong page agree. Even independent authors are not enough. When 27 programs were written independently from one
-# specification, more of them failed on the *same* inputs than independence would explain (Knight and Leveson 1986).
+# specification, more of them failed on the *same* inputs than independence would explain ([@knight1986]).
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 2.
 
@@ -657,9 +661,9 @@ game
 # ## Mutation testing: would the loss have shown it?
 #
 # Now the last question, the expensive one. Change a program by one small step, and ask whether the tests notice: that is
-# **mutation testing** (DeMillo, Lipton and Sayward 1978). The changed program is a **mutant**, and a test that fails on it
-# **kills** it. It is a test of the *tests*. Its authors observed a **coupling effect**: tests that find simple mistakes
-# often find more complicated ones, too.
+# **mutation testing** ([@demillo1978]). The changed program is a **mutant**, and a test that fails on it **kills** it.
+# It is a test of the *tests*. Its authors observed a **coupling effect**: tests that find simple mistakes often find
+# more complicated ones, too.
 #
 # Fourteen entries can be programmed into the small language model, and are its mutants. (Not all are errors of a slide:
 # ε and $Y$ are conventions, and two stand in the list as no error, since they go wrong only in careless hands.) `benchmarks/errata.py` trained the model with each of them, on ten seeds and at equal
@@ -705,6 +709,7 @@ unseen = [name for name in FAULTS if not verdicts[name][0]]
 rows = {name: run["faults"][name] for name in unseen}
 hidden = {name: (row["difference"], 2.26 * row["standard_error"]) for name, row in rows.items()}
 viz.differences_from_baseline({"": hidden}, x_name="test loss, difference (nats per token)")
+#| caption: Test loss of faulty models, as a difference from the right one.
 
 # %% tags=["hide-input"]
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
@@ -743,6 +748,7 @@ for seed in range(3):
     slide, _ = trained("the residual from the normalised x", seed=seed)
     again["as printed"].append(test_loss(slide))
 figures.paired_seeds(again, "test loss (nats per token)")
+#| caption: Test loss, right and as printed, by seed.
 
 # %% tags=["hide-input"]
 gaps = [a - b for a, b in zip(again["right"], again["as printed"], strict=True)]
@@ -798,6 +804,8 @@ caught = [name for name in FAULTS if any(hit for hit, _ in list(table[name].valu
 noticed = len(FAULTS) - len(unseen)
 print(f"of {len(FAULTS)} the loss shows {noticed}, structural tests show {len(caught)}")
 assert len(caught) == len(FAULTS), "every mutant is killed without any training"
+#| caption: Which test catches which fault.
+#| label: caught
 
 # %% [raw] slide
 # ## Which test catches which fault
@@ -847,7 +855,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > 2. the two that the lecture is about; BERT is a third
 # > 3. its 34B and 70B
 # > 4. the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say
-# > 5. attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the [fast weights](https://doi.org/10.1162/neco.1992.4.1.131) of 1991 learn their keys and values
+# > 5. attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the fast weights of 1991 ([@schmidhuber1992]) learn their keys and values
 # > 6. most of the arithmetic, and less of the time
 # > 7. the plain implementation; tiles need not be kept
 # > 8. their purpose; but where all attention weights are equal, all tokens become the same without a residual connection
@@ -992,16 +1000,16 @@ for name in ("keys and queries", "cheaper while n is small"):
 #
 # | row | the idea |
 # |---|---|
-# | **mixture of experts** (Shazeer et al. 2017), **Switch** (Fedus et al. 2021) | many feed-forward networks, and a router that sends each token to a few of them, in Switch to one: parameters grow, the arithmetic for a token does not |
-# | **Universal Transformer** (Dehghani et al. 2019) | one block, applied again and again |
-# | block sharing, factorised embeddings (ALBERT, Lan et al. 2020) | layers share their parameters; the table of tokens is a product of two narrow matrices |
-# | **Funnel** (Dai et al. 2020) | the sequence is pooled, and gets shorter from layer to layer |
-# | **Synthesizer** (Tay et al. 2021) | weights without $q \cdot k$: computed from the query token alone, or learned as a fixed table |
-# | lightweight and dynamic convolution (Wu et al. 2019) | a narrow convolution over positions in place of attention; its kernel is fixed, or computed from the token |
-# | **product-key memory** (Lample et al. 2019) | a feed-forward layer replaced by a very large table of keys and values, of which a few are looked up |
-# | adaptive softmax (Grave et al. 2017), mixture of softmaxes (Yang et al. 2018) | rare tokens get narrower vectors; several softmaxes are averaged |
-# | transparent attention (Bapna et al. 2018), weighted Transformer (Ahmed et al. 2017) | the decoder attends to a learned mixture of all encoder layers; branches with learned weights in place of heads |
-# | Evolved Transformer (So et al. 2019) | found by a search over architectures |
+# | **mixture of experts** ([@shazeer2017]), **Switch** ([@fedus2021]) | many feed-forward networks, and a router that sends each token to a few of them, in Switch to one: parameters grow, the arithmetic for a token does not |
+# | **Universal Transformer** ([@dehghani2019]) | one block, applied again and again |
+# | block sharing, factorised embeddings (ALBERT, [@lan2020]) | layers share their parameters; the table of tokens is a product of two narrow matrices |
+# | **Funnel** ([@dai2020]) | the sequence is pooled, and gets shorter from layer to layer |
+# | **Synthesizer** ([@tay2021]) | weights without $q \cdot k$: computed from the query token alone, or learned as a fixed table |
+# | lightweight and dynamic convolution ([@wu2019]) | a narrow convolution over positions in place of attention; its kernel is fixed, or computed from the token |
+# | **product-key memory** ([@lample2019]) | a feed-forward layer replaced by a very large table of keys and values, of which a few are looked up |
+# | adaptive softmax ([@grave2017]), mixture of softmaxes ([@yang2018]) | rare tokens get narrower vectors; several softmaxes are averaged |
+# | transparent attention ([@bapna2018]), weighted Transformer ([@ahmed2017]) | the decoder attends to a learned mixture of all encoder layers; branches with learned weights in place of heads |
+# | Evolved Transformer ([@so2019]) | found by a search over architectures |
 #
 # The paper's own finding: few of them help in its code base, the gated activations and RMSNorm among them, and those
 # that help most are large or slow. Mixtures of experts have become common since, in models large enough to be short of
@@ -1009,19 +1017,9 @@ for name in ("keys and queries", "cheaper while n is small"):
 # beside translation: English constituency parsing, with little and with much training data.)
 # </details>
 #
-# **Further reading.** *Testing*: Claessen and Hughes, [*QuickCheck: a lightweight tool for random testing of Haskell
-# programs*](https://doi.org/10.1145/351240.351266) (2000). Chen, Cheung and Yiu, [*Metamorphic testing: a new approach for
-# generating next test cases*](https://arxiv.org/abs/2002.12543) (1998). McKeeman, [*Differential testing for
-# software*](https://www.cs.swarthmore.edu/~bylvisa1/cs97/f13/Papers/DifferentialTestingForSoftware.pdf) (1998). Knight
-# and Leveson, [*An experimental evaluation of the assumption of independence in multiversion
-# programming*](https://doi.org/10.1109/TSE.1986.6312924) (1986). DeMillo, Lipton and Sayward, [*Hints on test data selection: help for the
-# practicing programmer*](https://doi.org/10.1109/C-M.1978.218136) (1978). Barr et al., [*The oracle problem in software
-# testing: a survey*](https://doi.org/10.1109/TSE.2014.2372785) (2015). Karpathy, [*A recipe for training neural
-# networks*](https://karpathy.github.io/2019/04/25/recipe/) (2019), on networks that fail silently. *Models*: Vaswani et
-# al., [*Attention is all you need*](https://arxiv.org/abs/1706.03762) (2017), with a pencil, now that you can. Xiong et
-# al., [*On layer normalization in the Transformer architecture*](https://arxiv.org/abs/2002.04745) (2020), for both
-# blocks written out. Narang et al., [*Do Transformer modifications transfer across implementations and
-# applications?*](https://arxiv.org/abs/2102.11972) (2021). Phuong and Hutter, [*Formal algorithms for
-# Transformers*](https://arxiv.org/abs/2207.09238) (2022), an attempt to write all of it down with every shape.
-# *Textbooks*: Jurafsky and Martin, [*Speech and language processing*](https://web.stanford.edu/~jurafsky/slp3/); Rush et
-# al., [*The annotated Transformer*](https://nlp.seas.harvard.edu/annotated-transformer/), the paper as a program.
+# **Further reading.** *Testing*: [+@claessen2000]. [+@chen1998]. [+@mckeeman1998]. [+@knight1986]. [+@demillo1978].
+# [+@barr2015]. [+@karpathy2019], on networks that fail silently. *Models*: [+@vaswani2017], with a pencil, now that you
+# can. [+@xiong2020], for both blocks written out. [+@narang2021]. [+@phuong2022], an attempt to write all of it down
+# with every shape. *Textbooks*: Jurafsky and Martin, [*Speech and language
+# processing*](https://web.stanford.edu/~jurafsky/slp3/); Rush et al., [*The annotated
+# Transformer*](https://nlp.seas.harvard.edu/annotated-transformer/), the paper as a program.

@@ -13,8 +13,8 @@ from tqdm import tqdm
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
 from commandkit.files import write_whole
-from lessonkit.authoring import pages
-from lessonkit.authoring.source import Source, read
+from lessonkit.authoring import numbering, pages, references
+from lessonkit.authoring.source import Citable, Source, read
 from lessonkit.course import Course, Lesson, course_of, folder_of
 
 with require_extra(typed("build"), "dev"):
@@ -42,6 +42,16 @@ class Checkout:
         names = (*self.course.library, self.course.package, "lessonkit")
         here = {name: self.root / "src" / name for name in names}
         return {name: here[name] if here[name].is_dir() else folder_of(name) for name in names}
+
+    @cached_property
+    def references(self) -> dict[str, references.Reference]:
+        """What the course cites."""
+        path = self.root / "docs" / "references.bib"
+        return references.read(path) if path.is_file() else {}
+
+    @cached_property
+    def citable(self) -> Citable:
+        return Citable(self.references, numbering.places(self.course))
 
     def targets(self) -> list["Target"]:
         """A target for each text source: the assignments first, because they are quick."""
@@ -86,7 +96,9 @@ class Target:
     @cached_property
     def source(self) -> Source:
         path = self.checkout.root / self.path
-        return read(path, self.path, self.checkout.course, self.lesson, self.is_assignment)
+        return read(
+            path, self.path, self.checkout.course, self.lesson, self.is_assignment, self.checkout.citable
+        )
 
     def built_from(self) -> dict[str, str]:
         """The packages' files that the notebook imports, and a hash of each: a change makes its outputs stale."""

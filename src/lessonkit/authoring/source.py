@@ -8,13 +8,16 @@ import re
 import textwrap
 import tokenize
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
+from lessonkit.authoring import numbering
+from lessonkit.authoring.numbering import Place
+from lessonkit.authoring.references import Reference, cited
 from lessonkit.course import Course, Lesson, hidden_seeds
 
 with require_extra(typed("build"), "dev"):
@@ -36,6 +39,7 @@ NOTEBOOK_METADATA = {
 }
 SHORTHAND = ("exercise", "check", "written", "locked")
 FOR_TESTS = ("erratum", "teaches")  # for the course's own tests and tables. The notebook does not keep it
+CAPTION = "caption"  # the tag of the text below a figure
 FOLDED = "hide-input"  # a cell's tag: the web book folds it
 OF_WRITTEN = ("points", "minutes", "difficulty")
 KNOWN = {*SHORTHAND, *FOR_TESTS, *OF_WRITTEN, "tags", "jupyter", "slideshow", "editable", "deletable"}
@@ -83,8 +87,18 @@ class SourceError(CommandError):
     """A source that the build does not understand; the message starts with file and line."""
 
 
-def read(path: Path, shown: Path, course: Course, lesson: Lesson, assignment: bool) -> Source:
-    """The source at `path`, which messages call `shown`. Raises SourceError.
+@dataclass(frozen=True)
+class Citable:
+    """What the texts of a course may refer to: papers by key, figures and formulas by name."""
+
+    references: Mapping[str, Reference] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+
+def read(
+    path: Path, shown: Path, course: Course, lesson: Lesson, assignment: bool, citable: Citable | None = None
+) -> Source:
+    """The source at `path`, which messages call `shown`, and which refers to what is `citable`. Raises SourceError.
 
     It is the `assignment` of the lesson, whose exercises give solutions, points and minutes, or its lecture, which may
     have no exercises. What the source leaves to the build is put in: numbers of lessons, solutions, the table of
@@ -104,7 +118,7 @@ def read(path: Path, shown: Path, course: Course, lesson: Lesson, assignment: bo
     cells = jupytext.reads(text, fmt="py:percent").cells
     if len(cells) != len(lines):
         raise SourceError(f"{shown}:1: the first line must start a cell (# %%), and each cell must start with # %%")
-    expand = _Expansion(shown, course, lesson, assignment)
+    expand = _Expansion(shown, course, lesson, assignment, citable or Citable())
     for cell, line in zip(cells, lines, strict=True):
         expand(cell, line)
     expand.finish()
@@ -112,18 +126,20 @@ def read(path: Path, shown: Path, course: Course, lesson: Lesson, assignment: bo
     if expand.cells[0].cell_type == "markdown":
         said = f"<!-- Built from {shown.as_posix()}: edit that file, not this one. -->"
         expand.cells[0].source = f"{said}\n{expand.cells[0].source}"
-    lines += (lines[-1],) * (len(expand.cells) - len(lines))  # of what the build adds at the end
+    starts = (*expand.lines, *(lines[-1] for _ in expand.cells[len(expand.lines) :]))  # what the build adds at the end
     notebook = new_notebook(cells=_identified(expand.cells), metadata=NOTEBOOK_METADATA)
-    return Source(shown, notebook, lines, tree, tuple(expand.slides))
+    return Source(shown, notebook, starts, tree, tuple(expand.slides))
 
 
 class _Expansion:
     """Goes through the cells in order, because a check needs its exercise before it."""
 
-    def __init__(self, shown: Path, course: Course, lesson: Lesson, assignment: bool) -> None:
+    def __init__(self, shown: Path, course: Course, lesson: Lesson, assignment: bool, citable: Citable) -> None:
         self.shown, self.course, self.lesson, self.assignment = shown, course, lesson, assignment
+        self.citable = citable
         self.cells: list[NotebookNode] = []
-        self.lines: list[int] = []                                    # where each of them starts
+        self.lines: list[int] = []                                    # where each cell starts
+        self.figures = 0                                              # that have a caption
         self.slides: list[SlideText] = []
         self.seen: dict[str, int] = {}                                # grade id -> its line
         self.unchecked: dict[str, tuple[int, Any]] = {}               # exercise -> its line and itself
@@ -155,21 +171,42 @@ class _Expansion:
         plain = {name: value for name, value in given.items() if name not in (*SHORTHAND, *FOR_TESTS, *OF_WRITTEN)}
         if FOLDED in plain.get("tags", []):
             _fold(plain)
+        cell.source, caption = numbering.captioned(cell.source)
         new = new_cell(source=self._referred(cell), metadata=plain)
         if kinds:
             expand = getattr(self, f"_{kinds[0]}")
             expand(new, given[kinds[0]], given)
         elif re.search(r"### (BEGIN|END) (SOLUTION|HIDDEN TESTS)", cell.source):
             self.fail("a solution or hidden test outside an exercise, check or written cell would be released")
-        self.cells.append(new)
-        self.lines.append(line)
+        self._append(new)
+        if caption is not None:
+            self.figures += 1
+            words = numbering.caption(caption, Place("fig", self.lesson, self.figures))
+            below = new_markdown_cell(source=words, metadata={"tags": [CAPTION]})
+            below.source = self._referred(below)
+            self._append(below)
+
+    def _append(self, cell: NotebookNode) -> None:
+        self.cells.append(cell)
+        self.lines.append(self.line)
 
     def _referred(self, cell: NotebookNode) -> str:
         """The cell's text, with numbers and paths in the place of references to lessons."""
         if cell.cell_type == "code":
             return re.sub(r"(?<=[Ll]ecture )@\w+", lambda match: self._numbers(match[0]), cell.source)
         parts = re.split(r"(^```.*?^```|`[^`\n]+`)", cell.source, flags=re.DOTALL | re.MULTILINE)
-        return "".join(part if i % 2 else self._numbers(LINK.sub(self._link, part)) for i, part in enumerate(parts))
+        try:
+            parts[::2] = [cited(part, self.citable.references) for part in parts[::2]]
+            folder = os.path.dirname(self.lesson.lecture_notebook)
+            up = f"{os.path.relpath(folder, os.path.dirname(self.lesson.assignment_notebook))}/".replace(os.sep, "/")
+            known = self.citable.places
+            parts[::2] = [
+                numbering.referred(part, known, self.lesson, up if self.assignment else "") for part in parts[::2]
+            ]
+            text = "".join(part if i % 2 else self._numbers(LINK.sub(self._link, part)) for i, part in enumerate(parts))
+            return numbering.numbered(text, known)
+        except ValueError as error:
+            self.fail(str(error))
 
     def _numbers(self, text: str) -> str:
         try:

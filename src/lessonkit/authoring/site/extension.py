@@ -7,6 +7,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from lessonkit.authoring.site import citations, glossary
+
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LONGEST_VALUE = 80
 
@@ -65,6 +67,8 @@ def readable(app: Sphinx, what: str, name: str, obj: object, options: object, sa
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_post_transform(Stills)
     app.add_post_transform(ShortValues)
+    for transform in (citations.Hovers, glossary.FirstUses, glossary.Meanings):
+        app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", plain)
     app.connect("autodoc-process-signature", readable)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

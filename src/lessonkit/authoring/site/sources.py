@@ -16,10 +16,21 @@ with require_extra(typed("site"), "site"):
     import nbformat
     from nbformat.notebooknode import NotebookNode
 
+    from lessonkit.authoring import references
     from lessonkit.authoring.build import Checkout
     from lessonkit.authoring.pages import units
     from lessonkit.authoring.release import release
-    from lessonkit.authoring.site import bar, practice, questions, readable, search, shown, tasks
+    from lessonkit.authoring.site import (
+        bar,
+        citations,
+        glossary,
+        practice,
+        questions,
+        readable,
+        search,
+        shown,
+        tasks,
+    )
     from lessonkit.course import Course, Lesson, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -85,6 +96,11 @@ class Sources:
             if practice.MARKER.search(text):
                 titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
                 text = practice.filled(text, self.course, titles, self.solved)
+            if citations.MARKER.search(text):
+                text = citations.filled(text, self.references, self._cited_from(name))
+            if path.name == "glossary.md":
+                glossary.keep(text, self.to)
+                text = glossary.page(text)
             text = shown.filled(text, os.path.relpath("_static", PurePosixPath(self.place(name)).parent))
             if questions.MARKER.search(text):
                 lectures = {unit.number: unit.title for unit in units(self.root, self.course)}
@@ -98,6 +114,8 @@ class Sources:
         self._copy(self.root / "README.md")  # the start page includes its table of lectures
         self._write("assignments.md", self.assignments())
         shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
+        if self.references:
+            shutil.copyfile(self.root / citations.FILE, self.to / citations.FILE)
         if (names := self.root / "docs" / search.SYNONYMS).is_file():
             shutil.copyfile(names, self.to / search.SYNONYMS)
         for folder in ("_static", "_templates"):
@@ -150,6 +168,21 @@ class Sources:
         ours = "|".join((*self.course.library, self.course.package, "lessonkit"))
         return set(re.findall(rf"^ +((?:{ours})[\w.]*)$", listed, re.MULTILINE))
 
+    @cached_property
+    def references(self) -> dict[str, references.Reference]:
+        path = self.root / citations.FILE
+        return references.read(path) if path.is_file() else {}
+
+    def _cited_from(self, page: str) -> dict[str, str]:
+        """The text of each lecture, by the link from a page to it."""
+        here = PurePosixPath(self.place(page)).parent
+        found = {}
+        for path in sorted(self.root.glob("lectures/*.ipynb")):
+            link = os.path.relpath(path.relative_to(self.root), here).replace(os.sep, "/")
+            cells = nbformat.read(path, as_version=4).cells
+            found[link] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        return found
+
     def notebook(self, name: str) -> NotebookNode:
         """The notebook of a lecture, an assignment or a solution as the site shows it."""
         notebook = nbformat.read(self.root / name, as_version=4)
@@ -163,7 +196,7 @@ class Sources:
         for cell in notebook.cells:
             cell.source = re.sub(r"\A<!-- Built from .*? -->\n", "", cell.source)
             if cell.cell_type == "markdown":
-                cell.source = boxes(self.relink(cell.source, name))
+                cell.source = boxes(self.relink(anchored(self._led(cell.source, name)), name))
             for output in cell.get("outputs", []):
                 data = output.get("data", {})
                 data.pop(VERDICT, None)  # for graders; beside it stands the card
@@ -176,6 +209,13 @@ class Sources:
             download = os.path.relpath(name, "assignments").replace(os.sep, "/")
             notebook = tasks.for_reading(notebook, self.course.exercises_of(assignment["name"]), download)
         return notebook
+
+    def _led(self, text: str, name: str) -> str:
+        """Markdown whose citations lead to the book's page of references."""
+        if not self.references:
+            return text
+        page = os.path.relpath(citations.PAGE, PurePosixPath(name).parent).replace(os.sep, "/")
+        return citations.led(text, self.references, page)
 
     def _offer(self, lesson: Lesson, notebook: NotebookNode) -> None:
         """Put the bar below a lecture's title, and its notebook where the bar leads."""
@@ -219,6 +259,12 @@ class Sources:
     def _write(self, name: str, text: str) -> None:
         (self.to / name).parent.mkdir(parents=True, exist_ok=True)
         (self.to / name).write_text(text, encoding="utf-8")
+
+
+def anchored(text: str) -> str:
+    """Markdown in which the places that the build numbered are places to Sphinx, too, and captions have a class."""
+    text = re.sub(r'\A<a id="(figure-[\d-]+)"></a>', r"{#\1 .caption}\n", text)
+    return re.sub(r'<a id="(equation-[\d-]+)"></a>\n\n(?=\$\$)', r"\n\n(\1)=\n", text)
 
 
 def boxes(text: str) -> str:
