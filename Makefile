@@ -1,6 +1,6 @@
 # Each target is one call. What needs the environment makes it first; that costs nothing when nothing changed.
 # Windows has no make: README.md gives the same calls.
-.PHONY: setup demo test test-all browser lab notebooks site bench
+.PHONY: setup demo test test-all browser lab notebooks site slides bench
 
 # The first Python that runs and is new enough; 3.11 is the tested one. Another one: make setup PYTHON=/path/to/python3.12
 PYTHON := $(or $(shell for python in python3.11 python3.12 python3.13 python3; do \
@@ -63,6 +63,9 @@ notebooks: setup
 
 site: setup
 	.venv/bin/attncourse site
+
+slides: setup
+	.venv/bin/attncourse slides
 
 bench: setup
 	.venv/bin/python benchmarks/check.py

@@ -25,6 +25,9 @@ TEACH = {
         "lessonkit.authoring.questions.command",
         "multiple-choice questions, for Moodle, Canvas or a sheet of paper",
     ),
+    "variations": ("lessonkit.grading.exams.variations", "give each student a variation of an assignment's exercises"),
+    "exam": ("lessonkit.grading.exams.exam", "put together an exam: a notebook, a sheet, and their mark scheme"),
+    "slides": ("lessonkit.authoring.slides.command", "make the lectures' slides: one folder, which needs no network"),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {

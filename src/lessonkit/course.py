@@ -168,8 +168,13 @@ class Course:
         """Every exercise of the course by its name."""
         return {each.name: each for assignment in self.assignments() for each in self.exercises_of(assignment)}
 
-    def exercise(self, name: str) -> Exercise:
-        """The exercise called `name`. LookupError, with the known names, if there is none."""
+    def exercise(self, name: str, variation: str | None = None) -> Exercise:
+        """The exercise called `name`, or a variation of it. LookupError, with the known names, if there is none."""
+        if variation:
+            known = self.exercise(name).variations
+            if variation not in known:
+                raise UnknownName(f"{name} has no variation {variation!r}; it has: {', '.join(known) or 'none'}.")
+            return known[variation]
         for lesson in self.lessons:  # the one lesson that has a file of this name; the others need not be imported
             if isinstance(name, str) and (lesson.folder / "exercises" / f"{file_of(name)}.py").is_file():
                 for exercise in self.exercises_of(lesson.assignment):
@@ -211,8 +216,10 @@ class Course:
         kernel.attach(self.is_exercise)
         return Check(self)
 
-    def judge(self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
-        """The verdict on `answer` to the exercise `name`; see `Check`.
+    def judge(
+        self, name: str, answer: Any, seeds: Sequence[int] = VISIBLE_SEEDS, variation: str | None = None
+    ) -> Verdict:
+        """The verdict on `answer` to the exercise `name`, or to a variation of it; see `Check`.
 
         Where the notebook shows another answer than the one that was handed over, the verdict says so, and nothing is
         kept of it, nor of a check that was handed something else than an answer, or one that is not written.
@@ -222,7 +229,7 @@ class Course:
         from lessonkit.exercises.judge import judge_on_seeds
         from lessonkit.exercises.observe import observe
 
-        exercise = self.exercise(name)
+        exercise = self.exercise(name, variation)
         seeds = seeds[: exercise.seeds]
         verdict = judge_on_seeds(exercise, (observe(exercise, answer, seed) for seed in seeds), seeds)
         written = verdict.problem != "not written"
@@ -250,6 +257,9 @@ class Course:
         if os.environ.get("NBGRADER_EXECUTION"):
             return False
         verdict = self._verdicts.get(exercise.name)
+        if verdict is not None and verdict.variation:
+            print(f"This cell uses the answer to {exercise.name} as the course has it; yours is a variation.")
+            return False
         if verdict is not None and verdict.points == verdict.out_of:
             return True
         now = f"now {verdict.score}" if verdict else "not run yet"
@@ -273,7 +283,7 @@ class Course:
         if tier == "where":
             print(self.check.where(name))
             return
-        hints = self.exercise(name).hints
+        hints = self.exercise(name, self.check.variation_of(name)).hints
         tier = 1 if tier is None else int(tier) if isinstance(tier, str) and tier.isdecimal() else tier
         if not isinstance(tier, int) or isinstance(tier, bool) or not 1 <= tier <= len(hints):
             raise WrongCall(f'{name} has hints 1 to {len(hints)}, got {tier!r}; "where" looks for the line')
@@ -392,16 +402,24 @@ class Check:
     def __init__(self, course: Course) -> None:
         self._course = course
         self._answers: dict[str, Any] = {}  # the last of each exercise; the last of all is at the end
+        self._variations: dict[str, str | None] = {}  # of these answers
 
-    def __call__(self, name: Any = MISSING, answer: Any = MISSING, seeds: Sequence[int] = VISIBLE_SEEDS) -> Verdict:
+    def __call__(
+        self,
+        name: Any = MISSING,
+        answer: Any = MISSING,
+        seeds: Sequence[int] = VISIBLE_SEEDS,
+        variation: str | None = None,
+    ) -> Verdict:
         """Judge `answer` to the exercise `name`. The last line of a cell shows the verdict as a card.
 
         The answer must be right on the inputs of every seed. Without an answer, the notebook's own of that name is
-        taken. LookupError if no exercise has that name, or nothing in the notebook.
+        taken. `variation` names the one that the notebook's cell asks for, where it does not ask what everybody is
+        asked. LookupError if no exercise has that name, or nothing in the notebook.
         """
         name, answer = self._understood(name, answer)
         try:
-            verdict = self._course.judge(name, answer, seeds)
+            verdict = self._course.judge(name, answer, seeds, variation)
         except KeyboardInterrupt as error:
             if kernel.kernel_shell() is None:
                 raise
@@ -411,8 +429,12 @@ class Check:
             at = f"in your answer, {line}. Does what it does there end?" if line else "before it was done."
             raise kernel.Stopped(f"{name} was not judged: the check was stopped {at}") from None
         self._answers.pop(name, None)
-        self._answers[name] = answer
+        self._answers[name], self._variations[name] = answer, variation
         return verdict
+
+    def variation_of(self, name: str) -> str | None:
+        """The variation that the answer checked last was judged as."""
+        return self._variations.get(name)
 
     def __repr__(self) -> str:
         return 'check: judges an answer. Call it: check("name", name)'
@@ -500,7 +522,7 @@ class Check:
         name = exercise.name
         if name not in self._answers:
             raise UnknownName(f'{name} has not been checked in this notebook: run check("{name}", {name}) first')
-        return exercise, self._answers[name]
+        return self._course.exercise(name, self.variation_of(name)), self._answers[name]
 
 
 def course_of(config: Mapping[str, Any]) -> Course:

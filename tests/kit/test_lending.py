@@ -48,7 +48,7 @@ def exercise(monkeypatch):
         """what the function returns, and the gradient that comes back through it"""
         return answer(model, draw.normal(3, 2))
 
-    monkeypatch.setattr(lessons, "exercise", {"callback": exercise}.__getitem__)
+    monkeypatch.setattr(lessons, "exercise", lambda name, variation=None: {"callback": exercise}[name])
     return exercise
 
 

@@ -17,7 +17,7 @@ from lessonkit.exercises import overview
 from lessonkit.learner import lab, server
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ("instructors", "grading", "training", "your_own_course", "tested", "changelog")
+GUIDES = ("instructors", "grading", "teaching", "training", "your_own_course", "tested", "changelog")
 READ = [*ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in GUIDES)]
 
 
@@ -30,7 +30,7 @@ def anchors(page):
 def test_the_tables_of_pages_are_what_the_notebooks_and_the_exercises_say():
     assert [page for page, _ in stale(ROOT, course)] == [], "run attncourse build"
     marked = {page.name for page in READ if MARKER.search(page.read_text(encoding="utf-8"))}
-    assert marked == {"README.md", "START.md", "instructors.md"}
+    assert marked == {"README.md", "START.md", "instructors.md", "teaching.md"}
 
 
 def test_the_table_of_questions_names_the_lectures_their_questions_and_their_minutes():
@@ -73,7 +73,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_to_a_heading_in_it(page):
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, weeks, built"),
+        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, hours, weeks, built"),
         ("built: a layer | masking", "x.md: 'a layer | masking' is no line of what is built: `what | its lessons |"),
         ("weeks: masking halving", "x.md: 'halving' is no lesson; the lessons are: getting_ready"),
     ],

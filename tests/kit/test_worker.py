@@ -124,7 +124,7 @@ def test_without_a_limit_for_a_cell_it_has_the_notebooks(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     course = Config(Lessonkit={"course": "attncourse_lessons"})
     step = ExecuteOrReplay(config=course, timeout=timeout, notebook_timeout=50)
-    assert step.job(new_notebook(), ASSIGNMENT, [])["limits"]["cell_seconds"] == seconds
+    assert step.job(new_notebook(), ASSIGNMENT, [], "ada")["limits"]["cell_seconds"] == seconds
 
 
 @sandboxed

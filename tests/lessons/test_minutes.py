@@ -35,7 +35,7 @@ def counted(page: str) -> float:
                 if section.startswith("## "):
                     further = section.startswith("## Going further")
                 words += 0 if further else len(section.split())
-        elif not further and "hide-input" not in cell.metadata.get("tags", []):
+        elif cell.cell_type == "code" and not further and "hide-input" not in cell.metadata.get("tags", []):
             lines += sum(bool(line.strip()) for line in cell.source.splitlines())
     return words / WORDS + lines / LINES
 

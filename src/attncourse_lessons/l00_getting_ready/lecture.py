@@ -47,6 +47,21 @@ from attncourse import attention, data
 
 torch.set_num_threads(1)  # what is computed here is too small to be split between threads
 
+# %% [raw] slide
+# ## A mean over padding: which product is the best?
+# A shop lists its products by their mean rating, one to five stars.
+#
+# | | ratings |
+# |---|---|
+# | kettle | 4 5 3 4 4 5 4 3 |
+# | toaster | 2 3 1 2 3 |
+# | umbrella | 1 2 |
+# | lamp | 5 |
+#
+# Short rows are filled up with zeros: **padding**.
+#
+# > **Guess first.** Which product comes first in the list, and with how many stars?
+
 # %% [markdown]
 # *Before you run the next cell*, decide what the list should look like: which product comes first, and with how many stars?
 
@@ -61,6 +76,20 @@ figures.padded_batch(ratings, pad=0, means=padded_means.tolist())
 
 # %% tags=["hide-input"]
 assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
+
+# %% [raw] slide
+# ## The lamp has less than one star
+# {figure}
+#
+# **A wrong number in the right shape**: nothing crashed, nobody was warned.
+
+# %% [raw] slide
+# ## How to use these pages
+# - `attncourse doctor` tries what the course needs and says what would mend it.
+# - Shift-Enter runs a cell. Guess **before** you run it, in writing.
+# - Lost? *Kernel → Restart Kernel and Run All Cells*.
+# - **A common mistake**: errors found in public slides.
+# - Symbols: keep the page *Notation* open.
 
 # %% [markdown]
 # The lamp, rated five out of five, ends with less than one star, on a scale that begins at one. Nothing crashed and nobody
@@ -108,6 +137,18 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 x = torch.arange(24.0).view(2, 3, 4)                 # (2, 3, 4)  (batch, n, d)
 print(x[1, 2])                                       # (4,)  sentence 1, position 2
 
+# %% [raw] slide
+# ## Tensors, axes and shapes: say the shape
+# A **tensor** is an array of numbers with a **shape**; each entry belongs to one **axis**.
+#
+# | axis | which … |
+# |---|---|
+# | **batch** | sentence: sentences do not influence each other |
+# | **n** | position in the sentence |
+# | **d** | feature of the vector |
+#
+# {code}
+
 # %% [markdown]
 # The comment at the end of a line says the shape of what the line has made. You find it on every line of this course that
 # changes a shape. Make it a habit. The formula says what you mean; the shape says what the line does.
@@ -120,6 +161,21 @@ figures.batch_axes(x)
 #| caption: A tensor of shape (batch, n, d) and its three axes.
 #| label: batch-axes
 
+# %% [raw] slide
+# ## A reduction removes an axis: dim names the one that goes
+# {figure}
+
+# %% [raw] slide
+# ## Guess five shapes
+# `x` is (batch, n, d) = (2, 3, 4).
+#
+# > **Guess first.**
+# > 1. `x.mean(dim=1)`
+# > 2. `x[:, 0]`
+# > 3. `x[:, None]`
+# > 4. `x.mT`
+# > 5. `x.mean(dim=-1)`
+
 # %% [markdown]
 # *Guess five shapes before you run the cell.* `x.mean(dim=1)` is one vector for each sentence. `x[:, 0]` takes the first
 # position. `x[:, None]` makes a new axis of length one where `None` stands. `x.mT` swaps the last two axes and leaves the
@@ -131,6 +187,12 @@ print("x[:, 0]         ", tuple(x[:, 0].shape))
 print("x[:, None]      ", tuple(x[:, None].shape))
 print("x.mT            ", tuple(x.mT.shape))
 print("x.mean(dim=-1)  ", tuple(x.mean(dim=-1).shape))
+
+# %% [raw] slide
+# ## Five shapes
+# {print}
+#
+# `dim=-1` is the features, with or without a batch in front.
 
 # %% [markdown]
 # `dim=-1` is the features, whether or not a batch stands in front. Code that says `-1` and `-2` works for one sentence and
@@ -145,6 +207,24 @@ except RuntimeError as error:
     print(error)
 centred = x - x.mean(dim=-1, keepdim=True)           # (2, 3, 4) - (2, 3, 1)
 print(centred[0, 0])
+
+# %% [raw] slide
+# ## keepdim leaves the axis in its place
+# {code}
+# . . .
+# {print}
+
+# %% [raw] slide
+# ## Broadcasting: an axis of length one stretches
+# 1. Write the shapes under each other, flush **right**; fill up with 1s on the left.
+# 2. In each column the numbers are equal, or one of them is 1: it stretches.
+# 3. Anything else is an error.
+#
+# ```
+# x           (2, 3, 4)            x       (2, 3, 4)
+# mean        (2, 3, 1)            mean       (2, 3)   →  4 against 3: error
+# x - mean    (2, 3, 4)
+# ```
 
 # %% [markdown]
 # There was one mean for each word, as there should be. It could not be subtracted, because the axis that had gone was
@@ -175,6 +255,20 @@ pairs = [{"a": "(3, 1)", "b": "(4,)"}, {"a": "(3,)", "b": "(4,)"}, {"a": "(3,)",
 viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pairs)
 #| caption: Broadcasting: choose two shapes and see what is stretched.
 
+# %% [raw] slide
+# ## Broadcasting: choose both shapes
+# {figure}
+
+# %% [raw] slide
+# ## Three numbers minus three numbers
+# > **Guess first.** What is the shape of (3,) minus (3, 1)?
+#
+# . . .
+# (3, 3): nine numbers, without a warning. (3, 1) is a **column vector**.
+# . . .
+# - A column minus a row is a table of all differences: useful for masks.
+# - Stretching costs no memory: the **stride** of a stretched axis is 0.
+
 # %% [markdown]
 # A column minus a row is a table of all differences. That is useful: to make a mask, you will compare a column of
 # lengths with a row of positions in the same way. But three numbers minus three numbers gave nine, without a warning,
@@ -199,6 +293,10 @@ print("strides", stretched.stride(), " numbers in memory:", in_memory)
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 
+# %% [raw] slide
+# ## Say the shape: a drill
+# {figure}
+
 # %% [markdown]
 # > **Check yourself.** `scores` is (batch, n_target, n_source), and `lengths` is (batch,). You want to compare every source
 # > position with its sentence's length, so that the result broadcasts against `scores`. What do you write?
@@ -218,11 +316,25 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 # has two steps, which the next picture shows. Going backward, each step multiplies the slope that arrives from its right
 # by a slope of its own.
 
+# %% [raw] slide
+# ## Autograd: a gradient in ten lines
+# - **Loss**: one number that says how wrong a model is.
+# - **Parameters**: the numbers that we change so that the loss falls.
+# - **Gradient**: the slope of the loss with respect to each parameter.
+# - **Learning rate**: how far a step against the gradient goes. **Optimiser**: what steps.
+# - **Automatic differentiation**: torch records what is computed, and applies the chain rule backwards.
+
 # %%
 figures.record(w=4.0)
 #| caption: What autograd records in the forward pass, and what it does with the record in the
 #|   backward pass.
 #| label: autograd
+
+# %% [raw] slide
+# ## The record of (w − 1)² at w = 4
+# {figure}
+#
+# > **Guess first.** What does a second `backward()` leave in `.grad`? And what is the slope of a number that broadcasting used six times?
 
 # %% [markdown]
 # Read the lower arrows from the right: the loss has slope 1 with respect to itself, squaring multiplies it by 6, and
@@ -245,6 +357,15 @@ b = torch.zeros(4, requires_grad=True)               # (4,)
 (x + b).sum().backward()                             # (2, 3, 4) + (4,): b is stretched
 print("slope of b:", b.grad)
 
+# %% [raw] slide
+# ## Four rules of autograd
+# {print}
+# . . .
+# 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
+# 2. Change parameters under `torch.no_grad()`.
+# 3. `.item()`, `.detach()`, `.tolist()` hand over bare numbers, without the record.
+# 4. A gradient has the shape of its parameter: where it was stretched, slopes are added up.
+
 # %% [markdown]
 # These lines show four rules.
 #
@@ -265,6 +386,17 @@ print("slope of b:", b.grad)
 # runs are identical otherwise.
 #
 # *Guess:* will the first loss fall? Will it fall to zero, to somewhere else, or stay?
+
+# %% [raw] slide
+# ## A silent broadcasting bug
+# `nn.Linear(3, 1)` predicts ratings: a column, (200, 1). The ratings are (200,).
+#
+# | | shapes subtracted |
+# |---|---|
+# | first run | (200, 1) and (200,) |
+# | second run | (200,) and (200,) |
+#
+# > **Guess first.** Will the first loss fall? To zero, to somewhere else, or will it stay?
 
 # %%
 torch.manual_seed(0)
@@ -297,6 +429,10 @@ for name, as_column in {wrong: True, right: False}.items():
 viz.curves(losses, y_name="mean squared error", log_y=True)
 #| caption: Training loss with the right and with the wrong shape of the targets.
 
+# %% [raw] slide
+# ## The loss falls anyway
+# {figure}
+
 # %% [markdown]
 # Both fall, and steeply, and the first one settles as a healthy loss does. With only that curve before you, you would
 # tune the learning rate, ask for more data, and write that the task is hard. Look at what the model says instead.
@@ -306,10 +442,29 @@ clouds = {name: (rating, prediction) for name, prediction in predicted.items()}
 figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal=True)
 #| caption: Predicted against true ratings after both trainings.
 
+# %% [raw] slide
+# ## What the model says
+# {figure}
+#
+# The same for every product: the mean of all ratings.
+
 # %% tags=["hide-input"]
 assert losses[wrong][-1] < 0.25 * losses[wrong][0], "the wrong loss falls as if it learned"
 assert predicted[wrong].std() < 0.01 * rating.std(), "and it says the same for every product"
 assert losses[right][-1] < 0.05 * losses[wrong][-1]
+
+# %% [raw] slide
+# ## A falling loss is no proof
+# The difference was (200, 200), every prediction against **every** rating:
+#
+# $$\frac1{n^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
+#
+# . . .
+# This loss *punishes* a model that tells products apart. One line finds it:
+#
+# ```python
+# assert prediction.shape == rating.shape
+# ```
 
 # %% [markdown]
 # It says the same for every product: the mean of all ratings. The difference was (200, 200), every prediction $p_i$ against
@@ -352,6 +507,18 @@ for c in range(2):
     for p in range(4):
         scores[c, p] = (customers[c] * products[p]).sum()
 
+# %% [raw] slide
+# ## All dot products: matrix multiplication and einsum
+# **Dot product**: multiply feature by feature, and add up. How well does each customer match each product?
+#
+# | | |
+# |---|---|
+# | loop | one pair at a time |
+# | `customers @ products.mT` | (2, 3) @ (3, 4) = (2, 4): last axis with last but one |
+# | `einsum("cf,pf->cp", …)` | a letter missing after the arrow is summed over |
+#
+# The three say the same; the checks accept all three.
+
 # %% [markdown]
 # Eight dot products, one at a time. That is clear and, for tables of thousands, hopelessly slow. **Matrix
 # multiplication** does all at once. In Python it is written `@`. It pairs the *last* axis of the left factor with the
@@ -380,6 +547,14 @@ square, other = torch.rand(3, 3), torch.rand(3, 3)       # d happens to be n
 print(tuple((square * other).shape), tuple((square @ other).shape), "same shape")
 print("same numbers:", torch.allclose(square * other, square @ other))
 
+# %% [raw] slide
+# ## A common mistake: a star for a matrix product
+# `softmax(…) * XV` multiplies number by number.
+#
+# {print}
+# . . .
+# The examples of this course have sizes that are all different: with 2, 3 and 4 most mistakes crash, with 3, 3 and 3 they do not.
+
 # %% [markdown]
 # That is why the examples of this course have sizes that are all different. With sizes 2, 3 and 4 most mistakes crash.
 # With 3, 3 and 3 they do not.
@@ -394,6 +569,18 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:])
+
+# %% [raw] slide
+# ## Say the shape: with @ and einsum
+# {figure}
+
+# %% [raw] slide
+# ## Softmax: from scores to weights
+# $$\operatorname{softmax}(s)_i = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+#
+# **Weights**: positive, with a sum of one. Only differences of scores matter.
+#
+# > **Guess first.** Three scores, 0, 2 and 5. What are the weights if 100 is added to each? And −110?
 
 # %% [markdown]
 # ## Softmax: from scores to weights
@@ -427,6 +614,13 @@ row = torch.tensor([0.0, 2.0, 5.0])
 for shift in (0.0, 100.0, -110.0):
     print(f"{shift:>6}:", naive_softmax(row + shift).tolist())
 
+# %% [raw] slide
+# ## Overflow and underflow
+# {code}
+# {print}
+# . . .
+# $\exp(88.8)$ overflows float32: ∞/∞ is `nan`. $\exp(-110)$ underflows to 0: 0/0 is `nan`.
+
 # %% [markdown]
 # Above 88.7 the exponential **overflows**: it is larger than the largest float32, so it becomes ∞, and ∞/∞ has no value.
 # It is `nan`, **not a number**. On the other side $\exp(-110)$ **underflows**, to 0, and 0/0 is `nan`, too. How far can one
@@ -438,6 +632,14 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
 
 # %% tags=["hide-input"]
 assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
+
+# %% [raw] slide
+# ## The stable softmax: subtract the largest score
+# $$\frac{\exp(s_i - m)}{\sum_j \exp(s_j - m)} = \frac{\exp(-m)\, \exp(s_i)}{\exp(-m) \sum_j \exp(s_j)} = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+#
+# With $m = \max_j s_j$ the largest exponent is 0 and the sum is at least 1.
+#
+# > **Guess first.** Scores move down until the upper row turns to `nan`. What comes just before, and is worse?
 
 # %% [markdown]
 # 88.7 is not much: a dot product over a hundred features of size 1 can be 100. In float16, which GPUs like, the naive
@@ -462,6 +664,10 @@ viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
             still=[{"shift": 90}, {"shift": 0}, {"shift": -106}])
 #| caption: The softmax of scores that are shifted by a constant: as written, and with the
 #|   largest score subtracted.
+
+# %% [raw] slide
+# ## Worse than NaN: weights that are wrong and look like weights
+# {figure}
 
 # %% [markdown]
 # Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
@@ -509,6 +715,28 @@ print("0 * inf        ", (0 * inf).item())
 print("inf - inf      ", (inf - inf).item())
 print("nan == nan     ", (nan == nan).item())
 print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
+
+# %% [raw] slide
+# ## Zero, −∞ and NaN: three kinds of nothing
+# {code}
+#
+# > **Guess first.** Each line.
+#
+# . . .
+# {print}
+
+# %% [raw] slide
+# ## To leave something out, do not multiply: choose
+# - $-\infty$ is the score of somebody who may not take part: $\exp(-\infty) = 0$.
+# - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it.
+# - `0 * inf` is NaN: use `masked_fill` or `torch.where`, **before** you compute.
+# . . .
+#
+# | what follows | a harmless filler |
+# |---|---|
+# | sum | 0 |
+# | softmax | $-\infty$ |
+# | mean | none: a mean has a sum *and a count* |
 
 # %% [markdown]
 # $-\infty$ is the score of somebody who may not take part, since $\exp(-\infty)$ is exactly 0. NaN is what arithmetic says
@@ -562,6 +790,12 @@ figures.padded_batch(ratings, pad="–", means=means.tolist())
 by_hand = torch.tensor([sum(stars) / len(stars) for stars in ratings.values()])
 assert torch.allclose(means, by_hand)
 
+# %% [raw] slide
+# ## Masked mean: the lamp again
+# {figure}
+#
+# **Boolean mask**: True means *counts*, *is there*, *may attend*.
+
 # %% [markdown]
 # The lamp is on top, with a mean that is its own whether or not the shop sells kettles. (Whether one rating should count
 # as much as eight is a fair question, but it is not about padding.)
@@ -590,6 +824,12 @@ figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
                        impossible=(0, 1))
 #| caption: Mean rating against the number of ratings, divided by the wrong and by the right
 #|   count.
+
+# %% [raw] slide
+# ## In a whole catalogue the padded mean measures how often
+# {figure}
+#
+# **Now you:** a@getting_ready, exercises 1 to 3
 
 # %% [markdown]
 # That is one catalogue. Here are the numbers for three, each from its own seed:
@@ -680,6 +920,19 @@ weights = scores.softmax(dim=-1)                                         # (2, 4
 expected = weights @ means[:, None]                                  # (2, 4) @ (4, 1) = (2, 1)
 print(f"the reader expects {expected[0].item():.2f} stars,",
       f"the one from the rain {expected[1].item():.2f}")
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | shape | batch, n, d: say it at every line; `dim` names the axis that goes |
+# | broadcasting | flush right; equal, or 1, which stretches; else an error |
+# | autograd | `backward()` adds to `.grad`; a gradient has its parameter's shape |
+# | all dot products | $Q K^\top$: `q @ k.mT`, `einsum("bqd,bkd->bqk", q, k)` |
+# | softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $\; m = \max_j s_j$ |
+# | masked mean | choose before you compute; divide by the count |
+#
+# **Now do** assignment a@getting_ready. **Next:** lecture @bottleneck.
 
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is

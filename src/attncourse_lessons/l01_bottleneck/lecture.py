@@ -78,6 +78,18 @@ from attncourse_lessons.results import measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## Language models: a probability for every next token
+# *Return the number …* What comes next? (Shannon's game, 1951)
+#
+# A **language model** gives for $w_1, \dots, w_t$ a distribution over the next token, $p(w_{t+1} \mid w_1, \dots, w_t)$.
+#
+# **Chain rule:**
+#
+# $$p(w_1, \dots, w_n) = \prod_{t=1}^{n-1} p(w_{t+1} \mid w_1, \dots, w_t)$$
+#
+# It also says how to write: sample the next token, append it, ask again (**autoregressive**).
+
 # %% [markdown]
 # Our text is one that you have already: the docstrings of Python's standard library, without examples and tables. It is
 # real English, written by hundreds of people. (Another version of Python has other docstrings. Your numbers will differ
@@ -90,6 +102,12 @@ for name, texts in {"training set": corpus.train, "test set": corpus.test}.items
 print()
 for text in [text for text in corpus.test if 60 < len(text) < 100][:3]:
     print(text)
+
+# %% [raw] slide
+# ## Text, sets and tokens
+# - Text: the docstrings of Python's standard library.
+# - **Training set**: learn. **Validation set**: choose. **Test set**: once, at the end. Whole modules in one set or the other.
+# - **Subword tokens**: frequent words are one token, rare words several, nothing is unknown.
 
 # %% [markdown]
 # A model learns from the **training set**, choices such as the learning rate are made on a **validation set**, and the
@@ -109,6 +127,21 @@ test = encode_texts(corpus.test, tokenizer)
 n_test = sum(len(text) - 1 for text in test)               # tokens to predict
 print(f"{len(tokenizer)} different tokens; {n_test:,} to predict in the test set")
 print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the buffer.")))
+
+# %% [raw] slide
+# ## Subword tokens
+# {print}
+#
+# Each text stands between `<bos>`, which is given, and `<eos>`, which must be predicted.
+
+# %% [raw] slide
+# ## Cross-entropy and perplexity
+# $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad \text{perplexity} = \exp(\text{cross-entropy})$$
+#
+# - in **nats per token**; to minimise it is to maximise the **likelihood** of the text
+# - **perplexity** is a number of choices: 30 equally likely tokens, perplexity 30
+#
+# > **Guess first.** $p$ = 0.50, 0.02, 0.90. Which token makes most of the loss? And if we count in bits and raise 2 to the mean, is that another perplexity?
 
 # %% [markdown] teaches="language modelling and its objective"
 # Each text stands between two more tokens: `<bos>`, the beginning, which is given, and `<eos>`, the end, which must be
@@ -147,6 +180,22 @@ print(f"2 to the nats: {2 ** (sum(losses) / 3):.3f}, which looks better and is w
 assert math.isclose(2 ** (sum(bits) / 3), math.exp(sum(losses) / 3))
 assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-5)
 
+# %% [raw] slide
+# ## Bits or nats: the same perplexity, if nobody mixes them
+# {print 2}
+# {print}
+
+# %% [raw] slide
+# ## Check yourself: perplexity
+# 1. A model gave each of four tokens that came the probability ⅛. Loss in nats, in bits, perplexity?
+# 2. The perplexity of a model that gives all 1,024 tokens the same probability?
+#
+# . . .
+# > 1. $\ln 8 = 2.08$ nats, 3 bits, perplexity 8.
+# > 2. 1,024.
+#
+# **Now you:** a@bottleneck, exercise 4
+
 # %% [markdown] teaches="parametric models against tf-idf and n-grams"
 # > **Check yourself.** (1) A model gave each of four tokens that came the probability ⅛. Its loss in nats, in bits, its
 # > perplexity? (2) What is the perplexity of a model that gives all 1,024
@@ -164,6 +213,14 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 # *Before you run the next cell*, estimate: which share of the pairs of neighbours in the test set was never seen in the
 # training set? And of the runs of five?
 
+# %% [raw] slide
+# ## n-gram models: counting with order
+# $$p(\text{number} \mid \text{the}) \approx \frac{\text{count of “the number”}}{\text{count of “the …”}}$$
+#
+# A **bigram** model carries one token along, an **n-gram model** $n - 1$.
+#
+# > **Guess first.** Which share of the pairs of neighbours in the test set was never seen in training? And of the runs of five?
+
 # %%
 def runs(texts, n):
     return [tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1)]
@@ -177,6 +234,18 @@ for n in (2, 3, 5):
 
 # %% tags=["hide-input"]
 assert new[2] > 0.02 and new[5] > 0.5
+
+# %% [raw] slide
+# ## A probability of zero is an infinite loss
+# {print}
+# . . .
+# **Smoothing**: take a little from every count, share it out as the model with the shorter context would.
+#
+# | after *Return the* | count | keeps | share |
+# |---|---|---|---|
+# | *number* | 2 | 1.25 | 0.42 |
+# | *list* | 1 | 0.25 | 0.08 |
+# | all tokens, as after *the* | | 1.50 | 0.50 |
 
 # %% [markdown]
 # A probability of zero for something that then happens is an infinite loss. So the plain bigram model has an infinite
@@ -206,6 +275,10 @@ print(f"the least likely token {p.min():.1e}, sum {p.sum():.4f}")
 
 # %% tags=["hide-input"]
 assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4) and p.min() > 0
+
+# %% [raw] slide
+# ## What helps more, a longer context or more text?
+# > **Guess first.** Sketch test perplexity against the order $n$, for a twentieth, a quarter and all of the text.
 
 # %% [markdown]
 # <details><summary><b>Going further</b>: the formula of Kneser and Ney; counting without order (tf-idf)</summary>
@@ -254,6 +327,12 @@ assert min(counted["all"][1]) > 3 * max(counted["all"][2]), "the first token is 
 assert min(counted["a twentieth"][5]) > 1.5 * max(counted["all"][2]), "more text beats context"
 assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: worth little"
 
+# %% [raw] slide
+# ## More text pushes the whole curve down
+# {figure}
+#
+# From no context to one token is a leap, to two a step, then it flattens.
+
 # %% [markdown] erratum="perplexity without a unit"
 # (A point is one seed, that is one way to shuffle; with all the texts there is nothing to draw, and the three coincide.)
 #
@@ -277,6 +356,27 @@ print(f"the 5-gram model: {per_token:.1f} per token, {per_character:.2f} per cha
 # %% tags=["hide-input"]
 assert per_token > 5 * per_character
 assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of this text"
+
+# %% [raw] slide
+# ## A common mistake: comparing perplexities of different units
+# A perplexity is *per token of this vocabulary*.
+#
+# {print}
+#
+# One model, one text, two units. Perplexities compare only where both models predict the same tokens of the same text.
+
+# %% [raw] slide
+# ## A window network: learned vectors in place of counts
+# Each token has an **embedding** $x_t$, a learned row of $E$. **Logits**: dot products with rows of $E$.
+#
+# $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr)$$
+#
+# $$p(\cdot \mid w_1, \dots, w_t) = \operatorname{softmax}(h_t E^\top + b_E)$$
+#
+# > **Guess first.** Which has more numbers to keep, this network or the 5-gram model?
+#
+# . . .
+# 136,288 parameters; the 5-gram model keeps about 950,000 counts.
 
 # %% [markdown] teaches="parametric models against tf-idf and n-grams"
 # ## A window network: learned vectors in place of counts
@@ -327,6 +427,17 @@ for x_t in (3.0, 0.0, 0.0, 0.0):
     h = math.tanh(w_x * x_t + w_h * h)
     print(f"read {x_t:.0f}, state {h:.3f}")
 
+# %% [raw] slide
+# ## Recurrent networks: one state for the whole past
+# $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$
+#
+# {code}
+#
+# > **Guess first.** How much of the 3 is left after three more steps?
+#
+# . . .
+# {print}
+
 # %% [markdown]
 # Something of the 3 is left, and less at each step. In vectors $w_x$ and $w_h$ are matrices. The same two matrices serve
 # at every step and for every text, so the number of parameters does not depend on the length:
@@ -335,6 +446,18 @@ for x_t in (3.0, 0.0, 0.0, 0.0):
 figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 #| caption: A recurrent neural network, unrolled over the tokens that it reads.
 #| label: rnn
+
+# %% [raw] slide
+# ## Unrolled: the same two matrices at every step
+# {figure}
+#
+# **Now you:** a@bottleneck, exercise 1
+
+# %% [raw] slide
+# ## Training without a target leak
+# What was computed after $w_1, \dots, w_t$ is compared with $w_{t+1}$: the same text, one step to the left.
+#
+# > **Guess first.** One network forgets the shift, and is asked about the token that it has just read. Which loss curve is lower, and where does it end?
 
 # %% [markdown]
 # State $h_3$ has seen *Return the* and nothing after it, and must predict *number*. What it knows of *Return* has gone
@@ -376,6 +499,10 @@ viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses
 #| caption: Training loss of a network that predicts the next token, and of one that can see its
 #|   target.
 
+# %% [raw] slide
+# ## A target leak: the best loss of the day
+# {figure}
+
 # %% [markdown]
 # The curve that falls to nearly nothing is the wrong one. To repeat the token that one has just read is easy, and the
 # best loss of the day means that nothing was learned. This is a **target leak**, and no error message will tell you. Let
@@ -391,6 +518,12 @@ for name, model in {"next token": trained, "forgot to shift": leaking}.items():
 # %% tags=["hide-input"]
 assert sum(leaking_losses[-10:]) < 0.25 * sum(losses[-10:])
 assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repeats"
+
+# %% [raw] slide
+# ## Let them write, and they tell you
+# {print}
+#
+# **Now you:** a@bottleneck, exercise 3
 
 # %% [markdown] teaches="recurrent networks: LSTMs are powerful"
 # <details><summary><b>Going further</b>: two details of all training in this lecture</summary>
@@ -417,6 +550,18 @@ for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.
     c = f * c + i * new
     print(f"read {new:>4.0f} with f = {f}, i = {i}: state {c:.2f}")
 
+# %% [raw] slide
+# ## Gates: a state that is left alone
+# {code}
+#
+# > **Guess first.** How much of the 3 is left?
+
+# %% [raw] slide
+# ## Most of the 3 is left
+# {print}
+#
+# **Forget gate** $f$: how much of the state to keep. **Input gate** $i$: how much of what is new to take in.
+
 # %% [markdown]
 # Most of the 3 is left, and the three numbers after it have left no trace. In a network each component of the state has gates
 # of its own, and the network learns when to open them.
@@ -425,6 +570,18 @@ for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.
 figures.lstm_and_gru()
 #| caption: The cells of an LSTM and of a GRU.
 #| label: gated-cells
+
+# %% [raw] slide
+# ## LSTM and GRU
+# {figure}
+
+# %% [raw] slide
+# ## The LSTM in equations
+# $$\begin{aligned} f &= \sigma\bigl(x_t W_f + h_{t-1} U_f + b_f\bigr) && \text{forget gate}\\ i &= \sigma\bigl(x_t W_i + h_{t-1} U_i + b_i\bigr) && \text{input gate}\\ o &= \sigma\bigl(x_t W_o + h_{t-1} U_o + b_o\bigr) && \text{output gate}\\ \tilde c &= \tanh\bigl(x_t W_c + h_{t-1} U_c + b_c\bigr) && \text{candidate}\\ c_t &= f \odot c_{t-1} + i \odot \tilde c \qquad h_t = o \odot \tanh c_t \end{aligned}$$
+#
+# **GRU**: one gate decides both, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
+#
+# > **Guess first.** How many times the parameters of an RNN cell?
 
 # %% [markdown]
 # The **LSTM** (long short-term memory) keeps such a state $c_t$, along the top of the picture, beside the hidden state $h_t$.
@@ -476,6 +633,12 @@ for kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
 # %% tags=["hide-input"]
 assert all(same)
 
+# %% [raw] slide
+# ## Which language model predicts best?
+# {print}
+#
+# > **Place your bets.** n-grams, a window network, RNN, LSTM, GRU: states of 96 numbers, three epochs each.
+
 # %% [markdown] teaches="recurrent networks: LSTMs are powerful"
 # Four times and three times: there are as many pairs of matrices as there are lines that read $x_t$. Keep that in mind for
 # the comparison that follows.
@@ -502,6 +665,12 @@ gains = {model: 1 - mean(perplexities(model)) / mean(perplexities(model, "a quar
 print("from a quarter of the texts to all the perplexity falls by",
       ", ".join(f"{gain:.0%} ({model})" for model, gain in gains.items()))
 #| caption: Test perplexity of counts, windows and recurrent networks, a mark for each run.
+
+# %% [raw] slide
+# ## Among networks gates pay; the 5-gram model beats them all
+# {figure}
+#
+# A small budget: three epochs, about 100 numbers. Size explains a part of the networks' differences.
 
 # %% [markdown]
 # Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
@@ -548,6 +717,21 @@ lead = {n: mean(by_known["GRU"][n]) - mean(by_known["5-gram"][n]) for n in (1, 2
 assert lead[1] < 0.1 and lead[1] + 0.1 < lead[4], "the less is known, the smaller the lead"
 for n in lead:
     assert max(by_known["5-gram and GRU"][n]) < min(by_known["5-gram"][n] + by_known["GRU"][n])
+
+# %% [raw] slide
+# ## Counting remembers, parameters generalise
+# {figure}
+#
+# The mixture loses less than either, in every group.
+
+# %% [raw] slide
+# ## Trouble one: a long path
+# > *The **keys** that my brother left on the small table beside the front door **are** gone.*
+#
+# - Words at a distance $k$ need $k$ steps to meet.
+# - Going backward: $h_t = w\,h_{t-1}$ gives $\partial h_{60} / \partial h_0 = w^{60}$: 0.002 for $w = 0.9$, 304 for $w = 1.1$.
+#
+# > **Guess first.** Of untrained RNN, LSTM and GRU, which lets the gradient through from 60 steps back?
 
 # %% [markdown] teaches="linear interaction distance, locality, vanishing gradients"
 # Where the last four tokens have been seen before, to look up what followed them is hard to beat. The less of the context
@@ -617,6 +801,12 @@ shrinks = (carried @ fresh.mT).norm(dim=-1) / carried.norm(dim=-1)              
 assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
 assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let it through"
 
+# %% [raw] slide
+# ## Vanishing and exploding gradients
+# {figure}
+#
+# A fresh gate stands half open, $\sigma(0) = \tfrac12$. One bias opens it: $\sigma(3) = 0.95$. Exploding gradients are **clipped**.
+
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
 # Untrained, all three die exponentially: on this axis that is a straight line. A network cannot learn that the *keys*
 # mattered if no gradient reaches them. The gated ones die as well, since a fresh gate stands half open, $\sigma(0) =
@@ -651,6 +841,14 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 #| caption: An encoder–decoder: one vector is all that the decoder learns of the source.
 #| label: bottleneck
 
+# %% [raw] slide
+# ## Trouble two: the bottleneck between encoder and decoder
+# {figure}
+#
+# All that the decoder learns of the source is one vector. Too narrow, or only a long path?
+#
+# **Now you:** a@bottleneck, exercise 2
+
 # %% [markdown]
 # Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, for three
 # words as for three hundred. It may be the **last state**, or the mean of all states, **mean pooling**. Is it too narrow?
@@ -668,6 +866,17 @@ draws = torch.Generator().manual_seed(0)
 letters, digits, asked, answer = letters_with_digits(1, 5, draws)    # (1, 5) (1, 5) (1,) (1,)
 pairs = [f"{chr(97 + a)}{digit}" for a, digit in zip(letters[0], digits[0], strict=True)]
 print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
+
+# %% [raw] slide
+# ## How much fits through one vector?
+# *k7 a3 q9 …* and then: *a?*
+#
+# | what is left when the question comes | |
+# |---|---|
+# | **last state** | one vector |
+# | **attention** | all states: a weighted average that knows the question |
+#
+# > **Guess first.** Draw the share of right answers against the number of pairs: one vector of 16, 32, 64, 128 numbers, and attention.
 
 # %% [markdown]
 # The readers below differ in one thing: what is left when the question comes. It is one vector, or it is all states. Of all
@@ -743,6 +952,20 @@ assert all(max(line[16]) < 0.85 for line in one.values()), "one vector: not even
 halves = [sum(line[8]) for line in one.values()]
 assert halves == sorted(halves), "wider is better"
 
+# %% [raw] slide
+# ## One vector is a bottleneck
+# {figure}
+#
+# Wider vectors move the breaking point. With attention, 16 numbers are enough: what is kept grows with the text.
+
+# %% [raw] slide
+# ## Is it the width? Four tests that could refute us
+# > **Guess first.** Which helps the one vector most?
+# > 1. the mean of all states
+# > 2. six times the training
+# > 3. a decoder that reads the question as one more token
+# > 4. a readout that puts vector and question side by side
+
 # %% [markdown]
 # Within this budget of 800 steps one vector is a **bottleneck**. Every width of the one vector does well up to some
 # number of pairs and then breaks down. Wider vectors move the breaking point and do not remove it: 16 numbers get about
@@ -764,6 +987,12 @@ for reader in [*recall["readers"], recall["longer"]]:
         for n in ("1", "2", "4", "8", "16"):
             name += f" {mean(run['right'][n] for run in reader['runs']):5.2f}"
         print(name)
+
+# %% [raw] slide
+# ## Four tests: right answers, by number of pairs
+# {print}
+#
+# Training helps a part of the way. Concatenation cannot **select**: a fault of the readout, not the bottleneck. Vary one thing at a time.
 
 # %% [markdown] teaches="operations that cannot be parallel"
 # * **Mean pooling** does no better than the last state, although every state is one average away. So a long path is
@@ -792,6 +1021,12 @@ for reader in [*recall["readers"], recall["longer"]]:
 # The third trouble has nothing to do with learning. To compute $h_{100}$ one needs $h_{99}$, for which one needs $h_{98}$.
 # Below is the same arithmetic twice: one cell applied to $n$ vectors, once as a recurrence, and once to all of them at
 # once. *What will the ratio be at $n = 1024$?*
+
+# %% [raw] slide
+# ## Trouble three: one step after the other
+# To compute $h_{100}$ one needs $h_{99}$.
+#
+# > **Guess first.** One cell, applied to $n$ vectors as a recurrence, and to all at once. What is the ratio of the times at $n = 1024$?
 
 # %%
 cell = nn.RNNCell(128, 128)
@@ -827,6 +1062,10 @@ print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as 
 # %% tags=["hide-input"]
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
 
+# %% [raw] slide
+# ## The recurrence is forced to wait
+# {figure}
+
 # %% [markdown]
 # On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large product,
 # and the recurrence is *forced* to pay it. A GPU does thousands of things at a time. It makes the lower line flatter
@@ -847,6 +1086,24 @@ signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
             start={"length": 12, "signal": signals[-1]})
 #| caption: The way of a signal through a recurrent network and through a convolution.
+
+# %% [raw] slide
+# ## How far, and how many steps?
+# {figure}
+
+# %% [raw] slide
+# ## In short
+# | | | |
+# |---|---|---|
+# | language model | $p(w_1, \dots, w_n) = \prod_t p(w_{t+1} \mid w_1, \dots, w_t)$ | logits (batch, n, vocab_size) |
+# | cross-entropy | $-\frac1N \sum_i \ln p_i$; perplexity is its exponential | one number |
+# | RNN | $h_t = \tanh(x_t W_x + h_{t-1} W_h + b)$ | $(d)$ |
+# | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $(d)$ |
+# | gradient over $k$ steps | like $w^k$: vanishes or explodes | |
+#
+# Three troubles: a long path, a fixed size, one step after the other. **All the states** (attention) remove the first two.
+#
+# **Now do** assignment a@bottleneck. **Next:** lecture @lookup.
 
 # %% [markdown] erratum="a missing with"
 # > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer

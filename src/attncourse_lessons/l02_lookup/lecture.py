@@ -65,6 +65,23 @@ except KeyError as error:
     print("KeyError:", error)
 print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
+# %% [raw] slide
+# ## A hash table needs an equal key
+# {print}
+#
+# How many bicycles at seven? A dictionary answers only for the keys that it holds.
+#
+# > **Guess first.** What would you *like* the table to answer at seven?
+
+# %% [raw] slide
+# ## A common mistake: “maps each query to exactly one pair”
+# At **most** one: the query above mapped to none.
+#
+# A lookup has to learn two things before a network can use it:
+#
+# 1. to **always answer**;
+# 2. to **have a gradient**.
+
 # %% [markdown] erratum="exactly one pair" teaches="attention as a soft lookup: query, key, value"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
 # turns a key into a **hash**, a place in a table, and a hash need not keep keys near that are near, as the last line shows.
@@ -96,6 +113,20 @@ scores = keys @ query                                         # (6,)  one for ea
 figures.clock_keys(hours, scores, asked=7, title="scores")
 #| caption: Scores of a query at 7 h, by the direction of the keys on a clock.
 
+# %% [raw] slide
+# ## Keys that can be near: the dot product as a score
+# - Hours on a clock: vectors of length one.
+# - **Attention score** $e_i = q \cdot k_i$: the cosine of the angle.
+# - 1: same way. 0: six hours apart. −1: the other side of the day.
+# |||
+# {figure}
+
+# %% [raw] slide
+# ## Check yourself: why the clock?
+# Keys are the plain numbers 2, 5, 8, 12, 17, 23, the query is 7, the score is their product. Which key wins?
+# . . .
+# > 23, for every positive query: a product rewards size, not nearness.
+
 # %% [markdown]
 # The **attention score** $e_i$ says how well key $i$ matches the query. Ours is the dot product, $e_i = q \cdot k_i$. For
 # vectors of length one it is the cosine of the angle between them: 1 where they point the same way, 0 at a right angle
@@ -117,6 +148,18 @@ figures.clock_keys(hours, scores, asked=7, title="scores")
 # %%
 best = scores.argmax()                                        # ()  a place in the table
 print("hard:", values[best].item())
+
+# %% [raw] slide
+# ## Hard attention and soft attention
+# **Hard:** the value beside the highest score.
+#
+# $$\operatorname{hard}(q) = v_{i^*}, \qquad i^* = \arg\max_i \; q \cdot k_i$$
+#
+# **Soft:** every key contributes; the answer is the **context vector** $c$.
+#
+# $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$
+#
+# > **Guess first.** Asked at seven: how much weight goes to eight? Does 17:00 get nothing?
 
 # %% [markdown]
 # It always answers. But at seven it says 310 bicycles, as if it were eight, and so it does at 6:31. Two minutes earlier
@@ -140,6 +183,24 @@ print("soft:", round(context.item()))
 
 # %% tags=["hide-input"]
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
+
+# %% [raw] slide
+# ## Every key got something
+# {figure}
+# |||
+# - The **query** asks.
+# - It is compared with the **keys**.
+# - What comes back is made of the **values**.
+#
+# An exponential is never zero: good for learning, bad where a key must *not* be attended to.
+#
+# **Now you:** a@lookup, exercise 1
+
+# %% [raw] slide
+# ## Temperature: from a dictionary to a mean
+# $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$
+#
+# > **Guess first.** Which way must $T$ go for a better answer at seven? What does the curve of answers look like at either end?
 
 # %% [markdown] teaches="mean pooling as a starting point"
 # Every key got something. Eight o'clock has 0.30, hardly more than five, and even 17:00 has 0.05. The softmax takes
@@ -189,6 +250,10 @@ viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
 #| caption: A soft lookup at different temperatures.
 #| label: temperature
 
+# %% [raw] slide
+# ## Move the temperature
+# {figure}
+
 # %% [markdown]
 # At a low temperature the curve becomes a staircase: that is hard attention. At a high one it becomes a level line:
 # every key counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture @bottleneck](@bottleneck) tried.
@@ -218,6 +283,18 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 #| caption: A dictionary and a soft lookup, asked with the same query.
 #| label: two-lookups
 
+# %% [raw] slide
+# ## Cold is hard attention, hot is mean pooling
+# {print}
+# . . .
+# A dictionary and a mean are the two ends of one scale. Multiply every key by ten, and you have divided the temperature by ten: a network that learns its keys learns how sharply to choose.
+#
+# **Now you:** a@lookup, exercise 2
+
+# %% [raw] slide
+# ## A hash table and soft attention
+# {figure}
+
 # %% [markdown]
 # There are other ways to set the temperature. Multiply every key by ten, and you have divided the temperature by ten; the
 # same goes for the query. A network that learns its keys and queries learns how sharply to choose as well.
@@ -237,11 +314,21 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 # Below is the squared error of both lookups, for every hour that could have been asked. *What would you do on either of
 # the two curves, standing at nine o'clock and able to feel nothing but the slope under your feet?*
 
+# %% [raw] slide
+# ## Why soft: it has a gradient
+# Somebody says: "there were 200". *When* was that?
+#
+# > **Guess first.** The squared error, for every hour that could have been asked. What does it look like for hard attention, for soft? What would you do at nine o'clock, feeling only the slope?
+
 # %%
 errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
 viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared error / 100²")
 #| caption: Squared error against the hour that is asked, for hard and soft lookup.
+
+# %% [raw] slide
+# ## A staircase has no slope
+# {figure}
 
 # %% [markdown]
 # The error of hard attention is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at
@@ -264,6 +351,15 @@ print(f"after 100 steps: {hour.item():.1f} o'clock, answer {answer.item():.1f}")
 
 # %% tags=["hide-input"]
 assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item() - 200) < 2
+
+# %% [raw] slide
+# ## The gradient of a soft lookup
+# {print}
+#
+# . . .
+# $$\frac{\partial c}{\partial e_i} = \alpha_i\,(v_i - c)$$
+#
+# A key without weight learns nothing; nor does one whose value is what was answered anyway.
 
 # %% [markdown]
 # It has found an hour at which soft attention says 200, a little after ten: the count falls towards noon, so a later
@@ -312,17 +408,35 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # Our six entries were exact. Measurements are not. Here are sixty counts on sixty days, at random hours, with the noise
 # that rain and holidays make. A dictionary of these would be useless. A soft lookup smooths them:
 
+# %% [raw] slide
+# ## Kernel regression: the same average in 1964
+# $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
+#
+# Nadaraya and Watson. For vectors of length one it **is** soft attention, with $T = h^2$.
+# . . .
+# New in Bahdanau et al. (2015): queries, keys and values come out of a network, trained *through* the average. The weights $\alpha$ are no parameters.
+
 # %%
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
 smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
 viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles")
 #| caption: Bicycles by the hour, smoothed at different temperatures.
 
+# %% [raw] slide
+# ## Too cold, too hot
+# {figure}
+#
+# Cold: **overfitting**. Hot: both rush hours are averaged away.
+
 # %% [markdown]
 # Too cold, and every accident of the data is believed: **overfitting**. Too hot, and both rush hours are averaged away.
 # Which temperature is best? The data can say. Hide each count in turn, predict it from the other fifty-nine, average
 # the squared errors, and take the root. This is **leave-one-out cross-validation**. *Sketch the error against the
 # temperature before you look.* We draw it for three samples of sixty counts.
+
+# %% [raw] slide
+# ## Leave one out
+# > **Guess first.** Hide each count in turn, predict it from the others. Sketch the error against the temperature.
 
 # %%
 def hidden_error(asked, counted, T):
@@ -349,6 +463,10 @@ for name, line in valleys.items():
 # %% tags=["hide-input"]
 for line in valleys.values():
     assert line.min() < 0.95 * line[0] and line.min() < 0.7 * line[-1]
+
+# %% [raw] slide
+# ## A valley for each sample
+# {figure}
 
 # %% [markdown]
 # Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (Sixty keys lie
@@ -389,6 +507,12 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 #
 # *Guess:* nobody says that 7 lies beside 8. Where will the 24 vectors go?
 
+# %% [raw] slide
+# ## Learned keys: training through the average
+# Forget the clock. Each of 24 hours gets two **random** numbers, its query and its key. Trained by the squared error of a soft lookup.
+#
+# > **Guess first.** Nobody says that 7 lies beside 8. Where will the 24 vectors go?
+
 # %%
 def error_in_hidden_hours(vectors, n, generator, waves=(1, 2, 3, 4)):
     today, seen = days(n, generator, waves=waves)             # (n, 24) each
@@ -422,6 +546,10 @@ viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={
             still=[{"step": 0}, {"step": 40}, {"step": 80}, {"step": 600}])
 #| caption: The vectors of the 24 hours while they are trained.
 
+# %% [raw] slide
+# ## They form a clock
+# {figure}
+
 # %% [markdown]
 # They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any good?
 # Three seeds, on 2,000 new days, beside the hand-made clock and beside the mean:
@@ -447,6 +575,10 @@ for path in paths:
     assert abs(abs(figures.turns(path[-1])) - 1) < 1e-3, "once round, in the order of the day"
     assert test_error(path[-1]) < 1.02 * min(by_hand.values())
     assert 0.08 < 1 / path[-1].norm(dim=-1).mean() ** 2 < 0.16
+
+# %% [raw] slide
+# ## As good as the clock that we made, temperature included
+# {print}
 
 # %% [markdown]
 # Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as well
@@ -475,6 +607,12 @@ assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
 # Nothing in the formula says which key is the first. *Predict:* we shuffle keys and values together; then the keys alone.
 # What happens to the answers at 3, 7 and 15 o'clock?
 
+# %% [raw] slide
+# ## Attention pooling: a summary of fixed size, of a set
+# The context vector is as wide as a value, however many there are, and it is *selective*: another query, another summary.
+#
+# > **Guess first.** We shuffle keys and values together; then the keys alone. What happens to the answers at 3, 7 and 15 o'clock?
+
 # %%
 shuffle = torch.tensor([4, 2, 0, 5, 1, 3])
 tables = {"as it was": (keys, values),
@@ -483,6 +621,12 @@ tables = {"as it was": (keys, values),
 for name, table in tables.items():
     answers = [round(soft_lookup(clock(hour), *table, T)[0].item()) for hour in (3, 7, 15)]
     print(f"{name:>17}:", answers)
+
+# %% [raw] slide
+# ## A table is a set of pairs
+# {print}
+#
+# A sum does not care about order. If order matters, it has to be written into the keys: lecture @order.
 
 # %% [markdown]
 # Together nothing happens: a table is a set of pairs, and a sum does not care about order. Alone, every hour gets another
@@ -518,6 +662,15 @@ words = [word for word, _ in known + new]                     # 25: keys first, 
 neighbours, context_words, occurrences = word_contexts(texts, words, n_contexts=500, reach=3)
 print("neighbours", tuple(neighbours.shape), " the first columns:", context_words[:6])
 print("month:", occurrences["month"], "times, file:", occurrences["file"], "times")
+
+# %% [raw] slide
+# ## Keys for words: the company they keep
+# A word is a row of 500 counts of its neighbours. Ten words are keys, fifteen others ask.
+#
+# > **Guess first.** "Day" should find "month" or "week". Which key wins?
+#
+# . . .
+# **"File"**, whatever the question (3 of 15 right): it is frequent, so its row is *long*.
 
 # %% [markdown]
 # Each word is a row of 500 counts. We ask by hard attention first, to see who wins. *What do you expect?* "Day" should
@@ -570,6 +723,17 @@ vectors = repairs["PPMI and length 1"]                        # (25, 500)
 # %% tags=["hide-input"]
 assert all(right[name] > right["counts"] for name in repairs), "either repair helps, alone"
 
+# %% [raw] slide
+# ## Two repairs, each enough alone
+# | | right, of 15 |
+# |---|---|
+# | counts | 3 |
+# | **cosine similarity**: all rows of length 1 | 13 |
+# | **PPMI**: how much more often than by chance | 15 |
+# | both | 15 |
+#
+# The lookup and the score are the same. Only the vectors are better.
+
 # %% [markdown]
 # Either repair does most of it alone, as the last line says. With length 1 alone a frequent word such as "file" may still
 # win a question that is not its own. (Our guess: the common neighbours, "the" and "of", are still counted, and all rows
@@ -590,6 +754,10 @@ unsure = contexts.amax(dim=1).argmin()
 said = ", ".join(f"{topic} {x:.2f}" for topic, x in zip(topics, contexts[unsure], strict=True))
 print(f"least sure: {words[10 + unsure]}.", said)
 #| caption: Attention weights between words, with keys made from their neighbours.
+
+# %% [raw] slide
+# ## Soft attention says more than who wins
+# {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
 # Each pair of columns answers for its topic, and where a row is pale the lookup is unsure. The values are topics, written
@@ -615,6 +783,20 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # For one query and one key, in code, beside the package's layers. *Guess:* query and key exchange their parts. For which of
 # the four does the score stay the same?
 
+# %% [raw] slide
+# ## Score functions: four with names
+# | | $e(q, k)$ | learns | |
+# |---|---|---|---|
+# | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | Bahdanau et al. 2015 |
+# | **dot** | $q \cdot k$ | nothing | Luong et al. 2015 |
+# | **bilinear** | $q W \cdot k$ | $W$ | Luong et al. 2015 |
+# | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
+#
+# > **Guess first.** Query and key exchange their parts. For which does the score stay the same?
+#
+# . . .
+# The two dot products: they cannot tell who asks from who is asked.
+
 # %%
 torch.manual_seed(0)
 q, k = torch.randn(6), torch.randn(6)
@@ -631,6 +813,14 @@ with torch.no_grad():
         exchanged = layer(k[None], q[None])[0, 0]
         print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}"
               f"  exchanged: {exchanged:6.3f}")
+
+# %% [raw] slide
+# ## Why √d_k: the variance of a dot product
+# Components independent, mean 0, variance 1:
+#
+# $$\operatorname{Var}(q \cdot k) = \sum_{m=1}^{d_k} \operatorname{Var}(q_m k_m) = d_k \qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = 1$$
+#
+# > **Guess first.** Random queries meet sixteen random keys. Sketch the **entropy** $-\sum_i \alpha_i \ln \alpha_i$ of the weights against $d_k$, without the root and with it.
 
 # %% [markdown] teaches="the scaled dot product: variance of a sum"
 # A dot product cannot tell who asks from who is asked. The two that learn can: *k answers q* and *q answers k* are
@@ -684,6 +874,18 @@ for d_k in spread["plain"]:
     assert all(abs(x - 1) < 0.06 for x in spread["scaled"][d_k])
 assert max(entropy["plain"][1024]) < 0.2 < 2.2 < min(entropy["scaled"][1024])
 assert max(entropy["plain"][4]) > 1
+
+# %% [raw] slide
+# ## Without the root: saturated before anything was learned
+# {figure}
+#
+# The slope of a weight, $\alpha_i(1 - \alpha_i)$, is nearly zero.
+
+# %% [raw] slide
+# ## A common mistake: “scale by the size of the vector”
+# $$\frac{q \cdot k}{\sqrt{\lVert k \rVert}}$$
+# . . .
+# Then each key is divided by a number of its own, which changes **who wins**. What is meant is *how many* numbers a key has, $d_k$.
 
 # %% [markdown] erratum="√|k|"
 # Without the root, random vectors of width 1024 give hard attention: the entropy is nearly 0, and one key has all the weight.
@@ -748,6 +950,12 @@ print("dot, width 512, scores of variance 1 at first:", [round(loss, 2) for loss
 assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
 assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
 
+# %% [raw] slide
+# ## Does it matter in training? One recipe for all widths
+# {figure}
+#
+# **Now you:** a@lookup, exercises 3 and 4
+
 # %% [markdown]
 # In narrow layers the two learn equally well. In wide ones the plain dot product starts with scores that are too large: a
 # random key has all the weight, and 150 steps do not mend it. The small slope is not what holds it back *here*. This loss
@@ -767,6 +975,10 @@ assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
 #
 # *Before you look:* for the dot product, what shape do the lines of equal score have? Which of the four can prefer a key
 # because it is *near*?
+
+# %% [raw] slide
+# ## What each score function can express
+# > **Guess first.** Colour every place in the plane by the score that a query gives it. For the dot product, what shape do lines of equal score have? Which of the four can prefer a key because it is *near*?
 
 # %%
 names = ["A", "B", "C", "D", "E", "F"]
@@ -788,6 +1000,10 @@ def draw(direction):
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
 #| caption: Score functions as landscapes: darker where a key would score more.
 
+# %% [raw] slide
+# ## Score landscapes
+# {figure}
+
 # %% [markdown]
 # Three of the four are slopes, as even as a roof. A dot product rises steadily in the query's direction, and the lines of
 # equal score stand across it. So among keys in one direction the farther one wins: B over A. Dividing by a constant makes
@@ -799,6 +1015,16 @@ viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
 east = torch.tensor([[1.0, 0.0]])                             # (1, 2)  the query at 0°
 winner = {name: names[score(east, places).argmax()] for name, score in four.items()}
 assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A"
+
+# %% [raw] slide
+# ## Three worlds
+# | world | |
+# |---|---|
+# | **one language** | the query is the same vector as its key |
+# | **two languages** | the query is turned by a fixed matrix |
+# | **plain hours** | a key is one number between −1 and 1 |
+#
+# > **Guess first.** Three worlds by four scores: who gets nearly all right, who is left guessing?
 
 # %% [markdown]
 # ## Three worlds: what each score function can learn
@@ -866,6 +1092,15 @@ assert max(two["dot"] + two["scaled dot"]) < 0.5 < 0.9 < min(two["bilinear"] + t
 assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4
 assert min(plain["additive"]) > 0.9
 
+# %% [raw] slide
+# ## What each score function can learn
+# {figure}
+#
+# . . .
+# The field kept the cheap score and learned the vectors: $(x W_Q) \cdot (y W_K) = x\, W_Q W_K^\top\, y^\top$.
+#
+# **Now you:** a@lookup, exercise 5
+
 # %% [markdown]
 # In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other,
 # and a matrix in between mends that. (How far it falls below guessing depends on how the matrices are drawn.) With plain
@@ -905,6 +1140,18 @@ assert min(plain["additive"]) > 0.9
 #
 # The package says all of it in one function, with the scaled dot product unless you choose another score. Seven o'clock,
 # for the last time:
+
+# %% [raw] slide
+# ## In short
+# | | | shape |
+# |---|---|---|
+# | score | $e_i = q \cdot k_i / \sqrt{d_k}$, bilinear, or additive | $(n)$ |
+# | attention weights | $\alpha = \operatorname{softmax}(e)$, along the keys | $(n)$, sum to one |
+# | context vector | $c = \sum_i \alpha_i v_i$, $\;\partial c / \partial e_i = \alpha_i (v_i - c)$ | $(d_v)$ |
+# | hard attention | $v_{i^*}$, $i^* = \arg\max_i e_i$: the limit $T \to 0$ | $(d_v)$ |
+# | variance | $\operatorname{Var}(q \cdot k) = d_k$ | |
+#
+# **Now do** assignment a@lookup. **Next:** lecture @cross_attention.
 
 # %%
 def cool_dot(query, key):

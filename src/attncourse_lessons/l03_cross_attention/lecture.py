@@ -59,9 +59,23 @@ from attncourse_lessons.results import FIRST_ATTENTION, measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## Encoder and decoder, joined by one vector
+# A **sequence-to-sequence** model reads one sequence and writes another.
+#
+# - **Encoder**: a recurrent network, a **hidden state** $h_1, \dots, h_n$ for each source token.
+# - **Decoder**: a second one, which writes the target token by token.
+# - Early translators handed over one vector, the encoder's last state.
+
 # %%
 viz.encoder_decoder(attention=False)
 #| caption: An encoder–decoder without attention: one vector is handed over.
+
+# %% [raw] slide
+# ## The bottleneck
+# {figure}
+#
+# The **context vector** $c$ is as wide for five numbers as for one.
 
 # %% [markdown]
 # The vector $c$ between the two is the **context vector**. It is as wide for a list of five numbers as for one. Think
@@ -74,6 +88,15 @@ viz.encoder_decoder(attention=False)
 pairs = number_words("en", "de", train=20_000, test=1_000, dates=0, seed=0)
 for source, target in pairs.test[:3]:
     print(f"{source}\n    {target}")
+
+# %% [raw] slide
+# ## Our task: lists of numbers, English to German
+# | | |
+# |---|---|
+# | twenty-nine, four, eleven | neunundzwanzig, vier, elf |
+# | ninety-one | einundneunzig |
+#
+# One right translation each, and one difficulty: unit and ten **change places**.
 
 # %% [markdown] teaches="bidirectional encoders where possible"
 # Each list has exactly one right translation, and no list of the test set occurs in the training set. Keep one thing in
@@ -89,6 +112,18 @@ for source, target in pairs.test[:3]:
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
 #| caption: An encoder–decoder with attention: the decoder looks at all states at every step.
 #| label: cross-attention
+
+# %% [raw] slide
+# ## Attention: a context vector for every target token
+# {figure}
+
+# %% [raw] slide
+# ## Two things are new
+# - The **encoder is bidirectional**, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$: it knows what stands before token $i$ and after it.
+# - The **decoder state** $s_t$ is the **query**. Each $h_i$ is **key** and **value**.
+#
+# . . .
+# Query from one sequence, keys and values from another: **cross-attention**.
 
 # %% [markdown]
 # Two things in this drawing are new.
@@ -111,6 +146,10 @@ figures.decoding_step()
 #| caption: One decoding step with attention, from the old state to the next token.
 #| label: decoding-step
 
+# %% [raw] slide
+# ## One decoding step, from bottom to top
+# {figure}
+
 # %% [markdown] teaches="cross-attention of a decoder, in equations"
 # Each state goes up twice. As a key it meets the query, which gives an **attention score** $e_{ti}$. Softmax turns the
 # scores of one step into weights $\alpha_{ti}$, which sum to one over the source. As a value, the state passes both and
@@ -130,6 +169,14 @@ S = torch.tensor([[0.0, 0.0, 1.0, 0.0],              # s₁  about to write "ein
                   [0.0, 0.0, 0.0, 1.0],              # s₂  about to write "und"
                   [0.0, 1.0, 0.0, 0.0]])             # s₃  about to write "neunzig"  S is (3, 4)
 
+# %% [raw] slide
+# ## Scores, weights and context vector by hand
+# English makes 91 of two tokens, German of three: *ein·und·neunzig*.
+#
+# {code}
+#
+# > **Guess first.** Which English token gets most of the weight of *ein*? And what does *und* do, which has no partner?
+
 # %% [markdown]
 # *Guess first:* which English token gets most of the weight of *ein*? And what does *und* do, which has no partner?
 
@@ -141,6 +188,12 @@ c = alpha[0] * H[0] + alpha[1] * H[1]                # (4,)  the context vector
 print("scores ", e)
 print("weights", alpha)
 print("context vector", c)
+
+# %% [raw] slide
+# ## “Ein” attends to “one”
+# {print}
+#
+# The average does not choose a place: a choice has no gradient, an average has one.
 
 # %% [markdown]
 # *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. The average does not choose a place. A
@@ -155,6 +208,14 @@ same = torch.allclose(C[0], c) and torch.allclose(A[0], alpha)
 print("the row of “ein” is what we computed:", same)
 #| caption: Scores of each target token (rows) against each source token (columns).
 
+# %% [raw] slide
+# ## All three steps at once
+# {figure}
+# |||
+# Every **row** is one query, every **column** one key.
+#
+# **A common mistake: a square table.** It is $n_\text{target} \times n_\text{source}$. Test with two different lengths.
+
 # %% [markdown] erratum="a square table"
 # Every row is one query, every column one key. *Neunzig* matches *ninety-*: the crossing that we expected. *Und* matches
 # both alike.
@@ -167,6 +228,10 @@ print("the row of “ein” is what we computed:", same)
 #
 # A table has two axes, and softmax runs along one of them. *Before you look:* which choice says "each target token has
 # one unit of attention to give", and what would the other one say?
+
+# %% [raw] slide
+# ## Which axis sums to one?
+# > **Guess first.** Softmax over the source, or over the target: which one says "each target token has one unit of attention to give"?
 
 # %%
 scores = dot_score(S, H)                                         # (3, 2)
@@ -181,6 +246,12 @@ assert torch.allclose(A.sum(dim=-1), torch.ones(3))
 assert torch.allclose(A, scores.softmax(dim=-1))
 assert tuple(scores.shape) == (len(target), len(source))
 assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a quarter to give"
+
+# %% [raw] slide
+# ## Softmax over the source
+# {figure}
+#
+# $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$
 
 # %% [markdown]
 # The left one is right: each *row* sums to one. The target token that is about to be written distributes its attention
@@ -209,6 +280,14 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # and nothing in the vector says so. Below, our two tokens share a batch with a sentence of five, so three columns are
 # padding, with states of zero. *Guess:* how much of its attention does *ein* give to padding?
 
+# %% [raw] slide
+# ## Padding: a mask before the softmax
+# Short sentences are filled up. Nothing in a padded position's vector says so.
+#
+# **A common mistake: who attends to whom.** It is the *decoder* that attends: one context vector for each **target** token.
+#
+# > **Guess first.** Our two tokens share a batch with a sentence of five. How much of its attention does *ein* give to padding?
+
 # %%
 padded = torch.cat([H, torch.zeros(3, 4)])           # (5, 4)  two tokens, three times padding
 mask = lengths_to_mask([2], n=5)                     # (1, 5)  True where there is a token
@@ -217,6 +296,12 @@ _, masked = attend(S, padded, padded, mask=mask, score=dot_score)
 names = [*source, "pad", "pad", "pad"]
 figures.tables_with_sums({"no mask": unmasked}, rows=target, columns=names)
 #| caption: A batch with padding and no mask: padding gets weight.
+
+# %% [raw] slide
+# ## A score of 0 is not “no attention”
+# {figure}
+#
+# $\exp(0) = 1$. Set the **score** to $-\infty$, then take the softmax: the weight is exactly 0.
 
 # %% [markdown] erratum="weights set to 0"
 # *Ein* gives an eighth of its attention to padding, *und* more than a third. A score of 0 is not "no attention": softmax
@@ -240,6 +325,20 @@ print("nothing has changed for the two tokens:", torch.allclose(before[:, :2], A
 # %% tags=["hide-input"]
 assert (unmasked * mask).sum(dim=-1).max() < 0.99
 assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
+
+# %% [raw] slide
+# ## A common mistake: weights set to 0 after the softmax
+# {figure}
+#
+# **Now you:** a@cross_attention, exercises 1 to 3
+
+# %% [raw] slide
+# ## One step of the decoder (Luong et al. 2015)
+# $$\begin{aligned} s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde s_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\ \alpha_{ti} &= \operatorname{softmax}_i\bigl(s_t \cdot h_i\bigr) && \text{attention weights}\\ c_t &= \textstyle\sum_i \alpha_{ti} h_i && \text{context vector}\\ \tilde s_t &= \tanh\bigl(W\,[\,c_t;\ s_t\,]\bigr) && \text{attentional vector}\\ \text{logits}_t &= W_o\, \tilde s_t && \text{scores of the next token} \end{aligned}$$
+#
+# **Input feeding**: $\tilde s_{t-1}$ goes into the next step.
+#
+# **Now you:** a@cross_attention, exercise 4
 
 # %% [markdown] teaches="the attentional vector feeds the next step @ One step of the decoder"
 # > **Check yourself.** A row of the mask may be False throughout: an empty source. What does softmax make of a row of
@@ -286,6 +385,13 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # One thing was arranged so that pictures can be read: *hundert* and *und* stay tokens of their own. (The cell takes about
 # half a minute. Read on meanwhile.)
 
+# %% [raw] slide
+# ## Teacher forcing: what the decoder reads
+# | | $y_{t-1}$, "the token before", is |
+# |---|---|
+# | **training** | the right one, whatever the model would have written: **teacher forcing** |
+# | **inference** | the one that it has just written: **autoregressive** |
+
 # %%
 english = Tokenizer.train((pair.source for pair in pairs.train), size=112)
 german = Tokenizer.train((pair.target for pair in pairs.train), size=112,
@@ -308,6 +414,12 @@ print("it must predict:    ", german.pieces(batch.target_out[0].tolist()))
 logits = models[0](batch.source, batch.lengths, batch.target_in)     # (1, 4, vocab_size)
 loss = cross_entropy(logits[0], batch.target_out[0])
 print(f"cross-entropy: {loss.item():.4f} nats per token")
+
+# %% [raw] slide
+# ## The target is shifted by one
+# {print}
+# . . .
+# The gap between training and inference is called **exposure bias**: lecture @writing measures it.
 
 # %% [markdown]
 # The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. At **inference** nobody knows
@@ -335,6 +447,10 @@ for seed, model in models.items():
     right = exact_match(written, truths)
     print(f"seed {seed}: {sum(right)} of {len(right)} lists of the test set are exactly right")
 
+# %% [raw] slide
+# ## Greedy decoding: count a list only if every letter is right
+# {print}
+
 # %% [markdown]
 # ## Bahdanau and Luong: additive and multiplicative attention
 #
@@ -347,6 +463,10 @@ figures.two_decoders()
 #| caption: The decoders of Bahdanau et al. and of Luong et al.
 #| label: two-decoders
 
+# %% [raw] slide
+# ## Bahdanau and Luong
+# {figure}
+
 # %% [markdown]
 # | | [@bahdanau2015] | [@luong2015] |
 # |---|---|---|
@@ -356,6 +476,19 @@ figures.two_decoders()
 #
 # In code each score is one line. Here a query of width 4 meets two keys of width 6. *Guess* for each line which parameters it
 # needs, and of which shapes.
+
+# %% [raw] slide
+# ## Additive and multiplicative attention
+# | | Bahdanau et al. 2015 | Luong et al. 2015 |
+# |---|---|---|
+# | score | **additive**: $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ | **multiplicative**: $s_t \cdot h_i$, or $s_t \cdot W_a h_i$ |
+# | query | the old state $s_{t-1}$ | the new state $s_t$ |
+# | $c_t$ goes | into the cell and the output | into the output, then input feeding |
+#
+# > **Guess first.** Which parameters does each score need?
+#
+# . . .
+# Additive: two matrices and a vector. "General": one matrix. "Dot": none, but equal widths.
 
 # %%
 torch.manual_seed(0)
@@ -380,9 +513,19 @@ print(additive.shape, multiplicative.shape)
 # system of the day. Here is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it).
 # *Guess:* which is more, the gain from longer training sentences or the gain from attention?
 
+# %% [raw] slide
+# ## What attention is worth on real sentences
+# Bahdanau et al. (2015), English to French, 348 million words; sentences of up to 30 or 50 words.
+#
+# > **Guess first.** Which is more, the gain from longer training sentences or the gain from attention?
+
 # %%
 figures.with_and_without(FIRST_ATTENTION)
 #| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]).
+
+# %% [raw] slide
+# ## Attention: 7.6 and 8.9 BLEU
+# {figure}
 
 # %% [markdown]
 # Attention adds 7.6 and 8.9 BLEU, longer sentences without attention 3.9. RNNsearch-30 beats even RNNencdec-50. (With
@@ -410,6 +553,16 @@ figures.with_and_without(FIRST_ATTENTION)
 #
 # Training them on three seeds, with two budgets each, takes more than ten minutes, so this figure is drawn from a record.
 
+# %% [raw] slide
+# ## The ladder: three models that differ in one thing
+# | | the decoder attends to |
+# |---|---|
+# | **last state** | one vector: what both directions know at the end |
+# | **mean pool** | one vector: the average of all encoder states |
+# | **attention** | all encoder states |
+#
+# > **Guess first.** Sketch three curves: lists exactly right, against the length of the list. Where do they part?
+
 # %%
 record = measured("ladder")
 print(record["command"], "on", record["date"])
@@ -420,6 +573,12 @@ for steps, by_model in record["steps"].items():
     }
 figures.right_by_length(panels)
 #| caption: Lists that are translated exactly right, against their length.
+
+# %% [raw] slide
+# ## One vector learns long lists far more slowly
+# {figure}
+#
+# At 450 steps much of the gap is **sample efficiency**, not **capacity**.
 
 # %% [markdown]
 # The bands reach from the worst of three seeds to the best. After 450 steps, all three models write most single numbers
@@ -457,6 +616,14 @@ assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically 
 # token, and look at the gradient that reaches the *middle* source token. *Guess:* which of the three lets it through
 # when $n$ is 80?
 
+# %% [raw] slide
+# ## Why one vector falls short: three suspects
+# - **Distance**: the gradient must travel through every state in between.
+# - **Selection**: even if everything arrives, it arrives mixed.
+# - **Width**: one vector may be too narrow.
+#
+# > **Guess first.** Fresh models, $n = 80$: which of the three lets the gradient through to the middle token?
+
 # %%
 def gradient_at_the_middle(summary, n, seed):
     torch.manual_seed(seed)
@@ -482,6 +649,12 @@ for summary, line in gradients.items():
 assert gradients["last state"][-1] < 1e-6 * gradients["last state"][0]
 assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention")) > 0.03
 
+# %% [raw] slide
+# ## The gradient's path
+# {figure}
+#
+# Mean pooling has the same shortcut and does no better: here distance is not what keeps it down.
+
 # %% [markdown] teaches="soft alignment for free, and what it explains"
 # Through the last state the gradient has to pass every state in between, and it vanishes exponentially (the axis is
 # logarithmic). The mean and attention give it a shortcut of one average, and it shrinks roughly as $1/n$, which would be
@@ -506,6 +679,12 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # seed can become another model. What the text says of seeds 0, 1 and 2 holds for the machine that made this page; the
 # record is quoted beside it, and a line is printed where your models differ.
 
+# %% [raw] slide
+# ## Attention weights as a soft alignment
+# **Alignment**: which source token belongs to which target token. Nobody told our models any.
+#
+# > **Guess first.** *four hundred and thirty-six → vierhundertsechsunddreißig*. Where does *sechs* attend?
+
 # %%
 number = "four hundred and thirty-six"
 one = collate(encode_pairs([Pair(number, say(436, "de"))], english, german))
@@ -519,6 +698,10 @@ viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
 #| caption: Alignments that three trained models found, a table for each seed.
 #| label: alignments
 
+# %% [raw] slide
+# ## Three seeds, two alignments
+# {figure}
+
 # %% [markdown]
 # With seeds 1 and 2, *sechs* attends to *six*. With seed 0, it attends mostly to *and*. Here is a list to step through,
 # for seed 1. Before you move the slider, guess where the comma will attend.
@@ -527,6 +710,10 @@ viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
 [example] = translate(models[1], ["twenty-seven, four hundred and thirty-six"], english, german)
 viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 #| caption: The decoder's attention, step by step.
+
+# %% [raw] slide
+# ## Step through a list
+# {figure}
 
 # %% [markdown]
 # One picture proves little. Our task lets us count, because we know the true alignment. We count over two populations:
@@ -568,6 +755,12 @@ shares = [on_unit[seed, "121 to 999"] for seed in models]
 if not shares[0] < 0.5 < 0.9 < min(shares[1:]):
     print("Your three models differ from those of the text: read it with the record's.")
 
+# %% [raw] slide
+# ## Count, do not look: the same accuracy, opposite alignments
+# {print}
+#
+# Seed 0 translates every number above 100, and puts few units on the unit.
+
 # %% [markdown]
 # Had we counted only the numbers below 100, we would have reported a nearly perfect alignment for every seed. Above 100,
 # seeds 1 and 2 put the unit on the unit nearly always, and seed 0 for a minority, although it translates every number. The
@@ -595,6 +788,14 @@ for steps in ("450", "1800"):
 # encoder is bidirectional, so the state at *and* may have brought the six along. That is a guess, and a cheap experiment
 # can kill it: forbid the decoder one source position, by the mask, and see whether it still writes the right unit.
 # *Guess:* what happens in each model when *six* is hidden?
+
+# %% [raw] slide
+# ## Attention weights are not explanations
+# Is seed 0 wrong about *six*? The weights say which **states** were averaged, and a state is not its token.
+#
+# To test it, **intervene**: forbid the decoder one source position.
+#
+# > **Guess first.** What happens in each model when *six* is hidden?
 
 # %%
 def hide(state, positions):
@@ -625,6 +826,14 @@ of_six = [units_right(model, three, [4]) for model in models.values()]
 nothing_left = units_right(models[0], three, [0, 1, 2, 3, 4])
 if not (of_six[0] > 0.9 and max(of_six[1:]) < 0.75 and nothing_left < 0.2):
     print("Your three models differ from those of the text: take the method from it.")
+
+# %% [raw] slide
+# ## Hide a position: how many units are still right?
+# {print}
+#
+# Seed 0 does not need *six*: the bidirectional encoder has copied the unit into other states.
+# . . .
+# *Attention is not explanation* (Jain and Wallace 2019); *… is not not explanation* (Wiegreffe and Pinter 2019). An alignment is a **hypothesis** about what a model uses.
 
 # %% [markdown]
 # Hide the unit itself, and seeds 1 and 2 write many units wrong. Seed 0 does not notice: it does not need that position. Now look at
@@ -690,6 +899,17 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # scores for random states, with freshly made layers. The plain dot product reaches 32 at width 1024, a hard lookup
 # before anything was learned. In Luong's model the states come out of a recurrent network's tanh, which keeps them
 # small, so it could do without a scale. (That is our reading. The paper does not discuss it.)
+
+# %% [raw] slide
+# ## In short
+# | | | shape |
+# |---|---|---|
+# | scores | $e_{ti} = s_t \cdot h_i$ or $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ | $(n_\text{target}, n_\text{source})$ |
+# | attention weights | $\alpha_{ti} = \operatorname{softmax}_i(e_{ti})$, padding at $-\infty$ | rows sum to one |
+# | context vector | $c_t = \sum_i \alpha_{ti} h_i$ | $(n_\text{target}, d)$ |
+# | attentional vector | $\tilde s_t = \tanh(W [c_t; s_t])$, fed to the next step | $(n_\text{target}, d)$ |
+#
+# **Now do** assignment a@cross_attention. **Next:** lecture @self_attention.
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 for d in (16, 64, 256, 1024):

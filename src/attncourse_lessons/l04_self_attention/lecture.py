@@ -35,6 +35,26 @@
 # vectors. There the set was another sentence: **cross-attention**. Let the set be the sentence itself, and it is
 # **self-attention**.
 
+# %% [raw] slide
+# ## Who asked, and whose book was it?
+# > *Anna lent Ben **her** book because **he** asked.*
+#
+# - **Coreference resolution**: which words mean the same person?
+# - An embedding table has one vector for *her*, the same in every sentence.
+# - Nothing in that vector can say "Anna". *Her* has to fetch it from the sentence.
+# . . .
+# We want a **contextual embedding**: a vector for *her in this sentence*.
+
+# %% [raw] slide
+# ## Attention from a sentence to itself
+# | | who asks | who answers |
+# |---|---|---|
+# | **cross-attention** | one sentence | another sentence |
+# | **self-attention** | a sentence | the same sentence |
+#
+# . . .
+# So far a recurrence carried a state from word to word, and attention fetched. Do we need both?
+
 # %% tags=["hide-input"]
 try:
     from attncourse import viz
@@ -74,6 +94,20 @@ for i, (_, feature) in enumerate(sentence):
     if feature is not None:                          # "because" is none of the six
         X[i, features.index(feature)] = 1.0
 
+# %% [raw] slide
+# ## Eight words that we can read
+# {code}
+#
+# A word is a row of $X$, $(n, d_\text{model}) = (8, 6)$: six features instead of hundreds of numbers.
+
+# %% [raw] slide
+# ## A first attempt: the words are their own queries and keys
+# $$q_i = k_i = v_i = x_i \qquad e_{ij} = x_i \cdot x_j$$
+#
+# The score of two words says how alike they are.
+#
+# > **Guess first.** To which word will *her* give the largest attention weight?
+
 # %% [markdown]
 # ## A first attempt: attention scores from the words themselves
 #
@@ -91,6 +125,24 @@ her = words.index("her")
 
 # %% tags=["hide-input"]
 assert weights[her].argmax() == her, "it looks at itself"
+
+# %% [raw] slide
+# ## To itself: likeness is the wrong question
+# - Among vectors of one length none has a larger product with $x_i$ than $x_i$ itself (Cauchy–Schwarz).
+# - Likeness is mutual, $x_i \cdot x_j = x_j \cdot x_i$. Need is not: *her* needs *Anna*; *Anna* can do without *her*.
+# |||
+# {figure}
+
+# %% [raw] slide
+# ## Query, key and value: three roles of each token
+# | role | what it is | |
+# |---|---|---|
+# | **query** | what the token looks for | $q_i = x_i W_Q$ |
+# | **key** | what it is found by | $k_i = x_i W_K$ |
+# | **value** | what it hands over once it is found | $v_i = x_i W_V$ |
+#
+# . . .
+# In a network the three matrices are learned. Here we write them by hand once: two questions, "a woman?" and "a man?", are the $d_k = 2$ columns of queries and keys.
 
 # %% [markdown]
 # To itself. Likeness is the wrong question: nothing in the sentence is more like *her* than *her*. The two verbs have
@@ -130,6 +182,18 @@ W_V = torch.zeros(6, 4)                              # (d_model, d_v)
 for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
     W_V[row, column] = 1.0                           # pronouns hand over nothing
 
+# %% [raw] slide
+# ## Three matrices, written by hand
+# {code}
+
+# %% [raw] slide
+# ## Scaled dot-product self-attention for one token
+# $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad\quad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})} \qquad\quad o_i = \sum_j \alpha_{ij}\, v_j$$
+#
+# - **scores** $e_{ij}$: the query of $i$ meets the key of every $j$, its own among them
+# - **attention weights** $\alpha_{ij}$: they sum to one over $j$
+# - **output** $o_i$: the weighted average of the values
+
 # %% [markdown] teaches="self-attention, token by token and in matrices"
 # (Why 6? It sets how sharp the softmax will be: divided by $\sqrt{d_k} = \sqrt 2$ a match scores 4.24, and
 # $\exp(4.24) \approx 69$ outweighs seven words that score 0.)
@@ -154,6 +218,18 @@ o = sum(a * (x @ W_V) for a, x in zip(alpha, X, strict=True))    # (4,)   the av
 for name, number in zip(hands_over, o.tolist(), strict=True):
     print(f"her receives {number:.2f} of {name}")
 
+# %% [raw] slide
+# ## “Her”, by hand
+# {code}
+# . . .
+# {print}
+# . . .
+# Nearly pure Anna: a contextual embedding.
+
+# %% [raw] slide
+# ## Follow a word from its scores to what it receives
+# > **Guess first.** What will *asked* get? And *book*, which asks nothing?
+
 # %% [markdown]
 # *Her* has received Anna, nearly pure. Before, its vector was the same in every sentence. Now it is *her in this
 # sentence*: a contextual embedding. Choose a word, and follow it from its scores to what it receives. *Guess first:*
@@ -168,6 +244,31 @@ def ask(word):
 
 viz.explore(ask, word=words, start={"word": "her"})
 #| caption: One token asks: its scores, its weights and what it receives.
+
+# %% [raw] slide
+# ## Choose a word
+# {figure}
+
+# %% [raw] slide
+# ## Nobody can abstain
+# - *asked* and *lent* look for a person, and the sentence offers two: half Anna, half Ben.
+# - *book* asks nothing: all scores are 0, so it gets the mean of all values.
+# - Weights that sum to one must go somewhere. Large models learn an **attention sink**.
+#
+# **Now you:** a@self_attention, exercise 1
+
+# %% [raw] slide
+# ## All tokens at once
+# > **Guess first.** Does token 5 need to know what token 4 received?
+#
+# . . .
+# It does not: every token needs $x_1, \dots, x_n$, which are all there. Nobody waits.
+#
+# $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V$$
+#
+# $$A = \operatorname{softmax}\Bigl(\frac{QK^\top}{\sqrt{d_k}}\Bigr) \qquad O = AV$$
+#
+# The softmax runs along the rows, over the keys.
 
 # %% [markdown] teaches="self-attention, token by token and in matrices"
 # *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. So does *lent*.
@@ -196,6 +297,10 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
 #| caption: Self-attention in matrices: the row of one query, through all products.
 #| label: self-attention
 
+# %% [raw] slide
+# ## Five matrix products and a softmax
+# {figure}
+
 # %% [markdown]
 # In [@fig:self-attention] queries are green, keys blue, values orange; *her* is purple, *Anna* black. The row of *her*
 # in $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same
@@ -209,6 +314,26 @@ print("the row of “her” is what we computed by hand:", torch.allclose(O[her]
 viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digits=2)
 #| caption: Attention weights with separate queries and keys.
 
+# %% [raw] slide
+# ## Rows ask, columns answer
+# {figure}
+# |||
+# The table is square: the same words ask and answer. So nothing complains when its axes are exchanged.
+#
+# The row of *her* is what we computed by hand.
+
+# %% [raw] slide
+# ## A common mistake: the sum over the wrong index
+# > $$o_i = \sum_i \alpha_{ij} v_i$$
+#
+# What is wrong with it?
+# . . .
+# An index that is summed over cannot also name the result. The sum runs along a **row**, over $j$, the tokens that answer:
+#
+# $$o_i = \sum_j \alpha_{ij} v_j$$
+#
+# Rows sum to one. Columns need not: three words look for Anna, and Anna's column sums to more than two.
+
 # %% [markdown] erratum="sum over the asker"
 # > **A common mistake: the sum over the wrong index.** One reads $o_i = \sum_i \alpha_{ij} v_i$ on slides. An index
 # > that is summed over cannot also name the result. Each *row* of $A$ sums to one, so the sum must run along a row, over
@@ -218,6 +343,16 @@ viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digi
 # %% tags=["hide-input"]
 assert torch.allclose(A.sum(dim=1), torch.ones(8)) and A.sum(dim=0).max() > 2
 assert torch.allclose(O[her], o, atol=1e-6) and o[0] > 0.85
+
+# %% [raw] slide
+# ## A common mistake: rows and columns in one formula
+# | tokens are | projection | the sentence |
+# |---|---|---|
+# | rows (this course) | $q_i = x_i W_Q$ | $Q = X W_Q$ |
+# | columns | $q_i = W x_i$ | $Q = W X$ |
+#
+# . . .
+# `nn.Linear(d_in, d_out)` keeps its weight as $(d_\text{out}, d_\text{in})$ and computes $xW^\top$: whoever copies a matrix into a layer transposes it.
 
 # %% [markdown] erratum="Qx beside XQ"
 # > **A common mistake: rows and columns in one formula.** In this course tokens are rows and matrices stand on the
@@ -242,6 +377,25 @@ with torch.no_grad():
     output, _ = attend(sentences @ W[0], sentences @ W[1], sentences @ W[2])     # (3, 7, 16)
     print("one layer, one formula:", torch.allclose(layer(sentences), output, atol=1e-5))
 
+# %% [raw] slide
+# ## A layer that can be trained: the same formula
+# {code}
+#
+# {print}
+
+# %% [raw] slide
+# ## Check yourself: shapes and parameters
+# Four sentences of 20 tokens, $d_\text{model} = 64$, $d_k = 16$, $d_v = 32$.
+#
+# 1. The shapes of $Q$, of the scores, of the output?
+# 2. Where do the tokens of one sentence meet those of another?
+# 3. How many parameters, and how does that depend on $n$?
+#
+# . . .
+# > 1. $(4, 20, 16)$, $(4, 20, 20)$, $(4, 20, 32)$.
+# > 2. Nowhere: the batch axis is never summed over.
+# > 3. $2 \cdot 64 \cdot 16 + 64 \cdot 32 = 4096$, whatever $n$ is.
+
 # %% [markdown]
 # > **Check yourself.** (1) Four sentences of 20 tokens, d_model 64, d_k 16, d_v 32: what are the shapes of Q, of the
 # > scores and of the output? (2) Where do the tokens of one sentence meet those of another? (3) How many parameters has
@@ -257,6 +411,15 @@ with torch.no_grad():
 figures.padded_scores(words[:5], padding=2)
 #| caption: A padded table of scores: columns of padding are forbidden, rows of padding are
 #|   unused.
+
+# %% [raw] slide
+# ## Padding has columns and rows
+# - A **column** of padding is forbidden to every token: $-\infty$ before the softmax.
+# - A **row** of padding is computed, and nothing after the layer may use it.
+#
+# **Now you:** a@self_attention, exercises 2 and 3
+# |||
+# {figure}
 
 # %% [markdown]
 # A *column* of padding is forbidden to every token: $-\infty$ before the softmax. A *row* of padding is computed like any
@@ -277,6 +440,14 @@ figures.attention_graph(words, A, least=0.3)
 #|   asks.
 #| label: graph
 
+# %% [raw] slide
+# ## Attention as a graph: the sentence draws its own edges
+# - Tokens are **nodes**, $\alpha_{ij}$ is the weight of an edge.
+# - **Data-dependent** weights: another sentence, other edges, same matrices.
+# - A convolution's weights are fixed after training.
+# |||
+# {figure}
+
 # %% [markdown] teaches="recurrence, convolution, attention: three kinds of sequence models"
 # The sentence itself decided where these edges are. Another sentence, with the same three matrices, gets another graph.
 # That is the difference from a layer that mixes positions with **fixed weights**. A linear layer along the sentence
@@ -293,6 +464,18 @@ figures.attention_graph(words, A, least=0.3)
 days, meals, tomorrow = shuffled_weeks(1, torch.Generator().manual_seed(1))      # (1, 7) each
 for day, meal, answer in zip(days[0], meals[0], tomorrow[0], strict=True):
     print(f"{DAYS[day]}  {MEALS[meal]:<6} → {MEALS[answer]}")
+
+# %% [raw] slide
+# ## A task where the weights must depend on the input: the shuffled diary
+# {print}
+# |||
+# For each card: what is there *tomorrow*? Which card to look at depends on what is written on it.
+#
+# | layer | weights |
+# |---|---|
+# | **fixed** | a learned 7 × 7 table |
+# | **one projection** | $W_K = W_Q$ |
+# | **two projections** | $W_Q$, $W_K$ |
 
 # %% [markdown]
 # For every card the question is what there will be *tomorrow*. (After Sunday comes Monday.) So every card must look at
@@ -319,6 +502,14 @@ class Diary(nn.Module):
             A = self.fixed.softmax(dim=-1)                                # (7, 7)
             return A @ self.value(x), A                                   # (batch, 7, meals)
         return attend(self.query(x), self.key(x), self.value(x))          # and (batch, 7, 7)
+
+# %% [raw] slide
+# ## Guess before you train
+# > 1. **Fixed weights** see all seven meals, though not whose. How often can they be right?
+# > 2. **One projection**: a card asks by the very vector that it is found by. What will it do?
+# > 3. **Two projections?**
+#
+# Each is trained with five seeds. Control: fixed weights on weeks that lie in order.
 
 # %% [markdown]
 # *Guess before you train.* Fixed weights see all seven meals, though not whose. How often can they be right? And what
@@ -365,6 +556,10 @@ for seed in range(5):
     assert min(two) > 0.98, "asking and being found, separately, solve it"
     assert sum(share > 0.9 for share in one) >= 4 and min(one) < 0.5, "it loses a day"
 
+# %% [raw] slide
+# ## Fixed weights cannot choose; one projection loses a day
+# {print}
+
 # %% [markdown]
 # Every seed gives the same picture. Fixed weights can only name what is there most often. (With twelve meals for seven days, one
 # meal is usually there twice.) They can do the task when every week lies in the same order: they fail only when where to
@@ -380,6 +575,10 @@ for kind in ("one projection", "two projections"):
     tables[kind] = (DAYS, model(in_order, some_meals)[1][0].detach())     # (7, 7)
 viz.weight_tables(tables, numbers=True, digits=2)
 #| caption: Attention weights of a layer with one projection and of one with two.
+
+# %% [raw] slide
+# ## One projection loses a day
+# {figure}
 
 # %% [markdown]
 # On the right each day looks at the next, and Sunday at Monday: a clean line beside the diagonal, found from nothing
@@ -414,6 +613,22 @@ for seed in range(5):
         if products[day].argmax() == (day + 1) % 7:
             assert length[(day + 1) % 7] > length[day], "who finds tomorrow, finds a longer one"
 
+# %% [raw] slide
+# ## How one projection works around it: longer and longer
+# {print}
+#
+# . . .
+# - For $u_i \cdot u_{i+1} > u_i \cdot u_i$ the next vector must be **longer**. The week winds outwards, and cannot close its circle.
+# - Scores are $X\,(W_Q W_K^\top)\,X^\top$: two matrices give any matrix of rank $\le d_k$, one gives a symmetric one.
+
+# %% [raw] slide
+# ## Swap the two names
+# > *Anna lent Ben her book because he asked.*
+# >
+# > *Ben lent Anna her book because he asked.*
+#
+# **Guess first.** What changes in the output of *her*? Of *lent*? In the table as a whole?
+
 # %% [markdown] teaches="self-attention does not see order"
 # In every seed the vectors grow along the week, from the day after the one it gets wrong. (Each has an average meal added
 # to its day.) The network has found the way out that the inequality leaves: for $u_i \cdot u_{i+1} > u_i \cdot u_i$ the
@@ -442,6 +657,12 @@ print("“lent” received", O[lent], "\n        and now", O_swapped[lent])
 # %% tags=["hide-input"]
 assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its output along"
 
+# %% [raw] slide
+# ## Nothing has changed
+# {figure}
+#
+# The names took their rows, columns and outputs along. *Lent* cannot find out who gave and who got.
+
 # %% [markdown]
 # Nothing has changed. The names have swapped places and have taken their rows, their columns and their outputs along: the
 # column of *Anna*, first on the left, is third on the right, with the same numbers for the same words. *Lent* gets Anna
@@ -465,6 +686,25 @@ print(f"a recurrence, one sentence shuffled:    largest difference {moved:.1f}")
 
 # %% tags=["hide-input"]
 assert worst < 1e-12 and moved > 0.1
+
+# %% [raw] slide
+# ## Permutation equivariance
+# $$f(PX) = P\,f(X) \qquad\text{for every permutation } P$$
+#
+# {print}
+#
+# . . .
+# - Scores of $PX$: $P\,QK^\top P^\top$. Softmax by rows: $P A P^\top$. Output: $(P A P^\top)(P V) = P A V$.
+# - **Permutation invariance** is $f(PX) = f(X)$: a sum or a mean has it, self-attention has not.
+# - Self-attention is an operation on **sets**; more layers do not mend that. Lecture @order does.
+
+# %% [raw] slide
+# ## Check yourself: the same word twice
+# *The **dog** chased another **dog**.*
+#
+# What can you say of the two outputs for *dog*?
+# . . .
+# > They are equal. Swapping the two dogs changes nothing in $X$, so nothing in the output; but it swaps their rows.
 
 # %% [markdown] teaches="complexity, path length and sequential operations: the paper's table 1; recurrence, convolution, attention: three kinds of sequence models"
 # Shuffle the tokens, and the outputs are shuffled along, for all matrices and all sentences. The name for it is
@@ -495,6 +735,12 @@ figures.path_lengths(n=7, width=2)
 #| caption: The way from the first position to the last, through four kinds of layer.
 #| label: path-lengths
 
+# %% [raw] slide
+# ## Path length: from the first token to the last
+# {figure}
+#
+# Recurrence: through every cell. Self-attention: one layer. Windows: about $n / \texttt{width}$ layers.
+
 # %% [markdown]
 # In a recurrence the first token reaches the last by passing through every cell between. In self-attention every pair
 # of tokens is one layer apart, however long the sentence. (As in the paper, cells are counted in one picture and layers
@@ -515,6 +761,18 @@ figures.path_lengths(n=7, width=2)
 # two operations for each multiply-add. *Guess:* which share of the arithmetic is the famous square, in a sentence of 30
 # tokens with $d$ = 1,000?
 
+# %% [raw] slide
+# ## Counting multiply-adds
+# An $(a, b)$ matrix times a $(b, c)$ matrix takes $abc$ multiply-adds.
+#
+# | product | sizes | multiply-adds |
+# |---|---|---|
+# | $XW_Q$, $XW_K$, $XW_V$ | $3 \times (n, d)(d, d)$ | $3nd^2$ |
+# | $QK^\top$ | $(n, d)(d, n)$ | $n^2 d$ |
+# | $AV$ | $(n, n)(n, d)$ | $n^2 d$ |
+#
+# > **Guess first.** Which share is the famous square, in a sentence of 30 tokens with $d = 1000$?
+
 # %%
 with FlopCounterMode(display=False) as counter:
     Z, W = torch.randn(96, 64), torch.randn(3, 64, 64)
@@ -530,6 +788,33 @@ for n in (30, 512, 1500, 50_000):
 # %% tags=["hide-input"]
 assert counter.get_total_flops() // 2 == layer_cost("self-attention", 96, 64).multiply_adds
 assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
+
+# %% [raw] slide
+# ## The square is next to nothing in a sentence, all in a document
+# {print}
+#
+# . . .
+# - Up to about $n = 1.5\,d$ the projections cost more.
+# - The $n^2$ weights are also kept in memory, unless a kernel such as **FlashAttention** computes them in tiles.
+
+# %% [raw] slide
+# ## A common mistake: “O(n²d), so cheaper than a recurrence while n < d”
+# Orders leave the projections out. What does the full count say?
+# . . .
+# $$\underbrace{2nd^2}_{\text{simple recurrence}} \;<\; \underbrace{3nd^2 + 2n^2d}_{\text{self-attention}} \qquad\text{at every length}$$
+#
+# Self-attention does **not** do less arithmetic. Its advantages: a short path between any two tokens, and no step that waits.
+
+# %% [raw] slide
+# ## Table 1 of Vaswani et al. (2017)
+# | layer | complexity | sequential operations | maximum path length |
+# |---|---|---|---|
+# | self-attention | $O(n^2 d)$ | $O(1)$ | $O(1)$ |
+# | recurrent | $O(n d^2)$ | $O(n)$ | $O(n)$ |
+# | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$ dilated, $O(n/k)$ without |
+# | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
+#
+# > **Guess first.** Width 64. At 64 tokens self-attention does three times the arithmetic of the recurrence: which is faster? And at 2,048 tokens?
 
 # %% [markdown] erratum="O(n²d) alone; cheaper while n is small"
 # In the sentence the square is next to nothing, in the document nearly everything. Up to about $n = 1.5\,d$ the
@@ -587,6 +872,31 @@ for n, share in zip(sizes, ratio, strict=True):
 # More arithmetic, less time, until the square catches up. A busy machine may differ.
 if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
     print("Your machine orders these times otherwise than the text says; run the cell again.")
+
+# %% [raw] slide
+# ## More arithmetic, less time: until the square catches up
+# {figure}
+# |||
+# - The recurrence waits for each step.
+# - Pairs grow with $n^2$, steps with $n$.
+#
+# On a GPU a step that waits is a far greater waste: lecture @training.
+#
+# **Now you:** a@self_attention, exercise 4
+
+# %% [raw] slide
+# ## In short
+# | | | shape |
+# |---|---|---|
+# | projections | $Q = XW_Q,\quad K = XW_K,\quad V = XW_V$ | $(n, d_k)$, $(n, d_k)$, $(n, d_v)$ |
+# | attention weights | $A = \operatorname{softmax}(QK^\top / \sqrt{d_k})$, along the keys | $(n, n)$, rows sum to one |
+# | output | $O = AV$ | $(n, d_v)$ |
+# | equivariance | $f(PX) = P f(X)$ | |
+# | cost | $3nd^2 + 2n^2d$ multiply-adds, one step, path 1 | |
+#
+# **Missing:** order (lecture @order); something other than averages, and blindness to the future (lecture @masking).
+#
+# **Now do** assignment a@self_attention. **Next:** lecture @order.
 
 # %% [markdown]
 # At 64 tokens the layer that does more arithmetic takes a fraction of the time. (The recurrence is torch's own, whose

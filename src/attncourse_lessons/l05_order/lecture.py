@@ -59,6 +59,14 @@ from attncourse_lessons.results import measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## Two dogs: why attention needs positions
+# > *The **dog** chased another **dog**.*
+#
+# Self-attention is **permutation equivariant**: shuffle the inputs, and the outputs are shuffled along.
+#
+# > **Guess first.** Both dogs go in as the same vector. Do they come out as the same vector? And under a **causal mask**?
+
 # %%
 words = ["the", "dog", "chased", "another", "dog"]
 torch.manual_seed(0)
@@ -83,6 +91,11 @@ viz.draw_weights(dogs, rows=seen, columns=words, title="attention weights of the
 # %% tags=["hide-input"]
 assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs().max() > 0.01
 
+# %% [raw] slide
+# ## A causal mask tells something about order
+# {print}
+# {figure}
+
 # %% [markdown]
 # Without a mask, both dogs have the same query and the same five keys, so their outputs are equal. With the causal mask
 # they differ: the first dog sees two tokens, the second sees five. So a mask tells a model something about order. How
@@ -95,6 +108,12 @@ print(f"the second dog moves by {(y_shuffled[4] - y_causal[4]).abs().max():.6f}"
 
 # %% tags=["hide-input"]
 assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
+
+# %% [raw] slide
+# ## Which tokens came before, and not in which order
+# {print}
+#
+# Shuffle what stands before the second dog: its output does not move. Several causal layers can work out more (Haviv et al. 2022); an encoder cannot.
 
 # %% [markdown] erratum="identical output; outputs 2 and 5"
 # The output does not move. After one layer of causal attention, a token knows *which* tokens came before it, but not in
@@ -130,6 +149,21 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 figures.ways_in()
 #| caption: Where positions can enter: the embedding, query and key, the score.
 
+# %% [raw] slide
+# ## Where can a position enter?
+# {figure}
+#
+# Three places on the way to the weights; every scheme of this lecture uses one.
+
+# %% [raw] slide
+# ## Absolute positions: add a vector for each position
+# $$\tilde x_p = x_p + \mathrm{PE}(p)$$
+#
+# > **Guess first.** A sum cannot be taken apart. Would **concatenating**, $[x_p; \mathrm{PE}(p)]$, be better?
+#
+# . . .
+# Adding is concatenating with one matrix for both halves. In a wide space two random vectors are nearly at right angles: a projection can read one and almost ignore the other.
+
 # %% [markdown]
 # ## Absolute positions: add a vector for each position
 #
@@ -160,6 +194,10 @@ for d in (8, 64, 512):
 # **First try: the number itself** in every column, so position 7 is a vector of sevens. *Guess:* what goes wrong in a long
 # text? The cell puts two different words at the same position and measures how similar they look.
 
+# %% [raw] slide
+# ## First try: the number itself
+# > **Guess first.** Position 7 is a vector of sevens. What goes wrong in a long text?
+
 # %%
 word, other = torch.randn(2, 64, generator=torch.Generator().manual_seed(1))
 for p in (0, 1, 10, 100):
@@ -172,6 +210,12 @@ print(f"after a LayerNorm, 100 differs from 0 by {(at_100 - at_0).abs().max():.5
 assert F.cosine_similarity(word + 100, other + 100, dim=0) > 0.99
 assert torch.allclose(at_100, at_0, atol=1e-4)
 
+# %% [raw] slide
+# ## Integers drown the word, and LayerNorm removes them
+# {print}
+#
+# Cosine of two *different* words at the same position.
+
 # %% [markdown]
 # At position 100 two unrelated words look the same, because the number is much larger than the words. The last line shows
 # a second problem. Many Transformers have a **LayerNorm** in front of attention ([lecture @deep_stacks](@deep_stacks)). It
@@ -183,9 +227,25 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # with the periods 4, 8, 16, 32. *Before you move the slider, guess:* which number is furthest from 7 in digits? What
 # happens to the curve of the waves when the slider moves?
 
+# %% [raw] slide
+# ## Second try: binary digits, or waves
+# > **Guess first.** Which number is furthest from 7 in binary digits?
+
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 #| caption: Binary digits and waves: neighbours are near only in waves.
+
+# %% [raw] slide
+# ## Digits jump, waves turn
+# {figure}
+
+# %% [raw] slide
+# ## Sinusoidal positional encoding
+# $$\mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)$$
+#
+# $$\theta_i = 10000^{-2i/d}, \qquad i = 0, 1, \dots, d/2 - 1$$
+#
+# A pair of columns for each **frequency**: periods from 6.3 tokens to tens of thousands. (Vaswani et al. 2017, section 3.5)
 
 # %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
 # In digits, 8 is the furthest from 7, because all four digits flip. A model that looks for "the token before me" would
@@ -221,6 +281,12 @@ print("position 3 is row 3 of the table:", same)
 figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal position vectors")
 #| caption: Sinusoidal position vectors, 64 positions by 64 columns.
 #| label: sinusoids
+
+# %% [raw] slide
+# ## Fast pairs, slow pairs
+# {figure}
+#
+# **A common mistake: pairs counted from 1.** Good vectors, but not the paper's.
 
 # %% [markdown]
 # Each row on the left is a position. The columns on the left change fast. From the middle on they hardly change: 64
@@ -261,6 +327,16 @@ waves_20, waves_47, digits_20, digits_47 = hills.values()
 assert torch.allclose(waves_20, waves_47, atol=1e-5)
 assert not torch.allclose(digits_20, digits_47, atol=0.1)
 
+# %% [raw] slide
+# ## The dot product contains the offset, and not the place
+# {figure}
+# |||
+# $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k)$ is $\sum_i \cos(k\,\theta_i)$
+#
+# Digits have another curve at every position.
+#
+# **Now you:** a@order, exercise 1
+
 # %% [markdown] erratum="positions behind the projections" teaches="sinusoidal positions, and shifts as a linear map"
 # The two curves of the waves coincide, because
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$ contains the offset $k$ and not $p$. The
@@ -288,6 +364,18 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # blocks on a diagonal: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows, as everywhere in this course.)
 # A head can use this. Let $W_Q W_K^\top = M_{-2}$. Then the query of position $i$ is the vector of position $i - 2$, and its
 # best key stands there. (We leave the words out.) *Guess:* up to which length does this work?
+
+# %% [raw] slide
+# ## The shift matrix: one rotation for each distance
+# With $a = p\,\theta$ and $b = k\,\theta$:
+#
+# $$\bigl(\sin(a + b),\ \cos(a + b)\bigr) = \bigl(\sin a,\ \cos a\bigr) \begin{pmatrix} \cos b & -\sin b \\ \sin b & \cos b \end{pmatrix}$$
+#
+# $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
+#
+# A head that always looks two places back **exists**: $W_Q W_K^\top = M_{-2}$. Whether training **finds** it is another question.
+#
+# **Now you:** a@order, exercise 2
 
 # %%
 M = positions.shift_matrix(-2, 64)                               # (64, 64)
@@ -326,6 +414,17 @@ assert right == 998
 # the words before the rotation. *Choose an offset, then move the shift, which moves both words. Guess first:* which line on
 # the right stays level?
 
+# %% [raw] slide
+# ## Rotary embeddings (RoPE): turn, do not add
+# Added positions give a score of four terms; two contain one position alone. Su et al. (2021) ask for
+#
+# $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n)$$
+#
+# . . .
+# **A rotation does this**: turn the query by $m\theta$, the key by $n\theta$. Turned against each other by $(m - n)\theta$, wherever they stand.
+#
+# > **Guess first.** Both words move together. Which score stays: turned, or added?
+
 # %%
 viz.explore(
     figures.rotated_pair,
@@ -335,6 +434,10 @@ viz.explore(
     names={"offset": "offset: how far apart", "shift": "shift: both together"},
 )
 #| caption: Rotary embeddings: query and key are turned by their positions.
+
+# %% [raw] slide
+# ## Move both words
+# {figure}
 
 # %% [markdown]
 # Both arrows turn together. The angle between them, and so the score, depends on the offset alone. The dashed line is the
@@ -350,11 +453,21 @@ viz.explore(
 # counts from 0.) A head of eight columns has four pairs. *Guess:* which of them is back at its start after a
 # few tokens, and which hardly moves?
 
+# %% [raw] slide
+# ## RoPE: a dial for each pair of columns
+# $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$
+#
+# > **Guess first.** A head of eight columns has four pairs. Which is back at its start after a few tokens, and which hardly moves?
+
 # %%
 shown = [0, 1, 2, 3, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 #| caption: Rotary embeddings as dials, one for each pair of columns.
 #| label: rope
+
+# %% [raw] slide
+# ## Four dials
+# {figure}
 
 # %% [markdown]
 # Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pairs 2 and 3 hardly move
@@ -387,6 +500,14 @@ print("a product of complex numbers:",
 moved = [(turn(query, n + 3) @ turn(key, n)).item() for n in (0, 7, 1000)]
 assert max(moved) - min(moved) < 0.01 and torch.isclose(turn(query, 9).norm(), query.norm())
 assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
+
+# %% [raw] slide
+# ## The same distance, the same score
+# {print}
+#
+# $$(q_m R_m)(k_n R_n)^\top = q_m\, R_m R_n^\top k_n^\top = q_m\, R_{m-n} k_n^\top$$
+#
+# Queries and keys are turned, in every layer. Values are not.
 
 # %% [markdown]
 # The same distance gives the same score. The last line says the same in complex numbers, as the paper does: a pair is
@@ -428,6 +549,17 @@ assert not torch.allclose(by_neighbours, untouched, atol=1)
 # Let query and key be the same vector of ones. After the rotation their score is $2 \sum_i \cos \bigl((m - n)\theta_i\bigr)$,
 # a function of the distance. *Guess its shape.* What changes with a **base** of 500,000 in place of 10,000?
 
+# %% [raw] slide
+# ## Two layouts, and the base
+# | layout | pairs | |
+# |---|---|---|
+# | **interleaved** | $x_{2i}, x_{2i+1}$ | the paper |
+# | **half** | $x_i, x_{i + d/2}$ | GPT-NeoX, Llama |
+#
+# Weights trained with one need their columns rearranged for the other. Without that nothing crashes, and the model writes nonsense.
+#
+# > **Guess first.** The score of equal vectors against their distance: what shape? And with `rope_theta` 500,000 for 10,000?
+
 # %%
 apart = torch.logspace(0, 5, 400).round()                        # (400,)  1 to 100,000
 decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-1)
@@ -436,6 +568,12 @@ viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
 #| caption: Score of two equal vectors under RoPE, against their distance, for several bases.
 #| label: rope-decay
+
+# %% [raw] slide
+# ## Long-term decay
+# {figure}
+#
+# **Now you:** a@order, exercise 3
 
 # %% [markdown] teaches="learned absolute positions"
 # The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
@@ -464,6 +602,15 @@ try:
     learned(33)
 except ValueError as error:
     print(error)
+
+# %% [raw] slide
+# ## Learned positional embeddings: a table
+# > **Guess first.** What does a table with 32 rows do with a 33rd token?
+#
+# . . .
+# {print}
+# . . .
+# **A common mistake: positions counted along the batch**, `torch.arange(x.size(0))`. All tokens of a sentence get one position, and the loss falls all the same.
 
 # %% [markdown] erratum="positions by the batch"
 # It refuses. Position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in many texts,
@@ -503,11 +650,33 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.)
 # *Guess for $r = 2$:* what is equal along each diagonal? Large in the picture is the distance, small is the row of the table.
 
+# %% [raw] slide
+# ## Relative positions: a vector for each distance (Shaw)
+# $$e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)$$
+#
+# Distances beyond $\pm r$ are clipped: $2r + 1$ rows.
+#
+# > **Guess first.** For $r = 2$: what is equal along each diagonal?
+
 # %%
 text = ["we", "know", "that", "you", "know", "it"]
 index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
 figures.distance_table(index, text, max_distance=2)
 #| caption: Clipped relative distances, a row for each query.
+
+# %% [raw] slide
+# ## The clipped distance is equal along each diagonal
+# {figure}
+# |||
+# BLEU, English to German (Shaw et al. 2018):
+#
+# | $r$ | 0 | 1 | 2 | 16 |
+# |---|---|---|---|---|
+# | | 12.5 | 25.5 | 25.8 | 25.8 |
+#
+# It is enough to know the neighbours.
+#
+# **Now you:** a@order, exercise 4
 
 # %% [markdown]
 # The distance is equal along each diagonal. Both *know* see their neighbours in the same way, wherever they stand. The
@@ -570,6 +739,14 @@ figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
 #| caption: Biases on the score: T5's buckets and ALiBi's costs.
 
+# %% [raw] slide
+# ## Relative biases: a number for each distance
+# $$e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$$
+#
+# **T5**: learned, in buckets that grow. **ALiBi**: $b_{j-i} = -s\,|i - j|$, fixed.
+# . . .
+# {figure}
+
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions"
 # T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
 # that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. ([-@wang2019])
@@ -606,6 +783,22 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain
 # the rest of a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is
 # the subject of the next section.
+
+# %% [raw] slide
+# ## Which model uses which positions
+# | model | positions |
+# |---|---|
+# | Transformer (2017) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ |
+# | BERT, GPT-2, GPT-3 | learned, added |
+# | T5 | biases in 32 buckets |
+# | BLOOM | ALiBi |
+# | Llama, Llama 3, Qwen2, Gemma 3 | RoPE, base 10,000 to 1,000,000 |
+
+# %% [raw] slide
+# ## Length extrapolation: one task for all schemes
+# Random letters: which stood **two places before**? Trained on texts of 8 to 32 letters, then 128.
+#
+# > **Guess first.** Accuracy against the position, in texts of 32 and of 128: sinusoidal, learned, Shaw, T5, RoPE. What happens at 32?
 
 # %%
 LETTERS, BACK, TRAINED = 16, 2, 32
@@ -688,6 +881,14 @@ assert max(by_seed("relative (T5)", "beyond")) < 0.5
 assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
 assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
 
+# %% [raw] slide
+# ## Each family fails, or not, in its own way
+# {figure}
+
+# %% [raw] slide
+# ## Three seeds each
+# {print}
+
 # %% [markdown]
 # Each family fails, or not, in its own way.
 #
@@ -722,6 +923,12 @@ for name, scheme in in_config.items():
 figures.attention_past_training(looked, trained=TRAINED)
 #| caption: Attention weights inside and beyond the trained length.
 
+# %% [raw] slide
+# ## The same from inside
+# {figure}
+#
+# Beyond the trained length (orange) sinusoids attend to wrong places; a distance of −2 is known.
+
 # %% [markdown]
 # Inside the trained length all three have the diagonal. Outside, the sinusoids attend to wrong places. The other two go
 # straight on, because a distance of −2 is known. (RoPE's panel may have specks far from the diagonal. We come back to them.)
@@ -741,6 +948,14 @@ for d in (64, 512):
                "learned, fresh": LearnedPositions(1000, d).table}
     means = {name: rows.norm(dim=-1).mean() for name, rows in lengths.items()}
     print(f"d = {d:>3}:", *(f"{name} {length:.2f} " for name, length in means.items()))
+
+# %% [raw] slide
+# ## The embedding scale: multiply by √d_model
+# {print}
+#
+# Beside a fresh embedding the sinusoid is 16 times as long.
+#
+# > **Guess first.** Our task needs positions more than anything. What does the factor do to each scheme?
 
 # %% [markdown]
 # A fresh embedding has length 1 and the sinusoid $\sqrt{d/2}$: at width 512 the position is sixteen times as long as the
@@ -766,6 +981,12 @@ for scheme in ("binary", "learned"):
     assert min(as_it_is) > max(scaled) + 0.1
 louder = [run["inside"] for run in kept["changed"] if "louder" in run["name"]]
 assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
+
+# %% [raw] slide
+# ## It is the ratio of position to embedding
+# {figure}
+#
+# **A common mistake: “they differ in X alone”, unchecked.** Print both configurations.
 
 # %% [markdown]
 # With the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–75%. The other schemes hardly
@@ -793,6 +1014,10 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # * a **window**: each letter sees 16 neighbours on either side. This removes both suspects.
 # * **clipped** distances: all keys are seen, but none is turned further from its query than 16 places. This removes (b)
 #   alone. If (a) is the cause, it must not help.
+
+# %% [raw] slide
+# ## RoPE at 32 times the trained length
+# > **Guess first.** Two suspects. (a) **Many keys**: a thousand small weights add up. (b) **New angles**: never seen in training. A window removes both; clipped distances remove (b) alone. Which helps?
 
 # %%
 def changed(name, what="beyond"):
@@ -830,6 +1055,10 @@ assert max(others["T5"][1024]) < 0.3 and min(others["T5, window"][1024]) > 0.8
 assert min(others["Shaw, window"][1024]) > 0.99 > max(others["Shaw"][1024])
 for n in (128, 1024):
     assert max(added["sinusoidal"][n]) < min(added["sinusoidal, window"][n]) < 0.5
+
+# %% [raw] slide
+# ## The cause is the new angles
+# {figure}
 
 # %% [markdown]
 # RoPE is nearly perfect at four times the length and loses about half at thirty-two times. Clipped, with all 1,024 keys in
@@ -1014,6 +1243,19 @@ assert granted("3 longer texts: × 32") == []
 # the score does not change if query and key move together: it is relative. The deck's next point is right: it is no inner
 # product of something at the query and something at the key.
 # </details>
+
+# %% [raw] slide
+# ## In short
+# | | | shape |
+# |---|---|---|
+# | sinusoidal | $\sin p\,\theta_i$, $\cos p\,\theta_i$; input $\sqrt{d_\text{model}}\, x_p + \mathrm{PE}(p)$ | $(n, d_\text{model})$ |
+# | RoPE | pair $i$ turned by $m\,\theta_i$; the score depends on $m - n$ | $(n, d_k)$ |
+# | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $(2r + 1, d_k)$ |
+# | bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | a number a distance |
+#
+# What a scheme *can* express and what training *finds* differ: measure.
+#
+# **Now do** assignment a@order. **Next:** lecture @masking.
 
 # %% [markdown]
 # ## In short

@@ -69,6 +69,12 @@ from attncourse.transformer import Encoder, TransformerConfig
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## Six pots of paint
+# In every round each pot is filled again with a mixture of what was in the six: a weighted average, and then averages of averages.
+#
+# > **Guess first.** Can a pot become redder than the reddest was in the round before? Do sharper weights stop the mixing?
+
 # %% [markdown]
 # Let a colour be two numbers, how much red and how much blue, so that we can draw it. The recipes of a round are a
 # matrix of attention weights, with a row for each pot. Here a softmax makes them from random scores. The slider
@@ -110,6 +116,18 @@ for sharpness in (1.0, 2.0, 5.0):
     assert (reach.diff(dim=0) < 1e-6).all(), "no pot goes further than some pot did before"
     assert pots[-1].std(dim=0).max() < 1e-3 * pots[0].std(dim=0).min(), "in the end alike"
 
+# %% [raw] slide
+# ## Mix
+# {figure}
+
+# %% [raw] slide
+# ## Stacked self-attention with one head: still one average
+# $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
+#
+# - Weights mix **tokens**, on the left. Matrices mix **features**, on the right.
+# - Every output lies in the **convex hull** of the rows of $X W_1 W_2 W_3$.
+# - With several heads a layer is a sum, and the factors cannot be sorted.
+
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # It cannot. A weighted average lies between the things that it averages. In the plane it lies inside the shape that
 # they span, their **convex hull**. So each shape lies inside the one before. The shapes never grow; with sharp recipes
@@ -148,6 +166,14 @@ print("smallest weight of the one:", round(A_product.min().item(), 2),
 assert difference < 1e-12 and A_product.min() > 0
 assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 
+# %% [raw] slide
+# ## A common mistake: “without non-linearities the whole stack is linear”
+# Three layers and one:
+#
+# {print}
+# . . .
+# The *values* meet nothing but averages and matrices. The *weights* come out of a softmax of the input: the stack is not linear in $X$.
+
 # %% [markdown] erratum="nothing but averages"
 # Three layers compute what *one* matrix of attention weights and *one* value matrix could compute. The same holds for
 # three hundred. However deep the stack is, every output is a weighted average of the same few vectors, the rows of
@@ -176,6 +202,20 @@ phrases = torch.tensor([[1.0, 0.0],                   # "good"
                         [0.0, 1.0]])                  # "not bad";  (4, 2)
 verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason to go there?
 
+# %% [raw] slide
+# ## Exclusive or (XOR): what a linear map cannot compute
+# | | praise | not | verdict |
+# |---|---|---|---|
+# | good | 1 | 0 | 1 |
+# | bad | 0 | 0 | 0 |
+# | not good | 1 | 1 | 0 |
+# | not bad | 0 | 1 | 1 |
+#
+# > **Guess first.** Which four numbers does the best linear map give (it may add a constant)?
+#
+# . . .
+# One half, four times. Ten such layers are one matrix.
+
 # %% [markdown]
 # One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. What can the
 # *matrix* $W_V$ make of it? *Guess:* which four numbers does the best matrix give, the one with the smallest squared
@@ -185,6 +225,12 @@ verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason t
 with_one = torch.cat([phrases, torch.ones(4, 1)], dim=1)                  # (4, 3)
 best = torch.linalg.lstsq(with_one, verdict).solution     # (3, 1)  least squares
 print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].tolist()])
+
+# %% [raw] slide
+# ## What helps: an activation function
+# $$\operatorname{ReLU}(z) = \max(0, z)$$
+#
+# > **With pencil and paper:** find two expressions of the form $\max(0, \dots)$ whose sum is the verdict.
 
 # %% [markdown]
 # It answers "one half" to all four, so it has learned nothing. Neither feature alone says anything about the verdict,
@@ -207,6 +253,23 @@ viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
 assert torch.equal(answer, verdict[:, 0])
 #| caption: Inputs, hidden units and verdict of a small network that understands *not*.
 
+# %% [raw] slide
+# ## Two hidden numbers, each recognises one situation
+# {figure}
+# |||
+# $$\max(0,\ p - n)$$
+#
+# $$\max(0,\ n - p)$$
+
+# %% [raw] slide
+# ## The position-wise feed-forward network (FFN)
+# $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2$$
+#
+# $W_1\colon (d_\text{model}, d_\text{ff})$, $\;W_2\colon (d_\text{ff}, d_\text{model})$, usually $d_\text{ff} = 4\,d_\text{model}$.
+#
+# - **Attention moves** information between tokens and computes little with it.
+# - **The feed-forward network computes** something for each token and moves nothing.
+
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
 # more situations. We have written this one by hand; a network learns it.
@@ -224,6 +287,10 @@ assert torch.equal(answer, verdict[:, 0])
 figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 #| caption: A position-wise feed-forward network: the same network above every token.
 #| label: feed-forward
+
+# %% [raw] slide
+# ## Every position by itself, all positions alike
+# {figure}
 
 # %% [markdown]
 # So the two parts of a layer divide the work. **Attention moves information between tokens and computes little with it.
@@ -255,6 +322,17 @@ print("shuffled tokens, shuffled outputs:", by_itself)
 # %% tags=["hide-input"]
 assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 48
 
+# %% [raw] slide
+# ## Hidden units: a fixed memory
+# - A unit multiplies the token with its column of $W_1$ (*key*).
+# - If it **fires**, it adds its row of $W_2$ (*value*). (Geva et al. 2021)
+#
+# > **Guess first.** In a new network, how many of 64 units fire for one token?
+#
+# . . .
+# {print}
+# Two thirds of a layer's parameters are here: $8d^2$ of $12d^2$.
+
 # %% [markdown]
 # About half of the units fire. In a trained network the share may be different; Geva et al. ([-@geva2021]) look for
 # what makes single units fire.
@@ -273,6 +351,18 @@ z = torch.linspace(-4, 3, 141)                        # (141,)
 smooth = {"ReLU": z.relu(), "GELU": F.gelu(z), "SiLU": F.silu(z)}
 viz.function_curves(smooth, z, x_name="z", y_name="activation")
 #| caption: Activation functions: ReLU, GELU, SiLU.
+
+# %% [raw] slide
+# ## Smoother activation functions
+# {figure}
+# |||
+# **GELU** $z\,\Phi(z)$
+#
+# **SiLU** $z\,\sigma(z)$
+#
+# A slope at 0, and a dip below it.
+#
+# **Now you:** a@masking, exercise 1
 
 # %% [markdown]
 # Both go to 0 far to the left and to $z$ far to the right, as ReLU does, but have a slope at 0 and dip below it.
@@ -303,6 +393,12 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # In all four, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
 # @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them there. *Please draw the four curves before you
 # run it.* Which of the two additions keeps the tokens apart?
+
+# %% [raw] slide
+# ## Rank collapse: what keeps tokens apart?
+# **Relative residual**: the share of the token vectors that is *not* common to all. 0: all tokens are one vector.
+#
+# > **Guess first.** Twelve random layers. Draw four curves: attention alone; with a feed-forward network; with a **residual connection** $x + \operatorname{attention}(x)$; with both.
 
 # %%
 def relative_residual(H):
@@ -345,6 +441,19 @@ for kind, run in runs.items():
 assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
 assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 
+# %% [raw] slide
+# ## The residual connection holds it off
+# {figure}
+
+# %% [raw] slide
+# ## A common mistake: one remedy for two problems
+# | problem | what solves it |
+# |---|---|
+# | attention **computes** nothing from what it averages | the feed-forward network |
+# | everything becomes **alike** | the residual connection |
+#
+# The network is *the same function at every position*: equal tokens stay equal.
+
 # %% [markdown]
 # By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
 # precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
@@ -377,6 +486,15 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # What happens if nothing forbids this? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token
 # is a letter here, and a full stop stands for the beginning (`<bos>` in [lecture @bottleneck](@bottleneck)) and for the
 # end.
+
+# %% [raw] slide
+# ## Language models must not see the future
+# Texts: numbers from "zero" to "nine hundred and ninety-nine", letter by letter. The output is the input, one step later.
+#
+# > **Guess first.** All thousand numbers are equally likely. How small can an honest loss become?
+#
+# . . .
+# $\ln 1000 \approx 6.9$ nats a number, divided by its letters: about 0.27 nats a letter.
 
 # %%
 texts = [say(number, "en") for number in range(1000)]
@@ -462,6 +580,12 @@ assert max(last["no mask"]) < 0.2 * least, "far below what is possible"
 assert least - 0.03 < min(last["causal mask"]), "0.03 for the luck of the draw"
 assert max(last["causal mask"]) < 1.35 * least, "near it"
 
+# %% [raw] slide
+# ## An impossible loss
+# {figure}
+#
+# > **Guess first.** Now they write. Of a hundred texts, how many are numbers?
+
 # %% [markdown]
 # The models without a mask have a loss that is *impossible*. No prediction can do that: these models have read the
 # answers, which are among their inputs. Now all six models write, letter by letter. There the next letter does not
@@ -485,6 +609,10 @@ for (name, seed), model in models.items():
     shares[name].append(sum(text in texts for text in written) / 100)
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
+
+# %% [raw] slide
+# ## No mask: nothing left to read when it writes
+# {print}
 
 # %% [markdown]
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
@@ -544,6 +672,14 @@ for i in range(n):
     print(f"{words[i]:>8} asks: queries (1, {d_k}), keys and values {tuple(K[: i + 1].shape)}")
 slow = torch.cat(slow)                                # (n, d_k)
 
+# %% [raw] slide
+# ## Causal self-attention: scores of −∞
+# $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$
+#
+# - A **boolean mask**: True where a query may attend. An **additive mask**: 0 and −∞.
+#
+# > **Guess first.** What is the first row of weights?
+
 # %% [markdown] erratum="keys and queries"
 # > **A common mistake: "the set of keys and queries grows".** The *keys and values* grow, as the shapes above show.
 # > Each step has one query, that of the newest token; the queries of earlier tokens have been answered. The slip
@@ -573,6 +709,14 @@ print("all at once is what it was one by one:", torch.allclose(weights @ V, slow
 # %% tags=["hide-input"]
 assert torch.allclose(weights @ V, slow, atol=1e-6)
 
+# %% [raw] slide
+# ## All at once is what it was one by one
+# {figure}
+#
+# **A common mistake: $j \ge i$ forbidden.** The first row is −∞ throughout: NaN.
+#
+# **Now you:** a@masking, exercise 2
+
 # %% [markdown] erratum="i > i; not even itself"
 # One product gives the same numbers. A low score such as −2.49 is *allowed* and gets its small weight; a forbidden
 # cell, hatched, gets exactly 0. Each row still sums to one, since forbidden scores were never in the denominator. The
@@ -601,6 +745,16 @@ print("its first row:", printed[0].tolist())
 # A mask is easily wrong by one, and the loss does not show it. So we want to *test* a mask. The gradient can tell:
 # output $i$ depends on input $j$ exactly where a gradient gets through (or so it seems; we come back to this). For $n$
 # positions these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the detector:
+
+# %% [raw] slide
+# ## Testing for leaks: which output depends on which input?
+# A mask is easily wrong by one, and the loss does not show it. Let gradients tell.
+#
+# > **Guess first.** Which of these leak?
+# > 1. no mask
+# > 2. a causal mask on the scores
+# > 3. a causal mask on the *weights*, set to 0 after the softmax
+# > 4. a causal mask, inputs centred over the sentence
 
 # %%
 def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
@@ -656,6 +810,12 @@ figures.dependence_maps(found)
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
 
+# %% [raw] slide
+# ## Three of the four leak
+# {figure}
+#
+# Weights set to 0 afterwards: the sum over *all* exponentials tells what is coming.
+
 # %% [markdown] erratum="weights set to 0"
 # Three of the four leak. Centring leaks because the mean over the sentence contains the sentence's end. Any statistic
 # over all positions does. This is one reason why a Transformer's norms work over the features of one position ([lecture
@@ -680,6 +840,14 @@ moved = (counts(x) - counts(other_end))[:3].abs().max().item()
 print("yet the first three outputs move by", round(moved, 3))
 assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
+# %% [raw] slide
+# ## A gradient of zero proves nothing
+# {print}
+#
+# The suspect *counts*: its output goes up in steps, and a step has no slope. **Change the future, and see whether the past has moved.**
+#
+# **Now you:** a@masking, exercise 5
+
 # %% [markdown] teaches="training in parallel, teacher forcing"
 # The detector acquits this model, and yet it leaks. A count goes up in steps. Between the steps it is flat, and the
 # gradient is the slope. **A gradient that is not zero proves a leak; a gradient of zero proves nothing.** A better test
@@ -698,6 +866,10 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 #| caption: Teacher forcing: all positions of a sentence are trained in one pass.
 #| label: teacher-forcing
+
+# %% [raw] slide
+# ## Teacher forcing: one pass is all steps
+# {figure}
 
 # %% [markdown]
 # Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the
@@ -732,6 +904,15 @@ print(f"loss without a mask: {in_one:.3f} in one pass, {alone:.2f} step by step"
 assert torch.allclose(one_pass, one_by_one, atol=1e-3) and end - middle > 4 * (middle - start)
 assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
+# %% [raw] slide
+# ## One pass, or step by step
+# > **Guess first.** How much longer does it take to ask the questions one by one?
+#
+# . . .
+# {print}
+# . . .
+# One pass gives $n$ losses, thanks to the mask. The price: **exposure bias**.
+
 # %% [markdown]
 # One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
 # of the text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
@@ -762,6 +943,14 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
 #| caption: Padding mask, causal mask, and both together.
 
+# %% [raw] slide
+# ## Padding masks, and both together
+# {figure}
+#
+# `padding[:, None, :] & causal`: the padding mask depends on the sentence, the causal one on the position.
+#
+# **Now you:** a@masking, exercise 3
+
 # %% [markdown]
 # Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of length
 # one stands in the middle. At the end, `[:, :, None]`, it would forbid *rows*: then rows of padding are forbidden, and
@@ -778,6 +967,15 @@ without, _ = attend(x, x, x, causal_mask(5))          # (2, 5, 8)
 moved = (with_padding - without).abs().amax(dim=-1)   # (2, 5)
 print("the short sentence moves by", [round(m, 2) for m in moved[1].tolist()])
 assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
+
+# %% [raw] slide
+# ## Somebody forgets the padding mask
+# > **Guess first.** In a decoder, with padding at the end, which outputs change?
+#
+# . . .
+# {print}
+#
+# None that is used: padding at the end lies in the future. An encoder does need its mask.
 
 # %% [markdown]
 # None that is used: padding at the end lies in the future of all tokens. So a language model with padding at the end
@@ -814,6 +1012,10 @@ figures.mask_zoo({
 })
 #| caption: Masks in use: who may attend to whom.
 #| label: masks
+
+# %% [raw] slide
+# ## Masks in use: what is each of them for?
+# {figure}
 
 # %% [markdown]
 # <details><summary><b>Answers</b></summary>
@@ -891,6 +1093,10 @@ for mask in masks.values():
     assert (weights["masked_softmax"][~mask] == 0).all()
     assert torch.allclose(sums, (~lonely).float())
 
+# %% [raw] slide
+# ## Rows with nothing allowed: NaN, and −1e9
+# {figure}
+
 # %% [markdown]
 # <details><summary><b>Answers</b></summary>
 #
@@ -917,6 +1123,14 @@ print("NaN rows after one layer: ", first.isnan().any(dim=-1).tolist())
 print("NaN rows after two layers:", second.isnan().any(dim=-1).tolist())
 assert first[:2].isnan().all() and not first[2:].isnan().any() and second.isnan().all()
 
+# %% [raw] slide
+# ## A mask cannot keep out what is not a number
+# > **Guess first.** Two rows of padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
+#
+# . . .
+# {print}
+# Zero times NaN is NaN: give zeros to rows with nothing allowed.
+
 # %% [markdown]
 # One. The tokens give padding the weight zero, and zero times NaN is NaN. **A mask cannot keep out what is not a
 # number.** So a row with nothing to attend to needs something finite, and zeros are a good choice.
@@ -937,6 +1151,24 @@ print("−1e9 + 3 is −1e9 in float32:", bool(torch.tensor(-1e9) + 3 == torch.t
 # %% tags=["hide-input"]
 assert not masked_softmax(half, mask).isnan().any(), "the lowest of the scores' own type fits"
 assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
+
+# %% [raw] slide
+# ## Does −1e9 fit?
+# {print}
+#
+# **Now you:** a@masking, exercise 4
+
+# %% [raw] slide
+# ## In short
+# | | | shape |
+# |---|---|---|
+# | one head, $L$ layers | $A_L \cdots A_1\; X\; W_1 \cdots W_L$ | $(n, d)$ |
+# | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$ | $(d_\text{ff})$ inside |
+# | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
+# | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
+# | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
+#
+# **Now do** assignment a@masking. **Next:** lecture @many_heads.
 
 # %% [markdown]
 # It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has

@@ -73,6 +73,14 @@ from attncourse.transformer import (
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## One head, one average
+# > *Anna **lent** Ben her book*
+#
+# *Lent* needs two facts: who gave, and who received. One query makes one row of weights and one average: half Anna, half Ben.
+# . . .
+# **The diary with two questions**: seven shuffled cards. What is for dinner *tomorrow*? What was for dinner *yesterday*?
+
 # %%
 def two_questions(batch, generator):
     days, meals, tomorrow = shuffled_weeks(batch, generator)              # (batch, 7) each
@@ -109,10 +117,25 @@ def two_questions(batch, generator):
 # matrix with its rows × columns under it, and each head has a colour. The orange row belongs to one token. *Follow it:*
 # where does this token meet the others?
 
+# %% [raw] slide
+# ## Multi-head attention (Vaswani et al. 2017, section 3.2.2)
+# $$\operatorname{MultiHead}(X, M) = \operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\; W_O$$
+#
+# $$\text{head}_i = \operatorname{Attention}\bigl(X W_Q^{(i)},\; M W_K^{(i)},\; M W_V^{(i)}\bigr)$$
+#
+# - **self-attention**: $M = X$; **cross-attention**: $X$ asks, $M$ answers
+# - usually $d_k = d_v = d_\text{model} / h$: base model 512 = 8 × 64
+#
+# > **Guess first.** Follow one token through the layer: where does it meet the others?
+
 # %%
 figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
 #| caption: Multi-head attention in matrices, with three heads.
 #| label: multi-head
+
+# %% [raw] slide
+# ## Tokens meet only inside the heads
+# {figure}
 
 # %% [markdown]
 # The layer computes each row of $Q$, $K$ and $V$ from its own token alone. The same holds for each row after the heads.
@@ -139,6 +162,10 @@ class Heads(nn.Module):
         outputs = [self.head(X, i)[0] for i in range(len(self.W_Q))]   # h times (batch, n, d_k)
         return torch.cat(outputs, dim=-1) @ self.W_O                      # (batch, n, d_model)
 
+# %% [raw] slide
+# ## A loop and a concatenation
+# {code}
+
 # %% [markdown] erratum="Y on the left; a semicolon for two things"
 # > **A common mistake: half in columns, half in rows.** Slides write
 # > $\text{output}_i \in \mathbb{R}^{d/h}$, and $Y[\text{output}_0; \dots; \text{output}_{h-1}]$ with a $Y$ of
@@ -155,6 +182,12 @@ try:
 except RuntimeError as error:
     print("Y [outputs]:", error)
 print("[outputs] Y:", tuple((side_by_side @ Y).shape))
+
+# %% [raw] slide
+# ## One, two and four heads on two questions
+# The number of parameters does not change with the number of heads.
+#
+# > **Guess first.** Will a model with one head get both answers half right, or one right and the other wrong?
 
 # %% [markdown] teaches="heads look at different things, k heads or one"
 # ## One, two and four heads on two questions
@@ -218,6 +251,23 @@ for seed in range(3):
     assert min(one) < 0.6 and max(one) > 0.75, "one head: one answer"
     assert min(two) > 0.95 and min(four) > 0.95
 
+# %% [raw] slide
+# ## One head: one answer right, the other wrong
+# {print}
+
+# %% [raw] slide
+# ## Why one average cannot hold two answers
+# $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$, two meals:
+#
+# | tomorrow, yesterday | share of pie | tomorrow | yesterday |
+# |---|---|---|---|
+# | soup, soup | 0 | soup | soup |
+# | soup, pie | $1 - \alpha$ | soup | **pie** |
+# | pie, soup | $\alpha$ | pie | **soup** |
+# | pie, pie | 1 | pie | pie |
+#
+# For tomorrow one threshold is enough. Yesterday **alternates** along the line.
+
 # %% [markdown]
 # In every seed the model with one head learns one answer and gets most of the other wrong. Does it always choose the
 # same one? Tomorrow and yesterday are symmetric, so the task prefers neither. We think that the random start decides.
@@ -270,6 +320,12 @@ for answers in lost:
     assert min(answers) < 0.3 and max(answers) > 0.9, "each head carries one answer"
 assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
 
+# %% [raw] slide
+# ## Ablation: remove one head, and measure
+# {figure}
+#
+# One head attends to the day before, the other to the day after. Nobody assigned the questions.
+
 # %% [markdown] teaches="multi-head attention, split and merged; nanoGPT's forward pass"
 # One head attends to the day before and the other to the day after. Without a head, the answer to its question falls to
 # chance (one in twelve), and the other answer stays right. Nobody assigned the questions. The heads are
@@ -295,6 +351,14 @@ print("outputs", tuple(head_outputs.shape), " weights", tuple(A.shape))
 one_by_one = torch.stack([loop.head(X, i)[0] for i in (0, 1)], dim=1)     # (batch, h, n, d_k)
 print("the same as one by one:", torch.allclose(head_outputs, one_by_one, atol=1e-5))
 
+# %% [raw] slide
+# ## All heads at once: split, attend, merge
+# - One $d \times d$ matrix holds all heads, side by side.
+# - **Split**: (batch, n, h · d_k) → (batch, h, n, d_k): cut the last axis, *then* exchange.
+# - **Merge**: the same two steps backwards.
+#
+# > **Guess first.** What does head 0 hold if we ask `view` for (h, n, d_k) directly?
+
 # %% [markdown]
 # Checkpoints keep one $d \times d$ matrix for all heads, so its product has the shape (batch, n, d). We must **split**
 # it: cut the last axis in two, (h, d_k), and then move the heads' axis to the front. After the attention, the same two
@@ -311,6 +375,10 @@ head_by_head = torch.stack([x[:, 0:2], x[:, 2:4]])  # (h, n, d_k)  columns 0 and
 panels = {"x, (n, d)": x, "head by head": head_by_head, "view alone": x.view(2, 4, 2)}
 figures.head_pieces(panels, four, d_model=4)
 #| caption: Which numbers each head gets: the right reshape and wrong ones.
+
+# %% [raw] slide
+# ## The right shape and the wrong contents
+# {figure}
 
 # %% [markdown]
 # In the middle panel head 0 has the first two columns of every token. In the right panel it has *all* columns of Anna
@@ -329,6 +397,16 @@ for name, before, after in (
 ):
     touched = (before != after).flatten(1).any(dim=1)    # (h,)
     print(f"{name:>12}: head 0 changes: {bool(touched[0])}, head 1: {bool(touched[1])}")
+
+# %% [raw] slide
+# ## Find it by a question with a known answer
+# If one token changes, in which heads does anything change?
+#
+# {print}
+# . . .
+# `view` never moves a number. In all heads, if the reshape is right.
+#
+# **Now you:** a@many_heads, exercises 1 and 2
 
 # %% [markdown]
 # (Other code merges by `y.transpose(1, 2).contiguous().view(B, T, C)`. `transpose` moves no number either: it notes a
@@ -351,6 +429,16 @@ with torch.no_grad():
     print("torch's layer, our loop:", torch.allclose(mha(X, X, X)[0], loop(X), atol=1e-4))
     twice = mha(X @ W_Q, X @ W_K, X @ W_V)[0]
     print("projected by ourselves first:", torch.allclose(twice, loop(X), atol=0.1))
+
+# %% [raw] slide
+# ## A common mistake: projected twice
+# `mha(W_q(x), W_k(x), W_v(x))`: but `nn.MultiheadAttention` has its projections *inside*.
+#
+# {print}
+# . . .
+# It wants $X$, three times. And its masks: True means *may not* attend.
+#
+# **Now you:** a@many_heads, exercises 3 and 6
 
 # %% [markdown] erratum="projected twice"
 # > **A common mistake: projected twice.** `nn.MultiheadAttention` takes a query, a key and a value. So people make
@@ -384,6 +472,15 @@ with torch.no_grad():
 # table of days × days. The cell prints it for head 0 of the trained model, with a row for the day of each query. *Guess:*
 # where is the largest number of each row?
 
+# %% [raw] slide
+# ## Heads add up
+# $$\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i\, W_O^{(i)} = \sum_i A_i\; X\; W_V^{(i)} W_O^{(i)}$$
+#
+# - **QK circuit** $W_Q^{(i)} W_K^{(i)\top}$: *where* the head attends
+# - **OV circuit** $W_V^{(i)} W_O^{(i)}$: *what* it writes (Elhage et al. 2021)
+#
+# > **Guess first.** The trained head's scores of days against days: where is the largest number of each row?
+
 # %%
 QK = two.layer.W_Q[0] @ two.layer.W_K[0].mT                             # (d_model, d_model)
 by_day = two.day.weight @ QK @ two.day.weight.mT / math.sqrt(16)        # (7, 7)  d_k = 16
@@ -394,6 +491,12 @@ for day, row in zip(DAYS, by_day.tolist(), strict=True):
 # %% tags=["hide-input"]
 steps = (by_day.argmax(dim=-1) - torch.arange(7)) % 7
 assert len(set(steps.tolist())) == 1 and steps[0] in (1, 6), "one day on, or one back"
+
+# %% [raw] slide
+# ## The QK circuit has the question in it
+# {print}
+#
+# **Now you:** a@many_heads, exercise 4
 
 # %% [markdown]
 # At the same step from the query in all seven rows: here at the day before, round the circle from Monday back to Sunday.
@@ -415,6 +518,14 @@ two_heads = tomorrow @ temperatures - yesterday @ temperatures           # W_O b
 print("one head: ", one_head[:, 0].tolist())
 print("two heads:", two_heads[:, 0].tolist())
 assert two_heads.min() < temperatures.min(), "outside of all that was there to be averaged"
+
+# %% [raw] slide
+# ## Two heads can subtract
+# Opposite OV circuits: $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**.
+#
+# {code}
+#
+# > **Guess first.** *How much warmer is tomorrow than yesterday?* How much of the variance can one head explain, and two?
 
 # %% [markdown]
 # Does training find such a difference? Each card now has a day and the temperatures of that day at four hours. The
@@ -468,6 +579,12 @@ assert min(differences["2 heads, four hours"]) > 0.95
 assert max(from_days) < 0.52 < max(any_weights) - 0.1, "the weights carried it"
 assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in every seed"
 
+# %% [raw] slide
+# ## One head explains half, two subtract
+# {figure}
+#
+# Third row: weights that see one temperature carry one more number. Fourth row: without them the gain is lost.
+
 # %% [markdown]
 # One head explains half of the variance: it reports one of the two days. Two heads subtract. The third row is the
 # surprise: with a *single* number on each card, one head can explain more than half, with two seeds clearly more. Our
@@ -486,6 +603,10 @@ assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in ever
 # Heads are free in parameters. Are they free in time and memory? The next cell counts the arithmetic of the matrix
 # products and the attention weights. (A FLOP is a floating-point operation; one multiplication and one addition are
 # two.) *Guess* which of the three columns change with the number of heads.
+
+# %% [raw] slide
+# ## What heads cost
+# > **Guess first.** Which of these change with the number of heads: FLOPs of matrix products, attention weights, time?
 
 # %%
 x, costs = torch.randn(1, 512, 256), {}                                   # (batch, n, d_model)
@@ -506,6 +627,18 @@ for n_heads in (1, 4, 16, 64):
 flops, numbers, seconds = zip(*costs.values(), strict=True)
 assert len(set(flops)) == 1 and numbers[3] == 64 * numbers[0] == 64 * 512**2
 assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are not"
+
+# %% [raw] slide
+# ## n² weights for each head
+# {print}
+# . . .
+# **A common mistake: “the same amount of computation as one head”.** Exact for parameters and matrix products; but $h\,n^2$ exponentials in place of $n^2$.
+
+# %% [raw] slide
+# ## A low rank for each head
+# $W_Q^{(i)} W_K^{(i)\top}$ is $d \times d$, and its **rank is at most $d_k$** (Bhojanapalli et al. 2020).
+#
+# > **Guess first.** How narrow may one head be, if each of seven days must find the next?
 
 # %% [markdown] erratum="same amount of computation"
 # > **A common mistake: "multi-head attention takes the same amount of computation as one head".** For parameters and
@@ -556,6 +689,12 @@ viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
 # %% tags=["hide-input"]
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
 
+# %% [raw] slide
+# ## Two columns: seven days fit on a circle
+# {figure}
+#
+# A sum of heads can go around the bottleneck.
+
 # %% [markdown] teaches="heads look at different things, k heads or one; what heads do: bertviz, linguistic roles"
 # With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
 # never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
@@ -570,6 +709,16 @@ assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) 
 # the package makes up. For every verb the model must say who gave and who got. For every pronoun it must say who is
 # meant: the last man or the last woman named before it. (Adverbs stand at random places, even where English would not
 # have them, so that counting words does not help.)
+
+# %% [raw] slide
+# ## Heads of a trained model
+# Two blocks of four heads read gossip:
+#
+# > *Tom gladly gave Anna the bike and she once lent Max the boat*
+#
+# Who gave? Who got? Who is *she*? Nearly all answers are right.
+#
+# > **Guess first.** Look for a head from verb to giver, verb to receiver, pronoun to name. Which will be missed?
 
 # %%
 for seed in (22, 36, 26):
@@ -642,6 +791,10 @@ with torch.no_grad():
 viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
 #| caption: Attention of a trained model: choose a layer, a head and a token.
 
+# %% [raw] slide
+# ## Eight heads see one sentence
+# {figure}
+
 # %% [markdown]
 # One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the
 # name that is the answer? And how many answers are lost without the head?
@@ -689,6 +842,16 @@ both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.0%} lost")
 #| caption: Weight on the answer, and what is lost when a head is removed.
 
+# %% [raw] slide
+# ## Where it attends, and what is lost without it
+# {figure}
+# |||
+# **Weights** show where a head reads, not whether the model uses it.
+#
+# **Ablation** shows what the model cannot do *without* a head, not what the head does.
+#
+# In every seed a head attends straight to the answer and is not missed.
+
 # %% [markdown]
 # The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
 # neither table alone says "what a head does". (Each table has its own scale of blue: compare colours within one.)
@@ -718,6 +881,10 @@ for seed in range(3):
 # after the other, always the one whose loss hurts least, and do not put them back. *Guess:* how many of the eight heads
 # can go before the worst of the three answers falls below 90 %?
 
+# %% [raw] slide
+# ## If each can go, can all go?
+# > **Guess first.** We remove the head that hurts least, one after the other. How many of the eight can go before the worst of three answers falls below 90 %?
+
 # %%
 worst = {}
 for seed, model in enumerate(readers):
@@ -739,6 +906,12 @@ for seed, model in enumerate(readers):
 
 # %% tags=["hide-input"]
 assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
+
+# %% [raw] slide
+# ## Heads that can go one at a time cannot all go together
+# {figure}
+#
+# Voita et al. (2019) pruned 38 of 48 encoder heads and lost 0.15 BLEU.
 
 # %% [markdown]
 # A few heads can go at hardly any cost. Then the curve falls. Heads that can go one at a time cannot all go together.
@@ -764,6 +937,12 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 figures.caching(n=6)
 #| caption: Writing with and without a cache of keys and values.
 #| label: kv-cache
+
+# %% [raw] slide
+# ## The KV cache: keys and values are computed once
+# {figure}
+#
+# Without: $n(n+1)/2$ pairs of key and value. With: $n$. No "QKV cache": each query is used once.
 
 # %% [markdown]
 # For $n$ tokens, the program without a cache computes $n(n+1)/2$ pairs of key and value, and the program with a cache
@@ -807,6 +986,14 @@ print(f"the price: {cache.n_bytes:,} bytes are kept")
 assert torch.allclose(outputs["without"], outputs["with"], atol=1e-5)
 assert 45 < counted["without"] / counted["with"] < 55
 
+# %% [raw] slide
+# ## Fifty times less arithmetic; the price is memory
+# {print}
+#
+# $$2 \times \text{layers} \times \text{heads of keys} \times d_\text{head} \times \text{bytes per number, for each token}$$
+#
+# > **Guess first.** Llama 2 7B: 32 layers of 32 heads of 128, two bytes. How many bytes for 4,096 tokens?
+
 # %% [markdown]
 # The layer needs fifty times less arithmetic for the same output. The price is memory. For each token the cache keeps
 #
@@ -823,6 +1010,12 @@ per_text = cache_bytes(llama_2, batch=1, n=4096)
 print(f"{per_token / 2**20} MiB a token, {per_text / 2**30} GiB for 4096 tokens")
 print(f"all parameters: {2 * count_parameters(llama_2, LanguageModel).total / 2**30:.1f} GiB")
 assert per_token == 2 * 32 * 32 * 128 * 2
+
+# %% [raw] slide
+# ## Half a megabyte a token
+# {print}
+#
+# Each number that is read takes part in one multiply-add: writing is **memory-bound**.
 
 # %% [markdown] teaches="grouped-query attention"
 # Half a megabyte a token, and two gigabytes a text: the caches of seven such texts need more memory than the whole
@@ -851,6 +1044,11 @@ for name, groups in kinds.items():
 #| caption: Multi-head, grouped-query and multi-query attention: who shares keys.
 #| label: shared-keys
 
+# %% [raw] slide
+# ## MHA, GQA, MQA: query heads that share keys and values
+# {figure}
+# {print}
+
 # %% [markdown]
 # Query head $i$ uses head $\lfloor i / (h/g) \rfloor$ of keys and values: **neighbours** share. Another order, such as
 # 0 1 0 1 0 1, could be trained from scratch just as well, but published checkpoints mean the first. The cache shrinks
@@ -872,6 +1070,12 @@ viz.curves(gib, xs=lengths, x_name="tokens in the cache", y_name="GiB", log_x=Tr
 longest = {name: f"{line[-1]:.0f} GiB" for name, line in gib.items()}
 print(f"at {lengths[-1]:,} tokens:", longest)
 #| caption: Memory of the cache against the number of tokens in it.
+
+# %% [raw] slide
+# ## What a large model saves
+# {figure}
+#
+# **Now you:** a@many_heads, exercise 5
 
 # %% [markdown]
 # What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
@@ -947,6 +1151,18 @@ for seed in range(3):
 # [+@bhojanapalli2020]. [+@dong2021]. [+@michel2019]. [+@voita2019]. [+@clark2019]. [+@olsson2022]. [+@shazeer2019].
 # [+@ainslie2023]. [+@touvron2023], appendix A.2.1 on groups. [+@jiang2023]. [+@grattafiori2024], section 3.2.
 # [+@deepseek2024v2], section 2.1 on MLA.
+
+# %% [raw] slide
+# ## In short
+# | | | shape |
+# |---|---|---|
+# | a head | $\operatorname{softmax}\bigl(Q_i K_i^\top / \sqrt{d_k}\bigr) V_i$ | $(n, d_v)$ |
+# | multi-head | $\operatorname{Concat}(\dots)\,W_O = \sum_i \text{head}_i W_O^{(i)}$ | $(n, d_\text{model})$ |
+# | split, merge | (batch, n, $h\,d_k$) ↔ (batch, h, n, $d_k$): cut *and* exchange | |
+# | rank | at most $d_k = d_\text{model} / h$ | |
+# | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
+#
+# **Now do** assignment a@many_heads. **Next:** lecture @deep_stacks.
 
 # %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers" teaches="sizes of GPT-3 and of the base model, counted"
 # ## Going further: √d_k inside a layer, and published sizes

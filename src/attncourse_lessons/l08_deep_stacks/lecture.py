@@ -133,6 +133,13 @@ def train(model, lr=1e-2, warm_up=0, steps=60, seed=0):
         losses.append(loss.item())
     return losses
 
+# %% [raw] slide
+# ## Deeper is worse? Spell all numbers below a thousand
+# - A **block**: attention, then a feed-forward network; each is a **sublayer**.
+# - What changes is how $x$, sublayer and norm are put together. Plainest: the sublayer's output *replaces* $x$.
+#
+# > **Guess first.** One block against six, sixty steps, three seeds. Which training loss is lower?
+
 # %% [markdown]
 # *Guess first:* one block against six, sixty steps, three seeds. Which loss is lower at the end? (The learning rate is
 # 0.003. Larger rates come later.)
@@ -154,6 +161,12 @@ def at_the_end(losses):
 for seed in range(3):
     assert at_the_end(plain[6, seed]) > at_the_end(plain[1, seed]) + 0.3, "in training, too"
 
+# %% [raw] slide
+# ## The degradation problem
+# {figure}
+#
+# The *training* loss: no overfitting. The spare blocks did not learn to pass on their input. (He et al. 2016)
+
 # %% [markdown]
 # Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
 # learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**.
@@ -166,6 +179,12 @@ for seed in range(3):
 # after twenty layers. [Lecture @bottleneck](@bottleneck) saw this in time. We can look at it in depth before any training.
 # *Guess:* in 24 untrained blocks, how large is $x$ at the top, and how large is the gradient of one matrix in the
 # first block?
+
+# %% [raw] slide
+# ## Signal propagation
+# $x$ goes up from layer to layer, and the gradient comes down the same way.
+#
+# > **Guess first.** In 24 untrained blocks, how large is $x$ at the top, and the gradient of a matrix in the first block?
 
 # %%
 def root_mean_square(x):
@@ -190,6 +209,12 @@ for seed in range(3):
     (size, *_, top), (first, *_) = flow(fresh(no_residual, 24, seed, d=64))
     assert top < 1e-4 * size and first < 1e-4 * flow(fresh(no_residual, 2, seed, d=64))[1][0]
 
+# %% [raw] slide
+# ## Signal and gradient vanish
+# {print}
+#
+# The last block has the full gradient and a millionth of $x$; the first all of $x$ and a millionth of the gradient.
+
 # %% [markdown]
 # The signal vanishes (with two other seeds as well), and with it the gradient: at 24 blocks about two millionths are left at
 # the first block. Which sublayer shrinks $x$? *Attention averages, and a feed-forward network has a ReLU. Guess which it
@@ -212,6 +237,12 @@ for name, sublayer in {"attention": attend, "feed-forward": feed_forward}.items(
 assert shrinks["attention"][0] < 0.6 < 0.8 < shrinks["attention"][1]
 assert max(shrinks["feed-forward"]) < 0.7
 
+# %% [raw] slide
+# ## Which sublayer shrinks x?
+# {print}
+#
+# An average of different vectors is shorter than they are; of equal ones it is not. The ReLU removes half of the numbers, in every block.
+
 # %% [markdown]
 # Both do at first. The average of vectors that point in different directions is shorter than they are. But each attention
 # makes the tokens more alike, and an average of equal tokens loses nothing. The feed-forward network takes nearly half in
@@ -229,6 +260,16 @@ assert max(shrinks["feed-forward"]) < 0.7
 # compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) goes further: send data through the
 # stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
 # until the output is as large as the input. *Guess:* which of the two lets six blocks learn?
+
+# %% [raw] slide
+# ## Would a better initialisation do?
+# | | |
+# |---|---|
+# | **Xavier** | variance $2/(d_\text{in} + d_\text{out})$: for linear layers |
+# | **He** | variance $2/d_\text{in}$: compensates for a ReLU |
+# | **LSUV** | send data through, scale each layer until its output has variance 1 |
+#
+# > **Guess first.** Which of the two lets six blocks learn?
 
 # %%
 def he(model):
@@ -294,6 +335,12 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
                   level=("letter frequencies alone", frequencies))
 #| caption: Loss after 60 steps against the learning rate, by initialisation.
 
+# %% [raw] slide
+# ## None of three initialisations
+# {figure}
+#
+# He explodes; LSUV keeps the size, and is not enough.
+
 # %% [markdown]
 # He's start explodes at every rate. LSUV's start is the best of the three and is not enough: its best seeds end a
 # little below the dotted line. One block alone reached 0.6. So size is not all. A stack can also lose the **token
@@ -320,6 +367,12 @@ assert max(left[12, seed] for seed in range(3)) < 0.03 < 0.5 < token_spread(stre
 best = [loss for lines in starts.values() for losses in lines.values() for loss in losses]
 assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) > 20
 
+# %% [raw] slide
+# ## The sizes are right, and the tokens become equal
+# {print}
+# . . .
+# **Rank collapse**, a guess at risk: let $x$ bypass one kind of sublayer. Only around attention should it help.
+
 # %% [markdown]
 # The sizes are right, and the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
 # [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what an
@@ -345,6 +398,17 @@ lowest = {name: [min(losses) for losses in zip(*(row["losses"] for row in rows),
           for name, rows in partial.items()}
 assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest["neither"])
 
+# %% [raw] slide
+# ## The guess survives
+# {print}
+
+# %% [raw] slide
+# ## Residual connections: add to x, do not replace it
+# $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$
+#
+# - The **residual stream** runs through the whole stack; $f_\ell$ is a **branch**.
+# - A branch that writes zero makes the layer the identity.
+
 # %% [markdown] teaches="residual connections and the gradient through them"
 # The guess survives. With a bypass around attention six blocks learn. With one around the feed-forward networks they
 # stay near the dotted line. (This is no proof: a bypass changes the gradient as well.) As long as each sublayer
@@ -368,6 +432,10 @@ figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
                         "residual": ["attention", "feed-forward"]})
 #| caption: Blocks without and with residual connections.
 #| label: residual
+
+# %% [raw] slide
+# ## Two kinds of block
+# {figure}
 
 # %% [markdown]
 # What happens to the gradient? Let $J_\ell$ be the **Jacobian** of $f_\ell$, the matrix of how each of its outputs changes
@@ -396,6 +464,14 @@ for name, product in {"last on the left": (I + J_2) @ (I + J_1),
     print(f"{name:>17}: off by {(product - whole).abs().max():.0e}")
 assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms; one is I"
 
+# %% [raw] slide
+# ## The gradient: the identity, plus something
+# $$\frac{\partial x_L}{\partial x_0} = (I + J_L) \cdots (I + J_1) = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
+#
+# **A common mistake: “the gradient through a residual connection is 1”.** True of the connection alone.
+#
+# > **Guess first.** How large is the gradient at the first of twelve blocks? About 1? More? Less?
+
 # %% [markdown] erratum="the gradient is 1"
 # > **A common mistake: "the gradient through a residual connection is 1".** This is true of the connection. The
 # > gradient of the layer is $I$ *plus something*. Of the $2^L$ terms of the product one is the identity, and no layer can
@@ -413,6 +489,14 @@ for depth in (2, 6, 12):
 for seed in range(3):
     sizes, gradients = flow(fresh(residual, 12, seed, d=64))
     assert sizes[-1] > 50 and gradients[0] > 1e3, "one plus something, twenty-four times over"
+
+# %% [raw] slide
+# ## It explodes
+# {print}
+#
+# A bypass alone is not enough: something must keep the **sizes** in order.
+#
+# **Now you:** a@deep_stacks, exercise 7
 
 # %% [markdown] teaches="layer normalisation"
 # It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer makes $x$ larger by a factor, and
@@ -438,6 +522,14 @@ for seed in range(3):
 # \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot \gamma + \beta
 # $$
 
+# %% [raw] slide
+# ## Layer normalisation (LayerNorm)
+# $$\mu = \frac1d \sum_{c=1}^d x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^d (x_c - \mu)^2$$
+#
+# $$\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot \gamma + \beta$$
+#
+# > **Guess first.** Seven vectors of three numbers. Subtract the mean: onto a plane. Where do they lie after the division?
+
 # %%
 x = torch.tensor([3.0, 9.0, 4.0, 0.0])                    # (d,)  one token
 mu = sum(x) / len(x)
@@ -461,6 +553,12 @@ normalised = F.layer_norm(points, (3,), eps=0.0)          # (7, 3)
 assert torch.allclose(normalised.sum(dim=-1), torch.zeros(7), atol=1e-5), "in the plane"
 on_circle = torch.full((7,), math.sqrt(3))
 assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
+
+# %% [raw] slide
+# ## On a circle
+# {figure}
+#
+# Loses mean and length, keeps the direction. So the gradient sums to zero, has no component along $x$, and is divided by the size of $x$.
 
 # %% [markdown]
 # On a circle. In $d$ dimensions it is a sphere of radius $\sqrt d$ among the vectors that sum to zero. The norm keeps a
@@ -487,6 +585,10 @@ for scale in (1, 10, 100):
 assert abs(lengths[10] / lengths[1] - 0.1) < 1e-3
 assert abs(lengths[100] / lengths[1] - 0.01) < 1e-4
 assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
+
+# %% [raw] slide
+# ## A common mistake: misprints in the formula
+# > **Which would you notice?** A sum for the mean. A product for the difference. A root too many. $d - 1$. ε outside the root.
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
 # Why does LayerNorm help? One deck says that a layer learns more easily if its input does not keep shifting. Two decks add
@@ -527,6 +629,18 @@ assert errors["a root too many", 1] > 0.1 and errors["a root too many", 0.01] > 
 assert errors["ε outside the root", 1] < 1e-4 < 0.1 < errors["ε outside the root", 0.01]
 assert 1e-3 < errors["d − 1", 1] < 0.05
 
+# %% [raw] slide
+# ## Two show at once, two hide
+# {print}
+#
+# **Now you:** a@deep_stacks, exercise 1
+
+# %% [raw] slide
+# ## Whose mean? LayerNorm or batch normalisation
+# Over the features of a token; over the tokens of a sentence; over the batch.
+#
+# > **Guess first.** Which may a causal language model use? Does the past move with the future? Does a sentence depend on its company?
+
 # %% [markdown]
 # ## LayerNorm or batch normalisation: whose mean?
 #
@@ -555,6 +669,10 @@ for name, axes in over.items():
     print(f"{name:>20}: the past moves by {past:.2f}, the first sentence by {first:.2f}")
     assert ((past < 1e-6) & (first < 1e-6)) == (name == "features of a token")
 
+# %% [raw] slide
+# ## Only LayerNorm passes
+# {print}
+
 # %% [markdown] teaches="RMSNorm"
 # Only LayerNorm passes. A mean over the tokens contains the end of the sentence: the future leaks, although the mask is right.
 # With a mean over the batch, your answer depends on who else has asked. (Image networks use running averages
@@ -571,12 +689,24 @@ for name, axes in over.items():
 # language models of today use it, Llama for one. (One deck prints it without ε; a vector of zeros is then NaN.) *Guess:* how
 # far are the two norms apart on random vectors?
 
+# %% [raw] slide
+# ## RMSNorm: LayerNorm without the mean
+# $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$
+#
+# > **Guess first.** How far are the two norms apart on random vectors?
+
 # %%
 for d in (4, 64, 1024):
     x = torch.randn(1000, d, generator=torch.Generator().manual_seed(0))            # (n, d)
     difference = (RMSNorm(d)(x) - LayerNorm(d)(x)).norm(dim=-1) / math.sqrt(d)      # (n,)
     print(f"d = {d:>4}: RMSNorm and LayerNorm differ by {difference.mean():.0%} of the vector")
 assert difference.mean() < 0.05
+
+# %% [raw] slide
+# ## In high dimensions nearly the same
+# {print}
+#
+# **Now you:** a@deep_stacks, exercise 2
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # On vectors of mean zero the two are the same function, and random vectors in high dimensions have nearly mean zero.
@@ -598,6 +728,14 @@ assert difference.mean() < 0.05
 # \text{post-norm:}\quad x \leftarrow \operatorname{norm}\bigl(x + f(x)\bigr) \qquad\qquad
 # \text{pre-norm:}\quad x \leftarrow x + f\bigl(\operatorname{norm}(x)\bigr)
 # $$
+
+# %% [raw] slide
+# ## Norm placement
+# $$\text{post-norm:}\; x \leftarrow \operatorname{norm}\bigl(x + f(x)\bigr) \qquad \text{pre-norm:}\; x \leftarrow x + f\bigl(\operatorname{norm}(x)\bigr)$$
+#
+# In pre-norm the residual stream is free from bottom to top.
+#
+# > **Guess first.** No residual, residual, post-norm, pre-norm: which two are fit for 24 blocks? In which does $x$ grow?
 
 # %%
 def post_norm(x, sublayer, norm):
@@ -643,6 +781,10 @@ assert flows["no residual"][24][1][0] < 1e-4 and flows["residual"][24][1][0] > 1
 ratio = flows["pre-norm"][24][0][-1] / flows["pre-norm"][6][0][-1]
 assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 
+# %% [raw] slide
+# ## Flows through untrained stacks
+# {figure}
+
 # %% [markdown]
 # Post-norm and pre-norm are fit for 24 blocks. (Each panel has its own scale: the second column spans many powers of ten, the
 # last two hardly one.) In post-norm $x$ has size one after every norm, and all blocks
@@ -669,6 +811,14 @@ for seed in range(3):
     _, gradients = flow(model)
     print(f"no gradient through the scores: {min(gradients):.0e} to {max(gradients):.0e}")
     assert max(gradients) < 1e7, "and not 10¹⁷"
+
+# %% [raw] slide
+# ## Pre-norm grows: the final norm
+# $x$ grows about like $\sqrt{2L}$, as a random walk does. So one more norm follows the last block.
+#
+# **Now you:** a@deep_stacks, exercises 3 and 5
+#
+# > **Guess first.** Sweep the learning rate, with and without a **warm-up**. Where does post-norm fail?
 
 # %% [markdown]
 # In pre-norm $x$ grows, hence the **final norm**. The stack ends in a sum that no norm has touched, and its size depends on
@@ -722,6 +872,10 @@ assert without[3e-3][2] < 2 < without[1e-2][0], "narrow"
 assert ends["post-norm, warm-up"][1e-2][2] < 1 < 2 < ends["post-norm, warm-up"][3e-2][0]
 assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2)) < 1
 
+# %% [raw] slide
+# ## A sweep: learning rate, warm-up, placement
+# {figure}
+
 # %% [markdown]
 # Without a warm-up post-norm learns at 0.001 and 0.003, and not from 0.01 on. The warm-up moves this edge by about a factor
 # of three: 0.01 now works, and 0.03 hardly. Pre-norm learns at every rate, at 0.1 badly without a warm-up. It can do without:
@@ -750,6 +904,14 @@ def inside(model, seed, warm_up=0):
             reads = norm(x) if model.connect is pre_norm else x
             ratios.append(root_mean_square(sublayer(reads)) / root_mean_square(x))
     return [token_spread(x) for x in stream], mean(ratios)
+
+# %% [raw] slide
+# ## Why post-norm fails without a warm-up
+# An explanation to be tested: *the first steps make the branches larger than $x$; the norms scale $x$ down; after twelve of them all tokens are alike.*
+#
+# **Branch ratio**: what a sublayer writes, over $x$.
+#
+# > **Guess first.** If it is right, small branches must cure post-norm at the full rate. And doubling them must break it *with* a warm-up.
 
 # %% [markdown]
 # This is the explanation that we test. *Post-norm scales the sum of $x$ and branch back to size one. If the first steps make
@@ -793,6 +955,10 @@ assert min(small[12] + at_first[12] + pre[12]) > 0.5
 assert min(ratios["post-norm"]) > 1.5
 assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 
+# %% [raw] slide
+# ## Token spread after ten steps
+# {figure}
+
 # %% [markdown]
 # In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down by half or more.
 # After twelve norms less than a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same
@@ -819,6 +985,12 @@ small, at_first = (trained[f"post-norm, {name}", 0, 1e-2]
 assert max(small) < min(trained["pre-norm", 0, 1e-2]) and max(at_first) < 0.6, "even ahead"
 assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30, 1e-2]) > 2
 
+# %% [raw] slide
+# ## Three tests that could have refuted it
+# {print}
+#
+# **Now you:** a@deep_stacks, exercise 6
+
 # %% [markdown]
 # The explanation survives three tests that could have refuted it. At this rate a small beginning is enough, so the
 # harm is done in the first steps. (At 0.03 it is not enough: there the branches must stay small, as the next picture shows.)
@@ -843,6 +1015,18 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # The picture has all of them, six deep, without a warm-up, at two rates, three seeds. (Two rows belong to the next section.)
 # *Guess:* which rows without any norm learn?
 
+# %% [raw] slide
+# ## How large should a branch be?
+# | name | what is done |
+# |---|---|
+# | $1/\sqrt{2L}$ at the start | the matrices that write begin smaller (GPT-2) |
+# | zero at the start | each block begins as the identity (Fixup) |
+# | **ReZero** | $x + \alpha_\ell f_\ell(x)$, $\alpha_\ell = 0$ at first, no norm |
+# | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$ |
+# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$, $\alpha = (2L)^{1/4}$ |
+#
+# > **Guess first.** Which without any norm learn?
+
 # %%
 rows = {}
 for row in record["branches"]:
@@ -852,6 +1036,10 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
 #| caption: Loss after 60 steps by the place of the norm and the size of the branches, at two
 #|   learning rates.
+
+# %% [raw] slide
+# ## Every small branch works at 0.01
+# {figure}
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every small branch works, even **without a single norm**: ReZero, and branches that begin at zero, learn about as well
@@ -874,6 +1062,18 @@ figures.block_diagrams({
     "norm on the branch": ["attention → norm", "feed-forward → norm"],
 })
 #| caption: Sandwich norm, and a norm on the branch.
+
+# %% [raw] slide
+# ## Norms in today's models
+# | placement | $x \leftarrow$ | who |
+# |---|---|---|
+# | post-norm | $\operatorname{norm}(x + f(x))$ | the original, BERT |
+# | pre-norm | $x + f(\operatorname{norm}(x))$ | GPT-2, GPT-3, Llama, Qwen |
+# | sandwich | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | Gemma 2 and 3 |
+# | on the branch | $x + \operatorname{norm}(f(x))$ | Swin v2, OLMo 2 |
+# | parallel | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM |
+#
+# **QK-norm** normalises each query and key: their gain alone sets the scores' size.
 
 # %% [markdown]
 # | placement | $x \leftarrow$ | who |
@@ -924,6 +1124,17 @@ assert largest[0] > 0.9 and largest[1] < 0.4
 # The comments say what is meant. The model runs, and its loss falls. *Read it again. What is wrong, and will a training
 # run show it?*
 
+# %% [raw] slide
+# ## A bug that the loss prefers
+# ```python
+# x = norm_1(x)                  # pre-normalisation
+# x = x + attention(x)           # residual connection
+# x = norm_2(x)                  # pre-normalisation
+# x = x + feed_forward(x)        # residual connection
+# ```
+#
+# > **Read it again.** What is wrong, and will a training run show it?
+
 # %%
 def as_printed(x, sublayer, norm):
     x = norm(x)
@@ -962,6 +1173,11 @@ assert abs(mean(whole)) < 2.365 * stdev(whole) / math.sqrt(8), "the final norm c
 assert all(wrong < right for wrong, right in
            zip(final["as printed"], final["and final norm"], strict=True))
 
+# %% [raw] slide
+# ## The loss prefers the bug
+# {figure}
+# {print}
+
 # %% [markdown]
 # Unpaired, the interval would reach zero. Paired, it does not, because most of the scatter is common to both runs of a
 # seed. The difference is small and points the wrong way: **the loss prefers the bug.** Whoever chooses by the loss keeps it.
@@ -981,6 +1197,14 @@ for connect in (as_printed, pre_norm):
     moved = (connect(x, writes_nothing, LayerNorm(32)) - x).abs().max().item()
     print(f"{connect.__name__:>10}: x moves by {moved:.3f}")
 assert torch.equal(pre_norm(x, writes_nothing, LayerNorm(32)), x) and moved == 0
+
+# %% [raw] slide
+# ## A structural test finds it in a millisecond
+# If the sublayers write nothing, a pre-norm block returns its input.
+#
+# {print}
+# . . .
+# It is a **post-norm** stack, with a norm in front and the last one missing. So: whose line does it follow six deep?
 
 # %% [markdown]
 # This is a **structural test**. It does not ask whether a model is good, but whether it is what it says it is. You know
@@ -1025,6 +1249,12 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 #| caption: Loss against the learning rate, with a warm-up and without; also for the formula as
 #|   a slide prints it.
 
+# %% [raw] slide
+# ## The equation predicted it
+# {figure}
+#
+# **Now you:** a@deep_stacks, exercise 8
+
 # %% [markdown] teaches="what the tricks improve: training or ability"
 # As predicted: it learns where post-norm learns, and fails where post-norm fails. (The edge is the same, the loss is not: at
 # 0.003 without a warm-up the printed block's median is clearly lower.) Suppose that someone takes this code, makes
@@ -1056,6 +1286,19 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
 # placements around attention and feed-forward network, as `norm_place` in its config says.
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ |
+# | its gradient | $(I + J_L) \cdots (I + J_1)$, the last on the left |
+# | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token |
+# | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm |
+#
+# What matters is how large a branch is beside $x$. Whether a block is built as you mean is a question for a structural test.
+#
+# **Now do** assignment a@deep_stacks. **Next:** lecture @transformer.
 
 # %%
 x = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0))    # (batch, n, d)

@@ -83,10 +83,22 @@ from attncourse_lessons.results import MODIFICATIONS, TRANSLATION, kept_checkpoi
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## Three customers
+# 1. Texts with *gaps*: fill them.
+# 2. Beginnings of texts: *continue* them.
+# 3. German: *read* it, and *write* English.
+#
+# > **Guess first.** How many different machines must you build? Which tokens may the first one see that the other two must not?
+
 # %%
 figures.encoder_decoder_stacks()
 #| caption: Encoder-only, decoder-only and encoder–decoder stacks.
 #| label: three-stacks
+
+# %% [raw] slide
+# ## One kind of block serves all three; the mask differs
+# {figure}
 
 # %% [markdown] teaches="figure 1 of the paper"
 # One kind of block serves all three. The mask differs.
@@ -107,6 +119,15 @@ figures.encoder_decoder_stacks()
 figures.figure_1()
 #| caption: The Transformer, as published; each part leads to the lecture that builds it.
 #| label: transformer
+
+# %% [raw] slide
+# ## Figure 1 of “Attention is all you need”
+# {figure}
+# |||
+# - **Embedding**, positions, then $N = 6$ blocks
+# - Encoder block: two **sublayers**
+# - Decoder block: three; cross-attention reads the memory
+# - As drawn, **post-norm**. Later models: **pre-norm**
 
 # %% [markdown]
 # Read the figure from below. The **embedding** turns tokens into vectors, and the **positional encodings** are added.
@@ -150,6 +171,14 @@ figures.figure_1("pre")
 # where $\tilde x$ is $x$ after the norm of that sublayer. Attention (lecture @many_heads) and the feed-forward network
 # (lecture @masking) come from the package.
 
+# %% [raw] slide
+# ## Two lines, and three
+# $$\begin{aligned} \text{encoder:}\quad & x \leftarrow x + \operatorname{MHA}(\tilde x, \tilde x) & & x \leftarrow x + \operatorname{FFN}(\tilde x)\\[4pt] \text{decoder:}\quad & x \leftarrow x + \operatorname{MHA}_\text{causal}(\tilde x, \tilde x) & & x \leftarrow x + \operatorname{MHA}(\tilde x, \text{memory})\\ & & & x \leftarrow x + \operatorname{FFN}(\tilde x) \end{aligned}$$
+#
+# $\tilde x$ is $x$ after the norm of that sublayer.
+#
+# > **Guess first.** 7 target tokens, 5 source tokens, 8 heads, batch 4: say the shape at each line.
+
 # %%
 class EncoderBlock(nn.Module):
     def __init__(self, d_model, n_heads, d_ff):
@@ -191,6 +220,12 @@ viz.explore(
 )
 #| caption: The block, line by line.
 
+# %% [raw] slide
+# ## Step through a block
+# {figure}
+#
+# **Now you:** a@transformer, exercises 2 and 3
+
 # %% [markdown] erratum="the word decoder"
 # One thing never changes: $x$ enters as (4, 7, 64) and leaves as (4, 7, 64). That is why blocks can be stacked.
 #
@@ -208,10 +243,23 @@ viz.explore(
 # and may read $y_1, \dots, y_{t-1}$. So put a token for "begin" in front of the target, and cut two windows from the
 # longer row. The decoder reads the row without its last token, and predicts the row without its first.
 
+# %% [raw] slide
+# ## Teacher forcing: the target shifted right
+# > **Guess first.** At position $t$ the decoder predicts $y_t$. What may it read?
+#
+# . . .
+# $y_1, \dots, y_{t-1}$: put "begin" in front, and cut two windows from the longer row.
+
 # %%
 target = torch.tensor([[7, 8, 9, 2]])                          # (batch, n); 2 ends the sentence
 longer = torch.cat([torch.tensor([[BOS]]), target], dim=1)                # (batch, n + 1)
 print("reads   ", longer[0, :-1].tolist(), "\npredicts", longer[0, 1:].tolist())
+
+# %% [raw] slide
+# ## Two windows of one row
+# {print}
+#
+# One pass trains all positions, each with the *true* tokens before it.
 
 # %% [markdown]
 # This is **teacher forcing**: one pass trains all positions, and each position gets the *true* tokens before it.
@@ -262,6 +310,12 @@ copy_into_torch(ours, theirs)                                 # the same numbers
 size = sum(parameter.numel() for parameter in theirs.parameters())
 print(f"{size:,} numbers copied into PyTorch's encoder and decoder")
 
+# %% [raw] slide
+# ## A parity test: is it *the* Transformer?
+# Copy our parameters into `nn.Transformer`, and compare outputs.
+#
+# > **Guess first.** If the embedded source were the memory, and the encoder left out: would the shapes show it? Would the loss?
+
 # %% [markdown]
 # Now both models get the same embedded source and target, with padding, and the outputs are compared. *Guess first:* if
 # we had used the embedded source as the memory, and left out the encoder, would the shapes show it? Would the loss?
@@ -281,6 +335,12 @@ print(f"with the wrong memory by {(wrong - expected).abs().max():.0e}, in the sa
 # %% tags=["hide-input"]
 assert torch.allclose(got, expected, atol=1e-3)
 assert not torch.allclose(wrong, expected, atol=0.1)
+
+# %% [raw] slide
+# ## Shapes do not reveal a wrong connection
+# {print}
+#
+# Draw all parameters anew before the test: norms that are still 1 and 0 hide a swap.
 
 # %% [markdown]
 # The two agree to rounding. This comparison with copied weights is a **parity test**. It shows more than another look
@@ -329,6 +389,16 @@ machines = {"right": (True, True), "no shift": (False, True), "no mask": (True, 
 learned = {name: [learn_to_sort(*how, seed) for seed in range(3)]
            for name, how in machines.items()}
 
+# %% [raw] slide
+# ## Target leaks: three models sort six letters
+# | | shift | causal mask |
+# |---|---|---|
+# | **right** | yes | yes |
+# | **no shift** | no | yes |
+# | **no mask** | yes | no |
+#
+# > **Guess first.** Which has the lowest loss, and which can write?
+
 # %% [markdown]
 # In training each model is given the target. Afterwards nobody gives it, and each model writes by itself, letter by
 # letter. *Guess first:* which has the lowest loss, and which can write?
@@ -369,6 +439,10 @@ faulty = *final["no shift"], *final["no mask"]
 assert max(faulty) < 0.5 * min(final["right"]), "both look better"
 assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and cannot write"
 
+# %% [raw] slide
+# ## The worst loss writes by far the best
+# {print}
+
 # %% [markdown]
 # In each of three seeds the right model has by far the *worst* loss, and writes by far the best (so short a training
 # leaves mistakes). The unshifted model has learned to copy its input, and when it writes there is nothing to copy. The
@@ -389,6 +463,16 @@ viz.weight_tables({"decoder without a mask": (read, leak)}, numbers=True, digits
 # %% tags=["hide-input"]
 assert leak[:5].argmax(dim=1).tolist() == [1, 2, 3, 4, 5], "one place to the right"
 assert max(places["no mask"]) == places["no mask"][-1]
+
+# %% [raw] slide
+# ## “begin” attends to y₁
+# {figure}
+# |||
+# It should *predict* $y_1$.
+#
+# A loss that falls too well is the first sign of a **target leak**. The proof: change $y_t$; no output at $t$ or before may move.
+#
+# **Now you:** a@transformer, exercises 1 and 4
 
 # %% [markdown]
 # It does: *begin* should predict $y_1$, and attends to $y_1$. Only the last letter has no answer to its right. There the
@@ -418,6 +502,17 @@ assert max(places["no mask"]) == places["no mask"][-1]
 # cross-attention has four more matrices: $16\,d^2$.) *Guess first:* GPT-3 has $L = 96$ and $d = 12{,}288$. How many
 # parameters? The package counts every parameter, biases included, without building the model:
 
+# %% [raw] slide
+# ## Counting parameters: 12 L d²
+# | part | matrices | parameters |
+# |---|---|---|
+# | attention | $W_Q, W_K, W_V, W_O$: $d \times d$ | $4d^2$ |
+# | feed-forward network | $d \times 4d$ and $4d \times d$ | $8d^2$ |
+# | all $L$ blocks | | $12\,L\,d^2$ |
+# | embedding | | $\lvert V \rvert\, d$ |
+#
+# > **Guess first.** GPT-3: $L = 96$, $d = 12{,}288$. How many parameters?
+
 # %%
 print(f"{'':>12} {'12 L d²':>10} {'blocks':>10} {'embeddings':>10} {'total':>10}")
 for name in ("gpt-2 small", "gpt-3 xl", "llama 3 8b", "gpt-3 175b"):
@@ -431,6 +526,16 @@ for name in ("gpt-2 small", "gpt-3 xl", "llama 3 8b", "gpt-3 175b"):
 # %% tags=["hide-input"]
 assert count_parameters(*preset("gpt-2 small")[:2]).total == 124_439_808
 assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * count.total
+
+# %% [raw] slide
+# ## The rule and the count
+# {print}
+# . . .
+# **FLOPs**: a parameter and a token, 2 forward and 4 backward.
+#
+# $$C \approx 6\,N\,D$$
+#
+# > **Guess first.** GPT-3 was trained on 300 billion tokens. What does the rule say?
 
 # %% [markdown]
 # (Llama's feed-forward network is wider and its heads share keys, so the rule is only close.)
@@ -458,6 +563,14 @@ for name in ("gpt-2 small", "gpt-3 175b"):
 
 # %% tags=["hide-input"]
 assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
+
+# %% [raw] slide
+# ## 3.14 · 10²³
+# {print}
+#
+# **Scaling laws**: the loss falls as a power of $N$, $D$, $C$. Hoffmann et al. (2022): about 20 tokens a parameter.
+#
+# **Now you:** a@transformer, exercise 5
 
 # %% [markdown]
 # **Scaling laws.** These counts predict the loss. Kaplan et al. ([-@kaplan2020]) trained language models of very
@@ -487,6 +600,14 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # saves 39 of 163 million parameters. In a large model it saves hardly anything, and large models are often untied. Is
 # there a price? *Guess first:* what does a tied model predict before any training?
 
+# %% [raw] slide
+# ## Weight tying: the output matrix is the embedding
+# $$\text{logits} = h\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$
+#
+# The output is a lookup: the state is the query, every token's vector a key.
+#
+# > **Guess first.** What does a tied model predict before any training?
+
 # %%
 untrained = TransformerConfig(vocab_size=500, d_model=64, n_layers=2, dropout=0.0)
 draws = torch.Generator().manual_seed(0)
@@ -505,6 +626,12 @@ for tied in (True, False):
 
 # %% tags=["hide-input"]
 assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
+
+# %% [raw] slide
+# ## The token that it has just read
+# {print}
+#
+# The residual path carries a token's vector nearly unchanged to the top.
 
 # %% [markdown]
 # It predicts the token that it has just read. The residual path carries a token's vector nearly unchanged from the
@@ -525,6 +652,10 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 # the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden. *Guess first:* in which of the four
 # does every token of the text teach the model something?
 
+# %% [raw] slide
+# ## Pre-training: hide a part of plain text, and predict it
+# > **Guess first.** Causal, masked, span corruption, prefix: in which does every token of the text teach the model something?
+
 # %%
 text = ("Return", "the", "number", "of", "bytes", "in", "it")
 places = torch.arange(7)
@@ -543,6 +674,10 @@ figures.objectives([
 ])
 #| caption: Pre-training objectives on one sentence.
 #| label: objectives
+
+# %% [raw] slide
+# ## Four objectives and their masks
+# {figure}
 
 # %% [markdown]
 # * **Causal language modelling** (GPT; [@radford2018]; [@radford2019]): decoder-only. Every position predicts the next
@@ -608,6 +743,22 @@ for text, hidden in sentences.items():
 # %% tags=["hide-input"]
 assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 
+# %% [raw] slide
+# ## A masked language model uses both sides
+# {print}
+#
+# A causal model that has read *two* cannot know that *and five* follows.
+
+# %% [raw] slide
+# ## Three architectures
+# | | self-attention | objective | good at | examples |
+# |---|---|---|---|---|
+# | encoder-only | bidirectional | masked LM | reading | BERT |
+# | decoder-only | causal | causal LM | writing, prompts | GPT, Llama |
+# | encoder–decoder | both, cross | span corruption | read one, write another | T5, BART |
+#
+# Then **fine-tuning**, instruction tuning, preference training (RLHF, DPO).
+
 # %% [markdown]
 # The encoder uses both sides. Where nobody can know (*____ one* may be twenty-one or thirty-one), it names the words
 # that fit. A causal model that has read *two* cannot know that *and five* follows. Masked language modelling has a
@@ -665,6 +816,12 @@ same_shape = replace(kept.model.config, dropout=0.0, scale_embedding=True)
 quick = LanguageModel(same_shape)
 history = fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, name="short")
 
+# %% [raw] slide
+# ## A language model of docstrings
+# A 5-gram counter; our model after some seconds; a **kept checkpoint** of the same shape, trained for longer on more text.
+#
+# > **Guess first.** Which has the lowest loss on modules that none has read?
+
 # %% [markdown]
 # (The corpus belongs to the Python that is running. Its docstrings are under the PSF licence, and those of the three
 # packages under BSD-like ones; both allow this use. Another version than 3.11 has a few other texts, and gives other
@@ -690,6 +847,12 @@ def report(name):
 for name in log_p:
     report(name)
 
+# %% [raw] slide
+# ## The checkpoint, then the counter
+# {print}
+#
+# Fair? It has read more text. So a second counter counts all that it has read.
+
 # %% [markdown]
 # After the short training the counter is far ahead, and the checkpoint is ahead of the counter. Is that a fair race? The
 # checkpoint has read more text than this counter has counted. So the record has a second counter, which has counted all
@@ -711,6 +874,12 @@ print(f"5-gram of the same {record['tokens']['training']:,} tokens: "
 print(f"gain {gain['mean']:+.3f} nats per token, 95 % interval "
       f"{gain['low']:+.3f} to {gain['high']:+.3f}\n"
       f"over {gain['texts']} texts: the checkpoint {verdict}")
+
+# %% [raw] slide
+# ## A verdict by a fixed rule
+# {print}
+#
+# **Wins** if the whole 95 % interval of its gain lies above zero.
 
 # %% [markdown]
 # More text helps the counter, but not enough. (The interval comes from drawing the test texts anew, 2,000 times. It is
@@ -812,6 +981,16 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
 # The figure shows what the kept model expects after *Return True if* (dashes: its own probabilities; bars: what we
 # sample from). *Guess first:* how many tokens does top-p 0.9 leave at $T = 0.3$, and how many at $T = 1.5$?
 
+# %% [raw] slide
+# ## Sampling: temperature, top-k, top-p
+# | setting | |
+# |---|---|
+# | **temperature** | divides the logits by $T$ |
+# | **top-k** | keeps the $k$ likeliest tokens |
+# | **top-p** | keeps the fewest tokens with mass $p$ |
+#
+# > **Guess first.** How many tokens does top-p 0.9 leave at $T = 0.3$, and at $T = 1.5$?
+
 # %%
 with torch.no_grad():
     prompt = torch.tensor([[BOS, *tokenizer.encode("Return True if")]])       # (1, n)
@@ -827,6 +1006,10 @@ viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
             temperature=[0.3, 0.7, 1.0, 1.5],
             start={"temperature": 1.0, "cut": "top-p 0.9"}, names={"cut": "what is kept"})
 #| caption: Temperature, top-k and top-p: what is left of a distribution.
+
+# %% [raw] slide
+# ## After “Return True if”
+# {figure}
 
 # %% [markdown]
 # How do the settings change whole texts? We count two things, with three seeds each: how many *different* tokens are
@@ -897,6 +1080,18 @@ with tempfile.TemporaryDirectory() as place:
 tokens = torch.randint(4, 64, (2, 9))
 print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 
+# %% [raw] slide
+# ## What Llama changed
+# | | 2017 | Llama |
+# |---|---|---|
+# | norm | LayerNorm, post | RMSNorm, pre |
+# | feed-forward | ReLU | **SwiGLU**: a gate |
+# | positions | sinusoids, added once | RoPE, in every attention |
+# | heads | keys for every head | groups share them |
+# | biases, dropout | yes | none |
+#
+# $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr) W_\text{down}$$
+
 # %% [markdown] teaches="Llama against the original Transformer @ What Llama; Transformer++: ten times more efficient; do modifications transfer: which help"
 # `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in, out),
 # the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. The output has no matrix: it is tied.
@@ -950,6 +1145,13 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # `benchmarks/modifications.py` trained a small language model in fourteen versions with five seeds each. Here are the
 # losses of two versions on one test set. They differ in the norm alone:
 
+# %% [raw] slide
+# ## “Ten times more efficient”, or no difference?
+# - A deck: "Stronger architecture is ≈ 10× more efficient!"
+# - Narang et al. (2021): "most modifications do not meaningfully improve performance"
+#
+# > **Before you go on:** how would you find out?
+
 # %%
 run = measured("modifications")
 print(run["command"])
@@ -963,6 +1165,14 @@ print("     gain", *(f"{gain:+7.3f}" for gain in gains))
 # %% tags=["hide-input"]
 assert max(layer) - min(layer) > 3 * abs(statistics.mean(layer) - statistics.mean(rms))
 assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in either order"
+
+# %% [raw] slide
+# ## A new seed changes more than a new norm
+# {print}
+#
+# Several seeds, the *same* for every variant, equal steps and parameters, error bars on the **differences**.
+#
+# > **Guess first.** SwiGLU, RMSNorm, untied output, RoPE, shared keys: which helps most?
 
 # %% [markdown]
 # A new seed changes the loss more than the new norm does. With one model of each kind, and a seed for each, one may
@@ -1018,6 +1228,10 @@ assert here["untied output"][0] < -0.05 and published["untied output"][0] > 0
 assert statistics.mean(pairs) > half, "the four are worse than one of them"
 assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 
+# %% [raw] slide
+# ## Twelve changes, and the same at a thousand times the size
+# {figure}
+
 # %% [markdown]
 # Each bar is a 95 % interval. A triangle's interval does not contain zero; a ring may be luck. The two panels have
 # different scales. (A change without any effect becomes a triangle by chance once in twenty times; the clear triangles
@@ -1053,6 +1267,12 @@ slow, long = bars(slower), bars(longer)
 assert here["untied output"][0] < 1.4 * long["untied output"][0] < 0, "gains less than before"
 assert long["RoPE"][0] < 1.5 * here["RoPE"][0] < 0, "gains more than before"
 assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
+
+# %% [raw] slide
+# ## Three explanations, tested
+# {print}
+#
+# Two guesses of three have passed. The gain of RoPE has *grown*: that one was as plausible, and wrong.
 
 # %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
 # Two guesses of three have passed the test. At the lower rate post-norm is only a tenth of a nat behind. The gain of
@@ -1097,6 +1317,10 @@ viz.labelled_points(
     },
 )
 #| caption: BLEU against training cost, as published in 2017.
+
+# %% [raw] slide
+# ## Results of 2017: quality against cost of training
+# {figure}
 
 # %% [markdown]
 # Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival. For
@@ -1147,6 +1371,18 @@ for scaled in (True, False):
     if scaled:
         best = ends
 assert all(with_factor < without for with_factor, without in zip(best, ends, strict=True))
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | encoder block | $x \leftarrow x + \operatorname{MHA}(\tilde x, \tilde x),\quad x \leftarrow x + \operatorname{FFN}(\tilde x)$ |
+# | decoder block | causal $\operatorname{MHA}(\tilde x, \tilde x)$, $\operatorname{MHA}(\tilde x, \text{memory})$, $\operatorname{FFN}$ |
+# | output, tied | $\text{logits} = h E^\top$ |
+# | size | $N \approx 12\,L\,d^2 + \lvert V \rvert d$ |
+# | cost of training | $C \approx 6\,N\,D$ FLOPs |
+#
+# **Now do** assignment a@transformer. **Next:** lecture @training.
 
 # %% [markdown]
 # ## In short

@@ -82,6 +82,17 @@ from attncourse_lessons import results
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## Two people, the same model, the same pairs
+# One comes back after a day with a model that drops half of every sentence, the other after an hour with a good one.
+#
+# **Everything else** that they decided:
+#
+# - data, batches, loss
+# - optimiser, schedule, learning rate
+# - the GPU's time, memory, number formats
+# - several GPUs; what to do when it breaks
+
 # %%
 device = best_device()
 print(f"device: {device.type}, and its best number format: {best_precision(device)}")
@@ -103,6 +114,14 @@ pairs = read_parallel(german_file, english_file)
 random.Random(0).shuffle(pairs)                           # short lists were drawn first
 validation, training = pairs[:1_000], pairs[1_000:]
 print(len(training), "pairs to train on, for example", training[0])
+
+# %% [raw] slide
+# ## Data: from two files to batches
+# Line 17 of one file is the translation of line 17 of the other. **Shuffle before you split**, with a seed.
+#
+# **Byte-pair encoding**: count which two neighbours occur together most often, merge them everywhere, repeat.
+#
+# > **Guess first.** Will *einundzwanzig* become one token, three, or something that no grammar would draw? And *hundertmeterlauf*?
 
 # %% [markdown] teaches="subwords"
 # We shuffle **before** we split, with a seed. The generator never repeats a list, so the short lists are used up early,
@@ -167,6 +186,10 @@ viz.explore(draw_pieces, merges=[0, 2, 5, 10, 20, 30, 40, 60], start={"merges": 
 #| caption: Byte-pair encoding: words after more and more merges.
 #| label: byte-pairs
 
+# %% [raw] slide
+# ## Move the number of merges
+# {figure}
+
 # %% [markdown]
 # The tokens follow frequency and nothing else. Frequent words grow together, rare ones remain several tokens, and what
 # the training text never showed (*meterlauf*, the euro sign) falls back to short tokens, in the end to single bytes.
@@ -177,6 +200,14 @@ german = Tokenizer.train((pair.source for pair in training), size=112)
 english = Tokenizer.train((pair.target for pair in training), size=112)
 print(german.pieces("zwölf, einundzwanzig"))
 print(german.pieces("5 € für Äpfel"))
+
+# %% [raw] slide
+# ## Nothing is unknown, with bytes
+# Characters instead of bytes:
+#
+# {print}
+# . . .
+# Merges are **learned**: train them on the training set alone. If the test set is among the text, its sentences become shorter and easier, and no score says so.
 
 # %% [markdown]
 # A character that it never saw becomes `<unk>`, and its meaning is lost. GPT-2 and many models since start with bytes
@@ -198,6 +229,10 @@ print(german.pieces("5 € für Äpfel"))
 # at random, how much of the rectangle is padding? The remedy is to put sentences of similar length together, and to
 # count **tokens** instead of sentences: as many rows as fit into the budget.
 
+# %% [raw] slide
+# ## Batches by tokens
+# > **Guess first.** 16 sentences drawn at random: how much of the rectangle is padding?
+
 # %%
 train_set = encode_pairs(training, german, english)
 validation_set = encode_pairs(validation, german, english)
@@ -207,6 +242,12 @@ by_tokens = [[lengths[i] for i in rows] for rows in batch_by_tokens(lengths, bat
 figures.padded_batches({"16 sentences at random": by_number,
                         "150 tokens, similar lengths": by_tokens})
 #| caption: Batches as rectangles: tokens and padding, by how they are made.
+
+# %% [raw] slide
+# ## Similar lengths together, as many rows as fit
+# {figure}
+#
+# Batches come in an order that is drawn anew for each epoch.
 
 # %% [markdown]
 # On the right the rectangles are nearly full and of nearly equal size, so every step costs about the same time and
@@ -245,6 +286,12 @@ print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.
 # The loss is smallest where $p = q$, and that is at a finite logit. *Where?* Let the true logit be ahead of all others
 # by a margin, in a vocabulary of 112.
 
+# %% [raw] slide
+# ## Label smoothing
+# $$q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad\quad \text{loss} = -\sum_v q_v \log p_v$$
+#
+# > **Guess first.** The loss is smallest at a finite margin of the true logit. Where, for $V = 112$ and ε = 0.1?
+
 # %%
 margins, V = torch.linspace(0, 15, 301), 112
 logits = torch.cat([margins[:, None], torch.zeros(301, V - 1)], dim=1)     # (301, V)  0 is true
@@ -257,6 +304,12 @@ viz.function_curves(smoothed, margins, y_name="loss (nats)",
 best = margins[smoothed["ε = 0.1"].argmin()]
 assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
 #| caption: Loss against the lead of the true logit, with label smoothing.
+
+# %% [raw] slide
+# ## More certainty costs
+# {figure}
+#
+# A smoothed training loss compares with nothing but itself.
 
 # %% [markdown]
 # With ε = 0.1 the minimum lies near 7, and more certainty *costs*. The minimum is not zero: it is the entropy of $q$.
@@ -302,6 +355,14 @@ for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
 viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
 #| caption: Calibration gap with and without label smoothing.
 
+# %% [raw] slide
+# ## Calibration: confidence minus accuracy
+# {figure}
+#
+# Smoothing moves the gap down, as asked. Our short runs are *under*confident to begin with; large networks tend to be overconfident.
+#
+# **Now you:** a@training, exercise 1
+
 # %% [markdown]
 # In each of the three pairs smoothing moves the gap down: the model has learned to be less sure, as asked. Our small,
 # briefly trained models are *under*confident to begin with, so here it only hurts. Large networks that are trained for
@@ -319,10 +380,18 @@ assert all(less < plain for less, plain in zip(gaps["ε = 0.1"], gaps["plain"], 
 # What happens between two looks at the loss? *Guess:* which of these boxes must be kept from one step to the next, and
 # which only within a step?
 
+# %% [raw] slide
+# ## The training loop
+# > **Guess first.** Batch, activations, gradient, Adam's averages, weights: which must be kept from one step to the next?
+
 # %%
 figures.training_step()
 #| caption: One training step, from the batch to the new parameters.
 #| label: training-step
+
+# %% [raw] slide
+# ## One step
+# {figure}
 
 # %% [markdown]
 # The weights and Adam's averages $m$ and $v$ are kept for the whole run. The activations are kept from the forward pass
@@ -352,6 +421,17 @@ def train_loop(model, batches, lr_at, precision="float32"):
         losses.append(loss.detach())                                        # no .item() here:
         norms.append(norm)                                                  # it would wait
     return torch.stack(losses).tolist(), torch.stack(norms).tolist()
+
+# %% [raw] slide
+# ## Line by line
+# | line | what it is for |
+# |---|---|
+# | `.to(device)` | compute where the model is |
+# | `autocast` | products in 16 bits, sums in 32 |
+# | `scale`, `unscale_` | keep small fp16 gradients from vanishing |
+# | `clip_grad_norm_` | one odd batch must not do more harm than any other |
+# | `lr_at`, `step` | how far, in which direction |
+# | `zero_grad` | `backward` **adds** to what is there |
 
 # %% [markdown]
 # | line | what it is for | where it is explained |
@@ -400,6 +480,17 @@ assert apart < 0.1
 # $\hat m$ and $\hat v$ correct for averages that begin at zero. Three parameters start at 1, with gradients 0.001, 1
 # and 100. *Guess:* after one step of Adam with η = 0.01, how far has each moved?
 
+# %% [raw] slide
+# ## AdamW
+# $$m \leftarrow \beta_1 m + (1 - \beta_1)\, g \qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2 \qquad \hat m = \frac{m}{1 - \beta_1^t} \quad \hat v = \frac{v}{1 - \beta_2^t}$$
+#
+# $$\theta \leftarrow \theta - \eta_t \left( \frac{\hat m}{\sqrt{\hat v} + \epsilon} + \lambda\, \theta \right)$$
+#
+# > **Guess first.** Gradients 0.001, 1 and 100. How far does each move in one step with η = 0.01?
+#
+# . . .
+# All by η: Adam divides each gradient by its own recent size.
+
 # %%
 theta = nn.Parameter(torch.ones(3))
 theta.grad = torch.tensor([1e-3, 1.0, 100.0])
@@ -427,6 +518,12 @@ for optimizer_class in (torch.optim.Adam, torch.optim.AdamW):
     small, large = after_decay(optimizer_class)
     print(f"{optimizer_class.__name__:>5}: θ is {small:.2f} where gradients are small, "
           f"{large:.2f} where they are large")
+
+# %% [raw] slide
+# ## Decay outside of the fraction
+# {print}
+#
+# Inside, decay acts on small-gradient parameters alone. Only **matrices** are decayed.
 
 # %% [markdown]
 # Inside of the fraction, decay acts on small-gradient parameters and hardly at all on the others. Decoupled, it shrinks
@@ -458,6 +555,10 @@ figures.learning_rates({
 #| caption: Learning rate against the step, for three schedules.
 #| label: schedules
 
+# %% [raw] slide
+# ## Schedules: warm-up, then down
+# {figure}
+
 # %% [markdown]
 # The inverse square root ([@vaswani2017], equation 3) need not know how long the run will be. The cosine must, ends at
 # nearly zero, and is usually a little better. Steps are counted from one: counted from zero, the first step has rate
@@ -467,6 +568,10 @@ figures.learning_rates({
 #
 # No formula gives η. It is found by a **sweep**: equal runs, rates in equal *ratios*, held-out loss against rate.
 # *Guess the shape first:* which side is steeper?
+
+# %% [raw] slide
+# ## The learning-rate sweep
+# > **Guess first.** Equal runs, rates in equal ratios. What shape has held-out loss against rate? Which side is steeper?
 
 # %%
 sweep = {rate: [] for rate in (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)}
@@ -478,6 +583,14 @@ for rate, final in sweep.items():
         final.append(mean_loss(model.eval(), validation_set[:300]))
 figures.rate_sweep(sweep)
 #| caption: Held-out loss against the learning rate.
+
+# %% [raw] slide
+# ## A valley
+# {figure}
+#
+# Take the bottom, or a little to its left. Sweep again when batch, width or schedule changes.
+#
+# **Now you:** a@training, exercises 2 and 3
 
 # %% [markdown]
 # A valley: to the left the model has not got far in 50 steps, to the right the steps overshoot. In a run as short as
@@ -500,6 +613,14 @@ try:
     left_behind.loss(*first_batches(1)[0])
 except RuntimeError as error:
     print(error)
+
+# %% [raw] slide
+# ## A GPU's time: three things
+# 1. Both sides of an operation must be on the same device.
+# 2. Launches are **asynchronous**: to time, `synchronize`. Anything that needs a value waits: `.item()`.
+# 3. A launch costs time, say 5 µs.
+#
+# > **Guess first.** What happens when the GPU needs only 2 µs to run a kernel?
 
 # %% [markdown]
 # **Second: launches are asynchronous.** A call returns as soon as the kernel is in the queue. To time it, wait with
@@ -533,6 +654,12 @@ for wait in (False, True):
 # %%
 figures.launches({"kernels of 20 µs": 20, "kernels of 2 µs": 2}, launch=5, n=6)
 #| caption: A CPU that launches kernels and a GPU that runs them.
+
+# %% [raw] slide
+# ## Overhead-bound
+# {figure}
+#
+# A GPU twice as fast would train no faster. Larger batches, larger kernels.
 
 # %% [markdown]
 # On the left the GPU is always busy. On the right it mostly waits for the next launch, and a GPU twice as fast would
@@ -583,6 +710,10 @@ speeds = {number_format: {size: tokens_per_second(size, number_format) for size 
 viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True, log_y=True)
 #| caption: Target tokens a second against the tokens in a batch.
 
+# %% [raw] slide
+# ## Throughput levels off
+# {figure}
+
 # %% [markdown]
 # Throughput rises with the batch until the device is full, and then levels off; on a GPU expect the rise to go on for
 # longer. Beyond the knee a larger batch brings fewer steps an hour and no more tokens. And a format is fast only where
@@ -592,6 +723,10 @@ viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True,
 #
 # GPUs multiply matrices several times as fast in 16 bits. There are two ways to spend 16 bits, on range (exponent) or
 # on digits (fraction). *Which would you rather lose?*
+
+# %% [raw] slide
+# ## Number formats: range or digits?
+# > **Guess first.** 16 bits can be spent on range or on digits. Which would you rather lose?
 
 # %%
 numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])
@@ -603,6 +738,12 @@ for name, dtype in {"float32": torch.float32, **HALF}.items():
 scale = 2**16
 scaled = (numbers[1] * scale).to(torch.float16)           # multiplied before it is rounded
 print(f"the small gradient in fp16, scaled and unscaled: {scaled.float() / scale:.1e}")
+
+# %% [raw] slide
+# ## fp32, bf16, fp16
+# {print}
+#
+# **fp16** overflows and loses small gradients: **loss scaling**. **bf16** has the range and few digits: parameters, averages and sums stay in 32 bits (**mixed precision**).
 
 # %% [markdown]
 # **fp16** overflows and loses small gradients. The remedy is **loss scaling** ([@micikevicius2018]), the cell's end:
@@ -639,6 +780,14 @@ assert low == 1
 # captions model ($d_\text{model}$ = 256, four layers, a vocabulary of 10,000) under the roofs of three GPUs, from their
 # data sheets (`CHIPS` names the sources). *Guess* which of them lie left of the corner.
 
+# %% [raw] slide
+# ## The roofline
+# $$\text{time} \;\ge\; \max\left(\frac{\text{FLOPs}}{\text{peak FLOP/s}},\; \frac{\text{bytes}}{\text{bandwidth}}\right)$$
+#
+# **Arithmetic intensity**: FLOPs per byte moved.
+#
+# > **Guess first.** Feed-forward product, LayerNorm, attention, AdamW: which lie left of the corner, **memory-bound**?
+
 # %%
 def product(m, k, n):                                     # (m, k) @ (k, n), in 16 bits
     return 2 * m * k * n, 2 * (m * k + k * n + m * n)     # FLOPs, bytes moved
@@ -665,6 +814,10 @@ for name, chip in CHIPS.items():
     print(f"prediction, {name:>4}: feed-forward product, computing {1e6 * computing:.0f} µs, "
           f"moving {1e6 * moving:.0f} µs; corner at {chip.balance['fp16']:.0f} FLOPs a byte")
 
+# %% [raw] slide
+# ## Under three roofs (from data sheets)
+# {figure}
+
 # %% [markdown]
 # Under the slope an operation is **memory-bound**: the processors wait for bytes. Under the flat roof it is
 # **compute-bound**. LayerNorm, AdamW and the attention of short sentences are far to the left on every chip. Even our
@@ -686,6 +839,12 @@ print("bytes a parameter: weights", sum(p.nbytes for p in model.parameters()) / 
       "gradient", sum(p.grad.nbytes for p in model.parameters()) / n)
 for name, average in {"m": "exp_avg", "v": "exp_avg_sq"}.items():
     print(name, sum(optimizer.state[p][average].nbytes for p in model.parameters()) / n)
+
+# %% [raw] slide
+# ## A GPU's memory: 16 bytes a parameter
+# {print}
+#
+# Weights, gradient, and Adam's two averages. On top: the **activations**.
 
 # %% [markdown]
 # **16 bytes a parameter**: weights, gradient and Adam's two averages, four bytes each. Autocast does not change this. A
@@ -724,6 +883,10 @@ print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32;
       f"prediction: {fits:,.0f} tokens fill a T4's 16 GB")
 #| caption: Memory of one training step, by what it is needed for.
 
+# %% [raw] slide
+# ## Activations grow with the batch, the state with the model
+# {figure}
+
 # %% [markdown]
 # Activations grow with the batch, the state with the model. For our captions model the activations are nearly all; for
 # the big model of 2017 (214 M parameters) the state begins to show. A real GPU holds somewhat less than this, as it
@@ -734,6 +897,14 @@ try:
     torch.empty(10**15, device=device)                    # four petabytes
 except RuntimeError as error:
     print(str(error)[:140])
+
+# %% [raw] slide
+# ## Out of memory: three ways out
+# 1. **Gradient accumulation**: the batch in parts; a part counts by its **tokens**.
+# 2. **Activation checkpointing**: keep each block's input, compute it again on the way back.
+# 3. **Sharding**: each GPU keeps a slice of the state.
+#
+# **Now you:** a@training, exercise 4
 
 # %% [markdown]
 # **Out of memory.** There are three ways out, and each must leave the gradient as it was.
@@ -782,6 +953,10 @@ less = activation_bytes(captions, 8192, recompute=True)
 print(f"checkpointing: gradient off by {off(recomputed):.0e}; "
       f"activations of 8,192 tokens {kept / 1e9:.2f} → {less / 1e9:.2f} GB")
 
+# %% [raw] slide
+# ## The gradient stays as it was
+# {print}
+
 # %% [markdown]
 # Both agree up to rounding. Note the share: a part counts by its **tokens**, since each part's loss is a *mean* over
 # its own. What happens with plain averages is shown below.
@@ -799,6 +974,14 @@ step_flops = count_training_flops(captions, EncoderDecoder, batch=tokens // 14, 
 rule = 6 * n_weights * (tokens // 14 * 14)
 print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {rule:.2e}, "
       f"ratio {step_flops / rule:.2f}")
+
+# %% [raw] slide
+# ## FLOPs, 6N and MFU
+# {print}
+#
+# **MFU**: the FLOP/s that the model gets, over the device's peak.
+#
+# > **Guess first.** Matrix products are nearly all of the FLOPs. Which share of the *time*?
 
 # %% [markdown]
 # It holds if you count *pairs* of a source and a target token: together they meet every weight once. (The scores are
@@ -865,6 +1048,10 @@ for name in sorted(spent, key=spent.get, reverse=True)[:8]:
 products = sum(spent.get(name, 0) for name in ("aten::mm", "aten::addmm", "aten::bmm"))
 print(f"matrix products outside of the attention, all together: {products / total:.0%}")
 
+# %% [raw] slide
+# ## Where does the time go?
+# {print}
+
 # %% [markdown]
 # On the saved page it is far less than their share of the FLOPs. The rest is memory-bound (norms, sums, copies, AdamW)
 # or overhead: it moves numbers and hardly computes. On a GPU look for three things: gaps in which it waits for data
@@ -878,9 +1065,17 @@ print(f"matrix products outside of the attention, all together: {products / tota
 # hands out the *mean*. **Fully sharded** data parallelism (FSDP; ZeRO, [@rajbhandari2020]) keeps only a slice of
 # weights, gradient and averages on each GPU.
 
+# %% [raw] slide
+# ## Several GPUs: data parallelism
+# > **Guess first.** Two processes, 60 short sentences for one, 15 long ones for the other. Is the mean of the two gradients the gradient of the whole batch?
+
 # %%
 figures.data_parallel()
 #| caption: Data parallelism: what each of two GPUs holds and sends.
+
+# %% [raw] slide
+# ## All-reduce
+# {figure}
 
 # %% [markdown]
 # It needs no GPU to try: two processes on this machine, talking through *gloo*. Each gets one of the two parts from
@@ -931,6 +1126,12 @@ print("tokens in the parts:", [n_tokens(part) for part in parts])
 print(f"mean of means: gradient off by {off(mean):.0e}; by tokens: {off(gradient):.0e}")
 print(f"sharded AdamW: weights off by at most {(sharded - one).abs().max().item():.0e}")
 assert off(gradient) < 1e-4 < 0.02 < off(mean)
+
+# %% [raw] slide
+# ## A common mistake: the mean of means
+# {print}
+#
+# Divide by the tokens of the *whole step*, on all machines together.
 
 # %% [markdown]
 # It is not. **A common mistake** is this **mean of means**: it gives the tokens of the smaller part more weight, so the
@@ -1006,6 +1207,14 @@ print("unbroken, steps 19 to 23:", [f"{loss:.6f}" for loss in unbroken[18:23]])
 print("resumed:                 ", [f"{loss:.6f}" for loss in resumed[18:23]])
 assert device.type != "cpu" or resumed == unbroken
 
+# %% [raw] slide
+# ## When it breaks: resume exactly
+# A checkpoint holds weights, Adam's averages, the step, the order of the data, the state of dropout.
+#
+# {print}
+#
+# **Now you:** a@training, exercise 5
+
 # %% [markdown]
 # All forty losses are equal, dropout and all, to the last bit on a CPU. (A GPU adds some sums in an order that varies,
 # so there "exactly" becomes "nearly".) That is more than neatness. If a resumed run *is* the unbroken one, then a
@@ -1028,6 +1237,18 @@ assert device.type != "cpu" or resumed == unbroken
 
 # %%
 print(list(CHIPS["T4"].flops))
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | smoothed loss | $-\sum_v q_v \log p_v,\quad q_v = (1-\varepsilon)[v=y] + \varepsilon/V$ |
+# | AdamW | $\theta \leftarrow \theta - \eta_t\,(\hat m / (\sqrt{\hat v} + \epsilon) + \lambda\theta)$ |
+# | time of an operation | $\ge \max(\text{FLOPs}/\text{peak},\ \text{bytes}/\text{bandwidth})$ |
+# | a step; the state | $6N \cdot \text{tokens}$ FLOPs; $16N$ bytes |
+# | gradient of a step | $\sum_i \frac{\text{tokens}_i}{\text{tokens}}\, g_i$ over parts $i$ |
+#
+# **Now do** assignment a@training. **Next:** lecture @writing.
 
 # %% [markdown]
 # **A T4 has no bf16** and no TF32. torch emulates bf16 there, correctly and slowly; what is fast is fp16, with the loss

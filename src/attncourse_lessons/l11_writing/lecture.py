@@ -78,6 +78,14 @@ print(" | ".join(english.pieces(test[1].target)))
 # A thousand lists to test on, a hundred to choose by (nothing is chosen here), the rest to learn from. Now a small
 # Transformer, and some ten seconds of training. *What share of the thousand will it get right, to the last letter?*
 
+# %% [raw] slide
+# ## A model that makes mistakes
+# A small Transformer, ten seconds of training: lists of one to five numbers, German to English. No list comes twice; a thousand to test on.
+#
+# {print}
+#
+# > **Guess first.** What share will it get right, to the last letter?
+
 # %%
 config = TransformerConfig(vocab_size=len(german), target_vocab_size=len(english), d_model=64,
                            n_layers=2, n_heads=4, d_ff=128, dropout=0.0)
@@ -102,6 +110,12 @@ print(f"exactly right: {right:.1%}")
 # %% tags=["hide-input"]
 assert 0.75 < right < 0.95
 
+# %% [raw] slide
+# ## More than one list in ten is wrong
+# {print}
+#
+# By the end we shall know why, and it is not what you would expect. **Keep in mind how the data were made.**
+
 # %% [markdown]
 # More than one list in ten is wrong. By the end of this page we shall know why, and it is not what you would
 # expect. Keep the number in mind, and the few lines that made the data.
@@ -110,6 +124,12 @@ assert 0.75 < right < 0.95
 #
 # A deck of slides says of the Transformer: "We can compute next-token probabilities for *all* positions at once."
 # *When is that true?* Count how often the decoder runs.
+
+# %% [raw] slide
+# ## One pass to train, one pass a token to write
+# > "We can compute next-token probabilities for *all* positions at once."
+#
+# **Guess first.** When is that true? How often does the decoder run to write 11 tokens?
 
 # %%
 calls = Counter()
@@ -126,6 +146,12 @@ print(f"writing: {calls['decoder']} passes for {n_written} tokens")
 
 # %% tags=["hide-input"]
 assert in_training == 1 and calls["decoder"] == n_written > 1
+
+# %% [raw] slide
+# ## Writing is sequential
+# {print}
+#
+# **Teacher forcing**: one pass predicts every token. **Autoregressive**: each token is read before the next can be predicted.
 
 # %% [markdown]
 # In training the true target is known, and one pass with a causal mask predicts every token of it. That is
@@ -173,6 +199,10 @@ short = [writing(transformer, first, 15) for writing in (write_without_cache, wr
 assert (short[0] == short[1]).float().mean() > 0.95           # a tie may fall the other way
 assert seconds["without a cache"][120] > 1.5 * seconds["with a cache"][120]
 
+# %% [raw] slide
+# ## The KV cache saves what does not change
+# {figure}
+
 # %% [markdown]
 # The tokens are the same. Without a cache each token pays again for all before it, and the time grows with the
 # square of the length in the end. With one it grows about in proportion.
@@ -193,6 +223,12 @@ for mode in (True, False):
 # %% tags=["hide-input"]
 assert share == 0
 
+# %% [raw] slide
+# ## A common mistake: dropout left on
+# {print}
+#
+# `torch.no_grad()` does not switch it off, `model.eval()` does.
+
 # %% [markdown]
 # Two runs of one model that differ are the sign to look for.
 #
@@ -202,6 +238,17 @@ assert share == 0
 # is the likeliest *sentence*, the sequence $y$ with the largest $p(y \mid x) = \prod_t p(y_t \mid y_{<t}, x)$. *Is
 # that not the same?* Here is a model that knows eleven sentences. Each entry says how likely a word is after the
 # words before it; a full stop ends the sentence. Follow the greedy path with a finger, then look for a better one.
+
+# %% [raw] slide
+# ## Greedy search and beam search
+# **Greedy search** takes the likeliest token, then the likeliest after that. Wanted is the likeliest *sentence*:
+#
+# $$p(y \mid x) = \prod_t p(y_t \mid y_{<t}, x)$$
+#
+# > **Guess first.** Is that not the same?
+#
+# . . .
+# **Beam search** keeps the best few beginnings; a sentence that ends early is put aside and must not be forgotten.
 
 # %%
 TREE = {
@@ -253,6 +300,10 @@ viz.explore(draw_search, beam_width=[1, 2, 3], start={"beam_width": 2})
 assert search(1)[0] == ("a", "dog", "runs.") and search(2)[0] == ("two", "dogs.")
 assert p_of[search(2)[0]] == max(p_of[words] for words in p_of if words and words not in TREE)
 
+# %% [raw] slide
+# ## Choose the beam width
+# {figure}
+
 # %% [markdown]
 # Greedy search takes "a", the likeliest first word, and ends at 0.120. With width 2 the search also keeps "two",
 # and finds "two dogs." at 0.220, which is the likeliest sentence of all. It ended in the second round and was put
@@ -270,10 +321,20 @@ assert p_of[search(2)[0]] == max(p_of[words] for words in p_of if words and word
 #
 # *It divides a negative number. Does a larger $\alpha$ help the long sentence or the short one?*
 
+# %% [raw] slide
+# ## Length penalty
+# $$\text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|)/6\right)^{\alpha}}$$
+#
+# > **Guess first.** It divides a negative number. Does a larger α help the long sentence or the short one?
+
 # %%
 for alpha in (0.0, 0.6, 1.0):
     short, long = (log_p / ((5 + n) / 6) ** alpha for log_p, n in ((-3.0, 4), (-4.2, 9)))
     print(f"α = {alpha}: 4 tokens {short:.2f}   9 tokens {long:.2f}")
+
+# %% [raw] slide
+# ## The long one
+# {print}
 
 # %% [markdown]
 # The long one: a large divisor brings a negative score nearer to zero, and at $\alpha = 1$ the order turns round.
@@ -298,6 +359,15 @@ print(f"exactly right of 300: {found}, for {cost:.1f} times the computing")
 # %% tags=["hide-input"]
 assert cost > 1.5 and abs(found["width 4"] - found["greedy"]) <= 20
 
+# %% [raw] slide
+# ## What beam search is worth
+# {print}
+# . . .
+# - **Model error**: the model prefers a wrong translation. No search mends it.
+# - **Search error**: the search did not find a better sentence.
+#
+# > **Guess first.** BLEU of captions against the beam width, without a length penalty: where is the best width?
+
 # %% [markdown]
 # Few. Where there is one right answer and the model knows it, the greedy path *is* the likeliest sentence.
 # Where it does not know, the likeliest sentence is wrong as well. A wrong translation that the model prefers to the
@@ -319,6 +389,14 @@ viz.line_plot({"Transformer": dict(zip(at, widths["bleu"], strict=True))},
 for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True):
     print(f"width {width:>3}: {ratio:4.0%} of the reference's words, {empty} texts empty")
 #| caption: BLEU against the beam width.
+
+# %% [raw] slide
+# ## A wide beam meets the model errors
+# {figure}
+#
+# With 128 beams texts are less than half as long as they should be.
+#
+# **Now you:** a@writing, exercises 1 and 3
 
 # %% [markdown]
 # Width 1, greedy search, is far from the best: the model stammers, and writes twice as many words as the reference
@@ -344,6 +422,14 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 #
 # The picture shows two steps of our model, one where it is sure and one where it is not. *With $k = 3$ and with
 # $p = 0.9$, how many tokens may be drawn in each?*
+
+# %% [raw] slide
+# ## Sampling: temperature, top-k, top-p
+# - **Temperature**: $\operatorname{softmax}(z / T)$
+# - **Top-k**: the $k$ likeliest tokens
+# - **Top-p**: the fewest tokens with mass $p$
+#
+# > **Guess first.** One step where the model is sure, one where it is not. With $k = 3$ and with $p = 0.9$, how many tokens may be drawn in each?
 
 # %%
 source, lengths, target_in, _ = collate(test_encoded[:200])
@@ -374,6 +460,10 @@ print("may be drawn, of 112 tokens:", n_kept)
 # %% tags=["hide-input"]
 assert n_kept["sure"]["top-p, p = 0.9"] == 1 and n_kept["unsure"]["top-p, p = 0.9"] > 3
 
+# %% [raw] slide
+# ## Top-p adapts
+# {figure}
+
 # %% [markdown]
 # Top-k keeps three tokens in both. Where the model is sure, two of them are wrong, and one day one of them will be
 # drawn; where it is not, good ones are cut. Top-p adapts: one token here, several there. That is why it is the
@@ -398,6 +488,14 @@ for name, knobs in settings.items():
 assert max(shares["T = 1.5"]) < min(shares["T = 1"]) < found["greedy"] / 300
 assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 
+# %% [raw] slide
+# ## Search where there is a right answer, sample where there are many
+# {print}
+#
+# Lists right, three seeds. Every draw from the tail is a mistake here.
+#
+# **Now you:** a@writing, exercise 2
+
 # %% [markdown]
 # Every draw from the tail is a mistake here, and a list has a dozen tokens in which to make it. Cutting the tail
 # (top-p) brings most of it back. So: search where there is a right answer, sample where there are many.
@@ -410,6 +508,12 @@ assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 # difference is called **exposure bias** ([@ranzato2016]). How much does it cost us? Take the lists of five numbers, and
 # ask for each place: is the number there right (a) when everything before each token is true, (b) when the model reads
 # what it has written? *At which place must the two agree exactly? Where will they differ most?*
+
+# %% [raw] slide
+# ## Exposure bias: the price of teacher forcing
+# In training the model reads *true* prefixes; when it writes, its own.
+#
+# > **Guess first.** Lists of five: right at each place (a) after a true prefix, (b) after its own. At which place do the two differ most?
 
 # %%
 COMMA = english.encode("one, two")[1]
@@ -446,6 +550,10 @@ viz.line_plot({name: dict(zip(range(1, 6), shares.tolist(), strict=True))
 gap = by_place["true prefix"] - by_place["own prefix"]
 assert gap[0] == 0 and gap[4] > 0.02 and gap[4] == gap.max()
 
+# %% [raw] slide
+# ## Its own prefix costs numbers at the end
+# {figure}
+
 # %% [markdown]
 # At the first place nothing wrong can have been read yet, so the two agree. At the last, reading its own text costs
 # the model several more numbers in a hundred. (That the fourth place is so hard from either prefix is another
@@ -465,6 +573,10 @@ def loss_of_last(pairs, n_tokens):
     ends = (target == EOS).long().argmax(dim=1)                             # where <eos> stands
     return [row[end + 1 - n : end + 1].mean().item()
             for row, end, n in zip(loss, ends, n_tokens, strict=True)]
+
+# %% [raw] slide
+# ## Is the wrong prefix the cause?
+# Change that one thing: dictate each list twice, the true one and the same with the model's own wrong number.
 
 # %%
 true_lists, spoilt_lists, n_rest = [], [], []
@@ -486,6 +598,12 @@ print(f"{len(n_rest)} lists; loss of the rest {after_truth.mean():.2f} after the
 # %% tags=["hide-input"]
 assert after_mistake.mean() > 1.1 * after_truth.mean() and worse > 0.5
 
+# %% [raw] slide
+# ## The rest gets harder
+# {print}
+#
+# What helps: **scheduled sampling**, training on whole sentences, a better model.
+
 # %% [markdown]
 # The same lists, the same rest, one number changed: the rest gets harder, although that number says nothing about
 # it. In training no prefix was ever wrong, so a model may learn to lean on it, to find its place in the source by
@@ -502,6 +620,18 @@ assert after_mistake.mean() > 1.1 * after_truth.mean() and worse > 0.5
 # the beach* and *a boy is running on the beach* are both right. **BLEU** ([@papineni2002]) compares **n-grams**, runs
 # of $n$ words. Of the translation's n-grams, which share stands in the reference too? That share is the **precision**
 # $p_n$. *Count the first line with a pencil before you run the cell: how many of the 14 words are in the reference?*
+
+# %% [raw] slide
+# ## BLEU by hand
+# $$\text{BLEU} = 100 \cdot \min\bigl(1,\ e^{\,1 - r/c}\bigr) \cdot \bigl(p_1\, p_2\, p_3\, p_4\bigr)^{1/4}$$
+#
+# - $p_n$: which share of the translation's n-grams stands in the reference?
+# - **Clipped counts**, and a **brevity penalty**
+#
+# > **Count with a pencil.**
+# > *a boy in a red coat runs along the beach with two dogs .*
+# > against
+# > *a boy in a red coat is running along the beach with his two dogs .*
 
 # %%
 hypothesis = "a boy in a red coat runs along the beach with two dogs ."
@@ -533,6 +663,12 @@ score = bleu([hypothesis], [reference])
 print(f"by hand {by_hand:.2f}   sacreBLEU {score.score:.2f}\n{score.signature}")
 assert math.isclose(by_hand, score.score, abs_tol=1e-6)
 
+# %% [raw] slide
+# ## A number and its signature
+# {print}
+#
+# > **Guess first.** The same 1,014 translations, the same references, five signatures. How far apart can the scores be?
+
 # %% [markdown]
 # The line below the number is its **signature**: how the text was cut into words (`tok:13a`), whether capitals
 # count (`case:mixed`), how zeros are smoothed, which version. It looks like pedantry. *The next cell scores the
@@ -545,6 +681,12 @@ for signature, value in ways.items():
 
 # %% tags=["hide-input"]
 assert sorted(ways.values())[3] - min(ways.values()) > 1
+
+# %% [raw] slide
+# ## Not a letter has changed
+# {print}
+#
+# Two BLEU scores compare only where their signatures are the same.
 
 # %% [markdown]
 # Not a letter of the translations has changed, and even without the last line there is more than a point between
@@ -567,6 +709,14 @@ for text in ("the dog was playing on the beach .", "the man was playing on the b
     words, letters = bleu([text], [truth]).score, chrf([text], [truth]).score
     print(f"BLEU {words:.0f}   chrF {letters:.0f}   {text}")
 
+# %% [raw] slide
+# ## chrF, and learned metrics
+# {print}
+#
+# **chrF** counts runs of letters. **COMET** reads source, translation and reference, and was trained on people's grades.
+#
+# **Now you:** a@writing, exercise 4
+
 # %% [markdown]
 # For BLEU a wrong ending is as bad as another word; chrF tells them apart. Neither knows that *pier* and *jetty*
 # mean nearly the same. **Learned metrics** do, a little: **COMET** ([@rei2020]) is a neural network that reads source,
@@ -587,6 +737,12 @@ for text in ("the dog was playing on the beach .", "the man was playing on the b
 # compute BLEU, and do that a thousand times ([@koehn2004]). The middle 95 % of these scores are a **confidence
 # interval**. To compare two systems, give both *the same* drawn captions and look at the difference: the **paired
 # bootstrap**. (sacreBLEU has it: `--paired-bs`.)
+
+# %% [raw] slide
+# ## Is the difference real? The bootstrap
+# Draw 1,014 captions *from these 1,014, with replacement*; compute BLEU; a thousand times. The middle 95 % are a **confidence interval**. **Paired**: the same drawn captions for both systems.
+#
+# > **Guess first.** How much would BLEU move with other captions: a tenth of a point, one, or five?
 
 # %%
 def resampled(rung, way):
@@ -614,6 +770,12 @@ figures.intervals({"BLEU (validation set)": {name: interval(s) for name, s in sc
 assert min(low for low, _, _ in differences.values()) > 0
 assert interval(scores["Transformer, greedy"])[2] < interval(scores["attention"])[1]
 
+# %% [raw] slide
+# ## About a point to either side
+# {figure}
+#
+# It answers for other *captions*, not for another *seed*.
+
 # %% [markdown]
 # A thousand captions leave about a point to either side, so half a point between two systems can be luck. Our
 # differences are larger, and none of their intervals holds zero. Look at the last row of the first panel, too.
@@ -640,6 +802,19 @@ for i, (german_text, truth) in enumerate(sentences.items()):
     for rung in rungs:
         print(f"{rung:>12}  {captions['rungs'][rung]['beam']['texts'][i]}")
 
+# %% [raw] slide
+# ## Read the translations
+# | | |
+# |---|---|
+# | source | Eine Frau in einem roten Mantel wartet auf den Bus. |
+# | truth | A woman in a red coat is waiting for the bus. |
+# | mean pool | A woman in a red shirt is walking down the street. |
+# | last state | A woman in a red dress is walking down the street. |
+# | attention | A woman in a red coat is walking down the street. |
+# | Transformer | A woman in a red coat is waiting on the sidewalk. |
+#
+# > **Guess first.** What kind of mistake does one vector make, and what kind attention?
+
 # %% [markdown]
 # One vector keeps the topic: a dog, a beach, a woman in something red, two children. It loses *which*: the coat
 # becomes a shirt or a dress, the helmet a shirt, and of the basket of apples nothing is left but people who stand
@@ -661,6 +836,10 @@ for rung in ("attention", "Transformer"):
     weights = weights / weights.sum(dim=1, keepdim=True)                    # they were rounded
     viz.alignment_heatmap(weights, chosen["source"], chosen["target"], rung, numbers=False)
 #| caption: Alignments of the trained models.
+
+# %% [raw] slide
+# ## Where they looked
+# {figure}
 
 # %% [markdown]
 # (These are the greedy translations.) Both walk along the source and find the coat. When the Transformer writes
@@ -695,6 +874,12 @@ print(records["Transformer"]["bleu_signature"], "\n" + records["Transformer"]["c
 final = [record["bleu"] for record in records.values()]
 assert final[2] > max(final[:2]) + 8 and final[3] > final[2] + 2
 
+# %% [raw] slide
+# ## The test set, once
+# {figure}
+#
+# Each look at the test set that leads to a choice makes it a validation set.
+
 # %% [markdown]
 # Attention is worth more than ten points, the Transformer four more. (The recipe was written for the Transformer,
 # and each was trained once: take the four with caution.)
@@ -720,11 +905,19 @@ assert final[2] > max(final[:2]) + 8 and final[3] > final[2] + 2
 # Back to the number words, and to the question from the beginning: why is more than one list in ten wrong? Read the
 # worst first, by chrF. *What do you expect: which lists are the hardest?*
 
+# %% [raw] slide
+# ## Error analysis: read the worst first
+# > **Guess first.** Which lists are the hardest?
+
 # %%
 spoilt = [(text, pair) for text, pair in zip(written, test, strict=True) if text != pair.target]
 spoilt.sort(key=lambda each: chrf([each[0]], [each[1].target]).score)
 for text, pair in spoilt[:5]:
     print(f"{pair.source:>12} -> {text[:60]}{' …' * (len(text) > 60)}")
+
+# %% [raw] slide
+# ## Single numbers!
+# {print}
 
 # %% [markdown]
 # Single numbers! The easiest lists there are, and the model stammers. Five examples prove nothing, though. So count
@@ -748,6 +941,12 @@ print(f"longer:                               {longer[0]} of {longer[1]} wrong")
 # %% tags=["hide-input"]
 assert in_training[2] < 10 and wrong[2] > 0.7 * asked[2]
 assert in_training[4] > 100 and wrong[4] > 0.3 * asked[4] and wrong[6] < 0.1 * asked[6]
+
+# %% [raw] slide
+# ## Count all mistakes, by length
+# {print}
+#
+# > **Write down a suspect** for the first row. Does it explain the third, too?
 
 # %% [markdown]
 # Some of the long lists fail, as they must: everything in them has to be right. But the *short* ones fail as well.
@@ -785,6 +984,13 @@ assert met < 20
 # the beginning, the number of steps, and the test, which is what is left, with the nine other one-word lists in it.
 # Three seeds of each are kept in a record. *Which rows does each experiment mend?*
 
+# %% [raw] slide
+# ## Two suspects, four conditions
+# 1. **Nothing to learn from**: the test set was dealt first, and took nearly all short lists.
+# 2. **Like-with-like batches**: lists of like length share a batch, so short ones are met in a handful of steps.
+#
+# Mix the batches, or not. Give ten lists back, or not.
+
 # %%
 splits = measured("splits")
 print(splits["command"])
@@ -808,6 +1014,10 @@ assert max(at_four["mixed batches"]) < min(at_four["as it was"])
 assert min(at_two["mixed batches"]) > 0.5 and min(at_two["lists given back"]) > 0.5
 assert max(at_two["both"]) < min(at_two["mixed batches"])
 
+# %% [raw] slide
+# ## Both are guilty, of different deaths
+# {figure}
+
 # %% [markdown]
 # **Both suspects are guilty, of different deaths.** *Four tokens*: mixing the batches is enough. There were two
 # hundred such lists, and all that was missing was to meet them now and then. *Two tokens*: neither experiment mends
@@ -830,6 +1040,10 @@ print(f"lists of at most four tokens in the even test set: {n_short} of 1,000")
 even = {kind: [run["right"] for run in runs] for kind, runs in splits["even_split"].items()}
 assert all(a > b for a, b in zip(even["like length"], even["mixed"], strict=True))
 assert n_short < 10
+
+# %% [raw] slide
+# ## An even split mends the measurement, not the model
+# {print}
 
 # %% [markdown]
 # Mixed batches are full of padding: in the same steps the model sees little more than half as many lists, and on
@@ -865,6 +1079,26 @@ print("Transformer − attention, in points, seed by seed:",
 
 # %% tags=["hide-input"]
 assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["attention"])
+
+# %% [raw] slide
+# ## The ladder, climbed on an even split
+# {figure}
+#
+# One vector is not enough. Three seeds: be careful with the last step.
+#
+# **Now you:** a@writing, exercise 5
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | probability of a sentence | $\log p(y \mid x) = \sum_t \log p(y_t \mid y_{<t}, x)$ |
+# | beam search score | $\log p(y \mid x) \,/\, ((5 + \lvert y \rvert)/6)^{\alpha}$ |
+# | sampling | $y_t \sim \operatorname{softmax}(z / T)$, cut to the top $k$ or to mass $p$ |
+# | BLEU | $100 \cdot \min(1, e^{1 - r/c}) \cdot (p_1 p_2 p_3 p_4)^{1/4}$ |
+# | bootstrap interval | the middle 95 % of BLEU over resampled corpora |
+#
+# **Now do** assignment a@writing. **Next:** lecture @cheap_attention.
 
 # %% [markdown]
 # One vector is not enough: both summaries get about one list in twenty. Attention is the large step. The

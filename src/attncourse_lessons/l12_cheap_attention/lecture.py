@@ -78,6 +78,15 @@ from attncourse_lessons.results import measured
 torch.set_num_threads(1)  # so that times can be compared
 os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler need not tell that it starts and stops
 
+# %% [raw] slide
+# ## Everybody shakes hands with everybody
+# $n$ tokens: $n^2$ pairs, each with a score and a weight. The **table**.
+#
+# > **Guess first.** A novel of 100,000 words as one sequence: does one head's table of four-byte weights fit into your computer? How many times that of a page of 500 words?
+#
+# . . .
+# About 40 GB, for one head of one layer: 40,000 times as much.
+
 # %%
 page, novel = 500, 100_000
 print(f"a page:  {4 * page**2 / 2**20:>9,.1f} MiB")
@@ -139,6 +148,10 @@ for what, lines in {"time, ms": times, "peak memory, MiB": peaks}.items():
 assert 1.6 < slope(times["attention"]) < 2.7 and 1.9 < slope(peaks["attention"]) < 2.05
 assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) < 1.05
 
+# %% [raw] slide
+# ## The quadratic cost: time and memory
+# {figure}
+
 # %% [markdown] erratum="O(n²d) alone" teaches="must the quadratic cost go? attention's share of the arithmetic; context lengths of foundation models"
 # On two logarithmic axes a power is a straight line, and its slope is the exponent. For attention it is just under 2 in
 # memory (the outputs, which grow like $n$, are in the peak as well) and about 2 in time. So attention pays the square.
@@ -154,6 +167,14 @@ assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) 
 # > **A common mistake: "attention costs O(n²d), so twice the length costs four times as much".** That leaves out the
 # > projections. Two slides take $d = 1{,}000$ and lengths of 30, 512 and 50,000. By which factor does the *whole*
 # > attention layer grow if the length doubles?
+
+# %% [raw] slide
+# ## Does the square matter? Length against width
+# $$\frac{\text{pairs}}{\text{all}} = \frac{4 n^2 d}{24\, n d^2 + 4 n^2 d} = \frac{n}{n + 6d}$$
+#
+# **A common mistake: “twice the length costs four times as much”.** It leaves out the projections.
+#
+# > **Guess first.** GPT-3 175B is 12,288 wide and reads 2,048 tokens. Which part goes to the pairs? And in the smallest, 768 wide?
 
 # %%
 for n in (30, 512, 50_000):
@@ -184,6 +205,10 @@ viz.line_plot(share, "length n", "pairs, % of all operations", log_x=True, low=0
 small, *_, large = share.values()
 assert small[2048] > 20 and at_2048 < 5 and large[shown[-1]] > 50
 
+# %% [raw] slide
+# ## Three per cent, and 23
+# {figure}
+
 # %% [markdown]
 # Three per cent in the largest, 23 in the smallest. And that is an upper bound: a causal mask forbids half of the pairs,
 # and GPT-3 alternates dense layers with **locally banded sparse** ones
@@ -201,6 +226,12 @@ contexts = {                         # year, longest context n, width d
 figures.context_lengths(contexts)
 #| caption: Context lengths of models beside six times their width.
 
+# %% [raw] slide
+# ## Contexts beside six times the width
+# {figure}
+#
+# Models grew wider as fast as contexts grew longer. Then contexts jumped.
+
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
 # Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
 # a tenth of the arithmetic in the large models. Then contexts jumped. (The share is by the formula above, with a
@@ -217,6 +248,10 @@ figures.context_lengths(contexts)
 figures.taxonomy()
 #| caption: Families of cheaper attention.
 #| label: families
+
+# %% [raw] slide
+# ## Families of cheaper attention
+# {figure}
 
 # %% [markdown]
 # (After the survey of [@tay2020], whose picture a deck shows. Years are of the first version on arXiv.)
@@ -239,6 +274,17 @@ figures.taxonomy()
 # $o$ is a sum over the keys, as the denominator $\ell$ is, so the same factor corrects both. Here are one query, six
 # keys in three chunks, and values that are single numbers:
 
+# %% [raw] slide
+# ## Online softmax
+# Scores come in chunks, and each chunk is gone when the next arrives. Carry the largest so far $m$, the sum $\ell$ and the numerator $o$.
+#
+# > **Guess first.** A chunk brings a larger score $m'$. What puts the old sum right?
+#
+# . . .
+# $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m')$$
+#
+# All are wrong by *the same factor*.
+
 # %%
 scores, values = torch.tensor([1.0, 3, 2, 4, 5, 3]), torch.tensor([10.0, 20, 30, 40, 50, 60])
 m, ell, o = -math.inf, 0.0, 0.0
@@ -257,6 +303,12 @@ assert math.isclose(o / ell, expected, rel_tol=1e-5), "no score was seen twice"
 # %% tags=["hide-input"]
 assert torch.allclose(online_softmax(scores.split(2)), scores.softmax(dim=0))
 
+# %% [raw] slide
+# ## Three numbers are carried
+# {print}
+#
+# **Now you:** a@cheap_attention, exercises 1 and 2
+
 # %% [markdown] teaches="the T × T matrix in memory, FlashAttention"
 # Three numbers are carried, whatever the length of the row. (The factor of the first chunk is 0, because $m$ was
 # $-\infty$; nothing had been summed.) With values of width $d_v$, $o$ is a vector.
@@ -273,6 +325,12 @@ assert torch.allclose(online_softmax(scores.split(2)), scores.softmax(dim=0))
 # Take the keys in **tiles** of, say, 128, and carry $m$, $\ell$ and $o$ for every query from tile to tile. Then no weight
 # is kept. The package's `tiled_attend` does this. *Guess:* how do the peaks of memory compare at 4,096 positions?
 
+# %% [raw] slide
+# ## FlashAttention: exact attention in tiles
+# Take the keys in **tiles**; carry $m$, $\ell$ and $o$ for every query. No weight is kept.
+#
+# > **Guess first.** How do the peaks of memory compare at 4,096 positions?
+
 # %%
 peak = {"table": {}, "tiles": {}}
 for n in (512, 1024, 2048, 4096):
@@ -285,6 +343,10 @@ assert torch.allclose(tiled_attend(q, k, v), attend(q, k, v)[0], atol=1e-4), "th
 
 # %% tags=["hide-input"]
 assert slope(peak["table"]) > 1.9 and slope(peak["tiles"]) < 1.15
+
+# %% [raw] slide
+# ## Nothing was approximated, and memory grows like n
+# {print}
 
 # %% [markdown] erratum="a T × T matrix must be stored"
 # > **A common mistake: "attention must store a T × T matrix".** A deck says so where it compares RNNs with Transformers.
@@ -311,6 +373,12 @@ for name, attention in (("table", lambda *qkv: attend(*qkv)[0]), ("tiles", tiled
 # %% tags=["hide-input"]
 assert counted == {"table": (2, 4), "tiles": (2, 5)}
 
+# %% [raw] slide
+# ## Is it faster? It multiplies no less
+# {print}
+#
+# **Recomputation**: the backward pass computes weights again. Still it is faster on a GPU: why?
+
 # %% [markdown]
 # In the backward pass the tiles do *more*: the gradient needs the weights, which were not kept, so they are computed again.
 # This is **recomputation**. The forward pass keeps the output and one number for each row, $L = m + \ln \ell$. With it a
@@ -323,10 +391,20 @@ assert counted == {"table": (2, 4), "tiles": (2, 5)}
 # These are the numbers of an A100, as Dao et al. ([-@dao2022]) give them. *Work it out:* how many operations must a program do for
 # each byte that it reads from HBM, so that the arithmetic never waits?
 
+# %% [raw] slide
+# ## HBM and SRAM
+# > **Guess first.** How many operations must a program do for each byte from HBM, so that the arithmetic never waits?
+
 # %% tags=["hide-input"]
 figures.memory_levels()
 #| caption: The memory of a GPU: sizes and speeds.
 #| label: memory-levels
+
+# %% [raw] slide
+# ## Arithmetic intensity: about 200
+# {figure}
+#
+# Fewer: **memory-bound**. The usual attention writes and reads $4n^2$ numbers; **kernel fusion** keeps scores on the chip.
 
 # %% [markdown]
 # 312 trillion operations a second over 1.5 trillion bytes a second are about 200. A program that does fewer than 200
@@ -345,6 +423,12 @@ figures.memory_levels()
 figures.tile_orders()
 #| caption: Tiles of the score matrix in the order of FlashAttention and of FlashAttention-2.
 #| label: tiles
+
+# %% [raw] slide
+# ## The order of the loops
+# {figure}
+#
+# > **Guess first.** Which order moves fewer numbers?
 
 # %% [markdown]
 # Orange is what lies in SRAM at step 7, blue are the tiles that are done. On the left, $K_2$ and $V_2$ stay while all
@@ -375,6 +459,12 @@ for n in (1024, 4096, 16384):
 for n in (1024, 4096, 16384):
     table, first, second = (2 * n**2 * 64 / numbers for numbers in moved(n, 64, M).values())
     assert table < 50 < 180 < first < second and (first > 200 or n == 1024) and second > 200
+
+# %% [raw] slide
+# ## Queries outside
+# {print}
+#
+# $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2)$$
 
 # %% [markdown]
 # With the table, attention does about 30 operations per byte, so it is memory-bound. In tiles it does about 200 or more
@@ -422,6 +512,14 @@ for n in (1024, 4096, 16384):
 # *Guess:* among 2,048 positions, how much faster than full attention is attention under a mask that allows a window of 64
 # on each side?
 
+# %% [raw] slide
+# ## Decode is memory-bound
+# One new query meets $n$ keys and $n$ values: $4nd$ operations, and $4nd$ bytes of cache. **One operation per byte**, where an A100 could do 200.
+#
+# What helps is a *smaller cache*: fewer heads of keys, fewer tokens, or a state of fixed size.
+#
+# > **Guess first.** A **sliding window** of 64 on each side, as a mask, among 2,048 positions: how much faster than full attention?
+
 # %%
 n, width = 2048, 64
 q, k, v = torch.randn(3, n, d)
@@ -441,6 +539,12 @@ assert torch.allclose(masked, in_blocks, atol=1e-5), "the mask and the blocks ag
 # %% tags=["hide-input"]
 assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, in blocks"]
 
+# %% [raw] slide
+# ## Under a mask it is slower
+# {print}
+#
+# Sparse attention is cheap only if forbidden scores are *never computed*.
+
 # %% [markdown]
 # Under a mask it is slower. A mask forbids a pair after its score has been computed, and the mask has to be read, too.
 # Sparse attention is cheap only if the forbidden scores are *never computed*. For this, the pattern must lie in blocks, so
@@ -451,6 +555,12 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 figures.blocked_window(16, 4)
 #| caption: A window of keys, computed in blocks.
 #| label: window
+
+# %% [raw] slide
+# ## Blocks, not masks
+# {figure}
+#
+# **Now you:** a@cheap_attention, exercises 3 and 4
 
 # %% [markdown] teaches="sparse patterns: Longformer, BigBird, panel by panel"
 # At 2,048 positions and a width of 64, $3 \cdot 64$ scores are computed for each query in place of 2,048, about a tenth.
@@ -476,6 +586,17 @@ figures.blocked_window(16, 4)
 # %%
 pad = pattern_pad("window")
 pad
+
+# %% [raw] slide
+# ## Receptive field: draw who may attend to whom
+# {figure}
+
+# %% [raw] slide
+# ## What the pad shows
+# - A **window** of 2 needs eight layers for sixteen positions.
+# - **Dilated**: three times as far, but every third position only.
+# - One **global** token puts everything two layers away (Longformer).
+# - **Random** keys: in a random graph every two nodes are near (BigBird).
 
 # %% [markdown]
 # * A **window** of 2 needs eight layers for sixteen positions.
@@ -530,6 +651,12 @@ def learn(model, draw, steps, lr, batch=32, seed=0):
 # nats. The twelve runs, three seeds each, are in the record of `benchmarks/cheap_attention.py`, which trains the models
 # of this page. We repeat one of them, and compare its loss with the recorded one where it falls fastest:
 
+# %% [raw] slide
+# ## Trained with sparse patterns
+# A letter of the first half is marked; the *last* position must name it. Two layers.
+#
+# > **Guess first.** Full; window of 2; window + global; BigBird. Which will learn it, and which soonest?
+
 # %%
 record = measured("cheap_attention")
 print(record["command"])
@@ -565,6 +692,10 @@ assert max(run["right"] for run in pattern_runs["window"]) < 0.2
 fives = [sum(here[at : at + 5]) / 5 for at in range(0, len(here), 5)]
 assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 
+# %% [raw] slide
+# ## What is reachable is learned later
+# {figure}
+
 # %% [markdown]
 # With the window alone nothing of the first half reaches the end, and nothing is learned. With a global token a fifth of
 # the pairs is enough. But it takes longer: full attention needs 60 to 65 steps, the two patterns with two hops 125 to
@@ -598,6 +729,12 @@ assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 # control, with the window and the *second*.
 # *Guess:* at which of the two kinds of position does the window do damage?
 
+# %% [raw] slide
+# ## Attention sinks
+# A model trained with full attention fails as soon as the *first* tokens leave its window (Xiao et al. 2023). Weights must sum to one, also where a head has nothing to look for.
+#
+# > **Guess first.** At a *trigger* the head must look at its neighbour, at a *letter* at nothing. Where does the window do damage?
+
 # %%
 print("a line:", triggered_lines(1, torch.Generator().manual_seed(3), n=12)[0][0].tolist(),
       "(8 begins it, 9 is a trigger)")
@@ -617,6 +754,10 @@ for row in sinks:
     second = row["loss"]["window + second token"]["letter"]
     assert second > 0.5 * row["loss"]["window"]["letter"]
     assert row["loss"]["window"]["trigger"] < 0.05
+
+# %% [raw] slide
+# ## Where the head has nothing to look for
+# {figure}
 
 # %% [markdown]
 # The window does damage where the head has nothing to look for, and none where it looks at its neighbour. Keeping one
@@ -646,6 +787,17 @@ for row in sinks:
 #
 # Under a causal mask query $i$ uses the keys up to $i$, so $S$ and $z$ get one term more at each step. *What do you call a
 # network that carries a state of fixed size from position to position?*
+
+# %% [raw] slide
+# ## Linear attention: a kernel in place of the softmax
+# $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j$$
+#
+# $S$ is $d_k \times d_v$ and does not depend on $i$. Divide by $\phi(q_i) \cdot z$.
+#
+# > **Guess first.** Under a causal mask $S$ gets one term more at each step. What do you call such a network?
+#
+# . . .
+# "Transformers are RNNs" (Katharopoulos et al. 2020).
 
 # %%
 q, k, v = torch.randn(3, 200, 8)                                 # (n, d)
@@ -693,6 +845,12 @@ for name, line in spent.items():
 cached, recurrent = (line[4000] / line[2000] for line in spent.values())
 assert cached > 1.15 * recurrent and recurrent < 2.5
 
+# %% [raw] slide
+# ## A curve and a straight line
+# {figure}
+#
+# **Now you:** a@cheap_attention, exercises 5 and 6
+
 # %% [markdown]
 # This is the curve and the straight line of the decks. With a cache, a later token costs more. The state has the same size
 # throughout, and so each token costs the same. In the beginning the two differ little. (From the count of operations
@@ -720,6 +878,12 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 # each kind the best of six learning rates, chosen with a fourth seed. (Keys of length one, and the delta rule, are for the
 # end of this section.)
 
+# %% [raw] slide
+# ## Associative recall: what fits into a state?
+# Show $p$ pairs of a name and a number; ask for one. Softmax keeps all in its cache, linear attention in $d \times d$ numbers.
+#
+# > **Guess first.** Draw the two curves of accuracy against $p$.
+
 # %%
 recalled = {(row["name"], row["d"]):
             {int(p): [run["right"][p] for run in row["runs"]] for p in row["runs"][0]["right"]}
@@ -744,6 +908,10 @@ for name in ("elu + 1, divided", "elu + 1", "identity"):
 assert abs(middle("elu + 1, divided", 64) - middle("elu + 1", 64)) < 0.05, "the division"
 assert min(middle("identity", d) - middle("elu + 1", d) for d in (16, 64)) > 0.03
 assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
+
+# %% [raw] slide
+# ## The size of the state matters most
+# {figure}
 
 # %% [markdown]
 # With two pairs they are nearly alike. At 64 pairs softmax attention with $d = 16$ recalls all, and every kind of linear
@@ -780,10 +948,22 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # ([@blelloch1990]). [@fig:scans] shows two ways to do it for eight steps. Read it from below. A dot is a join. On top
 # stand the steps that each position holds in the end.
 
+# %% [raw] slide
+# ## Linear recurrences and the parallel scan
+# $h_t = a_t \odot h_{t-1} + b_t$, with $a_t, b_t$ from the input alone. Two steps are one step of the same kind:
+#
+# $$a'(a h + b) + b' = a'a\,h + (a'b + b')$$
+#
+# > **Guess first.** How many rounds for 100,000 steps?
+
 # %% tags=["hide-input"]
 figures.scan_circuits(8)
 #| caption: Two parallel scans of eight steps.
 #| label: scans
+
+# %% [raw] slide
+# ## Two ways to join eight steps
+# {figure}
 
 # %% [markdown]
 # Doubling ([@hillis1986]) takes $\log_2 n$ rounds and about $n \log_2 n$ joins. The tree takes twice the rounds and
@@ -802,6 +982,17 @@ for n in (8, 1024, 131_072):
     for name, rounds in (("doubling", doubled), ("tree", tree)):
         print(f"n = {n:>7,}, {name:>8}: {len(rounds):>2} rounds, "
               f"{sum(len(joins) for joins in rounds) / n:5.2f} n joins")
+
+# %% [raw] slide
+# ## Depth and work
+# {print}
+#
+# | | decay $a$ | state |
+# |---|---|---|
+# | minGRU | from the input | a number a channel |
+# | S4 | learned, then fixed | a vector a channel |
+# | Mamba | from the input | a vector a channel |
+# | gated linear attention | from the input | a matrix |
 
 # %% [markdown] teaches="recurrence again: RWKV, Mamba"
 # The simplest is **minGRU** ([@feng2024]), a GRU whose gate looks at the input alone: $h_t = (1 - z_t) \odot h_{t-1} +
@@ -847,6 +1038,10 @@ assert min(run["right"] for run in pattern_runs["minGRU"]) > 0.95
 # whether or not a model was trained for as many. The numbers of layers and heads are from published configurations.
 # *Guess:* which model needs the least?
 
+# %% [raw] slide
+# ## What is in use: the KV cache at 128k tokens
+# > **Guess first.** GPT-3 dense, Llama 2, Llama 3.1 with GQA, DeepSeek-V3 with MLA, Gemma 3 with windows, hybrids: which needs the least?
+
 # %%
 class InUse(NamedTuple):
     name: str
@@ -883,6 +1078,22 @@ figures.cache_sizes(gib, all_full)
 # %% tags=["hide-input"]
 assert gib["Llama 2 7B"] == 64 and gib["Jamba, 7 Mamba : 1 full"] == 2
 assert min(gib, key=gib.get).startswith("Mistral")
+
+# %% [raw] slide
+# ## Fewer heads, one vector, windows, recurrences
+# {figure}
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | share of the pairs | $n / (n + 6d)$ of all operations |
+# | online softmax | $m' = \max(m, \max_j e_j),\ \ell' = \ell \exp(m - m') + \sum_j \exp(e_j - m')$ |
+# | traffic | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with a table |
+# | window in blocks | queries $(n/w, w, d)$ meet keys $(n/w, 3w, d)$ |
+# | linear attention | $S \leftarrow S + \phi(k)^\top v,\; z \leftarrow z + \phi(k),\; o = \phi(q) S / (\phi(q) \cdot z)$ |
+#
+# **Now do** assignment a@cheap_attention. **Next:** lecture @beyond_text.
 
 # %% [markdown]
 # (A ring shows what the same model would need with full attention in every layer.) Every row below the second is a way

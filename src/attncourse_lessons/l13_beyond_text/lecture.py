@@ -70,6 +70,12 @@ from attncourse_lessons.results import measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## How much of the Transformer is about words?
+# Two lines: the first looks up a row for each token, the last gives a logit to each token of the vocabulary.
+#
+# > **Guess first.** Take a photograph. What would you make the rows of? There is an obvious answer, and it is too expensive.
+
 # %% [markdown]
 # ## Images as sequences: patches, not pixels
 #
@@ -80,6 +86,12 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 for patch in (1, 8, 16, 32):
     n = (224 // patch) ** 2
     print(f"patches of {patch:>2} × {patch:<2}: {n:>6,} rows, {n * n:>13,} attention weights")
+
+# %% [raw] slide
+# ## Patches, not pixels
+# {print}
+#
+# **Vision Transformer** (Dosovitskiy et al. 2021): a token is a square **patch**.
 
 # %% [markdown] teaches="images: the Vision Transformer"
 # Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
@@ -100,6 +112,24 @@ print((images[3, 0] * 16).int())
 figures.picture_to_sequence(images[3, 0], patch=2)
 #| caption: An image becomes a sequence of patches.
 #| label: patches
+
+# %% [raw] slide
+# ## The Vision Transformer (ViT)
+# {figure}
+
+# %% [raw] slide
+# ## ViT in one formula
+# $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$
+#
+# - **Patch embedding** $W$: the same for all patches
+# - **Class token**: a learned row that belongs to no patch
+#
+# > **Guess first.** A **convolution** whose stride is a whole patch: what does it give?
+#
+# . . .
+# The same numbers.
+#
+# **Now you:** a@beyond_text, exercises 1 and 2
 
 # %% [markdown]
 # Read the figure from left to right. The image is cut into patches, which are numbered row by row. Each patch is
@@ -205,6 +235,14 @@ print(f"ViT: training {accuracy(vit, training):.1%}, test {accuracy(vit, test):.
 # %% tags=["hide-input"]
 assert accuracy(vit, test) > 0.94
 
+# %% [raw] slide
+# ## Training a ViT on digits
+# 1,200 training images of 8 × 8 pixels.
+#
+# {print}
+#
+# > **Guess first.** Which does better: logistic regression, the nearest training image, a small **CNN**?
+
 # %% [markdown]
 # The encoder of lecture @transformer, unchanged, has learned to read digits from twelve hundred examples. Is its accuracy
 # good? Compare it with three others. *Which of them will do better than the ViT:* a logistic regression on the 64 pixels;
@@ -241,6 +279,21 @@ for name, share in record["baselines"]["1200"].items():
     rows[name] = [round(397 * (1 - share))]                   # nothing is drawn: no seed
 figures.mistakes(rows, n=397)
 #| caption: Test errors of a CNN, a Vision Transformer and two simple methods.
+
+# %% [raw] slide
+# ## The nearest neighbour makes fewer mistakes than our ViT
+# {figure}
+
+# %% [raw] slide
+# ## Inductive bias
+# What a model assumes before it has seen any data.
+#
+# - **Locality**: what belongs together lies close together.
+# - **Translation equivariance**: if the image moves, what the layer computes moves along.
+#
+# A test: shuffle the sixteen patches of every image, or all 64 pixels, once and for all.
+#
+# > **Guess first.** What happens to the CNN? To the nearest neighbour? An MLP? The ViT?
 
 # %% [markdown]
 # The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So do a few small convolutions, and
@@ -284,6 +337,10 @@ figures.image_row([x[i, 0] - normed.min() for x in worlds.values() for i in (3, 
                   [f"a {labels[i]}, {name}" for name in worlds for i in (3, 15)])
 #| caption: Digits, plain, with their patches shuffled and with their pixels shuffled.
 
+# %% [raw] slide
+# ## Unreadable to you
+# {figure}
+
 # %%
 compared = ("CNN", "CNN, patches shuffled", "CNN, pixels shuffled",
             "MLP", "MLP, pixels shuffled")
@@ -294,6 +351,12 @@ figures.mistakes({name: mistakes(name) for name in compared}, n=397)
 plain, strewn_too = mistakes("CNN"), mistakes("CNN, pixels shuffled")
 assert all(a < b for a, b in zip(plain, strewn_too, strict=True)), "in every seed"
 assert mean(strewn_too) > 1.5 * mean(plain)
+
+# %% [raw] slide
+# ## The CNN's bias is worth something
+# {figure}
+#
+# A ViT's positions start as random numbers: shuffle them along, and it computes the same logits.
 
 # %% [markdown]
 # The nearest neighbour cannot notice, since a distance is the same in any order, and the MLP does not notice either.
@@ -336,6 +399,18 @@ assert same
 # | control: dropout, which comes with the last layer | the ViT gets the dropout without the layer | "ViT, dropout before the head" |
 # | | the layer without the dropout | "ViT, all rows read, no dropout"; "CNN, no dropout" |
 
+# %% [raw] slide
+# ## A shuffled CNN still beats this ViT
+# The usual explanation accounts for about half of the gap. Three suspects:
+#
+# | suspect | what is changed |
+# |---|---|
+# | **readout** | the ViT gets a last layer like the CNN's; the CNN loses its own |
+# | **optimisation** | three times the steps |
+# | **geometry** | pixels shuffled; no positions |
+#
+# > **Guess first.** Which row will contradict the usual explanation?
+
 # %%
 suspects = ("CNN", "CNN, pixels shuffled", "ViT",             # as before
             "CNN, mean over places", "ViT, all rows read",    # readout
@@ -355,6 +430,12 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
                    ("CNN, no dropout", "CNN, mean over places")):
     pairs = zip(mistakes(one), mistakes(other)[:3], strict=True)
     assert all(fewer < more for fewer, more in pairs), "not dropout"
+
+# %% [raw] slide
+# ## Exchanging the readout reverses the order
+# {figure}
+#
+# A table that fits your explanation is not a test of it.
 
 # %% [markdown]
 # **Readout: exchanging it reverses the order.** Without its dense last layer the CNN makes more mistakes than the ViT. With
@@ -389,6 +470,10 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # So the data can teach what the architecture does not assume. Here are the test digits moved by up to one pixel, read
 # by models that were trained without and with such shifts. *Guess:* which of the two needs them?
 
+# %% [raw] slide
+# ## Data augmentation: what is not built in can be shown
+# > **Guess first.** Test digits moved by up to one pixel. Which of CNN and ViT needs training with shifts?
+
 # %%
 for name in ("CNN", "CNN, shifts", "ViT", "ViT, shifts",
              "ViT, shifts, three times the steps"):
@@ -401,6 +486,12 @@ short, long = (record["models"][f"ViT, shifts{more}"]
                for more in ("", ", three times the steps"))
 assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
            for key in ("report", "moved")), "in every seed"
+
+# %% [raw] slide
+# ## Equivariant is not invariant
+# {print}
+#
+# Both need them. Data can replace a bias that is not built in; here that costs more steps.
 
 # %% [markdown]
 # Both need them. (One pixel in eight is a large shift.) Trained on digits in the middle, both models fail on moved ones,
@@ -424,6 +515,12 @@ assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
 # once**, by up to two pixels, and then left there; **moved anew** at every step. The second is the control: digits
 # stand everywhere, but no digit is ever seen in two places.
 
+# %% [raw] slide
+# ## The position map: what makes it appear?
+# In figure 7 of the ViT paper, cosines of learned positions show rows and columns.
+#
+# > **Guess first.** Three conditions: digits always in the middle; each **moved once**; **moved anew** at every step. Which gives the map?
+
 # %%
 frame = F.pad(images[3, 0], (2, 2, 2, 2))                     # (12, 12)
 figures.image_row([frame, frame.roll((-2, 1), (0, 1)), frame.roll((1, 2), (0, 1))],
@@ -441,6 +538,10 @@ for how, runs in record["places"].items():
     print(f"{how:<14} accuracy {right:.0%} in the middle, {moved:.0%} where digits are moved")
 #| caption: Similarity of learned positions against their distance.
 
+# %% [raw] slide
+# ## Cosines against steps between two places
+# {figure}
+
 # %% [markdown]
 # The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot. It
 # shows the whole grid: a patch is the darker, the higher the cosine of its position with that of the orange place. Here is
@@ -456,6 +557,10 @@ figures.position_maps({how: maps[how] for how in ("in the middle", "moved anew")
 for how, by_distance in cosines.items():
     for near, far in zip(by_distance[1], by_distance[4], strict=True):
         assert (near > far + 0.2) == (how != "in the middle")
+
+# %% [raw] slide
+# ## The control gives the same map
+# {figure}
 
 # %% [markdown]
 # In the middle, neighbours are no more alike than other places. (The twenty patches of the border resemble each other,
@@ -478,6 +583,15 @@ for how, by_distance in cosines.items():
 # heads each, both counted from 0; the line in the picture is the digit's outline. *Before you move the sliders:* to
 # tell a 3 from an 8, where would you look?
 
+# %% [raw] slide
+# ## Attention maps: do they show what mattered?
+# > **Guess first.** To tell a 3 from an 8, where would you look?
+#
+# . . .
+# A row in layer 1 is no longer one patch: layer 0 has mixed them. **Attention rollout** follows the mixing:
+#
+# $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$
+
 # %%
 with torch.no_grad():
     _, weights = vit(normed[test], with_weights=True)         # (397, layers, heads, 17, 17)
@@ -492,6 +606,10 @@ def look(layer, head):
 
 viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0})
 #| caption: The class token's attention, by layer and head.
+
+# %% [raw] slide
+# ## Layer by layer, head by head
+# {figure}
 
 # %% [markdown]
 # Heads differ: some give their weights to the ink and some to the background, and the numbers rarely suggest a rule.
@@ -521,6 +639,12 @@ figures.attention_on_images([images[test][i, 0] for i in some],
 # average of what stands there. If they mattered, accuracy must fall by more than for four patches at random, or for the
 # four with least. For the six ViTs of the record:
 
+# %% [raw] slide
+# ## A test of a map: take its patches away
+# {figure}
+#
+# > **Guess first.** Replace the four patches to which rollout gives most. Compare with four at random, and with a baseline that needs no model.
+
 # %%
 titles = {"any four": "four at random", "the most unusual": "most unusual (no model)"}
 left = {titles.get(name, name): [run[name] for run in record["removed"]]
@@ -531,6 +655,10 @@ viz.strip_plot(left, "accuracy with four of sixteen patches taken away")
 # %% tags=["hide-input"]
 for run in record["removed"]:
     assert run["rollout's most"] < run["rollout's least"]
+
+# %% [raw] slide
+# ## Rollout passes, and a baseline without a model
+# {figure}
 
 # %% [markdown]
 # Compare with four patches at random. What rollout points at matters more, and what it leaves out matters less. The last
@@ -553,6 +681,12 @@ for run in record["removed"]:
 # for one or two tenths of a second (the first is cut off), on one pitch. A voice is a sum of **harmonics**, whole
 # multiples of the pitch. The resonances of the mouth, the **formants**, decide how loud each of them is. In our sounds the
 # vowel lies in the formants alone. Each voice has its own pitch, and its own size of head, which multiplies all formants.
+
+# %% [raw] slide
+# ## Sound as a sequence
+# - The pressure at the ear, 8,000 or 16,000 times a second.
+# - A voice is a sum of **harmonics**; **formants** decide how loud each is.
+# - We make the sounds: vowel after vowel, on one pitch.
 
 # %%
 draws = torch.Generator().manual_seed(1)
@@ -578,6 +712,10 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 #| caption: A sung vowel: waveform and spectrogram.
 #| label: spectrogram
 
+# %% [raw] slide
+# ## Waveform and spectrogram
+# {figure}
+
 # %% [markdown]
 # Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
 # **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The dashed
@@ -592,6 +730,12 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 # %%
 for word, (f1, *_) in sorted(FORMANTS.items(), key=lambda item: item[1]):
     print(f"{word:<6} F1 from {0.9 * f1:3.0f} to {1.2 * f1:3.0f} hertz")
+
+# %% [raw] slide
+# ## Linear probes: which vowels are confused?
+# {print}
+#
+# > **Write down a prediction.** A listener who hears F1 alone confuses vowels whose ranges overlap. Which?
 
 # %% [markdown]
 # *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test the prediction we need something that reads the
@@ -637,6 +781,10 @@ wrong = by_spectra - by_spectra.diag().diag()
 inside = wrong[0, 3] + wrong[3, 0] + wrong[1, 4] + wrong[4, 1]
 assert inside > 0.6 * wrong.sum(), "the pairs that were predicted have most of the mistakes"
 
+# %% [raw] slide
+# ## Heed with who'd, heard with head
+# {figure}
+
 # %% [markdown]
 # The prediction holds. On the left is a probe that was given F1 exactly and nothing else: all its mistakes but a few
 # lie in the framed cells. On the right the log spectra: they do a little better, so some of F2 and F3 can be
@@ -676,10 +824,22 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 # an easier question: *here are 101 frames of this sound* (on this page, eleven). *One of them was masked at this place.
 # Which?*
 
+# %% [raw] slide
+# ## Self-supervised learning: mask, and pick the target
+# wav2vec 2.0 (Baevski et al. 2020): convolutions make **frames** of 25 ms, 49 a second. A span is masked; which of these frames stood there?
+#
+# $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)} {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}$$
+#
+# **Contrastive loss** (InfoNCE): a lookup among the target and **negatives**.
+
 # %%
 figures.wav2vec_diagram()
 #| caption: wav2vec 2.0: masked frames, and targets among distractors.
 #| label: wav2vec
+
+# %% [raw] slide
+# ## wav2vec 2.0
+# {figure}
 
 # %% [markdown]
 # Read the figure from below. The waveform becomes frames $z$. A span of them is **masked**, each replaced by one and
@@ -701,6 +861,10 @@ figures.wav2vec_diagram()
 figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
 #| caption: The contrastive loss: one target among ten distractors.
 
+# %% [raw] slide
+# ## The temperature of the game
+# > **Guess first.** Ten negatives, κ = 1, a perfect guess: how low can the loss get?
+
 # %% [markdown]
 # Cosines lie between −1 and 1. *Before you run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for a
 # perfect guess?
@@ -714,6 +878,12 @@ candidates = torch.cat([c[None], -c.expand(1, 9, 2)], dim=1)  # (1, 10, 2)
 twice = contrastive_loss(c, c, candidates, 0.1).item()
 print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 
+# %% [raw] slide
+# ## κ = 0.1
+# {print}
+#
+# Negatives must not include the right one.
+
 # %% [markdown]
 # At $\kappa = 1$ a perfect guess still has a loss of 0.86, because no cosine can be far enough above another; at 0.1, the
 # paper's choice, its loss is nearly 0. The last line shows a mistake that is easily made: if negatives are drawn from
@@ -724,6 +894,15 @@ print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 # How much should be masked? In wav2vec 2.0 each frame is the start of a span with probability $p = 0.065$, and a span
 # has $M = 10$ frames. Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or what?* A frame stays
 # visible if none of the ten places at which a span could reach it is a start:
+
+# %% [raw] slide
+# ## Span masking
+# Each frame starts a span of $M = 10$ with $p = 0.065$.
+#
+# > **Guess first.** How much of the sound is masked: 6.5 %, 65 %, or what?
+#
+# . . .
+# $$1 - (1 - p)^M = 49\,\%$$
 
 # %%
 long = span_mask(1, 100_000, p=0.065, span=10, generator=torch.Generator().manual_seed(0))
@@ -737,6 +916,12 @@ def spans(p, span):
 
 viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "span": 10})
 #| caption: Masked spans of a sound.
+
+# %% [raw] slide
+# ## Why not single frames?
+# {figure}
+#
+# **Now you:** a@beyond_text, exercises 3 to 5
 
 # %% [markdown]
 # Why spans? Set the span to 1 at p = 0.5: half is masked, and three in four of the masked frames have a visible
@@ -785,6 +970,12 @@ with torch.no_grad():
         loss = play(listener(0), heard.waveform[:24], draw, torch.Generator().manual_seed(0))
         print(f"untrained, {draw.__name__}: {loss:.2f}   (guessing: {math.log(11):.2f})")
 
+# %% [raw] slide
+# ## Negatives decide what is learned
+# Negatives from the **same sound**, or from **any sound** of the batch. One pitch a sound; vowels change.
+#
+# > **Write down two predictions.** What will each model have learned, the vowel or the pitch?
+
 # %% [markdown]
 # (Untrained is worse than guessing: at κ = 0.1 random cosines count as confident guesses. Positions are RoPE here;
 # the paper uses one more convolution, over 128 frames.) *Write down two predictions.* Each sound has one pitch
@@ -803,6 +994,10 @@ for name in ("any sound", "one sound"):
 figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 steps)",
                   level=("guessing", math.log(11)))
 #| caption: Contrastive loss in training, with negatives from any sound and from the same sound.
+
+# %% [raw] slide
+# ## Two losses of two different games
+# {figure}
 
 # %% [markdown]
 # With negatives from any sound the loss falls soon, and far. With negatives from the same sound it falls slowly, and less.
@@ -824,6 +1019,10 @@ for i in range(3):
     assert pitch["any sound"][i] > 0.85 and vowel["any sound"][i] < vowel["one sound"][i] - 0.2
     assert vowel["one sound"][i] > vowel["untrained"][i] + 0.2 and pitch["one sound"][i] < 0.6
     assert vowel["log spectra"][0] > vowel["one sound"][i], "an engineer still does better"
+
+# %% [raw] slide
+# ## Nothing forces it to keep the rest
+# {figure}
 
 # %% [markdown]
 # Each mark is a training seed (log spectra have none), and all are asked about sounds that neither model nor probe has
@@ -908,6 +1107,18 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.
 # [+@abnar2020]. [+@adebayo2018]; [+@hooker2019]; [+@chefer2021]. [+@baevski2020]: sections 2 and 3 are what you have
 # played. [+@oord2018]. [+@peterson1952].
+
+# %% [raw] slide
+# ## In short
+# | | |
+# |---|---|
+# | patch embedding | $x_i W$, patches of $s \times s$ pixels; $n = H W / s^2$ |
+# | ViT | $\operatorname{norm}(\operatorname{blocks}([\text{class}; XW] + P))_0\, W_{\text{head}}$ |
+# | rollout | $\tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$ |
+# | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target |
+# | masked share | $1 - (1 - p)^M$ |
+#
+# **Now do** assignment a@beyond_text. **Next:** lecture @errata_lab.
 
 # %% [markdown]
 # ## Going further: a tenth of the images

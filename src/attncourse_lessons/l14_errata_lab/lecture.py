@@ -55,9 +55,26 @@ from attncourse_lessons.slides.transcriptions import COLUMNS, TRANSCRIBERS, tran
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% [raw] slide
+# ## A list of claims, each with a test
+# Five decks of slides, and a list of what they print:
+#
+# | kind | |
+# |---|---|
+# | **definite** | wrong in every reading that the slide allows |
+# | **overclaim** | true of less than it says |
+# | **convention** | a choice, until two slides choose differently |
+# | **no error** | right, and easily misread |
+#
+# > **Guess first.** How many entries has the list, and how many are definite errors?
+
 # %%
 print(len(ERRATA), "entries:", dict(Counter(entry.kind for entry in ERRATA)))
 print(erratum("sum over the asker"))
+
+# %% [raw] slide
+# ## An entry is code that fails
+# {print}
 
 # %% [markdown]
 # Fewer than half of them are **definite** errors: wrong in every reading that the rest of the slide allows. An
@@ -74,6 +91,17 @@ print(erratum("sum over the asker"))
 for entry in ERRATA:
     assert entry.holds, f"{entry.name}: its test does not say what its class says"
 print("each error fails its test as printed; what is no error passes; all corrections pass")
+
+# %% [raw] slide
+# ## Four questions, in the order of their cost
+# | ask | costs | the field's name |
+# |---|---|---|
+# | Do the shapes fit? | a pencil | **property-based testing** |
+# | What comes out where the answer is known? | two calls | **metamorphic testing** |
+# | Is it the same as something trusted? | three lines | **differential testing** |
+# | Does it train? | a run for each seed | training and evaluation |
+#
+# > **Write down a number.** Fourteen entries can be programmed into a small language model. How many would somebody notice who watches the loss?
 
 # %% [markdown]
 # ## Four questions, in the order of their cost
@@ -102,6 +130,14 @@ print("each error fails its test as printed; what is no error passes; all correc
 # \mathbb{R}^{d \times d}$. Give every length a size of its own, so that no two can be mistaken for each other. *Guess:* on
 # which side of the heads must $Y$ stand?
 
+# %% [raw] slide
+# ## Do the shapes fit?
+# Tokens are rows, $Y \in \mathbb{R}^{d \times d}$:
+#
+# $$Y[\text{output}_1; \dots; \text{output}_h]$$
+#
+# > **Guess first.** On which side of the heads must $Y$ stand?
+
 # %%
 n, d, h = 7, 32, 2
 heads, Y = torch.randn(h, n, d // h), torch.randn(d, d)   # (2, 7, 16), (32, 32)
@@ -111,6 +147,10 @@ try:
 except RuntimeError as error:
     print("Y on the left: ", error)
 print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
+
+# %% [raw] slide
+# ## Never test with a square matrix
+# {print}
 
 # %% [markdown]
 # This test needs no insight. It works because 7 is not 32: with as many tokens as features the left product would have run,
@@ -128,6 +168,12 @@ for _ in range(200):
     blind += n == d
 print(f"200 draws: always (n, d); in {blind} of them n = d, and Y on the left would run, too")
 
+# %% [raw] slide
+# ## Let a program draw the sizes
+# {print}
+#
+# One draw could have been blind; two hundred are not. (In Python: `hypothesis`.)
+
 # %% [markdown]
 # One draw could have been blind; two hundred are not. (The checks of your assignments draw their sizes, too. In Python the
 # library for this is `hypothesis`. It also looks for the smallest sizes that fail.)
@@ -138,11 +184,25 @@ print(f"200 draws: always (n, d); in {blind} of them n = d, and Y on the left wo
 # > warning: either all $q_i$ are the same, or the right-hand side is a whole matrix. The test asks for the property that
 # > was meant: when $z_1$ changes, the other queries stay.
 
+# %% [raw] slide
+# ## A common mistake: an index on one side only
+# $$q_i = Q z$$
+#
+# A letter on the left that does not occur on the right is a warning. The test: when $z_1$ changes, the other queries stay.
+
 # %% [markdown]
 # ## Limiting cases and metamorphic relations: the answer is known
 #
 # We begin with masks. Three lines of slides forbid the future: "−∞ where $i > i$"; "−∞ where $j \ge i$"; and "set attention
 # weights to 0", here done after the softmax. *Before you run the cell:* what does the sum of a row say about each?
+
+# %% [raw] slide
+# ## Known answers: three masks
+# 1. −∞ where $i > i$
+# 2. −∞ where $j \ge i$
+# 3. weights set to 0 after the softmax
+#
+# > **Guess first.** What does the sum of a row say about each? Does the future get nothing?
 
 # %%
 scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))         # (4, 4)
@@ -168,6 +228,16 @@ for name, (ones, past) in answers.items():
 assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
 #| caption: Masks made from the lines of a slide, and the weights that they give.
 
+# %% [raw] slide
+# ## One question is not enough
+# {print}
+#
+# **Now you:** a@errata_lab, exercise 1
+
+# %% [raw] slide
+# ## Four tables
+# {figure}
+
 # %% [markdown] teaches="code: a block and a language model"
 # In the first table nothing is forbidden: $i > i$ never happens. In the second no token sees itself, and the first row,
 # which sees nothing, is 0/0, NaN. (That row alone fails both questions: NaN is not 0, and NaN does not sum to one.) In the
@@ -183,6 +253,19 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 # whole, in our words.) This is its block, as [lecture @deep_stacks](@deep_stacks) met it. Its comments say
 # "pre-normalization" and "residual connection", twice each. So we know what was meant, and its equation has a
 # **limiting case**: *silent* sublayers, which return zeros.
+
+# %% [raw] slide
+# ## A block that is not what its comments say
+# ```python
+# x = norm_1(x)                  # pre-normalisation
+# x = x + attention(x)           # residual connection
+# x = norm_2(x)                  # pre-normalisation
+# x = x + feed_forward(x)        # residual connection
+# ```
+#
+# A **limiting case**: *silent* sublayers, which return zeros.
+#
+# > **Guess first.** What do the printed, the half-repaired and the repaired block return? For which $x$ would you see no difference?
 
 # %%
 def printed(x, attention, feed_forward):
@@ -220,6 +303,12 @@ for block in (printed, half_repaired, repaired):
 assert moves(repaired, plain) == 0 < 1 < moves(half_repaired, plain), "half is not enough"
 assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is blind"
 
+# %% [raw] slide
+# ## Choose inputs that have nothing special about them
+# {print}
+#
+# On normalised vectors the broken block passes.
+
 # %% [markdown]
 # The test finds the slip in either sublayer, so half a repair does not pass. But the test can be blind: on vectors that
 # are normalised already a norm does nothing, and the broken block passes. This happens easily, for instance where the
@@ -238,6 +327,17 @@ assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is bli
 #
 # Its input is (batch, n), so this counts *texts*. `SlideModel` is the deck's model in our words and repaired; `faults`
 # puts entries of the list back. We train both on docstrings, in pieces that are mostly single letters, on three seeds.
+
+# %% [raw] slide
+# ## Batch invariance: a text alone, and in company
+# ```python
+# pos = torch.arange(x.size(0), device=x.device).unsqueeze(1)
+# x = self.embedding(x) + self.pos_encoder(pos)
+# ```
+#
+# The input is (batch, n): this counts *texts*.
+#
+# > **Guess first.** What will the training loss look like?
 
 # %%
 corpus = docstrings(limit=4000)
@@ -268,6 +368,12 @@ viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
            y_name="training loss (nats), mean of 3 seeds")
 #| caption: Training loss of the right model and of faulty ones.
 
+# %% [raw] slide
+# ## Both fall
+# {figure}
+#
+# > **Guess first.** The same 64 texts, read one by one, four at a time, and so on. What do the lines look like?
+
 # %% [markdown]
 # Both fall, along nearly the same curve. Nobody who sees one of them alone would be alarmed. Now the same 64 test texts,
 # read one by one, four at a time, and so on. Batch invariance says that the loss must not depend on it. *What will the
@@ -297,6 +403,12 @@ assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
 for by_right, by_fault in zip(*shown.values(), strict=True):
     assert by_fault[0] < by_right[0] and by_fault[1] < by_right[1]
 
+# %% [raw] slide
+# ## The loss depends on the company
+# {figure}
+#
+# The effect of one character, a 0 for a 1. The test needs two calls and no training.
+
 # %% [markdown]
 # The right model's lines are flat, as they must be, for each seed. The other model's loss depends on the batch: each text
 # gets its number in the batch in place of its tokens' positions. (In batches of one and of four it is even better than
@@ -324,6 +436,12 @@ except IndexError as error:
 # > gets one position for all its tokens. A repair that removes the error message and not its cause makes the fault
 # > harder to find.</details>
 
+# %% [raw] slide
+# ## Boundary values: the longest text
+# **Boundary value analysis**: the first, the last, none, and one more.
+#
+# Each block's mask is made for its own default, 128, whatever the model was told.
+
 # %% [markdown] erratum="max_len not handed on"
 # ### Boundary values: the longest text, the deepest stack
 #
@@ -340,6 +458,12 @@ for name, faults in {"right": (), "as printed": ("max_len not handed on",)}.item
         print(f"{name:>11}: 256 tokens, logits", tuple(model(longest).shape))
     except RuntimeError as error:
         print(f"{name:>11}: {error}")
+
+# %% [raw] slide
+# ## 256 tokens
+# {print}
+#
+# > **Guess first.** The final norm is missing. Sketch the size of the logits against the number of blocks: right, as printed, block repaired alone.
 
 # %% [markdown]
 # The last page of that code goes from the last block straight to the output layer. Another deck has a final norm there.
@@ -372,6 +496,14 @@ growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales
 assert min(growth["block repaired"]) > 1.3
 assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in growth[name])
 
+# %% [raw] slide
+# ## One fault hid another
+# {figure}
+#
+# After each repair, run *all* the tests again.
+#
+# **Now you:** a@errata_lab, exercise 4
+
 # %% [markdown]
 # As printed the size stays, since each sublayer begins from a normalised x. So the missing norm is *no error there*: it
 # becomes one as soon as somebody repairs the block alone. One fault hid another. After each repair, run *all* the tests
@@ -389,6 +521,14 @@ assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in 
 # > $\sigma$, where torch and this course have $\sqrt{\sigma^2 + \varepsilon}$. That is a convention and no error; but it is
 # > *another* function. *Guess* by how much they differ for vectors of size 1, 0.1, 0.01:
 
+# %% [raw] slide
+# ## Differential testing
+# Where a library has the same thing, comparing takes three lines.
+#
+# **A common mistake: to take two conventions for one.** $\sigma + \varepsilon$, $\sigma$, $\sqrt{\sigma^2 + \varepsilon}$.
+#
+# > **Guess first.** By how much do they differ for vectors of size 1, 0.1, 0.01?
+
 # %%
 x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))            # (n, d)
 worst = {}
@@ -399,6 +539,10 @@ for size in (1.0, 0.1, 0.01, 0.001):
     worst[size] = (outside - F.layer_norm(y, (64,))).abs().max().item()
     print(f"vectors of size {size:<5}: worst difference from torch {worst[size]:.0e}")
 assert worst[1.0] < 1e-4 and worst[0.01] > 0.05, "so compare at several sizes, not at one"
+
+# %% [raw] slide
+# ## Another function
+# {print}
 
 # %% [markdown]
 # ### Tables: count them
@@ -412,6 +556,12 @@ for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a widt
     print(f"{entry.claim}\n    {entry.test(entry.printed).measured}")
     print(f"    with {entry.correction}: {entry.test(entry.corrected).measured}")
 
+# %% [raw] slide
+# ## Tables: count them
+# {print}
+#
+# Two of the four were copied faithfully from the paper. A table does not become right by being published.
+
 # %% [markdown]
 # Two of the four were copied faithfully from the paper. A table does not become right by being published.
 #
@@ -421,6 +571,12 @@ for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a widt
 # are compared. Nobody can say any more who made which mistake: the person who typed the table, or the program that read
 # the slide. But three readings of one table can be compared with each other. *Guess:* of the 304 numbers that all three
 # have, in how many places do they disagree?
+
+# %% [raw] slide
+# ## One table, three transcriptions
+# Narang et al. (2021) in three decks.
+#
+# > **Guess first.** Of 304 numbers that all three have, in how many places do they disagree?
 
 # %%
 names, readings = transcriptions()                        # (3, rows, columns)
@@ -435,6 +591,14 @@ for row, name in enumerate(names):
             below = [f"{said[k]:>{len(deck)}g}" for k, deck in enumerate(decks)]
             print(f"{name:>30}, {what:<11}", *below, sep="  ")
 print(f"{disputed} of {readings[0].numel()} places")
+
+# %% [raw] slide
+# ## Copies are not witnesses
+# {print}
+#
+# A majority can be wrong: a differential test is as good as its peer is independent.
+#
+# **Now you:** a@errata_lab, exercise 2
 
 # %% [markdown]
 # A majority decides most of them. In one place all three differ, so no vote helps. But a majority can be wrong, too. Two of
@@ -481,9 +645,17 @@ def said_by_the_loss(name):
     judged = "somebody may notice" if seen else "nobody would notice"
     return f"programmed and trained, {word} nats per token: {judged}."
 
+# %% [raw] slide
+# ## A game: what would you ask?
+# You see a line as a slide has it, and nothing else. Choose the question that you would ask first, then judge the line.
+
 # %%
 game = review_game(ERRATA, loss={name: said_by_the_loss(name) for name in FAULTS})
 game
+
+# %% [raw] slide
+# ## Play
+# {figure}
 
 # %% [markdown]
 # ## Mutation testing: would the loss have shown it?
@@ -504,6 +676,14 @@ game
 # *Write down your prediction.* Which of the fourteen crash? Which give no number? Which are clearly worse, which too good
 # to be true, and which cannot be told from the right model?
 
+# %% [raw] slide
+# ## Mutation testing: would the loss have shown it?
+# A changed program is a **mutant**; a test that fails on it **kills** it. A test of the *tests*.
+#
+# Noticed: a crash; no number; clearly worse; too good by half a nat.
+#
+# > **Write down your prediction.** Which of the fourteen crash? Which give no number? Which cannot be told from the right model?
+
 # %%
 print(run["command"])
 print(f"{run['steps']} steps of {run['batch_tokens']} tokens; test loss in nats per token\n")
@@ -515,6 +695,10 @@ for name, row in run["faults"].items():
         said = verdicts[name][1]
     print(f"{name:>36}:  {said:<24}", "noticed" if verdicts.get(name, [False])[0] else "")
 print(f"seeds of the right model lie up to {luck:.3f} apart")
+
+# %% [raw] slide
+# ## Fourteen mutants and the loss
+# {print}
 
 # %% [markdown]
 # The second number is the difference from the right model *with the same seed*, and half of its 95 % interval. Those that
@@ -531,6 +715,10 @@ viz.differences_from_baseline({"": hidden}, x_name="test loss, difference (nats 
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
 same = [name for name, (change, bar) in hidden.items() if abs(change) <= bar]
 assert "the residual from the normalised x" in better and "max_len not handed on" in same
+
+# %% [raw] slide
+# ## Those that nobody would notice
+# {figure}
 
 # %% [markdown]
 # Nobody who looks at a loss curve would notice any of these. Compared seed by seed, most of them *do* differ from the
@@ -567,6 +755,12 @@ gaps = [a - b for a, b in zip(again["right"], again["as printed"], strict=True)]
 assert 0 < sum(gaps) / 3 < 0.1
 assert not structural("the residual from the normalised x")["silence is identity"].passes
 
+# %% [raw] slide
+# ## Seeds change it as much as the fault
+# {figure}
+#
+# **Now you:** a@errata_lab, exercise 3
+
 # %% [markdown]
 # The seeds change it about as much as the fault does, or more. So with one run of each, from different seeds, either
 # block may look better. The lines join equal seeds: compared in pairs, the printed block is better again.
@@ -587,6 +781,18 @@ assert not structural("the residual from the normalised x")["silence is identity
 #
 # A cell is coloured, and has a dot, where its test kills the mutant:
 
+# %% [raw] slide
+# ## Seven structural tests of untrained models
+# | test | what must hold |
+# |---|---|
+# | the past stays | another future does not change the outputs before it |
+# | rows sum to 1 | $\sum_j \alpha_{ij} = 1$ |
+# | silence is identity | $\text{block}(x) = x$ where sublayers return 0 |
+# | norm as torch's | the norm is that of `F.layer_norm` |
+# | any company | batch invariance |
+# | 200 tokens | runs where 256 are allowed |
+# | size at depth | logits of 2 and of 24 blocks alike |
+
 # %%
 table = {}
 for name in FAULTS:
@@ -600,6 +806,12 @@ print(f"of {len(FAULTS)} the loss shows {noticed}, structural tests show {len(ca
 assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 #| caption: Which test catches which fault.
 #| label: caught
+
+# %% [raw] slide
+# ## Which test catches which fault
+# {figure}
+#
+# **Now you:** a@errata_lab, exercise 5
 
 # %% [markdown]
 # Read a row: every mutant is killed by at least one structural test. (That is no miracle, as we wrote the tests with the
@@ -654,6 +866,15 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # readers and writers: when a sentence has no condition, look for the condition. Eight of the nine are entries of the
 # list, with a test. (The ten times are not: the slide does not say what one would have to measure.) One of the eight:
 
+# %% [raw] slide
+# ## Overclaims: find the condition
+# > **Finish each sentence: “true, if …”**
+# > 1. "*Two* types of Transformers"
+# > 2. "Stronger architecture is ≈ 10× more efficient!"
+# > 3. "Fast: only matrix multiplications"
+# > 4. "Need to store a large $T \times T$ matrix"
+# > 5. "These tricks don't improve what the model is able to do"
+
 # %%
 print(erratum("a T × T matrix must be stored"))
 
@@ -680,6 +901,14 @@ print(erratum("a T × T matrix must be stored"))
 # > are good clocks. Comparing the two tables finds it at once. The loss finds it too, this time: the trained weights
 # > expect other positions. Trained from the beginning with either, it would be the same.</details>
 
+# %% [raw] slide
+# ## Conventions: each is right, the mixture is wrong
+# - *Who has read what?* $p(\cdot \mid x_{<t}) = \text{softmax}(W h_t^\top)$: right if the inputs were shifted.
+# - *Of what is it a softmax?* `dim=-1` must be said.
+# - *What is a word?* A one-hot vector, or a number.
+#
+# Choose one convention, say so once, and convert where data come in.
+
 # %% [markdown] erratum="each other word; the one thing everyone agrees on"
 # ## No error: look for the reading in which it is right
 #
@@ -697,6 +926,13 @@ print(erratum("a T × T matrix must be stored"))
 # %%
 for name in ("keys and queries", "cheaper while n is small"):
     print(erratum(name), end="\n\n")
+
+# %% [raw] slide
+# ## Before you write to an author
+# 1. **Derive it yourself**, from the definition.
+# 2. **Look for the reading in which it is right.**
+# 3. **Make the cell that fails**, and the cell that passes.
+# 4. **Measure the effect**, and say so when there is none.
 
 # %% [markdown]
 # So before you write to an author, do four things. **Derive it yourself**, from the definition and not from memory; some of
@@ -737,6 +973,20 @@ for name in ("keys and queries", "cheaper while n is small"):
 #
 # **Now do** [assignment @errata_lab](@errata_lab/assignment) (somewhat over two hours): a repair, a vote of transcriptions,
 # a page of code to review, and a test that is itself tested. It is the last one. From here on the slides are yours.
+
+# %% [raw] slide
+# ## In short
+# | question | relation to test |
+# |---|---|
+# | shapes | the result is $(n, d)$ for drawn $n \ne d$ |
+# | causal weights | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ |
+# | residual connection | $\text{block}(x) = x$ for silent sublayers |
+# | batch invariance | $f([x; y])_1 = f([x])_1$ |
+# | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ |
+#
+# A falling loss says that something is learned, not that it is the model you meant.
+#
+# **Now do** assignment a@errata_lab. From here on the slides are yours.
 
 # %% [markdown] teaches="the rows of that table: mixture of experts, Universal, Funnel, Synthesizer and others; its columns: steps per second, SuperGLUE, XSum, WebQ; constituency parsing; The Annotated Transformer; textbooks of NLP"
 # ## Going further: what the rows and columns of that table are

@@ -193,8 +193,17 @@ def orphans(checkout: Checkout) -> Iterator[tuple[Path, str, str]]:
     for folder in ("lectures", "solutions", "assignments"):
         for path in sorted((checkout.root / folder).rglob("*.ipynb")):
             relative = path.relative_to(checkout.root)
-            if relative not in known and not any(part.startswith(".") for part in relative.parts):
+            hidden = any(part.startswith(".") for part in relative.parts)
+            if relative not in known and not hidden and not _is_exam(path):
                 yield relative, "has no source among the lessons", f"rm {relative}"
+
+
+def _is_exam(path: Path) -> bool:
+    """Whether the command `exam` has made this notebook."""
+    try:
+        return "exam" in nbformat.read(path, as_version=4).metadata.get(OURS, {})
+    except (OSError, ValueError):
+        return False
 
 
 def _stale_files(checkout: Checkout, assignment: str) -> dict[Path, bytes]:

@@ -5,6 +5,7 @@ A marker is a pair of comments, and between them the build puts the table:
     <!-- table: lessons -->     each lesson with its assignment, to click on
     <!-- table: questions -->   each lesson with the question that its package's docstring asks
     <!-- table: built: …        what a learner builds, a line each: `a layer | masking many_heads | what it needs`
+    <!-- table: hours: masking -->   a lecture for whoever gives it: minute by minute, what to ask and to set
     <!-- table: weeks -->       a term, a lesson a week; or `weeks: order masking, training`: two weeks of these lessons
     <!-- /table -->
 """
@@ -12,14 +13,16 @@ A marker is a pair of comments, and between them the build puts the table:
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 
 from commandkit.errors import CommandError
+from lessonkit.authoring.teaching import Section, rows, sections
 from lessonkit.course import Course, Lesson
+from lessonkit.exercises.drill import Card, cards
 
 MARKER = re.compile(
     r"(?P<before><!-- table: (?P<what>\w+)(?::\s(?P<rest>[^>]*?))?\s-->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
@@ -39,6 +42,8 @@ class Unit:
     checked: float  # points that the checks give, without extra credit
     marked: float  # points that a person gives
     extra: float
+    sections: Sequence[Section] = ()  # of the lecture
+    drills: Mapping[str, int] = field(default_factory=dict)  # how many there are, by exercise
 
     @property
     def number(self) -> str:
@@ -59,6 +64,9 @@ def units(root: Path, course: Course) -> list[Unit]:
     Raises CommandError where a notebook is missing, or a lecture does not open with its title and its minutes.
     """
     found = []
+    drills: dict[str, list[Card]] = {}
+    for card in cards(course, course.assignments()):
+        drills.setdefault(card.assignment, []).append(card)
     for lesson in course.lessons:
         lecture = _cells(root / lesson.lecture_notebook)
         heading = re.search(rf"^# Lecture {lesson.number} · ([^:\n]+)", lecture[0].source, re.MULTILINE)
@@ -81,6 +89,8 @@ def units(root: Path, course: Course) -> list[Unit]:
                 checked=sum(each.out_of for each in exercises if not each.extra),
                 marked=sum(grade.points for grade in grades if grade.grade and grade.solution),
                 extra=sum(each.out_of for each in exercises if each.extra),
+                sections=sections(lecture, int(minutes[1]), exercises),
+                drills={card.name: len(card.questions) for card in drills.get(lesson.assignment, ())},
             )
         )
     return found
@@ -147,6 +157,17 @@ def _questions(course: Sequence[Unit], rest: str, page: Path) -> str:
     return _table(("", "lecture", "its question", "minutes"), rows)
 
 
+def _hours(course: Sequence[Unit], rest: str, page: Path) -> str:
+    unit = next((unit for unit in course if unit.lesson.name == rest.strip()), None)
+    if unit is None:
+        names = ", ".join(unit.lesson.name for unit in course)
+        raise CommandError(f"{page}: {rest.strip()!r} is no lesson; the lessons are: {names}")
+    heads = ("minute", "section", "ask the class", "then set", "where they stumble")
+    lecture, task = _link(unit.title, unit.lecture, page), _link(unit.lesson.assignment, unit.assignment, page)
+    opening = f"{lecture}, {unit.reading} minutes; {task}, {unit.working} minutes."
+    return f"{opening}\n\n{_table(heads, rows(unit.sections, unit.drills))}"
+
+
 def _built(course: Sequence[Unit], rest: str, page: Path) -> str:
     lines = [[part.strip() for part in line.split("|")] for line in rest.strip().splitlines()]
     if wrong := next((line for line in lines if len(line) != 3), None):
@@ -155,12 +176,12 @@ def _built(course: Sequence[Unit], rest: str, page: Path) -> str:
     groups = _groups(course, [names.split() for _, names, _ in lines], page)
     for (what, _, needs), group in zip(lines, groups, strict=True):
         lessons = ", ".join(_link(unit.number, unit.lecture, page) for unit in group)
-        rows.append((what, lessons, *_hours(group), needs))
-    rows.append(("all of it", "", *_hours([unit for group in groups for unit in group]), ""))
+        rows.append((what, lessons, *_in_hours(group), needs))
+    rows.append(("all of it", "", *_in_hours([unit for group in groups for unit in group]), ""))
     return _table(("you build", "lessons", "to read", "to do", "you need"), rows)
 
 
-def _hours(group: Sequence[Unit]) -> tuple[str, str]:
+def _in_hours(group: Sequence[Unit]) -> tuple[str, str]:
     """How long the lectures of these lessons take, and how long their assignments."""
     reading, working = (sum(getattr(unit, kind) for unit in group) for kind in ("reading", "working"))
     return f"{reading / 60:.1f}\u00a0h", f"{working / 60:.1f}\u00a0h"
@@ -203,4 +224,4 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-TABLES = {"lessons": _lessons, "questions": _questions, "weeks": _weeks, "built": _built}
+TABLES = {"lessons": _lessons, "questions": _questions, "hours": _hours, "weeks": _weeks, "built": _built}

@@ -55,7 +55,17 @@ WHOLE = """## Before you hand in: check all of it
 Run the last cell. It runs this whole notebook once more, as it is saved and from the top, in a process of its own, so
 that nothing depends on a cell that you have since deleted. It says what each check would give if you handed it in now,
 and takes about as long as running all cells. The button *Validate* does the same."""
+SLIDE = "slide"  # `# %% [raw] slide`: a slide of the lecture's deck, which its notebook does not show
 COUNTED = ("no question", "a question", "two questions", "three questions", "four questions", "five questions")
+
+
+@dataclass(frozen=True)
+class SlideText:
+    """A slide as it is written. It stands before the cell `before` of the notebook."""
+
+    text: str
+    line: int
+    before: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class Source:
     notebook: NotebookNode
     lines: tuple[int, ...]
     tree: ast.Module
+    slides: tuple[SlideText, ...] = ()
 
     def where(self, cell: int, line: int = 0) -> str:
         """`path:line` of a cell's marker, or of a line of its text (from 1)."""
@@ -111,11 +122,14 @@ def read(
     for cell, line in zip(cells, lines, strict=True):
         expand(cell, line)
     expand.finish()
+    lines = tuple(expand.lines)
     if expand.cells[0].cell_type == "markdown":
         said = f"<!-- Built from {shown.as_posix()}: edit that file, not this one. -->"
         expand.cells[0].source = f"{said}\n{expand.cells[0].source}"
-    starts = (*expand.lines, *(lines[-1] for _ in expand.cells[len(expand.lines) :]))  # what the build adds at the end
-    return Source(shown, new_notebook(cells=_identified(expand.cells), metadata=NOTEBOOK_METADATA), starts, tree)
+    # What the build adds at the end starts nowhere: its last cell's line.
+    starts = (*expand.lines, *(lines[-1] for _ in expand.cells[len(expand.lines) :]))
+    notebook = new_notebook(cells=_identified(expand.cells), metadata=NOTEBOOK_METADATA)
+    return Source(shown, notebook, starts, tree, tuple(expand.slides))
 
 
 class _Expansion:
@@ -125,7 +139,8 @@ class _Expansion:
         self.shown, self.course, self.lesson, self.assignment = shown, course, lesson, assignment
         self.citable = citable
         self.cells: list[NotebookNode] = []
-        self.lines: list[int] = []                                    # where each cell starts
+        self.lines: list[int] = []                                    # where each of them starts
+        self.slides: list[SlideText] = []
         self.figures = 0                                              # that have a caption
         self.seen: dict[str, int] = {}                                # grade id -> its line
         self.unchecked: dict[str, tuple[int, Any]] = {}               # exercise -> its line and itself
@@ -142,14 +157,17 @@ class _Expansion:
         if given.get("title") == "locked":                            # `# %% locked` is a title to jupytext
             given["locked"] = given.pop("title") == "locked"
         kinds = [name for name in SHORTHAND if given.get(name)]
-        unknown = given.keys() - KNOWN
+        unknown = given.keys() - KNOWN - ({"title"} if cell.cell_type == "raw" else set())
         if unknown or len(kinds) > 1 or (not {*OF_WRITTEN}.isdisjoint(given) and kinds != ["written"]):
             self.fail(
                 f'not understood after # %%: {", ".join(sorted(unknown or given))}; a cell is one of exercise="name", '
                 'check="name", written="name" points=2 minutes=10 difficulty=2, locked'
             )
+        if cell.cell_type == "raw" and given == {"title": SLIDE} and not self.assignment:
+            self.slides.append(SlideText(self._referred(cell), line, before=len(self.cells)))
+            return
         if cell.cell_type not in ("code", "markdown"):
-            self.fail(f"a {cell.cell_type} cell: write code or [markdown]")
+            self.fail(f"a {cell.cell_type} cell: write code, [markdown], or in a lecture [raw] slide")
         new_cell = new_code_cell if cell.cell_type == "code" else new_markdown_cell
         plain = {name: value for name, value in given.items() if name not in (*SHORTHAND, *FOR_TESTS, *OF_WRITTEN)}
         if FOLDED in plain.get("tags", []):

@@ -92,4 +92,4 @@ def closed(verdict: Verdict, exam: Exam) -> RightOrWrong:
     """A verdict as an exam shows it."""
     right = verdict.points == verdict.out_of
     whole = AspectVerdict("your answer", right, verdict.out_of, "right" if right else "something is wrong")
-    return RightOrWrong(verdict.exercise, (whole,), extra=verdict.extra, end=exam.end)
+    return RightOrWrong(verdict.exercise, (whole,), extra=verdict.extra, variation=verdict.variation, end=exam.end)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, TypeAlias
 
+from lessonkit.exercises.variation import LEFT_OUT, Turned, Variation
+
 Probe = Callable[[Any, Any], Any]  # (the watched answer, a draw of inputs) -> the tensor that shows the aspect
 Explain = Callable[[Any, Any], str | None]  # (got, expected) -> words, or None for the usual ones
 
@@ -85,6 +87,8 @@ class Exercise:
     misconceptions: list[Misconception] = field(default_factory=list)
     variants: list[Misconception] = field(default_factory=list)  # other codes of the same misconceptions
     alternatives: list[Alternative] = field(default_factory=list)
+    variations: dict[str, Exercise] = field(default_factory=dict)
+    varied: Variation | None = None  # what is changed, where it is itself a variation
 
     @property
     def out_of(self) -> float:
@@ -131,13 +135,18 @@ class Exercise:
     ) -> Callable[[Probe], Probe]:
         """Add an aspect. The docstring says in a few words what is true of a right answer.
 
-        Where it fails, the card offers the hint number `hint`. ValueError for one that the exercise has not.
+        Where it fails, the card offers the hint number `hint`. ValueError for one that the exercise has not. A
+        variation has its exercise's aspects: one of the same name takes the other's place.
         """
         if hint is not None and not 1 <= hint <= len(self.hints):
             raise ValueError(f"{self.name}, {name!r}: got hint {hint}, expected 1 to {len(self.hints)}")
 
         def add(probe: Probe) -> Probe:
-            self.aspects.append(Aspect(name, points, probe, _words(probe), explain, hint))
+            new = Aspect(name, points, probe, _words(probe), explain, hint)
+            if self.varied:
+                self.aspects[[each.name for each in self.aspects].index(name)] = new
+            else:
+                self.aspects.append(new)
             return probe
 
         return add
@@ -192,6 +201,74 @@ class Exercise:
 
         return add
 
+    def variation(
+        self,
+        name: str,
+        *,
+        asks: str,
+        fails: tuple[str, ...],
+        reference: Callable,
+        contract: Mapping[str, str] | None = None,
+        given: Callable[..., tuple] | None = None,
+        back: Callable[[Any], Any] | None = None,
+        meanings: Mapping[str, str] | None = None,
+        hints: tuple[str, ...] | None = None,
+        without: tuple[str, ...] = (),
+    ) -> Callable[[Callable], Exercise]:
+        """Add a variation of the exercise, of which the function below is the solution; that name is then an exercise.
+
+        `asks` says in a sentence or two what is changed, and `contract` changes the text of its cell. `fails` are the
+        aspects that the exercise's own solution fails here. The aspects stay, with their points: where arguments or
+        results merely have another form, `given` and `back` turn them (see `Turned`); `meanings` are new words for an
+        aspect. A slip whose pieces stand in the new solution, too, is known here as well, but for those in `without`:
+        they are right here, or fail other aspects. Call it below all slips.
+        """
+
+        def add(solution: Callable) -> Exercise:
+            said, reworded = " ".join(asks.split()), meanings or {}
+            made = replace(
+                self,
+                reference=reference,
+                solution=solution,
+                hints=hints or self.hints,
+                aspects=[self._turned(aspect, given, back, reworded.get(aspect.name)) for aspect in self.aspects],
+                misconceptions=[],
+                variants=[],
+                alternatives=[],
+                variations={},
+                varied=Variation(name, said, contract or {}),
+            )
+            assert self.solution is not None
+            words = f"This answers the exercise without its variation. {said}"
+            made.misconceptions.append(Code(LEFT_OUT, self.solution, words, self.solution_body, fails))
+            made._take_over([code for code in self.misconceptions + self.variants if code.name not in without])
+            self.variations[name] = made
+            return made
+
+        return add
+
+    def _turned(self, aspect: Aspect, given: Callable | None, back: Callable | None, meaning: str | None) -> Aspect:
+        def probe(answer: Any, draw: Any) -> Any:
+            return aspect.probe(Turned(answer, given, back), draw)
+
+        return replace(aspect, probe=probe if given or back else aspect.probe, meaning=meaning or aspect.meaning)
+
+    def _take_over(self, codes: list[Code]) -> None:
+        """Know of these slips those whose pieces stand in this solution, too: the first of a name under that name."""
+        assert self.varied is not None and self.solution is not None
+        for code in codes:
+            title = f"{self.name}, {self.varied.name}: {code.name}"
+            if not code.change:
+                continue
+            try:
+                body = edited(self.solution_body, code.change, title)
+            except ValueError:  # it is another code here
+                continue
+            answer = _compiled_like(self.solution, body, title)
+            known = code.name in {each.name for each in self.misconceptions}
+            own = replace(code, answer=answer, body=body, base=self.solution)
+            (self.variants if known else self.misconceptions).append(own)
+
     @cached_property
     def pairs(self) -> list[tuple[Misconception, Misconception, Any]]:
         """Two slips at once, and the answer that holds both, wherever their edits can both be made."""
@@ -216,6 +293,8 @@ class Exercise:
         self.hints = tuple(map(change, self.hints))
         for known in (self.misconceptions, self.variants, self.alternatives):
             known[:] = [replace(code, hint=change(code.hint)) for code in known]
+        for variation in self.variations.values():
+            variation.reword(change)
 
     def _mistake(self, name: str, function: Callable, fails: tuple[str, ...], body: str | None = None) -> Misconception:
         if not fails or set(fails) - {aspect.name for aspect in self.aspects}:

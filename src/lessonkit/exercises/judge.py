@@ -45,6 +45,7 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
         hint=next(((a.name, a.hint) for a in exercise.aspects if a.hint and a.name in wrong), None),
         extra=exercise.extra,
         metric=(exercise.metric, measured[0]) if exercise.metric and measured else None,
+        variation=exercise.varied.name if exercise.varied else None,
     )
 
 

@@ -55,6 +55,7 @@ class Verdict:
     hint: tuple[str, int] | None = None  # the first wrong aspect that has a hint of its own, and which
     extra: bool = False
     metric: tuple[str, float] | None = None  # what answers are ranked by, and how much of it this one has
+    variation: str | None = None  # of the exercise, that was asked for
     note: str | None = None  # that the notebook shows something else than what was judged
 
     @property
@@ -96,7 +97,8 @@ class Verdict:
     def footer(self) -> str:
         """What was measured, and how to ask for a hint, while there is something left to get right."""
         measured = f"For the leaderboard: {self.metric[1]:.4g} {self.metric[0]}." if self.metric else ""
-        return " ".join(filter(None, [measured, self._way_to_a_hint()]))
+        asked = f"Judged as the variation “{self.variation}”." if self.variation else ""
+        return " ".join(filter(None, [asked, measured, self._way_to_a_hint()]))
 
     def _way_to_a_hint(self) -> str:
         if self.points == self.out_of or not self.hints:
@@ -162,6 +164,7 @@ class Verdict:
             "misconceptions": [m.name for m in self.misconceptions],
             "problem": self.problem,
             **({"metric": {"name": self.metric[0], "value": self.metric[1]}} if self.metric else {}),
+            **({"variation": self.variation} if self.variation else {}),
         }
 
     def _html(self) -> str:

@@ -42,7 +42,9 @@ def assignment_in(course: Course, notebook: NotebookNode) -> str | None:
 def released(course: Course, assignment: str, notebook: NotebookNode) -> Released:
     """The assignment as it was given out: the course's own copy where it is at hand, else what the notebook says."""
     path = course.root / course.lesson(assignment).assignment_notebook if course.root else None
-    if path is not None and path.is_file():
+    checks = set(filter(None, map(exercise_of, notebook.cells)))
+    whole = checks <= {exercise.name for exercise in course.exercises_of(assignment)}  # an exam is of several
+    if path is not None and path.is_file() and whole:
         try:
             return Released.of_notebook(assignment, path.stem, nbformat.read(path, as_version=4))
         except ValueError:

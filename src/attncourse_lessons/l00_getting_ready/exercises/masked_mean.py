@@ -294,3 +294,45 @@ def float64_not_contiguous(values, mask):
     """Features first, double precision, a transposed view returned."""
     first = values.double().permute(2, 0, 1).masked_fill(~mask, 0.0)
     return (first.sum(dim=-1) / (mask.sum(dim=-1) + 1e-12)).mT
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "True where there is padding",
+    asks="The mask is the other way round: True where a position is padding, False where it is real.",
+    fails=VALUES,
+    reference=lambda values, mask: attention.masked_mean(values, ~mask),
+    contract={"True where a position is real": "True where a position is padding"},
+    given=lambda values, mask: (values, ~mask),
+)
+def true_where_there_is_padding(values, mask):
+    total = values.masked_fill(mask[..., None], 0.0).sum(dim=1)      # (batch, d)
+    count = (~mask).sum(dim=1, keepdim=True)                         # (batch, 1)
+    return total / count.clamp(min=1)                                # (batch, d)
+
+
+@exercise.variation(
+    "by the root of the count",
+    asks="The sum over the real positions is divided by the square root of how many there are, not by their number.",
+    fails=DIVISOR,
+    reference=lambda values, mask: attention.masked_mean(values, mask) * mask.sum(dim=1, keepdim=True).sqrt(),
+    contract={"Average each sequence's vectors over its real positions.":
+              "Add each sequence's vectors over its n real positions, and divide the sum by √n."},
+    meanings={"nothing to leave out": "where every position is real, the plain sum over √n",
+              "short sequences": "a short sequence has what it has alone"},
+    without=("divided by the padded length", "pads kept", "averaged over the features", "a sum, not a mean",
+             "NaN on the way back"),
+)
+def by_the_root_of_the_count(values, mask):
+    total = values.masked_fill(~mask[..., None], 0.0).sum(dim=1)     # (batch, d)
+    count = mask.sum(dim=1, keepdim=True)                            # (batch, 1)
+    return total / count.clamp(min=1).sqrt()                         # (batch, d)
+
+
+@by_the_root_of_the_count.aspect("gradient", points=1, hint=3, explain=explain_way_back("values"))
+def gradient_of_the_root(answer, draw):
+    """the values can be learned, and a sequence of nothing but padding does no harm"""
+    batch, n, d = draw.sizes(3, 3, 8)
+    values = draw.normal(batch, n, d).requires_grad_()
+    mask = _one_empty(draw, batch, n)
+    return way_back(answer(values, mask), by_the_root_of_the_count.reference(values, mask), [values], draw)

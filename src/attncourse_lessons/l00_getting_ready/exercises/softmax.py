@@ -1,5 +1,7 @@
 """softmax: Turn each row of scores into weights that sum to one, without overflow."""
 
+import math
+
 import torch
 
 from lessonkit.exercises.exercise import Exercise
@@ -243,3 +245,56 @@ def by_logarithms(scores):
     """The logarithms first."""
     moved = scores - scores.amax(dim=-1, keepdim=True).detach()
     return (moved - moved.exp().sum(dim=-1, keepdim=True).log()).exp()
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "powers of two",
+    asks="The weights are in proportion to 2 to the power of the scores, in place of their exponentials.",
+    fails=VALUES,
+    reference=lambda scores: (math.log(2) * scores).softmax(dim=-1),
+    contract={"each row of scores into weights": "each row of scores into weights, in proportion to 2^score,"},
+    meanings={"weights": "the weights of each row sum to one, in proportion to the powers of two"},
+)
+def powers_of_two(scores):
+    largest = scores.amax(dim=-1, keepdim=True)                      # (*batch, 1)
+    powers = 2 ** (scores - largest)                                 # (*batch, n)  none above 1
+    return powers / powers.sum(dim=-1, keepdim=True)                 # (*batch, n)
+
+
+@powers_of_two.aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
+def gradient_of_powers(answer, draw):
+    """the scores can be learned: the gradient reaches them"""
+    scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
+    return way_back(answer(scores), powers_of_two.reference(scores), [scores], draw)
+
+
+@exercise.variation(
+    "one share for nobody",
+    asks="""In each row one more score, of 0, takes part in the softmax, and its weight is not returned. So a row may
+    sum to less than one.""",
+    fails=("weights", "any number of axes", "large scores", "a score of −∞"),
+    reference=lambda scores: torch.nn.functional.pad(scores, (0, 1)).softmax(dim=-1)[..., :-1],
+    contract={"weights that sum to one, without": "weights, of which an extra score of 0 gets a share, without",
+              "along the last axis they sum to one": "along the last axis they sum to less than one"},
+    meanings={"weights": "an extra score of 0 has its share of each row, and the rest goes by the exponentials",
+              "large scores": "scores of 1000 overflow nowhere, and beside 0 scores of −1000 get nothing",
+              "a score of −∞": "gets a weight of exactly 0, and the others share with the extra score"},
+    hints=(exercise.hints[0], exercise.hints[1],
+           "Any number may be taken away from all the scores of a row, that of the extra one too, and the weights stay "
+           "the same. Which is the largest of all of them, the extra one included?"),
+    without=("exponentials out of range", "moved, but not by the maximum", "one maximum for all rows",
+             "divided by the maximum"),
+)
+def one_share_for_nobody(scores):
+    largest = scores.amax(dim=-1, keepdim=True).clamp(min=0)         # (*batch, 1)  the extra score is 0
+    exponentials = (scores - largest).exp()                          # (*batch, n)
+    total = exponentials.sum(dim=-1, keepdim=True) + (-largest).exp()
+    return exponentials / total                                      # (*batch, n)
+
+
+@one_share_for_nobody.aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
+def gradient_beside_nobody(answer, draw):
+    """the scores can be learned: the gradient reaches them"""
+    scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
+    return way_back(answer(scores), one_share_for_nobody.reference(scores), [scores], draw)

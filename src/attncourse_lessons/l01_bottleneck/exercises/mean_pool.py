@@ -211,3 +211,43 @@ def float64_not_contiguous(states, lengths):
     """Sums up to each position in double precision, picks the last one, and returns a transposed view."""
     totals = states.double().cumsum(dim=1)[torch.arange(len(states)), lengths - 1]
     return (totals / lengths[:, None]).mT.contiguous().mT
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+def _in_front(states, lengths):
+    """Which positions hold a word, if the padding stands in front."""
+    return torch.arange(states.shape[1]) >= states.shape[1] - lengths[:, None]
+
+
+@exercise.variation(
+    "positions first",
+    asks="The states come with the positions as the first axis: (n, batch, d).",
+    fails=(*ALL, "gradient"),
+    reference=lambda states, lengths: exercise.reference(states.transpose(0, 1), lengths),
+    contract={"states: (batch, n, d)": "states: (n, batch, d)"},
+    given=lambda states, lengths: (states.transpose(0, 1), lengths),
+    without=("divides by the padded length", "one word too many"),
+)
+def positions_first(states, lengths):
+    mask = torch.arange(len(states))[:, None] < lengths            # (n, batch)
+    total = states.masked_fill(~mask[..., None], 0.0).sum(dim=0)   # (batch, d)
+    return total / lengths[:, None]
+
+
+@exercise.variation(
+    "padding in front",
+    asks="The words stand at the end of each row, and the padding in front of them.",
+    fails=RAGGED,
+    reference=lambda states, lengths: attention.masked_mean(states, _in_front(states, lengths)),
+    contract={"The mean of the states of each sentence's words.":
+              "The mean of the states of each sentence's words, which have padding in front of them."},
+    given=lambda states, lengths: (states.flip(1), lengths),
+    hints=(exercise.hints[0],
+           "Where does the first word of a sentence stand, in a row of n positions? A comparison with "
+           "`torch.arange(n)` is True from there on: (batch, n). It needs one more axis to meet the states.",
+           exercise.hints[2]),
+)
+def padding_in_front(states, lengths):
+    mask = torch.arange(states.shape[1]) >= states.shape[1] - lengths[:, None]  # (batch, n)
+    total = states.masked_fill(~mask[..., None], 0.0).sum(dim=1)   # (batch, d)
+    return total / lengths[:, None]

@@ -154,3 +154,33 @@ def float64_not_contiguous(query, key):
     """Half of the scale on either side, in double precision, and a transposed view."""
     root = key.shape[-1] ** 0.25
     return ((key.double() / root) @ (query.double() / root).mT).mT
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "keys in columns",
+    asks="The keys come as columns: key is (batch, d_k, n_key).",
+    fails=(*ALL, "gradient"),
+    reference=lambda query, key: attention.scaled_dot_score(query, key.mT),
+    contract={"key: (batch, n_key, d_k)": "key: (batch, d_k, n_key)"},
+    given=lambda query, key: (query, key.mT),
+    hints=("Write the two shapes side by side. Which product makes (batch, n_query, n_key) of them?",
+           exercise.hints[1]),
+)
+def keys_in_columns(query, key):
+    return query @ key / math.sqrt(key.shape[1])
+
+
+@exercise.variation(
+    "a row for each key",
+    asks="The table is the other way round: a row for each key, a column for each query, (batch, n_key, n_query).",
+    fails=ALL,
+    reference=lambda query, key: attention.scaled_dot_score(key, query),
+    contract={"returns (batch, n_query, n_key)": "returns (batch, n_key, n_query)"},
+    back=lambda scores: scores.mT,
+    hints=("First the plain dot products: a table (batch, n_key, n_query) by one matrix product. `.mT` swaps the last "
+           "two axes.", exercise.hints[1]),
+    without=("a row for each key", "the length of the key vector"),
+)
+def a_row_for_each_key(query, key):
+    return key @ query.mT / math.sqrt(key.shape[-1])

@@ -315,3 +315,48 @@ def a_loop_over_the_batch(scores, mask):
         if there.any():
             weights[b][:, there] = torch.softmax(scores[b][:, there], dim=-1)
     return weights
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "True where there is padding",
+    asks="The mask is the other way round: True where there is padding, False where there is a token.",
+    fails=UPSIDE_DOWN,
+    reference=lambda scores, mask: attention.masked_softmax(scores, ~mask),
+    contract={"True where there is a token": "True where there is padding"},
+    given=lambda scores, mask: (scores, ~mask),
+    hints=(*exercise.hints[:2], exercise.hints[2].replace("the mask is False", "the mask is True")),
+)
+def true_where_there_is_padding(scores, mask):
+    weights = scores.masked_fill(mask, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(mask, 0.0)  # a row of −∞ alone came out of the softmax as NaN
+
+
+@exercise.variation(
+    "equal shares of padding",
+    asks="In a row with nothing to attend to, all n_source positions get the same weight, 1 / n_source.",
+    fails=("nothing but padding",),
+    reference=lambda scores, mask: (
+        attention.masked_softmax(scores, mask) + ~mask.any(-1, keepdim=True) / mask.shape[-1]
+    ),
+    contract={"with nothing to attend to is all zeros": "with nothing to attend to is 1/n_source throughout"},
+    meanings={"nothing but padding": "equal shares where there is nobody to attend to, and only there"},
+    hints=(*exercise.hints[:2],
+           "In a row of padding alone every score is −∞, and softmax divides 0 by 0. What does it make of a row in "
+           "which all scores are equal, and finite? Give it such scores there: then no NaN arises on the way back."),
+    without=("−1e9 instead of −∞", "masks after the softmax"),
+)
+def equal_shares_of_padding(scores, mask):
+    nobody = ~mask.any(dim=-1, keepdim=True)                       # (batch, 1, 1)
+    scores = scores.masked_fill(~mask, -torch.inf)
+    return scores.masked_fill(nobody, 0.0).softmax(dim=-1)
+
+
+equal_shares_of_padding.slip("NaN for a row of padding", ("nothing but padding",),
+    {".masked_fill(nobody, 0.0)": ""}, words="""
+    In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
+    loss NaN. Here it is to share out equally.""")
+equal_shares_of_padding.slip("every padded score is 0", ("padding", "beside padding", "large scores", *HIGH),
+    {"nobody, 0.0": "~mask, 0.0"}, words="""
+    All padding got a score of 0, which is a weight of e⁰ beside the words'. Equal scores are for the rows in which
+    there is nothing else.""")

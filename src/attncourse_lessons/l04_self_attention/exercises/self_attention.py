@@ -250,3 +250,49 @@ def columns_not_contiguous(x, W_Q, W_K, W_V):
     exponentials = (keys.mT @ queries / math.sqrt(keys.shape[1])).exp()
     weights = exponentials / exponentials.sum(dim=1, keepdim=True)
     return [(values @ weights).mT, weights.mT]
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "tokens in columns",
+    asks="Tokens are columns: x is (batch, d_model, n), and the output is (batch, d_v, n). The weights are as before.",
+    fails=ALL,
+    reference=lambda x, W_Q, W_K, W_V: _output_turned(reference(x.mT, W_Q, W_K, W_V)),
+    contract={"x: (batch, n, d_model)": "x: (batch, d_model, n)", "output (batch, n, d_v)": "output (batch, d_v, n)"},
+    given=lambda x, *projections: (x.mT, *projections),
+    back=lambda results: _output_turned(results),
+    without=("words for values", "all but itself"),
+    hints=("Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each: on "
+           "which side must W_Q stand, or what must be turned first, for a token to be projected?",
+           "Row i of the weights belongs to the token that asks. Along which axis does the softmax make it sum to 1? "
+           "The output is an average of values, as columns.",
+           exercise.hints[2]),
+)
+def tokens_in_columns(x, W_Q, W_K, W_V):
+    queries, keys, values = x.mT @ W_Q, x.mT @ W_K, x.mT @ W_V  # (batch, n, d_k or d_v)
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])        # (batch, n, n)
+    weights = scores.softmax(dim=-1)
+    return (weights @ values).mT, weights
+
+
+def _output_turned(results):
+    """(output, weights) with the output's last two axes exchanged."""
+    output, weights = results
+    return output.mT, weights
+
+
+@exercise.variation(
+    "divided by the width",
+    asks="The scores are divided by d_k itself, not by its square root.",
+    fails=WEIGHTS,
+    reference=lambda x, W_Q, W_K, W_V: reference(x, W_Q / math.sqrt(W_K.shape[1]), W_K, W_V),
+    contract={"scores divided by √d_k": "scores divided by d_k"},
+    given=lambda x, W_Q, W_K, W_V: (x, W_Q * math.sqrt(W_K.shape[1]), W_K, W_V),
+    meanings={"weights": "each word shares out exactly one over its sentence, by q · k / d_k"},
+    hints=(exercise.hints[0], exercise.hints[1].replace("divided by √d_k", "divided by d_k"), exercise.hints[2]),
+)
+def divided_by_the_width(x, W_Q, W_K, W_V):
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V      # (batch, n, d_k or d_v)
+    scores = queries @ keys.mT / W_K.shape[1]              # (batch, n, n)
+    weights = scores.softmax(dim=-1)
+    return weights @ values, weights

@@ -247,3 +247,51 @@ def complex_numbers(positions, d_model):
     angles = torch.einsum("...,f->...f", positions.double(), 1e4 ** (-torch.arange(0, d_model, 2).double() / d_model))
     turned = torch.polar(torch.ones_like(angles), angles)
     return torch.view_as_real(turned).flip(-1).flatten(-2).float()
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "sines, then cosines",
+    asks="""All sines stand in the left half of the columns, all cosines in the right half, both from the fastest to the
+    slowest.""",
+    fails=COLUMNS,
+    reference=lambda positions, d_model: torch.cat(
+        [course.sinusoidal(positions, d_model)[..., i::2] for i in (0, 1)], dim=-1
+    ),
+    contract={"each pair of columns slower than the one before": "all sines in front of all cosines, fastest first"},
+    meanings={"all columns": "sines in the left half, cosines in the right, each slower than the one before"},
+    hints=(exercise.hints[0], exercise.hints[1], "Two tables of the same shape, side by side: `torch.cat`."),
+    without=("halves for interleaved",),
+)
+def sines_then_cosines(positions, d_model):
+    frequency = 1 / 10000 ** (torch.arange(0, d_model, 2) / d_model)  # (d_model/2,)
+    angles = positions[..., None] * frequency                         # (*shape, d_model/2)
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)            # (*shape, d_model)
+
+
+@sines_then_cosines.aspect("fastest pair", points=1, hint=1)
+def fastest_of_each_half(answer, draw):
+    """the first column of each half is sin p and cos p"""
+    d_model = even(draw)
+    return answer(some_positions(draw), d_model)[:, [0, d_model // 2]]
+
+
+@exercise.variation(
+    "cosine before sine",
+    asks="In each pair of columns the cosine comes first: column 2i holds the cosine, column 2i + 1 the sine.",
+    fails=COLUMNS,
+    reference=lambda positions, d_model: (
+        course.sinusoidal(positions, d_model).unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    ),
+    contract={"Sines and cosines of the position,": "Cosines and sines of the position, the cosine first,"},
+    meanings={"fastest pair": "the first two columns are cos p and sin p",
+              "all columns": "cosine and sine side by side, each pair slower than the one before"},
+    hints=(exercise.hints[0], exercise.hints[1],
+           "Cosine and sine of one angle stand side by side: stack the two tables along a new last axis, then merge "
+           "the last two axes."),
+    without=("cosine before sine",),
+)
+def cosine_before_sine(positions, d_model):
+    frequency = 1 / 10000 ** (torch.arange(0, d_model, 2) / d_model)      # (d_model/2,)
+    angles = positions[..., None] * frequency                             # (*shape, d_model/2)
+    return torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2)  # (*shape, d_model)

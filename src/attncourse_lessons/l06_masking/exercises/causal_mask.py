@@ -162,3 +162,34 @@ def row_by_row(n_query, n_key):
         for j in range(n_key - n_query + i + 1):
             mask[i, j] = True
     return mask
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "True where it is forbidden",
+    asks="The mask says what is forbidden: True in row i, column j, if query i may not attend to key j.",
+    fails=EVERY,
+    reference=lambda n_query, n_key: ~reference(n_query, n_key),
+    contract={"Who may attend to whom,": "Who may not attend to whom,",
+              "may attend to key j": "may not attend to key j"},
+    back=lambda mask: ~mask,
+    without=("True for what is forbidden", "itself alone"),
+)
+def true_where_it_is_forbidden(n_query, n_key):
+    return torch.ones(n_query, n_key, dtype=torch.bool).triu(n_key - n_query + 1)
+
+
+@exercise.variation(
+    "the past alone",
+    asks="A position may attend to what came before it, and not to itself.",
+    fails=("itself", *PIECES),
+    reference=lambda n_query, n_key: torch.arange(n_key) < torch.arange(n_key - n_query, n_key)[:, None],
+    contract={"Who may attend to whom,": "Who may attend to whom, nobody to themselves,"},
+    meanings={"itself": "it does not see itself, so a sentence of one word sees nothing",
+              "one query": "a single query, the newest position, sees all keys but its own"},
+    hints=("Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? "
+           "For the last?", *exercise.hints[1:]),
+    without=("not even itself", "one step of the future", "future for past", "itself alone"),
+)
+def the_past_alone(n_query, n_key):
+    return torch.ones(n_query, n_key, dtype=torch.bool).tril(n_key - n_query - 1)

@@ -118,3 +118,39 @@ def chunks_in_float64_and_contiguous(x, n_heads):
 def words_last_then_a_view(x, n_heads):
     """Here a view may stand at the head of the line: the columns come first."""
     return x.mT.unflatten(1, (n_heads, -1)).mT
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "every h-th column",
+    asks="Head 0 has the columns 0, h, 2h, … of every word's vector, head 1 the columns 1, h + 1, …, for h heads.",
+    fails=HEADS,
+    reference=lambda x, n_heads: torch.stack([x[..., h::n_heads] for h in range(n_heads)], dim=1),
+    contract={"Cut every word's vector into one piece for each head.":
+              "Deal every word's vector out to the heads, number by number."},
+    meanings={"heads": "head 0 has every n_heads-th column of every word, from column 0 on"},
+    hints=("Write down d_head first. Then two moves: cut the last axis in two, and after that move one of the two.",
+           "Which of the two new axes runs fastest when the last one is cut? It is the head here."),
+    without=("every h-th column", "n_heads for the width"),
+)
+def every_hth_column(x, n_heads):
+    batch, n, d_model = x.shape
+    pieces = x.view(batch, n, d_model // n_heads, n_heads)
+    return pieces.permute(0, 3, 1, 2)
+
+
+@exercise.variation(
+    "heads in front",
+    asks="The heads are the first axis: (n_heads, batch, n, d_head).",
+    fails=HEADS,
+    reference=lambda x, n_heads: torch.stack(x.chunk(n_heads, dim=-1)),
+    contract={"returns (batch, n_heads, n, d_head)": "returns (n_heads, batch, n, d_head)"},
+    back=lambda heads: heads.transpose(0, 1),
+    hints=("Write down d_head first. Then two moves: cut the last axis in two, and after that move the heads.",
+           "`x.view(batch, n, n_heads, d_head)` cuts each word's vector into pieces, in order. Where do the heads go?"),
+    without=("heads before the batch",),
+)
+def heads_in_front(x, n_heads):
+    batch, n, d_model = x.shape
+    pieces = x.view(batch, n, n_heads, d_model // n_heads)
+    return pieces.permute(2, 0, 1, 3)

@@ -165,3 +165,35 @@ def a_loop_over_the_vectors(x, weight, eps):
     """One vector at a time."""
     rows = [v / (v @ v / len(v) + eps).sqrt() * weight for v in x.reshape(-1, x.shape[-1])]
     return torch.stack(rows).reshape(x.shape)
+
+# ------------------------------------------------------------------------------------------------ one thing changed
+
+@exercise.variation(
+    "a gain counted from 0",
+    asks="`weight` is what the gain has above 1: the normalised vector is multiplied by 1 + weight.",
+    fails=("normalised", "gain", "small inputs", "each by itself"),
+    reference=lambda x, weight, eps: layers.rms_norm(x, 1 + weight, eps),
+    contract={"times a gain.": "times a gain of 1 + weight."},
+    given=lambda x, weight, eps: (x, weight - 1, eps),
+    meanings={"gain": "the normalised vector times 1 + weight"},
+    without=("a gain counted from 0",),
+)
+def a_gain_counted_from_0(x, weight, eps):
+    mean_square = x.square().mean(dim=-1, keepdim=True)           # (..., 1)
+    return x / torch.sqrt(mean_square + eps) * (1 + weight)
+
+
+@exercise.variation(
+    "ε outside the root",
+    asks="ε is added to the root, not below it: the vector is divided by √(mean of the squares) + ε.",
+    fails=("small inputs",),
+    reference=lambda x, weight, eps: x / (x.norm(dim=-1, keepdim=True) / x.shape[-1] ** 0.5 + eps) * weight,
+    contract={"Every vector at one size,": "Every vector at one size, by √(mean square) + eps,"},
+    hints=(exercise.hints[0],
+           "Read the name from right to left: the square of each number, the mean of these, the root of that. ε is "
+           "added to the root."),
+    without=("ε outside the root", "no ε", "an ε of its own"),
+)
+def eps_outside_the_root(x, weight, eps):
+    mean_square = x.square().mean(dim=-1, keepdim=True)           # (..., 1)
+    return x / (torch.sqrt(mean_square) + eps) * weight

@@ -1,4 +1,4 @@
-"""What pages need for math: taken from npm by exact version, checked, and kept."""
+"""What pages need for math, and slides to be shown: taken from npm by exact version, checked, and kept."""
 
 import base64
 import hashlib
@@ -47,6 +47,16 @@ MATHJAX = Package(
     version="3.2.2",
     sha512="Bt+SSVU8eBG27zChVewOicYs7Xsdt40qm4+UpHyX7k0/O9NliPc+x77k1/FEsPsjKPZGJvtRZM1vO+geW0OhGw==",
     file="es5/tex-svg.js",
+)
+# The slides' script, style and speaker's window.
+REVEAL = tuple(
+    Package(
+        name="reveal.js",
+        version="5.2.1",
+        sha512="r7//6mIM5p34hFiDMvYfXgyjXqGRta+/psd9YtytsgRlrpRzFv4RbH76TXd2qD+7ZPZEbpBDhdRhJaFgfQ7zNQ==",
+        file=file,
+    )
+    for file in ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js")
 )
 
 
@@ -99,7 +109,7 @@ def _fetch(package: Package, kept: Path) -> None:
     except OSError as error:
         raise NoPackage(
             f"{package} could not be fetched from the npm registry ({error}): "
-            f"the site's build needs a network once, what it fetches is kept in {cache()}"
+            f"this needs a network once, what it fetches is kept in {cache()}"
         ) from error
 
 

@@ -70,6 +70,7 @@ with require_extra(typed("grade"), "grading"):
     )
     from lessonkit.grading.submission.lateness import EXTENSIONS, extensions_of
     from lessonkit.grading.submission.records import grading_folder, records_of
+    from lessonkit.grading.submission.variations import FILE as VARIATIONS
 
 
 FULL = ("No space left on device", "database or disk is full", "Disk quota exceeded")  # as the system and SQLite say it
@@ -405,7 +406,7 @@ class Grading:
             if notebook.stem in self._notebooks:  # nbgrader skips what else there is
                 sanitised = self.converter.sanitise(str(notebook))
                 if not unreadable(sanitised):
-                    job = self.step.job(sanitised, self.assignment, [folder, self.given], but)
+                    job = self.step.job(sanitised, self.assignment, [folder, self.given], student, but)
                     jobs[cache_key(job, self.how)] = job
         return Submission(student, jobs, self._missing(jobs))
 
@@ -454,7 +455,7 @@ class Grading:
         """A hash of all that decides a student's grade: what was submitted, the course's side of it, the package."""
         coursedir = self.app.coursedir
         folder = Path(coursedir.format_path(coursedir.submitted_directory, student, self.assignment))
-        course = [self._common, self._gradebook, _digest_of([self.folder / "seeds.json"])]
+        course = [self._common, self._gradebook, _digest_of([self.folder / "seeds.json", self.folder / VARIATIONS])]
         content = [_digest_of([folder]), course, versions(self.course), self.how, str(self.app.config.ExecuteOrReplay)]
         if self._extensions:
             content.append(str(self._extensions.of(student, self.assignment, self._duedate)))

@@ -17,6 +17,7 @@ from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 from traitlets import Bool, Float, Integer, default
 
 from lessonkit.course import Course, course_of
+from lessonkit.exercises.variation import check_cell
 from lessonkit.grading.engine import pool
 from lessonkit.grading.engine.pool import how_to_execute
 from lessonkit.grading.repair.exporter import unreadable
@@ -47,6 +48,7 @@ from lessonkit.grading.submission.execution import (
 from lessonkit.grading.submission.lateness import extensions_of, grant
 from lessonkit.grading.submission.records import grading_folder, records_of
 from lessonkit.grading.submission.run_log import log_of, nothing
+from lessonkit.grading.submission.variations import variations_in
 from lessonkit.mimetype import VERDICT
 
 Step = tuple[NotebookNode, Any]
@@ -80,7 +82,7 @@ class ExecuteOrReplay(Execute):
         job, execution = nothing()
         judged: set[str] = set()
         if not unreadable(nb):
-            job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])])
+            job = self.job(nb, where["assignment"], [Path(resources["metadata"]["path"])], where["student"])
             execution = self._execution(nb, resources, km, job)
             judged = show_outputs(nb, execution)
         score(nb, judged)
@@ -115,17 +117,23 @@ class ExecuteOrReplay(Execute):
         }
 
     def job(
-        self, nb: NotebookNode, assignment: str, folders: Sequence[Path], but: Collection[Path] = ()
+        self, nb: NotebookNode, assignment: str, folders: Sequence[Path], student: str, but: Collection[Path] = ()
     ) -> Job:
-        """What a worker needs to execute the sanitised notebook; of files in several folders the last one counts.
+        """What a worker needs to execute a student's sanitised notebook; of files in several folders the last counts.
 
-        Without the files `but`, and without those that nbgrader ignores.
+        Without the files `but`, and without those that nbgrader ignores. Where the student was given variations, the
+        notebook's checks name them from here on.
         """
         course = course_of(self.config)
         known = course.all_exercises()  # what else looks like a check has no verdict to get
         checks = [name for name in map(exercise_of, nb.cells) if name in known]
-        seeds = load_or_draw_seeds(grading_folder(Path(), assignment), checks)
-        return job_of(course.package, nb, folders, seeds, self.limits, CourseDirectory(config=self.config).ignore, but)
+        folder = grading_folder(Path(), assignment)
+        seeds, ignore = load_or_draw_seeds(folder, checks), CourseDirectory(config=self.config).ignore
+        given = variations_in(folder).of(student)
+        for cell in nb.cells:
+            if (name := exercise_of(cell)) in given:
+                cell.source = check_cell(cell.source, name, given[name])
+        return job_of(course.package, nb, folders, seeds, self.limits, ignore, but, given)
 
     def _in_a_kernel(self, nb: NotebookNode, resources: Any, km: Any) -> Execution:
         """What comes out in a Jupyter kernel. When a cell kills it, the cells before keep their outputs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
@@ -15,8 +16,12 @@ from nbformat.v4 import new_code_cell
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from lessonkit.course import course_of
+from lessonkit.exercises.variation import variation_in
 from lessonkit.grading.repair.reading import OURS, give_ids
-from lessonkit.grading.repair.released import Released, ReleasedCell, defined, label, plain, unanswered
+from lessonkit.grading.repair.released import Released, ReleasedCell, defined, label, plain, unanswered, varied
+from lessonkit.grading.submission.records import grading_folder
+from lessonkit.grading.submission.variations import variations_in
 from lessonkit.mimetype import VERDICT
 
 WRITTEN_BY_GRADING = ("unreadable", "placeholder", "repairs", "flags")
@@ -31,6 +36,10 @@ class Repair(NbGraderPreprocessor):
         notes, reason, signs = list(read_as.get("notes", ())), read_as.get("unreadable"), []
         if reason is None:
             released = Released.load(where["db_url"], where["notebook"], where["assignment"], read_as.get("release"))
+            # nbgrader works in the course's folder.
+            given = variations_in(grading_folder(Path(), where["assignment"])).of(where["student"])
+            if given:
+                released = varied(released, course_of(self.config), given)
             if belongs(nb, released):
                 signs = signs_of_tampering(nb, released)
                 notes += repair(nb, released)
@@ -155,7 +164,10 @@ def signs_of_tampering(notebook: NotebookNode, released: Released) -> list[str]:
         if given is None or not given.name:
             continue
         what = f"the {'check' if given.is_check else 'given'} cell `{given.name}`"
-        if given.locked and not given.untouched(piece.node.source):
+        if given.is_check and (asked := variation_in(piece.node.source)) != variation_in(given.source):
+            which = f"the variation “{asked[:64]}”" if asked else "no variation"
+            signs.append(f"{what} asks {which}, as somebody else's does")
+        elif given.locked and not given.untouched(piece.node.source):
             signs.append(f"{what} was edited")
         elif given.shown != given.source and plain(piece.node.source) == plain(given.source):
             signs.append(f"{what} came with its hidden tests")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import ClearHiddenTests, ClearMarkScheme
 
+from lessonkit.course import Course
+from lessonkit.exercises.variation import answer_cell, check_cell
 from lessonkit.grading.repair.reading import MAX_CELLS, OURS
+from lessonkit.grading.submission.check_cells import PREFIX
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +180,23 @@ def _load(db_url: str, notebook: str, assignment: str, release: str | None = Non
 
 
 _load_once = lru_cache(maxsize=8)(_load)
+
+
+def varied(released: Released, course: Course, variations: Mapping[str, str]) -> Released:
+    """The release as a student got it who was given these variations, by exercise: other cells to answer and to check.
+
+    A cell in which a variation's words find no place stays as it is: the course's text has changed since.
+    """
+    outline = list(released.outline)
+    for number, cell in enumerate(outline):
+        name = cell.name.removeprefix(PREFIX)
+        if name in variations and cell.is_answer:
+            with suppress(ValueError, LookupError):
+                source = answer_cell(cell.source, course.exercise(name, variations[name]))
+                outline[number] = replace(cell, source=source)
+        elif name in variations and cell.is_check:
+            outline[number] = replace(cell, source=check_cell(cell.source, name, variations[name]))
+    return replace(released, outline=tuple(outline))
 
 
 def unanswered(reason: str, released: Released) -> NotebookNode:

@@ -124,7 +124,7 @@ def main(args: argparse.Namespace) -> int:
     if args.brief:
         return 0
     # torch comes with the exercises: a second in which nothing could be shown
-    exercises = _exercises(course_of(app.config), assignment)
+    exercises = _exercises(course_of(app.config), results)
     from lessonkit.grading.report.similarity import similar
 
     pairs = similar(results, exercises)
@@ -165,7 +165,7 @@ def _term(app: NbGrader, args: argparse.Namespace, console: Console) -> int:
     _show_term(term, rows, console)
     if args.brief:
         return 0
-    found = recurring(term, {results.assignment: _exercises(course, results.assignment) for results in term})
+    found = recurring(term, {results.assignment: _exercises(course, results) for results in term})
     lasting = [one for one in found if len(one.seen) > 1]
     if lasting:
         console.print("", Text("misconceptions that more than one assignment can show", "bold"), sep="\n")
@@ -208,8 +208,12 @@ def _over(one: Recurring) -> str:
     return f": {counts}; {one.change}"
 
 
-def _exercises(course: Course, assignment: str) -> Sequence[Exercise]:
-    return course.exercises_of(assignment) if assignment in course.assignments() else []
+def _exercises(course: Course, results: Results) -> Sequence[Exercise]:
+    """Those of an assignment; of one of the instructor's own, such as an exam, those that it checks."""
+    if results.assignment in course.assignments():
+        return course.exercises_of(results.assignment)
+    names = [column.name for column in results.columns if not column.written]
+    return [course.exercise(name) for name in names if course.is_exercise(name)]
 
 
 def _from_here(path: Path) -> Path:

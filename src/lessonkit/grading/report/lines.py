@@ -210,7 +210,8 @@ def _job(step: ExecuteOrReplay, results: Results, wrong: Wrong, seconds: float) 
     column = next((column for column in results.columns if column.grade_id == f"{PREFIX}{name}"), None)
     path = next((path for path in row.notebooks if column and path.stem == column.notebook), None)
     try:
-        job = step.job(nbformat.read(path, as_version=4), results.assignment, [path.parent]) if path else None
+        notebook = nbformat.read(path, as_version=4) if path else None
+        job = step.job(notebook, results.assignment, [path.parent], row.student) if path else None
     except (OSError, ValueError, nbformat.reader.NotJSONError):
         return None
     place = next((i for i, cell in enumerate(job["cells"]) if cell["exercise"] == name), None) if job else None
@@ -220,7 +221,12 @@ def _job(step: ExecuteOrReplay, results: Results, wrong: Wrong, seconds: float) 
         **job,
         "cells": [cell for cell in job["cells"][:place] if cell["exercise"] is None],
         "limits": {**job["limits"], "cell_seconds": SETUP, "notebook_seconds": seconds},
-        "where": {"exercise": name, "answer": _checked(job["cells"][place]["source"], name), "seconds": seconds},
+        "where": {
+            "exercise": name,
+            "variation": job["cells"][place]["variation"],
+            "answer": _checked(job["cells"][place]["source"], name),
+            "seconds": seconds,
+        },
     }
 
 

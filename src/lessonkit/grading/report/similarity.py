@@ -260,6 +260,9 @@ def _package(exercise: Exercise | None, released: Released) -> Iterator[tuple[st
         return
     for alternative in exercise.alternatives:
         yield f"the package’s “{alternative.name}”", alternative.body, ""
+    for variation in exercise.variations.values():
+        name = variation.varied.name if variation.varied else ""
+        yield f"the solution of the variation “{name}”", variation.solution_body, ""
     reference = exercise.reference
     for part in vars(reference).values() if inspect.isclass(reference) else [reference]:
         if not inspect.isfunction(part):

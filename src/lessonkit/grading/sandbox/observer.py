@@ -113,7 +113,7 @@ class Run:
                 elif cell["exercise"] is None:
                     ran.append(cell)
             outputs, done = self.outputs.end(), time.monotonic()
-            verdict = None if self.observations is None else self._verdict(cell["exercise"], self.observations)
+            verdict = None if self.observations is None else self._verdict(cell, self.observations)
             self.began += time.monotonic() - done  # the submission has not taken this time
             cells.append({"count": count, "outputs": outputs, "seconds": round(done - before, 3), "verdict": verdict})
         self.process.kill()
@@ -147,12 +147,17 @@ class Run:
                 self.ended = self.ended or "the Python process could not be interrupted when it was started again"
         self.outputs, self.hung, self.observations = kept, False, None
 
-    def _verdict(self, name: str, observations: Sequence[Mapping[str, Observation]]) -> dict[str, Any]:
+    def _verdict(self, cell: Mapping[str, Any], observations: Sequence[Mapping[str, Observation]]) -> dict[str, Any]:
         """The verdict on what was seen of an answer, one for each seed, as the data of an output."""
         from lessonkit.exercises.judge import judge_on_seeds
 
-        exercise = load(self.job["course"]).exercise(name)
-        return judge_on_seeds(exercise, observations, self.job["seeds"][name][: exercise.seeds])._repr_mimebundle_()
+        exercise = self._exercise(cell)
+        seeds = self.job["seeds"][exercise.name][: exercise.seeds]
+        return judge_on_seeds(exercise, observations, seeds)._repr_mimebundle_()
+
+    def _exercise(self, cell: Mapping[str, Any]) -> Exercise:
+        """What a check's cell checks: the job says of which variation, and nothing in the notebook does."""
+        return load(self.job["course"]).exercise(cell["exercise"], cell.get("variation"))
 
     def _prepare(self) -> None:
         """Wait until the process is there, and put the submission's files beside the notebook."""
@@ -289,7 +294,7 @@ class Run:
 
         if name == self.current["exercise"] and name in self.job["seeds"] and not self.looked:
             self.looked = True
-            exercise = load(self.job["course"]).exercise(name)
+            exercise = self._exercise(self.current)
             runner = RemoteRunner(self._ask, exercise.forbidden)
             self.channel.callbacks, self.callback_calls = [], Calls()
             seeds = self.job["seeds"][name][: exercise.seeds]

@@ -320,7 +320,7 @@ class Check:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def __call__(self, name: str, answer: Any = None, seeds: Any = None) -> Judged:
+    def __call__(self, name: str, answer: Any = None, seeds: Any = None, variation: Any = None) -> Judged:
         return self._process.check(name, answer, seeds)
 
     def case(self, *asked: Any) -> None:

@@ -39,7 +39,7 @@ def searched(job: Mapping[str, Any], start: Callable[[], Trials]) -> dict[str, A
     The job's `where` says the exercise, what its check calls the answer, and for how many seconds to look.
     """
     asked = job["where"]
-    exercise = load(job["course"]).exercise(asked["exercise"])
+    exercise = load(job["course"]).exercise(asked["exercise"], asked.get("variation"))
     try:
         with contextlib.closing(_Sandbox(exercise, job, start)) as bench:
             seeds = job["seeds"][exercise.name][: exercise.seeds]

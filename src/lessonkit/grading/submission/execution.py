@@ -41,11 +41,12 @@ LANGUAGE = {
 
 
 class JobCell(TypedDict):
-    """A code cell to execute: the exercise that it checks, if it checks one."""
+    """A code cell to execute: the exercise that it checks, if it checks one, and which variation, if it is one."""
 
     source: str
     grade_id: str | None
     exercise: str | None
+    variation: str | None
     skip: bool
 
 
@@ -105,10 +106,11 @@ def job_of(
     limits: Mapping[str, float],
     ignore: Sequence[str] = (),
     but: Collection[Path] = (),
+    variations: Mapping[str, str] = {},
 ) -> Job:
     """What a worker needs to execute a notebook of the course, as JSON data.
 
-    Of files in several folders the last one counts.
+    Of files in several folders the last one counts. `variations` are those that the student was given, by exercise.
 
     Without the names that nbgrader ignores, and without the files `but`. What the learner wrote in words is left out:
     editing it must not execute anything again.
@@ -118,6 +120,7 @@ def job_of(
             "source": cell.source,
             "grade_id": grading(cell).get("grade_id"),
             "exercise": exercise_of(cell),
+            "variation": variations.get(exercise_of(cell) or ""),
             "skip": "skip-execution" in cell.metadata.get("tags", []),
         }
         for cell in _code(notebook)
