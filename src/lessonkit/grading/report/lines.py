@@ -210,12 +210,14 @@ def _job(step: ExecuteOrReplay, results: Results, wrong: Wrong, seconds: float) 
     column = next((column for column in results.columns if column.grade_id == f"{PREFIX}{name}"), None)
     path = next((path for path in row.notebooks if column and path.stem == column.notebook), None)
     try:
-        notebook = nbformat.read(path, as_version=4) if path else None
-        job = step.job(notebook, results.assignment, [path.parent], row.student) if path else None
+        if path is None:
+            return None
+        notebook = nbformat.read(path, as_version=4)
+        job = step.job(notebook, results.assignment, [path.parent], row.student)
     except (OSError, ValueError, nbformat.reader.NotJSONError):
         return None
-    place = next((i for i, cell in enumerate(job["cells"]) if cell["exercise"] == name), None) if job else None
-    if job is None or place is None:
+    place = next((i for i, cell in enumerate(job["cells"]) if cell["exercise"] == name), None)
+    if place is None:
         return None
     return {
         **job,
