@@ -11,6 +11,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "lessonkit.authoring.site.extension",
+    "lessonkit.authoring.site.search",
 ]
 templates_path = ["_templates"]
 # Offered as they are, or part of another page.
@@ -44,12 +45,11 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css", "readable.css"]
-html_js_files = [("book.js", {"defer": "defer"}), ("readable.js", {"defer": "defer"})]
+html_css_files = ["book.css", "readable.css", "search.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "readable.js", "search.js")]
+html_additional_pages = {"search": "search.html"}
 html_copy_source = False
 html_show_sourcelink = False
-# A page that was opened from a folder may not read other pages, so search shows titles alone.
-html_show_search_summary = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "show_toc_level": 2,

@@ -17,7 +17,7 @@ with require_extra(typed("site"), "site"):
     from nbformat.notebooknode import NotebookNode
 
     from lessonkit.authoring.pages import units
-    from lessonkit.authoring.site import practice, readable
+    from lessonkit.authoring.site import practice, readable, search
     from lessonkit.course import Course, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -85,6 +85,8 @@ class Sources:
         self._copy(self.root / "README.md")  # the start page includes its table of lectures
         self._write("assignments.md", self.assignments())
         shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
+        if (names := self.root / "docs" / search.SYNONYMS).is_file():
+            shutil.copyfile(names, self.to / search.SYNONYMS)
         for folder in ("_static", "_templates"):
             shutil.copytree(self.root / "docs" / folder, self.to / folder)
         if self.course.widgets:
