@@ -25,6 +25,7 @@ def pytest_addoption(parser):
 LONGEST = (
     "lessons/test_graders.py",
     "browser/test_site_in_browser.py",
+    "browser/test_readable_in_browser.py",
     "kit/test_cluster.py",
     "kit/test_hostile_system.py",
     "kit/test_hostile_outside.py",

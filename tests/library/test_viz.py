@@ -17,7 +17,7 @@ from proven import proven
 
 from attncourse import viz
 from attncourse.attention import causal_mask
-from attncourse.viz.style import DPI, png
+from attncourse.viz.style import DPI, figure, png
 from attncourse_lessons import course
 
 beyond_text_figures = course.part("beyond_text", "figures")
@@ -352,3 +352,17 @@ def test_every_function_that_draws_is_tested_by_what_it_draws():
                 draws = (call.args[0] for call in calls if ast.unparse(call.func) == "axes")
                 tested |= {each.attr for draw in draws for each in ast.walk(draw) if isinstance(each, ast.Attribute)}
     assert len(drawing_functions()) > 70 and drawing_functions() - tested <= DRAWS_NOTHING
+
+
+def test_a_picture_notes_how_high_its_smallest_letters_are():
+    def noted():
+        return float(Image.open(BytesIO(png(drawn))).text["Smallest text"])  # the web book reads it
+
+    drawn, ax = figure()
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.set_title("large", fontsize=11)
+    assert noted() == pytest.approx(11 * 96 / 72, abs=0.1)
+    ax.text(0, 0, "small", fontsize=6)
+    ax.text(0, 0, "unseen", fontsize=3, visible=False)
+    assert noted() == 8
