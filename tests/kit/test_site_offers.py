@@ -34,7 +34,7 @@ def title_of(root, to, repository=None, slides=None):
 def test_a_lectures_bar_offers_its_notebook_as_it_is_and_its_assignment(course, to):  # noqa: F811
     text = title_of(course, to)
     assert text.startswith("# Lecture 00 · A lookup\n\n{.lesson-bar}\n")
-    assert "[Download notebook](path:../notebooks/00_x.ipynb)" in text and "a00_x.ipynb" in text
+    assert "[Download notebook](path:../notebooks/00_x.ipynb)" in text and "(../assignments/a00.ipynb)" in text
     assert (to / "notebooks/00_x.ipynb").read_bytes() == (course / LECTURE).read_bytes()
     assert "Slides" not in text and "Report" not in text
 
