@@ -22,11 +22,17 @@ TEACH = {
     "mark": ("lessonkit.grading.marking.command", "mark written answers by hand: one question, all students"),
     "variations": ("lessonkit.grading.exams.variations", "give each student a variation of an assignment's exercises"),
     "exam": ("lessonkit.grading.exams.exam", "put together an exam: a notebook, a sheet, and their mark scheme"),
+    "handout": ("lessonkit.authoring.printing.handout", "make the handouts of lectures: six pages each, to write on"),
+    "questions": (
+        "lessonkit.authoring.questions.command",
+        "multiple-choice questions, for Moodle, Canvas or a sheet of paper",
+    ),
     "release": ("lessonkit.authoring.release", "put together what a student gets, without the solutions"),
 }
 MAINTAIN = {
     "build": ("lessonkit.authoring.build", "build the notebooks from the lessons' sources"),
     "site": ("lessonkit.authoring.site.command", "build the web book from the executed notebooks and docs"),
+    "print": ("lessonkit.authoring.printing.book", "make one PDF of the course, its answers at the end"),
     "completion": ("commandkit.completion", "print what lets your shell complete commands with the Tab key"),
 }
 GROUPS = {"learn": LEARN, "teach": TEACH, "maintain": MAINTAIN}

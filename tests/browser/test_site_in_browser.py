@@ -19,6 +19,7 @@ LECTURE = "lectures/03_cross_attention.html"
 BUTTONS = "lectures/00_getting_ready.html"
 PAD = "lectures/12_cheap_attention.html"
 FIGURE_1 = "lectures/09_transformer.html"
+ASSIGNMENT = "assignments/a03.html"
 SOLUTION = "solutions/a03/a03_cross_attention.html"
 API = "api/attncourse.attention.html"
 PRACTICE = "practice.html"
@@ -62,18 +63,11 @@ def test_a_reader_comes_from_the_start_page_to_a_lecture_and_on_to_the_next(visi
     page.wait_for_url("**/lectures/04_self_attention.html")
 
 
-def test_search_finds_a_word_in_the_lectures(visit):
-    page = visit("search.html?q=padding")
-    page.locator("#search-results").get_by_role("link", name="Lecture 06").first.wait_for()
-
-
 def test_math_is_typeset_also_in_boxes(visit):
     page = visit(LECTURE)
-    page.locator("mjx-container svg").first.wait_for()
-    page.wait_for_function("MathJax.startup.promise.then(() => true)")
-    untouched = page.locator(".math").evaluate_all("all => all.filter(one => !one.querySelector('svg')).length")
+    untouched = page.locator(".math").evaluate_all("all => all.filter(one => !one.querySelector('math')).length")
     assert untouched == 0
-    assert page.locator("blockquote.erratum mjx-container svg").count() > 0
+    assert page.locator("blockquote.erratum math").count() > 0
 
 
 def test_a_slider_moves_without_a_kernel(visit):
@@ -170,6 +164,20 @@ def test_answers_are_folded_until_they_are_asked_for(visit, book):
     assert (book / SOLUTION).parent.joinpath(download).read_bytes() == released
 
 
+def test_an_assignment_is_read_with_its_hints_folded_and_downloaded(visit, book):
+    page = visit("assignments.html")
+    page.locator("table").get_by_role("link", name="Cross-attention", exact=True).first.click()
+    page.wait_for_url(f"**/{ASSIGNMENT}")
+    hint = page.locator("details.hint").first
+    said = hint.locator("p").first
+    assert not said.is_visible()
+    hint.locator("summary").click()
+    assert said.is_visible() and "BEGIN SOLUTION" not in page.content()
+    download = page.get_by_role("link", name="download its notebook").get_attribute("href")
+    released = (ROOT / "assignments/a03/a03_cross_attention.ipynb").read_bytes()
+    assert (book / ASSIGNMENT).parent.joinpath(download).read_bytes() == released
+
+
 def test_a_drill_is_answered_in_the_book_and_what_is_kept_lasts_to_the_next_visit(visit):
     page = visit(PRACTICE)
     page.get_by_label("a04 Self-attention").check()
@@ -192,7 +200,9 @@ def test_dark_is_dark_and_light_is_light(visit):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["index.html", LECTURE, PAD, SOLUTION, PRACTICE, "CONTRIBUTING.html", LONG_NAME])
+@pytest.mark.parametrize(
+    "name", ["index.html", LECTURE, PAD, ASSIGNMENT, SOLUTION, PRACTICE, "CONTRIBUTING.html", LONG_NAME]
+)
 def test_a_phone_scrolls_down_only(visit, name):
     page = visit(name, width=360)
     page.wait_for_load_state("load")
@@ -226,6 +236,8 @@ def test_paper_gets_the_answers_unfolded_and_the_screen_keeps_them_folded(visit)
         ("index.html", "dark"),
         (LECTURE, "light"),
         (BUTTONS, "dark"),
+        (ASSIGNMENT, "light"),
+        (ASSIGNMENT, "dark"),
         (API, "light"),
         (PRACTICE, "light"),
         (PRACTICE, "dark"),

@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
 from lessonkit.authoring.build import Checkout
-from lessonkit.authoring.site import check, command, npm
+from lessonkit.authoring.site import check, command, formulas, npm
 from lessonkit.authoring.site.extension import plain
 from lessonkit.authoring.site.sources import BrokenLink, Sources, boxes, fold
 from lessonkit.course import Course
@@ -120,7 +120,7 @@ def write(path, text):
     [
         ("lectures/00_x.ipynb", "00_x.ipynb", "00_x.ipynb"),
         ("lectures/00_x.ipynb", "../docs/grading.md#a-day", "../docs/grading.md#a-day"),
-        ("lectures/00_x.ipynb", "../assignments/a00/a00_x.ipynb", "path:../assignments/a00/a00_x.ipynb"),
+        ("lectures/00_x.ipynb", "../assignments/a00/a00_x.ipynb", "../assignments/a00.ipynb"),
         ("lectures/00_x.ipynb", "../README.md#for-students", "../index.md"),
         ("docs/grading.md", "../START.md", "../assignments.md"),
         ("docs/index.md", "grading.md", "docs/grading.md"),
@@ -186,7 +186,7 @@ def test_a_site_has_the_solutions_that_it_may_have_and_no_link_to_others(course,
     Sources(course, to, OneLesson(course), solved).assemble()
     page = (to / "assignments.md").read_text(encoding="utf-8")
     assert [*to.glob("solutions/*/*")] == ([to / "solutions/a00/a00_x.ipynb"] if there else [])
-    assert ("solution" in page.split("|---|")[-1]) == there and ("toctree" in page) == there
+    assert ("solution" in page.split("|---|")[-1]) == there and ("\nsolutions/*/*\n" in page) == there
 
 
 def test_boxes_have_a_class_and_math_in_them_is_typeset():
@@ -248,13 +248,17 @@ def test_a_style_sheet_that_loads_from_elsewhere_is_a_fault(tmp_path):
 
 def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     monkeypatch.setattr(npm, "put", lambda package, folder: (folder / "tex-svg.js").write_text(""))
+    monkeypatch.setattr(npm, "keep", lambda package: None)
+    monkeypatch.setattr(formulas, "node", lambda: None)
     assert command.site(Checkout(course, OneLesson(course)), tmp_path / "site") >= 8
     lecture = (tmp_path / "site/lectures/00_x.html").read_text(encoding="utf-8")
     assert 'alt="A blue dot."' in lecture and '<div class="still' in lecture      # the picture, and its words
+    assert "tex-svg.js" in lecture                                                # no Node: a script typesets formulas
     assert '"model_id": "abc"' in lecture and "widgets.js" in lecture             # the widget
     assert '<blockquote class="erratum">' in lecture
     assert "Show the code" in lecture and "Show the answer" not in lecture        # a cell that is folded
-    assert "a00_x.ipynb" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
+    assert "../assignments/a00.html" in lecture and list((tmp_path / "site/_downloads").rglob("a00_x.ipynb"))
+    assert "a00_x.ipynb" in (tmp_path / "site/assignments/a00.html").read_text(encoding="utf-8")
     solved = (tmp_path / "site/solutions/a00/a00_x.html").read_text(encoding="utf-8")
     assert "Show the answer" in solved and "SOLUTION" not in solved and "seeds" not in solved
     assert "Show the code" not in solved
@@ -280,6 +284,7 @@ def half(monkeypatch):
         monkeypatch.setattr(command, "_sphinx", failing)
 
     monkeypatch.setattr(npm, "put", lambda package, folder: None)
+    monkeypatch.setattr(npm, "keep", lambda package: None)
     monkeypatch.setattr(command, "_sphinx", fake)
     return fail
 

@@ -22,7 +22,8 @@ COPIED = ("START.md", "LICENSE", "LICENSE-texts", "constraints.txt", "environmen
 PAGES = ("docs/notation.md",)  # of docs/, what lectures link to; a course may do without
 FOLDERS = ("lectures", "assignments", "src")
 Files = Iterable[tuple[str, bytes]]
-SOURCES = ("assignment.py", "lecture.py")  # of the notebooks: the assignments' hold mark schemes
+# Of the notebooks, the assignments' with their mark schemes; and what an exam may ask.
+SOURCES = ("assignment.py", "lecture.py", "questions.py")
 
 
 def contents(

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,26 +51,31 @@ def filled(text: str, course: Course, titles: dict[str, str], solved: Collection
 
 
 def drills_of(course: Course) -> list[dict[str, Any]]:
-    """The page's drills: some of each exercise, all of what lessons ask besides, which show no solution: `free`.
+    """The page's drills: some of each exercise, all of what lessons ask besides, which show no solution: `free`."""
 
-    Kept in the user's cache by the content of all that they could depend on.
-    """
-    kept = cache() / f"{course.distribution}-{_content(course)}.json"
+    def made() -> Iterator[dict[str, Any]]:
+        for card in cards(course, course.assignments()):
+            free = card.exercise is None
+            for number in range(len(card.questions) if free else min(len(card.questions), OF_A_CARD)):
+                yield card.drill(number).as_dict() | ({"free": True} if free else {})
+
+    return kept(course, "drills", lambda: list(made()))
+
+
+def kept(course: Course, what: str, make: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What `make` returns, as JSON has it; from the user's cache, where it is kept by the content of all that it could
+    depend on."""
+    path = cache() / f"{course.distribution}-{what}-{_content(course)}.json"
     try:
-        return json.loads(kept.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         pass
-    found = []
-    for card in cards(course, course.assignments()):
-        free = card.exercise is None
-        numbers = range(len(card.questions) if free else min(len(card.questions), OF_A_CARD))
-        found += [card.drill(number).as_dict() | ({"free": True} if free else {}) for number in numbers]
-    found = json.loads(json.dumps(found))  # as it is read again
+    found = json.loads(json.dumps(make()))  # as it is read again
     try:
-        write_whole(kept, json.dumps(found))
-        old = sorted(cache().glob(f"{course.distribution}-*.json"), key=lambda path: path.stat().st_mtime)
-        for path in old[:-KEPT]:
-            path.unlink(missing_ok=True)
+        write_whole(path, json.dumps(found))
+        old = sorted(cache().glob(f"{course.distribution}-{what}-*.json"), key=lambda each: each.stat().st_mtime)
+        for each in old[:-KEPT]:
+            each.unlink(missing_ok=True)
     except OSError:  # a full disk, or a folder that may not be written to: they are made again next time
         pass
     return found
@@ -87,6 +92,6 @@ def _content(course: Course) -> str:
     told = hashlib.sha256(torch.__version__.encode())
     for folder in map(folder_of, (course.package, *course.library, "lessonkit")):
         for path in sorted(each for each in folder.rglob("*") if each.suffix in (".py", ".json", ".js")):
-            if path.name not in ("lecture.py", "assignment.py"):
+            if path.name != "lecture.py":
                 told.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
     return told.hexdigest()[:16]

@@ -16,9 +16,11 @@ with require_extra(typed("site"), "site"):
     import nbformat
     from nbformat.notebooknode import NotebookNode
 
+    from lessonkit.authoring.build import Checkout
     from lessonkit.authoring.pages import units
-    from lessonkit.authoring.site import practice
-    from lessonkit.course import Course, folder_of
+    from lessonkit.authoring.release import release
+    from lessonkit.authoring.site import bar, practice, questions, readable, search, shown, tasks
+    from lessonkit.course import Course, Lesson, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
 MOVED = {
@@ -26,8 +28,11 @@ MOVED = {
     "START.md": "assignments.md",
     "docs/index.md": "index.md",
     "docs/practice.md": "practice.md",
+    "docs/questions.md": "questions.md",
     "docs/api/index.md": "api/index.md",
 }
+# A released notebook, to be downloaded; beside it, the page that shows it.
+ASSIGNMENT = re.compile(r"assignments/(?P<name>[^/]+)/[^/]+\.ipynb")
 # A link in Markdown, whatever its words are: [words](target) or [words](target "title").
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=[)\s])")
 # A link to a notebook of the course in an output: the site has a page of that name beside it.
@@ -41,12 +46,13 @@ notebook without them.
 """
 ASSIGNMENTS = """# Assignments
 
-One for each lecture. Download a notebook, open it in JupyterLab where the course is installed, and run the check under
-each exercise: it says what was expected, what was found, and often what you were thinking. Minutes are our estimate;
-minutes and points leave out an assignment's extensions, which are for extra points.
+One for each lecture. Read it here, with its hints folded. To do it, download its notebook, open it in JupyterLab where
+the course is installed, and run the check under each exercise: it says what was expected, what was found, and often
+what you were thinking. Minutes are our estimate; minutes and points leave out an assignment's extensions, which are for
+extra points.
 
-| | notebook to download | minutes | points | its lecture | |
-|---|---|---|---|---|---|
+| | to read | minutes | points | its lecture | | |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -58,13 +64,15 @@ class BrokenLink(CommandError):
 class Sources:
     """The sources of the course at `root`, to be written into the empty folder `to`.
 
-    Of the solutions those of the assignments in `solved`; all where it is None.
+    Of the solutions those of the assignments in `solved`; all where it is None. `slides` is a folder with one for each
+    lesson, slides/04/index.html, or None.
     """
 
     root: Path
     to: Path
     course: Course
     solved: Collection[str] | None = None
+    slides: Path | None = None
 
     def assemble(self) -> None:
         """Raises BrokenLink, with page and target, and CommandError for a widget that the pages cannot show."""
@@ -77,14 +85,21 @@ class Sources:
             if practice.MARKER.search(text):
                 titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
                 text = practice.filled(text, self.course, titles, self.solved)
+            text = shown.filled(text, os.path.relpath("_static", PurePosixPath(self.place(name)).parent))
+            if questions.MARKER.search(text):
+                lectures = {unit.number: unit.title for unit in units(self.root, self.course)}
+                text = questions.filled(text, self.course, lectures, self.solved)
             self._write(self.place(name), text)
         solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
-        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *solutions]:
+        released = sorted(self.root.glob("assignments/*/*.ipynb"))
+        for path in [*sorted(self.root.glob("lectures/*.ipynb")), *released, *solutions]:
             name = path.relative_to(self.root).as_posix()
-            self._write(name, nbformat.writes(self.notebook(name)))
+            self._write(self.place(name), nbformat.writes(self.notebook(name)))
         self._copy(self.root / "README.md")  # the start page includes its table of lectures
         self._write("assignments.md", self.assignments())
         shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
+        if (names := self.root / "docs" / search.SYNONYMS).is_file():
+            shutil.copyfile(names, self.to / search.SYNONYMS)
         for folder in ("_static", "_templates"):
             shutil.copytree(self.root / "docs" / folder, self.to / folder)
         if self.course.widgets:
@@ -95,17 +110,21 @@ class Sources:
         """`text` of the page `page` (its path in the folder), its links leading to where the site has their targets.
 
         A module's source becomes its page of the reference. A file that the site has no page for is copied, and Sphinx
-        offers it as a download. Raises BrokenLink.
+        offers it as a download. A zip file called like the course is what a student gets: it is made. Raises
+        BrokenLink.
         """
         here = PurePosixPath(page).parent
 
         def lead(link: re.Match) -> str:
             target = os.path.normpath(here / link["path"]).replace(os.sep, "/")
+            if target == f"{self.course.distribution}.zip":
+                self._release(self.to / target)
+                return f"path:{os.path.relpath(target, PurePosixPath(self.place(page)).parent)}"
             if target.startswith("..") or not (self.root / target).is_file():
                 raise BrokenLink(f"{page}: a link to {link['path']}, which is no file of the course")
             place = self.place(target)
             path = os.path.relpath(place, PurePosixPath(self.place(page)).parent).replace(os.sep, "/")
-            if target.startswith("assignments/"):
+            if target.startswith("assignments/") and place == target:
                 return f"path:{path}"                                # a download, and no page
             if place != target:
                 return path                                          # the anchor was another page's
@@ -118,7 +137,9 @@ class Sources:
         return "".join(part if i % 2 else LINK.sub(lead, part) for i, part in enumerate(parts))
 
     def place(self, name: str) -> str:
-        """Where the site has what the folder has at `name`."""
+        """Where the site has what the folder has at `name`: of an assignment, its page."""
+        if assignment := ASSIGNMENT.fullmatch(name):
+            return f"assignments/{assignment['name']}.ipynb"
         module = re.sub(r"/__init__$", "", name.removeprefix("src/").removesuffix(".py")).replace("/", ".")
         return f"api/{module}.rst" if module in self._reference else MOVED.get(name, name)
 
@@ -130,12 +151,15 @@ class Sources:
         return set(re.findall(rf"^ +((?:{ours})[\w.]*)$", listed, re.MULTILINE))
 
     def notebook(self, name: str) -> NotebookNode:
-        """The notebook of a lecture or a solution as the site shows it."""
+        """The notebook of a lecture, an assignment or a solution as the site shows it."""
         notebook = nbformat.read(self.root / name, as_version=4)
         state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
         kinds = {widget["model_name"] for widget in state.values()}
         if others := sorted(kinds - {"AnyModel", "LayoutModel"}):
             raise CommandError(f"{name}: the site shows the course's own widgets (anywidget's) alone, not {others[0]}")
+        lesson = next((each for each in self.course.lessons if each.lecture_notebook == name), None)
+        if lesson is not None:
+            self._offer(lesson, notebook)
         for cell in notebook.cells:
             cell.source = re.sub(r"\A<!-- Built from .*? -->\n", "", cell.source)
             if cell.cell_type == "markdown":
@@ -145,22 +169,40 @@ class Sources:
                 data.pop(VERDICT, None)  # for graders; beside it stands the card
                 if "text/html" in data:
                     data["text/html"] = NOTEBOOK_IN_HTML.sub(r"\g<1>.html", data["text/html"])
+        readable.fold_setup(notebook)
         if name.startswith("solutions/"):
             fold(notebook, name)
+        if assignment := ASSIGNMENT.fullmatch(name):
+            download = os.path.relpath(name, "assignments").replace(os.sep, "/")
+            notebook = tasks.for_reading(notebook, self.course.exercises_of(assignment["name"]), download)
         return notebook
 
+    def _offer(self, lesson: Lesson, notebook: NotebookNode) -> None:
+        """Put the bar below a lecture's title, and its notebook where the bar leads."""
+        (self.to / "notebooks").mkdir(exist_ok=True, parents=True)
+        path = self.root / lesson.lecture_notebook
+        shutil.copyfile(path, self.to / "notebooks" / path.name)
+        title = re.search(r"^# (.*)$", notebook.cells[0].source, re.MULTILINE)
+        assert title is not None, f"{lesson.lecture_notebook} has no title"
+        slides = self.slides is not None and (self.slides / lesson.number / "index.html").is_file()
+        offered = bar.markdown(self.course, lesson, title[1], slides, (self.root / bar.REPORT).is_file())
+        notebook.cells[0].source = notebook.cells[0].source.replace(title[0], f"{title[0]}\n\n{offered}", 1)
+
+    def _release(self, to: Path) -> None:
+        if not to.exists():
+            release(Checkout(self.root, self.course), to)
+
     def assignments(self) -> str:
-        """The page that offers the assignments, each with its lecture, minutes, points and solution."""
+        """The page that offers the assignments, each with lecture, minutes, points, notebook and solution."""
         rows = "".join(
-            f"| {unit.number} | [{unit.task}](path:{unit.assignment}) "
+            f"| {unit.number} | [{unit.task}]({self.place(unit.assignment)}) "
             f"| {unit.working} | {unit.checked + unit.marked:g} | [{unit.title}]({unit.lecture}) "
-            f"| {self._solution(unit.assignment)} |\n"
+            f"| [notebook](path:{unit.assignment}) | {self._solution(unit.assignment)} |\n"
             for unit in units(self.root, self.course)
         )
-        page = f"{ASSIGNMENTS}{rows}"
-        if "[solution]" in rows:  # a list of pages without one is a fault to Sphinx
-            page += "\n```{toctree}\n:hidden:\n:glob:\nsolutions/*/*\n```\n"
-        return page
+        # A list that names no page is a fault to Sphinx. The solutions come last.
+        listed = ["assignments/*", *(["solutions/*/*"] if "[solution]" in rows else [])]
+        return "\n".join([f"{ASSIGNMENTS}{rows}", "```{toctree}", ":hidden:", ":glob:", *listed, "```", ""])
 
     def _solution(self, notebook: str) -> str:
         shown = self._shown(PurePosixPath(notebook).parent.name)
