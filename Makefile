@@ -72,4 +72,5 @@ bench: setup
 	.venv/bin/python benchmarks/model.py
 	.venv/bin/python benchmarks/grading.py
 	.venv/bin/python benchmarks/viewer.py
+	.venv/bin/python benchmarks/site.py
 	.venv/bin/python benchmarks/mutants.py

@@ -10,15 +10,13 @@ picture from opening the page. Needs Chromium: Playwright's own, or the system's
 import argparse
 import base64
 import json
-import os
 import platform
-import shutil
 import statistics
 import tempfile
 from pathlib import Path
 
 import torch
-from playwright.sync_api import sync_playwright
+from chromium import chromium
 
 from attncourse import viz
 
@@ -52,14 +50,7 @@ def payload(viewer: viz.attention_viewer) -> dict[str, int]:
 def answers(html: str, repeats: int) -> dict[str, float]:
     """Milliseconds, medians over the tokens of all repeats."""
     hovers, first = [], []
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
-        own = playwright.chromium.executable_path
-        names = ("chromium", "chromium-browser", "google-chrome")  # as tests/conftest.py looks for it
-        found = own if Path(own).exists() else next(filter(None, map(shutil.which, names)), None)
-        if found is None:
-            raise SystemExit("no Chromium: `apt-get install chromium`, or `playwright install chromium`")
-        root = hasattr(os, "geteuid") and os.geteuid() == 0
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"] if root else [])
+    with chromium() as browser, tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "viewer.html").write_text(html, encoding="utf-8")
         for _ in range(repeats):
             page = browser.new_page()
@@ -70,7 +61,6 @@ def answers(html: str, repeats: int) -> dict[str, float]:
             hovers += page.evaluate(HOVER)
             page.close()
         said = {"chromium": browser.version}
-        browser.close()
     laid, framed = ([time[i] for time in hovers] for i in (0, 1))
     return {
         "hover_ms": statistics.median(laid),

@@ -1,9 +1,12 @@
 """How Sphinx builds the web book. `attncourse site` puts the sources together and calls it."""
 
+from importlib import metadata
+
 project = "attncourse"
 author = "the attncourse authors"
 copyright = "Texts and pictures: CC BY 4.0. Code: BSD-3-Clause"
 language = "en"
+release = metadata.version("attncourse")
 
 extensions = [
     "myst_nb",
@@ -11,10 +14,11 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "lessonkit.authoring.site.extension",
+    "lessonkit.authoring.site.search",
 ]
 templates_path = ["_templates"]
 # Offered as they are, or part of another page.
-exclude_patterns = ["assignments/**", "README.md", "_templates"]
+exclude_patterns = ["assignments/**", "notebooks/**", "README.md", "_templates"]
 
 nb_execution_mode = "off"
 # Of a cell tagged hide-input; a solution's say "answer".
@@ -24,7 +28,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "attrs_block"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
-# Nothing is loaded from elsewhere: `attncourse site` puts MathJax into _static.
+# `attncourse site` puts MathML in the place of TeX. Where it has no Node for that, it puts MathJax into _static.
 mathjax_path = "tex-svg.js"
 nb_ipywidgets_js = {"widgets.js": {"defer": "defer"}}
 
@@ -44,17 +48,18 @@ maximum_signature_line_length = 80
 html_theme = "sphinx_book_theme"
 html_title = "attncourse"
 html_static_path = ["_static"]
-html_css_files = ["book.css"]
-html_js_files = [("book.js", {"defer": "defer"})]
+html_css_files = ["book.css", "search.css", "readable.css", "landing.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("book.js", "search.js", "readable.js", "landing.js")]
+html_additional_pages = {"search": "search.html"}
+html_last_updated_fmt = "%d %B %Y"
 html_copy_source = False
 html_show_sourcelink = False
-# A page that was opened from a folder may not read other pages, so search shows titles alone.
-html_show_search_summary = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "show_toc_level": 2,
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "footer_content_items": ["author.html", "copyright.html", "colophon.html"],
     "search_bar_text": "Search the course",
     "toc_title": "On this page",
     "pygments_light_style": "a11y-light",

@@ -72,7 +72,8 @@ class Course:
 
     `library` names the packages that its notebooks import, and whose parts a submission may use while it is graded;
     `distribution` is what pip calls it all; `widgets` is the script, a package and a file in it, that draws the
-    lectures' widgets in the web book; `demo` is the lesson whose assignment the demo grades.
+    lectures' widgets in the web book; `demo` is the lesson whose assignment the demo grades; `repository` is where a
+    code host has the course ("https://github.com/…"), and readers of the web book report errors.
 
     Make it in the package's __init__.py, `course = Course(__name__, library=("shapes",))`, which must import nothing
     heavy: a sandbox starts with it.
@@ -86,8 +87,10 @@ class Course:
         distribution: str | None = None,
         widgets: tuple[str, str] | None = None,
         demo: str | None = None,
+        repository: str | None = None,
     ) -> None:
         self.package, self.library, self.widgets = package, tuple(library), widgets
+        self.repository = repository
         self.distribution, self._demo = distribution or package, demo
         self._loaded: dict[str, Sequence[Exercise]] = {}
         self._verdicts: dict[str, Verdict] = {}  # the last of each exercise in this process

@@ -17,7 +17,7 @@ from lessonkit.exercises import overview
 from lessonkit.learner import lab, server
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ("instructors", "grading", "training", "your_own_course")
+GUIDES = ("instructors", "grading", "training", "your_own_course", "tested", "changelog")
 READ = [*ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in GUIDES)]
 
 
@@ -49,6 +49,17 @@ def test_a_table_of_weeks_has_the_lessons_that_it_names_and_their_sums():
     assert second.startswith("| 2 |") and total.startswith("| all |")
 
 
+def test_a_table_of_what_is_built_has_the_hours_of_its_lessons_and_what_they_need():
+    text = "<!-- table: built:\na layer | order lookup | vectors\na run | training | a GPU\n-->\n<!-- /table -->"
+    counted = units(ROOT, course)
+    first, second, total = filled(text, counted, Path("README.md")).splitlines()[7:10]
+    two = [unit for unit in counted if unit.lesson.name in ("lookup", "order")]
+    hours = [f"{sum(getattr(unit, what) for unit in two) / 60:.1f}\u00a0h" for what in ("reading", "working")]
+    assert first.startswith("| a layer | [05](lectures/05_order.ipynb), [02](lectures/02_lookup.ipynb) | ")
+    assert first.endswith(f" | {' | '.join(hours)} | vectors |") and second.endswith(" | a GPU |")
+    assert total.startswith("| all of it |")
+
+
 @pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_to_a_file_and_to_a_heading_in_it(page):
     text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))
@@ -62,7 +73,8 @@ def test_every_link_of_a_page_leads_to_a_file_and_to_a_heading_in_it(page):
 @pytest.mark.parametrize(
     ("marker", "words"),
     [
-        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, weeks"),
+        ("calendar", "x.md: no table is called 'calendar'; there are: lessons, questions, weeks, built"),
+        ("built: a layer | masking", "x.md: 'a layer | masking' is no line of what is built: `what | its lessons |"),
         ("weeks: masking halving", "x.md: 'halving' is no lesson; the lessons are: getting_ready"),
     ],
 )

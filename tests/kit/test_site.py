@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
 from lessonkit.authoring.build import Checkout
-from lessonkit.authoring.site import check, command, npm
+from lessonkit.authoring.site import check, command, formulas, npm
 from lessonkit.authoring.site.extension import plain
 from lessonkit.authoring.site.sources import BrokenLink, Sources, boxes, fold
 from lessonkit.course import Course
@@ -248,9 +248,12 @@ def test_a_style_sheet_that_loads_from_elsewhere_is_a_fault(tmp_path):
 
 def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
     monkeypatch.setattr(npm, "put", lambda package, folder: (folder / "tex-svg.js").write_text(""))
+    monkeypatch.setattr(npm, "keep", lambda package: None)
+    monkeypatch.setattr(formulas, "node", lambda: None)
     assert command.site(Checkout(course, OneLesson(course)), tmp_path / "site") >= 8
     lecture = (tmp_path / "site/lectures/00_x.html").read_text(encoding="utf-8")
     assert 'alt="A blue dot."' in lecture and '<div class="still' in lecture      # the picture, and its words
+    assert "tex-svg.js" in lecture                                                # no Node: a script typesets formulas
     assert '"model_id": "abc"' in lecture and "widgets.js" in lecture             # the widget
     assert '<blockquote class="erratum">' in lecture
     assert "Show the code" in lecture and "Show the answer" not in lecture        # a cell that is folded
@@ -280,6 +283,7 @@ def half(monkeypatch):
         monkeypatch.setattr(command, "_sphinx", failing)
 
     monkeypatch.setattr(npm, "put", lambda package, folder: None)
+    monkeypatch.setattr(npm, "keep", lambda package: None)
     monkeypatch.setattr(command, "_sphinx", fake)
     return fail
 

@@ -1,6 +1,7 @@
 """One style for every figure, and one door through which figures reach the page: as a PNG with alt text."""
 
 import base64
+import math
 from collections.abc import Sequence
 from html import escape
 from io import BytesIO
@@ -11,7 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 # Okabe and Ito's colours, told apart by every common kind of colour vision.
 INK, GREY, PALE = "#1b1b1b", "#6b6b6b", "#d9d9d9"
@@ -110,13 +113,25 @@ def name_lines(ax: Axes, x_name: str, y_name: str, title: str = "") -> None:
         ax.set_title(title)
 
 
+def smallest_text(drawn: Figure) -> float:
+    """How high the smallest letters of a drawn figure are, in pixels of the page; infinity where it has none."""
+    said = (text for text in drawn.findobj(Text) if text.get_visible() and text.get_text().strip())
+    return min((float(text.get_fontsize()) * 96 / 72 for text in said), default=math.inf)
+
+
 def png(drawn: Figure, colours: int = 256) -> bytes:
-    """The figure as PNG, the same bytes for the same picture. In few colours it takes a third of the space."""
+    """The figure as PNG, the same bytes for the same picture. In few colours it takes a third of the space.
+
+    It notes how high its smallest letters are: a narrow page shows it no smaller than they can be read.
+    """
     drawn.savefig(full := BytesIO(), format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     # Maximum coverage: Pillow's usual way, the median cut, turns a small orange square in a blue picture brown. The
     # k-means (until fewer pixels than this change) moves the colours to those that are there: grey does not turn pink.
     few = Image.open(full).convert("RGB").quantize(colours, Image.Quantize.MAXCOVERAGE, kmeans=1000)
-    few.save(small := BytesIO(), format="png", optimize=True)
+    note = PngInfo()
+    if (letters := smallest_text(drawn)) < math.inf:
+        note.add_text("Smallest text", f"{letters:.1f}")
+    few.save(small := BytesIO(), format="png", optimize=True, pnginfo=note)
     return small.getvalue()
 
 

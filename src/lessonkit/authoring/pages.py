@@ -4,6 +4,7 @@ A marker is a pair of comments, and between them the build puts the table:
 
     <!-- table: lessons -->     each lesson with its assignment, to click on
     <!-- table: questions -->   each lesson with the question that its package's docstring asks
+    <!-- table: built: …        what a learner builds, a line each: `a layer | masking many_heads | what it needs`
     <!-- table: weeks -->       a term, a lesson a week; or `weeks: order masking, training`: two weeks of these lessons
     <!-- /table -->
 """
@@ -21,7 +22,7 @@ from commandkit.errors import CommandError
 from lessonkit.course import Course, Lesson
 
 MARKER = re.compile(
-    r"(?P<before><!-- table: (?P<what>\w+)(?:: (?P<rest>[^>]*?))? -->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
+    r"(?P<before><!-- table: (?P<what>\w+)(?::\s(?P<rest>[^>]*?))?\s-->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
 )
 
 
@@ -146,12 +147,37 @@ def _questions(course: Sequence[Unit], rest: str, page: Path) -> str:
     return _table(("", "lecture", "its question", "minutes"), rows)
 
 
-def _weeks(course: Sequence[Unit], rest: str, page: Path) -> str:
+def _built(course: Sequence[Unit], rest: str, page: Path) -> str:
+    lines = [[part.strip() for part in line.split("|")] for line in rest.strip().splitlines()]
+    if wrong := next((line for line in lines if len(line) != 3), None):
+        raise CommandError(f"{page}: {' | '.join(wrong)!r} is no line of what is built: `what | its lessons | needs`")
+    rows: list[tuple[object, ...]] = []
+    groups = _groups(course, [names.split() for _, names, _ in lines], page)
+    for (what, _, needs), group in zip(lines, groups, strict=True):
+        lessons = ", ".join(_link(unit.number, unit.lecture, page) for unit in group)
+        rows.append((what, lessons, *_hours(group), needs))
+    rows.append(("all of it", "", *_hours([unit for group in groups for unit in group]), ""))
+    return _table(("you build", "lessons", "to read", "to do", "you need"), rows)
+
+
+def _hours(group: Sequence[Unit]) -> tuple[str, str]:
+    """How long the lectures of these lessons take, and how long their assignments."""
+    reading, working = (sum(getattr(unit, kind) for unit in group) for kind in ("reading", "working"))
+    return f"{reading / 60:.1f}\u00a0h", f"{working / 60:.1f}\u00a0h"
+
+
+def _groups(course: Sequence[Unit], chosen: Iterable[Sequence[str]], page: Path) -> list[list[Unit]]:
+    """The lessons of these names. CommandError for a name that is no lesson's."""
     by_name = {unit.lesson.name: unit for unit in course}
-    chosen = [week.split() for week in rest.split(",")] if rest else [[name] for name in by_name]
-    if unknown := [name for week in chosen for name in week if name not in by_name]:
+    chosen = list(chosen)
+    if unknown := [name for group in chosen for name in group if name not in by_name]:
         raise CommandError(f"{page}: {unknown[0]!r} is no lesson; the lessons are: {', '.join(by_name)}")
-    weeks = [[by_name[name] for name in week] for week in chosen]
+    return [[by_name[name] for name in group] for group in chosen]
+
+
+def _weeks(course: Sequence[Unit], rest: str, page: Path) -> str:
+    chosen = [week.split() for week in rest.split(",")] if rest else [[unit.lesson.name] for unit in course]
+    weeks = _groups(course, chosen, page)
 
     def row(name: object, group: Sequence[Unit], lectures: str, assignments: str) -> tuple[object, ...]:
         points = (sum(getattr(unit, kind) for unit in group) for kind in ("checked", "marked", "extra"))
@@ -177,4 +203,4 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
-TABLES = {"lessons": _lessons, "questions": _questions, "weeks": _weeks}
+TABLES = {"lessons": _lessons, "questions": _questions, "weeks": _weeks, "built": _built}

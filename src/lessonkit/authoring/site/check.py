@@ -7,6 +7,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from lessonkit.authoring.site.bar import SLIDES
+
 LOADED_BY_CSS = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""")
 LOADS = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}
 
@@ -36,7 +38,8 @@ class Page(HTMLParser):
 
 def faults(site: Path) -> Iterator[str]:
     """A line for each fault of the built site: the page, and what is wrong there."""
-    pages = {path: _read(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
+    built = sorted(site.rglob("*.html"))
+    pages = {path: _read(path) for path in built if path.relative_to(site).parts[0] not in ("_static", SLIDES)}
     for path, page in pages.items():
         here = path.relative_to(site).as_posix()
         for picture in page.without_words:

@@ -19,16 +19,19 @@ with require_extra(typed("site"), "site"):
 
     from lessonkit.authoring import solutions
     from lessonkit.authoring.build import Checkout, open_course
-    from lessonkit.authoring.site import check, npm, sources
+    from lessonkit.authoring.site import bar, check, formulas, npm, readable, sources
 
 BUILT = ".buildinfo"  # Sphinx's own mark of a folder that it wrote
 MOST_FAULTS = 20      # are shown
 
 
-def site(checkout: Checkout, to: Path, solved: Collection[str] | None = None) -> int:
+def site(
+    checkout: Checkout, to: Path, solved: Collection[str] | None = None, slides: Path | None = None
+) -> int:
     """Build the web book of the course into the folder `to`; return how many pages it has.
 
-    With the solutions of the assignments in `solved`, or with all of them.
+    With the solutions of the assignments in `solved`, or with all of them; with the lessons' slides where `slides` is
+    the folder that has them (04/index.html).
 
     `to` keeps its old self until the new one is whole. Raises CommandError for a folder that holds something else, for
     what Sphinx warns of, and for a broken link, a picture without words or something loaded from elsewhere.
@@ -40,9 +43,18 @@ def site(checkout: Checkout, to: Path, solved: Collection[str] | None = None) ->
     with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as scratch:
         source, made = Path(scratch, "source"), Path(scratch, "site")
         source.mkdir()
-        sources.Sources(checkout.root, source, checkout.course, solved).assemble()
-        npm.put(npm.MATHJAX, source / "_static")
+        sources.Sources(checkout.root, source, checkout.course, solved, slides).assemble()
+        in_pages = formulas.node() is None  # then a script in the pages typesets formulas
+        if in_pages:
+            print("Formulas are left to a script of the pages: install Node (node) for pages that need none.")
+            npm.put(npm.MATHJAX, source / "_static")
+        npm.keep(npm.MATHJAX)  # for the page on which written answers are marked
         _sphinx(source, made)
+        if not in_pages:
+            formulas.typeset(made)
+        readable.finish(made)
+        if slides is not None:
+            shutil.copytree(slides, made / bar.SLIDES)
         if found := list(check.faults(made)):
             more = [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
             raise CommandError("\n  ".join(["the site has faults:", *found[:MOST_FAULTS], *more]))
@@ -87,6 +99,7 @@ PROGRAM site --to book --solutions-until a05
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", type=Path, default=Path("build/site"), metavar="DIR", help="default: build/site")
+    parser.add_argument("--slides", type=Path, metavar="DIR", help="the lessons' slides (04/index.html), to be linked")
     which = solutions.add_arguments(parser)
     which.add_argument("--without-solutions", action="store_true", help="with no solution (default: with all)")
 
@@ -94,6 +107,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     checkout = _open(Path.cwd())
-    count = site(checkout, args.to, [] if args.without_solutions else solutions.chosen(args, checkout))
+    if args.slides is not None and not any(args.slides.glob("*/index.html")):
+        raise CommandError(f"--slides: {args.slides} has no slides of a lesson (looked for 00/index.html and the like)")
+    solved = [] if args.without_solutions else solutions.chosen(args, checkout)
+    count = site(checkout, args.to, solved, args.slides)
     print(f"{args.to}/index.html: {count} pages in {time.perf_counter() - start:.0f} s")
     return 0

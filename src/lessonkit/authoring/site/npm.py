@@ -1,4 +1,4 @@
-"""The script that pages need for math: taken from npm by exact version, checked, and kept."""
+"""What pages need for math: taken from npm by exact version, checked, and kept."""
 
 import base64
 import hashlib
@@ -63,13 +63,17 @@ def put(package: Package, folder: Path) -> None:
 
     Raises NoPackage where it cannot be fetched, or what came is not what was pinned; then it is not kept.
     """
-    kept = cache() / package.archive
-    if not is_kept(package):
-        _fetch(package, kept)
-    with tarfile.open(kept) as archive:
+    keep(package)
+    with tarfile.open(cache() / package.archive) as archive:
         held = archive.extractfile(f"package/{package.file}")
         assert held is not None, f"{package} has no file {package.file}"
         (folder / Path(package.file).name).write_bytes(held.read())
+
+
+def keep(package: Package) -> None:
+    """Fetch the package into the user's cache where it is not there yet. Raises NoPackage."""
+    if not is_kept(package):
+        _fetch(package, cache() / package.archive)
 
 
 def is_kept(package: Package) -> bool:

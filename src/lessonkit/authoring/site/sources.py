@@ -16,9 +16,11 @@ with require_extra(typed("site"), "site"):
     import nbformat
     from nbformat.notebooknode import NotebookNode
 
+    from lessonkit.authoring.build import Checkout
     from lessonkit.authoring.pages import units
-    from lessonkit.authoring.site import practice, questions
-    from lessonkit.course import Course, folder_of
+    from lessonkit.authoring.release import release
+    from lessonkit.authoring.site import bar, practice, questions, readable, search, shown
+    from lessonkit.course import Course, Lesson, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
 MOVED = {
@@ -59,13 +61,15 @@ class BrokenLink(CommandError):
 class Sources:
     """The sources of the course at `root`, to be written into the empty folder `to`.
 
-    Of the solutions those of the assignments in `solved`; all where it is None.
+    Of the solutions those of the assignments in `solved`; all where it is None. `slides` is a folder with one for each
+    lesson, slides/04/index.html, or None.
     """
 
     root: Path
     to: Path
     course: Course
     solved: Collection[str] | None = None
+    slides: Path | None = None
 
     def assemble(self) -> None:
         """Raises BrokenLink, with page and target, and CommandError for a widget that the pages cannot show."""
@@ -81,6 +85,7 @@ class Sources:
             if questions.MARKER.search(text):
                 lectures = {unit.number: unit.title for unit in units(self.root, self.course)}
                 text = questions.filled(text, self.course, lectures, self.solved)
+            text = shown.filled(text, os.path.relpath("_static", PurePosixPath(self.place(name)).parent))
             self._write(self.place(name), text)
         solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
         for path in [*sorted(self.root.glob("lectures/*.ipynb")), *solutions]:
@@ -89,6 +94,8 @@ class Sources:
         self._copy(self.root / "README.md")  # the start page includes its table of lectures
         self._write("assignments.md", self.assignments())
         shutil.copyfile(self.root / "docs/conf.py", self.to / "conf.py")
+        if (names := self.root / "docs" / search.SYNONYMS).is_file():
+            shutil.copyfile(names, self.to / search.SYNONYMS)
         for folder in ("_static", "_templates"):
             shutil.copytree(self.root / "docs" / folder, self.to / folder)
         if self.course.widgets:
@@ -99,12 +106,16 @@ class Sources:
         """`text` of the page `page` (its path in the folder), its links leading to where the site has their targets.
 
         A module's source becomes its page of the reference. A file that the site has no page for is copied, and Sphinx
-        offers it as a download. Raises BrokenLink.
+        offers it as a download. A zip file called like the course is what a student gets: it is made. Raises
+        BrokenLink.
         """
         here = PurePosixPath(page).parent
 
         def lead(link: re.Match) -> str:
             target = os.path.normpath(here / link["path"]).replace(os.sep, "/")
+            if target == f"{self.course.distribution}.zip":
+                self._release(self.to / target)
+                return f"path:{os.path.relpath(target, PurePosixPath(self.place(page)).parent)}"
             if target.startswith("..") or not (self.root / target).is_file():
                 raise BrokenLink(f"{page}: a link to {link['path']}, which is no file of the course")
             place = self.place(target)
@@ -140,6 +151,9 @@ class Sources:
         kinds = {widget["model_name"] for widget in state.values()}
         if others := sorted(kinds - {"AnyModel", "LayoutModel"}):
             raise CommandError(f"{name}: the site shows the course's own widgets (anywidget's) alone, not {others[0]}")
+        lesson = next((each for each in self.course.lessons if each.lecture_notebook == name), None)
+        if lesson is not None:
+            self._offer(lesson, notebook)
         for cell in notebook.cells:
             cell.source = re.sub(r"\A<!-- Built from .*? -->\n", "", cell.source)
             if cell.cell_type == "markdown":
@@ -149,9 +163,25 @@ class Sources:
                 data.pop(VERDICT, None)  # for graders; beside it stands the card
                 if "text/html" in data:
                     data["text/html"] = NOTEBOOK_IN_HTML.sub(r"\g<1>.html", data["text/html"])
+        readable.fold_setup(notebook)
         if name.startswith("solutions/"):
             fold(notebook, name)
         return notebook
+
+    def _offer(self, lesson: Lesson, notebook: NotebookNode) -> None:
+        """Put the bar below a lecture's title, and its notebook where the bar leads."""
+        (self.to / "notebooks").mkdir(exist_ok=True, parents=True)
+        path = self.root / lesson.lecture_notebook
+        shutil.copyfile(path, self.to / "notebooks" / path.name)
+        title = re.search(r"^# (.*)$", notebook.cells[0].source, re.MULTILINE)
+        assert title is not None, f"{lesson.lecture_notebook} has no title"
+        slides = self.slides is not None and (self.slides / lesson.number / "index.html").is_file()
+        offered = bar.markdown(self.course, lesson, title[1], slides, (self.root / bar.REPORT).is_file())
+        notebook.cells[0].source = notebook.cells[0].source.replace(title[0], f"{title[0]}\n\n{offered}", 1)
+
+    def _release(self, to: Path) -> None:
+        if not to.exists():
+            release(Checkout(self.root, self.course), to)
 
     def assignments(self) -> str:
         """The page that offers the assignments, each with its lecture, minutes, points and solution."""
