@@ -133,6 +133,18 @@ class Course:
         set_ = [each for each in self.lessons if (each.folder / "exercises" / "__init__.py").is_file()]
         return tuple(lesson.assignment for lesson in set_)
 
+    def numbers(self, text: str) -> list[str]:
+        """The numbers of the lessons that `text` names, such as 00-03,07. CommandError for one that there is not."""
+        known = [lesson.number for lesson in self.lessons]
+        chosen: set[str] = set()
+        for part in text.split(","):
+            first, _, last = part.strip().partition("-")
+            found = [each for each in known if first <= each <= (last or first)]
+            if first not in known or (last or first) not in known or not found:
+                raise CommandError(f"--lessons: {part.strip()!r} names no lessons; write 04, or 00-07, or 00-03,07")
+            chosen.update(found)
+        return sorted(chosen)
+
     def part(self, name: str, part: str) -> ModuleType:
         """A module of the lesson called `name`, wherever it stands: `part("masking", "figures")`. LookupError."""
         for lesson in self.lessons:

@@ -117,7 +117,7 @@ def sat(tmp_path_factory):
     with own_settings(root.parent / "settings"), warnings.catch_warnings(), pytest.MonkeyPatch.context() as patched:
         warnings.simplefilter("ignore")  # SQLAlchemy's, about nbgrader's use of it
         patched.chdir(root)
-        patched.setattr(command, "bank", lambda course, chosen, seed: bank(chosen, seed))
+        patched.setattr(command, "questions", lambda course, chosen, seed: bank(chosen, seed))
         said = []
         patched.setattr("builtins.print", lambda *words, **_: said.append(" ".join(map(str, words))))
         assert main(["exam", "--lessons", "00-03", "--points", "30", "--seed", "7"]) == 0
@@ -171,7 +171,7 @@ def test_an_exam_is_no_orphan_and_is_not_written_over(sat, monkeypatch, capsys):
     (root / "src").mkdir(exist_ok=True)
     assert not [path for path, *_ in orphans(Checkout(root, lessons)) if "exam" in path.parts]
     monkeypatch.chdir(root)
-    monkeypatch.setattr(command, "bank", lambda course, chosen, seed: bank(chosen, seed))
+    monkeypatch.setattr(command, "questions", lambda course, chosen, seed: bank(chosen, seed))
     assert main(["exam", "--lessons", "00-03", "--points", "30", "--seed", "8"]) == 1
     assert "is there already: students may have it" in capsys.readouterr().err
     for words, says in (

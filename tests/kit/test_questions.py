@@ -204,11 +204,11 @@ def test_the_command_writes_what_the_files_name_says_and_counts_without_one(tmp_
 
 
 def test_lessons_are_named_by_numbers_and_ranges():
-    assert command.numbers(lessons, "04") == ["04"]
-    assert command.numbers(lessons, "00-02, 07") == ["00", "01", "02", "07"]
+    assert lessons.numbers("04") == ["04"]
+    assert lessons.numbers("00-02, 07") == ["00", "01", "02", "07"]
     for wrong in ("4", "a04", "03-99", "05-03", ""):
         with pytest.raises(CommandError, match="names no lessons"):
-            command.numbers(lessons, wrong)
+            lessons.numbers(wrong)
 
 
 def test_students_are_not_given_the_written_questions():

@@ -25,19 +25,6 @@ PROGRAM questions --lessons 04 --to questions.zip
 """
 
 
-def numbers(course: Course, text: str) -> list[str]:
-    """The lessons that `00-03,07` names. CommandError for one that there is not."""
-    known = [lesson.number for lesson in course.lessons]
-    chosen: set[str] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        found = [each for each in known if first <= each <= (last or first)]
-        if first not in known or (last or first) not in known or not found:
-            raise CommandError(f"--lessons: {part.strip()!r} names no lessons; write 04, or 00-07, or 00-03,07")
-        chosen.update(found)
-    return sorted(chosen)
-
-
 def titles(course: Course) -> dict[str, str]:
     """The lectures' titles by the lessons' numbers, as their sources have them."""
     found = {}
@@ -61,7 +48,7 @@ def main(args: argparse.Namespace) -> int:
     course, to = checkout.course, args.to
     if to is not None and to.suffix not in FORMATS:
         raise CommandError(f"{to}: its name must end in {', '.join(FORMATS)}, which says what it is for")
-    found = questions(course, numbers(course, args.lessons) if args.lessons else None, args.seed)
+    found = questions(course, course.numbers(args.lessons) if args.lessons else None, args.seed)
     count = Counter((question.lesson, question.generated) for question in found)
     named = titles(course)
     if to is None:

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
 from commandkit.files import write_whole
-from lessonkit.course import Course
 
 with require_extra(typed("exam"), "grading"):
     import nbformat
 
+    from lessonkit.authoring.questions.bank import questions
     from lessonkit.course import course_of
     from lessonkit.grading.exams import paper as papers
     from lessonkit.grading.gradebook.nbgrader_app import Log, application, find_course, nbgrader
     from lessonkit.grading.submission.records import grading_folder
     from lessonkit.grading.submission.variations import Variations
 
-BANK = "lessonkit.authoring.questions.bank"  # which needs torch and the course's exercises
 
 EXAMPLES = """
 PROGRAM exam --lessons 00-07 --points 60 --seed 7
@@ -44,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
     root = find_course(Path())
     app = application(root, "generate_assignment")
     course = course_of(app.config)
-    name, lessons = args.name, numbers(course, args.lessons)
+    name, lessons = args.name, course.numbers(args.lessons)
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,40}", name) or name in course.assignments():
         raise CommandError(f"--name: {name!r} is no name for an exam: letters, digits, - and _, and no assignment's")
     if args.points < 1 or not 0 <= args.coding <= 1:
@@ -53,7 +49,8 @@ def main(args: argparse.Namespace) -> int:
     source, folder = built / name / f"{name}.ipynb", grading_folder(root, name)
     if source.exists():
         raise CommandError(f"{source} is there already: students may have it. Take another --name, or delete it")
-    paper = papers.drawn(course, lessons, args.points, args.seed, bank(course, lessons, args.seed), name, args.coding)
+    bank = questions(course, lessons, args.seed)
+    paper = papers.drawn(course, lessons, args.points, args.seed, bank, name, args.coding)
     made = papers.notebook(paper, course, built)
     offered = {exercise: (variation,) for exercise, variation in paper.variations().items()}
     Variations(args.seed, offered).keep(folder)
@@ -70,23 +67,6 @@ def main(args: argparse.Namespace) -> int:
     for line in said(paper, root, source, folder, app.coursedir.release_directory):
         print(line)
     return 0
-
-
-def numbers(course: Course, text: str) -> list[str]:
-    """The lessons that `00-03,07` names. CommandError for one that there is not."""
-    known = [lesson.number for lesson in course.lessons]
-    chosen: set[str] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first not in known or (last or first) not in known or first > (last or first):
-            raise CommandError(f"--lessons: {part.strip()!r} names no lessons; write 04, or 00-07, or 00-03,07")
-        chosen.update(each for each in known if first <= each <= (last or first))
-    return sorted(chosen)
-
-
-def bank(course: Course, lessons: Sequence[str], seed: int) -> list[Any]:
-    """The bank's questions on these lessons."""
-    return list(importlib.import_module(BANK).questions(course, lessons, seed))
 
 
 def said(paper: papers.Paper, root: Path, source: Path, folder: Path, release: str) -> list[str]:
