@@ -6,13 +6,12 @@ import pytest
 
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
-from test_site_in_browser import book, visit  # noqa: F401  the whole book, built once for this file
 
 pytestmark = pytest.mark.slow
 LECTURE = "lectures/04_self_attention.html"
 
 
-def test_a_citation_shows_its_entry_and_leads_to_it(visit):  # noqa: F811
+def test_a_citation_shows_its_entry_and_leads_to_it(visit):
     page = visit(LECTURE)
     link = page.get_by_role("link", name="Xiao et al., 2024").first
     note = page.get_by_role("tooltip")
@@ -27,7 +26,7 @@ def test_a_citation_shows_its_entry_and_leads_to_it(visit):  # noqa: F811
     assert entry.get_by_role("link", name=re.compile("^Efficient")).get_attribute("href").startswith("https://arxiv")
 
 
-def test_the_first_use_of_a_term_says_what_it_means_to_the_keyboard_too(visit):  # noqa: F811
+def test_the_first_use_of_a_term_says_what_it_means_to_the_keyboard_too(visit):
     page = visit(LECTURE)
     term = page.locator("article a.term", has_text=re.compile("^attention weights?$"))
     assert term.count() == 1
@@ -42,18 +41,17 @@ def test_the_first_use_of_a_term_says_what_it_means_to_the_keyboard_too(visit): 
     assert page.locator("#term-attention-weight").is_visible()
 
 
-def test_figures_and_formulas_have_numbers_that_links_lead_to_also_from_other_lectures(visit):  # noqa: F811
+def test_figures_and_formulas_have_numbers_that_links_lead_to_also_from_other_lectures(visit):
     page = visit("lectures/12_cheap_attention.html")
     page.get_by_role("link", name="(4.3)", exact=True).click()
     page.wait_for_url(f"**/{LECTURE}#equation-4-3")
-    page.wait_for_function("MathJax.startup.promise.then(() => true)")
-    assert page.locator("#equation-4-3 mjx-container svg").count() > 0
+    assert page.locator("#equation-4-3 math").count() > 0
     page.get_by_role("link", name="Figure 4.3", exact=True).first.click()
     caption = page.locator("p#figure-4-3")
     assert caption.inner_text().startswith("Figure 4.3. Self-attention in matrices")
 
 
-def test_a_phone_shows_the_note_within_its_width(visit):  # noqa: F811
+def test_a_phone_shows_the_note_within_its_width(visit):
     page = visit(LECTURE, width=390)
     page.locator("article a.cite").nth(2).focus()
     box = page.get_by_role("tooltip").bounding_box()
@@ -62,7 +60,7 @@ def test_a_phone_shows_the_note_within_its_width(visit):  # noqa: F811
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_notes_captions_and_links_have_no_fault_that_axe_finds(visit, scheme):  # noqa: F811
+def test_notes_captions_and_links_have_no_fault_that_axe_finds(visit, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
     page = visit(f"{LECTURE}#figure-4-3", color_scheme=scheme)
     page.locator("article a.cite").first.focus()

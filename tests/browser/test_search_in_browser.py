@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
 from jupyter_lab import expect
-from test_site_in_browser import LECTURE, SOLUTION, book, visit  # noqa: F401
+from test_site_in_browser import LECTURE, SOLUTION
 
 import benchmarks
 
@@ -35,17 +35,17 @@ def answers(page, query, part):
     return page.evaluate(f"([query, part]) => {found}", [query, part])
 
 
-def test_forty_questions_find_their_section_among_the_first_three(visit, measure):  # noqa: F811
+def test_forty_questions_find_their_section_among_the_first_three(visit, measure):
     scored = measure.answered(visit("index.html"), measure.QUESTIONS["known"])
     assert scored["missed"] == {} and scored["asked"] == 40
 
 
-def test_questions_that_it_was_not_written_for_do_so_too(visit, measure):  # noqa: F811
+def test_questions_that_it_was_not_written_for_do_so_too(visit, measure):
     scored = measure.answered(visit("index.html"), measure.QUESTIONS["held out"])
     assert scored["right"] >= 18 and scored["asked"] == 20
 
 
-def test_every_section_that_is_asked_for_is_in_the_book(visit, measure):  # noqa: F811
+def test_every_section_that_is_asked_for_is_in_the_book(visit, measure):
     page = visit("index.html")
     sections = page.evaluate("bookSearch.ready().then(({ sections }) => sections)")
     named = [measure._named(section) for section in sections]
@@ -55,7 +55,7 @@ def test_every_section_that_is_asked_for_is_in_the_book(visit, measure):  # noqa
 
 
 @pytest.mark.parametrize("key", ["/", "Control+k"])
-def test_a_key_opens_the_search_and_enter_the_best_section(visit, book, key):  # noqa: F811
+def test_a_key_opens_the_search_and_enter_the_best_section(visit, book, key):
     page = visit(LECTURE)
     found = ask(page, "grouped query attention", key)
     expect(found.first.locator(".found-where")).to_contain_text("Lecture 07 · Multi-head attention")
@@ -66,7 +66,7 @@ def test_a_key_opens_the_search_and_enter_the_best_section(visit, book, key):  #
     page.wait_for_url(f"{book.as_uri()}/{GQA}")
 
 
-def test_arrows_choose_a_section_letters_go_on_with_the_question_and_escape_closes(visit):  # noqa: F811
+def test_arrows_choose_a_section_letters_go_on_with_the_question_and_escape_closes(visit):
     page = visit(LECTURE)
     found = ask(page, "softmax")
     page.keyboard.press("ArrowDown")
@@ -80,21 +80,21 @@ def test_arrows_choose_a_section_letters_go_on_with_the_question_and_escape_clos
     expect(page.locator("#pst-search-dialog")).not_to_be_visible()
 
 
-def test_a_section_of_the_page_itself_is_scrolled_to_and_the_dialog_goes(visit):  # noqa: F811
+def test_a_section_of_the_page_itself_is_scrolled_to_and_the_dialog_goes(visit):
     page = visit(GQA.partition("#")[0])
     ask(page, "GQA").first.click()
     expect(page.locator("#pst-search-dialog")).not_to_be_visible()
     expect(page.locator(f"#{GQA.partition('#')[2]} h2")).to_be_in_viewport()
 
 
-def test_a_slash_in_a_field_is_a_slash(visit):  # noqa: F811
+def test_a_slash_in_a_field_is_a_slash(visit):
     page = visit("search.html")
     page.get_by_role("searchbox", name="Search the course").first.press("/")
     expect(page.locator(".bd-search-container input")).to_have_value("/")
     expect(page.locator("#pst-search-dialog")).not_to_be_visible()
 
 
-def test_lessons_come_before_the_reference_and_solutions_after_all_else(visit):  # noqa: F811
+def test_lessons_come_before_the_reference_and_solutions_after_all_else(visit):
     page = visit("index.html")
     for query in ("causal mask", "RMSNorm", "beam search", "KV cache"):
         found = answers(page, query, "kind")
@@ -115,20 +115,20 @@ TYPED = {
 }
 
 
-def test_a_typing_error_another_spelling_and_half_a_word_find_the_same(visit):  # noqa: F811
+def test_a_typing_error_another_spelling_and_half_a_word_find_the_same(visit):
     page = visit("index.html")
     for typed, meant in TYPED.items():
         first = answers(page, typed, "title")[:3]
         assert any(meant.casefold() in title.casefold() for title in first), (typed, first)
 
 
-def test_where_nothing_is_found_it_says_so(visit):  # noqa: F811
+def test_where_nothing_is_found_it_says_so(visit):
     page = visit("index.html")
     assert ask(page, "qzxjkw").count() == 0
     expect(page.locator("#pst-search-dialog .found-said")).to_contain_text("Nothing has “qzxjkw”")
 
 
-def test_the_page_of_all_results_keeps_its_question_in_the_address(visit):  # noqa: F811
+def test_the_page_of_all_results_keeps_its_question_in_the_address(visit):
     page = visit("search.html?q=padding")
     found = page.locator(".bd-search-container .found-list a")
     expect(found.first).to_have_attribute("href", re.compile("lectures/"))
@@ -138,13 +138,13 @@ def test_the_page_of_all_results_keeps_its_question_in_the_address(visit):  # no
     expect(page.locator(".bd-search-container input")).to_have_value("padding mask")
 
 
-def test_markup_in_a_question_stays_text(visit):  # noqa: F811
+def test_markup_in_a_question_stays_text(visit):
     page = visit("search.html?q=%3Cimg%20src=x%3Eqzxj")
     expect(page.locator(".bd-search-container .found-said")).to_contain_text("section")
     assert page.locator(".found img").count() == 0
 
 
-def test_a_page_that_nobody_searches_loads_no_index(visit):  # noqa: F811
+def test_a_page_that_nobody_searches_loads_no_index(visit):
     page = visit(LECTURE)
     index = page.locator("script[src*=search-index]")
     assert index.count() == 0
@@ -161,7 +161,7 @@ def test_a_page_that_nobody_searches_loads_no_index(visit):  # noqa: F811
         ("search.html?q=attention", "light", 390),
     ],
 )
-def test_nothing_serious_stands_in_the_way_of_who_searches(visit, scheme, width, where):  # noqa: F811
+def test_nothing_serious_stands_in_the_way_of_who_searches(visit, scheme, width, where):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = visit(where, width=width, color_scheme=scheme, reduced_motion="reduce")
     if where == SOLUTION:

@@ -13,7 +13,7 @@ pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
 from commandkit.errors import CommandError
 from lessonkit.authoring.build import Checkout
-from lessonkit.authoring.site import bar, check, command, npm, shown, sources
+from lessonkit.authoring.site import bar, check, command, formulas, npm, shown, sources
 
 LECTURE = "lectures/00_x.ipynb"
 
@@ -55,6 +55,8 @@ def test_without_a_repository_a_page_says_how_to_report(course, to):  # noqa: F8
 def test_slides_are_linked_where_the_lesson_has_them_and_lie_in_the_book(course, tmp_path, monkeypatch):  # noqa: F811
     write(tmp_path / "decks/00/index.html", "<a href='#/2'>next</a>")
     monkeypatch.setattr(npm, "put", lambda package, folder: (folder / "tex-svg.js").write_text(""))
+    monkeypatch.setattr(npm, "keep", lambda package: None)
+    monkeypatch.setattr(formulas, "node", lambda: None)
     command.site(Checkout(course, OneLesson(course)), tmp_path / "site", slides=tmp_path / "decks")
     page = (tmp_path / "site/lectures/00_x.html").read_text(encoding="utf-8")
     assert '<a href="../slides/00/index.html">Slides</a>' in page

@@ -159,8 +159,11 @@ assert weights[her].argmax() == her, "it looks at itself"
 # asks for. And what it **hands over** once it is found is a third matter. Each word's vector plays all three roles,
 # after a multiplication by a matrix for each:
 #
-# $$q_i = x_i W_Q \quad \text{(query: what it looks for)} \qquad k_i = x_i W_K \quad \text{(key: what it is found by)}
-# \qquad v_i = x_i W_V \quad \text{(value: what it hands over)}$$ (eq:projections)
+# $$\begin{aligned}
+# q_i &= x_i W_Q && \text{query: what it looks for} \\
+# k_i &= x_i W_K && \text{key: what it is found by} \\
+# v_i &= x_i W_V && \text{value: what it hands over}
+# \end{aligned}$$ (eq:projections)
 #
 # In a network the matrices are learned. We write them by hand once, so that you can see what there is to learn. Queries
 # and keys live in a space of two questions, "a woman?" and "a man?". A she-word asks the first, a he-word the second,

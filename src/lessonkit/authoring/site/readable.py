@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ ICON_RULE = re.compile(r'(?P<names>\.fa-[\w-]+(?:,\.fa-[\w-]+)*)\{--fa:"[^}]*\}'
 LINKED = re.compile(r'(<div style="position:relative;)(max-width:\d+px"><img [^>]*style="(min-width:\d+px;))')
 EMPTY_HEADER = re.compile(r"<th( [^>]*)?>\s*(?:<p>\s*</p>)?\s*</th>")
 STYLES = "_static/styles/pydata-sphinx-theme.css"
+# Rules for code, and the spans that they are for: a third of a lecture's page are spans around names and brackets.
+CODE_STYLES = "_static/pygments.css"
+CODE_RULE = re.compile(r'html\[data-theme="(?P<theme>\w+)"\] \.highlight (?:\.(?P<kind>\w+) )?\{(?P<looks>[^}]*)\}')
+CODE_SPAN = re.compile(r'<span class="(?P<kind>\w+)">(?P<text>[^<]*)</span>')
 
 
 class Weight(NamedTuple):
@@ -52,13 +57,14 @@ def finish(site: Path) -> None:
 
     Pictures are read as they come into sight, and are not shown so small that their letters could not be read: where a
     phone is narrower they scroll in a box. Icons come from the theme's font and not from its script, which is 1.6 MB.
-    An empty cell at the head of a table is no header.
+    An empty cell at the head of a table is no header. What code shows as plain text has no markup.
     """
+    plain = _plain(site)
     for path in sorted(site.rglob("*.html")):
         page = path.read_text(encoding="utf-8")
         state = WIDGET_STATE.search(page)
         head, widgets, rest = (page[: state.start()], state[0], page[state.end() :]) if state else (page, "", "")
-        changed = _page(head, path, site) + IN_WIDGET.sub(_in_widget, widgets) + _page(rest, path, site)
+        changed = _page(head, path, site, plain) + IN_WIDGET.sub(_in_widget, widgets) + _page(rest, path, site, plain)
         if changed != page:
             path.write_text(changed, encoding="utf-8")
     styles = site / STYLES
@@ -71,8 +77,19 @@ def finish(site: Path) -> None:
         )
 
 
-def _page(page: str, path: Path, site: Path) -> str:
+def _plain(site: Path) -> set[str]:
+    """The kinds of code that have the colour of all code, in each theme, and nothing else."""
+    styles = site / CODE_STYLES
+    rules = [*CODE_RULE.finditer(styles.read_text(encoding="utf-8"))] if styles.is_file() else []
+    colours = {rule["theme"]: re.search(r"(?<!-)color: *[^;\s]+", rule["looks"]) for rule in rules if not rule["kind"]}
+    usual = {theme: colour and colour[0] for theme, colour in colours.items()}
+    kinds = {rule["kind"] for rule in rules if rule["kind"]}
+    return kinds - {rule["kind"] for rule in rules if rule["looks"].strip(" ;") != usual.get(rule["theme"])}
+
+
+def _page(page: str, path: Path, site: Path, plain: Collection[str]) -> str:
     page = ICONS_BY_SCRIPT.sub("", page)
+    page = CODE_SPAN.sub(lambda span: span["text"] if span["kind"] in plain else span[0], page)
     page = EMPTY_HEADER.sub(lambda cell: f"<td{cell[1] or ''}></td>", page)
     page = IMAGE.sub(lambda image: _image(image[0], path, site), page)
     return LINKED.sub(r"\1\3\2", page)
