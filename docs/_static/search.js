@@ -7,7 +7,7 @@ const bookSearch = (() => {
   const COMPOUND = /√|∞|[\p{L}\p{N}]+(?:[-‑–_.][\p{L}\p{N}]+)*/gu;
   const SIGNS = { "√": "sqrt", "∞": "infinity" };
   // Of two sections that answer as well, the lecture's comes first. Solutions come after all else.
-  const KIND = { lecture: 1, term: 0.5, guide: 0.7, assignment: 0.4, api: 0.25, solution: 0.5 };
+  const KIND = { lecture: 1, term: 0.3, guide: 0.7, assignment: 0.6, api: 0.25, solution: 0.5 };
   const SYNONYM = 0.7, PREFIX = 0.6, TYPO = 0.55;   // beside a word that stands there as it was typed
   const LEAST = 0.08;                               // of the best section's score, or a section is left out
 
@@ -202,7 +202,7 @@ const bookSearch = (() => {
       return { section, worth, score: worth * KIND[section.kind] };
     });
     const least = LEAST * Math.max(0, ...found.map(({ worth }) => worth));
-    const late = ({ section }) => section.kind === "solution";
+    const late = ({ section }) => ["assignment", "solution"].indexOf(section.kind);  // what is to be done comes after what is told
     const best = found.filter(({ worth }) => worth >= least).sort((a, b) => late(a) - late(b) || b.score - a.score);
     return { found: best, marked, misspelt: words(query).filter(isUnknown).map(({ word }) => word) };
   }
