@@ -7,7 +7,7 @@ const bookSearch = (() => {
   const COMPOUND = /√|∞|[\p{L}\p{N}]+(?:[-‑–_.][\p{L}\p{N}]+)*/gu;
   const SIGNS = { "√": "sqrt", "∞": "infinity" };
   // Of two sections that answer as well, the lecture's comes first. Solutions come after all else.
-  const KIND = { lecture: 1, term: 0.3, guide: 0.7, assignment: 0.6, api: 0.25, solution: 0.5 };
+  const KIND = { lecture: 1, term: 0.2, guide: 0.7, assignment: 0.6, api: 0.25, solution: 0.5 };
   const SYNONYM = 0.7, PREFIX = 0.6, TYPO = 0.55;   // beside a word that stands there as it was typed
   const LEAST = 0.08;                               // of the best section's score, or a section is left out
 
