@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from commandkit.files import locked
+
 pytest.register_assert_rewrite("hostile_class", "small_class")  # an assertion there says what it compared, too
 
 torch.set_num_threads(1)
@@ -157,3 +159,42 @@ def open_page(new_page, tmp_path):
         return page
 
     return open_html
+
+
+# The whole web book, and a window that opens its pages.
+
+
+@pytest.fixture(scope="module")
+def book(chromium, tmp_path_factory):
+    """The whole book: most of a minute of one core, for the first of the run's processes that asks."""
+    pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
+    from lessonkit.authoring.build import open_course
+    from lessonkit.authoring.site.command import site
+    from lessonkit.authoring.site.npm import NoPackage
+
+    folder = tmp_path_factory.getbasetemp()
+    run = folder.parent if os.environ.get("PYTEST_XDIST_WORKER") else folder  # what the run's processes share
+    with locked(run / "book.lock"):
+        if not (run / "book").exists():
+            try:
+                site(open_course(Path(__file__).parents[1]), run / "book")
+            except NoPackage as error:
+                (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
+    return run / "book"
+
+
+@pytest.fixture
+def visit(new_page, book):
+    """Open a page of the book without a network; it must neither complain nor ask for something elsewhere."""
+    elsewhere = []
+
+    def opened(name, width=1280, **context):
+        page = new_page(viewport={"width": width, "height": 800}, **context)
+        page.context.set_offline(True)
+        page.set_default_timeout(20_000)
+        page.on("request", lambda asked: elsewhere.append(asked.url) if asked.url.startswith("http") else None)
+        page.goto(f"{book.as_uri()}/{name}")
+        return page
+
+    yield opened
+    assert elsewhere == []
