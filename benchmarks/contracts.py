@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attncourse_lessons import course as lessons
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 
 ROOT = Path(__file__).parents[1]
 STEM = 5  # letters: "queries" and "query" are one word

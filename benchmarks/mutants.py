@@ -49,7 +49,7 @@ from tqdm import tqdm
 
 from attncourse import check
 from attncourse_lessons import course as lessons
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.course import VISIBLE_SEEDS, hidden_seeds
 from lessonkit.exercises.judge import ABSOLUTE, RELATIVE, judge
 from lessonkit.exercises.observe import observe

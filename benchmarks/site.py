@@ -103,7 +103,7 @@ def measured(book: Path, repeats: int) -> dict:
 
 def built(to: Path) -> float:
     """Seconds that building the book takes."""
-    from lessonkit.authoring.build import open_course
+    from lessonkit.authoring.checkout import open_course
     from lessonkit.authoring.site.command import site
 
     start = time.perf_counter()

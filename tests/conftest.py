@@ -168,7 +168,7 @@ def open_page(new_page, tmp_path):
 def book(chromium, tmp_path_factory):
     """The whole book: most of a minute of one core, for the first of the run's processes that asks."""
     pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
-    from lessonkit.authoring.build import open_course
+    from lessonkit.authoring.checkout import open_course
     from lessonkit.authoring.site.command import site
     from lessonkit.authoring.site.npm import NoPackage
 

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("mdit_py_plugins", reason="the extra 'site' is not installed")
 
 from attncourse_lessons import course
-from lessonkit.authoring.build import open_course
+from lessonkit.authoring.checkout import open_course
 from lessonkit.authoring.site.npm import NoPackage
 from lessonkit.authoring.slides.command import slides
 

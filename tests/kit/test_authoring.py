@@ -13,7 +13,8 @@ import pytest
 
 import attncourse
 from commandkit.errors import CommandError
-from lessonkit.authoring.build import Checkout, build, choose, drifts, open_course, orphans
+from lessonkit.authoring.build import build, drifts, orphans
+from lessonkit.authoring.checkout import Checkout, choose, open_course
 from lessonkit.authoring.imports import files_imported
 from lessonkit.authoring.source import SourceError, read
 from lessonkit.course import Course, hidden_seeds

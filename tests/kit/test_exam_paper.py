@@ -15,7 +15,8 @@ from test_variations import read, source_of, type_in
 from attncourse_lessons import course as lessons
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
-from lessonkit.authoring.build import Checkout, orphans
+from lessonkit.authoring.build import orphans
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.exercises import exam as exam_mode
 from lessonkit.grading.exams import exam as command
 from lessonkit.grading.exams.paper import drawn, mark_scheme, notebook, page, sheet

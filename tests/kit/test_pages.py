@@ -12,11 +12,13 @@ from jupyterlab_server.settings_utils import get_settings
 from attncourse_lessons import course
 from commandkit.errors import CommandError
 from lessonkit import kernel
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.authoring.pages import MARKER, filled, stale, units
 from lessonkit.exercises import overview
 from lessonkit.learner import lab, server
 
 ROOT = Path(__file__).parents[2]
+CHECKOUT = Checkout(ROOT, course)
 GUIDES = ("instructors", "grading", "teaching", "training", "your_own_course", "tested", "changelog")
 READ = [*ROOT.glob("*.md"), *(ROOT / "docs" / f"{name}.md" for name in GUIDES)]
 
@@ -28,7 +30,7 @@ def anchors(page):
 
 
 def test_the_tables_of_pages_are_what_the_notebooks_and_the_exercises_say():
-    assert [page for page, _ in stale(ROOT, course)] == [], "run attncourse build"
+    assert [page for page, _ in stale(CHECKOUT)] == [], "run attncourse build"
     marked = {page.name for page in READ if MARKER.search(page.read_text(encoding="utf-8"))}
     assert marked == {"README.md", "START.md", "instructors.md", "teaching.md"}
 
@@ -36,13 +38,13 @@ def test_the_tables_of_pages_are_what_the_notebooks_and_the_exercises_say():
 def test_the_table_of_questions_names_the_lectures_their_questions_and_their_minutes():
     row = r"^\| (\d\d) \| \[(.*?)\]\((.*?)\) \| (.*\?) \| (\d+) \|$"
     table = re.findall(row, (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    expected = [(u.number, u.title, u.lecture, u.question, str(u.reading)) for u in units(ROOT, course)]
+    expected = [(u.number, u.title, u.lecture, u.question, str(u.reading)) for u in units(CHECKOUT)]
     assert table == expected and len(table) == len(course.lessons)
 
 
 def test_a_table_of_weeks_has_the_lessons_that_it_names_and_their_sums():
     text = "<!-- table: weeks: lookup order, training -->\n<!-- /table -->"
-    counted = units(ROOT, course)
+    counted = units(CHECKOUT)
     first, second, total = filled(text, counted, Path("docs/x.md")).splitlines()[4:7]
     two = [unit for unit in counted if unit.lesson.name in ("lookup", "order")]
     assert first.count("(../lectures/") == 2 and f"| {sum(unit.reading for unit in two)} |" in first
@@ -51,7 +53,7 @@ def test_a_table_of_weeks_has_the_lessons_that_it_names_and_their_sums():
 
 def test_a_table_of_what_is_built_has_the_hours_of_its_lessons_and_what_they_need():
     text = "<!-- table: built:\na layer | order lookup | vectors\na run | training | a GPU\n-->\n<!-- /table -->"
-    counted = units(ROOT, course)
+    counted = units(CHECKOUT)
     first, second, total = filled(text, counted, Path("README.md")).splitlines()[7:10]
     two = [unit for unit in counted if unit.lesson.name in ("lookup", "order")]
     hours = [f"{sum(getattr(unit, what) for unit in two) / 60:.1f}\u00a0h" for what in ("reading", "working")]
@@ -80,7 +82,7 @@ def test_every_link_of_a_page_leads_to_a_file_and_to_a_heading_in_it(page):
 )
 def test_a_marker_that_asks_for_what_there_is_not_is_told(marker, words):
     with pytest.raises(CommandError, match=re.escape(words)):
-        filled(f"<!-- table: {marker} -->\n<!-- /table -->", units(ROOT, course), Path("x.md"))
+        filled(f"<!-- table: {marker} -->\n<!-- /table -->", units(CHECKOUT), Path("x.md"))
 
 
 def test_a_lecture_without_its_minutes_is_told(tmp_path):
@@ -89,7 +91,7 @@ def test_a_lecture_without_its_minutes_is_told(tmp_path):
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path / "lectures" / "00_getting_ready.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
     with pytest.raises(CommandError, match=r"00_getting_ready\.ipynb: starts with no title and minutes"):
-        units(tmp_path, course)
+        units(Checkout(tmp_path, course))
 
 
 def test_jupyterlab_opens_the_start_page_as_a_page_and_asks_for_no_news(tmp_path):

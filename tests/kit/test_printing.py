@@ -15,7 +15,7 @@ from pypdf import PdfReader
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.authoring.printing import handout, paper, press
 from lessonkit.authoring.printing.book import Book
 from lessonkit.authoring.site.sources import Sources

@@ -13,7 +13,7 @@ import pytest
 from attncourse_lessons import course as lessons
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
-from lessonkit.authoring.build import open_course
+from lessonkit.authoring.checkout import open_course
 from lessonkit.authoring.questions import command, exports
 from lessonkit.authoring.questions.question import Option, Question
 from lessonkit.authoring.release import contents

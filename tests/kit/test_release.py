@@ -15,7 +15,7 @@ from attncourse_lessons import course as lessons
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.authoring import release as module
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.authoring.release import contents, release
 
 ROOT = Path(__file__).parents[2]

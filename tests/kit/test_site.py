@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.authoring.site import check, command, formulas, npm
 from lessonkit.authoring.site.extension import plain
 from lessonkit.authoring.site.sources import BrokenLink, Sources, boxes, fold

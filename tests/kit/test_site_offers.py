@@ -12,7 +12,7 @@ from test_site import DOT, OneLesson, course, write  # noqa: F401
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
 from commandkit.errors import CommandError
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.authoring.site import bar, check, command, formulas, npm, shown, sources
 
 LECTURE = "lectures/00_x.ipynb"

@@ -12,7 +12,7 @@ pytest.importorskip("mdit_py_plugins", reason="the extra 'site' is not installed
 from attncourse_lessons import course
 from commandkit.errors import CommandError
 from lessonkit.authoring.slides import command
-from lessonkit.authoring.slides.deck import deck
+from lessonkit.authoring.slides.deck import deck, first_slides
 from lessonkit.authoring.slides.page import Page, notebook
 from lessonkit.authoring.source import SourceError, read
 
@@ -93,9 +93,27 @@ def test_the_first_slide_is_title_and_goals_and_the_others_are_as_written(lectur
 
 def test_each_slide_gets_the_paragraphs_that_are_about_it_and_none_is_lost(lecture):
     _, tea, kettle, measured = deck(*lecture())
-    assert tea.notes == ["A cup of tea stands on the table. It cools."]
+    assert tea.notes == ("A cup of tea stands on the table. It cools.",)
     assert [note.partition(",")[0] for note in kettle.notes] == ["A kettle is made of copper"]
-    assert measured.notes == ["Twenty-one degrees were measured."]
+    assert measured.notes == ("Twenty-one degrees were measured.",)
+
+
+def test_a_section_begins_with_the_slide_before_its_heading(lecture):
+    text = LECTURE.replace("# A kettle is made", "# ## Boiling\n#\n# A kettle is made")
+    source, _ = lecture(text.replace("# Twenty", "# ## A number\n#\n# Twenty"))
+    assert first_slides(source) == {"Boiling": 3, "A number": 4}
+
+
+def test_what_only_the_page_goes_into_is_not_said(lecture):
+    further = "# ## Going further: glass\n#\n# Glass is slow.\n#\n# ## A number\n#\n# Twenty"
+    *_, measured = deck(*lecture(LECTURE.replace("# Twenty", further)))
+    assert measured.notes == ("## A number\n\nTwenty-one degrees were measured.",)
+
+
+def test_a_slide_takes_as_long_as_its_notes_are_said_and_thought_about(lecture):
+    opening, tea, _, _ = deck(*lecture(LECTURE.replace("It cools.", f"{'It cools. ' * 128}<details>No.</details>")))
+    assert tea.seconds == round(264 / 130 * 60) + 30, "264 words, and half a minute to guess"
+    assert opening.seconds == 10, "few words: it is looked at all the same"
 
 
 @pytest.mark.parametrize(

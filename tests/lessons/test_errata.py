@@ -13,7 +13,7 @@ from attncourse_lessons import course
 from attncourse_lessons.errata import DECKS, ERRATA, FAULTS, STRUCTURAL, SlideModel, erratum, structural
 from attncourse_lessons.results import MODIFICATIONS
 from attncourse_lessons.slides.transcriptions import COLUMNS, NARANG_ROWS, TRANSCRIBERS, transcriptions
-from lessonkit.authoring.build import open_course
+from lessonkit.authoring.checkout import open_course
 from lessonkit.authoring.source import read
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,16 +13,18 @@ A marker is a pair of comments, and between them the build puts the table:
 import ast
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 
 from commandkit.errors import CommandError
+from lessonkit.authoring.checkout import Checkout, Target
+from lessonkit.authoring.slides.deck import first_slides
 from lessonkit.authoring.teaching import Section, rows, sections
-from lessonkit.course import Course, Lesson
-from lessonkit.exercises.drill import Card, cards
+from lessonkit.course import Lesson
+from lessonkit.exercises.drill import cards
 
 MARKER = re.compile(
     r"(?P<before><!-- table: (?P<what>\w+)(?::\s(?P<rest>[^>]*?))?\s-->)\n.*?(?P<after><!-- /table -->)", re.DOTALL
@@ -33,7 +35,7 @@ MARKER = re.compile(
 class Unit:
     """A lesson in figures. Paths are from the course's folder, minutes a learner's, by our estimate."""
 
-    lesson: Lesson
+    target: Target  # the lecture
     title: str
     question: str
     reading: int  # minutes
@@ -42,8 +44,10 @@ class Unit:
     checked: float  # points that the checks give, without extra credit
     marked: float  # points that a person gives
     extra: float
-    sections: Sequence[Section] = ()  # of the lecture
-    drills: Mapping[str, int] = field(default_factory=dict)  # how many there are, by exercise
+
+    @property
+    def lesson(self) -> Lesson:
+        return self.target.lesson
 
     @property
     def number(self) -> str:
@@ -57,30 +61,39 @@ class Unit:
     def assignment(self) -> str:
         return self.lesson.assignment_notebook
 
+    def sections(self) -> list[Section]:
+        """The lecture's sections, for whoever gives it."""
+        checkout = self.target.checkout
+        exercises = checkout.course.exercises_of(self.lesson.assignment)
+        cells = _cells(checkout.root / self.lecture)
+        return sections(cells, self.reading, exercises, first_slides(self.target.source))
 
-def units(root: Path, course: Course) -> list[Unit]:
-    """Every lesson of the course in the folder `root`, as its notebooks and its exercises have it, in order.
+    def drills(self) -> dict[str, int]:
+        """How many drills there are, by exercise."""
+        asked = cards(self.target.checkout.course, [self.lesson.assignment])
+        return {card.name: len(card.questions) for card in asked}
+
+
+def units(checkout: Checkout) -> list[Unit]:
+    """Every lesson of the course, as its notebooks and its exercises have it, in order.
 
     Raises CommandError where a notebook is missing, or a lecture does not open with its title and its minutes.
     """
     found = []
-    drills: dict[str, list[Card]] = {}
-    for card in cards(course, course.assignments()):
-        drills.setdefault(card.assignment, []).append(card)
-    for lesson in course.lessons:
-        lecture = _cells(root / lesson.lecture_notebook)
+    for lesson in checkout.course.lessons:
+        lecture = _cells(checkout.root / lesson.lecture_notebook)
         heading = re.search(rf"^# Lecture {lesson.number} · ([^:\n]+)", lecture[0].source, re.MULTILINE)
         minutes = re.search(r"^\*About (\d+) minutes", lecture[0].source, re.MULTILINE)
         if heading is None or minutes is None:
             raise CommandError(f"{lesson.lecture_notebook}: starts with no title and minutes")
-        cells = _cells(root / lesson.assignment_notebook)
+        cells = _cells(checkout.root / lesson.assignment_notebook)
         writing = re.search(r"^\|.* to answer in words \| [●○]+ \| (\d+) \|", cells[0].source, re.MULTILINE)
         task = re.search(r"^# .*? · (.*)$", cells[0].source, re.MULTILINE)
         grades = [cell.metadata.nbgrader for cell in cells if "nbgrader" in cell.metadata]
-        exercises = course.exercises_of(lesson.assignment)
+        exercises = checkout.course.exercises_of(lesson.assignment)
         found.append(
             Unit(
-                lesson=lesson,
+                target=checkout.lecture(lesson),
                 title=heading[1].strip(),
                 question=_docstring(lesson.folder / "__init__.py"),
                 reading=int(minutes[1]),
@@ -89,8 +102,6 @@ def units(root: Path, course: Course) -> list[Unit]:
                 checked=sum(each.out_of for each in exercises if not each.extra),
                 marked=sum(grade.points for grade in grades if grade.grade and grade.solution),
                 extra=sum(each.out_of for each in exercises if each.extra),
-                sections=sections(lecture, int(minutes[1]), exercises),
-                drills={card.name: len(card.questions) for card in drills.get(lesson.assignment, ())},
             )
         )
     return found
@@ -106,16 +117,17 @@ def _cells(notebook: Path) -> list[nbformat.NotebookNode]:
     return nbformat.read(notebook, 4).cells
 
 
-def stale(root: Path, course: Course) -> Iterator[tuple[Path, str]]:
+def stale(checkout: Checkout) -> Iterator[tuple[Path, str]]:
     """The pages whose tables are not what the lessons say, each with the text that it should have.
 
     CommandError for a marker that asks for what there is not.
     """
+    root = checkout.root
     counted: list[Unit] = []
     for page in sorted([*root.glob("*.md"), *root.glob("docs/*.md")]):
         text = page.read_text(encoding="utf-8")
         if MARKER.search(text):
-            counted = counted or units(root, course)
+            counted = counted or units(checkout)
             if (made := filled(text, counted, page.relative_to(root))) != text:
                 yield page.relative_to(root), made
 
@@ -162,10 +174,10 @@ def _hours(course: Sequence[Unit], rest: str, page: Path) -> str:
     if unit is None:
         names = ", ".join(unit.lesson.name for unit in course)
         raise CommandError(f"{page}: {rest.strip()!r} is no lesson; the lessons are: {names}")
-    heads = ("minute", "section", "ask the class", "then set", "where they stumble")
+    heads = ("minute", "slide", "section", "ask the class", "then set", "where they stumble")
     lecture, task = _link(unit.title, unit.lecture, page), _link(unit.lesson.assignment, unit.assignment, page)
     opening = f"{lecture}, {unit.reading} minutes; {task}, {unit.working} minutes."
-    return f"{opening}\n\n{_table(heads, rows(unit.sections, unit.drills))}"
+    return f"{opening}\n\n{_table(heads, rows(unit.sections(), unit.drills()))}"
 
 
 def _built(course: Sequence[Unit], rest: str, page: Path) -> str:
@@ -183,8 +195,12 @@ def _built(course: Sequence[Unit], rest: str, page: Path) -> str:
 
 def _in_hours(group: Sequence[Unit]) -> tuple[str, str]:
     """How long the lectures of these lessons take, and how long their assignments."""
-    reading, working = (sum(getattr(unit, kind) for unit in group) for kind in ("reading", "working"))
+    reading, working = _sums(group, "reading", "working")
     return f"{reading / 60:.1f}\u00a0h", f"{working / 60:.1f}\u00a0h"
+
+
+def _sums(group: Sequence[Unit], *kinds: str) -> list[float]:
+    return [sum(getattr(unit, kind) for unit in group) for kind in kinds]
 
 
 def _groups(course: Sequence[Unit], chosen: Iterable[Sequence[str]], page: Path) -> list[list[Unit]]:
@@ -201,8 +217,7 @@ def _weeks(course: Sequence[Unit], rest: str, page: Path) -> str:
     weeks = _groups(course, chosen, page)
 
     def row(name: object, group: Sequence[Unit], lectures: str, assignments: str) -> tuple[object, ...]:
-        points = (sum(getattr(unit, kind) for unit in group) for kind in ("checked", "marked", "extra"))
-        reading, working = (sum(getattr(unit, kind) for unit in group) for kind in ("reading", "working"))
+        reading, working, *points = _sums(group, "reading", "working", "checked", "marked", "extra")
         return name, lectures, reading, assignments, working, *(f"{worth:g}" for worth in points)
 
     rows = [

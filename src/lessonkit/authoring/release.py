@@ -12,7 +12,8 @@ from pathlib import Path
 from commandkit.errors import CommandError
 from commandkit.files import replace
 from lessonkit.authoring import solutions
-from lessonkit.authoring.build import Checkout, drifts, open_course
+from lessonkit.authoring.build import drifts
+from lessonkit.authoring.checkout import Checkout, open_course
 from lessonkit.course import FOLDER, Course
 from lessonkit.exercises.exam import FILE, Exam, moment
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
-from lessonkit.authoring.build import Checkout
+from lessonkit.authoring.checkout import Checkout
 from lessonkit.course import Course
 from lessonkit.kernel import UnknownName
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nbformat import NotebookNode
@@ -23,19 +23,23 @@ LONGEST = 150  # characters of a question in the table
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a lecture: from which minute on, its questions, and the exercises that it has prepared."""
+    """A section of a lecture: from which minute and slide on, its questions, and the exercises that it has prepared."""
 
     title: str
     minute: float
+    slide: int | None  # from 1; None where there are no slides
     questions: tuple[str, ...]
     exercises: tuple[Exercise, ...]
 
 
-def sections(cells: Sequence[NotebookNode], minutes: float, exercises: Sequence[Exercise]) -> list[Section]:
+def sections(
+    cells: Sequence[NotebookNode], minutes: float, exercises: Sequence[Exercise], slides: Mapping[str, int]
+) -> list[Section]:
     """The sections of a built lecture that takes so many minutes; its assignment has these exercises.
 
-    A section's share is that of its words and lines of code, without what is folded; *Going further* takes none, and
-    is left out. Exercises that no section names stand with the last.
+    `slides` are the numbers of the first slides, by a section's title. A section's share is that of its words and lines
+    of code, without what is folded; *Going further* takes none, and is left out. Exercises that no section names stand
+    with the last.
     """
     numbered = [each for each in exercises if not each.extra]
     shares: list[tuple[str, float, str]] = []
@@ -56,11 +60,10 @@ def sections(cells: Sequence[NotebookNode], minutes: float, exercises: Sequence[
     for title, share, text in shares:
         named = [each for each in _named(text, numbered, exercises) if each in left]
         left = {each: None for each in left if each not in named}
-        found.append(Section(title or OPENING, minute, tuple(_questions(text)), tuple(named)))
+        found.append(Section(title or OPENING, minute, slides.get(title), tuple(_questions(text)), tuple(named)))
         minute += minutes * share / whole
     if left and found:
-        last = found[-1]
-        found[-1] = Section(last.title, last.minute, last.questions, (*last.exercises, *left))
+        found[-1] = replace(found[-1], exercises=(*found[-1].exercises, *left))
     return found
 
 
@@ -87,8 +90,8 @@ def _questions(text: str) -> Iterator[str]:
             yield f"Guess {sentences[0]}"
 
 
-def rows(found: Sequence[Section], drills: Mapping[str, int]) -> Iterator[tuple[str, str, str, str, str]]:
-    """The table's rows: minute, section, what to ask, what to set, and the mistakes that the checks know first."""
+def rows(found: Sequence[Section], drills: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """The table's rows: minute, first slide, section, what to ask, what to set, the mistakes that checks know first."""
     for section in found:
         if section.title == OPENING and not section.exercises:
             continue
@@ -97,6 +100,7 @@ def rows(found: Sequence[Section], drills: Mapping[str, int]) -> Iterator[tuple[
                  for each in section.exercises]  # fmt: skip
         yield (
             f"{section.minute:.0f}",
+            f"{section.slide or ''}",
             _in_cell(section.title),
             _in_cell(" ".join(section.questions[:2])),
             "<br>".join(work),

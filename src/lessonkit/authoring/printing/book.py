@@ -19,7 +19,7 @@ with require_extra(typed("print"), "print"):
     import nbformat
     from bs4 import BeautifulSoup, Tag
 
-    from lessonkit.authoring.build import Checkout, open_course
+    from lessonkit.authoring.checkout import Checkout, open_course
     from lessonkit.authoring.printing import paper, press
     from lessonkit.authoring.site import tasks
     from lessonkit.exercises.exercise import Exercise

@@ -22,7 +22,7 @@ with require_extra(typed("handout"), "print"):
     import nbformat
     from bs4 import NavigableString, Tag
 
-    from lessonkit.authoring.build import open_course
+    from lessonkit.authoring.checkout import open_course
     from lessonkit.authoring.printing import paper, press
     from lessonkit.authoring.printing.book import PAPERS, is_answer
 

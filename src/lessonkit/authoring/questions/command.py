@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commandkit.errors import CommandError
 from commandkit.files import write_whole
-from lessonkit.authoring.build import open_course
+from lessonkit.authoring.checkout import open_course
 from lessonkit.authoring.questions import exports
 from lessonkit.authoring.questions.bank import questions
 from lessonkit.course import Course

@@ -18,7 +18,7 @@ with require_extra(typed("site"), "site"):
     import sphinx_book_theme  # noqa: F401
 
     from lessonkit.authoring import solutions
-    from lessonkit.authoring.build import Checkout, open_course
+    from lessonkit.authoring.checkout import Checkout, open_course
     from lessonkit.authoring.site import bar, check, formulas, npm, readable, sources
 
 BUILT = ".buildinfo"  # Sphinx's own mark of a folder that it wrote

@@ -17,8 +17,8 @@ with require_extra(typed("site"), "site"):
     from nbformat.notebooknode import NotebookNode
 
     from lessonkit.authoring import references
-    from lessonkit.authoring.build import Checkout
-    from lessonkit.authoring.pages import units
+    from lessonkit.authoring.checkout import Checkout
+    from lessonkit.authoring.pages import Unit, units
     from lessonkit.authoring.release import release
     from lessonkit.authoring.site import (
         bar,
@@ -85,6 +85,10 @@ class Sources:
     solved: Collection[str] | None = None
     slides: Path | None = None
 
+    @cached_property
+    def units(self) -> list[Unit]:
+        return units(Checkout(self.root, self.course))
+
     def assemble(self) -> None:
         """Raises BrokenLink, with page and target, and CommandError for a widget that the pages cannot show."""
         for path in sorted(self.root.glob("assignments/*/*.ipynb")):
@@ -94,7 +98,7 @@ class Sources:
             name = path.relative_to(self.root).as_posix()
             text = self.relink(path.read_text(encoding="utf-8"), name)
             if practice.MARKER.search(text):
-                titles = {unit.lesson.assignment: unit.task for unit in units(self.root, self.course)}
+                titles = {unit.lesson.assignment: unit.task for unit in self.units}
                 text = practice.filled(text, self.course, titles, self.solved)
             if citations.MARKER.search(text):
                 text = citations.filled(text, self.references, self._cited_from(name))
@@ -103,7 +107,7 @@ class Sources:
                 text = glossary.page(text)
             text = shown.filled(text, os.path.relpath("_static", PurePosixPath(self.place(name)).parent))
             if questions.MARKER.search(text):
-                lectures = {unit.number: unit.title for unit in units(self.root, self.course)}
+                lectures = {unit.number: unit.title for unit in self.units}
                 text = questions.filled(text, self.course, lectures, self.solved)
             self._write(self.place(name), text)
         solutions = [p for p in sorted(self.root.glob("solutions/*/*.ipynb")) if self._shown(p.parent.name)]
@@ -238,7 +242,7 @@ class Sources:
             f"| {unit.number} | [{unit.task}]({self.place(unit.assignment)}) "
             f"| {unit.working} | {unit.checked + unit.marked:g} | [{unit.title}]({unit.lecture}) "
             f"| [notebook](path:{unit.assignment}) | {self._solution(unit.assignment)} |\n"
-            for unit in units(self.root, self.course)
+            for unit in self.units
         )
         # A list that names no page is a fault to Sphinx. The solutions come last.
         listed = ["assignments/*", *(["solutions/*/*"] if "[solution]" in rows else [])]

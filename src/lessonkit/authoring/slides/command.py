@@ -9,7 +9,7 @@ from pathlib import Path
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
 from commandkit.files import replace, write_whole
-from lessonkit.authoring.build import Checkout, Target, open_course
+from lessonkit.authoring.checkout import Checkout, Target, open_course
 from lessonkit.authoring.slides.deck import Slide, deck
 from lessonkit.authoring.slides.page import HERE, STATE, Page, notebook
 from lessonkit.course import folder_of
@@ -53,8 +53,8 @@ def read_deck(target: Target) -> tuple[list[Slide], nbformat.NotebookNode]:
     return deck(target.source, built), built
 
 
-def slides(checkout: Checkout, to: Path, names: Sequence[str] = ()) -> dict[str, int]:
-    """Write the decks of the lectures `names` into the folder `to`; return how many slides each has.
+def slides(checkout: Checkout, to: Path, names: Sequence[str] = ()) -> dict[str, list[Slide]]:
+    """Write the decks of the lectures `names` into the folder `to`; return the slides of each, by its number.
 
     Other lectures' decks that are there stay. A deck keeps its old self until the new one is whole. Raises CommandError
     for a folder that holds something else, and for what `deck` refuses.
@@ -70,12 +70,12 @@ def slides(checkout: Checkout, to: Path, names: Sequence[str] = ()) -> dict[str,
     if checkout.course.widgets:
         package_name, name = checkout.course.widgets
         write_whole(to / SHARED / "widgets.js", (folder_of(package_name) / name).read_bytes())
-    counts = {target.lesson.number: _write(target, to) for target in chosen}
+    written = {target.lesson.number: _write(target, to) for target in chosen}
     _index(checkout, to)
-    return counts
+    return written
 
 
-def _write(target: Target, to: Path) -> int:
+def _write(target: Target, to: Path) -> list[Slide]:
     number = target.lesson.number
     shown, built = read_deck(target)
     widgets = built.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
@@ -90,7 +90,7 @@ def _write(target: Target, to: Path) -> int:
         if (to / number).exists():
             replace(to / number, Path(scratch, "old"))
         replace(made, to / number)
-    return len(shown)
+    return shown
 
 
 def _index(checkout: Checkout, to: Path) -> None:
@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    counts = slides(open_course(Path.cwd()), args.to, args.names)
-    for number, count in counts.items():
-        print(f"{args.to / number / 'index.html'}: {count} slides")
+    for number, shown in slides(open_course(Path.cwd()), args.to, args.names).items():
+        minutes = sum(slide.seconds for slide in shown) / 60
+        print(f"{args.to / number / 'index.html'}: {len(shown)} slides, about {minutes:.0f} minutes with their notes")
     return 0

@@ -17,15 +17,17 @@ together, each gets the paragraphs that share most words with it, in order.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError
+from lessonkit.authoring import teaching
 from lessonkit.authoring.source import FOLDED, NotebookNode, SlideText, Source
 
 STEP, COLUMN = ". . .", "|||"
 PLACE = re.compile(r"\{(figure|print|output|code)(?: (\d+))?\}")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+SHORTEST, THINKING = 10, 30  # seconds: that a slide is looked at, that a class thinks about what it is to guess
 NEXT = 2  # so many words more is it worth that the next slide gets notes, too
 PICTURES = (WIDGET, "image/png", "text/html")  # the first that an output has is shown
 
@@ -46,12 +48,15 @@ class Part:
 class Slide:
     title: str
     parts: tuple[Part, ...]
+    notes: tuple[str, ...]  # paragraphs, Markdown
     line: int = 1
-    notes: list[str] = field(default_factory=list)  # paragraphs, Markdown
 
     @property
-    def text(self) -> str:
-        return "\n".join([self.title, *(part.text for part in self.parts)])
+    def seconds(self) -> int:
+        """How long it takes to say the notes, with time for the class to think where it is to guess."""
+        said = len(teaching.FOLDED.sub("", "\n\n".join(self.notes)).split()) / teaching.WORDS * 60
+        asks = any("Guess first" in part.text for part in self.parts)
+        return round(max(said, SHORTEST) + asks * THINKING)
 
 
 def deck(source: Source, built: NotebookNode) -> list[Slide]:
@@ -60,30 +65,46 @@ def deck(source: Source, built: NotebookNode) -> list[Slide]:
     Raises CommandError where a slide asks for what no cell before it has, or a cell was not built as it is.
     """
     outputs = {cell.id: cell.get("outputs", []) for cell in built.cells}
+    first, *others = _notes(source)
+    slides = [_slide(source, text, outputs, said) for text, said in zip(source.slides, others, strict=True)]
+    return [_opening(source.notebook.cells[0].source, first), *slides]
+
+
+def first_slides(source: Source) -> dict[str, int]:
+    """With which slide each section of the lecture begins, by the section's title; the first slide is 1."""
+    found: dict[str, int] = {}
+    for number, notes in enumerate(_notes(source), start=1):
+        for title in re.findall(r"^## (.*)$", "\n".join(notes), re.MULTILINE):
+            found.setdefault(title.strip(), number)
+    return found if source.slides else {}
+
+
+def _notes(source: Source) -> list[tuple[str, ...]]:
+    """The paragraphs that belong to each slide, the opening first."""
     cells = source.notebook.cells
-    slides = [_opening(cells[0].source)]
-    stack, at = [slides[0]], 0
+    notes: list[list[str]] = [[]]
+    stack, at = [cells[0].source], 0  # what stands on the slides that come before the same paragraphs
     for text in source.slides:
-        paragraphs = list(_prose(cells[at : text.before]))
-        if paragraphs:
-            _deal(paragraphs, stack)
+        if paragraphs := list(_prose(cells[at : text.before])):
+            _deal(paragraphs, stack, notes[-len(stack) :])
             stack = []
-        slide = _slide(source, text, outputs)
-        stack.append(slide)
-        slides.append(slide)
+        stack.append(PLACE.sub("", text.text))
+        notes.append([])
         at = text.before
-    _deal(list(_prose(cells[at:])), stack)
-    return slides
+    _deal(list(_prose(cells[at:])), stack, notes[-len(stack) :])
+    return [tuple(paragraphs) for paragraphs in notes]
 
 
-def _opening(cell: str) -> Slide:
+def _opening(cell: str, notes: tuple[str, ...]) -> Slide:
     title = re.search(r"^# (.+)$", cell, re.MULTILINE)
     goals = re.search(r"(?:^[*-] .+\n(?:^ +.+\n)*)+", cell + "\n", re.MULTILINE)
     parts = (Part("text", 0, 0, goals[0]),) if goals else ()
-    return Slide(title[1] if title else "", parts)
+    return Slide(title[1] if title else "", parts, notes)
 
 
-def _slide(source: Source, text: SlideText, outputs: dict[str, list[NotebookNode]]) -> Slide:
+def _slide(
+    source: Source, text: SlideText, outputs: dict[str, list[NotebookNode]], notes: tuple[str, ...]
+) -> Slide:
     head, _, body = text.text.partition("\n")
     if not head.startswith("## "):
         raise CommandError(f"{source.path}:{text.line}: a slide begins with its title, ## …")
@@ -102,7 +123,7 @@ def _slide(source: Source, text: SlideText, outputs: dict[str, list[NotebookNode
             parts.append(_place(source, text, place, outputs, step, column))
         step += line == STEP
         column += line == COLUMN
-    return Slide(head.removeprefix("## "), tuple(parts), text.line)
+    return Slide(head.removeprefix("## "), tuple(parts), notes, text.line)
 
 
 def _place(
@@ -136,12 +157,17 @@ def is_picture(output: NotebookNode) -> bool:
 
 
 def _prose(cells: Sequence[NotebookNode]) -> Iterator[str]:
-    """The paragraphs of the text cells; a heading goes with what it is above."""
+    """The paragraphs of the text cells, without *Going further*; a heading goes with what it is above."""
+    further = False
     for cell in cells:
         if cell.cell_type == "markdown":
             text = re.sub(r"\A<!--.*?-->\n", "", cell.source)
             heading = ""
             for paragraph in re.split(r"\n\s*\n", text):
+                if paragraph.startswith("## "):
+                    further = paragraph.startswith(f"## {teaching.FURTHER}")
+                if further:
+                    continue
                 if re.match(r"#+ ", paragraph) and "\n" not in paragraph:
                     heading += f"{paragraph}\n\n"
                 elif paragraph.strip():
@@ -149,9 +175,9 @@ def _prose(cells: Sequence[NotebookNode]) -> Iterator[str]:
                     heading = ""
 
 
-def _deal(paragraphs: Sequence[str], slides: Sequence[Slide]) -> None:
-    """Give the paragraphs to the slides as notes, in order, so that as many words as possible are shared."""
-    words = [set(re.findall(r"\w{4,}", slide.text.lower())) for slide in slides]
+def _deal(paragraphs: Sequence[str], slides: Sequence[str], notes: Sequence[list[str]]) -> None:
+    """Put the paragraphs into the notes of the slides of these texts, in order, so that they share most words."""
+    words = [set(re.findall(r"\w{4,}", text.lower())) for text in slides]
     best = [0.0] + [-math.inf] * (len(slides) - 1)  # the most words shared so far if the last paragraph is this slide's
     ways: list[list[int]] = [[] for _ in slides]
     for paragraph in paragraphs:
@@ -163,4 +189,4 @@ def _deal(paragraphs: Sequence[str], slides: Sequence[Slide]) -> None:
             taken.append([*ways[before], number])
         best, ways = reached, taken
     for paragraph, number in zip(paragraphs, ways[max(range(len(slides)), key=lambda each: best[each])], strict=True):
-        slides[number].notes.append(paragraph)
+        notes[number].append(paragraph)

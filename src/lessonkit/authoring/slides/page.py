@@ -77,7 +77,7 @@ class Page:
         notes = markdown(spoken("\n\n".join(slide.notes)))
         level, title = ("h1", titled(slide.title)) if first else ("h2", inline(slide.title))
         return (
-            f'<section><div class="slide{" opening" * first}"><{level}>{title}</{level}>'
+            f'<section data-timing="{slide.seconds}"><div class="slide{" opening" * first}"><{level}>{title}</{level}>'
             f'<div class="body columns-{len(columns)}">{inside}</div></div>\n'
             f'<aside class="notes">{notes}</aside></section>'
         )

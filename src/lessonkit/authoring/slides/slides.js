@@ -40,7 +40,7 @@
   }
   await Reveal.initialize({
     width: 1280, height: 720, margin: 0, center: false, hash: true, slideNumber: "c/t", controls: false, transition: "none",
-    backgroundTransition: "none", pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
+    backgroundTransition: "none", defaultTiming: 60, pdfSeparateFragments: false, pdfMaxPagesPerSlide: 1, plugins: [RevealNotes],
   });
   Reveal.addKeyBinding({ keyCode: 68, key: "D", description: "Light or dark" }, () => {
     root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
