@@ -5,13 +5,14 @@ Two workers with two threads each would fight over two cores.
 
 import itertools
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
+from commandkit.errors import CommandError
 from commandkit.files import locked
+from lessonkit.authoring.chromium import launch
 
 pytest.register_assert_rewrite("hostile_class", "small_class")  # an assertion there says what it compared, too
 
@@ -100,16 +101,10 @@ def shown(monkeypatch):
 def chromium():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with api.sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        names = ("chromium", "chromium-browser", "google-chrome")
-        found = own if Path(own).exists() else next(filter(None, map(shutil.which, names)), None)
-        if found is None:
-            missing = "no Chromium: `apt-get install chromium`, or `playwright install chromium`"
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
-        args = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # nothing is loaded from elsewhere
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            args.append("--no-sandbox")  # Chromium's own does not start for root
-        browser = playwright.chromium.launch(executable_path=found, args=args)
+        try:  # nothing is loaded from elsewhere
+            browser = launch(playwright, ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"])
+        except CommandError as missing:
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(str(missing))
         yield browser
         browser.close()
 

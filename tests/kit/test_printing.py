@@ -15,6 +15,7 @@ from pypdf import PdfReader
 
 from attncourse_lessons import course as lessons
 from commandkit.errors import CommandError
+from lessonkit.authoring import chromium
 from lessonkit.authoring.checkout import Checkout
 from lessonkit.authoring.printing import handout, paper, press
 from lessonkit.authoring.printing.book import Book
@@ -100,7 +101,7 @@ def checkout(course):
 
 @pytest.fixture(scope="module")
 def browser():
-    if not any(map(shutil.which, press.BROWSERS)):
+    if not any(map(shutil.which, chromium.NAMES)):
         pytest.skip("no Chromium")
 
 
@@ -262,7 +263,7 @@ def test_a_lecture_that_there_is_not_is_refused():
 
 
 def test_without_chromium_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(press, "BROWSERS", ())
+    monkeypatch.setattr("lessonkit.authoring.chromium.NAMES", ())
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
-    with pytest.raises(CommandError, match="no Chromium here"), press.opened("<p>"):
+    with pytest.raises(CommandError, match="no Chromium"), press.opened("<p>"):
         pass

@@ -116,6 +116,15 @@ def test_a_slide_takes_as_long_as_its_notes_are_said_and_thought_about(lecture):
     assert opening.seconds == 10, "few words: it is looked at all the same"
 
 
+def test_a_paragraph_that_announces_code_is_said_with_the_slide_below_the_code_that_shows_it(lecture):
+    announced = "Next, the temperature is measured in degrees."
+    text = LECTURE.replace("(../a.ipynb).", f"(../a.ipynb).\n#\n# {announced}")
+    text = text.replace("# ## Measured\n", "# ## Measured\n# The temperature, measured in degrees.\n")
+    _, _, kettle, measured = deck(*lecture(text))
+    assert measured.notes == (announced, "Twenty-one degrees were measured.")
+    assert len(kettle.notes) == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

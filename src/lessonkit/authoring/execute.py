@@ -12,6 +12,7 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
+from lessonkit.authoring import widgets
 from lessonkit.authoring.source import NOTEBOOK_METADATA, Source
 from lessonkit.mimetype import VERDICT
 
@@ -21,7 +22,6 @@ with require_extra(typed("build"), "dev"):
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
     from nbformat.notebooknode import NotebookNode
 
-WIDGETS = "application/vnd.jupyter.widget-state+json"
 CELL_TIMEOUT = 600  # seconds; a lecture as a whole has 60
 
 
@@ -147,8 +147,7 @@ def _stable(notebook: NotebookNode, name: str) -> NotebookNode:
     """Without what differs from run to run and says nothing: memory addresses, and the widgets' random ids."""
     text = json.dumps(notebook, ensure_ascii=False)
     text = re.sub(r"\bat 0x[0-9a-f]{6,16}\b", "at 0x…", text)
-    widgets = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
-    random_ids = [model for model in widgets if re.fullmatch(r"[0-9a-f]{32}", model)]
+    random_ids = [model for model in widgets.saved(notebook) if re.fullmatch(r"[0-9a-f]{32}", model)]
     for number, model in enumerate(random_ids):
         text = text.replace(model, hashlib.sha256(f"{name} {number}".encode()).hexdigest()[:32])
     return nbformat.from_dict(json.loads(text))

@@ -46,6 +46,7 @@ KNOWN = {*SHORTHAND, *FOR_TESTS, *OF_WRITTEN, "tags", "jupyter", "slideshow", "e
 
 
 # What the build puts its own text in the place of.
+MARKERS = re.compile(r"^ *### (BEGIN|END) SOLUTION\n?", re.MULTILINE)
 SOLUTION = re.compile(r"^( *)\.\.\.  # solution$", re.MULTILINE)
 TABLE = "{exercises}"
 LINK = re.compile(r"\]\(@([a-z0-9_]+)(/assignment)?\)")

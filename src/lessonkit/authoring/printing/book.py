@@ -22,6 +22,7 @@ with require_extra(typed("print"), "print"):
     from lessonkit.authoring.checkout import Checkout, open_course
     from lessonkit.authoring.printing import paper, press
     from lessonkit.authoring.site import tasks
+    from lessonkit.authoring.source import MARKERS
     from lessonkit.exercises.exercise import Exercise
 
 APPENDIX = ("docs/notation.md",)  # pages that a reader on paper looks up
@@ -148,7 +149,7 @@ class Book:
             for cell in notebook.cells:
                 told = cell.metadata.get("nbgrader", {})
                 if told.get("solution"):
-                    cell.source = re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE)
+                    cell.source = MARKERS.sub("", cell.source)
                     if "outputs" in cell:
                         cell.outputs = []
                     shown = paper.body(nbformat.v4.new_notebook(cells=[cell]))

@@ -1,7 +1,6 @@
 """From a page of HTML to a PDF: Chromium lays it out, and the PDF says what stands on which page."""
 
 import io
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +8,13 @@ from pathlib import Path
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
+from lessonkit.authoring import chromium
 from lessonkit.authoring.site import npm
 
 with require_extra(typed("print"), "print"):
     from playwright.sync_api import Error, Page, sync_playwright
     from pypdf import PdfReader
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE = 10 * 60 * 1000  # milliseconds for thousands of formulas on a slow machine
 ROUNDS = 4  # a number of three digits may move a line, and the line a page
 FILL = """
@@ -34,11 +33,7 @@ def opened(content: str) -> Iterator[Page]:
         npm.put(npm.MATHJAX, Path(folder))
         file = Path(folder, "paper.html")
         file.write_text(content, encoding="utf-8")
-        own = playwright.chromium.executable_path
-        found = own if Path(own).exists() else next(filter(None, map(shutil.which, BROWSERS)), None)
-        if found is None:
-            raise CommandError("no Chromium here to lay out the pages: install it, or run playwright install chromium")
-        browser = playwright.chromium.launch(executable_path=found)
+        browser = chromium.launch(playwright)
         try:
             page = browser.new_page()
             page.context.set_offline(True)

@@ -7,9 +7,9 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from lessonkit.authoring import widgets
 from lessonkit.authoring.site import citations, glossary
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
 LONGEST_VALUE = 80
 
 
@@ -26,9 +26,9 @@ class Stills(SphinxPostTransform):
                 continue
             for image in picture.findall(nodes.image):
                 image["alt"] = forms["text/plain"].astext().strip() if "text/plain" in forms else ""
-            if WIDGET in forms:
+            if widgets.VIEW in forms:
                 still = nodes.container("", *picture.children, classes=["still"])
-                forms[WIDGET].insert(0, still)
+                forms[widgets.VIEW].insert(0, still)
 
 
 class ShortValues(SphinxPostTransform):

@@ -12,13 +12,13 @@ from typing import Any
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
+from lessonkit.authoring import widgets
 
 with require_extra(typed("site"), "site"):
     from IPython.core.formatters import DisplayFormatter
     from ipywidgets.embed import dependency_state
 
 MARKER = re.compile(r"^<!-- show: (?P<module>[\w.]+):(?P<function>\w+) -->$", re.MULTILINE)
-VIEW, STATE = "application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json"
 
 
 def filled(text: str, static: str) -> str:
@@ -40,7 +40,7 @@ def filled(text: str, static: str) -> str:
     text = MARKER.sub(show, text)
     if not state:
         return text
-    kept = f'<script type="{STATE}">{_json({"version_major": 2, "version_minor": 0, "state": state})}</script>'
+    kept = f'<script type="{widgets.STATE}">{_json({"version_major": 2, "version_minor": 0, "state": state})}</script>'
     return f'{text}\n\n{_raw(kept, f"""<script src="{static}/widgets.js" defer></script>""")}\n'
 
 
@@ -51,11 +51,12 @@ def _one(result: Any, name: str, state: dict[str, Any]) -> str:
         words = escape(metadata["image/png"].get("alt") or data["text/plain"])
         width = metadata["image/png"].get("width", "")
         image = f'<img src="data:image/png;base64,{_base64(data["image/png"])}" width="{width}" alt="{words}">'
-        if VIEW not in data:
+        if widgets.VIEW not in data:
             return f'<div class="cell_output">{image}</div>'
         state[name] = dependency_state(result, drop_defaults=False)[result.model_id]
         view = _json({"version_major": 2, "version_minor": 0, "model_id": name})
-        return f'<div class="cell_output"><div class="still">{image}</div><script type="{VIEW}">{view}</script></div>'
+        live = f'<script type="{widgets.VIEW}">{view}</script>'
+        return f'<div class="cell_output"><div class="still">{image}</div>{live}</div>'
     if "text/html" in data:
         return f'<div class="cell_output"><div class="output text_html">{data["text/html"]}</div></div>'
     raise CommandError(f"{type(result).__name__}: no page can show it: it has neither a picture nor HTML")

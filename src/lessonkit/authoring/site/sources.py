@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
+from lessonkit.authoring import widgets
 from lessonkit.mimetype import VERDICT
 
 with require_extra(typed("site"), "site"):
@@ -31,6 +32,7 @@ with require_extra(typed("site"), "site"):
         shown,
         tasks,
     )
+    from lessonkit.authoring.source import MARKERS
     from lessonkit.course import Course, Lesson, folder_of
 
 # Pages that stand elsewhere in the site than in the folder, or whose like is there.
@@ -48,7 +50,6 @@ ASSIGNMENT = re.compile(r"assignments/(?P<name>[^/]+)/[^/]+\.ipynb")
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=[)\s])")
 # A link to a notebook of the course in an output: the site has a page of that name beside it.
 NOTEBOOK_IN_HTML = re.compile(r"""(<a [^>]*href="[^":]+)\.ipynb(?=["#])""")
-WIDGETS = "application/vnd.jupyter.widget-state+json"
 ANSWERS = """
 ```{{important}}
 This page holds the answers, folded away. Try it yourself first: [assignment {number}](path:{assignment}) is the
@@ -190,7 +191,7 @@ class Sources:
     def notebook(self, name: str) -> NotebookNode:
         """The notebook of a lecture, an assignment or a solution as the site shows it."""
         notebook = nbformat.read(self.root / name, as_version=4)
-        state = notebook.metadata.get("widgets", {}).get(WIDGETS, {}).get("state", {})
+        state = widgets.saved(notebook)
         kinds = {widget["model_name"] for widget in state.values()}
         if others := sorted(kinds - {"AnyModel", "LayoutModel"}):
             raise CommandError(f"{name}: the site shows the course's own widgets (anywidget's) alone, not {others[0]}")
@@ -289,7 +290,7 @@ def fold(notebook: NotebookNode, name: str) -> None:
     notebook.cells[0].source = title.replace("# Assignment", "# Solution") + answers + rest
     for cell in notebook.cells:
         cell.source = re.sub(r"\n?### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", "", cell.source, flags=re.DOTALL)
-        cell.source = re.sub(r"^ *### (BEGIN|END) SOLUTION\n?", "", cell.source, flags=re.MULTILINE)
+        cell.source = MARKERS.sub("", cell.source)
         if not cell.metadata.get("nbgrader", {}).get("solution"):
             continue
         if cell.cell_type == "code":

@@ -9,9 +9,10 @@ from pathlib import Path
 from commandkit.commands import typed
 from commandkit.errors import CommandError, require_extra
 from commandkit.files import replace, write_whole
+from lessonkit.authoring import widgets
 from lessonkit.authoring.checkout import Checkout, Target, open_course
 from lessonkit.authoring.slides.deck import Slide, deck
-from lessonkit.authoring.slides.page import HERE, STATE, Page, notebook
+from lessonkit.authoring.slides.page import HERE, Page, notebook
 from lessonkit.course import folder_of
 
 with require_extra(typed("slides"), "site"):
@@ -78,8 +79,7 @@ def slides(checkout: Checkout, to: Path, names: Sequence[str] = ()) -> dict[str,
 def _write(target: Target, to: Path) -> list[Slide]:
     number = target.lesson.number
     shown, built = read_deck(target)
-    widgets = built.metadata.get("widgets", {}).get(STATE, {}).get("state", {})
-    page = Page(shown, widgets)
+    page = Page(shown, widgets.saved(built))
     with tempfile.TemporaryDirectory(dir=to, prefix=f".{number}-") as scratch:
         made = Path(scratch, number)
         made.mkdir()

@@ -10,8 +10,8 @@ text and, each on a line of its own,
     . . .       what follows is the next step: it is revealed by the next key
     |||         what follows stands in a second column
 
-The page's text between a slide and the next is what the lecturer says: the slide's notes. Of several slides that stand
-together, each gets the paragraphs that share most words with it, in order.
+The page's text between a slide and the next is what the lecturer says: the slide's notes, or those of the next where
+that is about it. Of several slides that stand together, each gets the paragraphs that share most words with it.
 """
 
 import math
@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 from commandkit.commands import typed
 from commandkit.errors import CommandError
-from lessonkit.authoring import teaching
+from lessonkit.authoring import teaching, widgets
 from lessonkit.authoring.source import FOLDED, NotebookNode, SlideText, Source
 
 STEP, COLUMN = ". . .", "|||"
 PLACE = re.compile(r"\{(figure|print|output|code)(?: (\d+))?\}")
-WIDGET = "application/vnd.jupyter.widget-view+json"
 SHORTEST, THINKING = 10, 30  # seconds: that a slide is looked at, that a class thinks about what it is to guess
-NEXT = 2  # so many words more is it worth that the next slide gets notes, too
-PICTURES = (WIDGET, "image/png", "text/html")  # the first that an output has is shown
+NEXT = 2  # so many words more is it worth that the next slide gets notes, too,
+LATER = 2  # and that a paragraph is said before the slides that stand below it
+PICTURES = (widgets.VIEW, "image/png", "text/html")  # the first that an output has is shown
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ class Slide:
     parts: tuple[Part, ...]
     notes: tuple[str, ...]  # paragraphs, Markdown
     line: int = 1
+
+    @property
+    def text(self) -> str:
+        return "\n".join([self.title, *(part.text for part in self.parts)])
 
     @property
     def seconds(self) -> int:
@@ -80,19 +84,34 @@ def first_slides(source: Source) -> dict[str, int]:
 
 
 def _notes(source: Source) -> list[tuple[str, ...]]:
-    """The paragraphs that belong to each slide, the opening first."""
+    """The paragraphs that are said with each slide, the opening first.
+
+    In order, and so that paragraphs share as many words as possible with their slides. A paragraph belongs to one of
+    the slides that stand together before it, or after it: code that it announces is shown by a slide below the code.
+    """
     cells = source.notebook.cells
-    notes: list[list[str]] = [[]]
-    stack, at = [cells[0].source], 0  # what stands on the slides that come before the same paragraphs
-    for text in source.slides:
-        if paragraphs := list(_prose(cells[at : text.before])):
-            _deal(paragraphs, stack, notes[-len(stack) :])
-            stack = []
-        stack.append(PLACE.sub("", text.text))
-        notes.append([])
-        at = text.before
-    _deal(list(_prose(cells[at:])), stack, notes[-len(stack) :])
-    return [tuple(paragraphs) for paragraphs in notes]
+    texts = [_opening(cells[0].source, ()).text, *(PLACE.sub("", text.text) for text in source.slides)]
+    befores = [0, *(text.before for text in source.slides)]
+    words = [set(re.findall(r"\w{4,}", text.lower())) for text in texts]
+    notes: list[list[str]] = [[] for _ in texts]
+    best = [0.0] + [-math.inf] * (len(texts) - 1)  # the most words shared so far if the last paragraph is this slide's
+    ways: list[list[int]] = [[] for _ in texts]
+    paragraphs = list(_prose(cells))
+    for at, paragraph in paragraphs:
+        own = set(re.findall(r"\w{4,}", paragraph.lower()))
+        above = max(before for before in befores if before <= at)
+        below = min((before for before in befores if before > at), default=above)
+        reached, taken = [-math.inf] * len(texts), ways.copy()
+        for number, before in enumerate(befores):
+            if before in (above, below):
+                last = max(range(number + 1), key=lambda each: best[each] + NEXT * (each < number))
+                shared = len(own & words[number]) - LATER * (before > above)
+                reached[number] = best[last] + NEXT * (last < number) + shared
+                taken[number] = [*ways[last], number]
+        best, ways = reached, taken
+    for (_, paragraph), number in zip(paragraphs, ways[best.index(max(best))], strict=True):
+        notes[number].append(paragraph)
+    return [tuple(each) for each in notes]
 
 
 def _opening(cell: str, notes: tuple[str, ...]) -> Slide:
@@ -156,37 +175,23 @@ def is_picture(output: NotebookNode) -> bool:
     return any(form in output.get("data", {}) for form in PICTURES)
 
 
-def _prose(cells: Sequence[NotebookNode]) -> Iterator[str]:
-    """The paragraphs of the text cells, without *Going further*; a heading goes with what it is above."""
+def _prose(cells: Sequence[NotebookNode]) -> Iterator[tuple[int, str]]:
+    """The paragraphs of the text cells, each with its cell's number; a heading goes with what it is above.
+
+    *Going further* is left out.
+    """
     further = False
-    for cell in cells:
+    for number, cell in enumerate(cells):
         if cell.cell_type == "markdown":
             text = re.sub(r"\A<!--.*?-->\n", "", cell.source)
             heading = ""
             for paragraph in re.split(r"\n\s*\n", text):
                 if paragraph.startswith("## "):
                     further = paragraph.startswith(f"## {teaching.FURTHER}")
-                if further:
+                if further or paragraph.startswith("<a id="):  # the place and the caption of what the slide shows
                     continue
                 if re.match(r"#+ ", paragraph) and "\n" not in paragraph:
                     heading += f"{paragraph}\n\n"
                 elif paragraph.strip():
-                    yield heading + paragraph
+                    yield number, heading + paragraph
                     heading = ""
-
-
-def _deal(paragraphs: Sequence[str], slides: Sequence[str], notes: Sequence[list[str]]) -> None:
-    """Put the paragraphs into the notes of the slides of these texts, in order, so that they share most words."""
-    words = [set(re.findall(r"\w{4,}", text.lower())) for text in slides]
-    best = [0.0] + [-math.inf] * (len(slides) - 1)  # the most words shared so far if the last paragraph is this slide's
-    ways: list[list[int]] = [[] for _ in slides]
-    for paragraph in paragraphs:
-        own = set(re.findall(r"\w{4,}", paragraph.lower()))
-        reached, taken = [], []
-        for number, theirs in enumerate(words):
-            before = max(range(number + 1), key=lambda each: best[each] + NEXT * (each < number))
-            reached.append(best[before] + NEXT * (before < number) + len(own & theirs))
-            taken.append([*ways[before], number])
-        best, ways = reached, taken
-    for paragraph, number in zip(paragraphs, ways[max(range(len(slides)), key=lambda each: best[each])], strict=True):
-        notes[number].append(paragraph)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from commandkit.commands import typed
 from commandkit.errors import require_extra
-from lessonkit.authoring.slides.deck import WIDGET, Part, Slide
+from lessonkit.authoring import widgets
+from lessonkit.authoring.slides.deck import Part, Slide
 
 with require_extra(typed("slides"), "site"):
     from markdown_it import MarkdownIt
@@ -22,7 +23,6 @@ with require_extra(typed("slides"), "site"):
     from pygments.lexers import get_lexer_by_name
 
 HERE = Path(__file__).parent
-STATE = "application/vnd.jupyter.widget-state+json"
 # A page beside which there are no lectures has no links to them.
 LOCAL_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
@@ -61,7 +61,8 @@ class Page:
         scripts = ""
         if used:
             kept = json.dumps({"state": {name: self.widgets[name] for name in sorted(used)}}).replace("</", "<\\/")
-            scripts = f'<script type="{STATE}">{kept}</script>\n<script defer src="../_deck/widgets.js"></script>\n'
+            scripts = f'<script type="{widgets.STATE}">{kept}</script>\n'
+            scripts += '<script defer src="../_deck/widgets.js"></script>\n'
         return (HERE / "page.html").read_text("utf-8").format(
             title=html.escape(self.slides[0].title), body=body, scripts=scripts
         )
@@ -95,8 +96,8 @@ class Page:
 
     def _output(self, output: NotebookNode, step: str) -> str:
         data = output.get("data", {})
-        if WIDGET in data:
-            view = f'<script type="{WIDGET}">{json.dumps(data[WIDGET])}</script>'
+        if widgets.VIEW in data:
+            view = f'<script type="{widgets.VIEW}">{json.dumps(data[widgets.VIEW])}</script>'
             return f'<div class="fit live{step}"><div>{view}</div></div>'
         if "image/png" in data:
             sizes = output.get("metadata", {}).get("image/png", {})
