@@ -26,7 +26,7 @@ from lessonkit.authoring.source import FOLDED, NotebookNode, SlideText, Source
 
 STEP, COLUMN = ". . .", "|||"
 PLACE = re.compile(r"\{(figure|print|output|code)(?: (\d+))?\}")
-SHORTEST, THINKING = 10, 30  # seconds: that a slide is looked at, that a class thinks about what it is to guess
+SHORTEST, LOOKING, THINKING = 10, 20, 30  # seconds: a slide, a picture to look at, what a class is to guess
 NEXT = 2  # so many words more is it worth that the next slide gets notes, too,
 LATER = 2  # and that a paragraph is said before the slides that stand below it
 PICTURES = (widgets.VIEW, "image/png", "text/html")  # the first that an output has is shown
@@ -60,7 +60,8 @@ class Slide:
         """How long it takes to say the notes, with time for the class to think where it is to guess."""
         said = len(teaching.FOLDED.sub("", "\n\n".join(self.notes)).split()) / teaching.WORDS * 60
         asks = any("Guess first" in part.text for part in self.parts)
-        return round(max(said, SHORTEST) + asks * THINKING)
+        pictured = any(part.kind in ("figure", "output") for part in self.parts)
+        return round(max(said, LOOKING if pictured else SHORTEST) + asks * THINKING)
 
 
 def deck(source: Source, built: NotebookNode) -> list[Slide]:
