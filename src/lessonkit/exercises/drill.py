@@ -130,7 +130,14 @@ class Question:
         good = [number for number, line in enumerate(told)
                 if number != changed and number + 1 not in self.others and _says_something(line)
                 and told.count(line) == 1]  # fmt: skip
-        wrong = random.Random(self.key).sample(good, min(len(good), MOST_OPTIONS - 1))
+        # A change mostly stands in a line with much in it: so that length tells nothing, its place by length is drawn.
+        lots, many = random.Random(self.key), min(len(good), MOST_OPTIONS - 1)
+        longer = [number for number in good if len(told[number]) > len(told[changed])]
+        rest = [number for number in good if number not in longer]
+        if not longer and lots.randrange(MOST_OPTIONS):
+            return (), 0  # "the longest" would be a good guess
+        above = max(min(lots.randint(0, many), len(longer)), many - len(rest))
+        wrong = lots.sample(longer, above) + lots.sample(rest, many - above)
         chosen = sorted([changed, *wrong])
         return tuple(told[number] for number in chosen), chosen.index(changed)
 
