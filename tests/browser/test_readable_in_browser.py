@@ -75,6 +75,18 @@ def test_a_long_formula_begins_at_the_edge_and_scrolls(visit):
     page.locator("div.math[data-more=left]").first.wait_for()
 
 
+def test_a_formulas_number_does_not_lie_over_it(visit):
+    page = visit("lectures/01_bottleneck.html")
+    gaps = page.locator(".tml-tag").evaluate_all(
+        """all => all.map(tag => {
+            const parts = [...tag.closest("mtr").querySelectorAll("mo, mi, mn, mtext")].filter(one => one !== tag);
+            const end = Math.max(...parts.map(one => one.getBoundingClientRect().right));
+            return tag.getBoundingClientRect().left - end;
+        })"""
+    )
+    assert gaps and min(gaps) > 10
+
+
 def test_code_is_copied_as_it_would_be_typed(visit):
     page = visit(LECTURE, permissions=["clipboard-read", "clipboard-write"])
     cell = page.locator(".cell_input .highlight").nth(1)
