@@ -880,7 +880,7 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), context vectors (4, 9, 128). (2) All scores grow
 # > tenfold, so softmax puts nearly everything on the largest: attention becomes nearly a hard lookup. (3) Nothing: the
 # > weights swap along with the values, and a sum does not depend on order. That the model knows the source's order at
-# > all is the encoder's doing; [lecture @order](@order) is about what to do without such an encoder.</details>
+# > all is the encoder's doing; lecture @order is about what to do without such an encoder.</details>
 #
 # **Now do** [assignment @cross_attention](@cross_attention/assignment) (about 70 minutes, and an extension): you write the decoder step, and then it
 # translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence attends to itself and the

@@ -584,9 +584,13 @@ viz.function_curves(decay, apart, log_x=True,
 # > **Check yourself.** (1) A model with RoPE writes token by token and keeps the past keys in a cache. Must it turn the
 # > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + \tilde x \otimes \sin$. What must
 # > $\otimes$ mean?
-# > <details><summary>Answers</summary>(1) No. A key is turned once, by its own position. The distance arises in the dot
+# > <details><summary>Answers</summary>
+# >
+# > (1) No. A key is turned once, by its own position. The distance arises in the dot
 # > product. (2) The product element by element; Su et al. ([-@su2021]) write it so. In most books ⊗ is the outer or
-# > Kronecker product.</details>
+# > Kronecker product.
+# >
+# > </details>
 #
 # **Now you:** [a05](@order/assignment), exercise 3.
 #

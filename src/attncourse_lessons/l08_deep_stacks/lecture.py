@@ -505,9 +505,13 @@ for seed in range(3):
 #
 # > **Check yourself.** In a trained stack of 12 residual layers you remove one, and the model still works. Would you
 # > expect that without residual connections?
-# > <details><summary>Answer</summary>No. With them, layer 8 reads x plus everything that was added, and one term of the
+# > <details><summary>Answer</summary>
+# >
+# > No. With them, layer 8 reads x plus everything that was added, and one term of the
 # > sum is missing. Without them, layer 8 would read the input of layer 7 in place of its output, which it has
-# > never seen. Veit, Wilber and Belongie ([-@veit2016]) tested this in networks for images, with and without.</details>
+# > never seen. Veit, Wilber and Belongie ([-@veit2016]) tested this in networks for images, with and without.
+# >
+# > </details>
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 7, the product for any number of layers.
 #

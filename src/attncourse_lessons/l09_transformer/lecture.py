@@ -784,10 +784,14 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 #
 # > **Check yourself.** (1) Somebody takes the mask off a trained GPT and hopes for a BERT. What has it never learned?
 # > (2) Why does BERT hide only 15 %?
-# > <details><summary>Answers</summary>(1) It has never learned to use what stands to the right: its weights have never
+# > <details><summary>Answers</summary>
+# >
+# > (1) It has never learned to use what stands to the right: its weights have never
 # > met a key from there. And its outputs mean "the next token", not "this token". (2) The belief was this: with more
 # > gaps too little is left to predict them from, with fewer each pass teaches less. It is no law: Wettig et al.
-# > ([-@wettig2023]) found 40 % better for a large model.</details>
+# > ([-@wettig2023]) found 40 % better for a large model.
+# >
+# > </details>
 #
 # **Now you:** [a09](@transformer/assignment), the extension: a mask for a prefix.
 #

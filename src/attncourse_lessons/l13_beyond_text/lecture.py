@@ -185,11 +185,15 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 #
 # > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
 # > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
-# > <details><summary>Answers</summary>(1) It is a row of no patch, in which the model can collect what the whole image
+# > <details><summary>Answers</summary>
+# >
+# > (1) It is a row of no patch, in which the model can collect what the whole image
 # > says. The mean of all rows is the other usual choice (global average pooling; [@beyer2022] prefer it). Mean pooling
 # > did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17:
 # > sixteen patches and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment
-# > @beyond_text asks what to do about it.</details>
+# > @beyond_text asks what to do about it.
+# >
+# > </details>
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 1 and 2.
 #
@@ -544,8 +548,8 @@ for how, runs in record["places"].items():
 
 # %% [markdown]
 # The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot. It
-# shows the whole grid: a patch is the darker, the higher the cosine of its position with that of the orange place. Here is
-# one panel, enlarged, and then all of them:
+# shows the whole grid: the more a patch stands out from the page, the higher is the cosine of its position with that of
+# the orange place. Here is one panel, enlarged, and then all of them:
 
 # %%
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
@@ -570,7 +574,7 @@ for how, by_distance in cosines.items():
 # the moved digits rise again. Only places in or beside opposite corners are that far apart. A guess: there is rarely ink
 # in them, so they resemble each other as the border does.)
 #
-# But look at the control. Digits that were moved *once* give the same map, a little paler, and that model never saw a
+# But look at the control. Digits that were moved *once* give the same map, a little fainter, and that model never saw a
 # digit in two places. So showing one digit in several places is not needed. It is enough that strokes occur
 # **everywhere**: what must be learned at one place must be learned at the next one, too. Our guess at the rest:
 # positions that resemble each other let the model learn it once. Drawing anew adds some accuracy, though after 400
@@ -1094,10 +1098,14 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > minute? (2) You draw 100 negatives in place of 10. What happens to the loss of a model that only guesses? (3) A
 # > friend trains a contrastive model on photographs, two crops of one image against crops of other images, and
 # > finds that it knows colours well and shapes badly. Explain, and suggest something.
-# > <details><summary>Answers</summary>(1) 49² = 2,401; 2,999² is nine million. (2) It rises, from log 11 to log 101:
+# > <details><summary>Answers</summary>
+# >
+# > (1) 49² = 2,401; 2,999² is nine million. (2) It rises, from log 11 to log 101:
 # > losses with different numbers of negatives cannot be compared. (3) Two crops of an image share their colours, and
 # > colours tell them from other images. So colour is all that is needed. Change the colours of each crop at random:
-# > what is to be ignored must be made useless. (It is SimCLR's finding: [@chen2020], section 3.)</details>
+# > what is to be ignored must be made useless. (It is SimCLR's finding: [@chen2020], section 3.)
+# >
+# > </details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which turns this lecture's question on
