@@ -115,6 +115,14 @@ def test_no_place_and_no_first_aspect_can_be_learned():
     assert first < 0.45 * len(by_aspect)
 
 
+def test_the_longest_line_is_a_bad_guess():
+    longest, by_line = 0, [each for card in OF_EXERCISES for each in card.questions if each.kind == LINE]
+    for each in by_line:
+        options, right = each._choices()
+        longest += len(options[right]) == max(map(len, options))
+    assert len(by_line) >= 200 and longest < 0.3 * len(by_line)
+
+
 def test_what_is_shown_has_neither_comments_nor_empty_lines_and_can_be_run():
     for card in OF_EXERCISES:
         for each in card.questions:
