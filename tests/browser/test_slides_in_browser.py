@@ -159,12 +159,14 @@ def test_dark_is_dark_light_is_light_and_a_key_changes_them(present):
     assert brightness(page) > 700
 
 
-def test_the_speakers_window_shows_the_notes(present):
+def test_the_speakers_window_shows_the_notes_and_keeps_the_time(present):
     page = present(MODEL)
+    page.keyboard.press("ArrowRight")
     with page.context.expect_page() as waiting:
         page.keyboard.press("s")
     speaker = waiting.value
     speaker.locator(".speaker-controls-notes .value").get_by_text("coreference").wait_for()
+    speaker.get_by_text("Pacing", exact=False).first.wait_for()  # reveal.js shows it where slides have their seconds
 
 
 def test_paper_gets_a_page_a_slide_and_one_for_its_notes(present):
