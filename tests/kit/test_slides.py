@@ -11,8 +11,8 @@ pytest.importorskip("mdit_py_plugins", reason="the extra 'site' is not installed
 
 from attncourse_lessons import course
 from commandkit.errors import CommandError
+from lessonkit.authoring.deck import deck, first_slides
 from lessonkit.authoring.slides import command
-from lessonkit.authoring.slides.deck import deck, first_slides
 from lessonkit.authoring.slides.page import Page, notebook
 from lessonkit.authoring.source import SourceError, read
 

@@ -21,7 +21,7 @@ import nbformat
 
 from commandkit.errors import CommandError
 from lessonkit.authoring.checkout import Checkout, Target
-from lessonkit.authoring.slides.deck import first_slides
+from lessonkit.authoring.deck import first_slides
 from lessonkit.authoring.teaching import Section, rows, sections
 from lessonkit.course import Lesson
 from lessonkit.exercises.drill import cards

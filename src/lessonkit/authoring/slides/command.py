@@ -11,7 +11,7 @@ from commandkit.errors import CommandError, require_extra
 from commandkit.files import replace, write_whole
 from lessonkit.authoring import widgets
 from lessonkit.authoring.checkout import Checkout, Target, open_course
-from lessonkit.authoring.slides.deck import Slide, deck
+from lessonkit.authoring.deck import Slide, deck
 from lessonkit.authoring.slides.page import HERE, Page, notebook
 from lessonkit.course import folder_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from commandkit.commands import typed
 from commandkit.errors import require_extra
 from lessonkit.authoring import widgets
-from lessonkit.authoring.slides.deck import Part, Slide
+from lessonkit.authoring.deck import Part, Slide
 
 with require_extra(typed("slides"), "site"):
     from markdown_it import MarkdownIt
