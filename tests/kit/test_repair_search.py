@@ -217,6 +217,19 @@ def test_a_try_that_hangs_outside_of_python_counts_as_time(spread, monkeypatch):
     assert found.place is None and not found.complete and time.perf_counter() - started < 20
 
 
+def waits_once_right(x):
+    distance = (x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
+    if (distance > 0.01).all():
+        time.sleep(0.1)
+    return distance
+
+
+@pytest.mark.parametrize("apart", WAYS)
+def test_a_right_change_that_a_busy_machine_lets_wait_is_found(spread, apart, monkeypatch):
+    monkeypatch.setattr(repair, "A_TRY", 0.05)
+    assert line_of(where(spread, waits_once_right, SEEDS, apart=apart), waits_once_right) == 1
+
+
 @pytest.mark.parametrize("apart", WAYS)
 def test_it_can_be_stopped_and_ends_in_time(spread, apart):
     def stop(share):

@@ -47,6 +47,7 @@ from lessonkit.exercises.steps import Step, steps
 
 SECONDS = 10.0  # for the whole search
 A_TRY = 0.5  # seconds that a changed answer may take for one aspect, or ten times as long as the answer took
+STANDS = 10  # times as long may pass on the clock: a busy machine lets it wait, and it may sleep
 MORE_MEMORY = 2**29  # bytes that a try may take on top
 AFTER = 1.0  # seconds that the search goes on after a first find, for others of the same rank
 STARTS = 20.0  # seconds until the answer has been judged once more, and the search begins
@@ -513,14 +514,14 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """TooLong in the changed answer's own code when the time is up. (What torch does meanwhile is not interrupted.)"""
-    if seconds is None:
-        yield
-        return
-    until = clock() + seconds
+    """TooLong in the changed answer's own code when the time is up. (What torch does meanwhile is not interrupted.)
+
+    It is this thread's time on the processor that counts: a right change is not given up because others work.
+    """
+    until, ends = time.thread_time() + seconds, clock() + STANDS * seconds
 
     def inside(frame: Any, event: str, argument: Any) -> Any:
-        if clock() > until:
+        if time.thread_time() > until or clock() > ends:
             raise TooLong
         return inside
 
