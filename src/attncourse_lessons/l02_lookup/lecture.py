@@ -760,7 +760,7 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
-# Each pair of columns answers for its topic, and where a row is pale the lookup is unsure. The values are topics, written
+# Each pair of columns answers for its topic, and where a row is faint the lookup is unsure. The values are topics, written
 # as a 1 in one of five places, so the context vector is a vote: it says how sure. Keys and values need not be alike: here
 # a key has five hundred numbers and a value five. In the models of this course nobody counts. Learned layers make keys
 # and queries, and what they come to mean is whatever made the loss fall.
@@ -998,7 +998,7 @@ def draw(direction):
 
 
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
-#| caption: Score functions as landscapes: darker where a key would score more.
+#| caption: Score functions as landscapes: the stronger the blue, the more a key there would score.
 
 # %% [raw] slide
 # ## Score landscapes

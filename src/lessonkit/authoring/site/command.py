@@ -49,7 +49,7 @@ def site(
             print("Formulas are left to a script of the pages: install Node (node) for pages that need none.")
             npm.put(npm.MATHJAX, source / "_static")
         npm.keep(npm.MATHJAX)  # for the page on which written answers are marked
-        _sphinx(source, made)
+        _sphinx(source, made, Path(scratch, "doctrees"))
         if not in_pages:
             formulas.typeset(made)
         readable.finish(made)
@@ -63,8 +63,9 @@ def site(
     return len(list(to.rglob("*.html")))
 
 
-def _sphinx(source: Path, made: Path) -> None:
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-j", "auto", "-b", "html"]
+def _sphinx(source: Path, made: Path, notes: Path) -> None:
+    """Build `made` from `source`; `notes` takes what Sphinx keeps for itself, which no reader needs."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-j", "auto", "-b", "html", "-d", str(notes)]
     if not sys.stdout.isatty():
         command.append("-q")
     if subprocess.run([*command, source, made]).returncode:

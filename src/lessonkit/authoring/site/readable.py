@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from nbformat.notebooknode import NotebookNode
 
+from lessonkit.authoring.site import dark
+
 SMALLEST = 9.0     # CSS pixels: the least that the letters of a picture may be on a phone
 USUAL_TEXT = 32 / 3  # 8 points, of a picture that does not say it
 TEXT_OF_PNG = "Smallest text"  # the note in a PNG: how high its smallest letters are at full size, in CSS pixels
@@ -57,7 +59,7 @@ def finish(site: Path) -> None:
 
     Pictures are read as they come into sight, and are not shown so small that their letters could not be read: where a
     phone is narrower they scroll in a box. Icons come from the theme's font and not from its script, which is 1.6 MB.
-    An empty cell at the head of a table is no header. What code shows as plain text has no markup.
+    A picture of a notebook has a twin in the dark palette. An empty cell at the head of a table is no header. What code shows as plain text has no markup.
     """
     plain = _plain(site)
     for path in sorted(site.rglob("*.html")):
@@ -116,7 +118,21 @@ def _image(image: str, path: Path, site: Path) -> str:
         image = image.replace(' style="', f' style="min-width:{least}px;', 1)
     else:
         image = image.replace("<img ", f'<img style="min-width:{least}px" ', 1)
+    image = _in_two_palettes(image, file)
     return f'<span class="wide">{image}</span>' if "max-width" not in image else image
+
+
+def _in_two_palettes(image: str, file: Path) -> str:
+    """The picture as it was drawn, and beside it its twin for dark pages: a browser loads the one that it shows."""
+    twin = file.with_suffix(f".{dark.MARK}.png")
+    if not twin.is_file():
+        twin.write_bytes(dark.dark_png(file.read_bytes()))
+    light, night = (
+        re.sub(r' class="([^"]*)"', rf' class="\1 {name}"', image) if ' class="' in image
+        else image.replace("<img ", f'<img class="{name}" ', 1)
+        for name in ("in-light", "in-dark")
+    )  # fmt: skip
+    return light + night.replace(f"{file.name}\"", f"{twin.name}\"")
 
 
 def _in_widget(image: re.Match) -> str:
@@ -167,7 +183,8 @@ def weigh(site: Path, name: str) -> Weight:
             files.add((path.parent / address[1]).resolve())
     fonts = [site / "_static" / "vendor/fontawesome/webfonts/fa-solid-900.woff2"]
     fonts += [site / "_static/formulas.woff"] if "<math" in page else []
-    pictures = {(path.parent / src).resolve() for tag in IMAGE.findall(page) for src in SRC.findall(tag)}
+    shown = (tag for tag in IMAGE.findall(page) if "in-dark" not in tag)  # of two palettes a browser reads one
+    pictures = {(path.parent / src).resolve() for tag in shown for src in SRC.findall(tag)}
     size = sum(file.stat().st_size for file in (*files, *fonts) if file.is_file())
     return Weight(
         first=len(page.encode()) + size,
