@@ -64,7 +64,8 @@ def test_a_pictures_twin_has_its_size_its_note_and_the_dark_palettes_colours():
 def test_a_picture_that_is_half_transparent_counts_as_lying_on_white():
     Image.new("RGBA", (1, 1), (0, 0, 0, 0)).save(clear := io.BytesIO(), format="png")
     Image.new("RGB", (1, 1), "white").save(white := io.BytesIO(), format="png")
-    seen = [Image.open(io.BytesIO(dark.dark_png(file.getvalue()))).convert("RGB").getpixel((0, 0)) for file in (clear, white)]
+    made = (dark.dark_png(file.getvalue()) for file in (clear, white))
+    seen = [Image.open(io.BytesIO(data)).convert("RGB").getpixel((0, 0)) for data in made]
     assert seen[0] == seen[1] and max(seen[0]) < 32
 
 

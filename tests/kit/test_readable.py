@@ -52,9 +52,10 @@ def test_a_picture_with_links_over_it_keeps_them_and_becomes_a_file(tmp_path):
     frame = '<div style="position:relative;max-width:640px">'
     changed = page_of(tmp_path, f"{frame}{image}\n<a href='x'>x</a></div>")
     assert changed.startswith('<div style="position:relative;min-width:480px;max-width:640px"><img ')
-    assert "data:" not in changed and 'style="min-width:480px;max-width:100%' in changed and "class=" not in changed
-    file, = (tmp_path / "_images").iterdir()
+    assert "data:" not in changed and 'style="min-width:480px;max-width:100%' in changed and "wide" not in changed
+    twin, file = sorted((tmp_path / "_images").iterdir())
     assert f'src="../_images/{file.name}"' in changed and file.read_bytes() == png(12.0)
+    assert f'src="../_images/{twin.name}"' in changed and twin.name == f"{file.stem}.dark.png"
 
 
 def test_the_frames_of_a_widget_have_their_least_width_too(tmp_path):

@@ -272,13 +272,13 @@ def test_a_small_course_is_built_whole(course, tmp_path, monkeypatch):
 def half(monkeypatch):
     """A build without Sphinx; calling what comes back makes it fail with an error."""
 
-    def fake(source, made):
+    def fake(source, made, notes):
         write(made / ".buildinfo", "")
         write(made / "index.html", "new")
 
     def fail(error):
-        def failing(source, made):
-            fake(source, made)
+        def failing(source, made, notes):
+            fake(source, made, notes)
             raise error
 
         monkeypatch.setattr(command, "_sphinx", failing)

@@ -305,7 +305,7 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
 # {figure}
 
 # %% [markdown]
-# In [@fig:self-attention] queries are green, keys blue, values orange; *her* is purple, *Anna* black. The row of *her*
+# In [@fig:self-attention] queries are green, keys blue, values orange; *her* is purple, *Anna* as text is. The row of *her*
 # in $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same
 # words ask and answer. That makes it easier to mix up its axes, since nothing will complain. **Rows ask, columns
 # answer.** The package's `attend` does the last two steps of [@eq:self-attention]; in this lecture we use it, and in

@@ -266,7 +266,7 @@ print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 
 # %% [markdown]
 # One run says little; its last digit is chance. So this page keeps a record: the same program from six seeds, which
-# decide first weights and batches. Each mark is a run, and the black line is the mean. The grey bar is a 95 %
+# decide first weights and batches. Each mark is a run, and the long line is the mean. The grey bar is a 95 %
 # interval for having asked about 397 test images only: another 397 would move all marks together, by about as much.
 
 # %%
@@ -723,7 +723,7 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 # %% [markdown]
 # Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
 # **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The dashed
-# orange lines are the three formants as they were sung. The first, F1, lies on the dark band. The fine stripes in the
+# orange lines are the three formants as they were sung. The first, F1, lies on the strong band. The fine stripes in the
 # band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
 #
 # ## Linear probes: which vowels are confused?

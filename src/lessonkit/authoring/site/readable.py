@@ -59,7 +59,8 @@ def finish(site: Path) -> None:
 
     Pictures are read as they come into sight, and are not shown so small that their letters could not be read: where a
     phone is narrower they scroll in a box. Icons come from the theme's font and not from its script, which is 1.6 MB.
-    A picture of a notebook has a twin in the dark palette. An empty cell at the head of a table is no header. What code shows as plain text has no markup.
+    A picture of a notebook has a twin in the dark palette. An empty cell at the head of a table is no header. What code
+    shows as plain text has no markup.
     """
     plain = _plain(site)
     for path in sorted(site.rglob("*.html")):
