@@ -998,7 +998,7 @@ def draw(direction):
 
 
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
-#| caption: Score functions as landscapes: the stronger the blue, the more a key there would score.
+#| caption: Score functions as landscapes: the stronger the blue, the higher a key there scores.
 
 # %% [raw] slide
 # ## Score landscapes
