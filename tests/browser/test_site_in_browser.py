@@ -1,8 +1,10 @@
 """The web book as its readers meet it: opened from a folder in Chromium, with the network cut."""
 
+import io
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 pytest.importorskip("myst_nb", reason="the extra 'site' is not installed")
 
@@ -167,6 +169,16 @@ def test_dark_is_dark_and_light_is_light(visit):
         return sum(int(part) for part in colour.strip("rgb()").split(","))
 
     assert brightness("dark") < 100 < 700 < brightness("light")
+
+
+def test_a_pictures_dark_twin_lies_on_the_dark_page_without_a_frame_and_in_its_own_colours(visit):
+    page = visit(LECTURE, color_scheme="dark")
+    picture = page.locator(".cell_output img.in-dark:visible").first
+    picture.scroll_into_view_if_needed()
+    shot = Image.open(io.BytesIO(picture.screenshot())).convert("RGB")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert f"rgb{shot.getpixel((1, 1))}" == ground
+    assert picture.evaluate("e => getComputedStyle(e).filter") == "none"
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 MARK = "dark"  # in the name of a picture's twin
-GROUND, INK = 0.20, 0.93  # lightness of what was white, and of what was the darkest ink, 0.22
+GROUND, INK = 0.182, 0.93  # lightness of what was white (the dark page's), and of what was the darkest ink
 DARKEST = 0.22
 # Colours halfway between would come out too faint on the dark: below 1, the curve lifts them.
 CURVE = 0.7
