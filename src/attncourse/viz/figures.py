@@ -64,6 +64,12 @@ def alignment_figure(
     return drawn
 
 
+def _grid(count: int, width: float) -> tuple[int, int]:
+    """Rows and columns of so many tables of a width in inches: none beside the page, rows as equal as can be."""
+    rows = -(-count // min(count, max(1, int(PAGE / width))))
+    return rows, -(-count // rows)                                            # 4 are 2 and 2
+
+
 def draw_weights(
     matrices: Tensor | Mapping[str, Tensor],
     rows: Sequence[str],
@@ -73,16 +79,20 @@ def draw_weights(
     row_name: str = "",
     column_name: str = "",
 ) -> None:
-    """A small matrix with its numbers in the cells, scores or weights, darker for more; or several, by title, in a row.
+    """A small matrix with its numbers in the cells, scores or weights, darker for more; or several, by title.
 
-    Each is (rows, columns); `row_name` and `column_name` say what these are. Raises ValueError where the shape does not
-    fit the labels.
+    Each is (rows, columns); `row_name` and `column_name` say what these are. More tables than a page is wide begin
+    another row. Raises ValueError where the shape does not fit the labels.
     """
     if not isinstance(matrices, Mapping):
         matrices = {title: matrices}
-    drawn, _ = figure((1.4 + 0.85 * len(columns)) * len(matrices), 0.9 + 0.5 * len(rows), columns=len(matrices))
+    width = 1.4 + (0.85 if len(matrices) == 1 else 0.62) * len(columns)
+    n_rows, n_columns = _grid(len(matrices), width)
+    drawn, _ = figure(width * n_columns, (0.9 + 0.5 * len(rows)) * n_rows, n_rows, n_columns)
     said = []
-    for ax, (name, values) in zip(drawn.axes, matrices.items(), strict=True):
+    for ax in drawn.axes[len(matrices) :]:
+        ax.set_axis_off()
+    for ax, (name, values) in zip(drawn.axes, matrices.items(), strict=False):
         matrix = as_matrix(values, rows, columns)
         cells(ax, matrix, rows, columns, numbers=True)
         ax.xaxis.tick_top()
@@ -250,9 +260,7 @@ def weight_tables(
     of it goes. Raises ValueError where words and table do not fit.
     """
     side = 0.9 + max((0.24 + 0.1 * digits if numbers else 0.3) * len(words) for words, _ in named.values())
-    columns = min(len(named), max(1, int(PAGE / (side + 0.5))))
-    columns = -(-len(named) // -(-len(named) // columns))                     # rows as equal as can be: 4 are 2 and 2
-    rows = -(-len(named) // columns)
+    rows, columns = _grid(len(named), side + 0.5)
     drawn, _ = figure((side + 0.5) * columns, (side + 0.4) * rows, rows, columns)
     said = []
     for ax in drawn.axes[len(named) :]:

@@ -961,18 +961,18 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 #
 # ## In short
 #
-# > | | | shape |
-# > |---|---|---|
-# > | reduction | `x.mean(dim=1)`: the axis that is named goes | (batch, n, d) → (batch, d) |
-# > | broadcasting | flush right; equal, or 1 | (n,) − (n, 1) → (n, n) |
-# > | all dot products | $S = Q K^\top$, `torch.einsum("td,sd->ts", Q, K)` | (n_target, n_source) |
-# > | stable softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $m = \max_j s_j$ | (…, n), sums to one |
-# > | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
-# >
-# > A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
-# > adds slopes to `.grad`; `.item()` and `.detach()` cut the record. Leave out by choosing (`masked_fill`), not by
-# > multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. In a mean it also lowers
-# > the count.
+# | | | shape |
+# |---|---|---|
+# | reduction | `x.mean(dim=1)`: the axis that is named goes | (batch, n, d) → (batch, d) |
+# | broadcasting | flush right; equal, or 1 | (n,) − (n, 1) → (n, n) |
+# | all dot products | $S = Q K^\top$, `torch.einsum("td,sd->ts", Q, K)` | (n_target, n_source) |
+# | stable softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $m = \max_j s_j$ | (…, n), sums to one |
+# | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
+#
+# A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
+# adds slopes to `.grad`; `.item()` and `.detach()` cut the record. Leave out by choosing (`masked_fill`), not by
+# multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. In a mean it also lowers
+# the count.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, of `x - x[:, :1]`, of `x @ x.mT`? (2)
 # > A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask for? (3) A mask is (batch, n), the

@@ -1124,19 +1124,19 @@ assert min(plain["additive"]) > 0.9
 #
 # ## In short
 #
-# > | | | shape |
-# > |---|---|---|
-# > | score | $e_i = q \cdot k_i / \sqrt{d_k}$, or bilinear, or additive | $(n)$ |
-# > | attention weights | $\alpha = \operatorname{softmax}(e)$, along the keys | $(n)$, sum to one |
-# > | context vector | $c = \sum_i \alpha_i v_i$, $\quad \partial c / \partial e_i = \alpha_i (v_i - c)$ | $(d_v)$ |
-# > | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ | $(d_v)$ |
-# > | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
-# >
-# > Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
-# > the query. It always answers, has a fixed size, and has a gradient. With a Gaussian kernel it is kernel regression; in
-# > a network the keys are learned. The dot product is cheap and needs vectors of similar length in one language; learned
-# > layers provide them. Every query meets every key, so there are $n_\text{query} \cdot n_\text{key}$ scores, a
-# > price that stays until [lecture @cheap_attention](@cheap_attention).
+# | | | shape |
+# |---|---|---|
+# | score | $e_i = q \cdot k_i / \sqrt{d_k}$, or bilinear, or additive | $(n)$ |
+# | attention weights | $\alpha = \operatorname{softmax}(e)$, along the keys | $(n)$, sum to one |
+# | context vector | $c = \sum_i \alpha_i v_i$, $\quad \partial c / \partial e_i = \alpha_i (v_i - c)$ | $(d_v)$ |
+# | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ | $(d_v)$ |
+# | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
+#
+# Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
+# the query. It always answers, has a fixed size, and has a gradient. With a Gaussian kernel it is kernel regression; in
+# a network the keys are learned. The dot product is cheap and needs vectors of similar length in one language; learned
+# layers provide them. Every query meets every key, so there are $n_\text{query} \cdot n_\text{key}$ scores, a
+# price that stays until [lecture @cheap_attention](@cheap_attention).
 #
 # The package says all of it in one function, with the scaled dot product unless you choose another score. Seven o'clock,
 # for the last time:

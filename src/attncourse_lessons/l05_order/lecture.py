@@ -1264,18 +1264,18 @@ assert granted("3 longer texts: × 32") == []
 # %% [markdown]
 # ## In short
 #
-# > | | | shape |
-# > |---|---|---|
-# > | frequencies | $\theta_i = 10000^{-2i/d},\quad i = 0, \dots, d/2 - 1$ | $(d/2)$ |
-# > | sinusoidal | $\mathrm{PE}(p, 2i) = \sin p\,\theta_i,\quad \mathrm{PE}(p, 2i+1) = \cos p\,\theta_i$; input $\sqrt{d_\text{model}}\, x_p + \mathrm{PE}(p)$ | $(n, d_\text{model})$ |
-# > | RoPE | pair $i$ of query and key at position $m$ turned by $m\,\theta_i$; the score depends on $m - n$ | $(n, d_k)$ |
-# > | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
-# > | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
-# >
-# > Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and its
-# > length beside the embedding matters. RoPE turns queries and keys, so that each brings its own position and the score
-# > knows the distance alone. Relative schemes put the distance into the score. What a scheme *can* express and what training
-# > *finds* differ, so beyond the trained length only a measurement helps.
+# | | | shape |
+# |---|---|---|
+# | frequencies | $\theta_i = 10000^{-2i/d},\quad i = 0, \dots, d/2 - 1$ | $(d/2)$ |
+# | sinusoidal | $\mathrm{PE}(p, 2i) = \sin p\,\theta_i,\quad \mathrm{PE}(p, 2i+1) = \cos p\,\theta_i$; input $\sqrt{d_\text{model}}\, x_p + \mathrm{PE}(p)$ | $(n, d_\text{model})$ |
+# | RoPE | pair $i$ of query and key at position $m$ turned by $m\,\theta_i$; the score depends on $m - n$ | $(n, d_k)$ |
+# | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
+# | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
+#
+# Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and its
+# length beside the embedding matters. RoPE turns queries and keys, so that each brings its own position and the score
+# knows the distance alone. Relative schemes put the distance into the score. What a scheme *can* express and what training
+# *finds* differ, so beyond the trained length only a measurement helps.
 #
 # Of the three things that self-attention lacked, one is mended:
 #

@@ -1179,19 +1179,19 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 #
 # ## In short
 #
-# > | | | shape |
-# > |---|---|---|
-# > | one head, $L$ layers | $A_L \cdots A_1\; X\; W_1 \cdots W_L$: weights on the left, matrices on the right | $(n, d)$ |
-# > | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$, at every position | $(d_\text{ff})$ inside, $(d)$ out |
-# > | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
-# > | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
-# > | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
-# >
-# > Attention moves information between tokens. The position-wise feed-forward network computes with it, and needs an
-# > activation function to compute more than a linear map. At initialisation the residual connection, not the network,
-# > holds off rank collapse. A causal mask makes self-attention autoregressive, so that one pass trains all positions of
-# > a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give zeros to
-# > rows with nothing allowed.
+# | | | shape |
+# |---|---|---|
+# | one head, $L$ layers | $A_L \cdots A_1\; X\; W_1 \cdots W_L$: weights on the left, matrices on the right | $(n, d)$ |
+# | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$, at every position | $(d_\text{ff})$ inside, $(d)$ out |
+# | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
+# | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
+# | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
+#
+# Attention moves information between tokens. The position-wise feed-forward network computes with it, and needs an
+# activation function to compute more than a linear map. At initialisation the residual connection, not the network,
+# holds off rank collapse. A causal mask makes self-attention autoregressive, so that one pass trains all positions of
+# a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give zeros to
+# rows with nothing allowed.
 #
 # The list from [lecture @self_attention](@self_attention) is complete:
 #

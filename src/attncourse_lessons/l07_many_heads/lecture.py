@@ -1106,19 +1106,19 @@ for seed in range(3):
 #
 # ## In short
 #
-# > | | | shape |
-# > |---|---|---|
-# > | a head | $\text{head}_i = \operatorname{softmax}\bigl(Q_i K_i^\top / \sqrt{d_k}\bigr) V_i$, with $Q_i = X W_Q^{(i)}$ and so on | $(n, d_v)$ |
-# > | multi-head attention | $\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i W_O^{(i)}$ | $(n, d_\text{model})$ |
-# > | split, merge | (batch, n, $h\,d_k$) ↔ (batch, h, n, $d_k$): cut *and* exchange | |
-# > | rank of a head's scores | at most $d_k = d_\text{model} / h$ | |
-# > | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
-# >
-# > Multi-head attention asks $h$ questions at once, with the parameters and the matrix products of one head. The heads'
-# > outputs add up, so two heads can subtract, which no average can. The price is $h$ matrices of weights, and heads of
-# > low rank. A head's weights show where it reads; only an ablation shows whether it is missed, and only an ablation of
-# > several heads whether they can go together. While a model writes, a KV cache keeps keys and values, and in
-# > grouped-query attention several query heads share them.
+# | | | shape |
+# |---|---|---|
+# | a head | $\text{head}_i = \operatorname{softmax}\bigl(Q_i K_i^\top / \sqrt{d_k}\bigr) V_i$, with $Q_i = X W_Q^{(i)}$ and so on | $(n, d_v)$ |
+# | multi-head attention | $\operatorname{Concat}(\text{head}_0, \dots, \text{head}_{h-1})\,W_O = \sum_i \text{head}_i W_O^{(i)}$ | $(n, d_\text{model})$ |
+# | split, merge | (batch, n, $h\,d_k$) ↔ (batch, h, n, $d_k$): cut *and* exchange | |
+# | rank of a head's scores | at most $d_k = d_\text{model} / h$ | |
+# | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
+#
+# Multi-head attention asks $h$ questions at once, with the parameters and the matrix products of one head. The heads'
+# outputs add up, so two heads can subtract, which no average can. The price is $h$ matrices of weights, and heads of
+# low rank. A head's weights show where it reads; only an ablation shows whether it is missed, and only an ablation of
+# several heads whether they can go together. While a model writes, a KV cache keeps keys and values, and in
+# grouped-query attention several query heads share them.
 #
 # > **Check yourself.**
 # > 1. d_model is 512, with 8 heads. What are the shapes of $W_Q^{(3)}$, of $W_O$, and of the block $W_O^{(3)}$?

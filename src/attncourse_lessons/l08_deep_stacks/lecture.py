@@ -1276,17 +1276,17 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 #
 # ## In short
 #
-# > | | | shapes |
-# > |---|---|---|
-# > | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
-# > | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(d, d)$ for one token |
-# > | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
-# > | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
-# >
-# > Without residual connections our deep stack did not learn, from any of three initialisations. With them alone, sizes
-# > explode. A norm keeps sizes in order: after the sum (post-norm), which needs small branches or a warm-up, or on the branch
-# > (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how large a branch is beside $x$.
-# > Whether a block is built as you mean is a question for a structural test, not for the loss.
+# | | | shapes |
+# |---|---|---|
+# | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
+# | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(d, d)$ for one token |
+# | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
+# | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
+#
+# Without residual connections our deep stack did not learn, from any of three initialisations. With them alone, sizes
+# explode. A norm keeps sizes in order: after the sum (post-norm), which needs small branches or a warm-up, or on the branch
+# (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how large a branch is beside $x$.
+# Whether a block is built as you mean is a question for a structural test, not for the loss.
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
 # placements around attention and feed-forward network, as `norm_place` in its config says.

@@ -1391,19 +1391,19 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # %% [markdown]
 # ## In short
 #
-# > | | | shape |
-# > |---|---|---|
-# > | encoder block | $x \leftarrow x + \operatorname{MHA}(\tilde x, \tilde x),\quad x \leftarrow x + \operatorname{FFN}(\tilde x)$ | $(n_\text{source}, d)$ |
-# > | decoder block | causal $\operatorname{MHA}(\tilde x, \tilde x)$, then $\operatorname{MHA}(\tilde x, \text{memory})$, then $\operatorname{FFN}$ | $(n_\text{target}, d)$ |
-# > | output, tied | $\text{logits} = h E^\top$ | $(n_\text{target}, \lvert V \rvert)$ |
-# > | size | $N \approx 12\,L\,d^2 + \lvert V \rvert d$ | |
-# > | cost of training | $C \approx 6\,N\,D$ FLOPs | |
-# >
-# > One block, with two sublayers or three, serves encoder-only, decoder-only and encoder–decoder models; the mask makes
-# > the difference. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be
-# > hidden. The shift and the causal mask need each other, and a loss that falls too well means that one is missing. Size
-# > and cost can be counted before anything is built. The question whether a change is better needs a budget, a learning
-# > rate and error bars.
+# | | | shape |
+# |---|---|---|
+# | encoder block | $x \leftarrow x + \operatorname{MHA}(\tilde x, \tilde x),\quad x \leftarrow x + \operatorname{FFN}(\tilde x)$ | $(n_\text{source}, d)$ |
+# | decoder block | causal $\operatorname{MHA}(\tilde x, \tilde x)$, then $\operatorname{MHA}(\tilde x, \text{memory})$, then $\operatorname{FFN}$ | $(n_\text{target}, d)$ |
+# | output, tied | $\text{logits} = h E^\top$ | $(n_\text{target}, \lvert V \rvert)$ |
+# | size | $N \approx 12\,L\,d^2 + \lvert V \rvert d$ | |
+# | cost of training | $C \approx 6\,N\,D$ FLOPs | |
+#
+# One block, with two sublayers or three, serves encoder-only, decoder-only and encoder–decoder models; the mask makes
+# the difference. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be
+# hidden. The shift and the causal mask need each other, and a loss that falls too well means that one is missing. Size
+# and cost can be counted before anything is built. The question whether a change is better needs a budget, a learning
+# rate and error bars.
 #
 # > **Check yourself.**
 # > 1. You copy a Llama checkpoint into your own code, and the outputs differ a little in every layer. Name three lines
