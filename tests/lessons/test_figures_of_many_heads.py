@@ -48,6 +48,12 @@ def test_a_cache_is_said_to_save_what_it_saves(shown):
     assert "without a cache, 15 pairs" in shown[0] and "with a KV cache, 5 pairs" in shown[0]
 
 
+def test_the_weights_on_the_letter_before_and_on_the_one_that_followed_are_said(shown):
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.1, 0.7, 0.2]])
+    figures.letters_attended("aba", {"a head": weights})
+    assert "a head: mean weight 0.55 on the letter before, 0.70 on the one that followed" in shown[0]
+
+
 # What is drawn
 
 

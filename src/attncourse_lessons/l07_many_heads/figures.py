@@ -10,6 +10,7 @@ from torch import Tensor
 from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, rgb
 from attncourse.viz.figures import as_matrix
+from attncourse.viz.figures import cells as draw_cells
 from attncourse.viz.style import (
     AMBER,
     BLUE,
@@ -203,6 +204,29 @@ def reads_and_losses(
         )
         said.append(f"{title}. {listed}.")
     show(drawn, " ".join(said))
+
+
+def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
+    """Each head's weights (n, n) on a text of letters, and, outlined, the letter that followed the last time.
+
+    A row is the letter that asks. Raises ValueError where shapes do not fit.
+    """
+    followed = [(i, letters.rindex(letter, 0, i) + 1) for i, letter in enumerate(letters) if letter in letters[:i]]
+    drawn, _ = figure(4.4 * len(heads), 4.6, columns=len(heads))
+    said = []
+    for ax, (title, weights) in zip(drawn.axes, heads.items(), strict=True):
+        table = as_matrix(weights, letters, letters)
+        draw_cells(ax, table, letters, letters, numbers=False)
+        for i, j in followed:
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.4))
+        ax.xaxis.tick_top()
+        ax.set_title(title, pad=10)
+        ax.set_xlabel("key")
+        ax.set_ylabel("query")
+        mean = sum(table[i, j] for i, j in followed) / max(len(followed), 1)
+        before = sum(table[i, i - 1] for i in range(1, len(letters))) / (len(letters) - 1)
+        said.append(f"{title}: mean weight {before:.2f} on the letter before, {mean:.2f} on the one that followed")
+    show(drawn, f"Attention on {letters}. {'; '.join(said)}.")
 
 
 def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:

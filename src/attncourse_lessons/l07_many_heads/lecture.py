@@ -70,6 +70,7 @@ from attncourse.transformer import (
     TransformerConfig,
     Weights,
 )
+from attncourse_lessons.results import measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
@@ -922,7 +923,7 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # names: **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare
 # tokens**. Clark et al. ([-@clark2019]) found heads in BERT that attend to a fixed offset, to the direct object of a
 # verb, or to an earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A*
-# it predicts *B* ([@elhage2021]; [@olsson2022]). Vaswani et al. ([-@vaswani2017, figure 3]) show heads that connect
+# it predicts *B* ([@elhage2021]; [@olsson2022]); *Going further* trains one and takes it apart. Vaswani et al. ([-@vaswani2017, figure 3]) show heads that connect
 # *making* with *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a
 # conclusion from one, ask what happens without the head.
 #
@@ -1163,6 +1164,66 @@ for seed in range(3):
 # | KV cache | 2 · layers · heads of keys · $d_\text{head}$ · n numbers | |
 #
 # **Now do** assignment a@many_heads. **Next:** lecture @deep_stacks.
+
+# %% [markdown]
+# ## Going further: an induction head, trained and taken apart
+#
+# *Not counted in the minutes above.* An induction head completes a pattern: after *A B … A* it predicts *B*. How does
+# it find *B*? We give language models a text in which nothing else can be learned. A stretch of 8 to 24 random letters
+# is repeated until there are 48. In the first stretch nobody can know the next letter, which costs $\ln 26 = 3.26$
+# nats. From the second letter of the repetition on, the next letter is known to whoever looks back, but how far back
+# differs from text to text. The models are causal and have *one* head a block. Five seeds were trained with one block,
+# and five with two.
+#
+# *Guess:* does one block suffice? Think of what the key at *B* is made of.
+
+# %%
+record = measured("induction")
+print(record["command"])
+print(f"{'':<16}{'loss on repeated letters':>25}{'without the first head':>24}")
+for run in record["runs"]:
+    name = f"{run['layers']} block{'s' * (run['layers'] - 1)}, seed {run['seed']}"
+    print(f"{name:<16}{run['repeated']:>25.2f}{run['without'][0]:>24.2f}")
+
+# %% tags=["hide-input"]
+one, two = ([run for run in record["runs"] if run["layers"] == n] for n in (1, 2))
+assert min(run["repeated"] for run in one) > 2.2
+solved = [run for run in two if run["induction"] > 0.5]
+assert len(solved) >= 3 and max(run["repeated"] for run in solved) < 0.06
+assert max(run["cut"] for run in solved) < 0.05
+assert min(run["without"][0] for run in solved) > 3.2
+
+# %% [markdown]
+# One block does not learn it. The second *A* would have to find the position whose letter *comes after an A*. In the
+# first block the key at *B* is made of *B* alone, and of no letter before it. So it takes two heads, one above the
+# other. The first writes into each vector which letters stood before it. The second asks for the vector that has an *A*
+# there, and hands over its *B*. Here are both heads of a trained model, on nine letters that come twice:
+
+# %%
+example = record["example"]
+first, second = (torch.tensor(weights) for weights in example["weights"])     # (18, 18) each
+titles = {"the head of block 0": first, "the head of block 1": second}
+figures.letters_attended(example["letters"], titles)
+for run in two:
+    print(f"seed {run['seed']}: weight on the outlined letter {run['induction']:.2f}, "
+          f"with the head of block 0 silenced {run['cut']:.2f}")
+#| caption: An induction head and the one below it. Outlined: the letter that followed last time.
+
+# %% [markdown]
+# The head of block 0 looks at its own letter and at those just before it. The head of block 1 has a stripe: each letter
+# attends to the one that followed it the last time. In the first stretch it has nothing to find, and its weight goes to
+# the first letter. ([Lecture @cheap_attention](@cheap_attention) calls this an *attention sink*.)
+#
+# So far this is a story about a picture. It makes a prediction that could fail: the stripe of block 1 needs block 0.
+# Silence the head of block 0, and the stripe must vanish, although nothing in block 1 was changed. It does, and the
+# loss is back at 3.26, as if nothing were repeated.
+#
+# Four of five seeds do as told. Seed 3 has no stripe and ends at a loss of 0.45. It fails without either of its heads,
+# too, so it has found another way, which we have not taken apart.
+#
+# Elhage et al. ([-@elhage2021]) describe such pairs in models of two layers that consist of attention alone. Olsson et
+# al. ([-@olsson2022]) connect them with in-context learning, with causal evidence in small models and, as they say,
+# correlations in large ones.
 
 # %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers" teaches="sizes of GPT-3 and of the base model, counted"
 # ## Going further: √d_k inside a layer, and published sizes
