@@ -1207,7 +1207,7 @@ figures.letters_attended(example["letters"], titles)
 for run in two:
     print(f"seed {run['seed']}: weight on the outlined letter {run['induction']:.2f}, "
           f"with the head of block 0 silenced {run['cut']:.2f}")
-#| caption: An induction head and the one below it. Outlined: the letter that followed last time.
+#| caption: An induction head and the one below; outlined, the letter that followed last time.
 
 # %% [markdown]
 # The head of block 0 looks at its own letter and at those just before it. The head of block 1 has a stripe: each letter
