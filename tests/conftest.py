@@ -28,12 +28,12 @@ def pytest_addoption(parser):
 LONGEST = (
     "lessons/test_graders.py",
     "browser/test_site_in_browser.py",
-    "browser/test_readable_in_browser.py",
     "kit/test_cluster.py",
     "kit/test_hostile_system.py",
     "kit/test_hostile_outside.py",
     "kit/test_grading.py",
     "lessons/test_every_assignment.py",
+    "browser/test_readable_in_browser.py",  # when the other one has made the book
     "browser/test_lectures_in_browser.py",
     "library/test_trainer.py",
     "kit/test_toy_course.py",
