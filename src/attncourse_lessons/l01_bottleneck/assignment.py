@@ -40,7 +40,53 @@ import torch
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · One step
+# ## 1 · Perplexity
+#
+# A loss of 3.4 nats says little to most people. Perplexity says the same as a number of choices: a model of perplexity 30 is as
+# unsure as somebody who guesses among 30 equally likely tokens. For tokens that came with the probabilities $p_1, \dots, p_N$,
+#
+# $$\text{perplexity} = \Bigl(\prod_{i=1}^{N} \frac{1}{p_i}\Bigr)^{1/N}$$
+#
+# You get the **natural** logarithms of the probabilities, because the product of a thousand of them would be too small for any
+# float. The mask is True where there is a token. The $N$ tokens are those of all texts together.
+
+# %% exercise="perplexity"
+def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
+    """How many equally likely tokens would be as hard to guess.
+
+    log_probabilities: (batch, n), natural logarithms
+    mask: (batch, n), True where there is a token
+    returns one number: a tensor of shape (), or a float
+    """
+    ...  # solution
+
+# %% check="perplexity"
+check("perplexity", perplexity)
+
+# %% [markdown]
+# **Use it.** Three n-gram models on docstrings, measured by your function. *Guess* which of them is best, and what kind of
+# text is easiest.
+
+# %%
+if solved("perplexity"):
+    from attncourse.data import Tokenizer, docstrings, encode_texts
+    from attncourse.ngram import NGram
+
+    corpus = docstrings(limit=1500)
+    tokenizer = Tokenizer.train(corpus.train, size=512)
+    train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
+    for order in (1, 2, 3):
+        model = NGram(train, order, len(tokenizer))
+        rows = [model.log_probabilities(text) for text in test]      # (n,) each
+        mask = torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])
+        log_p = nn.utils.rnn.pad_sequence(rows, batch_first=True)    # (batch, n)
+        print(f"order {order}: perplexity {perplexity(log_p, mask):.1f}")
+    of_each = [float(perplexity(log_p[i : i + 1], mask[i : i + 1])) for i in range(len(rows))]
+    for name, best in {"easiest": min(of_each), "hardest": max(of_each)}.items():
+        print(f"{name}, perplexity {best:.0f}: {corpus.test[of_each.index(best)][:80]}")
+
+# %% [markdown]
+# ## 2 · One step
 #
 # A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*, and each step
 # computes the new state from the token's vector $x_t$ and the state before ([@elman1990]):
@@ -81,62 +127,6 @@ if solved("rnn_step"):
             state = rnn_step(x, state, W_x, torch.tensor([[w_h]]), b)
             seen += "#" if state > 0.5 else "." if state < -0.5 else "?"
         print(f"with w_h = {w_h}:  {seen}    (# inside, . outside, ? forgotten)")
-
-# %% [markdown]
-# ## 2 · A sentence as one vector
-#
-# Something has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next wants one
-# vector, so all states of a sentence must become one. The simplest way is their mean:
-#
-# $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
-#
-# The sentences are of different lengths and the rectangle `states` is as wide as the longest. What stands after a sentence's end is
-# *not* zero: the network read the padding, too, and left states there as large as any. Each sentence has at least one word.
-#
-# (Assignment @getting_ready has a mean with a mask. Here nobody hands you the mask, only the lengths.)
-
-# %% exercise="mean_pool"
-def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
-    """The mean of the states of each sentence's words.
-
-    states: (batch, n, d)
-    lengths: (batch,), whole numbers from 1 to n: how many words each sentence has
-    returns (batch, d)
-    """
-    ...  # solution
-
-# %% check="mean_pool"
-check("mean_pool", mean_pool)
-
-# %% [markdown]
-# **Use it.** A number from 100 to 999, in English words: is it odd? Each word gets a learned vector, your function makes
-# one vector of them, and a linear layer decides. *Guess:* the answer stands in the last word; will it be right on all
-# numbers that it has not seen?
-
-# %%
-if solved("mean_pool"):
-    from attncourse.data import pad_batch, say
-
-    torch.manual_seed(0)
-    numbers = 100 + torch.randperm(900)
-    words = [say(int(number), "en").replace("-", " ").split() for number in numbers]
-    vocabulary = sorted({word for number in words for word in number})
-    tokens, mask = pad_batch([[vocabulary.index(word) for word in number] for number in words])
-    lengths, is_odd = mask.sum(dim=1), numbers % 2
-    embedding, decide = nn.Embedding(len(vocabulary), 16), nn.Linear(16, 2)
-    optimizer = torch.optim.Adam([*embedding.parameters(), *decide.parameters()], lr=2e-2)
-    for _ in range(300):
-        logits = decide(mean_pool(embedding(tokens[:600]), lengths[:600]))       # (600, 2)
-        loss = nn.functional.cross_entropy(logits, is_odd[:600])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    logits = decide(mean_pool(embedding(tokens[600:]), lengths[600:]))           # (300, 2)
-    right = logits.argmax(dim=-1) == is_odd[600:]
-    print(f"right on {right.float().mean():.0%} of 300 new numbers")
-    for number in numbers[600:][~right][:4].tolist():
-        print("wrong on", say(number, "en"))
-    print("A mean does not know which word was last: 205 and 502 have the same words.")
 
 # %% [markdown]
 # ## 3 · What a language model learns from
@@ -220,50 +210,60 @@ if solved("rnn_step") and solved("shifted_loss"):
         print("".join(letters[i] for i in row[1:]).split(".")[0])
 
 # %% [markdown]
-# ## 4 · Perplexity
+# ## 4 · A sentence as one vector
 #
-# A loss of 3.4 nats says little to most people. Perplexity says the same as a number of choices: a model of perplexity 30 is as
-# unsure as somebody who guesses among 30 equally likely tokens. For tokens that came with the probabilities $p_1, \dots, p_N$,
+# Something has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next wants one
+# vector, so all states of a sentence must become one. The simplest way is their mean:
 #
-# $$\text{perplexity} = \Bigl(\prod_{i=1}^{N} \frac{1}{p_i}\Bigr)^{1/N}$$
+# $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
-# You get the **natural** logarithms of the probabilities, because the product of a thousand of them would be too small for any
-# float. The mask is True where there is a token. The $N$ tokens are those of all texts together.
+# The sentences are of different lengths and the rectangle `states` is as wide as the longest. What stands after a sentence's end is
+# *not* zero: the network read the padding, too, and left states there as large as any. Each sentence has at least one word.
+#
+# (Assignment @getting_ready has a mean with a mask. Here nobody hands you the mask, only the lengths.)
 
-# %% exercise="perplexity"
-def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
-    """How many equally likely tokens would be as hard to guess.
+# %% exercise="mean_pool"
+def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
+    """The mean of the states of each sentence's words.
 
-    log_probabilities: (batch, n), natural logarithms
-    mask: (batch, n), True where there is a token
-    returns one number: a tensor of shape (), or a float
+    states: (batch, n, d)
+    lengths: (batch,), whole numbers from 1 to n: how many words each sentence has
+    returns (batch, d)
     """
     ...  # solution
 
-# %% check="perplexity"
-check("perplexity", perplexity)
+# %% check="mean_pool"
+check("mean_pool", mean_pool)
 
 # %% [markdown]
-# **Use it.** Three n-gram models on docstrings, measured by your function. *Guess* which of them is best, and what kind of
-# text is easiest.
+# **Use it.** A number from 100 to 999, in English words: is it odd? Each word gets a learned vector, your function makes
+# one vector of them, and a linear layer decides. *Guess:* the answer stands in the last word; will it be right on all
+# numbers that it has not seen?
 
 # %%
-if solved("perplexity"):
-    from attncourse.data import Tokenizer, docstrings, encode_texts
-    from attncourse.ngram import NGram
+if solved("mean_pool"):
+    from attncourse.data import pad_batch, say
 
-    corpus = docstrings(limit=1500)
-    tokenizer = Tokenizer.train(corpus.train, size=512)
-    train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
-    for order in (1, 2, 3):
-        model = NGram(train, order, len(tokenizer))
-        rows = [model.log_probabilities(text) for text in test]      # (n,) each
-        mask = torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])
-        log_p = nn.utils.rnn.pad_sequence(rows, batch_first=True)    # (batch, n)
-        print(f"order {order}: perplexity {perplexity(log_p, mask):.1f}")
-    of_each = [float(perplexity(log_p[i : i + 1], mask[i : i + 1])) for i in range(len(rows))]
-    for name, best in {"easiest": min(of_each), "hardest": max(of_each)}.items():
-        print(f"{name}, perplexity {best:.0f}: {corpus.test[of_each.index(best)][:80]}")
+    torch.manual_seed(0)
+    numbers = 100 + torch.randperm(900)
+    words = [say(int(number), "en").replace("-", " ").split() for number in numbers]
+    vocabulary = sorted({word for number in words for word in number})
+    tokens, mask = pad_batch([[vocabulary.index(word) for word in number] for number in words])
+    lengths, is_odd = mask.sum(dim=1), numbers % 2
+    embedding, decide = nn.Embedding(len(vocabulary), 16), nn.Linear(16, 2)
+    optimizer = torch.optim.Adam([*embedding.parameters(), *decide.parameters()], lr=2e-2)
+    for _ in range(300):
+        logits = decide(mean_pool(embedding(tokens[:600]), lengths[:600]))       # (600, 2)
+        loss = nn.functional.cross_entropy(logits, is_odd[:600])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    logits = decide(mean_pool(embedding(tokens[600:]), lengths[600:]))           # (300, 2)
+    right = logits.argmax(dim=-1) == is_odd[600:]
+    print(f"right on {right.float().mean():.0%} of 300 new numbers")
+    for number in numbers[600:][~right][:4].tolist():
+        print("wrong on", say(number, "en"))
+    print("A mean does not know which word was last: 205 and 502 have the same words.")
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -316,7 +316,7 @@ if solved("perplexity"):
 #
 # This one and the next are worth extra credit, and nothing is lost by leaving them out.
 #
-# Exercise 1 is one step. Let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
+# Exercise 2 is one step. Let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
 # after a text's end is padding: numbers of any size that mean nothing. Two things are wanted, and both are famous for being
 # wrong without a message: all states, with zeros where a text is over, and the **last state** of each text, the one after
 # *its own* last token.

@@ -194,7 +194,7 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 # > 1. $\ln 8 = 2.08$ nats, 3 bits, perplexity 8.
 # > 2. 1,024.
 #
-# **Now you:** a@bottleneck, exercise 4
+# **Now you:** a@bottleneck, exercise 1
 
 # %% [markdown] teaches="parametric models against tf-idf and n-grams"
 # > **Check yourself.** (1) A model gave each of four tokens that came the probability ⅛. Its loss in nats, in bits, its
@@ -202,7 +202,7 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 # > tokens the same probability?
 # > <details><summary>Answers</summary>(1) ln 8 ≈ 2.08 nats, 3 bits, 8. (2) 1,024, on any text.</details>
 #
-# **Now you:** [a01](@bottleneck/assignment), exercise 4.
+# **Now you:** [a01](@bottleneck/assignment), exercise 1.
 #
 # ## n-gram models: counting with order
 #
@@ -451,7 +451,7 @@ figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 # ## Unrolled: the same two matrices at every step
 # {figure}
 #
-# **Now you:** a@bottleneck, exercise 1
+# **Now you:** a@bottleneck, exercise 2
 
 # %% [raw] slide
 # ## Training without a target leak
@@ -464,7 +464,7 @@ figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 # through every state in between. And each state is a vector of the same size, whether it stands for three tokens or for
 # three hundred.
 #
-# **Now you:** [a01](@bottleneck/assignment), exercise 1. (The extension `rnn_states` does all steps, for texts of several
+# **Now you:** [a01](@bottleneck/assignment), exercise 2. (The extension `rnn_states` does all steps, for texts of several
 # lengths.)
 #
 # ## Training without a target leak: one step to the left
@@ -847,14 +847,14 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 #
 # All that the decoder learns of the source is one vector. Too narrow, or only a long path?
 #
-# **Now you:** a@bottleneck, exercise 2
+# **Now you:** a@bottleneck, exercise 4
 
 # %% [markdown]
 # Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, for three
 # words as for three hundred. It may be the **last state**, or the mean of all states, **mean pooling**. Is it too narrow?
 # Or is there merely a long path?
 #
-# **Now you:** [a01](@bottleneck/assignment), exercise 2.
+# **Now you:** [a01](@bottleneck/assignment), exercise 4.
 #
 # ## The bottleneck measured: how much fits through one vector?
 #

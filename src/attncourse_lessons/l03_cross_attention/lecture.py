@@ -267,7 +267,7 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
 # **mean pooling**, and we shall see how far it goes.
 #
-# **Now you:** [a03](@cross_attention/assignment), exercises 1 and 3.
+# **Now you:** [a03](@cross_attention/assignment), exercise 1.
 
 # %% [markdown] erratum="x for h; the encoder's cross-attention"
 # > **A common mistake: who attends to whom.** One reads of the *encoder's* cross-attention, and $x_i$ where $h_i$
@@ -347,7 +347,7 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # > and to every gradient. There is nothing to average, so zeros are the sensible answer. The package's
 # > <code>masked_softmax</code> returns them, and the assignment asks you to.</details>
 #
-# **Now you:** [a03](@cross_attention/assignment), exercise 2.
+# **Now you:** [a03](@cross_attention/assignment), exercises 2 and 3.
 #
 # ## One step of the decoder
 #

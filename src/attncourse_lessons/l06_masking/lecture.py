@@ -846,14 +846,14 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 #
 # The suspect *counts*: its output goes up in steps, and a step has no slope. **Change the future, and see whether the past has moved.**
 #
-# **Now you:** a@masking, exercise 5
+# **Now you:** a@masking, exercise 3
 
 # %% [markdown] teaches="training in parallel, teacher forcing"
 # The detector acquits this model, and yet it leaks. A count goes up in steps. Between the steps it is flat, and the
 # gradient is the slope. **A gradient that is not zero proves a leak; a gradient of zero proves nothing.** A better test
 # does what we did with `other_end`: change the future, and see whether the past has moved.
 #
-# **Now you:** [a06](@masking/assignment), exercise 5. You write such a test, and it must catch leaks that hide rather
+# **Now you:** [a06](@masking/assignment), exercise 3. You write such a test, and it must catch leaks that hide rather
 # well.
 #
 # ## Teacher forcing: one pass is all steps
@@ -949,7 +949,7 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
 #
 # `padding[:, None, :] & causal`: the padding mask depends on the sentence, the causal one on the position.
 #
-# **Now you:** a@masking, exercise 3
+# **Now you:** a@masking, exercise 4
 
 # %% [markdown]
 # Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of length
@@ -983,7 +983,7 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
 # @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
 #
-# **Now you:** [a06](@masking/assignment), exercise 3.
+# **Now you:** [a06](@masking/assignment), exercise 4.
 #
 # ## Masks in use: causal, prefix, packed, window
 #
@@ -1156,7 +1156,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # ## Does −1e9 fit?
 # {print}
 #
-# **Now you:** a@masking, exercise 4
+# **Now you:** a@masking, exercise 5
 
 # %% [raw] slide
 # ## In short
@@ -1175,7 +1175,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # the range of float32 and fewer digits, so −1e9 fits there. The last line confirms the answer to question 2: if you add
 # a score of 3 to −1e9, the 3 is lost.
 #
-# **Now you:** [a06](@masking/assignment), exercise 4.
+# **Now you:** [a06](@masking/assignment), exercise 5.
 #
 # ## In short
 #

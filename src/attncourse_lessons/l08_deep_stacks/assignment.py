@@ -23,7 +23,7 @@
 # {exercises}
 #
 # If you are stuck, `hint("layer_norm", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own norms and blocks, or torch's norms in exercises 1 and 2.
+# refused if they call the course's own norms and blocks, or torch's norms in exercises 2 and 3.
 
 # %% locked=true
 try:
@@ -41,7 +41,52 @@ import torch
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · LayerNorm
+# ## 1 · The gradient of a residual stack
+#
+# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
+# $J_1, \dots, J_L$, each where its layer reads. How does $x_L$ change with $x_0$? Mind the order, and what there is to
+# return for a stack of no layers.
+
+# %% exercise="stack_jacobian"
+def stack_jacobian(jacobians: Tensor) -> Tensor:
+    """How x after a stack of residual layers changes with x before it.
+
+    jacobians: (L, d, d), from the first layer to the last; L may be 0
+               row i, column j is ∂output_i/∂input_j
+    returns (d, d): row i, column j is ∂x_L[i]/∂x_0[j]
+    """
+    ...  # solution
+
+# %% check="stack_jacobian"
+check("stack_jacobian", stack_jacobian)
+
+# %% [markdown]
+# **Use it.** The cell compares your product with autograd's, for a stack of ten residual layers. The second stack has small
+# branches, as GPT-2 has at the start. *Guess:* by what factor does the gradient grow in ten layers, in each?
+
+# %%
+if solved("stack_jacobian"):
+    jacobian = torch.autograd.functional.jacobian
+    for scale in (1.0, 1 / math.sqrt(10)):
+        torch.manual_seed(0)
+        matrices = scale * torch.randn(10, 16, 16) / 4                  # (L, d, d)
+        x = x_0 = torch.randn(16)                                       # (d,)
+        branches = []
+        for W in matrices:
+            branches.append(jacobian(lambda y, W=W: (W @ y).tanh(), x))
+            x = x + (W @ x).tanh()
+
+        def stack(x, matrices=matrices):
+            for W in matrices:
+                x = x + (W @ x).tanh()
+            return x
+
+        yours, theirs = stack_jacobian(torch.stack(branches)), jacobian(stack, x_0)
+        print(f"branches × {scale:.2f}: off by {(yours - theirs).abs().max():.0e}; "
+              f"a step of x grows by {yours.norm() / 4:.1f} on average")
+
+# %% [markdown]
+# ## 2 · LayerNorm
 #
 # $$
 # \mu = \frac1d \sum_{c=1}^{d} x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^{d} (x_c - \mu)^2 \qquad
@@ -82,7 +127,7 @@ if solved("layer_norm"):
               f"{moved:.0e} from what it makes of x")
 
 # %% [markdown]
-# ## 2 · RMSNorm
+# ## 3 · RMSNorm
 #
 # $$
 # \operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \circ \gamma
@@ -118,7 +163,7 @@ if solved("rms_norm"):
         print(f"{name:>8} QK-norm: the largest of 200 weights is {largest:.2f}")
 
 # %% [markdown]
-# ## 3 · A pre-norm block
+# ## 4 · A pre-norm block
 #
 # From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n, d_model). `attend` is the whole
 # self-attention, with its heads and its mask. `feed_forward` is the network. `norm_1` and `norm_2` are two norms, each with
@@ -176,48 +221,9 @@ if solved("pre_norm_block"):
         print(f"without the {name} block the output changes by {change:.0%}")
 
 # %% [markdown]
-# ## 4 · A post-norm block with DeepNorm's factor
-#
-# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry` (α in the
-# paper). In both sums x counts `carry` times and the sublayer's output once. The sublayers read x without the factor. With
-# `carry` = 1 this is the original block.
-
-# %% exercise="post_norm_block"
-def post_norm_block(
-    x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable,
-    carry: float = 1.0,
-) -> Tensor:
-    """Attention, then the feed-forward network; x counts `carry` times in each sum.
-
-    x: (batch, n, d_model)
-    returns (batch, n, d_model)
-    """
-    ...  # solution
-
-# %% check="post_norm_block"
-check("post_norm_block", post_norm_block)
-
-# %% [markdown]
-# **Use it.** The same with your post-norm block. (The cell of exercise 3 must have run.) *Guess* first.
-
-# %%
-if solved("pre_norm_block") and solved("post_norm_block"):
-    whole = through(post_norm_block)                     # (32, batch, n, d)
-    for depth in (2, 8, 32):
-        print(f"after {depth:>2} blocks: size {whole[depth - 1].square().mean().sqrt():.1f}")
-    for name, number in (("first", 0), ("last", 31)):
-        change = (through(post_norm_block, number)[-1] - whole[-1]).norm() / whole[-1].norm()
-        print(f"without the {name} block the output changes by {change:.0%}")
-
-# %% [markdown]
-# In the pre-norm stack x stays below the walk, since an average over tokens is smaller than what it averages. All later
-# blocks read the first block's output, so its removal changes much, and the last block adds little to a large x. In the
-# post-norm stack it is the opposite: each norm scales the sum down, and with it what earlier blocks have written. (This is
-# one random stack of each kind. A trained stack may differ.)
-#
 # ## 5 · The stack, read at every depth
 #
-# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 3, with their residual connections inside.
+# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 4, with their residual connections inside.
 # `final_norm` is one more norm. Its output goes to an output layer that expects vectors of the usual size. The list may have
 # any length, also 0.
 #
@@ -310,7 +316,8 @@ if all(solved(name) for name in parts):
 # All blocks read and write one residual stream. So the output layer can already read what a few blocks have written, and
 # later blocks refine it. The model was not trained for this. (One model of one seed shows that it can happen, not that it
 # must.)
-#
+
+# %% [markdown]
 # ## 6 · A measurement: how large is each branch?
 #
 # The lecture explained why post-norm fails without a warm-up by the **branch ratio**: how large what a sublayer writes is,
@@ -378,50 +385,46 @@ if solved("branch_ratios"):
 # blocks above read is an average over other tokens. In the trained model the embeddings are many times as long (a part of
 # it is the factor $\sqrt{d_\text{model}}$, with which it was trained), and no branch is larger than the $x$ to which it is
 # added. The instrument shows this for one trained model. Whether it must be so, it does not show.
-#
-# ## 7 · The gradient of a residual stack
-#
-# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
-# $J_1, \dots, J_L$, each where its layer reads. How does $x_L$ change with $x_0$? Mind the order, and what there is to
-# return for a stack of no layers.
 
-# %% exercise="stack_jacobian"
-def stack_jacobian(jacobians: Tensor) -> Tensor:
-    """How x after a stack of residual layers changes with x before it.
+# %% [markdown]
+# ## 7 · A post-norm block with DeepNorm's factor
+#
+# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry` (α in the
+# paper). In both sums x counts `carry` times and the sublayer's output once. The sublayers read x without the factor. With
+# `carry` = 1 this is the original block.
 
-    jacobians: (L, d, d), from the first layer to the last; L may be 0
-               row i, column j is ∂output_i/∂input_j
-    returns (d, d): row i, column j is ∂x_L[i]/∂x_0[j]
+# %% exercise="post_norm_block"
+def post_norm_block(
+    x: Tensor, attend: Callable, feed_forward: Callable, norm_1: Callable, norm_2: Callable,
+    carry: float = 1.0,
+) -> Tensor:
+    """Attention, then the feed-forward network; x counts `carry` times in each sum.
+
+    x: (batch, n, d_model)
+    returns (batch, n, d_model)
     """
     ...  # solution
 
-# %% check="stack_jacobian"
-check("stack_jacobian", stack_jacobian)
+# %% check="post_norm_block"
+check("post_norm_block", post_norm_block)
 
 # %% [markdown]
-# **Use it.** The cell compares your product with autograd's, for a stack of ten residual layers. The second stack has small
-# branches, as GPT-2 has at the start. *Guess:* by what factor does the gradient grow in ten layers, in each?
+# **Use it.** The same with your post-norm block. (The cell of exercise 4 must have run.) *Guess* first.
 
 # %%
-if solved("stack_jacobian"):
-    jacobian = torch.autograd.functional.jacobian
-    for scale in (1.0, 1 / math.sqrt(10)):
-        torch.manual_seed(0)
-        matrices = scale * torch.randn(10, 16, 16) / 4                  # (L, d, d)
-        x = x_0 = torch.randn(16)                                       # (d,)
-        branches = []
-        for W in matrices:
-            branches.append(jacobian(lambda y, W=W: (W @ y).tanh(), x))
-            x = x + (W @ x).tanh()
+if solved("pre_norm_block") and solved("post_norm_block"):
+    whole = through(post_norm_block)                     # (32, batch, n, d)
+    for depth in (2, 8, 32):
+        print(f"after {depth:>2} blocks: size {whole[depth - 1].square().mean().sqrt():.1f}")
+    for name, number in (("first", 0), ("last", 31)):
+        change = (through(post_norm_block, number)[-1] - whole[-1]).norm() / whole[-1].norm()
+        print(f"without the {name} block the output changes by {change:.0%}")
 
-        def stack(x, matrices=matrices):
-            for W in matrices:
-                x = x + (W @ x).tanh()
-            return x
-
-        yours, theirs = stack_jacobian(torch.stack(branches)), jacobian(stack, x_0)
-        print(f"branches × {scale:.2f}: off by {(yours - theirs).abs().max():.0e}; "
-              f"a step of x grows by {yours.norm() / 4:.1f} on average")
+# %% [markdown]
+# In the pre-norm stack x stays below the walk, since an average over tokens is smaller than what it averages. All later
+# blocks read the first block's output, so its removal changes much, and the last block adds little to a large x. In the
+# post-norm stack it is the opposite: each norm scales the sum down, and with it what earlier blocks have written. (This is
+# one random stack of each kind. A trained stack may differ.)
 
 # %% [markdown]
 # ## 8 · Debugging: four faults that the loss does not show

@@ -496,7 +496,7 @@ for seed in range(3):
 #
 # A bypass alone is not enough: something must keep the **sizes** in order.
 #
-# **Now you:** a@deep_stacks, exercise 7
+# **Now you:** a@deep_stacks, exercise 1
 
 # %% [markdown] teaches="layer normalisation"
 # It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer makes $x$ larger by a factor, and
@@ -513,7 +513,7 @@ for seed in range(3):
 # >
 # > </details>
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercise 7, the product for any number of layers.
+# **Now you:** [a08](@deep_stacks/assignment), exercise 1, the product for any number of layers.
 #
 # ## Layer normalisation (LayerNorm)
 #
@@ -609,7 +609,7 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # show at once. Two hide: with $d - 1$ each number changes by less than 1%, and an ε outside the root (in a deck, and in older
 # code) makes no difference until vectors are small. A checkpoint needs the convention with which it was trained.
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercise 1.
+# **Now you:** [a08](@deep_stacks/assignment), exercise 2.
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 # misprints of LayerNorm
@@ -637,7 +637,7 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # ## Two show at once, two hide
 # {print}
 #
-# **Now you:** a@deep_stacks, exercise 1
+# **Now you:** a@deep_stacks, exercise 2
 
 # %% [raw] slide
 # ## Whose mean? LayerNorm or batch normalisation
@@ -710,7 +710,7 @@ assert difference.mean() < 0.05
 # ## In high dimensions nearly the same
 # {print}
 #
-# **Now you:** a@deep_stacks, exercise 2
+# **Now you:** a@deep_stacks, exercise 3
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # On vectors of mean zero the two are the same function, and random vectors in high dimensions have nearly mean zero.
@@ -721,7 +721,7 @@ assert difference.mean() < 0.05
 # > <details><summary>Answers</summary>(1) LayerNorm: zeros, since 0/√ε is 0. RMSNorm: (1, 1, 1, 1). (2) Nothing: the
 # > vector is on the sphere already (up to ε). (3) Nothing either; the norm removes the factor.</details>
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercise 2.
+# **Now you:** [a08](@deep_stacks/assignment), exercise 3.
 #
 # ## Norm placement: post-norm and pre-norm
 #
@@ -820,7 +820,7 @@ for seed in range(3):
 # ## Pre-norm grows: the final norm
 # $x$ grows about like $\sqrt{2L}$, as a random walk does. So one more norm follows the last block.
 #
-# **Now you:** a@deep_stacks, exercises 3 and 5
+# **Now you:** a@deep_stacks, exercises 4 and 5
 #
 # > **Guess first.** Sweep the learning rate, with and without a **warm-up**. Where does post-norm fail?
 
@@ -828,7 +828,7 @@ for seed in range(3):
 # In pre-norm $x$ grows, hence the **final norm**. The stack ends in a sum that no norm has touched, and its size depends on
 # the depth. So one more norm follows the last block, in front of the output layer.
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercises 3 and 5. (Exercise 4 comes later.)
+# **Now you:** [a08](@deep_stacks/assignment), exercises 4 and 5.
 #
 # ## Norm placement and learning rate: a sweep
 #
@@ -1052,7 +1052,7 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 # learned factor on each branch, hardly change. Matrices that only *begin* at zero explode. (Six blocks and sixty
 # steps say nothing about which is best in a model a thousand times larger.)
 #
-# **Now you:** [a08](@deep_stacks/assignment), exercise 4, with DeepNorm's factor.
+# **Now you:** [a08](@deep_stacks/assignment), exercise 7, with DeepNorm's factor.
 #
 # ## Norms in today's models: sandwich norm, OLMo 2, QK-norm
 #

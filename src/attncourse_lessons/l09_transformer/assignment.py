@@ -15,7 +15,7 @@
 # count a GPT's parameters exactly. Then you build the gated feed-forward network of newer models, and at the end a
 # language model with parameters of its own.
 #
-# In exercises 2 to 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
+# In exercises 1, 2 and 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
 # check looks at nothing else. Call the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands
 # a check. A check on other numbers and other sizes decides your points.
 #
@@ -43,47 +43,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # %% [markdown]
-# ## 1 · A batch for teacher forcing
-#
-# The lecture shifted one sentence. A batch has sentences of different lengths, and none of them has an end yet. At
-# position $t$ the decoder reads what has been written before, and must predict what comes next. It begins with `bos`,
-# which it reads and never predicts. It ends with `eos`, which it predicts and never reads. Behind a sentence's end both
-# rows hold `pad`. A sentence may be empty. What `target` holds behind a sentence's end is not defined.
-
-# %% exercise="shift_right"
-def shift_right(
-    target: Tensor, lengths: Tensor, bos: int, eos: int, pad: int
-) -> tuple[Tensor, Tensor]:
-    """What the decoder reads, and what it must predict, for sentences of different lengths.
-
-    target: (batch, n), whole numbers: sentence b is its first lengths[b] tokens
-    lengths: (batch,), from 0 to n
-    returns target_in and target_out, (batch, n + 1) each, whole numbers, in this order
-    """
-    ...  # solution
-
-# %% check="shift_right"
-check("shift_right", shift_right)
-
-# %% [markdown]
-# **Use it.** The package makes its training batches with a function of its own, `collate`. Three pairs of sentences as
-# token ids: are your rows the package's? (There padding is 0, `bos` 1 and `eos` 2.)
-
-# %%
-if solved("shift_right"):
-    from attncourse.data import EncodedPair, collate
-
-    pairs = ([5, 6], [7, 8, 9]), ([5], [9]), ([6], [4, 4])
-    batch = collate([EncodedPair(source, target) for source, target in pairs])
-    print("the package reads   ", batch.target_in.tolist())
-    print("the package predicts", batch.target_out.tolist())
-    target = torch.tensor([[7, 8, 9], [9, 0, 0], [4, 4, 0]])
-    mine = shift_right(target, torch.tensor([3, 1, 2]), bos=1, eos=2, pad=0)
-    for name, row in zip(("reads", "predicts"), mine, strict=True):
-        print(f"yours {name:>8}:", row.tolist())
-
-# %% [markdown]
-# ## 2 · An encoder block with sandwich norms
+# ## 1 · An encoder block with sandwich norms
 #
 # Gemma 2 and 3 have *four* norms in a block, and [lecture @deep_stacks](@deep_stacks) calls them **sandwich norms**. Each
 # sublayer, attention and then the feed-forward network, has a norm in front of it and another one behind it. Both stand
@@ -162,8 +122,9 @@ if solved("encoder_block"):
 # %% [markdown]
 # With a norm behind, every sublayer adds a step of one size, whatever its own scale. So x grows by a known amount, and
 # no sublayer can drown the others.
-#
-# ## 3 · The decoder block of 2017
+
+# %% [markdown]
+# ## 2 · The decoder block of 2017
 #
 # The lecture's code is pre-norm. Now build the decoder's block as figure 1 of the paper draws it: three sublayers, causal
 # self-attention, cross-attention and the feed-forward network, each followed by a box "Add & Norm". In cross-attention
@@ -221,6 +182,46 @@ if solved("decoder_block"):
     print(f"your block and nn.TransformerDecoderLayer differ by at most {worst:.0e}")
 
 # %% [markdown]
+# ## 3 · A batch for teacher forcing
+#
+# The lecture shifted one sentence. A batch has sentences of different lengths, and none of them has an end yet. At
+# position $t$ the decoder reads what has been written before, and must predict what comes next. It begins with `bos`,
+# which it reads and never predicts. It ends with `eos`, which it predicts and never reads. Behind a sentence's end both
+# rows hold `pad`. A sentence may be empty. What `target` holds behind a sentence's end is not defined.
+
+# %% exercise="shift_right"
+def shift_right(
+    target: Tensor, lengths: Tensor, bos: int, eos: int, pad: int
+) -> tuple[Tensor, Tensor]:
+    """What the decoder reads, and what it must predict, for sentences of different lengths.
+
+    target: (batch, n), whole numbers: sentence b is its first lengths[b] tokens
+    lengths: (batch,), from 0 to n
+    returns target_in and target_out, (batch, n + 1) each, whole numbers, in this order
+    """
+    ...  # solution
+
+# %% check="shift_right"
+check("shift_right", shift_right)
+
+# %% [markdown]
+# **Use it.** The package makes its training batches with a function of its own, `collate`. Three pairs of sentences as
+# token ids: are your rows the package's? (There padding is 0, `bos` 1 and `eos` 2.)
+
+# %%
+if solved("shift_right"):
+    from attncourse.data import EncodedPair, collate
+
+    pairs = ([5, 6], [7, 8, 9]), ([5], [9]), ([6], [4, 4])
+    batch = collate([EncodedPair(source, target) for source, target in pairs])
+    print("the package reads   ", batch.target_in.tolist())
+    print("the package predicts", batch.target_out.tolist())
+    target = torch.tensor([[7, 8, 9], [9, 0, 0], [4, 4, 0]])
+    mine = shift_right(target, torch.tensor([3, 1, 2]), bos=1, eos=2, pad=0)
+    for name, row in zip(("reads", "predicts"), mine, strict=True):
+        print(f"yours {name:>8}:", row.tolist())
+
+# %% [markdown]
 # ## 4 · The whole Transformer, for several candidates
 #
 # A model often has to judge several texts for one source: in beam search, and in **reranking**, where candidates come
@@ -246,7 +247,7 @@ def transformer(
     source_mask: (batch, 1, n_source), True where there is a token
     embed_source(tokens), embed_target(tokens): (rows, n) -> (rows, n, d_model), with positions
     each encoder block: block(x, mask) -> x
-    each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 3
+    each decoder block: block(x, memory, mask, memory_mask) -> x, with masks as in exercise 2
     encoder_norm(x), decoder_norm(x) -> x   output(x) -> (rows, n_target, vocab_size)
     returns (batch, k, n_target, vocab_size): at [b, c, t] the logits of target[b, c, t]
     """
@@ -256,7 +257,7 @@ def transformer(
 check("transformer", transformer)
 
 # %% [markdown]
-# **Use it.** If the checks of exercises 2 to 4 are green, you have written a Transformer. Here are layers with
+# **Use it.** If the checks of exercises 1, 2 and 4 are green, you have written a Transformer. Here are layers with
 # parameters to hand to your functions: a sandwich encoder and a decoder of 2017. Your model learns to write a row of
 # letters backwards, in a few seconds. Then it is a judge: it gets each source with four candidates. *Guess* how often the
 # right one is the most probable, and which wrong one comes closest to it.
@@ -365,65 +366,7 @@ if solved("count_parameters"):
         print(f"{name:>8}: {sum(parts):>15,}   {shares}")
 
 # %% [markdown]
-# ## 6 · A gated feed-forward network: SwiGLU
-#
-# Today's language models have this in place of the feed-forward network with its ReLU:
-#
-# $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr)\, W_\text{down},
-# \qquad \operatorname{silu}(z) = z \cdot \sigma(z)$$
-#
-# Two products lead up. One goes through the activation function and becomes a *gate*: it multiplies the other, number
-# by number ($\odot$). One product leads down. $x$ may have any axes in front of the last. Numbers may be large; the
-# output must stay finite, and so must the gradient.
-
-# %% exercise="swiglu"
-def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
-    """A gated feed-forward network, without biases.
-
-    x: (..., d_model)   W_gate, W_up: (d_model, d_ff)   W_down: (d_ff, d_model)
-    returns (..., d_model)
-    """
-    ...  # solution
-
-# %% check="swiglu"
-check("swiglu", swiglu)
-
-# %% [markdown]
-# **Use it.** The lecture's kept checkpoint has a gated network in each block. The cell puts yours in its place, with
-# the checkpoint's matrices. The logits must stay the same, and the model writes with your function.
-
-# %%
-if solved("swiglu"):
-    from attncourse import pretrained
-    from attncourse.data import BOS, Tokenizer
-    from attncourse.decoding import sample
-    from attncourse_lessons.results import kept_checkpoint
-
-    class Yours(nn.Module):
-        def __init__(self, theirs):
-            super().__init__()
-            layers = theirs.gate, theirs.up, theirs.down
-            self.W = [layer.weight.detach().T for layer in layers]
-
-        def forward(self, x):
-            return swiglu(x, *self.W)
-
-    model = pretrained.load(kept_checkpoint("writer")).model
-    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
-    prompt = torch.tensor([[BOS, *tokenizer.encode("Return the number of")]])
-    with torch.no_grad():
-        before = model(prompt)
-        for block in model.decoder.stack.blocks:
-            block.ff.sublayer = Yours(block.ff.sublayer)
-        print(f"the logits change by at most {(model(prompt) - before).abs().max():.0e}")
-    draws = torch.Generator().manual_seed(0)
-    length = torch.tensor([prompt.shape[1]])
-    for _ in range(3):
-        ids = sample(model, prompt, length, 25, 0.8, top_p=0.9, generator=draws).tokens[0]
-        print("it writes: Return the number of", tokenizer.decode(ids.tolist()))
-
-# %% [markdown]
-# ## 7 · A language model of your own
+# ## 6 · A language model of your own
 #
 # Now build a whole model as a module, with all its parameters: a decoder-only model of GPT-2's shape. The block is
 # given. You write both methods. The parts that `__init__` makes have fixed names, as in a checkpoint:
@@ -564,6 +507,64 @@ if solved("DecoderLM"):
     with torch.no_grad():
         worst = (yours(tokens) - theirs(tokens)).abs().max().item()
     print(f"your logits and theirs differ by at most {worst:.0e}")
+
+# %% [markdown]
+# ## 7 · A gated feed-forward network: SwiGLU
+#
+# Today's language models have this in place of the feed-forward network with its ReLU:
+#
+# $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr)\, W_\text{down},
+# \qquad \operatorname{silu}(z) = z \cdot \sigma(z)$$
+#
+# Two products lead up. One goes through the activation function and becomes a *gate*: it multiplies the other, number
+# by number ($\odot$). One product leads down. $x$ may have any axes in front of the last. Numbers may be large; the
+# output must stay finite, and so must the gradient.
+
+# %% exercise="swiglu"
+def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
+    """A gated feed-forward network, without biases.
+
+    x: (..., d_model)   W_gate, W_up: (d_model, d_ff)   W_down: (d_ff, d_model)
+    returns (..., d_model)
+    """
+    ...  # solution
+
+# %% check="swiglu"
+check("swiglu", swiglu)
+
+# %% [markdown]
+# **Use it.** The lecture's kept checkpoint has a gated network in each block. The cell puts yours in its place, with
+# the checkpoint's matrices. The logits must stay the same, and the model writes with your function.
+
+# %%
+if solved("swiglu"):
+    from attncourse import pretrained
+    from attncourse.data import BOS, Tokenizer
+    from attncourse.decoding import sample
+    from attncourse_lessons.results import kept_checkpoint
+
+    class Yours(nn.Module):
+        def __init__(self, theirs):
+            super().__init__()
+            layers = theirs.gate, theirs.up, theirs.down
+            self.W = [layer.weight.detach().T for layer in layers]
+
+        def forward(self, x):
+            return swiglu(x, *self.W)
+
+    model = pretrained.load(kept_checkpoint("writer")).model
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    prompt = torch.tensor([[BOS, *tokenizer.encode("Return the number of")]])
+    with torch.no_grad():
+        before = model(prompt)
+        for block in model.decoder.stack.blocks:
+            block.ff.sublayer = Yours(block.ff.sublayer)
+        print(f"the logits change by at most {(model(prompt) - before).abs().max():.0e}")
+    draws = torch.Generator().manual_seed(0)
+    length = torch.tensor([prompt.shape[1]])
+    for _ in range(3):
+        ids = sample(model, prompt, length, 25, 0.8, top_p=0.9, generator=draws).tokens[0]
+        print("it writes: Return the number of", tokenizer.decode(ids.tolist()))
 
 # %% [markdown]
 # ## 8 · The shift and the mask

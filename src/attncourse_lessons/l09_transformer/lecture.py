@@ -224,7 +224,7 @@ viz.explore(
 # ## Step through a block
 # {figure}
 #
-# **Now you:** a@transformer, exercises 2 and 3
+# **Now you:** a@transformer, exercises 1 and 2
 
 # %% [markdown] erratum="the word decoder"
 # One thing never changes: $x$ enters as (4, 7, 64) and leaves as (4, 7, 64). That is why blocks can be stacked.
@@ -234,7 +234,7 @@ viz.explore(
 # > A decoder-only block is an *encoder's* block under a causal mask. In this course a *decoder* has cross-attention
 # > unless we say *decoder-only*.
 #
-# **Now you:** [a09](@transformer/assignment), exercise 2, a block with norms on both sides of a sublayer, and exercise 3,
+# **Now you:** [a09](@transformer/assignment), exercise 1, a block with norms on both sides of a sublayer, and exercise 2,
 # the decoder's block of 2017.
 #
 # ## Teacher forcing: the decoder reads the target shifted right
@@ -472,7 +472,7 @@ assert max(places["no mask"]) == places["no mask"][-1]
 #
 # A loss that falls too well is the first sign of a **target leak**. The proof: change $y_t$; no output at $t$ or before may move.
 #
-# **Now you:** a@transformer, exercises 1 and 4
+# **Now you:** a@transformer, exercises 3 and 4
 
 # %% [markdown]
 # It does: *begin* should predict $y_1$, and attends to $y_1$. Only the last letter has no answer to its right. There the
@@ -482,7 +482,7 @@ assert max(places["no mask"]) == places["no mask"][-1]
 # The proof is the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
 # from position $t + 1$ on, so no output at position $t$ or before it may change.
 #
-# **Now you:** [a09](@transformer/assignment), exercise 1, a batch of sentences of different lengths, and exercise 4, a
+# **Now you:** [a09](@transformer/assignment), exercise 3, a batch of sentences of different lengths, and exercise 4, a
 # Transformer that judges several translations of one source.
 #
 # ## Counting parameters and FLOPs: $12\,L\,d^2$ and $6ND$
@@ -1104,7 +1104,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # gigabyte. `pretrained.load("gpt2")` fetches them, given a network and the package `huggingface_hub`, and
 # `complete(["Return the"])` continues a prompt. This page must run without a network, so we do not run that here.
 #
-# **Now you:** [a09](@transformer/assignment), exercise 7: build GPT-2's shape yourself, and put a checkpoint into it.
+# **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
 #
 # ## What Llama changed
 #
@@ -1133,7 +1133,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # > <details><summary>Answer</summary>It must shrink to two thirds. Two thirds of 4 · 4096 are about 10,923. Llama 2
 # > rounds this up to a multiple of 256 and has 11,008.</details>
 #
-# **Now you:** [a09](@transformer/assignment), exercise 6.
+# **Now you:** [a09](@transformer/assignment), exercise 7.
 #
 # ## Comparing architectures: "ten times more efficient", or no difference?
 #
