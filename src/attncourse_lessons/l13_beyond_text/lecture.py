@@ -1062,7 +1062,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
-# | DeiT ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a plain ViT with standard augmentation reaches 80 % ([@beyer2022]); how to choose: [@steiner2022] ([@steiner2022]) | augmentation teaches what is not built in |
+# | DeiT ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 %, and a CNN as teacher up to 85.2 %; a plain ViT with standard augmentation reaches 80 % ([@beyer2022]); how to choose: [@steiner2022] | augmentation teaches what is not built in |
 # | Swin ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
 # | MAE ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
 # | SimCLR ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |

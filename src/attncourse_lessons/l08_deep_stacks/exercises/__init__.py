@@ -16,13 +16,13 @@ from . import (
 EXERCISES = tuple(
     module.exercise
     for module in (
+        stack_jacobian,
         layer_norm,
         rms_norm,
         pre_norm_block,
-        post_norm_block,
         pre_norm_stack,
         branch_ratios,
-        stack_jacobian,
+        post_norm_block,
         repair_the_block,
         fold_the_norm,
     )

@@ -15,13 +15,13 @@ from . import (
 EXERCISES = tuple(
     module.exercise
     for module in (
-        shift_right,
         encoder_block,
         decoder_block,
+        shift_right,
         transformer,
         count_parameters,
-        swiglu,
         decoder_lm,
+        swiglu,
         prefix_mask,
     )
 )
