@@ -10,9 +10,9 @@
 # # Assignment @masking · Masks and the feed-forward network
 #
 # In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network
-# that follows every attention, and the masks that keep a model from reading what it must not. The last exercise is
+# that follows every attention, and the masks that keep a model from reading what it must not. The third exercise is
 # different. There you write a *test*, and the check runs your test on right models and on broken ones. All the faults
-# have been seen in practice. After each check comes a cell that *uses* what you wrote; with the fourth exercise the
+# have been seen in practice. After each check comes a cell that *uses* what you wrote; with the fifth exercise the
 # parts become a language model. Such a cell waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
@@ -161,7 +161,80 @@ if solved("causal_mask"):
     print("ways from the future:", two_layers.triu(1).sum().item())
 
 # %% [markdown]
-# ## 3 · The padding mask, on either side
+# ## 3 · A test for leaks
+#
+# A model that sees its future learns nothing else, and its loss looks splendid. So you want a test that needs no
+# training: it takes a model, and says whether any output depends on what comes later. This is the longest exercise of
+# the page, and nothing after it needs its answer, so you may leave it for last.
+#
+# `model` is a function. It takes vectors (batch, n, d), for any n from 1 up, and returns vectors (batch, n, d_out), one
+# for each position. You cannot see what it does inside, and you need not. `x` is an input to begin with; you may call
+# the model on as many others as you like.
+#
+# *Leaks* means: for some position $i$ there is a change of the input at positions after $i$, in whatever sentences of
+# the batch, that changes the output at position $i$. Return `True` then, and `False` for a model that is right.
+#
+# The check has twelve families of models. Each family has broken models of one kind, at least one that looks much the
+# same and is right, and a few plain models of either sort. You earn a point for a family if your test is right about
+# every model in it. So "leaks" for every model earns as little as "right" for every model. Some things to know about
+# the models:
+#
+# * A leak may be in one place only: one position, one feature.
+# * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
+# * Some leaks show only if the future holds numbers a hundred times as large as those of `x`, which are sampled from a
+#   normal distribution. Larger numbers are not needed. Numbers stay finite.
+# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves some number of
+#   an output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that.
+# * A model may return NaN at some position. NaN that stays NaN is a fault, but no leak.
+# * Calling a model twice on the same input gives the same output twice.
+
+# %% exercise="test_for_leaks"
+def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
+    """Whether any output of `model` depends on inputs at later positions.
+
+    model: takes (batch, n, d) for any n, and returns (batch, n, d_out)
+    x: (batch, n, d), an input to begin with; leave it as it is
+    returns True if the model leaks, False if every output depends on its own position and
+        earlier ones alone
+    """
+    ...  # solution
+
+# %% check="test_for_leaks"
+check("test_for_leaks", test_for_leaks)
+
+# %% [markdown]
+# **Use it.** Your test, on layers from torch's shelf. *Guess* which of them leak. (A batch norm in training mode takes
+# its mean over all sentences and positions.)
+
+# %%
+if solved("test_for_leaks"):
+    torch.manual_seed(0)
+    d, x = 8, torch.randn(3, 7, 8)                               # (batch, n, d)
+    lstm = nn.LSTM(d, d, batch_first=True)
+    both_ways = nn.LSTM(d, d, batch_first=True, bidirectional=True)
+    convolution, norm, layer_norm = nn.Conv1d(d, d, 3), nn.BatchNorm1d(d), nn.LayerNorm(d)
+    block = nn.TransformerEncoderLayer(d, 2, 16, dropout=0.0, batch_first=True)
+
+    def block_with_mask(x):
+        n = x.shape[1]
+        return block(x, src_mask=nn.Transformer.generate_square_subsequent_mask(n))
+
+    shelf = {
+        "LSTM": lambda x: lstm(x)[0],
+        "bidirectional LSTM": lambda x: both_ways(x)[0],
+        "convolution, padded on both sides": lambda x: convolution(F.pad(x.mT, (1, 1))).mT,
+        "convolution, padded in front": lambda x: convolution(F.pad(x.mT, (2, 0))).mT,
+        "Transformer block": block,
+        "Transformer block with torch's mask": block_with_mask,
+        "batch norm in training": lambda x: norm(x.mT).mT,
+        "layer norm": layer_norm,
+    }
+    with torch.no_grad():
+        for name, model in shelf.items():
+            print(f"{name:>36}: {'leaks' if test_for_leaks(model, x) else 'does not leak'}")
+
+# %% [markdown]
+# ## 4 · The padding mask, on either side
 #
 # A batch is a rectangle, and short sentences are filled up with padding. Make the mask that keeps every query from
 # attending to padding. It is the same for every query of a sentence, so the axis of the queries has length one, and
@@ -215,7 +288,7 @@ if solved("padding_mask"):
 # must handle such rows.
 
 # %% [markdown]
-# ## 4 · Masked attention
+# ## 5 · Masked attention
 #
 # Now put the parts together: scaled scores, mask, softmax, average.
 #
@@ -299,78 +372,6 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
             written = torch.cat([written, torch.multinomial(probabilities, 1)], dim=1)
         said = ["".join(letters[j] for j in row[1:]).split(".")[0] for row in written.tolist()]
         print(f"{name}: loss {loss:.2f}; writes", ", ".join(said))
-
-# %% [markdown]
-# ## 5 · A test for leaks
-#
-# A model that sees its future learns nothing else, and its loss looks splendid. So you want a test that needs no
-# training: it takes a model, and says whether any output depends on what comes later.
-#
-# `model` is a function. It takes vectors (batch, n, d), for any n from 1 up, and returns vectors (batch, n, d_out), one
-# for each position. You cannot see what it does inside, and you need not. `x` is an input to begin with; you may call
-# the model on as many others as you like.
-#
-# *Leaks* means: for some position $i$ there is a change of the input at positions after $i$, in whatever sentences of
-# the batch, that changes the output at position $i$. Return `True` then, and `False` for a model that is right.
-#
-# The check has twelve families of models. Each family has broken models of one kind, at least one that looks much the
-# same and is right, and a few plain models of either sort. You earn a point for a family if your test is right about
-# every model in it. So "leaks" for every model earns as little as "right" for every model. Some things to know about
-# the models:
-#
-# * A leak may be in one place only: one position, one feature.
-# * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
-# * Some leaks show only if the future holds numbers a hundred times as large as those of `x`, which are sampled from a
-#   normal distribution. Larger numbers are not needed. Numbers stay finite.
-# * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves some number of
-#   an output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that.
-# * A model may return NaN at some position. NaN that stays NaN is a fault, but no leak.
-# * Calling a model twice on the same input gives the same output twice.
-
-# %% exercise="test_for_leaks"
-def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
-    """Whether any output of `model` depends on inputs at later positions.
-
-    model: takes (batch, n, d) for any n, and returns (batch, n, d_out)
-    x: (batch, n, d), an input to begin with; leave it as it is
-    returns True if the model leaks, False if every output depends on its own position and
-        earlier ones alone
-    """
-    ...  # solution
-
-# %% check="test_for_leaks"
-check("test_for_leaks", test_for_leaks)
-
-# %% [markdown]
-# **Use it.** Your test, on layers from torch's shelf. *Guess* which of them leak. (A batch norm in training mode takes
-# its mean over all sentences and positions.)
-
-# %%
-if solved("test_for_leaks"):
-    torch.manual_seed(0)
-    d, x = 8, torch.randn(3, 7, 8)                               # (batch, n, d)
-    lstm = nn.LSTM(d, d, batch_first=True)
-    both_ways = nn.LSTM(d, d, batch_first=True, bidirectional=True)
-    convolution, norm, layer_norm = nn.Conv1d(d, d, 3), nn.BatchNorm1d(d), nn.LayerNorm(d)
-    block = nn.TransformerEncoderLayer(d, 2, 16, dropout=0.0, batch_first=True)
-
-    def block_with_mask(x):
-        n = x.shape[1]
-        return block(x, src_mask=nn.Transformer.generate_square_subsequent_mask(n))
-
-    shelf = {
-        "LSTM": lambda x: lstm(x)[0],
-        "bidirectional LSTM": lambda x: both_ways(x)[0],
-        "convolution, padded on both sides": lambda x: convolution(F.pad(x.mT, (1, 1))).mT,
-        "convolution, padded in front": lambda x: convolution(F.pad(x.mT, (2, 0))).mT,
-        "Transformer block": block,
-        "Transformer block with torch's mask": block_with_mask,
-        "batch norm in training": lambda x: norm(x.mT).mT,
-        "layer norm": layer_norm,
-    }
-    with torch.no_grad():
-        for name, model in shelf.items():
-            print(f"{name:>36}: {'leaks' if test_for_leaks(model, x) else 'does not leak'}")
 
 # %% [markdown]
 # ## 6 · In your own words: a loss that is too good
