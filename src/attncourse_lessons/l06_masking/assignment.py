@@ -10,9 +10,9 @@
 # # Assignment @masking · Masks and the feed-forward network
 #
 # In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network
-# that follows every attention, and the masks that keep a model from reading what it must not. The last exercise is
+# that follows every attention, and the masks that keep a model from reading what it must not. The third exercise is
 # different. There you write a *test*, and the check runs your test on right models and on broken ones. All the faults
-# have been seen in practice. After each check comes a cell that *uses* what you wrote; with the fourth exercise the
+# have been seen in practice. After each check comes a cell that *uses* what you wrote; with the fifth exercise the
 # parts become a language model. Such a cell waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
@@ -103,8 +103,7 @@ if solved("feed_forward"):
 # gradient and stays silent: a **dead ReLU**. With your second answer the second lines count the units that still fire
 # for some phrase at the end. At each width, the starts that fail have fewer such units than the starts that learn, with a single exception. A
 # wide network can lose several units and still learn.
-
-# %% [markdown]
+#
 # ## 2 · The causal mask, also for a part of the queries
 #
 # An autoregressive model predicts token $i + 1$ from the tokens up to token $i$. Make the boolean mask that says who may
@@ -165,7 +164,8 @@ if solved("causal_mask"):
 # ## 3 · A test for leaks
 #
 # A model that sees its future learns nothing else, and its loss looks splendid. So you want a test that needs no
-# training: it takes a model, and says whether any output depends on what comes later.
+# training: it takes a model, and says whether any output depends on what comes later. This is the longest exercise of
+# the page, and nothing after it needs its answer, so you may leave it for last.
 #
 # `model` is a function. It takes vectors (batch, n, d), for any n from 1 up, and returns vectors (batch, n, d_out), one
 # for each position. You cannot see what it does inside, and you need not. `x` is an input to begin with; you may call

@@ -641,8 +641,9 @@ assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
 # %% [markdown] teaches="masking the future, with scores of −∞"
 # Nobody can know a first letter, and the models without a mask know it. So they do read ahead. But of random letters
-# they get hardly more than the 5% of a guess, so they do not simply copy the next place. They may recognise the whole
-# number by its letters and then spell it; that is a guess. A leak needs no copying: any use of the answer is enough.
+# they get no more than one in ten, where a guess gets one in twenty and a copy would get all. So they do not simply
+# copy the next place. They may recognise the whole number by its letters and then spell it; we did not test this. A
+# leak needs no copying: any use of the answer is enough.
 #
 # Which signs would *not* have shown the fault? The training loss is splendid. A validation loss need not show it
 # either, because the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is
@@ -983,7 +984,7 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
 # @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
 #
-# **Now you:** [a06](@masking/assignment), exercise 4.
+# **Now you:** [a06](@masking/assignment), exercise 4: padding behind the tokens, and in front of them.
 #
 # ## Masks in use: causal, prefix, packed, window
 #
@@ -1175,7 +1176,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # the range of float32 and fewer digits, so −1e9 fits there. The last line confirms the answer to question 2: if you add
 # a score of 3 to −1e9, the 3 is lost.
 #
-# **Now you:** [a06](@masking/assignment), exercise 5.
+# **Now you:** [a06](@masking/assignment), exercise 5: scores, mask, softmax and average together.
 #
 # ## In short
 #

@@ -9,10 +9,10 @@
 # %% [markdown]
 # # Assignment @many_heads · Multi-head attention
 #
-# In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads): the reshaping that makes
-# heads at no cost, what each head adds to the output, the whole layer, and grouped-query attention, which saves memory
-# while a model writes. At the end the heads get the two masks of a decoder at once.
-# Your layer takes the weights of torch's own layer, and must give its output.
+# In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads), in the order of the
+# lecture. You begin with the reshaping that makes heads at no cost. The whole layer follows: it takes the weights of
+# torch's own layer, and must give the same output. Then the heads get the two masks of a decoder at once. You also find
+# what each head adds to the output. The last exercise is grouped-query attention, which saves memory while a model writes.
 #
 # Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
 # Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
@@ -217,7 +217,62 @@ if solved("MultiHeadAttention"):
         print(f"{n_heads} head(s): tomorrow {right[0]:.0%}, yesterday {right[1]:.0%}")
 
 # %% [markdown]
-# ## 4 · What each head adds
+# ## 4 · Both masks at once
+#
+# A decoder's self-attention has two reasons to hide a key: it comes after the query, or it is padding. Position $i$ may
+# attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
+# same padding, and each sentence has its own.
+#
+# The padding may stand behind a sentence, in front of it, or on both sides: `words` says where there are tokens. Nobody
+# reads the output at a place of the padding, but it must be a number: a NaN would spread through the next layer, and
+# through the gradient already in this one. The heads are already split, and the merge comes later.
+
+# %% exercise="decoder_attention"
+def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) -> Tensor:
+    """Scaled attention of each head; each place sees the tokens of the past and its own.
+
+    query, key, value: (batch, n_heads, n, d_head)
+    words: (batch, n), True where there is a token, False where there is padding
+    returns (batch, n_heads, n, d_head)
+    """
+    ...  # solution
+
+# %% check="decoder_attention"
+check("decoder_attention", decoder_attention)
+
+# %% [markdown]
+# **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: behind, as a translator's targets are in
+# training, and in front, as prompts are when a language model writes for several people at once. The cell compares the
+# tokens' outputs with those of the sentence alone, with your padding mask and with the causal mask alone. *Guess* in
+# which of the four cases there is a difference.
+
+# %%
+if solved("decoder_attention"):
+    torch.manual_seed(0)
+    lengths = (3, 6, 9)
+    query, key, value = torch.randn(3, 3, 4, 9, 8)                        # 3 sentences, 4 heads
+    all_places = torch.ones(3, 9, dtype=torch.bool)
+    for side in ("behind", "in front"):
+        for mask in ("both masks", "causal alone"):
+            words = torch.stack([torch.arange(9) < n for n in lengths])
+            words = words.flip(1) if side == "in front" else words
+            allowed = words if mask == "both masks" else all_places       # (3, 9)
+            output = decoder_attention(query, key, value, allowed)
+            off = 0.0
+            for i in range(3):
+                sentence = [x[i : i + 1, :, words[i]] for x in (query, key, value)]
+                alone = decoder_attention(*sentence, all_places[i : i + 1, : lengths[i]])[0]
+                off = max(off, float((output[i, :, words[i]] - alone).abs().max()))
+            print(f"padding {side:>8}, {mask:>12}: off by {off:.6f}")
+
+# %% [markdown]
+# Behind a sentence the causal mask hides the padding by itself, because the padding comes later. So a decoder that is
+# trained with padding behind needs no other mask (its loss must still leave the padding out). With padding in front it
+# needs both. Why do programs that write still pad in front? Then every row ends with its last token, and the next token
+# comes from one place for all rows.
+
+# %% [markdown]
+# ## 5 · What each head adds
 #
 # The lecture's formula says that the layer's output is a sum with one term per head. Make the terms visible, all at once:
 # for every head what it writes into the output, for every word. The heads' outputs come in before the merge. In this
@@ -279,7 +334,7 @@ if solved("contributions"):
 # effect on the logits** ([@elhage2021]).
 
 # %% [markdown]
-# ## 5 · Grouped-query attention: fewer keys than queries
+# ## 6 · Grouped-query attention: fewer keys than queries
 #
 # While a model writes, it keeps the keys and values of all tokens so far, and this cache fills the memory. In
 # **grouped-query attention** several query heads share one head of keys and values. With 6 heads of queries and 2 of
@@ -313,61 +368,6 @@ if solved("grouped_query_attention"):
         kept = sum(x.numel() * x.element_size() for x in (key, value))
         mib = kept / 2**20
         print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
-
-# %% [markdown]
-# ## 6 · Both masks at once
-#
-# A decoder's self-attention has two reasons to hide a key: it comes after the query, or it is padding. Position $i$ may
-# attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
-# same padding, and each sentence has its own.
-#
-# The padding may stand behind a sentence, in front of it, or on both sides: `words` says where there are tokens. Nobody
-# reads the output at a place of the padding, but it must be a number: a NaN would spread through the next layer, and
-# through the gradient already in this one. The heads are already split, and the merge comes later.
-
-# %% exercise="decoder_attention"
-def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) -> Tensor:
-    """Scaled attention of each head; each place sees the tokens of the past and its own.
-
-    query, key, value: (batch, n_heads, n, d_head)
-    words: (batch, n), True where there is a token, False where there is padding
-    returns (batch, n_heads, n, d_head)
-    """
-    ...  # solution
-
-# %% check="decoder_attention"
-check("decoder_attention", decoder_attention)
-
-# %% [markdown]
-# **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: behind, as a translator's targets are in
-# training, and in front, as prompts are when a language model writes for several people at once. The cell compares the
-# tokens' outputs with those of the sentence alone, with your padding mask and with the causal mask alone. *Guess* in
-# which of the four cases there is a difference.
-
-# %%
-if solved("decoder_attention"):
-    torch.manual_seed(0)
-    lengths = (3, 6, 9)
-    query, key, value = torch.randn(3, 3, 4, 9, 8)                        # 3 sentences, 4 heads
-    all_places = torch.ones(3, 9, dtype=torch.bool)
-    for side in ("behind", "in front"):
-        for mask in ("both masks", "causal alone"):
-            words = torch.stack([torch.arange(9) < n for n in lengths])
-            words = words.flip(1) if side == "in front" else words
-            allowed = words if mask == "both masks" else all_places       # (3, 9)
-            output = decoder_attention(query, key, value, allowed)
-            off = 0.0
-            for i in range(3):
-                sentence = [x[i : i + 1, :, words[i]] for x in (query, key, value)]
-                alone = decoder_attention(*sentence, all_places[i : i + 1, : lengths[i]])[0]
-                off = max(off, float((output[i, :, words[i]] - alone).abs().max()))
-            print(f"padding {side:>8}, {mask:>12}: off by {off:.6f}")
-
-# %% [markdown]
-# Behind a sentence the causal mask hides the padding by itself, because the padding comes later. So a decoder that is
-# trained with padding behind needs no other mask (its loss must still leave the padding out). With padding in front it
-# needs both. Why do programs that write still pad in front? Then every row ends with its last token, and the next token
-# comes from one place for all rows.
 
 # %% [markdown]
 # ## 7 · Scaled scores: why the root?

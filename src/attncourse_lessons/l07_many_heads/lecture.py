@@ -439,7 +439,7 @@ with torch.no_grad():
 # . . .
 # It wants $X$, three times. And its masks: True means *may not* attend.
 #
-# **Now you:** a@many_heads, exercises 3 and 6
+# **Now you:** a@many_heads, exercises 3 and 4
 
 # %% [markdown] erratum="projected twice"
 # > **A common mistake: projected twice.** `nn.MultiheadAttention` takes a query, a key and a value. So people make
@@ -447,7 +447,7 @@ with torch.no_grad():
 # > projections *inside*, and everything is projected twice. Nothing crashes, and the result is not the equation's. The
 # > layer wants $X$, three times. (Its masks are different, too: there True means *may not* attend.)
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 3: your layer, torch's weights, the same output. And exercise 6:
+# **Now you:** [a07](@many_heads/assignment), exercise 3: your layer, torch's weights, the same output. And exercise 4:
 # all heads get the two masks of lecture @masking at once.
 #
 # > **Check yourself.** (1) Batch 8, 100 tokens, d_model 512, 8 heads: what are the shapes of the split queries, the
@@ -497,14 +497,14 @@ assert len(set(steps.tolist())) == 1 and steps[0] in (1, 6), "one day on, or one
 # ## The QK circuit has the question in it
 # {print}
 #
-# **Now you:** a@many_heads, exercise 4
+# **Now you:** a@many_heads, exercise 5
 
 # %% [markdown]
 # At the same step from the query in all seven rows: here at the day before, round the circle from Monday back to Sunday.
 # The trained QK circuit has the question "what was yesterday?" in it, whatever the meals are. The largest numbers are
 # above 10 and most others near or below 0, so the softmax puts nearly all the weight there.
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 4: what each head of a trained model writes.
+# **Now you:** [a07](@many_heads/assignment), exercise 5: what each head of a trained model writes.
 #
 # [Lecture @masking](@masking) said that a token receives an average of the tokens' vectors. That holds for one head.
 # Give two heads opposite OV circuits: the sum is $(A_0 - A_1)\,X W$, and the rows of $A_0 - A_1$ sum to **zero**. This
@@ -1076,7 +1076,7 @@ print(f"at {lengths[-1]:,} tokens:", longest)
 # ## What a large model saves
 # {figure}
 #
-# **Now you:** a@many_heads, exercise 5
+# **Now you:** a@many_heads, exercise 6
 
 # %% [markdown]
 # What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
@@ -1103,7 +1103,7 @@ for seed in range(3):
 # sizes ([@grattafiori2024]), Mistral 7B ([@jiang2023]) and Qwen2 ([@yang2024qwen]) have groups; the first two have 8
 # heads of keys. DeepSeek-V2 and V3 ([@deepseek2024]) have MLA.
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 5.
+# **Now you:** [a07](@many_heads/assignment), exercise 6: query heads that share keys and values.
 #
 # ## In short
 #

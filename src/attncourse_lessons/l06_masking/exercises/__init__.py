@@ -5,5 +5,5 @@ from . import causal_mask, feed_forward, masked_attention, packed_mask, padding_
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (feed_forward, causal_mask, padding_mask, masked_attention, test_for_leaks, packed_mask)
+    for module in (feed_forward, causal_mask, test_for_leaks, padding_mask, masked_attention, packed_mask)
 )

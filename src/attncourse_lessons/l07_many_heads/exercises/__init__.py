@@ -1,4 +1,4 @@
-"""Many heads, what each of them adds, fewer keys than queries, and two masks at once."""
+"""Many heads, two masks at once, what each head adds, and fewer keys than queries."""
 
 from . import (
     average_heads,
@@ -17,9 +17,9 @@ EXERCISES = tuple(
         split_heads,
         merge_heads,
         multi_head_attention,
+        decoder_attention,
         contributions,
         grouped_query_attention,
-        decoder_attention,
         average_heads,
     )
 )
