@@ -839,7 +839,8 @@ for seed in range(3):
     print(f"seed {seed}, looks at the answer and is not missed: {'; '.join(heads)}")
     assert heads, "a head looks at the answer and is not missed, in every seed"
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
-print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.0%} lost")
+singly = [f"head {head} {lost[0][HEADS.index((0, head)), 2]:.0%}" for head in (1, 3)]
+print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {both:.0%}")
 #| caption: Weight on the answer, and what is lost when a head is removed.
 
 # %% [raw] slide
