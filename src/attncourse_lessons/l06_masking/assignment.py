@@ -374,7 +374,34 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
         print(f"{name}: loss {loss:.2f}; writes", ", ".join(said))
 
 # %% [markdown]
-# ## 6 · In your own words: a loss that is too good
+# ## 6 · In your own words: inside the convex hull
+#
+# Stack self-attention with one head and nothing in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where
+# the rows of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
+#
+# **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors
+# $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$. **(b)** One reads that without non-linearities such a stack "just re-averages"
+# its values. Yet the stack is no linear function of $X$: doubling $X$ does not double the output. Where does the
+# non-linearity sit, and why does (a) hold in spite of it?
+#
+# A few lines of mathematics or words for each. (3 points)
+
+# %% [markdown] written="inside-the-hull" points=3 minutes=10 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.**
+#
+# 1. (a), one point: multiplied out, $H^{(L)} = A^{(L)} \cdots A^{(1)} X W^{(1)} \cdots W^{(L)}$, because the weights
+#    multiply from the left and the matrices from the right (or the induction step, one layer after the other).
+# 2. (a), one point: a product of matrices of weights is one: its entries are sums of products of numbers that are not
+#    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over
+#    the $n$ vectors.
+# 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only
+#    that *some* weights multiply the values, and says nothing of how they came about; the values themselves go through
+#    nothing but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 7 · In your own words: a loss that is too good
 #
 # A course-mate has trained a small decoder on English text. The training loss is 0.02 nats per letter; on validation
 # texts, which the model has never seen, it is 0.02 as well; and the mail to you ends with "so it does not even
@@ -401,33 +428,6 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 #    nat or more). To settle it: change the text after a position and see whether the logits at the position change (with
 #    or without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
 #    point.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 7 · In your own words: inside the convex hull
-#
-# Stack self-attention with one head and nothing in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where
-# the rows of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
-#
-# **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors
-# $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$. **(b)** One reads that without non-linearities such a stack "just re-averages"
-# its values. Yet the stack is no linear function of $X$: doubling $X$ does not double the output. Where does the
-# non-linearity sit, and why does (a) hold in spite of it?
-#
-# A few lines of mathematics or words for each. (3 points)
-
-# %% [markdown] written="inside-the-hull" points=3 minutes=10 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.**
-#
-# 1. (a), one point: multiplied out, $H^{(L)} = A^{(L)} \cdots A^{(1)} X W^{(1)} \cdots W^{(L)}$, because the weights
-#    multiply from the left and the matrices from the right (or the induction step, one layer after the other).
-# 2. (a), one point: a product of matrices of weights is one: its entries are sums of products of numbers that are not
-#    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over
-#    the $n$ vectors.
-# 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only
-#    that *some* weights multiply the values, and says nothing of how they came about; the values themselves go through
-#    nothing but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
 # ### END SOLUTION
 
 # %% [markdown]

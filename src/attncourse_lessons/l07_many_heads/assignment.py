@@ -370,7 +370,29 @@ if solved("grouped_query_attention"):
         print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
 # %% [markdown]
-# ## 7 · Scaled scores: why the root?
+# ## 7 · Ablation: a head that nobody misses
+#
+# You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
+# $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads
+# do nothing, we can delete them all."
+#
+# What is wrong with the conclusion, and which measurement would you make next? Answer in two to four sentences. (2
+# points)
+
+# %% [markdown] written="a-head-that-nobody-misses" points=2 minutes=8 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is
+#    there, and together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a
+#    head may serve a rare case.)
+# 2. A measurement that would tell: silence them together, or one after the other without switching the former on again,
+#    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more
+#    data" earns the point only with the second reason under 1.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 8 · Scaled scores: why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
 # them has variance $d_k$. Divide by $\sqrt{d_k}$."
@@ -395,28 +417,6 @@ if solved("grouped_query_attention"):
 #    make scores large. Or: after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have
 #    large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
 #    the data. Any one of the three.
-# ### END SOLUTION
-
-# %% [markdown]
-# ## 8 · Ablation: a head that nobody misses
-#
-# You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
-# $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads
-# do nothing, we can delete them all."
-#
-# What is wrong with the conclusion, and which measurement would you make next? Answer in two to four sentences. (2
-# points)
-
-# %% [markdown] written="a-head-that-nobody-misses" points=2 minutes=8 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.** One point for each.
-#
-# 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is
-#    there, and together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a
-#    head may serve a rare case.)
-# 2. A measurement that would tell: silence them together, or one after the other without switching the former on again,
-#    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more
-#    data" earns the point only with the second reason under 1.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -840,7 +840,8 @@ for seed in range(3):
     print(f"seed {seed}, looks at the answer and is not missed: {'; '.join(heads)}")
     assert heads, "a head looks at the answer and is not missed, in every seed"
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
-print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.0%} lost")
+singly = [f"head {head} {lost[0][HEADS.index((0, head)), 2]:.0%}" for head in (1, 3)]
+print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {both:.0%}")
 #| caption: Weight on the answer, and what is lost when a head is removed.
 
 # %% [raw] slide
@@ -856,12 +857,15 @@ print(f"seed 0, he / she is: heads 1 and 3 of layer 0 silenced together: {both:.
 # %% [markdown]
 # The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
 # neither table alone says "what a head does". (Each table has its own scale of blue: compare colours within one.)
-# Weights show where a head reads, but not whether the model uses what it reads. An ablation shows what the model cannot
-# do *without* a head, but not what the head does. Why is such a head not missed? For *he/she* in seed 0 the table
-# suggests a reason: heads 1 and 3 of layer 0 both attend to the answer, and head 3 may suffice. The last line tests it:
-# silenced together, they cost more than their two losses added. For a head of layer 1 there may be another reason:
-# there a vector is no longer only its own word, since layer 0 has mixed its neighbours in. (There are other ablations.
-# One replaces the head's output by its mean, so that the layers above see nothing unusual.)
+#
+# * **Weights** show where a head reads, but not whether the model uses what it reads.
+# * **An ablation** shows what the model cannot do *without* a head, but not what the head does.
+#
+# Why is a head that attends to the answer not missed? Perhaps another head does the same work. For *he/she* in seed 0,
+# heads 1 and 3 of layer 0 both attend to the answer, so head 3 may suffice. The last line tests this: if both are
+# silenced together, more answers are lost than their two single losses add up to. For a head of layer 1 there may be
+# another reason: its inputs are no longer single words, because layer 0 has already mixed the words. (There are other
+# ablations. One replaces the head's output by its mean, so that the layers above see nothing unusual.)
 #
 # Heads with a job get names. Ours are a *giver head*, a *receiver head* and a *pronoun head*: for each question the
 # head with the most weight on the answer. *Guess:* is it the same head in each seed?
