@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Assignment @getting_ready · Getting ready
 #
-# Three small functions, which the rest of the course stands on: sequences of several lengths become one rectangle, scores
-# become weights, and a mean leaves out what is padding. [Lecture @getting_ready](@getting_ready) has all that you need.
+# Three small functions, which the rest of the course stands on: scores become weights, sequences of several lengths become
+# one rectangle, and a mean leaves out what is padding. [Lecture @getting_ready](@getting_ready) has all that you need.
 # None of the functions is longer than five lines. What they ask for is that you know the shape of everything that you
 # write down. After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is
 # not graded.
@@ -21,7 +21,7 @@
 #
 # {exercises}
 #
-# If you are stuck, `hint("pad_batch", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
+# If you are stuck, `hint("softmax", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
 # refused if they call a function that is the answer, torch's or the course's: this is the place to build it. Where tensors
 # of numbers come in, stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: the checks also ask
 # whether a gradient flows from what you return back to what you were given.
@@ -39,49 +39,7 @@ import torch
 from torch import Tensor
 
 # %% [markdown]
-# ## 1 · A rectangle of unequal sequences
-#
-# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled up at their end with a
-# *pad*, an id that says "nothing here", until all are as long as the longest. Along with the ids goes a mask, which
-# remembers what was real:
-#
-# ```
-# pad_batch([[5, 8, 2], [7]], pad=99)   →   [[5,  8,  2],        [[True,  True,  True],
-#                                            [7, 99, 99]]         [True, False, False]]
-# ```
-#
-# The sequences come as lists of whole numbers, each with at least one in it. Leave the lists as they are: they belong to
-# whoever called you. And do not look for the pad among the ids in order to make the mask, for a sequence may hold that very
-# id as an ordinary token.
-
-# %% exercise="pad_batch"
-def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Make one rectangle of sequences of several lengths.
-
-    sequences: a list of lists of ids, each of its own length     pad: the id that fills up
-    returns    tokens (batch, n), whole numbers, each row one sequence and then pads;
-                      n is the longest length
-               mask   (batch, n), boolean, True where a token of the sequence stands
-    """
-    ...  # solution
-
-# %% check="pad_batch"
-check("pad_batch", pad_batch)
-
-# %% [markdown]
-# **Use it.** The shop's ratings as a rectangle. *Guess* how many places are real.
-
-# %%
-ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
-           "umbrella": [1, 2], "lamp": [5]}
-
-if solved("pad_batch"):
-    table, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
-    print(table)
-    print(is_rating.sum().item(), "of", is_rating.numel(), "places are ratings")
-
-# %% [markdown]
-# ## 2 · A stable softmax
+# ## 1 · A stable softmax
 #
 # The softmax turns any scores into weights, positive numbers that sum to one:
 #
@@ -125,14 +83,57 @@ check("softmax", softmax)
 
 # %%
 if solved("softmax"):
+    products = ("kettle", "toaster", "umbrella", "lamp")
     scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])        # (2, 4)
     for factor in (0.1, 1, 10, 100):
         weights, naive = softmax(factor * scores), (factor * scores).exp()
         naive = naive / naive.sum(dim=-1, keepdim=True)
         for who, row, other in zip(("reader", "from the rain"), weights, naive, strict=True):
-            said = dict(zip(ratings, (round(x, 2) for x in row.tolist()), strict=True))
+            said = dict(zip(products, (round(x, 2) for x in row.tolist()), strict=True))
             failed = "  (naive: NaN)" if other.isnan().any() else ""
             print(f"× {factor:>4} {who:>13}: {said}{failed}")
+
+# %% [markdown]
+# ## 2 · A rectangle of unequal sequences
+#
+# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled up at their end with a
+# *pad*, an id that says "nothing here", until all are as long as the longest. Along with the ids goes a mask, which
+# remembers what was real:
+#
+# ```
+# pad_batch([[5, 8, 2], [7]], pad=99)   →   [[5,  8,  2],        [[True,  True,  True],
+#                                            [7, 99, 99]]         [True, False, False]]
+# ```
+#
+# The sequences come as lists of whole numbers, each with at least one in it. Leave the lists as they are: they belong to
+# whoever called you. And do not look for the pad among the ids in order to make the mask, for a sequence may hold that very
+# id as an ordinary token.
+
+# %% exercise="pad_batch"
+def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Make one rectangle of sequences of several lengths.
+
+    sequences: a list of lists of ids, each of its own length     pad: the id that fills up
+    returns    tokens (batch, n), whole numbers, each row one sequence and then pads;
+                      n is the longest length
+               mask   (batch, n), boolean, True where a token of the sequence stands
+    """
+    ...  # solution
+
+# %% check="pad_batch"
+check("pad_batch", pad_batch)
+
+# %% [markdown]
+# **Use it.** The shop's ratings as a rectangle. *Guess* how many places are real.
+
+# %%
+ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
+           "umbrella": [1, 2], "lamp": [5]}
+
+if solved("pad_batch"):
+    table, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
+    print(table)
+    print(is_rating.sum().item(), "of", is_rating.numel(), "places are ratings")
 
 # %% [markdown]
 # ## 3 · A masked mean

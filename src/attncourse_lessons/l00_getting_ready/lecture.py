@@ -700,7 +700,7 @@ for shift in (0.0, 1000.0, -1000.0):
 # > Mathematically nothing. But a row that lies more than about 104 below that maximum has exponentials of 0 throughout,
 # > and 0/0 is NaN.</details>
 #
-# **Now you:** [a00](@getting_ready/assignment), exercise 2.
+# **Now you:** [a00](@getting_ready/assignment), exercise 1.
 #
 # ## Zero, −∞ and NaN: three kinds of nothing
 #
@@ -862,7 +862,7 @@ assert abs(correlation(by_count, times_rated)) < 0.2
 # With features the mask needs one more axis, so that it broadcasts over them: `mask[..., None]` is (batch, n, 1), beside
 # values of (batch, n, d).
 #
-# **Now you:** [a00](@getting_ready/assignment), exercise 1, the rectangle and its mask, and exercise 3.
+# **Now you:** [a00](@getting_ready/assignment), exercise 2, the rectangle and its mask, and exercise 3.
 #
 # ## What a check tells you
 #

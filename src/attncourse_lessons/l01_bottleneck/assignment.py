@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Assignment @bottleneck · The parts of a recurrent language model
 #
-# Here you build what [lecture @bottleneck](@bottleneck) ran on: one step of a recurrent network, the simplest
-# summary of a sentence, the loss that a language model learns from, and the number by which such models are compared. Every
+# Here you build what [lecture @bottleneck](@bottleneck) ran on: the number by which language models are compared, one
+# step of a recurrent network, the loss that a language model learns from, and the simplest summary of a sentence. Every
 # function is a few lines long. Two of them are famous for being wrong without anybody noticing. After each check comes a
 # cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
@@ -20,7 +20,7 @@
 #
 # {exercises}
 #
-# If you are stuck, `hint("rnn_step", 1)` prints a hint; the later ones of an exercise tell more. Your answers are refused if
+# If you are stuck, `hint("perplexity", 1)` prints a hint; the later ones of an exercise tell more. Your answers are refused if
 # they call the course's own functions for these things, or torch's recurrent layers: this is the place to build them. Stay with
 # torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient flows from
 # what you return back to what you were given.
@@ -268,7 +268,24 @@ if solved("mean_pool"):
 # %% [markdown]
 # ## 5 · In your own words
 #
-# **First question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the training text is 1.04,
+# **First question.** On a test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of words, and
+# the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
+#
+# Which of the two is better, and why must one not compare 20 with 2.2? Give the calculation. (2 points)
+
+# %% [markdown] written="which-is-better" points=2 minutes=6 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.**
+#
+# 1. (1 point) A perplexity is per token, and the two count different tokens: 2,500 hard guesses against 10,000 easy ones. What can be
+#    compared is the probability (or nats, or bits) that each gives to the *whole* text, or that per character.
+# 2. (1 point) A: $2500 \cdot \ln 20 \approx 7490$ nats. B: $10000 \cdot \ln 2.2 \approx 7885$ nats. A needs fewer nats for the text and
+#    is better. Per character: $20^{1/4} \approx 2.11$ against 2.2. In bits (10,800 against 11,400) is as good. A slip in the arithmetic with
+#    the right plan: half a point.
+# ### END SOLUTION
+
+# %% [markdown]
+# **Second question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the training text is 1.04,
 # and on a test text that it has never seen it is 1.04 as well. "No overfitting," she says, "and better than anything published."
 #
 # **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened? **(c)** Describe a
@@ -292,23 +309,6 @@ if solved("mean_pool"):
 #    perplexity below the size of the vocabulary, and see it "predict" them;
 #    or let the model *write*: a model that only repeats its input writes one token forever. "Print the shapes" or "look at the code" do
 #    not earn it.
-# ### END SOLUTION
-
-# %% [markdown]
-# **Second question.** On the same test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of words, and
-# the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
-#
-# Which of the two is better, and why must one not compare 20 with 2.2? Give the calculation. (2 points)
-
-# %% [markdown] written="which-is-better" points=2 minutes=6 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.**
-#
-# 1. (1 point) A perplexity is per token, and the two count different tokens: 2,500 hard guesses against 10,000 easy ones. What can be
-#    compared is the probability (or nats, or bits) that each gives to the *whole* text, or that per character.
-# 2. (1 point) A: $2500 \cdot \ln 20 \approx 7490$ nats. B: $10000 \cdot \ln 2.2 \approx 7885$ nats. A needs fewer nats for the text and
-#    is better. Per character: $20^{1/4} \approx 2.11$ against 2.2. In bits (10,800 against 11,400) is as good. A slip in the arithmetic with
-#    the right plan: half a point.
 # ### END SOLUTION
 
 # %% [markdown]

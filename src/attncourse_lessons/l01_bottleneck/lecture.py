@@ -675,8 +675,8 @@ print("from a quarter of the texts to all the perplexity falls by",
 # %% [markdown]
 # Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
 # gates or the size? The RNN of 128 numbers has more parameters than the GRU (and a wider state and wider embeddings), and it
-# makes up less than half of the distance. So size explains a part of it, and the gates the rest. Gates pay among networks
-# of one size, too.
+# makes up less than half of the distance to the GRU. So size explains a part of it. The rest is probably the gates, though
+# these networks may also differ in how easily they train.
 #
 # And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
 # numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
