@@ -91,7 +91,7 @@ def test_only_what_is_solved_is_asked_and_the_rest_is_told(kept):
     assert len({each.key for each in practice.drills}) == card.LENGTH
     assert "3 exercises wait" in repr(practice) and str(kept) in repr(practice)
     solve(kept, "pad_batch")
-    assert [each.card for each in lessons.practice("a00").drills[:2]] == ["pad_batch", SOLVED]
+    assert [each.card for each in lessons.practice("a00").drills[:2]] == [SOLVED, "pad_batch"]
 
 
 def test_where_nothing_is_solved_no_code_of_a_solution_is_shown(kept):

@@ -487,7 +487,7 @@ def test_a_cell_that_stands_as_it_was_given_is_not_the_learners_own():
     checked = {**own(""), "exercise": "softmax"}
     text = (lessons.lesson("a00").folder / "assignment.py").read_text(encoding="utf-8")
     cells = re.split(r"^# %%.*$", text, flags=re.MULTILINE)
-    (given,) = [cell for cell in cells if 'if solved("softmax"):\n    scores' in cell]
+    (given,) = [cell for cell in cells if 'if solved("softmax"):\n    products' in cell]
     assert "softmax(" in given
     assert run_log.suspicious_names([own(given.strip()), checked], lessons) == []
     assert run_log.suspicious_names([own(given.strip() + "\nscores.softmax(-1)"), checked], lessons)

@@ -195,6 +195,21 @@ def test_what_heads_read_and_what_is_lost_are_two_tables_each_on_its_own_scale()
 
 
 @proven
+def test_each_letters_weights_are_a_row_and_the_letter_that_followed_is_outlined():
+    draws = torch.Generator().manual_seed(0)
+    heads = {name: torch.rand(5, 5, generator=draws).tril() for name in ("one head", "another")}
+    places = {0.5: "a", 1.5: "b", 2.5: "c", 3.5: "a", 4.5: "b"}
+    for ax, (name, weights) in zip(axes(figures.letters_attended, "abcab", heads), heads.items(), strict=True):
+        (grid,) = ax.collections
+        assert torch.tensor(grid.get_array().tolist()).numpy() == pytest.approx(weights.numpy())
+        assert ax.get_title() == name and ax.yaxis_inverted()
+        assert labels(ax.xaxis) == labels(ax.yaxis) == places
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query")
+        outlined = {(left, low) for left, low, *_ in cells(ax)}
+        assert outlined == {(1, 3), (2, 4)}  # the second a has b after the first, the second b has c
+
+
+@proven
 def test_each_query_head_is_joined_to_the_keys_of_its_group():
     every, grouped = axes(figures.shared_keys, 4, {"all": 4, "two": 2})
     assert (every.get_title(), grouped.get_title()) == ("all", "two")

@@ -144,63 +144,7 @@ if solved("greedy_decode"):
     print(f"{right} of {len(unseen)} unseen lists are right to the last letter")
 
 # %% [markdown]
-# ## 2 · Sampling: temperature, top-k, top-p
-#
-# A model that always takes the likeliest token says the same thing each time. To **sample** is to choose a token by its
-# probability. Rare tokens are many, and together they are not that rare, so one filters first:
-#
-# 1. **Temperature** $T$: the logits are divided by it, and softmax makes probabilities of them.
-# 2. **Top-k**: the $k$ likeliest tokens of each sentence are left (`top_k` is at most the size of the vocabulary, which leaves
-#    all). What is left is divided by its sum.
-# 3. **Top-p**, or nucleus sampling ([@holtzman2020]): the smallest number of the likeliest tokens whose probabilities
-#    together reach $p$. The one that crosses $p$ belongs to them, so at least one is left (`top_p` of 1 or more leaves all).
-#    What is left is divided by its sum again.
-# 4. **The token**: lay the probabilities side by side on the line from 0 to 1, in the order of the vocabulary. A uniform
-#    random number $u$, at least 0 and less than 1, falls into one of them: the first at which the running sum is larger
-#    than $u$.
-#
-# Random numbers come from outside, so that your answer can be checked. No two tokens of a sentence are equally likely.
-
-# %% exercise="sample_token"
-def sample_token(
-    logits: Tensor, temperature: float, top_k: int, top_p: float, u: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Sample the next token of each sentence from what temperature, top-k and top-p leave.
-
-    logits: (batch, vocab_size)   u: (batch,), a random number for each sentence
-    returns the filtered probabilities, (batch, vocab_size), 0 for what was taken out, each row
-    with sum 1; and the tokens, (batch,), whole numbers
-    """
-    ...  # solution
-
-# %% check="sample_token"
-check("sample_token", sample_token)
-
-# %% [markdown]
-# **Use it.** The same sentence five times, written by your sampler at three temperatures. At which of them does the model
-# begin to invent numbers, and what does top-p do about it?
-
-# %%
-if solved("sample_token"):
-    model, german, english, unseen = translator()
-    generator = torch.Generator().manual_seed(0)
-
-    def write(source, temperature, top_p):
-        next_logits, tokens = logits_after([source] * 5), torch.ones(5, 1).long()
-        for _ in range(16):
-            u = torch.rand(5, generator=generator)
-            _, token = sample_token(next_logits(tokens), temperature, len(english), top_p, u)
-            tokens = torch.cat([tokens, token[:, None]], dim=1)
-        texts = [row[1:].tolist() for row in tokens]
-        return [english.decode(text[: text.index(2)] if 2 in text else text) for text in texts]
-
-    print(unseen[3].source)
-    for temperature, top_p in ((0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (2.0, 0.9)):
-        texts = write(unseen[3].source, temperature, top_p)
-        print(f"  T = {temperature}, p = {top_p}: {' | '.join(texts)}")
-
-# %% [markdown]
-# ## 3 · Beam search: several hypotheses at once
+# ## 2 · Beam search: several hypotheses at once
 #
 # Now for one sentence, but with several hypotheses. `next_log_p(tokens)` takes hypotheses of one length, `(n_hypotheses, t)`, each
 # with `bos` in front, and returns the *log-probabilities* of their next tokens, `(n_hypotheses, vocab_size)`.
@@ -264,6 +208,62 @@ if solved("beam_search"):
             print(f"{pair.source}\n    one beam: {one}\n    four:     {four}\n"
                   f"    right:    {pair.target}")
     print(f"of 60: {mended} mended by four beams, {spoilt} spoilt")
+
+# %% [markdown]
+# ## 3 · Sampling: temperature, top-k, top-p
+#
+# A model that always takes the likeliest token says the same thing each time. To **sample** is to choose a token by its
+# probability. Rare tokens are many, and together they are not that rare, so one filters first:
+#
+# 1. **Temperature** $T$: the logits are divided by it, and softmax makes probabilities of them.
+# 2. **Top-k**: the $k$ likeliest tokens of each sentence are left (`top_k` is at most the size of the vocabulary, which leaves
+#    all). What is left is divided by its sum.
+# 3. **Top-p**, or nucleus sampling ([@holtzman2020]): the smallest number of the likeliest tokens whose probabilities
+#    together reach $p$. The one that crosses $p$ belongs to them, so at least one is left (`top_p` of 1 or more leaves all).
+#    What is left is divided by its sum again.
+# 4. **The token**: lay the probabilities side by side on the line from 0 to 1, in the order of the vocabulary. A uniform
+#    random number $u$, at least 0 and less than 1, falls into one of them: the first at which the running sum is larger
+#    than $u$.
+#
+# Random numbers come from outside, so that your answer can be checked. No two tokens of a sentence are equally likely.
+
+# %% exercise="sample_token"
+def sample_token(
+    logits: Tensor, temperature: float, top_k: int, top_p: float, u: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sample the next token of each sentence from what temperature, top-k and top-p leave.
+
+    logits: (batch, vocab_size)   u: (batch,), a random number for each sentence
+    returns the filtered probabilities, (batch, vocab_size), 0 for what was taken out, each row
+    with sum 1; and the tokens, (batch,), whole numbers
+    """
+    ...  # solution
+
+# %% check="sample_token"
+check("sample_token", sample_token)
+
+# %% [markdown]
+# **Use it.** The same sentence five times, written by your sampler at three temperatures. At which of them does the model
+# begin to invent numbers, and what does top-p do about it?
+
+# %%
+if solved("sample_token"):
+    model, german, english, unseen = translator()
+    generator = torch.Generator().manual_seed(0)
+
+    def write(source, temperature, top_p):
+        next_logits, tokens = logits_after([source] * 5), torch.ones(5, 1).long()
+        for _ in range(16):
+            u = torch.rand(5, generator=generator)
+            _, token = sample_token(next_logits(tokens), temperature, len(english), top_p, u)
+            tokens = torch.cat([tokens, token[:, None]], dim=1)
+        texts = [row[1:].tolist() for row in tokens]
+        return [english.decode(text[: text.index(2)] if 2 in text else text) for text in texts]
+
+    print(unseen[3].source)
+    for temperature, top_p in ((0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (2.0, 0.9)):
+        texts = write(unseen[3].source, temperature, top_p)
+        print(f"  T = {temperature}, p = {top_p}: {' | '.join(texts)}")
 
 # %% [markdown]
 # ## 4 · BLEU, by hand

@@ -396,7 +396,7 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 #
 # With 128 beams texts are less than half as long as they should be.
 #
-# **Now you:** a@writing, exercises 1 and 3
+# **Now you:** a@writing, exercises 1 and 2
 
 # %% [markdown]
 # Width 1, greedy search, is far from the best: the model stammers, and writes twice as many words as the reference
@@ -406,7 +406,7 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # searched exactly: for more than half of their sentences the likeliest translation was the empty one. That is why one
 # uses widths of 4 or 5, with a length penalty, both chosen on the validation set.
 #
-# **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 3 (beam search).
+# **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 2 (beam search).
 #
 # ## Sampling: temperature, top-k, top-p
 #
@@ -494,13 +494,13 @@ assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 #
 # Lists right, three seeds. Every draw from the tail is a mistake here.
 #
-# **Now you:** a@writing, exercise 2
+# **Now you:** a@writing, exercise 3
 
 # %% [markdown]
 # Every draw from the tail is a mistake here, and a list has a dozen tokens in which to make it. Cutting the tail
 # (top-p) brings most of it back. So: search where there is a right answer, sample where there are many.
 #
-# **Now you:** [assignment @writing](@writing/assignment), exercise 2 (temperature, top-k, top-p).
+# **Now you:** [assignment @writing](@writing/assignment), exercise 3 (temperature, top-k, top-p).
 #
 # ## Exposure bias: the price of teacher forcing
 #

@@ -267,7 +267,7 @@ print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 # %% [markdown]
 # One run says little; its last digit is chance. So this page keeps a record: the same program from six seeds, which
 # decide first weights and batches. Each mark is a run, and the long line is the mean. The grey bar is a 95 %
-# interval for having asked about 397 test images only: another 397 would move all marks together, by about as much.
+# interval for having asked about 397 test images only: with another 397 a mark could lie elsewhere, by about as much.
 
 # %%
 record = measured("vision")
@@ -388,8 +388,8 @@ assert same
 # ## What inductive bias does not explain: a shuffled CNN still beats this ViT
 #
 # Now compare the two figures. The CNN on shuffled *pixels*, where its assumptions are false, makes **fewer mistakes than
-# the ViT on intact images**. Its lead has shrunk by about half. So the usual explanation accounts for about half of the
-# gap that we measured. What else differs? *Make a list before you look.* Here are three suspects, each with a cheap
+# the ViT on intact images**. Its lead has shrunk by about half. So the assumptions of the CNN can explain about half of
+# the lead that we measured, and no more: shuffled, they are not only absent but false. What else differs? *Make a list before you look.* Here are three suspects, each with a cheap
 # experiment. (The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.) All that is
 # not named is kept. The mistakes are in the figure, or printed below it:
 #
@@ -405,7 +405,7 @@ assert same
 
 # %% [raw] slide
 # ## A shuffled CNN still beats this ViT
-# The usual explanation accounts for about half of the gap. Three suspects:
+# Shuffling takes about half of the CNN's lead. Whence the rest? Three suspects:
 #
 # | suspect | what is changed |
 # |---|---|
@@ -461,11 +461,11 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # Shuffling the ViT's own pixels, which breaks its patches up, makes no difference that three seeds could show.
 #
 # (How sure is this? In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds share the
-# same test images, and the grey bars overlap: another 397 could make the two equal. It is safe to say that the ViT is
-# not ahead, and that is enough against the usual explanation.)
+# same test images, and the grey bars overlap: another 397 could make the two equal. So we do not claim that the CNN
+# on shuffled pixels is ahead. Nothing shows the ViT ahead of it, and that is enough against the usual explanation.)
 #
 # What is not built in must be learned. That part stands, and the ViT without positions shows how much there is to learn.
-# But "a CNN is better because of its inductive bias" is a claim about a cause, and one cheap control halved it. **A
+# But "a CNN is better because of its inductive bias" is a claim about a cause, and one cheap control left it half. **A
 # table that fits your explanation is not a test of it. Look for the row that could contradict it.**
 #
 # ## Data augmentation: what is not built in can be shown
@@ -1083,12 +1083,12 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target; guessing costs $\log(1 + K)$ with $K$ negatives | one number a masked frame |
 # | masked share | $1 - (1 - p)^M$ | |
 #
-# An image becomes a sequence of patches, a sound a sequence of frames; the Transformer between input and readout stays the
-# same. A ViT has little inductive bias, so it must learn from data what is built into a convolution; but on our digits
-# taking locality away from the CNN closed only about half of the gap, and a dense readout for the ViT closed as much.
-# Augmentation can teach what is not built in; here it took more steps. In our experiment positions became a map when
-# digits stood in many places, and not when all stood in the middle. A map of attention weights is a claim that needs a control. A contrastive model learns what tells the target
-# from its negatives.
+# An image becomes a sequence of patches, a sound a sequence of frames; the Transformer between input and readout stays
+# the same. A ViT has little inductive bias, so it must learn from data what is built into a convolution; but on our
+# digits shuffled pixels, which make locality false, took only about half of the CNN's lead, and a dense readout for the
+# ViT closed as much. Augmentation can teach what is not built in; here it took more steps. In our experiment positions
+# became a map when digits stood in many places, and not when all stood in the middle. A map of attention weights is a
+# claim that needs a control. A contrastive model learns what tells the target from its negatives.
 #
 # **In the package.** `attncourse.beyond_text` has `patchify`, `ViT`, `attention_rollout`, `FeatureEncoder`,
 # `span_mask`, `sample_negatives`, `contrastive_loss`, `Quantizer`, `diversity_loss` and `Wav2Vec2`, which has the codes
