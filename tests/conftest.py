@@ -5,6 +5,7 @@ Two workers with two threads each would fight over two cores.
 
 import itertools
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ pytest.register_assert_rewrite("hostile_class", "small_class")  # an assertion t
 
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # of kernels, graders' workers, training runs
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores Ctrl-C, which tests send
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
