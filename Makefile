@@ -50,12 +50,14 @@ test-all: setup
 	.venv/bin/ruff check
 	.venv/bin/mypy
 
-# Some tests need a browser; where there is none they are skipped. Root, which one is in a container, gets it here.
+# Some tests need a browser; where there is none they are skipped. Root, which one is in a container, gets it here: the
+# shell, which is the browser without its windows, or the whole where apt-get does not have that.
 browser:
-	@for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
+	@for name in chromium-headless-shell chromium chromium-browser google-chrome; do command -v $$name >/dev/null && exit; done; \
 	[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "install Chromium: the tests look for it"; exit 1; }; \
 	echo "installing Chromium for the tests"; export DEBIAN_FRONTEND=noninteractive; \
-	{ apt-get update && apt-get install -y --no-install-recommends chromium; } >/dev/null 2>&1 || \
+	{ apt-get update && { apt-get install -y --no-install-recommends chromium-headless-shell || \
+	apt-get install -y --no-install-recommends chromium; }; } >/dev/null 2>&1 || \
 	{ echo "apt-get could not install Chromium"; exit 1; }
 
 notebooks: setup
