@@ -100,9 +100,9 @@ if solved("feed_forward"):
 
 # %% [markdown]
 # Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for all four phrases has no
-# gradient and stays silent: a **dead ReLU**. With your second answer the second lines count the units that still fire
-# for some phrase at the end. At each width, the starts that fail have fewer such units than the starts that learn, with a single exception. A
-# wide network can lose several units and still learn.
+# gradient and stays silent: a **dead ReLU**. Your `dead` tells how many units still fire for some phrase at the end: the
+# second line for each width. With 2 and with 4 units the starts that fail have fewer of them than the starts that learn,
+# with a single exception. A wide network can lose several units and still learn.
 #
 # ## 2 · The causal mask, also for a part of the queries
 #
