@@ -241,7 +241,7 @@ if solved("test_for_leaks"):
 # torch stretches it to the scores (batch, n_query, n_key). It also combines with a causal mask:
 # `padding_mask(lengths, n) & causal_mask(n, n)` is (batch, n, n).
 #
-# In training the padding usually stands behind the words. A program that continues a batch of prompts puts it in
+# In training the padding usually stands behind the tokens. A program that continues a batch of prompts puts it in
 # *front*, so that all prompts end at the same position. Your mask serves both. The batch may have been padded to more
 # than its longest sentence, and a sentence may be empty.
 

@@ -809,7 +809,8 @@ suspects = {"no mask": not_masked, "causal mask": masked, "weights set to 0": we
 found = {name: who_depends_on_whom(model, torch.randn(6, 8))
          for name, model in suspects.items()}         # (6, 6) each
 figures.dependence_maps(found)
-#| caption: Which output depends on which input, by the size of the gradient; crosses mark leaks.
+#| caption: Which output depends on which input, by the size of the gradient; crosses
+#|   mark leaks.
 
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
@@ -945,7 +946,8 @@ short = ["she", "ran", "off", "pad", "pad"]           # the second sentence
 figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "causal": (short, short, causal_mask(5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
-#| caption: Padding mask, causal mask, and both together, for a sentence of three tokens and two places of padding.
+#| caption: Padding mask, causal mask, and both together, for a sentence of three tokens
+#|   and two places of padding.
 
 # %% [raw] slide
 # ## Padding masks, and both together
@@ -1084,7 +1086,8 @@ def carry_out(mask, way):
 ways = ["−∞", "−1e9", "weights · mask", "masked_softmax"]
 viz.explore(carry_out, mask=list(masks), way=ways,
             start={"mask": "causal and padding", "way": "−∞"})
-#| caption: A mask, and the attention weights that one way of applying it gives. Here −∞ leaves rows of NaN.
+#| caption: A mask, and the attention weights that one way of applying it gives. Here −∞
+#|   leaves rows of NaN.
 
 # %% tags=["hide-input"]
 for mask in masks.values():

@@ -69,7 +69,7 @@ check("split_heads", split_heads)
 
 # %%
 if solved("split_heads"):
-    sentence = torch.randn(1, 6, 12)                                 # 6 tokens, for 4 heads of 3
+    sentence = torch.randn(1, 6, 12)                                # 6 tokens, for 4 heads of 3
     for token in (0, 5):
         changed = sentence.clone()
         changed[:, token] += 1.0

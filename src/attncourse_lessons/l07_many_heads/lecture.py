@@ -574,7 +574,8 @@ viz.strip_plot(differences, x_name="R² of: how much warmer is tomorrow than yes
 any_weights, from_days = list(differences.values())[2:]
 gains = [f"{a - b:+.2f}" for a, b in zip(any_weights, from_days, strict=True)]
 print("one hour, gained by weights that see temperatures, seed by seed:", *gains)
-#| caption: How well a difference of two values is predicted, with one head and with two; three seeds each.
+#| caption: How well a difference of two values is predicted, with one head and with
+#|   two; three seeds each.
 
 # %% tags=["hide-input"]
 assert max(differences["1 head, four hours"]) < 0.6
@@ -796,7 +797,8 @@ tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weigh
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
 viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
-#| caption: Attention weights of a trained model on one sentence, a map for each of its eight heads.
+#| caption: Attention weights of a trained model on one sentence, a map for each of its
+#|   eight heads.
 
 # %% [raw] slide
 # ## Eight heads see one sentence
@@ -848,7 +850,8 @@ for seed in range(3):
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 singly = [f"head {head} {lost[0][HEADS.index((0, head)), 2]:.0%}" for head in (1, 3)]
 print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {both:.0%}")
-#| caption: Seed 0: mean attention weight on the answer, and the share of answers that are lost without the head.
+#| caption: Seed 0: mean attention weight on the answer, and the share of answers that
+#|   are lost without the head.
 
 # %% [raw] slide
 # ## Where it attends, and what is lost without it
@@ -891,8 +894,8 @@ for seed in range(3):
 # is an accident. A finding about "head 3 of layer 0" is a finding about one trained model.
 #
 # Back to the question about heads that can be removed singly: can they also go together? We remove one head after the
-# other, always the one whose loss hurts least, and do not put it back. *Guess:* how many of the eight heads
-# can go before the accuracy on the worst of the three questions falls below 90 %?
+# other, always the one whose loss hurts least, and do not put it back. *Guess:* how many of the eight heads can go
+# before the accuracy on the worst of the three questions falls below 90 %?
 
 # %% [raw] slide
 # ## If each can go, can all go?
@@ -915,7 +918,8 @@ for seed, model in enumerate(readers):
     together = without(model, spare).min()
     print(f"seed {seed}: {len(spare)} heads can each be missed at less than 10 %;"
           f" without all of them the worst question is at {together:.0%}")
-#| caption: Accuracy on the worst of the three questions against the number of heads removed.
+#| caption: Accuracy on the worst of the three questions against the number of heads
+#|   removed.
 
 # %% tags=["hide-input"]
 assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
@@ -927,7 +931,7 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # Voita et al. (2019) pruned 38 of 48 encoder heads and lost 0.15 BLEU.
 
 # %% [markdown]
-# Two heads can go at hardly any cost. Then the curves fall. Heads that can go one at a time cannot all go together.
+# Two heads can go at little cost. Then the curves fall. Heads that can go one at a time cannot all go together.
 #
 # Michel, Levy and Neubig ([-@michel2019]) found in trained translation models and in BERT that most heads can be removed
 # singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
@@ -1079,7 +1083,8 @@ for groups, kind in ((32, "MHA"), (8, "GQA, as released"), (1, "MQA")):
     gib[name] = [cache_bytes(config, batch=1, n=n) / 2**30 for n in lengths]
 weights_gib = 2 * count_parameters(llama_3, LanguageModel).total / 2**30
 figures.cache_sizes(gib, lengths, weights_gib)
-#| caption: Memory of Llama 3 8B's cache against the number of tokens in it, beside the model's parameters.
+#| caption: Memory of Llama 3 8B's cache against the number of tokens in it, beside the
+#|   model's parameters.
 
 # %% [raw] slide
 # ## What a large model saves
@@ -1189,7 +1194,7 @@ for seed in range(3):
 # %%
 record = measured("induction")
 print(record["command"])
-print(f"{'loss on repeated letters':<28}", *(f"without block {i}'s head" for i in (0, 1)), sep="   ")
+print(f"{'loss on repeated letters':<28}   without block 0's head   without block 1's head")
 for run in record["runs"]:
     name = f"{run['layers']} block{'s' * (run['layers'] - 1)}, seed {run['seed']}"
     print(f"{name:<16}{run['repeated']:>12.2f}", *(f"{loss:>23.2f}" for loss in run["without"]))
@@ -1238,7 +1243,8 @@ figures.letters_attended(example["letters"], titles)
 for run in two:
     print(f"seed {run['seed']}: weight on the outlined letter {run['induction']:.2f}, "
           f"with the head of block 0 silenced {run['cut']:.2f}")
-#| caption: An induction head and the one below; outlined, the letter that followed last time.
+#| caption: An induction head and the one below; outlined, the letter that followed last
+#|   time.
 
 # %% [markdown]
 # The head of block 0 attends to its own letter and to those just before it. The head of block 1 has a stripe: each letter
