@@ -56,6 +56,8 @@ def test_the_weights_on_the_letter_before_and_on_the_one_that_followed_are_said(
 
 # What is drawn
 
+KEYS = [rf"$K_{i}^\top$" for i in range(3)]
+
 
 def blocks(ax):
     """{label: the rectangles that touch each other below it, (left, low, width, height, colour), as one reads them}."""
@@ -91,33 +93,35 @@ def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output(
     wide, square, narrow = (n, d_model), (d_model, d_model), (n, d_k)
     assert shape == {
         "$X$": wide, "$W_Q$": square, "$Q$": wide, "$W_K$": square, "$K$": wide, "$W_V$": square, "$V$": wide,
-        **{f"${name}_{head}$": (n, n) if name == "A" else narrow for head in range(3) for name in "QKAV"},
+        **{f"${name}_{head}$": (n, n) if name == "A" else narrow for head in range(3) for name in "QAV"},
+        **{key: (d_k, n) for key in KEYS},
         **{f"head {head}": narrow for head in range(3)}, "Concat": wide, "$W_O$": square, "output": wide,
     }  # fmt: skip
     said = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
     for label, (left, low, right, top) in box.items():                   # its shape stands below it
         assert said[round((left + right) / 2, 3), round(top + 0.12, 3)] == label
-        if label not in ("$K_0$", "$K_1$", "$K_2$"):
-            rows, columns = shape[label]
-            assert said[round((left + right) / 2, 3), round(low - 0.11, 3)] == f"{rows}×{columns}"
+        rows, columns = shape[label]
+        assert said[round((left + right) / 2, 3), round(low - 0.11, 3)] == f"{rows}×{columns}"
     # Each head has a colour: blocks of columns of the projections, everything of its own, a block of rows of W_O.
     heads = [part[-1] for part in found["$W_Q$"]]
     assert len({*heads}) == n_heads
     for label in ("$W_K$", "$W_V$", "$Q$", "$K$", "$V$", "Concat", "$W_O$"):
         assert [part[-1] for part in found[label]] == heads
     for head, colour in enumerate(heads):
-        for label in (f"$Q_{head}$", f"$K_{head}$", f"$A_{head}$", f"$V_{head}$", f"head {head}"):
+        for label in (f"$Q_{head}$", KEYS[head], f"$A_{head}$", f"$V_{head}$", f"head {head}"):
             assert [part[-1] for part in found[label]] == [colour]
     assert len({part[1] for part in found["Concat"]}) == 1 and len({part[0] for part in found["$W_O$"]}) == 1
     # The symbols stand between what they join.
     times = [("Concat", "$W_O$"), *((f"$A_{i}$", f"$V_{i}$") for i in range(3))]
+    times += [(f"$Q_{i}$", KEYS[i]) for i in range(3)]
     equals = [("$W_O$", "output"), *((f"$V_{i}$", f"head {i}") for i in range(3))]
-    for sign, pairs in (("·", times), ("=", equals)):
+    scores = [(KEYS[i], f"$A_{i}$") for i in range(3)]
+    for sign, pairs in (("·", times), ("=", equals), ("softmax", scores), (r"$/\sqrt{d_k}$", scores)):
         at = {(x, y) for words, x, y in texts(ax) if words == sign}
         assert len(at) == len(pairs)
         for before, after in pairs:
             assert any(box[before][2] < x < box[after][0] and box[before][1] < y < box[before][3] for x, y in at)
-    assert [words for words, *_ in texts(ax) if "softmax" in words] == [
+    assert [words for words, *_ in texts(ax) if "mathrm" in words] == [
         r"$A_i = \mathrm{softmax}(Q_i K_i^\top / \sqrt{d_k})$,   head$_i = A_i V_i$"
     ]
 
@@ -136,7 +140,7 @@ def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output(
     assert list(zip(ends, (nearest(*end) for _, end in arrows(ax)), strict=True)) == [
         *((start, end) for name in "QKV" for start, end in (("$X$", f"$W_{name}$"), (f"$W_{name}$", f"${name}$"))),
         *((start, end) for i in range(3)
-          for start, end in (("the bracket", f"$Q_{i}$"), (f"$K_{i}$", f"$A_{i}$"), (f"head {i}", "Concat"))),
+          for start, end in (("the bracket", f"$Q_{i}$"), (KEYS[i], f"$A_{i}$"), (f"head {i}", "Concat"))),
     ]  # fmt: skip
     # The row of the token that asks.
     striped = []
@@ -233,6 +237,28 @@ def test_each_query_head_is_joined_to_the_keys_of_its_group():
         assert tiles["q0"][1] > tiles["k0"][1] > tiles["v0"][1] and tiles["q0"][0] < tiles["q3"][0]
         below, above = min(texts(ax), key=lambda text: text[2]), max(texts(ax), key=lambda text: text[2])
         assert below[0] == f"cache: {kept} heads of keys and values" and above[0] == "query heads"
+
+
+@proven
+def test_sizes_of_caches_are_lines_with_their_names_at_the_ends_beside_the_parameters():
+    few, many = [0.03125, 0.0625, 0.125], [1.0, 3.0, 4.0]
+    (ax,) = axes(figures.cache_sizes, {"8 heads": many, "1 head": few}, [1024, 2048, 4096], 3.2)
+    lines = strokes(ax)
+    assert lines[:2] == [[*zip((1024, 2048, 4096), many, strict=True)], [*zip((1024, 2048, 4096), few, strict=True)]]
+    assert lines[2] == [(1024, 3.2), (4096, 3.2)]
+    assert {words: (x, y) for words, x, y in texts(ax)} == {
+        "8 heads: 4 GiB": (4096, 4), "1 head: 0.125 GiB": (4096, 0.125), "all parameters: 3 GiB": (1024, 3.2)
+    }  # fmt: skip
+    assert [text.get_color() for text in ax.texts[:2]] == [line.get_color() for line in ax.lines[:2]]
+    assert labels(ax.xaxis) == {1024: "1,024", 2048: "2,048", 4096: "4,096"}
+    assert labels(ax.yaxis) == {0.03125: "1/32", 0.125: "1/8", 0.5: "1/2", 2: "2"}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("tokens in the cache", "memory (GiB)")
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+
+
+def test_a_line_of_too_few_sizes_is_refused():
+    with pytest.raises(ValueError, match="8 heads: got 1 sizes, expected 2, one for each length"):
+        figures.cache_sizes({"8 heads": [1.0]}, [1024, 2048], 3.0)
 
 
 @proven

@@ -122,7 +122,7 @@ def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_lo
         "alone": {"1": 0.5, "2": pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual
     }  # fmt: skip
     assert curves(staying) == {"residual": residual}
-    assert [ax.get_title() for ax in (everything, staying)] == ["all", "those that stay, on an even scale"]
+    assert [ax.get_title() for ax in (everything, staying)] == ["all", "those that stay, on a linear scale"]
     for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"]])):
         points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if line.get_linestyle() == "None"]  # fmt: skip

@@ -100,9 +100,9 @@ if solved("feed_forward"):
 
 # %% [markdown]
 # Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for all four phrases has no
-# gradient and stays silent: a **dead ReLU**. With your second answer the second lines count the units that still fire
-# for some phrase at the end. At each width, the starts that fail have fewer such units than the starts that learn, with a single exception. A
-# wide network can lose several units and still learn.
+# gradient and stays silent: a **dead ReLU**. Your `dead` tells how many units still fire for some phrase at the end: the
+# second line for each width. With 2 and with 4 units the starts that fail have fewer of them than the starts that learn,
+# with a single exception. A wide network can lose several units and still learn.
 #
 # ## 2 · The causal mask, also for a part of the queries
 #
@@ -241,7 +241,7 @@ if solved("test_for_leaks"):
 # torch stretches it to the scores (batch, n_query, n_key). It also combines with a causal mask:
 # `padding_mask(lengths, n) & causal_mask(n, n)` is (batch, n, n).
 #
-# In training the padding usually stands behind the words. A program that continues a batch of prompts puts it in
+# In training the padding usually stands behind the tokens. A program that continues a batch of prompts puts it in
 # *front*, so that all prompts end at the same position. Your mask serves both. The batch may have been padded to more
 # than its longest sentence, and a sentence may be empty.
 

@@ -122,7 +122,7 @@ def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
         ax.text(i, -0.2, words[i], ha="center", va="top", fontsize=11, color=INK)
     dots(ax, n, [0, 1])
     for y, said, colour in (
-        (0.5, "attention\nmoves things\nbetween tokens", ORANGE),
+        (0.5, "attention\nmoves information\nbetween tokens", ORANGE),
         (1.75, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
         (2.22, r"$x\,W_1 + b_1$", INK),
         (2.65, f"$d_\\mathrm{{ff}}$ = {d_ff}, max(0, ·)", PURPLE),
@@ -164,7 +164,7 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
         said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
     left.set_yscale("log")
     right.set_ylim(0, 1.03)
-    for ax, title in ((left, "all"), (right, "those that stay, on an even scale")):
+    for ax, title in ((left, "all"), (right, "those that stay, on a linear scale")):
         ax.set_xticks(layers)
         name_lines(ax, "layer", "relative residual", title)
         ax.tick_params(axis="x", labelsize=8.5)

@@ -130,8 +130,8 @@ for sharpness in (1.0, 2.0, 5.0):
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # It cannot. A weighted average lies between the things that it averages. In the plane it lies inside the shape that
-# they span, their **convex hull**. So each shape lies inside the one before. The shapes never grow; with sharp recipes
-# they shrink more slowly. In the end there are six pots of the same purple.
+# they span, their **convex hull**. So each shape lies inside the one before it, and no shape ever grows. With sharp
+# recipes the shapes shrink more slowly, but in the end there are six pots of the same purple all the same.
 #
 # ## Stacked self-attention with one head: still one average
 #
@@ -217,8 +217,8 @@ verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason t
 # One half, four times. Ten such layers are one matrix.
 
 # %% [markdown]
-# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. What can the
-# *matrix* $W_V$ make of it? *Guess:* which four numbers does the best matrix give, the one with the smallest squared
+# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. Can the *matrix*
+# $W_V$ compute the verdict from it? *Guess:* which four numbers does the best matrix give, the one with the smallest squared
 # errors? (It may add a constant, too.)
 
 # %%
@@ -238,8 +238,8 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 # linear map could get three of the four, but never all. The problem is known as **exclusive or**, XOR.) Ten such layers
 # do not help either, since the product of ten matrices is one matrix.
 #
-# What helps is a function that does more to a number than stretch it, an **activation function**. The cheapest is
-# $\max(0, z)$, the **rectified linear unit** or **ReLU**: it keeps numbers above zero and replaces the others by zero.
+# So the network needs a function that is not linear, an **activation function**. The cheapest is $\max(0, z)$, the
+# **rectified linear unit** or **ReLU**: it keeps numbers above zero and replaces the others by zero.
 # *With pencil and paper, try to find two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
 
 # %%
@@ -334,8 +334,8 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # Two thirds of a layer's parameters are here: $8d^2$ of $12d^2$.
 
 # %% [markdown]
-# About half of the units fire. In a trained network the share may be different; Geva et al. ([-@geva2021]) look for
-# what makes single units fire.
+# About half of the units fire. In trained networks with ReLU it is often a small share: Li et al. ([-@li2023]) counted
+# 3 % in a T5 model. Geva et al. ([-@geva2021]) look for what makes single units fire.
 #
 # Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in
 # [@vaswani2017]), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an
@@ -388,7 +388,7 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # * with a feed-forward network after each attention;
 # * with a **residual connection** around each attention: the layer *adds* its result to its input,
 #   $x + \operatorname{attention}(x)$;
-# * with both.
+# * with both; then a residual connection stands around each feed-forward network, too.
 #
 # In all four, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
 # @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them there. *Please draw the four curves before you
@@ -642,10 +642,10 @@ assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "the
 assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
 # %% [markdown] teaches="masking the future, with scores of −∞"
-# Nobody can know a first letter, and the models without a mask know it. So they do read ahead. But of random letters
-# they get no more than one in ten, where a guess gets one in twenty and a copy would get all. So they do not simply
-# copy the next place. They may recognise the whole number by its letters and then spell it; we did not test this. A
-# leak needs no copying: any use of the answer is enough.
+# Nobody can know a first letter in advance, yet the models without a mask get every one right. So they do read ahead.
+# But of the random letters they get at most one in ten, where a guess gets one in twenty and a copy would get all. So they
+# do not simply copy the next place. They may recognise the whole number by its letters and then spell it; we did not
+# test this. A leak needs no copying: any use of the answer is enough.
 #
 # Which signs would *not* have shown the fault? The training loss is splendid. A validation loss need not show it
 # either, because the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is
@@ -746,8 +746,9 @@ print("its first row:", printed[0].tolist())
 # ## Testing for leaks: which output depends on which input?
 #
 # A mask is easily wrong by one, and the loss does not show it. So we want to *test* a mask. The gradient can tell:
-# output $i$ depends on input $j$ exactly where a gradient gets through (or so it seems; we come back to this). For $n$
-# positions these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the detector:
+# output $i$ depends on input $j$ exactly where a gradient gets through. (This has an exception, to which we come back.)
+# For $n$ positions these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the
+# detector:
 
 # %% [raw] slide
 # ## Testing for leaks: which output depends on which input?
@@ -808,7 +809,8 @@ suspects = {"no mask": not_masked, "causal mask": masked, "weights set to 0": we
 found = {name: who_depends_on_whom(model, torch.randn(6, 8))
          for name, model in suspects.items()}         # (6, 6) each
 figures.dependence_maps(found)
-#| caption: Which output depends on which input, tested by changing inputs.
+#| caption: Which output depends on which input, by the size of the gradient; crosses
+#|   mark leaks.
 
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
@@ -829,7 +831,7 @@ assert [name for name, table in found.items() if not table.triu(1).any()] == ["c
 # > arrives, and yet the future comes through: each allowed weight is $\exp(e_{ij})$ over a sum of *all* exponentials,
 # > the forbidden ones too. So the sum of a row tells what is coming.
 #
-# Now the promised caveat. One more suspect adds to each token how many numbers of the whole sentence are positive:
+# Now the exception. One more suspect adds to each token how many numbers of the whole sentence are positive:
 
 # %%
 def counts(x):
@@ -944,7 +946,8 @@ short = ["she", "ran", "off", "pad", "pad"]           # the second sentence
 figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "causal": (short, short, causal_mask(5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
-#| caption: Padding mask, causal mask, and both together.
+#| caption: Padding mask, causal mask, and both together, for a sentence of three tokens
+#|   and two places of padding.
 
 # %% [raw] slide
 # ## Padding masks, and both together
@@ -978,10 +981,10 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # . . .
 # {print}
 #
-# None that is used: padding at the end lies in the future. An encoder does need its mask.
+# Only outputs that nobody uses: padding at the end lies in the future. An encoder does need its mask.
 
 # %% [markdown]
-# None that is used: padding at the end lies in the future of all tokens. So a language model with padding at the end
+# Only outputs that nobody uses: padding at the end lies in the future of all tokens. So a language model with padding at the end
 # needs no padding mask. An encoder does need one: it has the same blocks without the causal mask, and its
 # **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
 # @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
@@ -1027,6 +1030,7 @@ figures.mask_zoo({
 # |---|---|---|
 # | **bidirectional** | every token to every real token | encoders: BERT ([@devlin2019]), T5's encoder ([@raffel2020]) |
 # | **causal** | $j \le i$ | decoder-only models: GPT-3 ([@brown2020]), Llama ([@touvron2023llama]) |
+# | **causal and padding** | $j \le i$, if $j$ is a real token | decoders on batches of texts of different lengths |
 # | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma ([@beyer2024]) |
 # | **packed** | causal, within one document | training on rows of several documents: Llama 3 ([@grattafiori2024, section 3.2]) |
 # | **sliding window** | the last $w$ tokens | Mistral 7B ([@jiang2023]); every second layer of Gemma 2 ([@gemma2024]; [lecture @cheap_attention](@cheap_attention)) |
@@ -1035,23 +1039,22 @@ figures.mask_zoo({
 #
 # </details>
 #
-# Two things to see. A mask need not be square: cross-attention has $n_\text{target}$ rows. And a mask says what is
+# Note two things. A mask need not be square: cross-attention has $n_\text{target}$ rows. And a mask says what is
 # *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless the code skips them
 # ([lecture @cheap_attention](@cheap_attention)).
 #
-# Packing has a quieter effect. Without its mask a document reads those that happen to stand before it in the row.
-# Nothing leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality.
+# Without the mask for packed documents, each document reads those that happen to stand before it in the row. Nothing
+# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality.
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
 # When a program continues a batch of prompts, it usually pads them in *front*, so that all of them end at the same
-# place. Then the first rows have no past but padding, and nothing to attend to. Each setting of the next figure
-# has a mask, and a way of carrying it out. Hatched cells are forbidden, framed ones have weight where they must not,
-# orange ones are NaN.
+# place. Then the first rows have no past but padding, and nothing to attend to. In the next figure you choose a mask and
+# a way of applying it. Hatched cells are forbidden, framed ones have weight where they must not, orange ones are NaN.
 #
 # 1. Which masks make NaN out of −∞? What have their rows in common?
 # 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What has come in its place?
-# 3. Which of the four ways carries out all six masks?
+# 3. Which of the four ways applies all six masks correctly?
 
 # %%
 chef = ["pad", "pad", "the", "chef", "who"]
@@ -1083,7 +1086,8 @@ def carry_out(mask, way):
 ways = ["−∞", "−1e9", "weights · mask", "masked_softmax"]
 viz.explore(carry_out, mask=list(masks), way=ways,
             start={"mask": "causal and padding", "way": "−∞"})
-#| caption: Orders of masking and softmax that give rows of NaN.
+#| caption: A mask, and the attention weights that one way of applying it gives. Here −∞
+#|   leaves rows of NaN.
 
 # %% tags=["hide-input"]
 for mask in masks.values():

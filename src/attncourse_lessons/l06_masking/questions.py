@@ -15,7 +15,7 @@ def pairs_in_a_causal_mask(lots):
         *((str(value), value == seen, why) for value, why in {
             n * (n + 1) // 2: "1 + 2 + … + n: token i sees the tokens up to i, itself among them.",
             n * (n - 1) // 2: "The diagonal is allowed, too: a token may attend to itself.",
-            n * n // 2: "The diagonal belongs to the lower half as a whole.",
+            n * n // 2: "The whole diagonal is allowed, not half of it.",
             n * n: "That is bidirectional attention.",
         }.items()),
     )  # fmt: skip
@@ -39,7 +39,7 @@ def ffn_parameters(lots):
     d = lots.choice([64, 128, 256, 512])
     seen = sum(p.numel() for p in FeedForward(d, 4 * d).parameters())
     return ask(
-        f"A position-wise feed-forward network, d_model = {d}, d_ff = {4 * d}, with biases. How many parameters has it?",
+        f"A position-wise feed-forward network, d_model = {d}, d_ff = {4 * d}, with biases. How many parameters does it have?",
         *((f"{value:,}", value == seen, why) for value, why in {
             8 * d * d + 5 * d: "Two matrices of d · 4d, a bias of 4d and one of d.",
             8 * d * d: "That leaves out the two biases.",
@@ -59,8 +59,8 @@ def position_wise(lots):
     return ask(
         f"One of {n} tokens, number {changed + 1}, is changed before a feed-forward network. Which rows of its output change?",
         (f"row {changed + 1} alone", differ == [changed], "Position-wise: the same network for each token by itself."),
-        (f"the rows from {changed + 1} on", differ == list(range(changed, n)) and changed < 5, "So it is behind a causal mask."),
-        ("all six rows", len(differ) == n, "So it is in self-attention without a mask. Here no token meets another."),
+        (f"the rows from {changed + 1} on", differ == list(range(changed, n)) and changed < 5, "That would be so behind a causal mask."),
+        ("all six rows", len(differ) == n, "That would be so in self-attention without a mask. Here no token meets another."),
         ("none of the rows", not differ, "A row depends on its own token."),
     )  # fmt: skip
 
@@ -92,5 +92,5 @@ def linear_without_activation(lots):
         (f"any linear map of {d} numbers, no more", rank == d, f"x W₁ W₂ is one linear map, of rank {d} at most: XOR is none of them."),
         (f"linear maps of rank {hidden}", rank == hidden, f"The product of the two matrices is ({d}, {d}): its rank is at most {d}."),
         ("XOR, given enough hidden units", False, "However wide, two linear maps in a row are linear."),
-        ("the identity map of its tokens, and no other", False, "W₁ W₂ can be any matrix, as the hidden layer is wide enough."),
+        ("the identity map of its tokens, and no other", False, "W₁ W₂ can be any matrix, since the hidden layer is wide enough."),
     )  # fmt: skip

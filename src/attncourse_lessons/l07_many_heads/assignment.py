@@ -18,8 +18,8 @@
 # Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
 # comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
-# gradient through wherever something is to be learned.
+# Two rules hold throughout. Return new tensors, and do not change those that come in. And let a gradient through
+# wherever something is to be learned.
 #
 # {exercises}
 #
@@ -45,15 +45,15 @@ from attncourse import viz
 # %% [markdown]
 # ## 1 · Split the heads
 #
-# A projection gives each word one vector of width `d_model`. This vector is `n_heads` vectors side by side: the first
+# A projection gives each token one vector of width `d_model`. This vector is `n_heads` vectors side by side: the first
 # `d_head` numbers belong to head 0, the next `d_head` to head 1, and so on. Give the heads an axis of their own, in
-# front of the words. Then a matrix product treats each head like another sentence.
+# front of the tokens. Then a matrix product treats each head like another sentence.
 #
 # `n_heads` divides `d_model`.
 
 # %% exercise="split_heads"
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Cut every word's vector into one piece for each head.
+    """Cut every token's vector into one piece for each head.
 
     x: (batch, n, d_model)
     returns (batch, n_heads, n, d_head) with d_head = d_model / n_heads
@@ -64,31 +64,31 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
-# **Use it.** This question finds a wrong reshape: if one word of a sentence changes, in which heads does anything
+# **Use it.** This question finds a wrong reshape: if one token of a sentence changes, in which heads does anything
 # change? The cell asks your split, and also a `view` that has the right shape and nothing else.
 
 # %%
 if solved("split_heads"):
-    sentence = torch.randn(1, 6, 12)                                 # 6 words, for 4 heads of 3
-    for word in (0, 5):
+    sentence = torch.randn(1, 6, 12)                                # 6 tokens, for 4 heads of 3
+    for token in (0, 5):
         changed = sentence.clone()
-        changed[:, word] += 1.0
+        changed[:, token] += 1.0
         for name, before, after in (
             ("yours", split_heads(sentence, 4), split_heads(changed, 4)),
             ("view alone", sentence.view(1, 4, 6, 3), changed.view(1, 4, 6, 3)),
         ):
             touched = (before != after).flatten(2).any(dim=2)[0]          # (heads,)
             heads = touched.nonzero().flatten().tolist()
-            print(f"word {word} changes, {name:>10}: heads that change {heads}")
+            print(f"token {token} changes, {name:>10}: heads that change {heads}")
 
 # %% [markdown]
 # ## 2 · Merge the heads
 #
-# Now the way back: put each word's outputs of all heads side by side again, head 0 first.
+# Now the way back: put each token's outputs of all heads side by side again, head 0 first.
 
 # %% exercise="merge_heads"
 def merge_heads(heads: Tensor) -> Tensor:
-    """Put every word's pieces side by side: the inverse of `split_heads`.
+    """Put every token's pieces side by side: the inverse of `split_heads`.
 
     heads: (batch, n_heads, n, d_head)
     returns (batch, n, n_heads * d_head)
@@ -99,7 +99,7 @@ def merge_heads(heads: Tensor) -> Tensor:
 check("merge_heads", merge_heads)
 
 # %% [markdown]
-# **Use it.** The question of exercise 1, on the way back: if one head finds something else, in which columns of each word
+# **Use it.** The question of exercise 1, on the way back: if one head finds something else, in which columns of each token
 # does anything change? And if you have solved exercise 1, a split and a merge give back what went in.
 
 # %%
@@ -130,8 +130,8 @@ if solved("merge_heads"):
 # The matrices of all heads stand side by side in one `nn.Linear` each (with a bias). The queries come from $X$. The
 # keys and values come from the memory $M$, as in cross-attention, or from $X$ itself if there is no memory.
 #
-# The mask says which positions of the memory hold a word: it is (batch, 1, n_key) and serves all queries and all heads
-# alike. Every sentence has at least one word. You may call your functions from above, but a mistake in one of them then
+# The mask says which positions of the memory hold a token: it is (batch, 1, n_key) and serves all queries and all heads
+# alike. Every sentence has at least one token. You may call your functions from above, but a mistake in one of them then
 # costs points here as well.
 
 # %% exercise="MultiHeadAttention"
@@ -152,7 +152,7 @@ class MultiHeadAttention(nn.Module):
         """x asks; `memory` answers, or x itself where there is none.
 
         x: (batch, n_query, d_model)   memory: (batch, n_key, d_model)
-        mask: (batch, 1, n_key), True where there is a word
+        mask: (batch, 1, n_key), True where there is a token
         returns (batch, n_query, d_model)
         """
         ...  # solution
@@ -163,7 +163,7 @@ check("MultiHeadAttention", MultiHeadAttention)
 # %% [markdown]
 # **Use it.** The proof: your layer takes the weights of torch's `nn.MultiheadAttention` and must give its output, in
 # self-attention, with a memory, and with padding. (Torch keeps $W_Q$, $W_K$ and $W_V$ one below the other in a single
-# matrix, and in its padding mask True means *not* a word.)
+# matrix, and in its padding mask True means *not* a token.)
 
 # %%
 if solved("MultiHeadAttention"):
@@ -275,7 +275,7 @@ if solved("decoder_attention"):
 # ## 5 · What each head adds
 #
 # The lecture's formula says that the layer's output is a sum with one term per head. Make the terms visible, all at once:
-# for every head what it writes into the output, for every word. The heads' outputs come in before the merge. In this
+# for every head what it writes into the output, for every token. The heads' outputs come in before the merge. In this
 # exercise $W_O$ need not be square: $h\,d_v$ rows, $d_\text{model}$ columns, and it stands on the right, as in the formula.
 
 # %% exercise="contributions"
@@ -328,10 +328,11 @@ if solved("contributions"):
               f"; sum {real:.2f}, unrelated {unrelated:.2f}")
 
 # %% [markdown]
-# A head that writes next to nothing is silent on this line. A sum that is larger than unrelated directions would make it
-# says that the heads write partly the same; a smaller one, that they partly cancel. What a head writes can be read
-# further: up to the final norm, its product with the output's matrix says which tokens it makes likelier, its **direct
-# effect on the logits** ([@elhage2021]).
+# No head is silent here, but in the second layer one head writes more than four times as much as another. In all three
+# layers the sum is larger than unrelated directions would make it, so the heads write partly in the same
+# direction. (A smaller sum would mean that they partly cancel.) One can also ask what a head's contribution *says*: up to
+# the final norm, its product with the output matrix shows which tokens it makes more likely. That is its **direct effect
+# on the logits** ([@elhage2021]).
 
 # %% [markdown]
 # ## 6 · Grouped-query attention: fewer keys than queries
@@ -372,23 +373,30 @@ if solved("grouped_query_attention"):
 # %% [markdown]
 # ## 7 · Ablation: a head that nobody misses
 #
-# You have trained a model with 12 heads in each layer. You silence one head at a time, by setting what it hands to
-# $W_O$ to zero, and find that for 130 of the 144 heads the accuracy does not change. A course-mate says: "So 130 heads
-# do nothing, we can delete them all."
+# Suppose that you have trained a model with 144 heads. You silence one head at a time, by setting what it hands to $W_O$
+# to zero. For 130 of the heads the accuracy does not change. A course-mate says: "So 130 heads do nothing, we can delete
+# them all." Then you silence three pairs of heads (in percentage points of accuracy):
 #
-# What is wrong with the conclusion, and which measurement would you make next? Answer in two to four sentences. (2
-# points)
+# | pair | lost without the first | lost without the second | lost without both |
+# |---|---|---|---|
+# | A | 0 | 0 | 0 |
+# | B | 0 | 0 | 31 |
+# | C | 12 | 9 | 21 |
+#
+# **(a)** What does each pair say about its two heads, and which pair refutes your course-mate? **(b)** Which measurement
+# would tell you how many heads can really go? And why does not even that prove that these heads do nothing? Answer in
+# four to six sentences. (2 points)
 
 # %% [markdown] written="a-head-that-nobody-misses" points=2 minutes=8 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. Heads were silenced *one at a time*. Where two or more do the same, each can be missed as long as the other is
-#    there, and together they cannot. (Also good: the accuracy on this test set may not ask for what the head does; a
-#    head may serve a rare case.)
-# 2. A measurement that would tell: silence them together, or one after the other without switching the former on again,
-#    always the one that is missed least, and watch where the accuracy falls. (Or: prune and train on.) "Test on more
-#    data" earns the point only with the second reason under 1.
+# 1. (a) B refutes it: the two heads stand in for each other, so each can go as long as the other is there, and an
+#    ablation of one head at a time cannot show that. In A neither head is needed on this test set, as long as the others
+#    are there. In C the losses add up: each head does work that the other does not do. Half a point for B alone.
+# 2. (b) Silence heads together: one after the other without switching any on again, always the one that is missed least,
+#    and watch where the accuracy falls. (Or: prune and train on.) Even then a head may serve cases that this test set
+#    does not hold, or rare ones. Half a point for each.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -424,9 +432,9 @@ if solved("grouped_query_attention"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. ([-@ainslie2023, section
-# 2.1]) convert the old model: each new key head is the *mean* of the key heads of its group, the same holds for the values, and a
-# little more training repairs the loss. Build the new weight of the key projection from the old.
+# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. ([-@ainslie2023,
+# section 2.1]) convert the old model: each new key head is the *mean* of the key heads of its group, and so for the
+# values. A little more training repairs the loss. Build the new weight of the key projection from the old.
 #
 # The weight has the form of `nn.Linear`, (outputs, inputs): the first `d_head` *rows* make head 0, the next head 1, and
 # so on.
@@ -444,8 +452,9 @@ def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
 check("average_heads", average_heads)
 
 # %% [markdown]
-# **Use it.** How much does the mean lose? It depends on how similar the keys of a group are. Here eight key heads in
-# two groups have a common part, more of it or less. The cell compares the scores of the new layer with those of the
+# **Use it.** How much does the mean lose? It depends on how similar the keys of a group are. Here the eight key heads of
+# two groups share a part of their weights, from nothing to everything. *Guess* at which share the scores of the new layer
+# still follow the old ones well. The cell compares the scores of the new layer with those of the
 # old.
 
 # %%

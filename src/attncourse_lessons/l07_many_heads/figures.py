@@ -24,6 +24,7 @@ from attncourse.viz.style import (
     WEIGHTS,
     check_places,
     figure,
+    line_style,
     show,
     stage,
 )
@@ -49,8 +50,8 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     pitch = max(1.18, long + 0.6)
     height = pitch * max(n_heads, 3) + 0.55
     middle = height / 2 - 0.1
-    drawn, ax = figure(9.4, height)
-    stage(ax, (0, 9.4), (0, height))
+    drawn, ax = figure(9.9, height)
+    stage(ax, (0, 9.9), (0, height))
 
     def at(i: int, count: int) -> float:
         """The height of the i-th of `count` rows of boxes, from the top."""
@@ -71,7 +72,7 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     bracket = projected + wide + 0.1
     ax.plot([bracket, bracket], [at(2, 3) - long / 2, at(0, 3) + long / 2], color=GREY, linewidth=1.5)
     query = bracket + 0.52
-    key, weights = query + narrow + 0.12, query + 2 * narrow + 0.55
+    key, weights = query + narrow + 0.24, query + narrow + long + 0.94
     value = weights + long + 0.24
     found = value + narrow + 0.3
     beside = found + narrow + 0.55
@@ -79,8 +80,12 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         y = at(head, n_heads)
         arrow(ax, (bracket + 0.03, middle + 0.6 * (y - middle)), (query - 0.06, y), colour)
         _matrix(ax, query, y, n, d_k, [colour], "columns", f"$Q_{head}$", f"{n}×{d_k}", asking)
-        _matrix(ax, key, y, n, d_k, [colour], "columns", f"$K_{head}$", "")
-        arrow(ax, (key + narrow + 0.04, y), (weights - 0.04, y), colour)
+        ax.text(query + narrow + 0.12, y, "·", ha="center", va="center", fontsize=15, color=INK)
+        _matrix(ax, key, y, d_k, n, [colour], "columns", rf"$K_{head}^\top$", f"{d_k}×{n}")
+        arrow(ax, (key + long + 0.04, y), (weights - 0.04, y), colour)
+        between = (key + long + weights) / 2
+        ax.text(between, y + 0.1, r"$/\sqrt{d_k}$", ha="center", va="bottom", fontsize=9, color=INK)
+        ax.text(between, y - 0.1, "softmax", ha="center", va="top", fontsize=9, color=INK)
         _matrix(ax, weights, y, n, n, [colour], "columns", f"$A_{head}$", f"{n}×{n}", asking)
         ax.text(weights + long + 0.12, y, "·", ha="center", va="center", fontsize=15, color=INK)
         _matrix(ax, value, y, n, d_k, [colour], "columns", f"$V_{head}$", f"{n}×{d_k}")
@@ -259,6 +264,41 @@ def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:
         uses = ", ".join(f"{head} uses {head // group}" for head in range(n_heads))
         said.append(f"{title}: {kept} heads of keys and values; query head {uses}")
     show(drawn, f"{n_heads} query heads and the keys that they share. {'. '.join(said)}.")
+
+
+def cache_sizes(gib: Mapping[str, Sequence[float]], lengths: Sequence[int], parameters: float) -> None:
+    """Caches in GiB, {name: a size for each length}, against the tokens in them, beside the model's parameters.
+
+    Both axes double at each step. Raises ValueError where a line has another number of sizes.
+    """
+    for name, line in gib.items():
+        if len(line) != len(lengths):
+            raise ValueError(f"{name}: got {len(line)} sizes, expected {len(lengths)}, one for each length")
+    drawn, ax = figure(8.4, 3.6)
+    said = []
+    for i, (name, line) in enumerate(gib.items()):
+        ax.plot(lengths, line, **line_style(i))
+        words = f"{name}: {line[-1]:.3g} GiB"
+        ax.annotate(words, (lengths[-1], line[-1]), xytext=(9, 0), textcoords="offset points", va="center",
+                    fontsize=10, color=line_style(i)["color"])  # fmt: skip
+        said.append(f"{name}: {line[0]:.2g} to {line[-1]:.2g}")
+    ax.plot([lengths[0], lengths[-1]], [parameters, parameters], color=INK, linewidth=1.2, linestyle=":", zorder=1)
+    ax.annotate(f"all parameters: {parameters:.0f} GiB", (lengths[0], parameters), xytext=(0, 4),
+                textcoords="offset points", fontsize=10, color=INK)  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    smallest, largest = min(map(min, gib.values())), max(map(max, gib.values()))
+    ticks = [2.0**k for k in range(-9, 10, 2) if 0.9 * smallest < 2.0**k < 1.1 * largest]
+    ax.set_yticks(ticks, [f"1/{1 / tick:.0f}" if tick < 1 else f"{tick:.0f}" for tick in ticks])
+    ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    ax.minorticks_off()
+    ax.tick_params(labelsize=9)
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("tokens in the cache")
+    ax.set_ylabel("memory (GiB)")
+    show(drawn, f"The cache's GiB for {lengths[0]:,} to {lengths[-1]:,} tokens. {'; '.join(said)}. All parameters: "
+         f"{parameters:.1f} GiB.")  # fmt: skip
 
 
 def _tile(ax: Axes, x: float, y: float, words: str, colour: str) -> None:

@@ -197,9 +197,9 @@ print("[outputs] Y:", tuple((side_by_side @ Y).shape))
 # projections of $d \times d/2$ in place of each, and $W_O$ is $d \times d$ in both cases. The number of parameters does
 # not change.
 #
-# We train models with one, two and four heads on the diary, with three seeds each. One linear layer reads both answers
-# from the output. *Guess before you train:* will a model with one head get both answers half right, or one right and
-# the other wrong?
+# We train models with one, two and four heads on the diary, with several seeds. One linear layer reads both answers from
+# the output. *Guess before you train:* will a model with one head get both answers half right, or one right and the
+# other wrong?
 
 # %%
 class Diary(nn.Module):
@@ -236,15 +236,18 @@ def learn_diary(layer, seed, steps=200):
     return model
 
 
-diaries = {}
-for n_heads in (1, 2, 4):
-    for seed in range(3):
+diaries, learned = {}, []
+for n_heads, n_seeds in ((1, 8), (2, 3), (4, 3)):
+    for seed in range(n_seeds):
         torch.manual_seed(seed)
         diaries[n_heads, seed] = learn_diary(Heads(32, n_heads), seed)
         size = sum(p.numel() for p in diaries[n_heads, seed].parameters())
         tomorrow, yesterday = share_right(diaries[n_heads, seed])
         print(f"heads: {n_heads}, seed {seed}, {size} parameters: "
               f" tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
+        if n_heads == 1:
+            learned.append("tomorrow" if tomorrow > yesterday else "yesterday")
+print("one head learns", {day: learned.count(day) for day in ("tomorrow", "yesterday")})
 
 # %% tags=["hide-input"]
 for seed in range(3):
@@ -270,9 +273,8 @@ for seed in range(3):
 # For tomorrow one threshold is enough. Yesterday **alternates** along the line.
 
 # %% [markdown]
-# In every seed the model with one head learns one answer and gets most of the other wrong. Does it always choose the
-# same one? Tomorrow and yesterday are symmetric, so the task prefers neither. We think that the random start decides.
-# Three seeds cannot show it, because three coins agree once in four times.
+# In every seed the model with one head learns one answer and gets most of the other wrong. Tomorrow and yesterday are
+# symmetric, so the task prefers neither. The seed decides which one is learned: the last line counts both.
 #
 # Could one head learn both with more training? It receives a mixture of two meals,
 # $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$. Let $\alpha > \tfrac12$ be fixed, and let there be only
@@ -313,7 +315,7 @@ for n_heads, seed in ((2, 0), (2, 1), (2, 2), (4, 0)):
         tomorrow, yesterday = share_right(without_head(diaries[n_heads, seed], i))
         print(f"heads: {n_heads}, seed {seed}, without head {i}: "
               f" tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
-#| caption: Attention weights of two heads that answer two questions.
+#| caption: Attention weights of two heads: one answers *yesterday*, the other *tomorrow*.
 
 # %% tags=["hide-input"]
 lost = [share_right(without_head(two, i)) for i in (0, 1)]       # per head: tomorrow, yesterday
@@ -375,7 +377,7 @@ x = torch.arange(16).view(4, 4)                      # (n, d)  each number says 
 head_by_head = torch.stack([x[:, 0:2], x[:, 2:4]])  # (h, n, d_k)  columns 0 and 1, then 2 and 3
 panels = {"x, (n, d)": x, "head by head": head_by_head, "view alone": x.view(2, 4, 2)}
 figures.head_pieces(panels, four, d_model=4)
-#| caption: Which numbers each head gets: the right reshape and wrong ones.
+#| caption: Which numbers each head gets: the right reshape and a wrong one.
 
 # %% [raw] slide
 # ## The right shape and the wrong contents
@@ -500,9 +502,9 @@ assert len(set(steps.tolist())) == 1 and steps[0] in (1, 6), "one day on, or one
 # **Now you:** a@many_heads, exercise 5
 
 # %% [markdown]
-# At the same step from the query in all seven rows: here at the day before, round the circle from Monday back to Sunday.
-# The trained QK circuit has the question "what was yesterday?" in it, whatever the meals are. The largest numbers are
-# above 10 and most others near or below 0, so the softmax puts nearly all the weight there.
+# In all seven rows the largest number stands at the day before; for Monday that is Sunday. So the trained QK circuit
+# holds the question "what was yesterday?", whatever the meals are. The largest numbers are above 10 and most others are
+# near or below 0, so the days nearly decide the weights alone.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 5: what each head of a trained model writes.
 #
@@ -572,7 +574,8 @@ viz.strip_plot(differences, x_name="R² of: how much warmer is tomorrow than yes
 any_weights, from_days = list(differences.values())[2:]
 gains = [f"{a - b:+.2f}" for a, b in zip(any_weights, from_days, strict=True)]
 print("one hour, gained by weights that see temperatures, seed by seed:", *gains)
-#| caption: How well a difference of two values is predicted, with one head and with two.
+#| caption: How well a difference of two values is predicted, with one head and with
+#|   two; three seeds each.
 
 # %% tags=["hide-input"]
 assert max(differences["1 head, four hours"]) < 0.6
@@ -587,21 +590,25 @@ assert all(a > b for a, b in zip(any_weights, from_days, strict=True)), "in ever
 # Third row: weights that see one temperature carry one more number. Fourth row: without them the gain is lost.
 
 # %% [markdown]
-# One head explains half of the variance: it reports one of the two days. Two heads subtract. The third row is the
-# surprise: with a *single* number on each card, one head can explain more than half, with two seeds clearly more. Our
-# explanation: one head averages the values, but its weights depend on the cards, temperatures included. So the split of
-# the weight between tomorrow and yesterday carries one more number. If this is right, weights that do not see the
-# temperatures must lose the advantage. In the fourth row the queries and keys see the days alone, and every seed loses
-# what it had gained: much in two of them, little in the third (the printed line). (For four numbers the channel is too
+# Two heads subtract. One head explains half of the variance, and with fixed weights it cannot explain more: if it puts
+# the weight $\alpha$ on tomorrow and $\beta$ on yesterday, then $R^2$ is at most $(\alpha - \beta)^2 / 2(\alpha^2 +
+# \beta^2)$. Since no weight is negative, that is at most ½, and it is ½ where the head reports only one of the two days.
+#
+# The third row is the surprise. With a *single* number on each card, one head explains more than half, and clearly more
+# in two of the seeds. Our explanation: the weights are not fixed. They depend on the cards, temperatures included, so
+# the split of the weight between tomorrow and yesterday carries one more number. If this is right, weights that do not
+# see the temperatures must lose the advantage. In the fourth row the queries and keys see only the days, and in every
+# seed the gain is gone. (The printed line shows how large it was: small in one seed. For four numbers the channel is too
 # narrow, as the first row shows.)
 #
-# So the statement of lecture @masking needs its "with one head". Another statement holds for any number of heads, as
-# long as there is attention alone. If all tokens are equal, each head's averages are equal, and so are all outputs. A
-# lost difference never comes back. ([@dong2021] prove **rank collapse** for stacks of multi-head attention, too.)
+# So what lecture @masking said about averages holds for one head only. What it said about **rank collapse** holds for any
+# number of heads, if there is nothing but attention. Once all tokens are equal, all averages of a head are equal, and so
+# are all outputs: no later layer can tell the tokens apart again. ([@dong2021] prove the collapse for stacks of
+# multi-head attention.)
 #
 # ## What heads cost: n² weights each, and a low rank
 #
-# Heads are free in parameters. Are they free in time and memory? The next cell counts the arithmetic of the matrix
+# Heads cost no parameters. Do they cost time and memory? The next cell counts the arithmetic of the matrix
 # products and the attention weights. (A FLOP is a floating-point operation; one multiplication and one addition are
 # two.) *Guess* which of the three columns change with the number of heads.
 
@@ -651,9 +658,9 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are n
 #
 # There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$. This $d \times d$ matrix is a
 # product of two matrices with $d_k$ columns, so its **rank is at most $d_k$**: the **low-rank bottleneck**
-# ([@bhojanapalli2020]). We measure it alone. The queries and keys become narrow, and the values stay as wide as they
-# were. The question is tomorrow's meal. *Guess* how narrow one head may be, if each of seven days must find the next,
-# and Sunday must find Monday.
+# ([@bhojanapalli2020]). To measure this price alone, we make the queries and keys narrow and leave the values as wide as
+# before. The question is tomorrow's meal. *Guess* how narrow one head may be if each of the seven days must find the
+# next one, and Sunday must find Monday.
 
 # %%
 def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
@@ -685,7 +692,7 @@ for n_heads, d_k in ((1, 1), (1, 2), (4, 1)):
     print(f"{name}: rank of W_Q W_Kᵀ {ranks}")
     narrow[name] = [right for right, _ in found]
 viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
-#| caption: Accuracy with narrow heads.
+#| caption: Accuracy with narrow queries and keys, three seeds each.
 
 # %% tags=["hide-input"]
 assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) > 0.95
@@ -699,8 +706,8 @@ assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) 
 # %% [markdown] teaches="heads look at different things, k heads or one; what heads do: bertviz, linguistic roles"
 # With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
 # never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
-# succeed together: each head has the bottleneck, and a sum of heads can go around it. Real heads have 64 or 128
-# columns, and far more to tell apart than seven days. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same
+# succeed together: each head has the bottleneck, but the sum of the heads gets around it. Real heads have 64 or 128
+# columns, and must tell apart far more than seven days. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same
 # 512 columns into heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
 #
 # ## Heads of a trained model: where they attend, and what an ablation shows
@@ -790,7 +797,8 @@ tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weigh
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
 viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
-#| caption: Attention of a trained model: choose a layer, a head and a token.
+#| caption: Attention weights of a trained model on one sentence, a map for each of its
+#|   eight heads.
 
 # %% [raw] slide
 # ## Eight heads see one sentence
@@ -842,7 +850,8 @@ for seed in range(3):
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 singly = [f"head {head} {lost[0][HEADS.index((0, head)), 2]:.0%}" for head in (1, 3)]
 print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {both:.0%}")
-#| caption: Weight on the answer, and what is lost when a head is removed.
+#| caption: Seed 0: mean attention weight on the answer, and the share of answers that
+#|   are lost without the head.
 
 # %% [raw] slide
 # ## Where it attends, and what is lost without it
@@ -862,33 +871,35 @@ print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {b
 # * **An ablation** shows what the model cannot do *without* a head, but not what the head does.
 #
 # Why is a head that attends to the answer not missed? Perhaps another head does the same work. For *he/she* in seed 0,
-# heads 1 and 3 of layer 0 both attend to the answer, so head 3 may suffice. The last line tests this: if both are
-# silenced together, more answers are lost than their two single losses add up to. For a head of layer 1 there may be
-# another reason: its inputs are no longer single words, because layer 0 has already mixed the words. (There are other
-# ablations. One replaces the head's output by its mean, so that the layers above see nothing unusual.)
+# heads 1 and 3 of layer 0 both attend to the answer, so head 3 may be enough. The last line tests this: without both
+# heads more answers are lost than the two single losses add up to, as one expects of heads that stand in for each other.
+# For a head of layer 1 there may be another reason, which we did not test. Its inputs are no longer single words: layer 0
+# has already mixed them, so the vector at the name may hold little of the name. (There are other ablations. One replaces
+# the head's output by its mean, so that the layers above see nothing unusual.)
 #
 # Heads with a job get names. Ours are a *giver head*, a *receiver head* and a *pronoun head*: for each question the
 # head with the most weight on the answer. *Guess:* is it the same head in each seed?
 
 # %%
+spread = (1 / test.lengths[test.sentence]).mean().item()
+print(f"spread evenly over the words of its sentence, a query would give each {spread:.2f}")
 for seed in range(3):
     most, which = reads[seed].max(dim=0)                                  # (questions,)
     jobs = zip(("giver", "receiver", "pronoun"), which.tolist(), most.tolist(), strict=True)
     print(f"seed {seed}:", ", ".join(f"{job} head: {names[i]} ({w:.2f})" for job, i, w in jobs))
 
 # %% [markdown]
-# In each seed every question has such a head, with far more weight on the answer than an even spread over the words
-# would give (about 0.1). One head may have two jobs. The numbers of the heads mean nothing: heads are interchangeable,
-# and where two seeds agree, it is an accident. A finding about "head 3 of layer 0" is a finding about one trained
-# model.
+# In each seed every question has such a head, with far more weight on the answer than an even spread would give. One
+# head may have two jobs. The numbers of the heads mean nothing: heads are interchangeable, and where two seeds agree, it
+# is an accident. A finding about "head 3 of layer 0" is a finding about one trained model.
 #
-# Now the question from above. If this head is not missed, and that head is not missed, can both go? We remove one head
-# after the other, always the one whose loss hurts least, and do not put them back. *Guess:* how many of the eight heads
-# can go before the worst of the three answers falls below 90 %?
+# Back to the question about heads that can be removed singly: can they also go together? We remove one head after the
+# other, always the one whose loss hurts least, and do not put it back. *Guess:* how many of the eight heads can go
+# before the accuracy on the worst of the three questions falls below 90 %?
 
 # %% [raw] slide
 # ## If each can go, can all go?
-# > **Guess first.** We remove the head that hurts least, one after the other. How many of the eight can go before the worst of three answers falls below 90 %?
+# > **Guess first.** We remove the head that hurts least, one after the other. How many of the eight can go before the worst of three questions falls below 90 %?
 
 # %%
 worst = {}
@@ -901,13 +912,14 @@ for seed, model in enumerate(readers):
         line.append(max(after))
     worst[f"seed {seed}"] = line
 x_name = "heads silenced, least missed first"
-viz.curves(worst, xs=range(9), x_name=x_name, y_name="right, worst of three answers")
+viz.curves(worst, xs=range(9), x_name=x_name, y_name="accuracy, worst of three questions")
 for seed, model in enumerate(readers):
     spare = [head for head, shares in zip(HEADS, lost[seed], strict=True) if shares.max() < 0.1]
     together = without(model, spare).min()
     print(f"seed {seed}: {len(spare)} heads can each be missed at less than 10 %;"
-          f" without all of them the worst answer is at {together:.0%}")
-#| caption: Accuracy against the number of heads removed.
+          f" without all of them the worst question is at {together:.0%}")
+#| caption: Accuracy on the worst of the three questions against the number of heads
+#|   removed.
 
 # %% tags=["hide-input"]
 assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
@@ -919,17 +931,17 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # Voita et al. (2019) pruned 38 of 48 encoder heads and lost 0.15 BLEU.
 
 # %% [markdown]
-# A few heads can go at hardly any cost. Then the curve falls. Heads that can go one at a time cannot all go together.
+# Two heads can go at little cost. Then the curves fall. Heads that can go one at a time cannot all go together.
 #
-# Michel, Levy and Neubig ([-@michel2019]) found the same in trained translation models and in BERT: most heads can be
-# removed singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
+# Michel, Levy and Neubig ([-@michel2019]) found in trained translation models and in BERT that most heads can be removed
+# singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
 # 38 of the 48 encoder heads of an English–Russian translator and lost 0.15 BLEU. The last heads to go had jobs with
 # names: **positional** heads (the neighbouring token), **syntactic** heads (a verb's object), and a head for **rare
 # tokens**. Clark et al. ([-@clark2019]) found heads in BERT that attend to a fixed offset, to the direct object of a
 # verb, or to an earlier mention of the same person. An **induction head** completes a repeated pattern: after *A B … A*
-# it predicts *B* ([@elhage2021]; [@olsson2022]); *Going further* trains one and takes it apart. Vaswani et al. ([-@vaswani2017, figure 3]) show heads that connect
-# *making* with *more difficult*, and the tool BertViz draws such pictures for many models. When somebody draws a
-# conclusion from one, ask what happens without the head.
+# it predicts *B* ([@elhage2021]; [@olsson2022]); *Going further* trains one and takes it apart. Vaswani et al.
+# ([-@vaswani2017, figure 3]) show heads that connect *making* with *more difficult*, and the tool BertViz draws such
+# pictures for many models. When somebody draws a conclusion from such a picture, ask what happens without the head.
 #
 # ## The KV cache: keys and values are computed once
 #
@@ -1024,15 +1036,14 @@ assert per_token == 2 * 32 * 32 * 128 * 2
 
 # %% [markdown] teaches="grouped-query attention"
 # Half a megabyte a token, and two gigabytes a text: the caches of seven such texts need more memory than the whole
-# model. On a GPU the cache also costs time. To write one token, the processor must read the whole cache from memory.
-# Each number that it reads takes part in one multiplication and one addition, and in the same time the processor could
-# do hundreds. Such a step is **memory-bound**: it waits for bytes, not for arithmetic ([lecture @training](@training)
+# model. On a GPU the cache also costs time. To write one token, the GPU must read the whole cache from memory. Each number
+# that it reads takes part in one multiplication and one addition, and in the same time the GPU could do hundreds. Such a step is **memory-bound**: it waits for bytes, not for arithmetic ([lecture @training](@training)
 # has the numbers).
 #
 # ## MHA, GQA, MQA: query heads that share keys and values
 #
-# Which factor of the formula can be smaller? The number of heads of keys. Must every query head have keys and values of
-# its own? Shazeer ([-@shazeer2019]) tried the extreme, **multi-query attention** (MQA): all query heads share *one*
+# Which factor of the formula can be made smaller? Look at the number of heads of keys. Must every query head have keys and
+# values of its own? Shazeer ([-@shazeer2019]) tried the extreme, **multi-query attention** (MQA): all query heads share *one*
 # head of keys and values. Ainslie et al. ([-@ainslie2023]) took the middle, **grouped-query attention** (GQA): with $g$
 # groups, $h/g$ neighbouring query heads share one. Plain **multi-head attention** (MHA) is $g = h$.
 
@@ -1066,15 +1077,14 @@ for name, groups in kinds.items():
 llama_3 = preset("llama 3 8b").config
 lengths = [2**k for k in range(11, 18)]           # up to Llama 3.1's 131,072 tokens
 gib = {}
-for groups, name in ((32, "32: one each"), (8, "8: as released"), (1, "1: multi-query")):
+for groups, kind in ((32, "MHA"), (8, "GQA, as released"), (1, "MQA")):
     config = replace(llama_3, n_kv_heads=groups, max_length=lengths[-1])
+    name = f"{groups} head{'s' * (groups > 1)} of keys ({kind})"
     gib[name] = [cache_bytes(config, batch=1, n=n) / 2**30 for n in lengths]
 weights_gib = 2 * count_parameters(llama_3, LanguageModel).total / 2**30
-gib["(all parameters)"] = [weights_gib] * len(lengths)
-viz.curves(gib, xs=lengths, x_name="tokens in the cache", y_name="GiB", log_x=True, log_y=True)
-longest = {name: f"{line[-1]:.0f} GiB" for name, line in gib.items()}
-print(f"at {lengths[-1]:,} tokens:", longest)
-#| caption: Memory of the cache against the number of tokens in it.
+figures.cache_sizes(gib, lengths, weights_gib)
+#| caption: Memory of Llama 3 8B's cache against the number of tokens in it, beside the
+#|   model's parameters.
 
 # %% [raw] slide
 # ## What a large model saves
@@ -1084,8 +1094,8 @@ print(f"at {lengths[-1]:,} tokens:", longest)
 
 # %% [markdown]
 # What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
-# single head loses a little. Our diary is too easy to show a loss. It does show how little the keys need to differ.
-# Here four query heads have one head of keys and values between them, with three seeds:
+# single head loses a little. Our diary is too easy to show a loss. It does show that several questions can share their
+# keys. Here four query heads share one head of keys and values, with three seeds:
 
 # %%
 for seed in range(3):
@@ -1095,12 +1105,12 @@ for seed in range(3):
     print(f"multi-query, seed {seed}:  tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
 
 # %% [markdown]
-# Both questions, about tomorrow and about yesterday, compare with the same property of a card, its day. So one set of
-# keys is enough, and only the *queries* differ.
+# Both questions, about tomorrow and about yesterday, look for the same property of a card, its day. So one set of keys is
+# enough, and only the *queries* differ.
 #
 # **Multi-head latent attention** (MLA; [@deepseek2024v2]) is a third way. It keeps one narrow vector for each token and
-# one small key for the position. From the narrow vector it computes the keys and values of *all* heads again when it
-# needs them. In DeepSeek-V2 the vector has $4\,d_\text{head}$ numbers and the small key $\tfrac12 d_\text{head}$. A
+# one small key for the position. A matrix for each head makes that head's keys and values from the narrow vector. (In use,
+# these matrices are multiplied into $W_Q$ and $W_O$ beforehand, so that nobody computes the keys.) In DeepSeek-V2 the vector has $4\,d_\text{head}$ numbers and the small key $\tfrac12 d_\text{head}$. A
 # group of GQA keeps $2\,d_\text{head}$, so this is the cache of $4.5 / 2 = 2.25$ groups.
 #
 # Which model has what? Llama 2's 34B and 70B have groups, its 7B and 13B do not ([@touvron2023]). Llama 3 in all its
@@ -1173,7 +1183,7 @@ for seed in range(3):
 # ## Going further: an induction head, trained and taken apart
 #
 # *Not counted in the minutes above.* An induction head completes a pattern: after *A B … A* it predicts *B*. How does
-# it find *B*? We give language models a text in which nothing else can be learned. A stretch of 8 to 24 random letters
+# it find *B*? We train language models on texts that hold little else to learn. A stretch of 8 to 24 random letters
 # is repeated until there are 48. In the first stretch nobody can know the next letter, which costs $\ln 26 = 3.26$
 # nats. From the second letter of the repetition on, the next letter is known to whoever looks back, but how far back
 # differs from text to text. The models are causal and have *one* head a block. Five seeds were trained with one block,
@@ -1184,10 +1194,10 @@ for seed in range(3):
 # %%
 record = measured("induction")
 print(record["command"])
-print(f"{'':<16}{'loss on repeated letters':>25}{'without the first head':>24}")
+print(f"{'loss on repeated letters':<28}   without block 0's head   without block 1's head")
 for run in record["runs"]:
     name = f"{run['layers']} block{'s' * (run['layers'] - 1)}, seed {run['seed']}"
-    print(f"{name:<16}{run['repeated']:>25.2f}{run['without'][0]:>24.2f}")
+    print(f"{name:<16}{run['repeated']:>12.2f}", *(f"{loss:>23.2f}" for loss in run["without"]))
 
 # %% tags=["hide-input"]
 one, two = ([run for run in record["runs"] if run["layers"] == n] for n in (1, 2))
@@ -1200,8 +1210,30 @@ assert min(run["without"][0] for run in solved) > 3.2
 # %% [markdown]
 # One block does not learn it. The second *A* would have to find the position whose letter *comes after an A*. In the
 # first block the key at *B* is made of *B* alone, and of no letter before it. So it takes two heads, one above the
-# other. The first writes into each vector which letters stood before it. The second asks for the vector that has an *A*
-# there, and hands over its *B*. Here are both heads of a trained model, on nine letters that come twice:
+# other. The first is a **previous-token head**: it writes into each vector which letters stood just before it. The second
+# is the induction head: it asks for the vector that has an *A* there, and copies its *B*. (Its *keys* are made of what
+# the first head wrote; [@elhage2021] call this **K-composition**.)
+#
+# But the models of one block are a nat better than 3.26. What have they learned? A head can prefer distances, and the
+# answer always stands 8 to 24 places back. So let us predict by counting the letters there, without any matching:
+
+# %%
+draws = torch.Generator().manual_seed(0)
+period = torch.randint(8, 25, (1000, 1), generator=draws)                 # (texts, 1)
+stretch = torch.randint(26, (1000, 48), generator=draws)
+letters = stretch.gather(1, torch.arange(48) % period)                    # (texts, 48)
+nats = []
+for t in range(9, 48):
+    back = letters[:, max(t - 24, 0) : t - 7]                # the letters 8 to 24 places back
+    counts = nn.functional.one_hot(back, 26).sum(dim=1) + 0.05            # (texts, 26)
+    share = counts / counts.sum(dim=1, keepdim=True)                      # (texts, 26)
+    cost = -share.gather(1, letters[:, t : t + 1]).log()[:, 0]            # (texts,)
+    nats.append(cost[t > period[:, 0]])                                # where it can be known
+print(f"counting the letters 8 to 24 places back costs {torch.cat(nats).mean():.2f} nats")
+
+# %% [markdown]
+# That is the loss of one block. So a model of one block may do no more than this count; we did not take it apart. Here
+# are both heads of a trained model of two blocks, on nine letters that come twice:
 
 # %%
 example = record["example"]
@@ -1211,19 +1243,20 @@ figures.letters_attended(example["letters"], titles)
 for run in two:
     print(f"seed {run['seed']}: weight on the outlined letter {run['induction']:.2f}, "
           f"with the head of block 0 silenced {run['cut']:.2f}")
-#| caption: An induction head and the one below; outlined, the letter that followed last time.
+#| caption: An induction head and the one below; outlined, the letter that followed last
+#|   time.
 
 # %% [markdown]
-# The head of block 0 looks at its own letter and at those just before it. The head of block 1 has a stripe: each letter
+# The head of block 0 attends to its own letter and to those just before it. The head of block 1 has a stripe: each letter
 # attends to the one that followed it the last time. In the first stretch it has nothing to find, and its weight goes to
 # the first letter. ([Lecture @cheap_attention](@cheap_attention) calls this an *attention sink*.)
 #
 # So far this is a story about a picture. It makes a prediction that could fail: the stripe of block 1 needs block 0.
-# Silence the head of block 0, and the stripe must vanish, although nothing in block 1 was changed. It does, and the
+# If we silence the head of block 0, the stripe must vanish, although nothing in block 1 was changed. It does, and the
 # loss is back at 3.26, as if nothing were repeated.
 #
-# Four of five seeds do as told. Seed 3 has no stripe and ends at a loss of 0.45. It fails without either of its heads,
-# too, so it has found another way, which we have not taken apart.
+# Four of the five seeds behave like this. Seed 3 has no stripe and ends at a loss of 0.45. It needs both of its heads, too
+# (the table), so it has found another way, which we have not taken apart.
 #
 # Elhage et al. ([-@elhage2021]) describe such pairs in models of two layers that consist of attention alone. Olsson et
 # al. ([-@olsson2022]) connect them with in-context learning, with causal evidence in small models and, as they say,

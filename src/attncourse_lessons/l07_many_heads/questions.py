@@ -20,7 +20,7 @@ def parameters_and_heads(lots):
             (4 * d * d, 4 * d * d, "The heads share out the columns of the same W_Q, W_K, W_V; W_O is (d, d)."),
             (4 * d * d, 4 * d * d * h, "Each head is narrower by the factor that there are more of them."),
             (3 * d * d, 3 * d * d + d * d, "W_O is there with one head, too."),
-            (4 * d * d * h, 4 * d * d, "Splitting a width costs and saves no parameter."),
+            (4 * d * d * h, 4 * d * d, "Splitting a width neither adds nor saves parameters."),
         )),
     )  # fmt: skip
 
@@ -33,7 +33,7 @@ def weights_shape(lots):
     layer(torch.zeros(batch, n, d), weights=weights)
     seen = tuple(weights[0].shape)
     return ask(
-        f"x: ({batch}, {n}, {d}), {h} heads. Which shape have the attention weights?",
+        f"x: ({batch}, {n}, {d}), {h} heads. What shape do the attention weights have?",
         *((str(shape), shape == seen, why) for shape, why in {
             (batch, h, n, n): "A table of n² weights for each head of each sentence.",
             (batch, n, n): "That is one head's: heads have weights of their own.",
@@ -54,7 +54,7 @@ def cache_of_gqa(lots):
             h // groups: "The cache holds keys and values alone: as many heads of them as there are groups.",
             groups: "That is how many heads of keys and values are left.",
             h: "That is MQA: one head of keys and values for all.",
-            h - groups: "So many heads are saved: that is a difference and no factor.",
+            h - groups: "That is how many heads are saved: a difference, not a factor.",
         }.items()),
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ def rank_of_a_head(lots):
         "What rank has the matrix W_Q W_Kᵀ at most?",
         *((str(value), value == seen, why) for value, why in {
             d // h: "It goes through d_k = d_model / h dimensions: more heads, lower rank each.",
-            d: "So it is with one head.",
+            d: "That is the rank with one head.",
             h: "The number of heads is not the width of a head.",
             2 * d // h: "The rank of a product is at most that of each factor; they do not add.",
         }.items()),
@@ -86,11 +86,11 @@ def scale_in_a_head(lots):
     q, k = torch.randn(2, 20_000, d // h, generator=generator)
     seen = float((q * k).sum(1).std())
     return ask(
-        f"d_model = {d}, {h} heads, and the entries of queries and keys have variance 1. By what must the scores of a head be "
+        f"d_model = {d}, {h} heads, and the entries of queries and keys have variance 1. By what number must the scores of a head be "
         "divided to have variance 1?",
         *((f"{value:.4g}", abs(value / seen - 1) < 0.05, why) for value, why in {
             (d / h) ** 0.5: "√d_k, and d_k = d_model / h is the width of the vectors that are multiplied.",
-            d**0.5: "√d_model would be one head's.",
+            d**0.5: "√d_model would be right for one head.",
             d / h: "That is the variance; divide by its root.",
             h**0.5: "The number of heads does not enter the sum.",
         }.items()),
@@ -105,10 +105,10 @@ def subtracting_heads(lots):
     within = bool(one.min() <= two <= one.max())
     return ask(
         f"Two tokens have the values 1 and {values[1, 0]:g}. A layer is to give their difference, {two.item():g}. "
-        "What does that take at least?",
+        "What is the least that this takes?",
         ("two heads, and an output matrix W_O with a minus", not within,
          "Each head gives an average, between the values. W_O adds the heads up with any signs."),
         ("one head whose attention weights are negative", False, "Weights come from a softmax: they are positive."),
         ("one head, if its temperature is low enough", within, "At any temperature its output lies between the values."),
-        ("two heads whose outputs are concatenated, without any W_O", False, "Side by side they are two numbers, and nobody has subtracted them."),
+        ("two heads whose outputs are concatenated, without any W_O", False, "Side by side they are two numbers; nothing subtracts them."),
     )  # fmt: skip
