@@ -37,7 +37,7 @@ exercise = Exercise(
         "`query[:, :, None]` is (batch, n_query, 1, d_query), and `key[:, None]` is (batch, 1, n_key, d_key). Axes of "
         "length 1 stretch when two tensors are added; `expand` stretches them for `torch.cat`.",
         "No concatenation is needed: [q; k] W is q times the first d_query rows of W, plus k times the others. Both, "
-        "and w, are learned: no `.item()`, no `.detach()`, no `.",
+        "and w, are learned: no `.item()`, no `.detach()`, no `.data`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
