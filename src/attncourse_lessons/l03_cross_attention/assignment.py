@@ -136,8 +136,8 @@ if solved("attention_distribution"):
 def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
     """The context vectors: averages of the encoder states, weighted anew for each target.
 
-    weights: (batch, n_target, n_source), used as they are   encoder_states: (batch, n_source, d)
-    returns  (batch, n_target, d); a row of zeros gives a vector of zeros
+    weights: (batch, n_target, n_source)   encoder_states: (batch, n_source, d)
+    returns  (batch, n_target, d); a row of zeros in the weights gives a vector of zeros
     """
     ...  # solution
 

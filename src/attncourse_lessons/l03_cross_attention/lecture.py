@@ -781,8 +781,8 @@ if not shares[0] < 0.5 < 0.9 < min(shares[1:]):
 #
 # Does more training correct the alignment? The ladder's record has other runs of the three seeds, with 450 and with
 # 1,800 steps, each with and without input feeding. The next cell prints in how many of the 648 numbers above 100 the
-# unit attends most to the unit, and beside it how many lists of the test set are right. In the first line seed 0 is the
-# exception again, with a different count from the one above.
+# unit attends most to the unit, and beside it how many lists of the test set are right. The first line is the same
+# training as above, on the machine of the record; there, too, seed 0 is the exception.
 
 # %%
 for steps in ("450", "1800"):
