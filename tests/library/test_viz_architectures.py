@@ -36,7 +36,7 @@ def test_with_attention_every_encoder_state_reaches_every_context_vector():
     written = [*TARGET, "<eos>"]
     ways = joined(ax)
     assert set(ways) == {
-        *zip(SOURCE, h, strict=True), *pairwise([*h, "$s_0$", *s]), *((i, t) for t in c for i in h),
+        *zip(SOURCE, h, strict=True), *pairwise([*h, "$s_0$", *s]), (h[0], "$s_0$"), *((i, t) for t in c for i in h),
         *zip(["<bos>", *TARGET], s, strict=True), *zip(s, c, strict=True),
         *zip(c, joint, strict=True), *zip(s, joint, strict=True), *zip(joint, written, strict=True),
     }  # fmt: skip

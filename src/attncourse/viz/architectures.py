@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from numpy.typing import ArrayLike
 
 from attncourse._checks import check_one_of
@@ -77,6 +77,12 @@ def encoder_decoder(
     box(ax, middle, 1.9, "$s_0$" if attention else "$c$", bottleneck, width=0.9)
     arrow(ax, (encoder[-1] + 0.6, 1.9), (middle - 0.5, 1.9), bottleneck, 2.4 if not attention else 1.2)
     arrow(ax, (middle + 0.5, 1.9), (decoder[0] - 0.6, 1.9), bottleneck, 2.4 if not attention else 1.2)
+    if attention and bidirectional:  # the backward direction ends at the first token, and s_0 is made of both ends
+        below = f"bar,fraction={0.55 / (middle - encoder[0] - 0.4):.4f}"
+        ax.add_patch(
+            FancyArrowPatch((encoder[0] + 0.4, 1.35), (middle, 1.35), connectionstyle=below, arrowstyle="-|>",
+                            mutation_scale=10.2, linewidth=1.2, color=GREEN, shrinkA=0, shrinkB=0)
+        )  # fmt: skip
     for t, (x, read, written) in enumerate(zip(decoder, ("<bos>", *target), (*target, "<eos>"), strict=True), start=1):
         state(x, f"$s_{{{t}}}$", read, GREEN)
         ax.text(x, top, written, ha="center", va="center", fontsize=10.5, color=INK, fontweight="bold")
@@ -112,8 +118,9 @@ def encoder_decoder(
     states += ", from both sides" if bidirectional else ""
     if attention:
         said = ", ".join(f"h{i} {share:.2f}" for i, share in enumerate(shares, start=1))
+        first = "The states at both ends make s0. " if bidirectional else ""
         between = (
-            f"From s0 the decoder goes through the states s1 to s{m + 1}. At each step t its state asks, and an "
+            f"{first}From s0 the decoder goes through the states s1 to s{m + 1}. At each step t its state asks, and an "
             f"average of all encoder states, the context vector c_t, comes back; for step {step} it is {said}. State "
             f"and context vector are joined to the vector s̃_t; these vectors give {order}, and the end."
         )

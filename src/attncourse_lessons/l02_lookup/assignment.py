@@ -9,22 +9,23 @@
 # %% [markdown]
 # # Assignment @lookup · Attention is a lookup
 #
-# In this assignment you build hard and soft attention, and then three of the four score functions of
-# [lecture @lookup](@lookup). (The fourth, the plain dot product, you write on the way.) At the end you find the mistakes in
-# somebody else's lookup. The lecture asks one query at a time; here many queries come at once, without a loop. None of the
-# functions needs more than five lines. What takes thought is which axis is which, and what stands to the left of what. After each check comes a cell that *uses* what you wrote. It
-# waits until the check gives all points, and is not graded.
+# In this assignment you build hard and soft attention, and then three of the four score functions of [lecture
+# @lookup](@lookup). (You write the fourth, the plain dot product, along the way.) At the end you find the mistakes in
+# somebody else's lookup. The lecture asks one query at a time; here many queries come at once, without a loop. None of
+# the functions needs more than five lines. The hard part is to know which axis is which, and which factor of a product
+# stands on the left. After each check comes a cell that *uses* what you wrote. It waits until the check gives all
+# points, and is not graded.
 #
-# Each exercise has a check under it. Run it as often as you like, also before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
+# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
+# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not pass.
 #
 # {exercises}
 #
 # If you are stuck, `hint("hard_lookup", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own attention or torch's: this is the place to build it. Torch's `softmax` is yours to use.
-# Stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient
-# flows from what you return back to what you were given.
+# refused if they call the course's own attention or torch's: this is the place to build it. You may use torch's
+# `softmax`. Use torch operations throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a
+# gradient flows from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -89,8 +90,8 @@ if solved("hard_lookup"):
 #
 # $$\alpha_i = \frac{\exp(q \cdot k_i / T)}{\sum_j \exp(q \cdot k_j / T)} \qquad \text{soft}(q) = \sum_i \alpha_i \, v_i$$
 #
-# Return the weights, too: whoever wants to draw where a query looked needs them. The temperature is a positive number and
-# may be small. At $T = 1/16$ an innocent score of 8 becomes 128, and $\exp(128)$ does not fit into float32.
+# Return the weights, too: they are needed to draw what a query attends to. The temperature is a positive number and may
+# be small. At $T = 1/16$ a harmless score of 8 becomes 128, and $\exp(128)$ does not fit into float32.
 
 # %% exercise="soft_lookup"
 def soft_lookup(
@@ -107,9 +108,9 @@ def soft_lookup(
 check("soft_lookup", soft_lookup)
 
 # %% [markdown]
-# **Use it.** Your function is a kernel regression now. Here are sixty noisy counts; it predicts the bicycles at every hour
-# of the day. The temperature is chosen by leave-one-out: hide a count, predict it from the others. In truth the counts
-# were drawn around a known curve. *Guess* where the prediction will miss it most.
+# **Use it.** Your function is a kernel regression now. Here are sixty noisy counts; it predicts the bicycles at every
+# hour of the day. The temperature is chosen by leave-one-out: hide a count, predict it from the others. The counts were
+# drawn around a known curve. *Guess* where the prediction will miss that curve by most.
 
 # %%
 if solved("soft_lookup"):
@@ -175,8 +176,8 @@ if solved("scaled_dot_score"):
 # %% [markdown]
 # ## 4 · The bilinear score
 #
-# If query and key come from different places, their components mean different things, and there may not even be equally many. A
-# matrix stands between them and translates:
+# If query and key come from different places, their components mean different things, and their widths may differ, too.
+# A matrix between them translates:
 #
 # $$e_{ij} = q_i W \cdot k_j$$
 #
@@ -222,13 +223,13 @@ if solved("bilinear_score"):
 # %% [markdown]
 # ## 5 · The additive score
 #
-# The oldest of them lets a small network look at each pair. Put query and key side by side, query first; a hidden layer; tanh;
-# and a vector $w$ that makes one number of what is left:
+# The oldest of the four applies a small network to each pair. It puts query and key side by side, query first. A hidden
+# layer with tanh follows, and a vector $w$ turns the hidden units into one number:
 #
 # $$e_{ij} = \tanh\bigl([\,q_i;\ k_j\,]\, W\bigr) \cdot w$$
 #
-# Here all vectors are rows, so $W$ has a row for each number that comes in and a column for each hidden unit. Every query has
-# to meet every key. That makes a table of pairs, with a hidden vector in each of its cells.
+# Here all vectors are rows, so $W$ has a row for each input number and a column for each hidden unit. Every query has
+# to meet every key. That makes a table of pairs, with a hidden vector in each cell.
 
 # %% exercise="additive_score"
 def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
@@ -244,8 +245,8 @@ def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
 check("additive_score", additive_score)
 
 # %% [markdown]
-# **Use it.** Hours as plain numbers, where every dot product fails: the query is the number of one of eight keys, and that
-# key should win. Your score learns it in some seconds. (Each vector has a 1 beside its number, for a bias.)
+# **Use it.** Hours as plain numbers, where every dot product fails: the query is the number of one of eight keys, and
+# that key should win. Your score learns it within seconds. (Each vector has a 1 beside its number, for a bias.)
 
 # %%
 if solved("additive_score"):
@@ -272,8 +273,9 @@ if solved("additive_score"):
 # query, the others answer it, and *nobody may look themselves up*. The next cell is their code. It runs, its answers are of
 # the right shape and of a plausible size, and **it has three mistakes**.
 #
-# Do not read it first; *test* it. What must come out if there are two keys? If all values are equal? Which key must not
-# matter for row $i$, whatever its value? Each question finds something. Then write the function as it should be.
+# *Test* it before you read it. What must come out if there are two keys? If all values are equal? What must change when
+# the temperature falls? Which value must not matter for row $i$? (It passes one of these four tests.) Then write the
+# function as it should be.
 
 # %%
 def suspicious(keys, values, temperature):
@@ -300,9 +302,9 @@ def leave_one_out(keys: Tensor, values: Tensor, temperature: float) -> Tensor:
 check("leave_one_out", leave_one_out)
 
 # %% [markdown]
-# **Use it.** Exercise 2's sixty counts, all at once and without its loop. Here is the error at each temperature by your
-# function and by the suspicious one, whose numbers look plausible, too. *Guess:* which temperature would your course-mate
-# have chosen?
+# **Use it.** Exercise 2's sixty counts, all at once and without its loop. Here is the error at each temperature, by
+# your function and by the suspicious one, whose numbers also look plausible. *Guess:* which temperature would your
+# course-mate have chosen?
 
 # %%
 if solved("leave_one_out"):
@@ -345,12 +347,12 @@ if solved("leave_one_out"):
 # %% [markdown]
 # ## Extension: only the k best
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is for extra credit; you lose nothing if you leave it out.
 #
-# Between hard attention, where one key takes all, and soft attention, where each gets something, there is a lookup in which
-# the $k$ best keys of a query get all the weight and the others exactly none. Score by the *scaled* dot product, choose, take
-# the softmax among those chosen, average their values. Each query has its own $k$ best. (No two scores of a query will be
-# equal.)
+# Between hard attention, where one key takes all, and soft attention, where each gets something, there is a lookup in
+# which the $k$ best keys of a query get all the weight and the others exactly none. Compute scaled dot products, choose
+# the $k$ largest, take the softmax over those alone, and average their values. Each query has its own $k$ best. (No two
+# scores of a query will be equal.)
 
 # %% exercise="top_k_lookup"
 def top_k_lookup(query: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
@@ -365,8 +367,8 @@ def top_k_lookup(query: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
 check("top_k_lookup", top_k_lookup)
 
 # %% [markdown]
-# **Use it.** The bridge once more, by the two nearest keys. Longer vectors are a lower temperature: the clock's are
-# multiplied by 3 here. *Guess* what the answer at seven is made of.
+# **Use it.** The bridge once more, by the two nearest keys. Longer vectors act like a lower temperature; here the
+# clock's vectors are multiplied by 3. *Guess* what the answer at seven is made of.
 
 # %%
 if solved("top_k_lookup"):

@@ -139,7 +139,7 @@ def lookup_frame(
     right.set_xticks(range(0, 25, 6))
     right.set_ylim(-10, 1.12 * float(values.max()))
     right.set_xlabel("hour that is asked")
-    right.set_ylabel("answer")
+    right.set_ylabel("answer (bicycles)")
     if title:
         drawn.suptitle(title, fontsize=11)
     here = answers[(xs - asked).abs().argmin()].item()

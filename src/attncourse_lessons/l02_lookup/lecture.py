@@ -84,20 +84,21 @@ print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
 # %% [markdown] erratum="exactly one pair" teaches="attention as a soft lookup: query, key, value"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
-# turns a key into a **hash**, a place in a table, and a hash need not keep keys near that are near, as the last line shows.
+# turns a key into a **hash**, a place in a table, and two keys that are close need not get hashes that are close, as
+# the last line shows.
 #
 # > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query above mapped to
 # > none. To *always* answer is the first of two things that a lookup has to learn before a network can use it. The
 # > second is to have a gradient.
 #
 # Yet two of the six entries are nearly right. *What would you like the table to answer at seven?* Write a number down.
-# You have probably done one of two things: taken the nearest entry as it stands, or mixed the two nearest. These are the
-# two lookups of this lecture.
+# You have probably done one of two things: you took the nearest entry as it stands, or you mixed the two nearest. These
+# are the two lookups of this lecture.
 #
 # ## Keys that can be near: the dot product as a score
 #
-# Both lookups need to know how near a key is. Put the hours on the face of a clock, one turn a day. Each hour becomes a
-# vector of two numbers, and 23:00 lies close to 1:00, where it belongs.
+# Both lookups need to know how near a key is. Put the hours on the face of a clock whose hand goes round once a day.
+# Each hour becomes a vector of two numbers, and 23:00 lies close to 1:00, as it should.
 
 # %%
 def clock(hours):
@@ -162,8 +163,8 @@ print("hard:", values[best].item())
 # > **Guess first.** Asked at seven: how much weight goes to eight? Does 17:00 get nothing?
 
 # %% [markdown]
-# It always answers. But at seven it says 310 bicycles, as if it were eight, and so it does at 6:31. Two minutes earlier
-# it says 45. It ignores what it knows about the second best.
+# Hard attention always answers. But at seven it says 310 bicycles, as if it were eight, and at 6:31 it says the same.
+# Two minutes earlier it says 45. It ignores the second-best key, however close that one is.
 #
 # **Soft attention** lets every key contribute. The softmax turns the scores into **attention weights** $\alpha_i$, which
 # are positive and sum to one. The answer is the average of the values by these weights. It is called the **context
@@ -190,7 +191,7 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 # |||
 # - The **query** asks.
 # - It is compared with the **keys**.
-# - What comes back is made of the **values**.
+# - The answer is made of the **values**.
 #
 # An exponential is never zero: good for learning, bad where a key must *not* be attended to.
 #
@@ -204,13 +205,13 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 
 # %% [markdown] teaches="mean pooling as a starting point"
 # Every key got something. Eight o'clock has 0.30, hardly more than five, and even 17:00 has 0.05. The softmax takes
-# exponentials, and an exponential is never zero. (On paper: a float may be rounded down to it.) That is useful, because
-# a key with some weight can be learned from. It also has a cost: where a key must *not* be attended to, a small weight is
-# still too much. [Lecture @masking](@masking) deals with that.
+# exponentials, and an exponential is never zero. (On a computer, a very small one is rounded to zero.) That is useful,
+# because a key with some weight also gets some gradient. It also has a cost: where a key must *not* be attended to,
+# even a small weight is too much. [Lecture @masking](@masking) deals with that.
 #
-# The answer, 143, is poor: too much of it is noon and night. The next section mends that. First the words, which stay
-# with us through the course. The **query** asks. It is compared with the **keys**, which serve for nothing else. What
-# comes back is made of the **values**, and of nothing else. We say that the query **attends to** the values.
+# The answer, 143, is poor: noon and night count too much in it. The next section improves it. First, three terms for
+# the rest of the course. The **query** asks. It is compared with the **keys**, which are used for nothing else. The
+# answer is made of the **values** alone. We say that the query **attends to** the values.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 1.
 #
@@ -255,9 +256,9 @@ viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
 # {figure}
 
 # %% [markdown]
-# At a low temperature the curve becomes a staircase: that is hard attention. At a high one it becomes a level line:
-# every key counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture @bottleneck](@bottleneck) tried.
-# So a dictionary and a mean are the two ends of one scale.
+# At a low temperature the curve becomes a staircase: that is hard attention. At a high temperature it becomes a flat
+# line: every key counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture
+# @bottleneck](@bottleneck) tried. So a dictionary and a mean are the two ends of one scale.
 
 # %%
 hard = torch.stack([values[(keys @ query).argmax()] for query in clock(day)])     # (289,)
@@ -270,24 +271,25 @@ print(f"T = 100,000: from {hot.min():.1f} to {hot.max():.1f}; the mean is {value
 assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e-3)
 
 # %% [markdown]
-# (At the few other times the query stands halfway between two keys, as at 3:30. Hard attention takes one of them, by an
-# accident of rounding. Soft attention mixes the two, however cold it is.)
+# (At the few other times the query is halfway between two keys, as at 3:30. Hard attention picks one of them, and
+# rounding decides which. Soft attention mixes the two at any temperature.)
 #
-# From here on we take $T = 0.1$ for the bridge. Here is a hash table, asked for a key that it holds, beside soft attention
-# at seven:
+# From here on we use $T = 0.1$ for the bridge. The figure shows a hash table, asked for a key that it holds, beside
+# soft attention, asked for one that it does not hold:
 
 # %%
 T = 0.1
 context, weights = soft_lookup(clock(7), keys, values, T)
 figures.two_lookups(BICYCLES, weights, asked=7)
-#| caption: A dictionary and a soft lookup, asked with the same query.
+#| caption: A dictionary, asked for a key that it holds, and a soft lookup, asked for one that
+#|   is not there.
 #| label: two-lookups
 
 # %% [raw] slide
 # ## Cold is hard attention, hot is mean pooling
 # {print}
 # . . .
-# A dictionary and a mean are the two ends of one scale. Multiply every key by ten, and you have divided the temperature by ten: a network that learns its keys learns how sharply to choose.
+# A dictionary and a mean are the two ends of one scale. Multiplying every key by ten divides the temperature by ten: a network that learns its keys also learns how sharply to choose.
 #
 # **Now you:** a@lookup, exercise 2
 
@@ -296,8 +298,9 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 # {figure}
 
 # %% [markdown]
-# There are other ways to set the temperature. Multiply every key by ten, and you have divided the temperature by ten; the
-# same goes for the query. A network that learns its keys and queries learns how sharply to choose as well.
+# The length of the vectors sets the temperature, too. Multiplying every key by ten has the same effect as dividing the
+# temperature by ten, and the same holds for the query. So a network that learns its keys and queries also learns how
+# sharply to choose.
 #
 # > **Check yourself.** You subtract the same number from all scores of a query. What becomes of its weights?
 # > <details><summary>Answer</summary>Nothing changes. The factor exp(−c) stands in the numerator and in the denominator.
@@ -308,11 +311,11 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 #
 # ## Why soft: it has a gradient
 #
-# Suppose that we know an answer and not the question. Somebody says: "there were 200". When was that? A network is in
+# Suppose that we know the answer but not the question. Somebody says: "there were 200". When was that? A network is in
 # this position all the time. It is told what should have come out, and has to find out what it should have asked.
 #
-# Below is the squared error of both lookups, for every hour that could have been asked. *What would you do on either of
-# the two curves, standing at nine o'clock and able to feel nothing but the slope under your feet?*
+# Below is the squared error of both lookups, for every hour that could have been asked. *If you stood on each curve at
+# nine o'clock and could feel nothing but the slope under your feet, which way would you go?*
 
 # %% [raw] slide
 # ## Why soft: it has a gradient
@@ -331,9 +334,10 @@ viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared er
 # {figure}
 
 # %% [markdown]
-# The error of hard attention is a staircase. On a step the slope is zero; between steps there is a cliff, and no slope at
-# all. (At 14:30 there is none: 120 and 280 are equally wrong about 200.) torch does not even offer a slope. What comes out
-# of `argmax` is a place, and a place keeps nothing of the scores by which it was chosen.
+# The error of hard attention is a staircase. On a step the slope is zero; between steps the error jumps, and there is
+# no slope at all. (At 14:30 the value jumps from 120 to 280 without a step in the error: both are 80 away from 200.)
+# Torch does not even compute a slope here. `argmax` returns an index, and an index is not a differentiable function of
+# the scores.
 
 # %%
 hour = torch.tensor(9.0, requires_grad=True)
@@ -359,25 +363,25 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 # . . .
 # $$\frac{\partial c}{\partial e_i} = \alpha_i\,(v_i - c)$$
 #
-# A key without weight learns nothing; nor does one whose value is what was answered anyway.
+# A key without weight gets no gradient, and neither does one whose value equals the answer.
 
 # %% [markdown]
-# It has found an hour at which soft attention says 200, a little after ten: the count falls towards noon, so a later
-# hour has a lower count. (There are other such hours. Downhill finds the one whose slope it stands on.) The same gradient
-# flows into the keys and into the values, so a whole table can be learned from wrong answers.
+# Gradient descent has found an hour at which soft attention says 200, a little after ten: the count falls towards noon,
+# so a later hour has a lower count. (There are other such hours. Gradient descent ends in the valley in which it
+# starts.) The same gradient flows into the keys and into the values, so a whole table can be learned from wrong
+# answers.
 #
-# What does this gradient look like? *Work it out on paper:* by how much does $c = \sum_j \alpha_j v_j$ change with the score
-# $e_i$? You need that $\partial \alpha_j / \partial e_i$ is $\alpha_i (1 - \alpha_i)$ for $j = i$, and $-\alpha_i \alpha_j$
-# otherwise. What does a key learn that has no weight? And one whose value is what was answered anyway?
+# What does this gradient look like? *Work it out on paper:* by how much does $c = \sum_j \alpha_j v_j$ change with the
+# score $e_i$? You need that $\partial \alpha_j / \partial e_i$ is $\alpha_i (1 - \alpha_i)$ for $j = i$, and $-\alpha_i
+# \alpha_j$ otherwise. What is the gradient for a key that has no weight? And for a key whose value equals the answer?
 #
 # > <details><summary>Answer</summary>
 # >
 # > $$\frac{\partial c}{\partial e_i} = \alpha_i (1 - \alpha_i)\, v_i - \sum_{j \ne i} \alpha_i \alpha_j\, v_j
 # > = \alpha_i \Bigl(v_i - \sum_j \alpha_j v_j\Bigr) = \alpha_i\, (v_i - c)$$
 # >
-# > A higher score pulls the answer towards the key's own value, as far as that value is from the answer, and in proportion
-# > to the weight. Without weight nothing is learned; nor where $v_i = c$.
-# > </details>
+# > A higher score pulls the answer towards the key's own value. The pull is the distance from the answer to that value,
+# > times the weight. A key without weight gets no gradient, and neither does one with $v_i = c$. </details>
 #
 # Autograd agrees:
 
@@ -395,18 +399,19 @@ for hour, slope, ours in zip(hours, e.grad, on_paper, strict=True):
 assert torch.allclose(e.grad, on_paper, atol=1e-3)
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
-# More weight on eight raises the answer, more weight on five lowers it by the same amount: what one gains the other loses.
-# The rest has hardly any weight and hardly any slope. A lookup that is too cold early on stops learning for that reason.
+# A higher score for eight raises the answer, and a higher score for five lowers it by nearly the same amount, because
+# the two share nearly all the weight. The other keys have hardly any weight and hardly any gradient. For that reason a
+# lookup that is too cold early in training stops learning.
 #
 # Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
 # that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways,
-# and gave the two kinds their names. The gradient of the soft kind is exact and costs one backward pass. This is why
+# and gave the two kinds their names. The gradient of soft attention is exact and costs one backward pass. This is why
 # nearly all attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
-# Our six entries were exact. Measurements are not. Here are sixty counts on sixty days, at random hours, with the noise
-# that rain and holidays make. A dictionary of these would be useless. A soft lookup smooths them:
+# Our six entries were exact. Real measurements are noisy. Here are sixty counts from sixty days, at random hours, with
+# noise as from rain and holidays. A dictionary of these would be useless. A soft lookup smooths them:
 
 # %% [raw] slide
 # ## Kernel regression: the same average in 1964
@@ -414,7 +419,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 #
 # Nadaraya and Watson. For vectors of length one it **is** soft attention, with $T = h^2$.
 # . . .
-# New in Bahdanau et al. (2015): queries, keys and values come out of a network, trained *through* the average. The weights $\alpha$ are no parameters.
+# New in Bahdanau et al. (2015): queries, keys and values come out of a network, trained *through* the average. The weights $\alpha$ are not parameters.
 
 # %%
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
@@ -429,10 +434,11 @@ viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_nam
 # Cold: **overfitting**. Hot: both rush hours are averaged away.
 
 # %% [markdown]
-# Too cold, and every accident of the data is believed: **overfitting**. Too hot, and both rush hours are averaged away.
-# Which temperature is best? The data can say. Hide each count in turn, predict it from the other fifty-nine, average
-# the squared errors, and take the root. This is **leave-one-out cross-validation**. *Sketch the error against the
-# temperature before you look.* We draw it for three samples of sixty counts.
+# At too low a temperature the curve follows every accident of the data, which is **overfitting**. At too high a
+# temperature both rush hours are averaged away. Which temperature is best? The data can tell. Hide each count in turn,
+# predict it from the other fifty-nine, average the squared errors, and take the root. This is **leave-one-out
+# cross-validation**. *Sketch the error against the temperature before you look.* We draw it for three samples of sixty
+# counts.
 
 # %% [raw] slide
 # ## Leave one out
@@ -469,8 +475,9 @@ for line in valleys.values():
 # {figure}
 
 # %% [markdown]
-# Each sample has a valley, with its floor not far above the noise that was put in, 40 bicycles. (Sixty keys lie
-# close together. At a temperature lower than our 0.1 a query still averages several of them.)
+# Each curve has a valley, and its lowest point is not far above the noise that was put in, 40 bicycles. (The best
+# temperature is lower than our 0.1, because sixty keys lie close together: even at 0.01 a query averages several of
+# them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
 # at $q$, average the measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of
@@ -490,28 +497,28 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
     assert torch.isclose((kernel * counted).sum() / kernel.sum(), attention, rtol=1e-4)
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
-# So the average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
-# et al. ([-@bahdanau2015]) is that queries, keys and values come out of a network, and that the network is trained
-# *through* the average. Take care with "the weights are learned". The attention weights $\alpha$ are no parameters.
-# They are computed anew for each query. What is learned is the network that makes the vectors.
+# So an average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
+# et al. ([-@bahdanau2015]) is that a network makes the queries, keys and values, and that it is trained *through* the
+# average. Be careful with the phrase "the weights are learned". The attention weights $\alpha$ are not parameters: they
+# are computed anew for each query. The network that makes the vectors is learned.
 #
-# **Now you:** [a02](@lookup/assignment), exercise 6: somebody's leave-one-out, with mistakes in it.
+# **Now you:** [a02](@lookup/assignment), exercise 6: a leave-one-out by somebody else, with mistakes in it.
 #
 # ## Learned keys: training through the average
 #
 # We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each of
 # the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from the
-# usual in its own way (rain in the morning, a concert at night), and its counter worked in eight hours only. The other
-# sixteen are to be answered by soft attention to the eight. The squared error trains the vectors,
-# by the optimiser **Adam**: gradient descent with a step size of its own for each number.
+# usual in its own way (rain in the morning, a concert at night), and its counter worked in only eight of the hours.
+# Soft attention to these eight must predict the other sixteen. The squared error trains the vectors with the optimiser
+# **Adam**, which is gradient descent with a separate step size for each number.
 #
-# *Guess:* nobody says that 7 lies beside 8. Where will the 24 vectors go?
+# *Guess:* nothing says that 7 comes next to 8. Where will the 24 vectors go?
 
 # %% [raw] slide
 # ## Learned keys: training through the average
 # Forget the clock. Each of 24 hours gets two **random** numbers, its query and its key. Trained by the squared error of a soft lookup.
 #
-# > **Guess first.** Nobody says that 7 lies beside 8. Where will the 24 vectors go?
+# > **Guess first.** Nothing says that 7 comes next to 8. Where will the 24 vectors go?
 
 # %%
 def error_in_hidden_hours(vectors, n, generator, waves=(1, 2, 3, 4)):
@@ -551,8 +558,8 @@ viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={
 # {figure}
 
 # %% [markdown]
-# They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any good?
-# Three seeds, on 2,000 new days, beside the hand-made clock and beside the mean:
+# They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any
+# good? Here are three seeds on 2,000 new days, compared with the hand-made clock and with the mean:
 
 # %%
 def test_error(vectors):
@@ -581,28 +588,31 @@ for path in paths:
 # {print}
 
 # %% [markdown]
-# Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as well
-# as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$ times the
-# cosine, so $1/r^2$ is the temperature, and all three chose about 0.12. What the network knows about hours it has learned
-# through the softmax. To put the explanation at risk, change what is near: on days that repeat after twelve hours, the
-# vectors should go round *twice*, and 3 and 15 should share a place.
+# Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as
+# well as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$
+# times the cosine, so $1/r^2$ is the temperature, and all three chose about 0.12. Everything that the vectors say about
+# hours was learned through the softmax. If it was learned from the days, other days must give other vectors: on days
+# that repeat after twelve hours, the vectors should go round *twice*, and 3 should lie beside 15.
 
 # %%
 twice = [learn(seed, waves=(2, 4))[-1] for seed in range(3)]
 print("days that repeat after twelve hours:", [f"{figures.turns(t):+.0f} turns" for t in twice])
+apart = [((t[3] - t[15]).norm() / t[3].norm()).item() for t in twice]
+print("from 3 to 15, in lengths of a vector:", [round(x, 2) for x in apart])
 
 # %% tags=["hide-input"]
 assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
+assert max(apart) < 0.3, "far less than the 2 of opposite places"
 
 # %% [markdown] teaches="a summary of fixed size of a set"
-# They go round twice a day.
+# They do, and hours that are twelve apart lie nearly in one place.
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #
-# A network gets something else from soft attention. A sentence may have three words or three thousand, and whatever comes
-# next wants a vector of one width. The context vector is as wide as a value, however many there are. A mean gives that,
-# too. But this summary is *selective*: another query gets another summary of the same values. This is **attention
-# pooling**, in contrast to mean pooling.
+# Soft attention has another use in a network. A sentence may have three words or three thousand, but the next layer
+# needs a vector of a fixed width. The context vector is as wide as one value, however many values there are. The same
+# is true of a mean. But attention is *selective*: another query gets another summary of the same values. This is
+# **attention pooling**, in contrast to mean pooling.
 #
 # Nothing in the formula says which key is the first. *Predict:* we shuffle keys and values together; then the keys alone.
 # What happens to the answers at 3, 7 and 15 o'clock?
@@ -629,9 +639,10 @@ for name, table in tables.items():
 # A sum does not care about order. If order matters, it has to be written into the keys: lecture @order.
 
 # %% [markdown]
-# Together nothing happens: a table is a set of pairs, and a sum does not care about order. Alone, every hour gets another
-# hour's count. So attention by itself does not know what came first. If order matters, and in a sentence it does, it has
-# to be written into the keys. [Lecture @order](@order) does that for words.
+# When keys and values are shuffled together, nothing changes: a table is a set of pairs, and a sum does not depend on
+# order. When the keys alone are shuffled, keys point to the wrong values. So attention by itself does not know which
+# entry came first. If order matters, as it does in a sentence, it has to be written into the keys. [Lecture
+# @order](@order) does that for words.
 #
 # The same read operation has had several names. **Memory networks** ([@weston2015]) read a table of stored sentences by
 # hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. ([-@sukhbaatar2015]) made
@@ -644,7 +655,7 @@ for name, table in tables.items():
 #
 # An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's ([-@firth1957]):
 # you shall know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and
-# count for each word which others stand within three places of it. Ten words are the keys of a table, two for each
+# count for each word which other words occur within three places of it. Ten words are the keys of a table, two for each
 # topic. Then we ask for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers
 # will differ a little from those saved here.)
 
@@ -691,15 +702,15 @@ def who_answers(vectors):
 right = {"counts": who_answers(neighbours)}
 
 # %% [markdown]
-# It is "file" that answers, whatever the question: the trap of the largest hour again. "File" occurs so often that its
-# row is *long*, and a dot product rewards length as much as direction.
+# "File" answers every question. This is the trap of the largest hour again: "file" occurs so often that its row is
+# *long*, and a dot product rewards length as much as direction.
 #
-# There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**. The
-# other does not count how often a neighbour comes, but how much more often than by chance. The logarithm of that ratio is
-# the **pointwise mutual information** of two words ([@church1990]); with negatives set to zero it is PPMI. For example:
-# a word has 200 neighbours, and one word in twenty of the texts is "the". Then ten of the neighbours would be "the" by
-# chance. If it is thirty, the entry is ln 3 = 1.1, and if it is eight, 0. So PPMI silences "the", which is everybody's
-# neighbour. *Guess:* which of the two repairs helps more, if each is tried alone?
+# There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**.
+# The other asks not how often a neighbour occurs, but how much more often than by chance. The logarithm of that ratio
+# is the **pointwise mutual information** of two words ([@church1990]); with negatives set to zero it is PPMI. For
+# example, let a word have 200 neighbours, and let one word in twenty of the texts be "the". By chance, ten of the
+# neighbours would be "the". If thirty are, the entry is ln 3 = 1.1; if eight are, it is 0. So PPMI suppresses "the",
+# which is a neighbour of every word. *Guess:* which of the two repairs helps more, if each is tried alone?
 
 # %%
 def of_length_one(vectors):
@@ -735,14 +746,15 @@ assert all(right[name] > right["counts"] for name in repairs), "either repair he
 # The lookup and the score are the same. Only the vectors are better.
 
 # %% [markdown]
-# Either repair does most of it alone, as the last line says. With length 1 alone a frequent word such as "file" may still
-# win a question that is not its own. (Our guess: the common neighbours, "the" and "of", are still counted, and all rows
-# have them.) PPMI alone does at least as well in the numbers saved here. The two lines about lengths suggest why it needs
-# the other less: its rows are of nearly the same length. (Fifteen questions cannot tell one repair from the other where
-# they differ by one or two. They can tell either from the counts.) We take both, so that a score is a cosine.
+# Each repair alone does most of the work, as the last line says. With length 1 alone, a frequent word such as "file"
+# may still win a question of another topic. (Our guess: the common neighbours, "the" and "of", are still counted, and
+# all rows have them.) PPMI alone does at least as well in the numbers saved here. The two lines about lengths suggest
+# why it needs the other less: its rows are of nearly the same length. (Fifteen questions cannot tell one repair from
+# the other where they differ by one or two. They can tell either from the counts.) We take both, so that a score is a
+# cosine.
 #
-# The lookup and the score are the same. Only the vectors are better. Nobody told the machine what a month is. And soft
-# attention says more than who wins. Its weights, at $T = 0.05$:
+# The lookup and the score are the same as before; only the vectors are better. Nobody told the program what a month is.
+# Soft attention says more than which key wins. Here are its weights at $T = 0.05$:
 
 # %%
 topic_of_key = nn.functional.one_hot(torch.arange(10) // 2).float()               # (10, 5)
@@ -760,18 +772,18 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
-# Each pair of columns answers for its topic, and where a row is faint the lookup is unsure. The values are topics, written
-# as a 1 in one of five places, so the context vector is a vote: it says how sure. Keys and values need not be alike: here
-# a key has five hundred numbers and a value five. In the models of this course nobody counts. Learned layers make keys
-# and queries, and what they come to mean is whatever made the loss fall.
+# Each pair of columns belongs to one topic, and where a row is faint the lookup is unsure. The values are topics,
+# written as a 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and
+# values need not be alike: here a key has five hundred numbers and a value five. In the models of this course nobody
+# counts neighbours. Learned layers make the keys and queries, and these come to mean whatever lowers the loss.
 #
-# *A good place to stop. You have done query, key and value; what follows asks how a network computes the score.*
+# *This is a good place for a break. So far: query, key and value. What follows: how a network computes the score.*
 #
 # ## Score functions: additive, dot, bilinear, scaled dot
 #
-# The dot product asks query and key to have the same width, and in each coordinate the same meaning. In a translator the
-# one comes from a decoder and the other from an encoder, so why should they? A **score function** is any rule that says
-# how well a query matches a key. Four have names. (Vectors are rows, as everywhere in this course.)
+# The dot product needs a query and a key of the same width, whose coordinates mean the same. In a translator the query
+# comes from a decoder and the key from an encoder, so why should their coordinates agree? A **score function** is any
+# rule that says how well a query matches a key. Four have names. (Vectors are rows, as everywhere in this course.)
 #
 # | | $e(q, k)$ | learns | proposed by |
 # |---|---|---|---|
@@ -780,8 +792,8 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # | **bilinear** | $q W \cdot k$ | $W$ | [@luong2015] ("general") |
 # | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | [@vaswani2017] |
 #
-# For one query and one key, in code, beside the package's layers. *Guess:* query and key exchange their parts. For which of
-# the four does the score stay the same?
+# The cell computes each score for one query and one key, by its equation and by the package's layer. *Guess:* we
+# exchange query and key. For which of the four does the score stay the same?
 
 # %% [raw] slide
 # ## Score functions: four with names
@@ -792,10 +804,10 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # | **bilinear** | $q W \cdot k$ | $W$ | Luong et al. 2015 |
 # | **scaled dot** | $q \cdot k / \sqrt{d_k}$ | nothing | Vaswani et al. 2017 |
 #
-# > **Guess first.** Query and key exchange their parts. For which does the score stay the same?
+# > **Guess first.** Query and key are exchanged. For which does the score stay the same?
 #
 # . . .
-# The two dot products: they cannot tell who asks from who is asked.
+# For the two dot products: they are symmetric.
 
 # %%
 torch.manual_seed(0)
@@ -823,11 +835,12 @@ with torch.no_grad():
 # > **Guess first.** Random queries meet sixteen random keys. Sketch the **entropy** $-\sum_i \alpha_i \ln \alpha_i$ of the weights against $d_k$, without the root and with it.
 
 # %% [markdown] teaches="the scaled dot product: variance of a sum"
-# A dot product cannot tell who asks from who is asked. The two that learn can: *k answers q* and *q answers k* are
-# different questions to them. The bilinear score multiplies the query by a matrix and then takes a dot product. The additive score is a small network that
-# looks at each pair: a hidden layer in which the two are *added*, and a vector $w$ that makes one number of it. Often it
-# is printed as $w_2^\top \tanh(W_1 [q; k])$, with query and key put side by side. That is the same, since $W_1$ is then
-# $W^\top$ and $U^\top$ side by side. (For vectors in rows, as ours are: $W$ above $U$.)
+# A dot product is symmetric: it does not distinguish the query from the key. The two learned scores do: to them, *q
+# asks k* and *k asks q* are different questions. The bilinear score multiplies the query by a matrix and then takes a
+# dot product. The additive score is a small network that is applied to each pair: a hidden layer in which the two are
+# *added*, and a vector $w$ that turns the hidden layer into one number. It is often printed as $w_2^\top \tanh(W_1 [q;
+# k])$, with query and key put side by side. That is the same, since $W_1$ is then $W^\top$ and $U^\top$ side by side.
+# (For vectors in rows, as ours are: $W$ above $U$.)
 #
 # ## Why √d_k: the variance of a dot product
 #
@@ -838,11 +851,11 @@ with torch.no_grad():
 # \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$ (eq:variance)
 #
 # So plain scores have a standard deviation of $\sqrt{d_k}$: the wider the vectors, the larger the scores. What does the
-# softmax make of them? How evenly it spreads the weights is told by one number, their **entropy**
-# $-\sum_i \alpha_i \ln \alpha_i$. It is $\ln n$ where all $n$ weights are equal, and 0 where one key has everything.
+# softmax make of them? One number says how evenly the weights are spread, their **entropy** $-\sum_i \alpha_i \ln
+# \alpha_i$. It is $\ln n$ where all $n$ weights are equal, and 0 where one key has all the weight.
 #
-# *Guess:* random queries meet sixteen *random* keys, and nothing is learned yet. Sketch the entropy of the weights against
-# $d_k$, without the root and with it. Where do the two curves begin, and where do they end?
+# *Guess:* random queries meet sixteen *random* keys, and nothing is learned yet. Sketch the entropy of the weights
+# against $d_k$, with and without the division by $\sqrt{d_k}$. Where do the two curves begin, and where do they end?
 
 # %%
 def random_scores(score, d_k, seed):
@@ -861,7 +874,7 @@ for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
         spread[name][d_k] = [each.std().item() for each in e]
         entropy[name][d_k] = [torch.special.entr(a).sum(dim=-1).mean().item() for a in alpha]
     largest = torch.cat(alpha).amax(dim=-1).median()          # at d_k = 1024
-    print(f"{name:>6}, d_k = 1024: largest weight {largest:.2f}, its slope"
+    print(f"{name:>6}, d_k = 1024: median of the largest weight {largest:.2f}, its slope"
           f" {largest * (1 - largest):.4f}")
 figures.scores_by_width(spread, entropy, n_keys=16)
 #| caption: Spread of the scores and entropy of the weights against the width of queries and
@@ -885,21 +898,22 @@ assert max(entropy["plain"][4]) > 1
 # ## A common mistake: “scale by the size of the vector”
 # $$\frac{q \cdot k}{\sqrt{\lVert k \rVert}}$$
 # . . .
-# Then each key is divided by a number of its own, which changes **who wins**. What is meant is *how many* numbers a key has, $d_k$.
+# Then the score of each key is divided by a different number, which can change **which key wins**. What is meant is the *number of components* of a key, $d_k$.
 
 # %% [markdown] erratum="√|k|"
-# Without the root, random vectors of width 1024 give hard attention: the entropy is nearly 0, and one key has all the weight.
-# The softmax is then **saturated**. A weight answers to its own score with the slope $\partial \alpha_i / \partial e_i =
-# \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or nearly 0. A loss that sees only the
-# average of the values then sends hardly any gradient back, before anything was learned. (What a loss on the weights
-# themselves sends back we shall see below.) With the root, the weights at the start are nearly the same at every width.
-# This root is a temperature, set once and for all: $T = \sqrt{d_k}$. (The derivation holds for the start of training.
-# What layers make of the variance, and what happens to the gradient, is in [lecture @many_heads](@many_heads).)
+# Without the root, random vectors of width 1024 give nearly hard attention: the entropy is nearly 0, and usually one
+# key has nearly all the weight. The softmax is then **saturated**. The slope of a weight with respect to its own score
+# is $\partial \alpha_i / \partial e_i = \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or
+# nearly 0. A loss that depends only on the average of the values then sends hardly any gradient back to the scores,
+# before anything has been learned. (A loss on the weights themselves behaves differently, as we shall see below.) With
+# the root, the weights at the start are spread about equally at every width. The root is a fixed temperature, $T =
+# \sqrt{d_k}$. (The derivation holds for the start of training. [Lecture @many_heads](@many_heads) shows what layers do
+# to the variance and to the gradient.)
 #
-# > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as its
-# > length, $\lVert k \rVert$. Then each key is divided by a number of its own, which changes *who wins*: for $q = (1, −0.45)$
-# > the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90 and 1.10, but divided by $\sqrt{\lVert k \rVert}$ 0.95 and 0.65.
-# > What is meant is how *many* numbers a key has.
+# > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as
+# > its length, $\lVert k \rVert$. Then the score of each key is divided by a different number, which can change *which
+# > key wins*: for $q = (1, −0.45)$ the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90 and 1.10, but divided by
+# > $\sqrt{\lVert k \rVert}$ 0.95 and 0.65. What is meant is the *number of components* of a key.
 
 # %% tags=["hide-input"]
 q, long_keys = torch.tensor([1.0, -0.45]), torch.tensor([[0.9, 0.0], [2.0, 2.0]])
@@ -909,10 +923,10 @@ divided = products / long_keys.norm(dim=1).sqrt()
 assert torch.allclose(divided, torch.tensor([0.95, 0.65]), atol=0.005)
 
 # %% [markdown]
-# Does it matter in training? Queries and keys come from two learned layers of width $d_k$, queries in other coordinates
-# than keys, sixteen keys of which one is right. The loss is the negative logarithm of the right key's weight:
-# `cross_entropy` takes the scores and does the softmax inside. One training recipe for all widths, three seeds. *Guess*
-# where the curves part.
+# Does the scale matter in training? Queries and keys come from two learned layers of width $d_k$; the inputs of the
+# queries are given in other coordinates than those of the keys; and of sixteen keys one is right. The loss is the
+# negative logarithm of the right key's weight: `cross_entropy` takes the scores and does the softmax inside. All widths
+# have the same training recipe and three seeds. *Guess* at which width the curves separate.
 
 # %%
 def loss_after_training(score, d_k, seed, lr=0.01, gain=1.0, steps=150):
@@ -957,28 +971,29 @@ assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
 # **Now you:** a@lookup, exercises 3 and 4
 
 # %% [markdown]
-# In narrow layers the two learn equally well. In wide ones the plain dot product starts with scores that are too large: a
-# random key has all the weight, and 150 steps do not mend it. The small slope is not what holds it back *here*. This loss
-# is taken on the weight of the right key itself, and the gradient of the cross-entropy at that key's score, $\alpha - 1$,
-# does not vanish. A smaller learning rate helps, and a smaller start helps more, as the two printed lines show. So the root
-# does not make the impossible possible. What it buys is that *one* recipe fits all widths.
+# In narrow layers the two learn equally well. In wide ones the plain dot product starts with scores that are too large:
+# a random key has nearly all the weight, and 150 steps do not undo that. The small slope is not what holds it back
+# *here*. This loss depends on the weight of the right key itself, and its gradient with respect to that key's score,
+# $\alpha - 1$, does not vanish while the weight is small. A smaller learning rate helps, and smaller initial weights
+# help more, as the two printed lines show. So training without the root is possible. The advantage of the root is that
+# *one* recipe fits all widths.
 #
 # **Now you:** [a02](@lookup/assignment), exercises 3 and 4.
 #
 # ## What each score function can express
 #
-# Think of all the places in the plane where a key might be, and colour each by the score that a given query (the green
-# arrow) would give it: the stronger the colour, the higher, and lines are dashed below zero. The six keys A to F (blue dots) get their
-# weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns its query by a right angle. The additive network was set by hand: its
-# four hidden units see how far the key lies to the right of the query, to its left, above and below. (They need biases,
-# which the formula above leaves out.)
+# A key may be anywhere in the plane. We colour each place by the score that a given query (the green arrow) would give
+# to a key there: the darker the orange, the higher the score, and contour lines below zero are dashed. The six keys A
+# to F (blue dots) get their weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns
+# the query by a right angle. The additive network was set by hand: its four hidden units measure how far the key lies
+# to the right of the query, to its left, above it and below it. (They need biases, which the formula above leaves out.)
 #
-# *Before you look:* for the dot product, what shape do the lines of equal score have? Which of the four can prefer a key
+# *Before you look:* what shape are the lines of equal score for the dot product? Which of the four can prefer a key
 # because it is *near*?
 
 # %% [raw] slide
 # ## What each score function can express
-# > **Guess first.** Colour every place in the plane by the score that a query gives it. For the dot product, what shape do lines of equal score have? Which of the four can prefer a key because it is *near*?
+# > **Guess first.** Colour every place in the plane by the score that a query gives it. What shape are the lines of equal score for the dot product? Which of the four can prefer a key because it is *near*?
 
 # %%
 names = ["A", "B", "C", "D", "E", "F"]
@@ -998,18 +1013,20 @@ def draw(direction):
 
 
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
-#| caption: Score functions as landscapes: the stronger the blue, the higher a key there scores.
+#| caption: Score functions as landscapes: the darker the orange, the higher the score of a key
+#|   at that place.
 
 # %% [raw] slide
 # ## Score landscapes
 # {figure}
 
 # %% [markdown]
-# Three of the four are slopes, as even as a roof. A dot product rises steadily in the query's direction, and the lines of
-# equal score stand across it. So among keys in one direction the farther one wins: B over A. Dividing by a constant makes
-# the same slope gentler, and the weights more equal. The bilinear score is such a slope, too, for a query that was turned
-# first. The additive score can be a hill, because its hidden units are not linear: A, which is near, beats B. (The hill has
-# four arms. There a key differs from the query in one direction only, so that one pair of hidden units still finds it near.)
+# Three of the four are inclined planes, like the side of a roof. A dot product rises steadily in the query's direction,
+# and the lines of equal score are perpendicular to it. So of two keys in the same direction the farther one wins: B
+# beats A. Dividing by a constant makes the same slope gentler, and the weights more equal. The bilinear score is also
+# an inclined plane, for the turned query. The additive score can be a hill, because its hidden units are not linear: A,
+# which is near, beats B. (The hill has four arms. On an arm a key differs from the query in one coordinate only, so one
+# pair of hidden units still finds it near.)
 
 # %% tags=["hide-input"]
 east = torch.tensor([[1.0, 0.0]])                             # (1, 2)  the query at 0°
@@ -1024,19 +1041,19 @@ assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A
 # | **two languages** | the query is turned by a fixed matrix |
 # | **plain hours** | a key is one number between −1 and 1 |
 #
-# > **Guess first.** Three worlds by four scores: who gets nearly all right, who is left guessing?
+# > **Guess first.** Three worlds by four scores: which are nearly always right, which no better than guessing?
 
 # %% [markdown]
 # ## Three worlds: what each score function can learn
 #
-# A picture in two dimensions can only suggest; let us measure. A table has eight keys, one of which belongs to the query.
-# A score function is right if it gives that one the largest weight. There are three worlds:
+# A picture in two dimensions can only suggest an answer; an experiment can measure it. A table has eight keys, and one
+# of them belongs to the query. A score function is right if it gives that key the largest weight. We try three worlds:
 #
 # * **one language**: a key is a direction in four dimensions, and the query is the same vector;
 # * **two languages**: the query is the same direction in other coordinates, turned by a fixed matrix;
 # * **plain hours**: a key is one number between −1 and 1, as in the trap above, and the query is the same number.
 #
-# Every vector gets one more coordinate, which is always 1, so that a learned score may have a constant in it (a bias).
+# Every vector gets one more coordinate, which is always 1, so that a learned score can have a bias.
 
 # %%
 def tables(world, turn, generator, batch=64, n=8):
@@ -1069,9 +1086,9 @@ def accuracy(score, world, seed, steps=400):
     return (score(query, keys)[:, 0].argmax(dim=-1) == right).float().mean().item()
 
 # %% [markdown]
-# The loss is the negative logarithm of the weight of the right key, and its gradient flows through softmax and score into
-# $W$, $U$ and $w$. *Your prediction, please, a table of three worlds by four scores:* who gets nearly all right, and who
-# is left guessing?
+# The loss is the negative logarithm of the weight of the right key, and its gradient flows through softmax and score
+# into $W$, $U$ and $w$. *Predict a table of three worlds by four scores:* which scores are nearly always right, and
+# which are no better than guessing?
 
 # %%
 runs = {}
@@ -1083,14 +1100,18 @@ for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items(
         for name, score in zip(runs[world], four, strict=True):
             runs[world][name].append(accuracy(score, world, seed))
 figures.worlds(runs, chance=1 / 8)
-#| caption: Accuracy of the score functions, in one language and in two.
+generators = [torch.Generator().manual_seed(seed) for seed in range(3)]
+turns = [torch.linalg.qr(torch.randn(4, 4, generator=one))[0] for one in generators]
+cosines = [turn.trace().item() / 4 for turn in turns]         # the mean over all directions
+print("two languages, mean cosine of a query and its own key:", [round(x, 2) for x in cosines])
+#| caption: Accuracy of the score functions in three worlds, a mark for each seed.
 
 # %% tags=["hide-input"]
 assert min(min(values) for values in runs["one language"].values()) > 0.9
 two, plain = runs["two languages"], runs["plain hours"]
 assert max(two["dot"] + two["scaled dot"]) < 0.5 < 0.9 < min(two["bilinear"] + two["additive"])
 assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4
-assert min(plain["additive"]) > 0.9
+assert min(plain["additive"]) > 0.9 and max(cosines) < 0
 
 # %% [raw] slide
 # ## What each score function can learn
@@ -1102,23 +1123,25 @@ assert min(plain["additive"]) > 0.9
 # **Now you:** a@lookup, exercise 5
 
 # %% [markdown]
-# In one language all four are right. In two, the dot product compares coordinates that have nothing to do with each other,
-# and a matrix in between mends that. (How far it falls below guessing depends on how the matrices are drawn.) With plain
-# hours, no score that is linear in the key can help. The query's number sits somewhere in the middle of the others, and a
-# slope is highest at an edge: the three pick the largest or the smallest, which is right two times in eight. Only the score
-# that can be a hill finds the middle. (The two dot products share every answer: a constant divisor does not change which
-# score is the largest.)
+# In one language all four are right. In two languages the dot product compares coordinates that have nothing to do with
+# each other, and the matrix of the bilinear score corrects that. (The dot product does even worse than guessing,
+# because with these three matrices a turned query points away from its own key on average, as the printed cosines
+# show.) With plain hours, no score that is linear in the key can prefer a key in the middle: it is highest for the
+# largest key or for the smallest, so these three scores are right about two times in eight. Only the additive score,
+# which can be a hill, can have its maximum between them. (The two dot products give the same answers: a constant
+# divisor does not change which score is the largest.)
 #
-# So is the additive score the best? It is the most flexible, and it has a price. For each pair of a query and a key it
-# needs a hidden vector, $n_\text{query} \cdot n_\text{key} \cdot d$ numbers and as many tanh, where a matrix product needs
-# the scores alone. And the weakness of the dot product can be mended elsewhere: on the clock, good vectors were all it
-# needed. The field went this way. Learned layers make keys and queries that speak one language, and the score stays cheap:
+# So is the additive score the best? It is the most flexible of the four, and the most expensive. With $d$ hidden units
+# it computes a vector of $d$ numbers for each pair of a query and a key, $n_\text{query} \cdot n_\text{key} \cdot d$
+# numbers with a tanh of each, where a dot product stores $n_\text{query} \cdot n_\text{key}$ scores alone. And the
+# weakness of the dot product can be removed elsewhere: on the clock, it needed nothing but good vectors. The field went
+# this way. Learned layers make keys and queries that speak one language, and the score stays cheap:
 #
 # $$(x\, W_Q) \cdot (y\, W_K) \;=\; x\, W_Q W_K^\top\, y^\top$$
 #
-# That is a bilinear score whose matrix comes in two factors. Its rank is at most $d_k$, the width of queries and keys:
-# fewer questions can be asked than with a full matrix, and there are fewer parameters if $d_k$ is less than half the width
-# of $x$ and $y$.
+# This is a bilinear score whose matrix is a product of two factors. Its rank is at most $d_k$, the width of queries and
+# keys, so it can express fewer scores than a full matrix; and it has fewer parameters if $d_k$ is less than half the
+# width of $x$ and $y$.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 5 and the question in words.
 #
@@ -1133,13 +1156,14 @@ assert min(plain["additive"]) > 0.9
 # | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
 #
 # Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
-# the query. It always answers, has a fixed size, and has a gradient. With a Gaussian kernel it is kernel regression; in
-# a network the keys are learned. The dot product is cheap and needs vectors of similar length in one language; learned
-# layers provide them. Every query meets every key, so there are $n_\text{query} \cdot n_\text{key}$ scores, a
-# price that stays until [lecture @cheap_attention](@cheap_attention).
+# the query. It always answers, its answer has a fixed size, and it has a gradient. For vectors of length one, it is
+# kernel regression with a Gaussian kernel; in a network the vectors are learned. The dot product is cheap, but needs
+# vectors of similar length in the same coordinates; learned layers can provide them. Every query meets every key, so
+# there are $n_\text{query} \cdot n_\text{key}$ scores, a price that stays until [lecture
+# @cheap_attention](@cheap_attention).
 #
-# The package says all of it in one function, with the scaled dot product unless you choose another score. Seven o'clock,
-# for the last time:
+# The package has all of this in one function, `attend`, which uses the scaled dot product unless you choose another
+# score. Here is seven o'clock for the last time:
 
 # %% [raw] slide
 # ## In short
@@ -1172,7 +1196,7 @@ print(f"at seven o'clock: {output.item():.0f} bicycles")
 # >    like in wide layers?
 # > <details><summary>Answers</summary>
 # >
-# > 1. Scores and weights (5, 9), output (5, 3). The 16 has been summed away.
+# > 1. Scores and weights (5, 9), output (5, 3). The axis of 16 was summed over.
 # > 2. The mean of the two values: equal keys get equal weights. The dictionary keeps the one that was written last.
 # > 3. None. Weights come from queries and keys alone.
 # > 4. $d_k / d_k^2 = 1 / d_k$. All scores are nearly equal, so attention starts as mean pooling.</details>

@@ -9,22 +9,22 @@
 # %% [markdown]
 # # Assignment @cross_attention · Cross-attention
 #
-# In this assignment you build the decoder of [lecture @cross_attention](@cross_attention), from the score of one
-# state against another to a whole step of translation. The lecture did one query at a time and left the rest to the
-# package; here you write it for whole batches. Every function is a few lines long; what takes time is to be sure which
-# axis is which. After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and
-# is not graded. In the last one your decoder translates.
+# In this assignment you build the decoder of [lecture @cross_attention](@cross_attention), from the score of one state
+# against another to a whole step of translation. The lecture did one query at a time and left the rest to the package;
+# here you write it for whole batches. Every function is a few lines long; it takes time to be sure which axis is which.
+# After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not
+# graded. In the last one your decoder translates.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
+# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
+# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not pass.
 #
 # {exercises}
 #
-# If you are stuck, `hint("attention_scores", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own attention or torch's: this is the place to build it. Stay with torch's operations,
-# without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient flows from what you return back
-# to what you were given.
+# If you are stuck, `hint("attention_scores", 1)` prints a hint; the later ones of an exercise tell more. Your answers
+# are refused if they call the course's own attention or torch's: this is the place to build it. Use torch operations
+# throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a gradient flows from what you
+# return back to what you were given.
 
 # %% locked=true
 try:
@@ -51,7 +51,7 @@ from attncourse import viz
 #
 # $$e_{ti} = s_t \cdot h_i$$
 #
-# Compute the whole table at once, for a batch of sentences. The two sentences are hardly ever of the same length.
+# Compute the whole table at once, for a batch of sentence pairs. The two lengths are rarely the same.
 
 # %% exercise="attention_scores"
 def attention_scores(decoder_states: Tensor, encoder_states: Tensor) -> Tensor:
@@ -93,8 +93,8 @@ if solved("attention_scores"):
 # zero, and the tokens must share the whole. The mask says where a token is: `True` means "may attend". It has an axis of length
 # one in the middle, because the padding of a source sentence is the same for every target position; torch broadcasts that axis.
 #
-# Two cases deserve care. A row may have nothing but padding; then all its weights are 0, and it must not make any gradient NaN.
-# And a score may be large, such as 300, be it a token's or the padding's; $\exp(300)$ no longer fits into float32.
+# Two cases need care. A row may have nothing but padding; then all its weights are 0, and no gradient may become NaN.
+# And a score may be large, such as 300, at a token or at padding; $\exp(300)$ does not fit into float32.
 
 # %% exercise="attention_distribution"
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
@@ -125,18 +125,19 @@ if solved("attention_distribution"):
 # %% [markdown]
 # ## 3 · Context vectors
 #
-# Now the decoder collects what it asked for, the average of the values, each counted by its weight:
+# Now the decoder receives its answer, the weighted average of the values:
 #
 # $$c_t = \sum_{i} \alpha_{ti} \, h_i$$
 #
-# However long the source was, the context vector $c_t$ is one vector.
+# However long the source is, $c_t$ is one vector of the width of an encoder state. Use the weights as they are: a
+# sentence of nothing but padding has weights of 0, and its context vectors are 0.
 
 # %% exercise="attention_output"
 def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
     """The context vectors: averages of the encoder states, weighted anew for each target.
 
     weights: (batch, n_target, n_source)   encoder_states: (batch, n_source, d)
-    returns  (batch, n_target, d)
+    returns  (batch, n_target, d); a row of zeros in the weights gives a vector of zeros
     """
     ...  # solution
 
@@ -144,8 +145,9 @@ def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
 check("attention_output", attention_output)
 
 # %% [markdown]
-# **Use it.** Your three functions are cross-attention. Here they run on the five tokens of the first cell, with all queries
-# multiplied by 0, 1 and 4. *Guess* what *sechs* receives in each case, and what factor 0 is called.
+# **Use it.** Your three functions are cross-attention. Here they run on the five tokens of the first cell, with all
+# queries multiplied by 0, 1 and 4. *Guess* what *sechs* receives in each case, and what attention with factor 0 is
+# called.
 
 # %%
 names = ("attention_scores", "attention_distribution", "attention_output")
@@ -162,9 +164,9 @@ if all(solved(name) for name in names):
 # %% [markdown]
 # ## 4 · One step of the decoder
 #
-# The decoder takes one step for each token of the target. What goes in is the token before, $y_{t-1}$: in training the right one
-# (teacher forcing), in use the one that the decoder has just written, and at the start `<bos>`. Beside it go in the state
-# $s_{t-1}$ and the attentional vector $\tilde s_{t-1}$ of the step before. One step is
+# The decoder takes one step for each token of the target. Its inputs are the token before, $y_{t-1}$ (in training the
+# right one, at inference the one that the decoder has just written, and at the start `<bos>`), and the state $s_{t-1}$
+# and the attentional vector $\tilde s_{t-1}$ of the step before. One step is
 #
 # $$
 # \begin{aligned}
@@ -177,12 +179,12 @@ if all(solved(name) for name in names):
 # \end{aligned}
 # $$
 #
-# Handing $\tilde s_{t-1}$ to the cell beside the embedding is called *input feeding*: the step is told what the one before found.
-# The layers are made for you in `__init__`; write `forward`.
+# Handing $\tilde s_{t-1}$ to the cell beside the embedding is called *input feeding*: the step knows what the one
+# before attended to. The layers are made for you in `__init__`; write `forward`.
 #
-# There is one target position here and no axis for it, so the scores are (batch, n_source), and so is the mask. You may call
-# your functions from above, with `state[:, None]` for the missing axis; but if one of them has a mistake, it will then cost you
-# points here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
+# There is only one target position and no axis for it, so the scores and the mask are (batch, n_source). You may call
+# your functions from above, with `state[:, None]` for the missing axis; but then a mistake in one of them costs points
+# here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
 
 # %% exercise="AttentionDecoderStep"
 class AttentionDecoderStep(nn.Module):
@@ -211,9 +213,9 @@ class AttentionDecoderStep(nn.Module):
 check("AttentionDecoderStep", AttentionDecoderStep)
 
 # %% [markdown]
-# **Use it: translate with your decoder.** The package's bidirectional encoder reads, *your* step writes. The two are trained
-# together by teacher forcing for 250 steps, on lists of one or two numbers, in some seconds. Then they translate 200 lists that
-# they have not seen, and one whose alignment is drawn. *Guess* how many of the 200 are right to the last letter.
+# **Use it: translate with your decoder.** The package's bidirectional encoder reads, *your* step writes. The two are
+# trained together by teacher forcing for 250 steps, on lists of one or two numbers, within seconds. Then they translate
+# 200 new lists, and one more, whose alignment is drawn. *Guess* how many of the 200 are right to the last letter.
 
 # %%
 if solved("AttentionDecoderStep"):
@@ -241,7 +243,8 @@ if solved("AttentionDecoderStep"):
     viz.alignment_heatmap(one.weights, one.source_pieces, one.target_pieces)
 
 # %% [markdown]
-# Look for the two crossings. Where does *und* attend? Change the seed, train again, and see what stays and what does not.
+# Find the two places where units and tens change places. What does *und* attend to? Change the seed, train again, and
+# see what changes.
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -277,16 +280,17 @@ if solved("AttentionDecoderStep"):
 # %% [markdown]
 # ## Extension: local attention
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is for extra credit; you lose nothing if you leave it out.
 #
-# The next token is usually translated from somewhere near the last. Luong et al. ([-@luong2015, section 3.2]) let each target
-# position predict a *centre* $p_t$ in the source, attend only within a window around it, which saves work when the source is a
-# document, and multiply the weights by a Gaussian that falls off from the centre. Here you build the Gaussian:
+# The next target token usually translates a source token near the last one. Luong et al. ([-@luong2015, section 3.2])
+# let each target position predict a *centre* $p_t$ in the source, attend only within a window around it, which saves
+# work when the source is a document, and multiply the weights by a Gaussian that falls off from the centre. Here you
+# build the Gaussian:
 #
 # $$\alpha'_{ti} = \alpha_{ti} \, \exp\!\left(-\frac{(i - p_t)^2}{2\sigma^2}\right)$$
 #
-# Source positions $i$ are counted from 0. A centre may lie between two positions. The result is not normalised again: a window
-# over a place where nothing matches is allowed to find little.
+# Source positions $i$ are counted from 0. A centre may lie between two positions. Do not normalise the result again: a
+# window over tokens that do not match may give small weights only.
 
 # %% exercise="local_attention"
 def local_attention(weights: Tensor, centers: Tensor, sigma: float) -> Tensor:

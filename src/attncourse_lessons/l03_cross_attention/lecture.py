@@ -78,9 +78,10 @@ viz.encoder_decoder(attention=False)
 # The **context vector** $c$ is as wide for five numbers as for one.
 
 # %% [markdown]
-# The vector $c$ between the two is the **context vector**. It is as wide for a list of five numbers as for one. Think
-# of an interpreter who hears a whole speech, writes what matters on one postcard, and translates from the postcard.
-# The speech may grow; the postcard does not. This is the **bottleneck** of [lecture @bottleneck](@bottleneck).
+# The vector $c$ between the two is the **context vector**. It has the same width for a list of five numbers as for one.
+# Think of an interpreter who hears a whole speech, writes what matters on one postcard, and translates from the
+# postcard. The speech may get longer; the postcard does not get larger. This is the **bottleneck** of [lecture
+# @bottleneck](@bottleneck).
 #
 # Our task is to translate lists of one to five numbers from English to German.
 
@@ -99,18 +100,19 @@ for source, target in pairs.test[:3]:
 # One right translation each, and one difficulty: unit and ten **change places**.
 
 # %% [markdown] teaches="bidirectional encoders where possible"
-# Each list has exactly one right translation, and no list of the test set occurs in the training set. Keep one thing in
-# mind: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Unit and ten change places.
+# Each list has exactly one right translation, and no list of the test set occurs in the training set. Note the word
+# order: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Units and tens change places.
 #
 # ## Attention: a context vector for every target token
 #
-# The bottleneck is gone as soon as the decoder may use *all* hidden states of the encoder. Bahdanau, Cho and Bengio
-# ([-@bahdanau2015]) let it compute a new context vector $c_t$ at every step $t$: an average of the encoder's states,
-# with **attention weights** that depend on what the decoder needs now.
+# The bottleneck disappears if the decoder may use *all* hidden states of the encoder. In the model of Bahdanau, Cho and
+# Bengio ([-@bahdanau2015]) the decoder computes a new context vector $c_t$ at every step $t$: an average of the encoder's
+# states, with **attention weights** that depend on what the decoder needs now.
 
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
-#| caption: An encoder–decoder with attention: the decoder looks at all states at every step.
+#| caption: An encoder–decoder with attention: at every step the decoder attends to all encoder
+#|   states.
 #| label: cross-attention
 
 # %% [raw] slide
@@ -119,7 +121,7 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 
 # %% [raw] slide
 # ## Two things are new
-# - The **encoder is bidirectional**, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$: it knows what stands before token $i$ and after it.
+# - The **encoder is bidirectional**, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$: it contains information about the tokens before $i$ and after it.
 # - The **decoder state** $s_t$ is the **query**. Each $h_i$ is **key** and **value**.
 #
 # . . .
@@ -129,17 +131,17 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 # Two things in this drawing are new.
 #
 # * The encoder is **bidirectional**: two recurrent networks read the source, one from each end, and their states are
-#   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ knows what stands before token $i$ *and*
-#   what stands after it, with a focus on its neighbourhood ([@schuster1997]). An encoder may do that, because the whole
-#   source is there before the first target token is written. A decoder may not.
-# * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as **key**; the average
-#   that comes back is made of the same $h_i$, which serve as **values**. Attention whose query comes from one sequence
+#   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ contains information about the tokens
+#   before $i$ *and* after it, mostly about its neighbours ([@schuster1997]). An encoder can be bidirectional, because
+#   the whole source is known before the first target token is written. A decoder cannot.
+# * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as a **key**; the
+#   average is taken over the same $h_i$, which also serve as **values**. Attention whose query comes from one sequence
 #   and whose keys and values come from another is called **cross-attention**.
 #
-# (State and context vector are joined to one vector, $\tilde s_t$, from which the next token is predicted.)
+# (State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted.)
 #
-# Here is one step in full. Follow it from the bottom to the top. (Where the decoder starts, $s_0$, and what becomes of $c_t$ at
-# the right, come in the section on the decoder's step.)
+# Here is one step in full. Read it from the bottom to the top. (The section on the decoder's step explains the initial
+# state $s_0$ and the right-hand side.)
 
 # %%
 figures.decoding_step()
@@ -151,9 +153,10 @@ figures.decoding_step()
 # {figure}
 
 # %% [markdown] teaches="cross-attention of a decoder, in equations"
-# Each state goes up twice. As a key it meets the query, which gives an **attention score** $e_{ti}$. Softmax turns the
-# scores of one step into weights $\alpha_{ti}$, which sum to one over the source. As a value, the state passes both and
-# is multiplied by its weight. The sum of these products is the **context vector** $c_t$.
+# Each encoder state is used twice. As a key, it is compared with the query, which gives an **attention score**
+# $e_{ti}$. Softmax turns the scores of one step into weights $\alpha_{ti}$, which sum to one over the source. As a
+# value (the blue line), the state is multiplied by its weight. The sum of these products is the **context vector**
+# $c_t$.
 #
 # ## Scores, weights and context vector by hand
 #
@@ -175,10 +178,11 @@ S = torch.tensor([[0.0, 0.0, 1.0, 0.0],              # s₁  about to write "ein
 #
 # {code}
 #
-# > **Guess first.** Which English token gets most of the weight of *ein*? And what does *und* do, which has no partner?
+# > **Guess first.** To which English token does *ein* give most of its weight? And what does *und* do, which has no counterpart?
 
 # %% [markdown]
-# *Guess first:* which English token gets most of the weight of *ein*? And what does *und* do, which has no partner?
+# *Guess first:* to which English token does *ein* give most of its weight? And what does *und* do, which has no
+# counterpart?
 
 # %%
 s = S[0]                                             # (4,)  the query of "ein"
@@ -193,12 +197,12 @@ print("context vector", c)
 # ## “Ein” attends to “one”
 # {print}
 #
-# The average does not choose a place: a choice has no gradient, an average has one.
+# The average does not choose one position: a choice has no gradient, an average has one.
 
 # %% [markdown]
-# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. The average does not choose a place. A
-# choice has no gradient; an average has one. So the network can learn where to attend. The package's `attend` does the same for all three
-# steps at once, and returns context vectors and weights.
+# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. The average does not choose one
+# position. A choice has no gradient, but an average has one, so the network can learn where to attend. The package's
+# `attend` does the same for all three steps at once, and returns context vectors and weights.
 
 # %%
 C, A = attend(query=S, key=H, value=H, score=dot_score)          # (3, 4), (3, 2)
@@ -217,21 +221,22 @@ print("the row of “ein” is what we computed:", same)
 # **A common mistake: a square table.** It is $n_\text{target} \times n_\text{source}$. Test with two different lengths.
 
 # %% [markdown] erratum="a square table"
-# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the crossing that we expected. *Und* matches
-# both alike.
+# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the change of places that we expected.
+# *Und* matches both equally.
 #
-# > **A common mistake: a square table.** One letter $T$ for both lengths makes the table $T \times T$, as some slides print
-# > it. A translation is hardly ever as long as its source. The table is $n_\text{target} \times n_\text{source}$, here (3, 2). Test your
-# > code with two different lengths: with equal ones, a transposed table goes unnoticed.
+# > **A common mistake: a square table.** Some slides use one letter $T$ for both lengths and print a $T \times T$
+# > table. But a translation rarely has the same length as its source. The table is $n_\text{target} \times
+# > n_\text{source}$, here (3, 2). Test your code with two different lengths: with equal ones, a transposed table goes
+# > unnoticed.
 #
 # ## Softmax over the source: which axis sums to one
 #
-# A table has two axes, and softmax runs along one of them. *Before you look:* which choice says "each target token has
-# one unit of attention to give", and what would the other one say?
+# A table has two axes, and softmax runs along one of them. *Before you look:* which choice means "each target token has
+# one unit of attention to give", and what would the other one mean?
 
 # %% [raw] slide
 # ## Which axis sums to one?
-# > **Guess first.** Softmax over the source, or over the target: which one says "each target token has one unit of attention to give"?
+# > **Guess first.** Softmax over the source, or over the target: which one means "each target token has one unit of attention to give"?
 
 # %%
 scores = dot_score(S, H)                                         # (3, 2)
@@ -254,37 +259,38 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$
 
 # %% [markdown]
-# The left one is right: each *row* sums to one. The target token that is about to be written distributes its attention
-# over the source:
+# The table on the left-hand side is correct: each *row* sums to one. The target token that is about to be written
+# distributes its attention over the source:
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$ (eq:context)
 #
-# In the right one each column sums to one, as if *ninety-* had to decide which target token to serve. Nothing crashes
-# if you take it. All numbers lie between 0 and 1, and the large ones stand where they stood. But *und* has 0.23 to give.
-# To find this mistake, sum along the axis that must give ones. (The sums of the columns of the left table are grey because
-# they need not be anything: *one* serves one and a half target tokens.)
+# In the table on the right-hand side each column sums to one, as if *ninety-* had to distribute itself over the target
+# tokens. Nothing crashes if you use it: all numbers lie between 0 and 1, and the large ones are in the same cells. But
+# *und* has only 0.23 to give. To find this mistake, sum along the axis whose sums must be one. (The column sums of the
+# other table are grey because they may have any value: *one* receives 1.5 units from three target tokens.)
 #
 # If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
-# **mean pooling**, and we shall see how far it goes.
+# **mean pooling**. Below we measure how well it works.
 #
 # **Now you:** [a03](@cross_attention/assignment), exercise 1.
 
 # %% [markdown] erratum="x for h; the encoder's cross-attention"
-# > **A common mistake: who attends to whom.** One reads of the *encoder's* cross-attention, and $x_i$ where $h_i$
-# > belongs. It is the *decoder* that attends. Queries come from decoder states, keys and values from encoder states
-# > $h_i \in \mathbb{R}^d$. Check it by counting: there must be one context vector for each *target* token.
+# > **A common mistake: who attends to whom.** Some texts speak of the *encoder's* cross-attention, and write $x_i$ in
+# > place of $h_i$. The *decoder* attends. Queries come from decoder states, keys and values from encoder states $h_i
+# > \in \mathbb{R}^d$. Check it by counting: there must be one context vector for each *target* token.
 #
 # ## Padding: a mask before the softmax
 #
-# Sentences are computed in batches, and short ones are filled up with **padding**. A padded position has a vector, too,
-# and nothing in the vector says so. Below, our two tokens share a batch with a sentence of five, so three columns are
-# padding, with states of zero. *Guess:* how much of its attention does *ein* give to padding?
+# Sentences are processed in batches, and short ones are filled up with **padding**. A padded position has a vector,
+# too, and the vector does not say that it is padding. Below, our two tokens share a batch with a sentence of five
+# tokens, so three columns are padding, with states of zero. *Guess:* how much of its attention does *ein* give to
+# padding?
 
 # %% [raw] slide
 # ## Padding: a mask before the softmax
-# Short sentences are filled up. Nothing in a padded position's vector says so.
+# Short sentences are filled up. The vector of a padded position does not say that it is padding.
 #
-# **A common mistake: who attends to whom.** It is the *decoder* that attends: one context vector for each **target** token.
+# **A common mistake: who attends to whom.** The *decoder* attends: one context vector for each **target** token.
 #
 # > **Guess first.** Our two tokens share a batch with a sentence of five. How much of its attention does *ein* give to padding?
 
@@ -304,14 +310,14 @@ figures.tables_with_sums({"no mask": unmasked}, rows=target, columns=names)
 # $\exp(0) = 1$. Set the **score** to $-\infty$, then take the softmax: the weight is exactly 0.
 
 # %% [markdown] erratum="weights set to 0"
-# *Ein* gives an eighth of its attention to padding, *und* more than a third. A score of 0 is not "no attention": softmax
-# makes it $\exp(0) = 1$. The same sentence would be translated differently depending on what it shares a batch with. A
-# padded position must get a weight of *exactly* zero, and the others must share the whole. So its **score** is set to
-# $-\infty$, and then softmax is taken: $\exp(-\infty) = 0$, in the numerator and in the sum.
+# *Ein* gives an eighth of its attention to padding, *und* more than a third. A score of 0 is not "no attention":
+# softmax makes it $\exp(0) = 1$. The same sentence would be translated differently depending on what it shares a batch
+# with. A padded position must get a weight of *exactly* zero, and the weights of the others must sum to one. So its
+# **score** is set to $-\infty$ before the softmax: $\exp(-\infty) = 0$, in the numerator and in the sum.
 #
-# > **A common mistake: weights set to 0.** One reads: "mask out … by artificially setting attention *weights* to 0". The
-# > rows then no longer sum to one, because nobody gets what was taken away. Below is the mistake above the remedy. What
-# > the mask forbids is hatched.
+# > **A common mistake: weights set to 0.** Some slides say: "mask out … by artificially setting attention *weights* to
+# > 0". The rows then no longer sum to one, because the weight that was taken away goes to no other position. The figure
+# > shows the mistake above and the correct masking below it. Masked positions are hatched.
 
 # %%
 after, before = unmasked * mask, masked                      # (3, 5) each
@@ -364,26 +370,27 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # \end{aligned}
 # $$
 #
-# The **attentional vector** $\tilde s_t$ joins what was found and what is known. It predicts the next token, and it is
-# fed to the cell at the next step, beside the embedding ($\tilde s_0 = 0$). This is called **input feeding**: the next
-# step is told what this one found. Luong et al. report a gain of 1.3 BLEU for it ([@luong2015, table 1]). The package's
-# `AttentionDecoderStep` is these five lines, and `Seq2Seq` is it with a bidirectional encoder. You write the step in
-# the assignment; read the package's afterwards.
+# The **attentional vector** $\tilde s_t$ combines the context vector with the state. It predicts the next token, and it
+# is an input of the cell at the next step, beside the embedding ($\tilde s_0 = 0$). This is called **input feeding**:
+# the next step knows what this one attended to. Luong et al. report a gain of 1.3 BLEU for it ([@luong2015, table 1]).
+# The package's `AttentionDecoderStep` has these five lines, and `Seq2Seq` combines it with a bidirectional encoder. You
+# write the step in the assignment; read the package's afterwards.
 #
-# The first step needs a state to start from, $s_0$. Ours puts side by side what the two
-# directions of the encoder know at the end of their reading, $s_0 = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward
-# state at the last token, the backward state at the first. (Bahdanau et al. ([-@bahdanau2015]) take $s_0 = \tanh(W_s
-# \overleftarrow{h_1})$.) So one vector is handed over with attention, too; but it is no longer all.
+# The first step needs an initial state, $s_0$. Ours concatenates the final states of the encoder's two directions, $s_0
+# = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward state at the last token, the backward state at the first.
+# (Bahdanau et al. ([-@bahdanau2015]) take $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So even with attention one vector is
+# handed over; but the decoder no longer depends on it alone.
 #
 # **Now you:** [a03](@cross_attention/assignment), exercise 4.
 #
 # ## Teacher forcing: what the decoder reads
 #
-# $y_{t-1}$ is "the token before". Which one? In training we know the right translation, so we feed *it*, whatever the
-# model would have written, and ask at every position for the next token. This is called **teacher forcing**. Let us
-# train such a model. Tokens are **subword tokens** from byte-pair encoding ([lecture @training](@training) builds it).
-# One thing was arranged so that pictures can be read: *hundert* and *und* stay tokens of their own. (The cell takes about
-# half a minute. Read on meanwhile.)
+# The decoder reads $y_{t-1}$, "the token before". Which token is that? In training we know the right translation, so
+# the decoder reads the token of the *right translation*, whatever the model would have written, and must predict the
+# next one at every position. This is called **teacher forcing**. We now train such a model. Tokens are **subword
+# tokens** from byte-pair encoding ([lecture @training](@training) builds it). To keep the pictures readable, the
+# tokenizer keeps *hundert* and *und* as tokens of their own. (The cell takes about half a minute. Read on in the
+# meantime.)
 
 # %% [raw] slide
 # ## Teacher forcing: what the decoder reads
@@ -405,7 +412,8 @@ for seed in (0, 1, 2):
         name=f"seed {seed}")
 
 # %% [markdown]
-# Three models, because one seed may be luck. Now one sentence, as it goes in and as it must come out:
+# We trained three models, because the result of one seed may be luck. Here is one sentence, as the decoder reads it and
+# as it must predict it:
 
 # %%
 batch = collate(encode_pairs([Pair("ninety-one", "einundneunzig")], english, german))
@@ -422,9 +430,9 @@ print(f"cross-entropy: {loss.item():.4f} nats per token")
 # The gap between training and inference is called **exposure bias**: lecture @writing measures it.
 
 # %% [markdown]
-# The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. At **inference** nobody knows
-# the right translation. The model is **autoregressive**: it reads the token that it has just written, until it writes
-# `<eos>`. To take the likeliest token each time is **greedy decoding**.
+# The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. At **inference** the right
+# translation is unknown. The model is **autoregressive**: it reads the token that it has just written, until it writes
+# `<eos>`. Taking the most likely token at each step is **greedy decoding**.
 
 # %%
 state = models[0].start(batch.source, batch.lengths)             # reads the source; s₀
@@ -436,9 +444,10 @@ while token.item() != EOS and len(written) < 20:
 print(german.pieces(written))
 
 # %% [markdown]
-# Training and inference differ in one respect: in training the model never reads a mistake of its own. That gap is called
-# **exposure bias**, and [lecture @writing](@writing) measures it. A loss under teacher forcing is not a translation. So
-# from here on we let models write, and count a list as right only if every letter is.
+# Training and inference differ in one respect: in training the model never reads a mistake of its own. That gap is
+# called **exposure bias**, and [lecture @writing](@writing) measures it. A loss under teacher forcing is not a
+# translation. So from here on we let the models write their own translations, and count a list as right only if every
+# letter is right.
 
 # %%
 sources, truths = zip(*pairs.test, strict=True)
@@ -474,8 +483,8 @@ figures.two_decoders()
 # | query | the old state, $s_{t-1}$ | the new state, $s_t$ |
 # | context vector | goes into the cell that makes $s_t$, and into the output | goes into the output; to the next cell by input feeding |
 #
-# In code each score is one line. Here a query of width 4 meets two keys of width 6. *Guess* for each line which parameters it
-# needs, and of which shapes.
+# In code each score is one line. Here a query of width 4 is compared with two keys of width 6. *Guess* which parameters
+# each line needs, and their shapes.
 
 # %% [raw] slide
 # ## Additive and multiplicative attention
@@ -500,24 +509,25 @@ multiplicative = keys @ (query @ W_general)                      # (2,)
 print(additive.shape, multiplicative.shape)
 
 # %% [markdown]
-# "Additive" needs two matrices and a vector, "general" one matrix, "dot" nothing, but then the widths must be equal. An
-# additive score is a small network that is evaluated for every pair of a query and a key; its tanh makes a table of
-# $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix products, which take less
-# time and memory. For that reason Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the dot product for the
-# Transformer. (The two also differ in scale; "Going further", at the end of the page, measures it.)
+# The "additive" score needs two matrices and a vector, "general" needs one matrix, and "dot" needs no parameters, but
+# equal widths. An additive score is a small network that is evaluated for every pair of a query and a key; its tanh
+# gives a table of $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix
+# products, which take less time and memory. For that reason Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the
+# dot product for the Transformer. (The two also differ in scale, which is measured in "Going further" at the end of the
+# page.)
 #
 # ## What attention is worth on real sentences
 #
 # Bahdanau et al. ([-@bahdanau2015]) trained both kinds of model on 348 million words, English to French, on sentences
 # of up to 30 or up to 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based
 # system of the day. Here is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it).
-# *Guess:* which is more, the gain from longer training sentences or the gain from attention?
+# *Guess:* which is larger, the gain from longer training sentences or the gain from attention?
 
 # %% [raw] slide
 # ## What attention is worth on real sentences
 # Bahdanau et al. (2015), English to French, 348 million words; sentences of up to 30 or 50 words.
 #
-# > **Guess first.** Which is more, the gain from longer training sentences or the gain from attention?
+# > **Guess first.** Which is larger, the gain from longer training sentences or the gain from attention?
 
 # %%
 figures.with_and_without(FIRST_ATTENTION)
@@ -528,14 +538,15 @@ figures.with_and_without(FIRST_ATTENTION)
 # {figure}
 
 # %% [markdown]
-# Attention adds 7.6 and 8.9 BLEU, longer sentences without attention 3.9. RNNsearch-30 beats even RNNencdec-50. (With
-# the star: trained until its score on the validation set stopped improving.) Moses is still ahead on all sentences, at 33.3. On those
-# without unknown words the best RNNsearch reaches 36.15 and Moses 35.63.
+# Attention adds 7.6 and 8.9 BLEU; longer training sentences add 3.9 without attention, and a little over 5 with it.
+# RNNsearch-30 is better even than RNNencdec-50. (The star marks a model that was trained until its score on the
+# validation set stopped improving.) On all sentences Moses is still ahead, at 33.3. On the sentences without unknown
+# words the best RNNsearch reaches 36.15 and Moses 35.63.
 #
 # Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
 # sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
-# ([@cho2014properties] had found the drop.) Our lists allow the same measurement, with nothing unknown and nothing
-# ambiguous.
+# ([@cho2014properties] had found the drop.) Our lists allow the same measurement, without unknown words and without
+# ambiguity.
 #
 # ## What attention is worth on our lists: the ladder
 #
@@ -581,15 +592,15 @@ figures.right_by_length(panels)
 # At 450 steps much of the gap is **sample efficiency**, not **capacity**.
 
 # %% [markdown]
-# The bands reach from the worst of three seeds to the best. After 450 steps, all three models write most single numbers
-# right. Then both vectors fall off: of the lists of five they get about 1 % or less, and attention 95 %. Neither vector is
-# the better one; their bands overlap.
+# The bands reach from the worst of three seeds to the best. After 450 steps, all three models translate most single
+# numbers correctly. On longer lists both one-vector models get much worse: of the lists of five they get about 1 % or
+# less right, and attention gets 95 %. Neither one-vector model is better than the other; their bands overlap.
 #
-# Is one vector too narrow, or does it only learn more slowly? With four times the steps both vectors get four in ten of the
-# longest lists, and attention practically all. Much of the gap at 450 steps is therefore one of **sample
-# efficiency**, not of **capacity**: a longer list costs a model with one vector far more training. Capacity is what the word *bottleneck*
-# means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector. Bahdanau et al. trained each model
-# for days, and their gap stayed.
+# Is one vector too narrow, or does the model only learn more slowly? With four times the steps both one-vector models
+# get four in ten of the longest lists right, and attention practically all. Much of the gap at 450 steps is therefore
+# one of **sample efficiency**, not of **capacity**: with one vector, a longer list takes far more training. Capacity is
+# what the word *bottleneck* means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector.
+# Bahdanau et al. trained each model for days, and their gap stayed.
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
@@ -607,22 +618,22 @@ assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically 
 # %% [markdown]
 # ## Why one vector falls short: distance, selection or width?
 #
-# There are three suspects. The first is **distance**: to learn that a German token depends on an English one in the middle
-# of the list, the gradient must travel there, through every state in between. The second is **selection**: even if
-# everything arrives, it arrives mixed. The third is **width**: one vector may be too narrow for the whole list
+# There are three possible reasons. The first is **distance**: to learn that a German token depends on an English one in
+# the middle of the list, the gradient must pass through every state in between. The second is **selection**: even if
+# all the information arrives, it arrives mixed. The third is **width**: one vector may be too narrow for the whole list
 # ([lecture @bottleneck](@bottleneck) varies it).
 #
-# Distance can be measured before any training. We take fresh models and sources of $n$ tokens, ask for the first target
-# token, and look at the gradient that reaches the *middle* source token. *Guess:* which of the three lets it through
-# when $n$ is 80?
+# The effect of distance can be measured before any training. We take untrained models and sources of $n$ tokens,
+# compute the loss of the first target token, and look at the gradient that reaches the *middle* source token. *Guess:*
+# in which of the three models does it arrive when $n$ is 80?
 
 # %% [raw] slide
-# ## Why one vector falls short: three suspects
-# - **Distance**: the gradient must travel through every state in between.
-# - **Selection**: even if everything arrives, it arrives mixed.
+# ## Why one vector falls short: three possible reasons
+# - **Distance**: the gradient must pass through every state in between.
+# - **Selection**: even if all the information arrives, it arrives mixed.
 # - **Width**: one vector may be too narrow.
 #
-# > **Guess first.** Fresh models, $n = 80$: which of the three lets the gradient through to the middle token?
+# > **Guess first.** Untrained models, $n = 80$: in which of the three does the gradient reach the middle token?
 
 # %%
 def gradient_at_the_middle(summary, n, seed):
@@ -653,37 +664,38 @@ assert min(gradients[s][-1] / gradients[s][0] for s in ("mean pool", "attention"
 # ## The gradient's path
 # {figure}
 #
-# Mean pooling has the same shortcut and does no better: here distance is not what keeps it down.
+# Mean pooling has the same shortcut and does no better: distance is not what limits it here.
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
-# Through the last state the gradient has to pass every state in between, and it vanishes exponentially (the axis is
-# logarithmic). The mean and attention give it a shortcut of one average, and it shrinks roughly as $1/n$, which would be
-# a factor of 16. So attention shortens the gradient's path. (At the start its
-# weights are still spread over all tokens, which is why its curve resembles the mean's.)
+# In the last-state model the gradient has to pass through every state in between, and it vanishes exponentially (a
+# straight line on the logarithmic axis). With the mean and with attention it takes a shortcut through one average, and
+# shrinks roughly as $1/n$, which would be a factor of 16. So attention shortens the gradient's path. (Before training,
+# the attention weights are spread over all tokens, which is why its curve resembles the mean's.)
 #
-# But mean pooling has the same shortcut, and the ladder shows it no better than the last state. Here, then, distance is
-# not what keeps it down. Selection and width are left, and nothing on this page separates them. Our guess is selection: an
-# average that is the same at every step leaves all the selecting to the decoder's state. With four times the training it
-# learns some of it (41 % of the lists of five). Attention removes all three at once: its path is short, it selects anew at
-# every step, and it hands over all states. So its success does not say which of the three mattered.
+# But mean pooling has the same shortcut, and in the ladder it is no better than the last state. So distance is not what
+# limits mean pooling here. Selection and width remain, and nothing on this page separates them. Our guess is selection:
+# if the average is the same at every step, the decoder's state has to do all the selecting. With four times the
+# training it learns some of that (41 % of the lists of five). Attention removes all three limits at once: its path is
+# short, it selects anew at every step, and it hands over all states. So its success does not tell which of the three
+# mattered.
 #
 # ## Attention weights as a soft alignment
 #
-# Which source token belongs to which target token is called an **alignment**. Nobody told our models any; they were only
-# asked for the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al.
-# ([-@bahdanau2015, figure 3]) show one in which *European Economic Area* becomes *zone économique européenne*: the
-# weights run backwards through three words. Here is the long form of our own crossing, for the three seeds. (The
-# decoder reads the right German here, by teacher forcing.) *Guess:* where does *sechs* attend?
+# An **alignment** says which source token corresponds to which target token. Our models were never given one; they were
+# only trained to predict the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al.
+# ([-@bahdanau2015, figure 3]) show one in which *European Economic Area* becomes *zone économique européenne*, and the
+# weights run through the three words in reverse order. Here is a longer number with our own change of places, for the
+# three seeds. (The decoder reads the right German, by teacher forcing.) *Guess:* what does *sechs* attend to?
 #
-# Your three models may not be ours. Processors round differently in the last digit, training amplifies it, and the same
-# seed can become another model. What the text says of seeds 0, 1 and 2 holds for the machine that made this page; the
-# record is quoted beside it, and a line is printed where your models differ.
+# Your three models may differ from ours. Processors differ in how they round the last digit, training amplifies the
+# difference, and the same seed can give another model. What the text says about seeds 0, 1 and 2 holds for the machine
+# that made this page; the text also quotes the record, and a line is printed where your models differ.
 
 # %% [raw] slide
 # ## Attention weights as a soft alignment
-# **Alignment**: which source token belongs to which target token. Nobody told our models any.
+# **Alignment**: which source token corresponds to which target token. Our models were never given one.
 #
-# > **Guess first.** *four hundred and thirty-six → vierhundertsechsunddreißig*. Where does *sechs* attend?
+# > **Guess first.** *four hundred and thirty-six → vierhundertsechsunddreißig*. What does *sechs* attend to?
 
 # %%
 number = "four hundred and thirty-six"
@@ -703,8 +715,8 @@ viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
 # {figure}
 
 # %% [markdown]
-# With seeds 1 and 2, *sechs* attends to *six*. With seed 0, it attends mostly to *and*. Here is a list to step through,
-# for seed 1. Before you move the slider, guess where the comma will attend.
+# With seeds 1 and 2, *sechs* attends to *six*. With seed 0, it attends mostly to *and*. You can step through a list
+# with seed 1 below. Before you move the slider, guess what the comma will attend to.
 
 # %%
 [example] = translate(models[1], ["twenty-seven, four hundred and thirty-six"], english, german)
@@ -716,11 +728,11 @@ viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 # {figure}
 
 # %% [markdown]
-# One picture proves little. Our task lets us count, because we know the true alignment. We count over two populations:
-# all numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German
-# by teacher forcing again, so that every number can be counted, also one that a model would get wrong. When every token
-# of the target is then predicted right, the model also writes the number right. *Guess, for seed 0, the four counts in
-# the last two columns.*
+# One picture proves little. In our task we can count, because we know the true alignment. We use two populations: all
+# numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German by
+# teacher forcing again, so that every number can be counted, even one that a model would get wrong. If every token of
+# the target is predicted correctly this way, the model also writes the number correctly by itself. *Guess, for seed 0,
+# the four counts in the last two columns.*
 
 # %%
 populations = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
@@ -756,19 +768,21 @@ if not shares[0] < 0.5 < 0.9 < min(shares[1:]):
     print("Your three models differ from those of the text: read it with the record's.")
 
 # %% [raw] slide
-# ## Count, do not look: the same accuracy, opposite alignments
+# ## Count, do not look: the same accuracy, different alignments
 # {print}
 #
-# Seed 0 translates every number above 100, and puts few units on the unit.
+# Seed 0 translates every number above 100, and in few of them does the unit attend most to the unit.
 
 # %% [markdown]
-# Had we counted only the numbers below 100, we would have reported a nearly perfect alignment for every seed. Above 100,
-# seeds 1 and 2 put the unit on the unit nearly always, and seed 0 for a minority, although it translates every number. The
-# same model family, the same data, the same accuracy, and opposite alignments.
+# If we had counted only the numbers below 100, we would have reported a nearly perfect alignment for every seed. Above
+# 100, the German unit attends most to the English unit in nearly every number for seeds 1 and 2, but only in a minority
+# for seed 0, although that model translates every number. The architecture, the data and the accuracy are the same, and
+# the alignments of the unit differ.
 #
-# Does more training put the alignment right? The ladder's record has other runs of the three seeds, with 450 steps and with
-# 1,800, and the same without input feeding. Here is the unit on the unit, of the 648 numbers above 100, and beside it how
-# many lists of the test set are right. In its first line seed 0 stands apart as well, with another count than above.
+# Does more training correct the alignment? The ladder's record has other runs of the three seeds, with 450 and with
+# 1,800 steps, each with and without input feeding. The next cell prints in how many of the 648 numbers above 100 the
+# unit attends most to the unit, and beside it how many lists of the test set are right. The first line is the same
+# training as above, on the machine of the record; there, too, seed 0 is the exception.
 
 # %%
 for steps in ("450", "1800"):
@@ -778,22 +792,23 @@ for steps in ("450", "1800"):
         print(f"{steps:>4} steps, {name:>27}: {units}", [f"{run['all']:.1%}" for run in runs])
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
-# With input feeding, the one seed that differed now agrees: all three put the unit on the unit. (That is one seed,
-# and no proof that input feeding does it.) Without input feeding, seed 0 gets *all*
-# thousand lists right, and not one of 648 units is on its unit. A perfect translator with a wrong alignment is possible.
+# With input feeding and 1,800 steps, the seed that differed now agrees with the others: in all three the unit attends
+# to the unit. (One seed is no proof that input feeding is the reason.) Without input feeding, seed 0 gets *all*
+# thousand lists right, and none of its 648 units attends most to its unit. So a model can translate this test set
+# perfectly with a wrong alignment.
 #
 # ## Attention weights are not explanations
 #
-# Is seed 0 then wrong about six? The weights say which *states* were averaged, and a state is not its token. The
-# encoder is bidirectional, so the state at *and* may have brought the six along. That is a guess, and a cheap experiment
-# can kill it: forbid the decoder one source position, by the mask, and see whether it still writes the right unit.
-# *Guess:* what happens in each model when *six* is hidden?
+# So does seed 0 ignore *six*? The weights say which *states* were averaged, and the state at a token does not contain
+# that token alone. The encoder is bidirectional, so the state at *and* may contain the six as well. That is a
+# hypothesis, and a cheap experiment can refute it: hide one source position from the decoder, by the mask, and see
+# whether it still writes the right unit. *Guess:* what happens in each model when *six* is hidden?
 
 # %% [raw] slide
 # ## Attention weights are not explanations
-# Is seed 0 wrong about *six*? The weights say which **states** were averaged, and a state is not its token.
+# Does seed 0 ignore *six*? The weights say which **states** were averaged, and a state does not contain its own token alone.
 #
-# To test it, **intervene**: forbid the decoder one source position.
+# To test it, **intervene**: hide one source position from the decoder.
 #
 # > **Guess first.** What happens in each model when *six* is hidden?
 
@@ -836,9 +851,9 @@ if not (of_six[0] > 0.9 and max(of_six[1:]) < 0.75 and nothing_left < 0.2):
 # *Attention is not explanation* (Jain and Wallace 2019); *… is not not explanation* (Wiegreffe and Pinter 2019). An alignment is a **hypothesis** about what a model uses.
 
 # %% [markdown]
-# Hide the unit itself, and seeds 1 and 2 write many units wrong. Seed 0 does not notice: it does not need that position. Now look at
-# *and*, where most of seed 0's weight was. Without it, seed 0 still writes most units right. *Guess:* does it read them
-# from *six* then? Hide more:
+# When the unit itself is hidden, seeds 1 and 2 write many units wrong. Seed 0 is not affected: it does not need that
+# position. Now look at *and*, which had most of seed 0's weight. Without it, seed 0 still writes most units right.
+# *Guess:* does it then read them from *six*? We hide more:
 
 # %%
 print(f"{'seed':<29}", " ".join(f"{seed:>4}" for seed in models))
@@ -848,16 +863,16 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
     print(f"left: {left:<23}", " ".join(f"{share:4.0%}" for share in found))
 
 # %% [markdown]
-# Left with *hundred* alone, seed 0 still writes most units; left with nothing it writes none, so the start $s_0$ alone does
-# not carry them. Its bidirectional encoder has copied the unit into several states. Seeds 1 and 2 have less of a copy:
-# without *six* and its neighbours they fall towards guessing, which is one in nine. (In seed 0, to hide *thirty-* as well,
-# the second row, even helps. A mask forces weights that training never met, so read large drops and not small ones.) So
-# a large weight does not mean that the position is needed, and a small weight on a token does not mean that the token
-# plays no part.
+# With *hundred* alone, seed 0 still writes most units correctly; with nothing it writes none, so the initial state
+# $s_0$ alone does not carry them. Its bidirectional encoder has copied the unit into several states. The copies of
+# seeds 1 and 2 are weaker: without *six* and its neighbours, seed 1 is no better than guessing, which is one in nine,
+# and seed 2 is only somewhat better. (For seed 0, hiding *thirty-* as well, in the second row, even helps. A mask
+# forces weights that never occurred in training, so trust large drops and not small ones.) So a large weight does not
+# mean that the position is needed, and a small weight on a token does not mean that the token plays no part.
 #
-# Jain and Wallace ([-@jain2019]) found other weights that give the same predictions, and called their paper *Attention
-# is not explanation*; Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not explanation*. What
-# you can take along: an alignment is a hypothesis about what a model uses. To test it, intervene.
+# Jain and Wallace ([-@jain2019]) found other weights that give nearly the same predictions, and called their paper
+# *Attention is not explanation*; Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not
+# explanation*. The lesson: an alignment is a hypothesis about what a model uses. To test it, intervene.
 #
 # ## In short
 #
@@ -871,20 +886,20 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 #
 # One context vector for a whole sentence is a bottleneck; attention computes a new one for every target token. In
 # cross-attention, queries come from the decoder, keys and values from the encoder. In training the decoder reads the
-# right tokens (teacher forcing), in use its own. Attention learns long lists from far fewer steps than one vector does.
-# Its weights show which states were read, which is not the same as why the output is what it is.
+# right tokens (teacher forcing), at inference its own. A model with attention learns long lists in far fewer steps than
+# a model with one vector. The weights show which states were averaged; they do not explain the output.
 #
 # > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
 # > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
 # > positions swap places, states and all. What happens to $c_t$?
 # > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), context vectors (4, 9, 128). (2) All scores grow
 # > tenfold, so softmax puts nearly everything on the largest: attention becomes nearly a hard lookup. (3) Nothing: the
-# > weights swap along with the values, and a sum does not depend on order. That the model knows the source's order at
-# > all is the encoder's doing; lecture @order is about what to do without such an encoder.</details>
+# > weights swap along with the values, and a sum does not depend on order. The model knows the order of the source only
+# > through its encoder; lecture @order is about models without such an encoder.</details>
 #
-# **Now do** [assignment @cross_attention](@cross_attention/assignment) (about 70 minutes, and an extension): you write the decoder step, and then it
-# translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence attends to itself and the
-# recurrent network goes.
+# **Now do** [assignment @cross_attention](@cross_attention/assignment) (about 70 minutes, and an extension): you write
+# the decoder step, and then it translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence
+# attends to itself and the recurrent network is no longer needed.
 #
 # **Further reading.** [+@bahdanau2015]: sections 3 and 5, and figure 3 for real alignments. [+@luong2015]: section 3 is
 # this lecture's decoder, and its local attention is the assignment's extension. [+@sutskever2014].
@@ -892,13 +907,15 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 #
 # ## Going further: the scale of additive and multiplicative scores
 #
-# A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives it). An additive score cannot grow
-# like that: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however wide and however long the states are.
-# Vaswani et al. ([-@vaswani2017, section 3.2.1]) report that with wide queries additive attention is better than the
-# dot product *without* a scale, and divide by $\sqrt{d_k}$. The next cell measures the standard deviation of the three
-# scores for random states, with freshly made layers. The plain dot product reaches 32 at width 1024, a hard lookup
-# before anything was learned. In Luong's model the states come out of a recurrent network's tanh, which keeps them
-# small, so it could do without a scale. (That is our reading. The paper does not discuss it.)
+# A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives it). An additive score is
+# bounded: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however large the states are. The bound
+# itself grows with the number of hidden units. But the initial weights of $v_a$ have a size of about one over the root
+# of that number, and a sum of that many independent terms keeps its spread. Vaswani et al. ([-@vaswani2017, section
+# 3.2.1]) report that with wide queries additive attention is better than the dot product *without* a scale, and divide
+# by $\sqrt{d_k}$. The next cell measures the standard deviation of the three scores for random states, with freshly
+# made layers. The plain dot product reaches 32 at width 1024, which is a hard lookup before anything is learned. In
+# Luong's model the states come out of a recurrent network's tanh, which keeps them small, and that may be why it worked
+# without a scale. (This is our reading. The paper does not discuss it.)
 
 # %% [raw] slide
 # ## In short
@@ -925,10 +942,10 @@ assert spread["additive"].std() < 1, "it does not grow with the width"
 # %% [markdown]
 # ## Going further: is input feeding worth 1.3 BLEU here?
 #
-# The record has a fourth model, attention without input feeding. In the lists of five, the model with it is ahead in each
-# seed, but by little. A share of so few hundred lists has a standard error of one or two points, and three seeds do not
-# settle it. After 1,800 steps nothing is left of the gain. (The model without it has fewer parameters, too, since its cell
-# reads a narrower input.)
+# The record has a fourth model, attention without input feeding. On the lists of five, the model with input feeding is
+# ahead for each seed, but only slightly. A share of a few hundred lists has a standard error of one or two points, so
+# three seeds do not settle the question. After 1,800 steps nothing is left of the gain. (The model without input
+# feeding also has fewer parameters, since its cell reads a narrower input.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 for name in ("attention", "attention, no input feeding"):
@@ -938,8 +955,9 @@ for name in ("attention", "attention, no input feeding"):
 # %% [markdown]
 # ## Going further: does a wrong translation have a wrong alignment?
 #
-# The record counts in whole lists, in those that the model translates right and in those that it gets wrong. A wrong list has
-# about the same alignments as a right one. (There are few wrong ones, so only a large difference would show; there is none.)
+# The record counts alignments in whole lists, separately for lists that the model translates correctly and for those
+# that it gets wrong. A wrong list has about the same alignments as a right one. (There are few wrong lists, so only a
+# large difference would show; there is none.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 print("on its true partner:        lists right         lists wrong")

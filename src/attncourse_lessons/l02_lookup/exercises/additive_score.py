@@ -37,7 +37,7 @@ exercise = Exercise(
         "`query[:, :, None]` is (batch, n_query, 1, d_query), and `key[:, None]` is (batch, 1, n_key, d_key). Axes of "
         "length 1 stretch when two tensors are added; `expand` stretches them for `torch.cat`.",
         "No concatenation is needed: [q; k] W is q times the first d_query rows of W, plus k times the others. Both, "
-        "and w, are learned: no `.item()`, no `.detach()`, no `.",
+        "and w, are learned: no `.item()`, no `.detach()`, no `.data`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -144,6 +144,9 @@ slip("W transposed", (*ALL, "gradient"), {"W[:d_query]": "W.mT[:d_query]", "W[d_
 slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
     and sign.""")
+slip("w inside the tanh", ALL, {SCORES: f"torch.tanh(({SUM}) * w).sum(dim=-1)"}, words="""
+    Each hidden unit was multiplied by its entry of w before the tanh, so no unit can add more than 1 to a score,
+    however large its entry of w is. The tanh is taken of the hidden units alone; w weights what comes out of it.""")
 slip("cut off from the gradient", ("gradient",),
      {SCORES: f"({SCORES}).detach()"},
      {"d_query = ": "W = torch.nn.Parameter(W)\nd_query = "}, words="""

@@ -28,7 +28,7 @@ exercise = Exercise(
         "First the plain dot products: a table (batch, n_query, n_key) by one matrix product. `.mT` swaps the last two "
         "axes.",
         "d_k is how many numbers there are in one key: which axis of `key` is that? Divide by its square root. Stay "
-        "with the tensors that came in: no `.item()`, no `.detach()`, no `.",
+        "with the tensors that came in: no `.item()`, no `.detach()`, no `.data`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

@@ -257,7 +257,7 @@ slip("exponentials out of range", ("large scores",),
     exp(89) is more than float32 can hold, and ∞/∞ is NaN. Take each row's own maximum away first, or let `softmax` do
     it for you, as in exercise 2.""")
 slip("scaled by √d", WEIGHTS, {"[..., 0]": "[..., 0] / state.shape[-1] ** 0.5"}, words="""
-    The scores were divided by √d. That is the scaled dot product of lecture @many_heads; here, as in Luong et al.
+    The scores were divided by √d. That is the scaled dot product of lecture @lookup; here, as in Luong et al.
     (2015), it is the plain one.""")
 slip("mean pooling", ("padding", "attentional vector", "gradient"),
      {"(weights[:, None] @ encoder_states)[:, 0]": "encoder_states.mean(dim=1)"}, words="""

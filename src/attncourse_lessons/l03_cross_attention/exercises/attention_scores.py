@@ -72,7 +72,7 @@ slip("a row for each source word", ALL, {SCORES: "encoder_states @ decoder_state
     Rows and columns are swapped. Row t belongs to target position t, because each target position will share out its
     attention over the source: targets down the rows, source positions along them.""")
 slip("scaled by √d", ALL, {SCORES: f"{SCORES} / encoder_states.shape[-1] ** 0.5"}, words="""
-    Dividing by √d is a good idea, and lecture @many_heads shows why, but it makes a different score: the scaled dot
+    Dividing by √d is a good idea, and lecture @lookup shows why, but it makes a different score: the scaled dot
     product. Here the plain dot product is asked for, as in Luong et al. (2015).""")
 slip("cut off from the gradient", ("gradient",),
      {"encoder_states": "encoder_states.detach()"},
