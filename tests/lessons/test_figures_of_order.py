@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, curves, dots, grid, joined, labels, strokes, table, texts
+from drawn import arrows, axes, boxed, cells, curves, dots, grid, joined, labels, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle
 from proven import proven
@@ -92,6 +92,21 @@ def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
 
 
 # What is drawn
+
+
+@proven
+def test_weights_are_written_where_a_query_may_attend_and_hatched_where_it_may_not():
+    weights = torch.tensor([[0.75, 0.25, 0.0], [0.125, 0.5, 0.375]])
+    allowed = torch.tensor([[True, True, False], [True, True, True]])
+    (ax,) = axes(figures.weights_allowed, weights, allowed, ["first", "second"], ["the", "dog", "ran"])
+    assert table(ax) == {
+        "first": {"the": 0.75, "dog": 0.25, "ran": 0}, "second": {"the": 0.125, "dog": 0.5, "ran": 0.375}
+    }  # fmt: skip
+    assert written(ax) == {
+        "first": {"the": "0.75", "dog": "0.25"}, "second": {"the": "0.12", "dog": "0.50", "ran": "0.38"}
+    }  # fmt: skip
+    assert {place: hatch for place, (_, hatch) in cells(ax).items()} == {(2, 0, 1, 1): "///"}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query") and ax.yaxis_inverted()
 
 
 @proven
@@ -206,7 +221,7 @@ def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
     ]  # fmt: skip
     assert strokes(ax)[4] == [(0, 0.125), (1, 0.125)] and ax.get_ylabel() == "share right"
     assert labels(ax.xaxis) == {0: "binary", 1: "relative\n(T5)"}
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["× 1", "× 8"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["× 1", "× 8", "guessing"]
 
 
 @proven
@@ -256,7 +271,9 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
     assert strokes(c) == [level, means]
     assert texts(a) == [] and texts(b) == texts(c) == [("refuses", 12, 0.5)]
     (legend,) = a.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["text of 15", "text of 8"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "trained positions", "guessing", "text of 15", "text of 8"
+    ]  # fmt: skip
 
 
 @proven

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, bars, cells, grid, labels, strokes, table, texts, written
+from drawn import arrows, axes, bars, cells, curves, grid, labels, strokes, table, texts, written
 from matplotlib.colors import to_hex
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Circle, Rectangle
 from proven import proven
 
 from attncourse import viz
@@ -56,7 +56,7 @@ def test_the_shapes_are_those_that_were_given(shown):
 @pytest.mark.parametrize(("n", "width", "layers"), [(9, 2, 4), (10, 2, 5), (4, 3, 1), (1, 2, 1)])
 def test_windows_need_as_many_layers_as_the_way_is_long(shown, n, width, layers):
     figures.path_lengths(n, width)
-    assert f"Windows of {width} on each side: {layers} layers" in shown[0]
+    assert f"Restricted, {width} on each side: {layers} layers" in shown[0]
 
 
 # What is drawn
@@ -71,6 +71,9 @@ def test_the_word_that_asks_gets_its_scores_its_weights_and_the_average_of_the_v
     assert bars(weights) == {"": {0: 0.9, 1: 0, 2: 0.1}}                 # the same rows, with the words at the left
     assert labels(scores.yaxis) == {0: "Anna", 1: "lent", 2: "her"}
     assert scores.get_ylim() == weights.get_ylim() and scores.yaxis_inverted()
+    assert [(words, y) for words, _, y in texts(scores)] == [("2.00", 0), ("−1.00", 1), ("0.50", 2)]
+    assert [x for _, x, _ in texts(scores)] == pytest.approx([2.0648, 0.0648, 0.5648]), "beside the bars"
+    assert [ax.get_xlabel() for ax in (scores, weights, received)] == ["$e$", r"$\alpha$, sum 1", "$o$"]
     assert texts(weights) == [("0.90", 0.93, 0), ("0.00", 0.03, 1), ("0.10", 0.13, 2)]
     assert bars(received) == {"": {"a": 0.75, "b": 0.125}} and received.yaxis_inverted()
     assert texts(received) == [("0.75", 0.78, 0), ("0.12", 0.155, 1)]
@@ -157,6 +160,10 @@ def test_matrices_are_rectangles_of_their_rows_and_columns_on_the_way_from_x_to_
                 left, top = at[name][0] - found[name][1] * 0.055, at[name][1] + found[name][0] * 0.055
                 yield name, round((top - y) / 0.11 - 0.5) if y == y_end else f"column {round((x - left) / 0.11 - 0.5)}"
 
+    rings = [ring.center for ring in ax.patches if isinstance(ring, Circle)]
+    for (x, y), name in zip(rings, (scores, weights), strict=True):
+        left, top = at[name][0] - 0.055 * n, at[name][1] + 0.055 * n
+        assert (x - left, top - y) == pytest.approx((0.5 * 0.11, 3.5 * 0.11)), "column 0 and row 3 meet"
     assert list(stripes(PURPLE)) == [("$X$", 3), ("$Q = XW_Q$", 3), (scores, 3), (weights, 3), ("$O = AV$", 3)]
     assert list(stripes(INK)) == [
         ("$X$", 0), ("$K = XW_K$", 0), ("$V = XW_V$", 0), (scores, "column 0"), (weights, "column 0"),
@@ -184,6 +191,29 @@ def test_monday_comes_first_and_every_card_keeps_what_is_on_it():
     days, meals = torch.tensor([[2, 0, 1], [1, 2, 0]]), torch.tensor([[30, 10, 20], [5, 6, 4]])
     sorted_days, sorted_meals = figures.monday_first([days, meals])
     assert sorted_days.tolist() == [[0, 1, 2]] * 2 and sorted_meals.tolist() == [[10, 20, 30], [4, 5, 6]]
+
+
+@proven
+def test_vectors_wind_outwards_by_their_angles_and_what_ends_beyond_a_dashed_line_is_a_better_match():
+    vectors = torch.tensor([[0.0, 1, 0], [0, 2, 2], [0, 0, 3]])          # 45 degrees from one to the next
+    lengths = {"seed 0": torch.tensor([1.0, 2.5, 3]), "seed 1": torch.tensor([1.5, 2, 4])}
+    left, right = axes(figures.winding, ["Mon", "Tue", "Wed"], vectors, lengths)
+    angles = [0.1 + step * math.pi / 4 for step in range(3)]
+    way = [(math.cos(angle), math.sin(angle)) for angle in angles]
+    sizes = [1, math.sqrt(8), 3]
+    tips = [(size * x, size * y) for size, (x, y) in zip(sizes, way, strict=True)]
+    assert arrows(left) == [((0, 0), pytest.approx(tip, abs=1e-4)) for tip in tips]
+    assert [(words, math.hypot(x, y) > size) for (words, x, y), size in zip(texts(left), sizes, strict=True)] == [
+        ("Mon", True), ("Tue", True), ("Wed", True)
+    ]  # fmt: skip
+    for (_, x, y), angle in zip(texts(left), angles, strict=True):
+        assert math.atan2(y, x) == pytest.approx(angle, abs=1e-4)
+    for (start, end), (x, y), size in zip(strokes(left), way, sizes, strict=False):
+        assert [start[0] * x + start[1] * y, end[0] * x + end[1] * y] == pytest.approx([size] * 2, abs=1e-4)
+        assert end[1] * x - end[0] * y > 0 > start[1] * x - start[0] * y, "it reaches further to the next arrow"
+    assert len(strokes(left)) == 2, "none after the last"
+    assert curves(right) == {"seed 0": {1: 1, 2: 2.5, 3: 3}, "seed 1": {1: 1.5, 2: 2, 3: 4}}
+    assert (right.get_xlabel(), right.get_ylabel()) == ("days after the one that is lost", "length of the vector")
 
 
 @proven
@@ -224,7 +254,7 @@ def lit(ax):
 def test_a_signal_goes_through_all_cells_through_one_layer_or_from_window_to_window():
     recurrent, full, windows = axes(figures.path_lengths, 4, 2)
     assert [ax.get_title() for ax in (recurrent, full, windows)] == [
-        "recurrent", "self-attention", "windows, 2 on each side"
+        "recurrent", "self-attention", "restricted, 2 on each side"
     ]  # fmt: skip
     assert lit(recurrent) == [[(0, 0), (0, 1)], [(0, 1), (1, 1)], [(1, 1), (2, 1)], [(2, 1), (3, 1)]]
     assert lit(full) == [[(0, 0), (3, 1)]]

@@ -295,7 +295,7 @@ if solved("layer_cost"):
 #
 # 1. (a) $e_{ij} = (x_i W)(x_j W)^\top / \sqrt{d_k}$, and a dot product does not care which factor stands first, so $e_{ij} =
 #    e_{ji}$. In matrices: $X W W^\top X^\top$ is its own transpose.
-# 2. (a) The weights are not symmetric in general: $\alpha_{ij} = e^{e_{ij}} / Z_i$ and $\alpha_{ji} = e^{e_{ij}} / Z_j$, and
+# 2. (a) The weights are not symmetric in general: $\alpha_{ij} = \exp(e_{ij}) / Z_i$ and $\alpha_{ji} = \exp(e_{ij}) / Z_j$, and
 #    each row has a sum $Z$ of its own. (A numerical example earns the point as well.)
 # 3. (b) The largest weight of a row stands where its largest score is. So $e_{i,i+1} > e_{i,i-1} = e_{i-1,i}$ for every
 #    $i$: from one step of the circle to the next the scores grow, all the way round, until one is larger than itself. Half a

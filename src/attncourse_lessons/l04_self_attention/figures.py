@@ -1,18 +1,32 @@
 """A sentence that looks at itself: one word's question, the matrices and their shapes, who reaches whom."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from torch import Tensor
+from matplotlib.patches import Circle, Rectangle
+from torch import Tensor, nn
 
 from attncourse.attention import attend, scaled_dot_score
 from attncourse.viz.diagrams import arrow, dots, rgb
 from attncourse.viz.figures import as_matrix, check_shares
-from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, figure, show, stage
+from attncourse.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    figure,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 
 def one_token(x: Tensor, i: int, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -34,14 +48,21 @@ def one_query(
     received = as_matrix(output[None], ("output",), features, name="output")[0]
     drawn, (left, middle, right) = figure(6.5, 0.8 + 0.27 * len(words), columns=3)
     places = np.arange(len(words))
-    for ax, values, name, colour in ((left, rows[0], "scores", GREY), (middle, rows[1], "weights", BLUE)):
+    for ax, values, name, symbol, colour in (
+        (left, rows[0], "scores", "$e$", GREY), (middle, rows[1], "weights", r"$\alpha$, sum 1", BLUE),
+    ):  # fmt: skip
         ax.barh(places, values, color=[PURPLE if i == asking else colour for i in places], height=0.7)
         ax.set_yticks(places, words if ax is left else [""] * len(words))
         ax.set_title(name)
+        ax.set_xlabel(symbol)
         ax.invert_yaxis()
         ax.tick_params(axis="y", length=0)
-    left.set_xlim(min(0.0, 1.15 * rows[0].min()), max(1.25, 1.15 * rows[0].max()))
+    reach = max(1.25, 1.35 * rows[0].max())
+    left.set_xlim(min(0.0, 1.15 * rows[0].min()), reach)
     middle.set_xlim(0, 1.25)
+    for i, value in enumerate(rows[0]):
+        said = f"{value:.2f}".replace("-", "−")
+        left.text(max(value, 0) + 0.024 * reach, i, said, va="center", fontsize=9, color=INK)
     for i, value in enumerate(rows[1]):
         middle.text(value + 0.03, i, f"{value:.2f}", va="center", fontsize=9, color=INK)
     left.get_yticklabels()[asking].set(fontweight="bold", color=PURPLE)
@@ -51,6 +72,7 @@ def one_query(
     right.set_xlim(0, max(1.25, 1.25 * received.max()))
     right.tick_params(axis="y", length=0)
     right.set_title(f"“{words[asking]}” receives")
+    right.set_xlabel("$o$")
     for i, value in enumerate(received):
         right.text(value + 0.03, i, f"{value:.2f}", va="center", fontsize=9, color=INK)
     shares = ", ".join(f"{word} {share:.2f}" for word, share in zip(words, rows[1], strict=True))
@@ -65,7 +87,8 @@ def self_attention_shapes(
 
     A colour for each role, as in all lessons before: queries green, keys blue, values orange. The row
     of the token that asks is striped in purple from X through Q, scores and weights to the output; that of one that
-    answers in black from X through K and V, and its column in scores and weights. `names` are theirs.
+    answers in black from X through K and V, and its column in scores and weights. A ring is where both meet. `names`
+    are theirs.
     """
     unit = 0.11
     drawn, ax = figure(7.7, 4.8)
@@ -119,6 +142,8 @@ def self_attention_shapes(
         at = x + unit * (answering + 0.5 - n / 2)
         ax.plot([at, at], [middle - unit * n / 2, middle + unit * n / 2], color=INK, linewidth=4.5, alpha=0.6,
                 solid_capstyle="butt")  # fmt: skip
+        level = middle + unit * (n / 2 - asking - 0.5)
+        ax.add_patch(Circle((at, level), 0.12, fill=False, edgecolor=INK, linewidth=1.5, zorder=3))
     ax.text(0.15, 0.35, f"“{names[0]}” asks", color=PURPLE, fontsize=10.5, fontweight="bold")
     ax.text(0.15, 0.08, f"“{names[1]}” answers", color=INK, fontsize=10.5, fontweight="bold")
     show(
@@ -127,7 +152,8 @@ def self_attention_shapes(
         f"{d_model} by {d_k}, give Q and K, each {n} by {d_k}; W_V, {d_model} by {d_v}, gives V, {n} by {d_v}. Q times "
         f"K transposed over the root of {d_k} is the {n} by {n} table of scores; softmax along its rows makes it the "
         f"weights A; A times V is the output O, {n} by {d_v}. The row of “{names[0]}”, which asks, is striped from X "
-        f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of both tables.",
+        f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of both tables. "
+        "A ring is where both meet.",
     )
 
 
@@ -157,8 +183,8 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
     for label in (*ax.get_xticklabels()[real:], *ax.get_yticklabels()[real:]):
         label.set_color(GREY)
     ax.xaxis.set_label_position("top")
-    ax.set_xlabel("keys: who answers")
-    ax.set_ylabel("queries: who asks")
+    ax.set_xlabel("keys: who answers", labelpad=7, x=n / 2 / (n + 1.7))
+    ax.set_ylabel("queries: who asks", y=1 - n / 2 / (n + 0.6))
     ax.spines[:].set_visible(False)
     ax.set_xlim(0, n + 1.7)
     ax.set_ylim(n + 0.6, 0)
@@ -169,6 +195,46 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
         f"A table of scores, {n} by {n}: {real} tokens, {', '.join(words)}, and {padding} times padding behind them. "
         "In the columns of the padding every score is −∞. Its rows have scores like the others, and what they give is "
         "ignored.",
+    )
+
+
+def winding(names: Sequence[str], vectors: Tensor, lengths: Mapping[str, Tensor]) -> None:
+    """Vectors that each find the next by the largest product: unrolled in a plane, and how long they are in all runs.
+
+    `vectors` (n, d), in the order of `names`: each is drawn as long as it is, and turned from the one before by the
+    angle between the two. What ends beyond the dashed line through an arrow's tip has a larger product with the arrow
+    than the arrow has with itself. `lengths`, {name: (n,)}, are lines beside it.
+    """
+    size = vectors.norm(dim=-1)
+    cosines = nn.functional.cosine_similarity(vectors[:-1], vectors[1:], dim=-1)
+    angles = np.cumsum([0.0, *cosines.clamp(-1, 1).acos().tolist()]) + 0.1
+    way = np.stack([np.cos(angles), np.sin(angles)], axis=1)                # (n, 2)
+    tips, top = way * size.numpy()[:, None], float(size.max())
+    drawn, (left, right) = figure(8.4, 3.6, columns=2)
+    (x_low, y_low), (x_high, y_high) = np.minimum(tips.min(axis=0), 0), tips.max(axis=0)
+    stage(left, (x_low - 0.2 * top, x_high + 0.2 * top), (y_low - 0.1 * top, y_high + 0.2 * top))
+    left.set_aspect("equal")
+    for i, (name, (x, y)) in enumerate(zip(names, tips, strict=True)):
+        lost = i == len(names) - 1
+        arrow(left, (0, 0), (x, y), ORANGE if lost else BLUE, width=1.8)
+        if not lost:
+            across = 0.22 * top * np.array([-way[i, 1], way[i, 0]])
+            left.plot([x - 0.3 * across[0], x + across[0]], [y - 0.3 * across[1], y + across[1]],
+                      color=GREY, linestyle="--", linewidth=1)  # fmt: skip
+        close = i > 0 and angles[i] - angles[i - 1] < 0.15
+        at = way[i] * (size[i].item() + (0.17 if close else 0.07) * top)
+        left.text(*at, name, ha="center", va="center", fontsize=10, color=ORANGE if lost else INK)
+    for i, (name, line) in enumerate(lengths.items()):
+        right.plot(range(1, len(names) + 1), line.tolist(), label=name, **line_style(i) | {"markersize": 5})
+    name_lines(right, "days after the one that is lost", "length of the vector")
+    right.set_ylim(0, None)
+    right.legend(frameon=False, fontsize=9.5, loc="lower right")
+    said = "; ".join(f"{name} {', '.join(f'{each:.1f}' for each in line.tolist())}" for name, line in lengths.items())
+    turned = ", ".join(f"{name} {math.degrees(angle - 0.1):.0f}°" for name, angle in zip(names, angles, strict=True))
+    show(
+        drawn,
+        f"Arrows of growing length that wind outwards, each turned from the one before by the angle between them: "
+        f"{turned}. Lengths: {said}.",
     )
 
 
@@ -206,10 +272,11 @@ def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -
 
 
 def path_lengths(n: int, width: int) -> None:
-    """How a signal gets from the first of `n` positions to the last: by recurrence, by attention, by windows."""
+    """How a signal gets from the first of `n` positions to the last: by recurrence, attention, restricted attention."""
     layers = max(1, -(-(n - 1) // width))
     drawn, (recurrent, full, windows) = figure(8.4, 2.9, columns=3)
-    for ax, title in ((recurrent, "recurrent"), (full, "self-attention"), (windows, f"windows, {width} on each side")):
+    restricted = f"restricted, {width} on each side"
+    for ax, title in ((recurrent, "recurrent"), (full, "self-attention"), (windows, restricted)):
         ax.set_axis_off()
         ax.set_title(title)
         ax.set_xlim(-0.6, n - 0.4)
@@ -238,7 +305,7 @@ def path_lengths(n: int, width: int) -> None:
     show(
         drawn,
         f"The way from the first of {n} positions to the last. Recurrent: through all {n} cells, one after the other. "
-        f"Self-attention: one arrow, one layer. Windows of {width} on each side: {layers} layers, {width} positions "
+        f"Self-attention: one arrow, one layer. Restricted, {width} on each side: {layers} layers, {width} positions "
         "further in each.",
     )
 

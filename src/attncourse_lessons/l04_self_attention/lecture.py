@@ -24,16 +24,15 @@
 # ## Why a token needs its sentence: contextual embeddings
 #
 # *Anna lent Ben her book because he asked.* Whose book was it, and who asked? You did not hesitate: *her* is Anna, *he*
-# is Ben. To decide which words mean the same person is called **coreference resolution**, and a network has a problem
-# with it. Its embedding table has one vector for *her*, the same in every sentence that was ever written. Nothing in
-# that vector can say "Anna". The answer stands in the sentence, three words to the left, and *her* has to fetch it.
-# What we want is a **contextual embedding**: a vector for *her in this sentence*.
+# is Ben. Deciding which words refer to the same person is called **coreference resolution**, and an embedding table
+# cannot do it. It has one vector for *her*, the same in every sentence that was ever written, and nothing in that
+# vector can say "Anna". The answer stands in the sentence, three words to the left, and *her* has to fetch it. What we
+# want is a **contextual embedding**: a vector for *her in this sentence*.
 #
-# In [lecture @cross_attention](@cross_attention) a decoder fetched vectors from an encoder, and the encoder was a
-# recurrent network, which brings words together by carrying a state along, one step at a time. That makes two
-# mechanisms that pass information on. Do we need both? Attention lets a vector collect what it needs from a set of
-# vectors. There the set was another sentence: **cross-attention**. Let the set be the sentence itself, and it is
-# **self-attention**.
+# In [lecture @cross_attention](@cross_attention) a decoder fetched vectors from an encoder. The encoder was a recurrent
+# network, which brings words together by carrying a state along, one step at a time. So two mechanisms passed
+# information on: recurrence and attention. Do we need both? Attention lets a vector collect what it needs from a set
+# of vectors. In **cross-attention** the set is another sentence. In **self-attention** it is the sentence itself.
 
 # %% [raw] slide
 # ## Who asked, and whose book was it?
@@ -80,8 +79,8 @@ from attncourse.data.diary import DAYS, MEALS, shuffled_weeks
 torch.set_num_threads(1)  # one thread, so that the times below mean the same on every machine
 
 # %% [markdown]
-# Real embeddings have hundreds of numbers, and nobody can read them. Here are eight that you can. Each word is
-# described by six features, and the sentence is a matrix with a word in each row. (A **token** is a word here.)
+# Real embeddings have hundreds of numbers, and nobody can read them. Here are eight that you can read. Each word is
+# described by six features, and the sentence is a matrix with one word in each row. (Here every **token** is a word.)
 
 # %%
 features = ["woman's name", "man's name", "she-word", "he-word", "verb", "thing"]
@@ -145,19 +144,19 @@ assert weights[her].argmax() == her, "it looks at itself"
 # In a network the three matrices are learned. Here we write them by hand once: two questions, "a woman?" and "a man?", are the $d_k = 2$ columns of queries and keys.
 
 # %% [markdown]
-# To itself. Likeness is the wrong question: nothing in the sentence is more like *her* than *her*. The two verbs have
-# found each other, which is of little use, and everybody else is alone. (*Because*, with no features at all, has no
-# preference and takes the plain mean.)
+# To itself. Likeness is the wrong question: nothing in the sentence is more like *her* than *her*. The two verbs
+# attend to each other as well, which is of little use, and every other word attends to itself. (*Because* has no
+# features at all, so it has no preference and takes the plain mean.)
 #
 # Our tidy features are not to blame. Of all vectors of the same length, none has a larger dot product with $x_i$ than
 # $x_i$ itself; that is the Cauchy–Schwarz inequality. And likeness is mutual, $x_i \cdot x_j = x_j \cdot x_i$, while
-# need is not: *her* needs *Anna*, and *Anna* can do without *her*.
+# need is not: *her* needs *Anna*, but *Anna* can do without *her*.
 #
 # ## Query, key and value: three projections of each token
 #
-# So a word must be able to **ask** for something that it is not. It must be **found** by something other than what it
-# asks for. And what it **hands over** once it is found is a third matter. Each word's vector plays all three roles,
-# after a multiplication by a matrix for each:
+# So a word must be able to **ask** for something that it is not, and it must be **found** by something other than what
+# it asks for. What it **hands over** once it is found is a third matter. Each word plays all three roles, and each role
+# has a matrix that projects the word's vector:
 #
 # $$\begin{aligned}
 # q_i &= x_i W_Q && \text{query: what it looks for} \\
@@ -167,8 +166,8 @@ assert weights[her].argmax() == her, "it looks at itself"
 #
 # In a network the matrices are learned. We write them by hand once, so that you can see what there is to learn. Queries
 # and keys live in a space of two questions, "a woman?" and "a man?". A she-word asks the first, a he-word the second,
-# and a verb asks both, because somebody did it. Only names can be found. Values have four numbers, and pronouns hand
-# over nothing.
+# and a verb asks both, because somebody must have done it. Only names can be found. Values have four numbers, and
+# pronouns hand over nothing.
 
 # %%
 #                    woman? man?
@@ -198,7 +197,7 @@ for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
 # - **output** $o_i$: the weighted average of the values
 
 # %% [markdown] teaches="self-attention, token by token and in matrices"
-# (Why 6? It sets how sharp the softmax will be: divided by $\sqrt{d_k} = \sqrt 2$ a match scores 4.24, and
+# (Why 6? It sets how sharp the softmax is: divided by $\sqrt{d_k} = \sqrt 2$ a match scores 4.24, and
 # $\exp(4.24) \approx 69$ outweighs seven words that score 0.)
 #
 # ## Scaled dot-product self-attention for one token
@@ -275,18 +274,17 @@ viz.explore(ask, word=words, start={"word": "her"})
 
 # %% [markdown] teaches="self-attention, token by token and in matrices"
 # *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. So does *lent*.
-# Remember it; it will cause trouble. *Book* asks nothing, so all its scores are zero, and it gets the mean of what
-# everybody hands over. Nobody can abstain: weights that sum to one must go somewhere. (In a whole Transformer a token
-# also keeps its own vector and *adds* what it received, [lecture @deep_stacks](@deep_stacks). Large models learn to
-# leave unwanted weight on the first token, an *attention sink*; [@xiao2024].)
+# Remember *lent*, for it will cause trouble. *Book* asks nothing, so all its scores are zero, and it gets the mean of
+# what everybody hands over. No token can abstain: weights that sum to one must go somewhere. (In a whole Transformer a
+# token also keeps its own vector and *adds* what it received; see [lecture @deep_stacks](@deep_stacks). Large models
+# learn to leave unwanted weight on the first token, an **attention sink**; [@xiao2024].)
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
 #
 # ## All tokens at once: five matrix products and a softmax
 #
 # Does word 5 need to know what word 4 received? It does not. Each token needs $x_1, \dots, x_n$, which are all there
-# from the beginning. In a recurrence $h_5$ cannot begin before $h_4$ is there; here nobody waits. So compute all rows
-# at once:
+# from the beginning. In a recurrence $h_5$ has to wait for $h_4$; here no token waits. So we compute all rows at once:
 #
 # $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V \qquad A = \operatorname{softmax}\Bigl(\frac{QK^\top}{\sqrt{d_k}}\Bigr)
 # \qquad O = AV$$ (eq:self-attention)
@@ -305,11 +303,11 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
 # {figure}
 
 # %% [markdown]
-# In [@fig:self-attention] queries are green, keys blue, values orange; *her* is purple, *Anna* as text is. The row of *her*
-# in $A$ weighs *all* rows of $V$; only Anna's is drawn. The table is square this time, $n \times n$, because the same
-# words ask and answer. That makes it easier to mix up its axes, since nothing will complain. **Rows ask, columns
-# answer.** The package's `attend` does the last two steps of [@eq:self-attention]; in this lecture we use it, and in
-# the assignment you write it.
+# In [@fig:self-attention] queries are green, keys blue and values orange. *Her* is purple, *Anna* is black, and the ring
+# marks the one score, and the one weight, of this pair. The row of *her* in $A$ weighs *all* rows of $V$; only Anna's
+# is drawn. The table is square this time, $n \times n$, because the same words ask and answer. So its axes are easily
+# mixed up, and no shape error gives warning. **Rows ask, columns answer.** The package's `attend` does the last two
+# steps of [@eq:self-attention]. In this lecture we use it; in the assignment you write it.
 
 # %%
 O, A = attend(query=X @ W_Q, key=X @ W_K, value=X @ W_V)         # (8, 4), (8, 8)
@@ -321,7 +319,7 @@ viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digi
 # ## Rows ask, columns answer
 # {figure}
 # |||
-# The table is square: the same words ask and answer. So nothing complains when its axes are exchanged.
+# The table is square: the same words ask and answer. So no shape error warns you when its axes are exchanged.
 #
 # The row of *her* is what we computed by hand.
 
@@ -338,8 +336,8 @@ viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digi
 # Rows sum to one. Columns need not: three words look for Anna, and Anna's column sums to more than two.
 
 # %% [markdown] erratum="sum over the asker"
-# > **A common mistake: the sum over the wrong index.** One reads $o_i = \sum_i \alpha_{ij} v_i$ on slides. An index
-# > that is summed over cannot also name the result. Each *row* of $A$ sums to one, so the sum must run along a row, over
+# > **A common mistake: the sum over the wrong index.** Some slides print $o_i = \sum_i \alpha_{ij} v_i$. An index that
+# > is summed over cannot also name the result. Each *row* of $A$ sums to one, so the sum must run along a row, over
 # > $j$, the tokens that answer. Along a column the weights need not sum to one: three words look for Anna, and
 # > Anna's column sums to more than two.
 
@@ -360,9 +358,9 @@ assert torch.allclose(O[her], o, atol=1e-6) and o[0] > 0.85
 # %% [markdown] erratum="Qx beside XQ"
 # > **A common mistake: rows and columns in one formula.** In this course tokens are rows and matrices stand on the
 # > right, $xW$, as in Vaswani et al. ([-@vaswani2017]). Some texts write $q_i = Qx_i$ for one token, which takes it as
-# > a column, and $XQ$ for the sentence, with the same $Q$. One is the other's transpose, and if $Q$ is square nothing
-# > complains. You will meet the other convention at once: `nn.Linear(d_in, d_out)` keeps its weight as (d_out, d_in)
-# > and computes $xW^\top$. Whoever copies a matrix into a layer has to transpose it.
+# > a column, and $XQ$ for the sentence, with the same $Q$. The two need matrices that are each other's transpose, and if
+# > $Q$ is square no error says so. You will meet the other convention at once: `nn.Linear(d_in, d_out)` keeps its weight
+# > as (d_out, d_in) and computes $xW^\top$. Whoever copies a matrix into a layer has to transpose it.
 #
 # A layer that you can train keeps its three matrices as parameters. Here is the package's `MultiHeadAttention` with one
 # head. (With several heads it needs an output matrix $W_O$, [lecture @many_heads](@many_heads); the identity leaves
@@ -408,7 +406,7 @@ with torch.no_grad():
 # > so one set of them serves sentences of every length.</details>
 #
 # In a padded batch, padding must not answer, as in [lecture @cross_attention](@cross_attention). But in self-attention
-# padding is among those who ask, too. So it has columns *and* rows in the table of scores, and they are treated differently:
+# padding asks, too. So it has columns *and* rows in the table of scores, and the two are treated differently:
 
 # %%
 figures.padded_scores(words[:5], padding=2)
@@ -434,8 +432,8 @@ figures.padded_scores(words[:5], padding=2)
 #
 # There is a second way to read the same formula. Tokens are the **nodes** of a graph, and $\alpha_{ij}$ is the weight of
 # an **edge** from $j$ to $i$. Each node sends its value along its edges, and each node adds up what arrives. That is
-# **message passing** on a fully connected graph. Here are the edges of at least 0.3. (Every token has an edge to itself, too;
-# they are not drawn.)
+# **message passing** on a fully connected graph. The figure shows the edges of at least 0.3, without those from a token
+# to itself.
 
 # %%
 figures.attention_graph(words, A, least=0.3)
@@ -452,12 +450,12 @@ figures.attention_graph(words, A, least=0.3)
 # {figure}
 
 # %% [markdown] teaches="recurrence, convolution, attention: three kinds of sequence models"
-# The sentence itself decided where these edges are. Another sentence, with the same three matrices, gets another graph.
+# The sentence itself decided where these edges are. Another sentence gets another graph from the same three matrices.
 # That is the difference from a layer that mixes positions with **fixed weights**. A linear layer along the sentence
 # computes $o_i = \sum_j m_{ij} x_j$ with numbers $m_{ij}$ that were learned once and are the same for every input. (A
 # convolution has a matrix for each offset $j - i$ in their place, learned once as well.) Self-attention computes $o_i =
-# \sum_j \alpha_{ij}(X)\, v_j$: its weights are **data-dependent**. Is that worth anything? And do we need both $W_Q$ and
-# $W_K$? An experiment answers both questions.
+# \sum_j \alpha_{ij}(X)\, v_j$: its weights are **data-dependent**. What is that worth? And do we need both $W_Q$ and
+# $W_K$? One experiment answers both questions.
 #
 # ## Learned projections: what is lost with fixed weights, and with one matrix
 #
@@ -481,10 +479,10 @@ for day, meal, answer in zip(days[0], meals[0], tomorrow[0], strict=True):
 # | **two projections** | $W_Q$, $W_K$ |
 
 # %% [markdown]
-# For every card the question is what there will be *tomorrow*. (After Sunday comes Monday.) So every card must look at
-# one particular other card, and which one depends on what is written on it.
+# The task is to say for each card what there will be for dinner *tomorrow*. (After Sunday comes Monday.) So each card
+# must look at one particular other card, and which one depends on what is written on it.
 #
-# Three layers try. All embed the day and the meal, add the two, and predict from $o_i$. They differ only in how
+# Three layers try. All of them embed the day and the meal, add the two, and predict from $o_i$. They differ only in how
 # the weights are computed: **fixed weights**, a learned 7 × 7 table by position; **one projection** for queries and keys, $W_K = W_Q$; and
 # **two projections**, as above. As a control, fixed weights also get weeks whose cards lie in order, Monday first.
 
@@ -508,15 +506,16 @@ class Diary(nn.Module):
 
 # %% [raw] slide
 # ## Guess before you train
-# > 1. **Fixed weights** see all seven meals, though not whose. How often can they be right?
-# > 2. **One projection**: a card asks by the very vector that it is found by. What will it do?
+# > 1. **Fixed weights** see all seven meals, but not on which card each stands. How often can they be right?
+# > 2. **One projection**: a card asks with the very vector by which it is found. What will that do?
 # > 3. **Two projections?**
 #
 # Each is trained with five seeds. Control: fixed weights on weeks that lie in order.
 
 # %% [markdown]
-# *Guess before you train.* Fixed weights see all seven meals, though not whose. How often can they be right? And what
-# will one projection do, with which a card asks by the very vector that it is found by? We train each with five seeds.
+# *Guess before you train.* Fixed weights see all seven meals, but not on which card each of them stands. How often can
+# they be right? With one projection a card asks with the very vector by which it is found. What will that do? We train
+# each layer with five seeds.
 
 # %%
 def weeks(kind, batch, draws):
@@ -564,11 +563,12 @@ for seed in range(5):
 # {print}
 
 # %% [markdown]
-# Every seed gives the same picture. Fixed weights can only name what is there most often. (With twelve meals for seven days, one
-# meal is usually there twice.) They can do the task when every week lies in the same order: they fail only when where to
-# look depends on the input. Two projections make hardly a mistake. But what is this before them? One projection
-# gets most days right, against all that was said above, and at least **one day it gets wrong**, nearly always. Which
-# one depends on the seed. Look at the attention weights, with the days put in order:
+# All five seeds agree. Fixed weights can do no better than name the most frequent meal. (Of seven meals drawn from
+# twelve, one usually occurs twice.) When every week lies in the same order they solve the task, so they fail only where
+# the place to look depends on the input. Two projections make almost no mistake. One projection is the surprise. It gets
+# most days right, although a word was said to match nobody better than itself. But in every seed there is **one day
+# that it nearly always gets wrong**, and which day depends on the seed. Here are the attention weights, with the days
+# in order:
 
 # %%
 in_order = some_meals = torch.arange(7)[None]                             # (1, 7)
@@ -577,48 +577,55 @@ for kind in ("one projection", "two projections"):
     model, _ = diaries[kind, 0]
     tables[kind] = (DAYS, model(in_order, some_meals)[1][0].detach())     # (7, 7)
 viz.weight_tables(tables, numbers=True, digits=2)
-#| caption: Attention weights of a layer with one projection and of one with two.
+#| caption: Attention weights with one projection and with two (seed 0): each day should attend
+#|   to the next.
 
 # %% [raw] slide
 # ## One projection loses a day
 # {figure}
 
 # %% [markdown]
-# On the right each day looks at the next, and Sunday at Monday: a clean line beside the diagonal, found from nothing
-# but right and wrong dinners. On the left most days do the same, and the line breaks near the day that it gets wrong.
+# On the right each day attends to the next, and Sunday to Monday: a clean line beside the diagonal, learned from the
+# dinners alone. On the left most days do the same, and the line breaks at the day that the layer gets wrong.
 #
-# How can it work at all, if a word matches nobody better than itself? That was said of vectors of *equal length*. Let
-# $u_i = x_i W$ be the one vector by which a day asks and is found, and see what the network has made of it:
+# How can one projection work at all? That a word matches nobody better than itself was said of vectors of *equal
+# length*. Let $u_i = x_i W$ be the one vector with which a day asks and by which it is found. *Guess:* what has training
+# done to the lengths of the seven $u_i$? (The average meal is added to each day.)
 
 # %%
 def one_projection(seed):
-    """The days, the one it gets wrong last; their products (7, 7), lengths (7,)."""
+    """The days, the one that it gets wrong last; and the vector of each day, Monday first."""
     model, right = diaries["one projection", seed]
     with torch.no_grad():
         U = model.query(model.day.weight + model.meal.weight.mean(dim=0))     # (7, d)
     wrong = right.index(min(right))                                           # the day
-    return [(wrong + 1 + step) % 7 for step in range(7)], U @ U.mT, U.norm(dim=-1)
+    return [(wrong + 1 + step) % 7 for step in range(7)], U
 
 
-week, products, length = one_projection(seed=0)
-print(f"{'seed 0':<20}", *(f"{DAYS[day]:>6}" for day in week))
-print(f"{'length of its vector':<20}", *(f"{length[day]:6.1f}" for day in week))
-print(f"{'product with itself':<20}", *(f"{products[day, day]:6.0f}" for day in week))
-print(f"{'and with tomorrow':<20}", *(f"{products[day, (day + 1) % 7]:6.0f}" for day in week))
-for seed in range(1, 5):
-    week, _, length = one_projection(seed)
-    print(f"seed {seed}, lengths:", ", ".join(f"{DAYS[day]} {length[day]:.1f}" for day in week))
+week, U = one_projection(seed=0)
+print(f"{'seed 0':<19}", *(f"{DAYS[day]:>6}" for day in week))
+print(f"{'product with itself':<19}", *(f"{U[day] @ U[day]:6.0f}" for day in week))
+print(f"{'and with tomorrow':<19}", *(f"{U[day] @ U[(day + 1) % 7]:6.0f}" for day in week))
+lengths = {}
+for seed in range(5):
+    their_week, theirs = one_projection(seed)
+    lengths[f"seed {seed}"] = theirs[their_week].norm(dim=-1)             # (7,)
+figures.winding([DAYS[day] for day in week], U[week], lengths)
+#| caption: One projection: the vectors of seed 0, each turned from the one before by the angle
+#|   between the two, and the lengths in all seeds. The day that is lost is orange.
+#| label: winding
 
 # %% tags=["hide-input"]
 for seed in range(5):
-    week, products, length = one_projection(seed)
+    _, U = one_projection(seed)
+    products, length = U @ U.mT, U.norm(dim=-1)
     for day in range(7):
         if products[day].argmax() == (day + 1) % 7:
             assert length[(day + 1) % 7] > length[day], "who finds tomorrow, finds a longer one"
 
 # %% [raw] slide
 # ## How one projection works around it: longer and longer
-# {print}
+# {figure}
 #
 # . . .
 # - For $u_i \cdot u_{i+1} > u_i \cdot u_i$ the next vector must be **longer**. The week winds outwards, and cannot close its circle.
@@ -633,19 +640,19 @@ for seed in range(5):
 # **Guess first.** What changes in the output of *her*? Of *lent*? In the table as a whole?
 
 # %% [markdown] teaches="self-attention does not see order"
-# In every seed the vectors grow along the week, from the day after the one it gets wrong. (Each has an average meal added
-# to its day.) The network has found the way out that the inequality leaves: for $u_i \cdot u_{i+1} > u_i \cdot u_i$ the
-# next vector must be *longer*, since $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$. So the week winds
-# outwards. This gets around the restriction, but it cannot close the circle: going round, a vector would have to be
-# longer than itself. (The written question of the assignment asks for a proof that does not need lengths.)
+# In every seed the vectors grow along the week, starting with the day after the lost one. Training has found the way
+# out that the inequality leaves: for $u_i \cdot u_{i+1} > u_i \cdot u_i$ the next vector must be *longer*, since
+# $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$. So the week winds outwards, and each arrow in
+# [@fig:winding] ends beyond the dashed line of the one before. But the circle cannot be closed: once round, a vector
+# would have to be longer than itself. (The written question of the assignment asks for a proof without lengths.)
 #
-# In one formula: the scores are $X\,(W_Q W_K^\top)\,X^\top$ up to scale. With two matrices the product in the middle is
-# any matrix of rank at most $d_k$, and need not be symmetric. With one it is $W W^\top$, which always is.
+# In one formula: up to a scale the scores are $X\,(W_Q W_K^\top)\,X^\top$. With two matrices the product in the middle
+# can be any matrix of rank at most $d_k$, symmetric or not. With one it is $W W^\top$, which is always symmetric.
 #
 # ## Permutation equivariance: self-attention does not see order
 #
-# Back to Anna, and to something that we passed over. Swap the two names: *Ben lent Anna her book because he asked.* Now
-# it is Ben who lends. *What will change in the layer's output?* Think of *her*, of *lent*, and of the table as a whole.
+# Back to Anna, and to something that we have passed over. Swap the two names: *Ben lent Anna her book because he asked.*
+# Now Ben lends and Anna borrows. *What will change in the layer's output?* Think of *her*, of *lent*, and of the table as a whole.
 
 # %%
 swap = [2, 1, 0, 3, 4, 5, 6, 7]                                  # Ben lent Anna her book …
@@ -664,13 +671,13 @@ assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its outp
 # ## Nothing has changed
 # {figure}
 #
-# The names took their rows, columns and outputs along. *Lent* cannot find out who gave and who got.
+# The names took their rows, columns and outputs along. *Lent* cannot find out who lent and who borrowed.
 
 # %% [markdown]
 # Nothing has changed. The names have swapped places and have taken their rows, their columns and their outputs along: the
 # column of *Anna*, first on the left, is third on the right, with the same numbers for the same words. *Lent* gets Anna
-# and Ben, half and half, as before: it can find out that the two had to do with lending, and never who gave and who got.
-# Our hand-made matrices are not to blame. We shuffle random sentences under random matrices, and do the same to a
+# and Ben, half and half, as before. It can find out that both took part, but never who lent and who borrowed. Our
+# hand-made matrices are not to blame. Let us shuffle random sentences under random matrices, and do the same to a
 # recurrence:
 
 # %%
@@ -698,8 +705,8 @@ assert worst < 1e-12 and moved > 0.1
 #
 # . . .
 # - Scores of $PX$: $P\,QK^\top P^\top$. Softmax by rows: $P A P^\top$. Output: $(P A P^\top)(P V) = P A V$.
-# - **Permutation invariance** is $f(PX) = f(X)$: a sum or a mean has it, self-attention has not.
-# - Self-attention is an operation on **sets**; more layers do not mend that. Lecture @order does.
+# - **Permutation invariance** is $f(PX) = f(X)$: a sum or a mean has it, self-attention does not.
+# - Self-attention is an operation on **sets**; more layers do not change that. Lecture @order does.
 
 # %% [raw] slide
 # ## Check yourself: the same word twice
@@ -710,15 +717,15 @@ assert worst < 1e-12 and moved > 0.1
 # > They are equal. Swapping the two dogs changes nothing in $X$, so nothing in the output; but it swaps their rows.
 
 # %% [markdown] teaches="complexity, path length and sequential operations: the paper's table 1; recurrence, convolution, attention: three kinds of sequence models"
-# Shuffle the tokens, and the outputs are shuffled along, for all matrices and all sentences. The name for it is
-# **permutation equivariance**, $f(PX) = P f(X)$ for every matrix $P$ that reorders rows. It can be read off the
-# equations: the scores of $PX$ are $P QK^\top P^\top$; a softmax along rows does not care in which order they come; and
-# $(P A P^\top)(P V) = P A V$, because $P^\top P = I$. (Take care with a similar word. **Permutation invariance** is
-# $f(PX) = f(X)$: a sum or a mean over all tokens has it, self-attention has not.)
+# If the tokens are shuffled, the outputs are shuffled in the same way, for all matrices and all sentences. This is
+# **permutation equivariance**: $f(PX) = P f(X)$ for every matrix $P$ that reorders rows. The equations show why. The
+# scores of $PX$ are $P QK^\top P^\top$. The softmax of a shuffled row is the shuffled softmax of the row, so the weights
+# become $P A P^\top$. And $(P A P^\top)(P V) = P A V$, because $P^\top P = I$. (Do not confuse it with **permutation
+# invariance**, $f(PX) = f(X)$, which a sum or a mean over all tokens has and self-attention does not have.)
 #
-# Self-attention is an operation on *sets*. For the shuffled diary this was a gift, since the order of the cards meant
-# nothing. For a sentence it is the one thing that has to be mended, and more layers do not mend it: what each layer
-# treats as a set remains a set. [Lecture @order](@order) is about how a token can be told where it stands.
+# Self-attention is an operation on *sets*. For the shuffled diary that was right, since the order of the cards meant
+# nothing. For a sentence it is a defect, and more layers do not remove it: a stack of equivariant layers is equivariant.
+# [Lecture @order](@order) shows how a token can be told where it stands.
 #
 # > **Check yourself.** A sentence contains the same word twice: "the dog chased another dog". What can you say of the
 # > two outputs for *dog*?
@@ -729,26 +736,27 @@ assert worst < 1e-12 and moved > 0.1
 # ## What a layer costs: path length, arithmetic, steps, memory
 #
 # Vaswani et al. ([-@vaswani2017, section 4]) ask of a layer how far a signal must travel from one token to another, how
-# much arithmetic it takes, and how many steps must be taken one after the other. Begin with the first, since what
-# travels far is hard to learn ([lecture @bottleneck](@bottleneck) measured how the gradient fades). The thick line is
-# the shortest way from the first token to the last.
+# much arithmetic it takes, and how many steps must be taken one after the other. Begin with the first: what must travel
+# far is hard to learn ([lecture @bottleneck](@bottleneck) measured how the gradient fades). The thick line is the
+# shortest way from the first token to the last.
 
 # %%
 figures.path_lengths(n=7, width=2)
-#| caption: The way from the first position to the last, through four kinds of layer.
+#| caption: The shortest way from the first position to the last, in three kinds of layer.
 #| label: path-lengths
 
 # %% [raw] slide
 # ## Path length: from the first token to the last
 # {figure}
 #
-# Recurrence: through every cell. Self-attention: one layer. Windows: about $n / \texttt{width}$ layers.
+# Recurrence: through every cell. Self-attention: one layer. Restricted: about $n / \texttt{width}$ layers.
 
 # %% [markdown]
 # In a recurrence the first token reaches the last by passing through every cell between. In self-attention every pair
-# of tokens is one layer apart, however long the sentence. (As in the paper, cells are counted in one picture and layers
-# in the other.) The third picture is **restricted** self-attention: a token meets only itself and `width` tokens on
-# each side. Its layers are cheaper, and about $n / \texttt{width}$ of them are needed to cross the sentence.
+# of tokens is one layer apart, however long the sentence. (As in the paper, the first picture counts cells and the
+# others count layers.) The third picture is **restricted** self-attention: a token meets only itself and `width` tokens
+# on each side. Its layers are cheaper, but about $n / \texttt{width}$ of them are needed to cross the sentence, as many
+# as of a convolution over the same window.
 #
 # Next, the arithmetic. A product of an $(a, b)$ matrix with a $(b, c)$ matrix takes $abc$ multiplications, each with an
 # addition. If every vector is $d$ wide:
@@ -761,8 +769,8 @@ figures.path_lengths(n=7, width=2)
 #
 # (An output matrix $W_O$ adds $nd^2$.) A simple recurrence $h_t = \tanh(x_t W + h_{t-1} U)$ has two products of a vector
 # with a $d \times d$ matrix at each of $n$ steps, $2nd^2$. We need not trust the sum: torch counts while it computes,
-# two operations for each multiply-add. *Guess:* which share of the arithmetic is the famous square, in a sentence of 30
-# tokens with $d$ = 1,000?
+# two operations for each multiply-add. *Guess:* in a sentence of 30 tokens with $d$ = 1,000, what share of the
+# arithmetic is the famous square, the two products with $n^2d$?
 
 # %% [raw] slide
 # ## Counting multiply-adds
@@ -774,7 +782,7 @@ figures.path_lengths(n=7, width=2)
 # | $QK^\top$ | $(n, d)(d, n)$ | $n^2 d$ |
 # | $AV$ | $(n, n)(n, d)$ | $n^2 d$ |
 #
-# > **Guess first.** Which share is the famous square, in a sentence of 30 tokens with $d = 1000$?
+# > **Guess first.** What share is the famous square, the two products with $n^2 d$, in a sentence of 30 tokens with $d = 1000$?
 
 # %%
 with FlopCounterMode(display=False) as counter:
@@ -820,15 +828,15 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > **Guess first.** Width 64. At 64 tokens self-attention does three times the arithmetic of the recurrence: which is faster? And at 2,048 tokens?
 
 # %% [markdown] erratum="O(n²d) alone; cheaper while n is small"
-# In the sentence the square is next to nothing, in the document nearly everything. Up to about $n = 1.5\,d$ the
-# projections cost more; far beyond, the layer *is* its square. ([Lecture @cheap_attention](@cheap_attention) is about
-# that end.) The $n^2$ weights must also be **kept in memory**, for every sentence and for the way back, unless a kernel
-# such as **FlashAttention** computes them in tiles.
+# In a sentence the square is next to nothing, in a long document nearly everything. Up to $n = 1.5\,d$ the projections
+# cost more; far beyond, nearly all of the cost is the square. ([Lecture @cheap_attention](@cheap_attention) is about
+# long inputs.) The $n^2$ weights must also be **kept in memory** for the backward pass, for every sentence, unless a
+# kernel such as **FlashAttention** computes them in tiles.
 #
 # > **A common mistake: "self-attention costs O(n²d), so it is cheaper than a recurrence while n < d".** The orders are
 # > those of table 1 below, and they leave the projections out. Counted in full, a simple recurrence takes less
-# > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices, an LSTM four: so
-# > an LSTM is dearer as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
+# > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices and an LSTM four,
+# > so an LSTM costs more as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
 # Self-attention does not do less arithmetic. Its advantages are a short path between any two tokens, and that no step
 # waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of $r = 2 \cdot \texttt{width} +
@@ -841,9 +849,10 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$, with **dilated** convolutions; $O(n/k)$ without |
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
-# All but one have a single step: whatever the sentence's length, their products can be done at once. Does that matter
-# for the clock? *Two guesses, please.* At 64 tokens of width 64 self-attention (with $W_O$) does three times the
-# arithmetic of the recurrence: which one is faster? And at 2,048 tokens?
+# All layers but the recurrent one take a single step: whatever the length of the sentence, their products can be
+# computed at once. (That is so when the whole sequence is given. A decoder that *writes* goes token by token with any of
+# these layers.) Does it show on the clock? *Two guesses, please.* At 64 tokens of width 64 self-attention (with $W_O$)
+# does three times the arithmetic of the recurrence: which one is faster? And at 2,048 tokens?
 
 # %%
 def seconds(layer, *inputs, repeats=7):
@@ -877,13 +886,13 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
     print("Your machine orders these times otherwise than the text says; run the cell again.")
 
 # %% [raw] slide
-# ## More arithmetic, less time: until the square catches up
+# ## More arithmetic, less time: until the recurrence catches up
 # {figure}
 # |||
 # - The recurrence waits for each step.
 # - Pairs grow with $n^2$, steps with $n$.
 #
-# On a GPU a step that waits is a far greater waste: lecture @training.
+# On a GPU steps that wait waste far more: lecture @training.
 #
 # **Now you:** a@self_attention, exercise 4
 
@@ -903,17 +912,17 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 
 # %% [markdown]
 # At 64 tokens the layer that does more arithmetic takes a fraction of the time. (The recurrence is torch's own, whose
-# loop is not written in Python.) As the sentence grows the square catches up, since its pairs grow with $n^2$ and the
-# recurrence's steps with $n$.
+# loop is not written in Python.) As the sentence grows, the recurrence catches up: its steps grow with $n$, the pairs
+# of self-attention with $n^2$.
 #
 # > <details><summary>Why so fast, and why so slow later? Two guesses that we did not test</summary>At 64 tokens: each step of
 # > the recurrence is a tiny product, and the next one has to wait for it, so the processor is hardly used. At 2,048: where
 # > the ratio more than doubles from n to 2n, arithmetic cannot explain it. The 2,048² weights are 17 MB, which may be more
 # > than the processor's cache holds.</details>
 #
-# The printed ratio at 2,048 answers the second guess for the machine on which this page was made; on another the curves
-# cross at another length, or beyond this figure. On a GPU, which does thousands of multiply-adds at once, a step that waits is a far greater waste;
-# [lecture @training](@training) computes how much from data sheets.
+# For 2,048 tokens read the last ratio. It holds for the machine on which this page was made; on another the curves cross
+# at another length, or beyond this figure. On a GPU, which does thousands of multiply-adds at once, steps that wait waste
+# far more; [lecture @training](@training) computes how much from data sheets.
 #
 # > **Check yourself.** (1) d = 4096, as in a large model: up to about which n do the projections outweigh the pairs?
 # > (2) You double n. What happens to the table of weights in memory? (3) A convolution and a restricted attention see the
@@ -938,17 +947,17 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 # Self-attention turns a token's vector into a contextual embedding: a weighted average of values from its own sentence.
 # The weights are data-dependent; a convolution's are fixed. Queries and keys need two projections, since with one the
 # scores are symmetric: what $i$ is to $j$, $j$ is to $i$. The layer sees a set and no order. It does more arithmetic than
-# a recurrence and needs no waiting.
+# a simple recurrence, but no step waits for another.
 #
 # Can it take the recurrence's place? Not yet. Three things are missing:
 #
-# | what is missing | why | where it is mended |
+# | what is missing | why | where it is added |
 # |---|---|---|
 # | order | a set has none | [lecture @order](@order) |
 # | something other than averages | values are averaged and averaged again, however many layers you stack | [lecture @masking](@masking) |
 # | blindness to the future | a token that is to be predicted must not be among those that answer | [lecture @masking](@masking) |
 #
-# And the layer has one table of weights, so that *lent* had to look for giver and receiver with one question.
+# And the layer has a single table of weights, so *lent* had to look for lender and borrower with one question.
 # [Lecture @many_heads](@many_heads) gives it several.
 #
 # > **Check yourself.**

@@ -196,13 +196,12 @@ if solved("rope"):
 # ## 4 · Relative positions
 #
 # Shaw et al. ([-@shaw2018]) give every *distance* a learned vector. Key $j$ lies $j - i$ places to the right of query $i$.
-# Distances up to $r$ on either side have a vector of their own; all distances beyond share the outermost. So the table has $2r +
-# 1$ rows, and the pair $(i, j)$ looks up row
+# Distances up to $r$ on either side have a vector of their own; all distances beyond share the outermost. So the table
+# has $2r + 1$ rows, in the order of the distances: row 0 is for "$r$ or more to the left", row $r$ for "here", row $2r$
+# for "$r$ or more to the right".
 #
-# $$\operatorname{clip}(j - i,\, -r,\, r) + r$$
-#
-# Row 0 is for "$r$ or more to the left", row $r$ for "here", row $2r$ for "$r$ or more to the right". Make the index for
-# all pairs. It will be used as `table[index]`.
+# Which row does the pair $(i, j)$ look up? Make the index for all pairs, with `max_distance` for $r$. It will be used as
+# `table[index]`.
 
 # %% exercise="relative_index"
 def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
@@ -243,7 +242,7 @@ if solved("relative_index"):
 #
 # **(a)** Multiply it out. Which of the terms change when both tokens move ten positions to the right, their distance staying the
 # same? **(b)** There is one term that your course-mate has in mind. Is the claim right at least for that one, whatever
-# $B$ is? **(c)** Why does the objection not hit RoPE?
+# $B$ is? **(c)** Why does the objection not apply to RoPE?
 #
 # Answer in five to ten sentences or lines of mathematics. (3 points)
 
@@ -277,7 +276,7 @@ if solved("relative_index"):
 #
 # $$-\, 2^{-8h/H} \,\lvert i - j \rvert.$$
 #
-# (The paper's model sees the past alone, so there the bars are not needed. Here attention is bidirectional.)
+# (The paper's model sees only the past and needs no absolute value. Here attention is bidirectional.)
 
 # %% exercise="alibi_bias"
 def alibi_bias(n_heads: int, n: int) -> Tensor:

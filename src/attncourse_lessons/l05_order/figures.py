@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, box, rgb
-from attncourse.viz.figures import as_matrix, check_shares
+from attncourse.viz.figures import as_matrix, cells, check_shares
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -34,6 +34,30 @@ from attncourse.viz.style import (
 N_DIGITS = 4
 # Orange below zero, white at zero, blue above.
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#a63d00", "#f2b48c", "#ffffff", "#7fb4d9", "#0b4a80"])
+
+
+def weights_allowed(weights: Tensor, allowed: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Attention weights (rows, columns) with their numbers; where a query may not attend, the cell is hatched."""
+    matrix = as_matrix(weights, rows, columns)
+    check_shape("allowed", allowed, "rows columns", rows=len(rows), columns=len(columns))
+    drawn, ax = figure(1.4 + 0.85 * len(columns), 0.9 + 0.5 * len(rows))
+    cells(ax, matrix, rows, columns, numbers=False)
+    said = []
+    for i, (row, line) in enumerate(zip(rows, matrix, strict=True)):
+        shares = []
+        for j, (column, value) in enumerate(zip(columns, line, strict=True)):
+            if allowed[i, j]:
+                ax.text(j + 0.5, i + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=9.5,
+                        color="white" if value > 0.7 else INK)  # fmt: skip
+                shares.append(f"{column} {value:.2f}")
+            else:
+                ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", hatch="///", edgecolor=PALE, linewidth=1))
+        said.append(f"{row}: {', '.join(shares)}")
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("top")
+    ax.set_xlabel("key", labelpad=6)
+    ax.set_ylabel("query")
+    show(drawn, f"Attention weights; what is not named is forbidden. {'; '.join(said)}.")
 
 
 def ways_in() -> None:
@@ -123,6 +147,7 @@ def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> 
     left.set_xlabel("column")
     left.set_ylabel("position")
     named = [column for column in columns if column - 1 not in columns]               # no room for neighbours
+    named = [*named, d_model - 1] if d_model - 1 not in named else named
     left.set_xticks([column + 0.5 for column in named], [str(column) for column in named])
     key = drawn.colorbar(mesh, ax=left, ticks=[-top, 0, top], format="%.2g")
     key.outline.set_visible(False)
@@ -301,7 +326,8 @@ def scale_points(
             named.add(setting)
             said.append(f"{scheme}, {setting}: {', '.join(f'{value:.0%}' for value in values)}")
     if chance is not None:
-        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
+        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label="guessing")
+        named.add("guessing")
     ax.set_xticks(range(len(groups)), [scheme.replace(" (", "\n(") for scheme in groups], fontsize=9.5)
     ax.set_xlim(-0.6, len(groups) - 0.4)
     ax.set_ylim(0, 1.03)
@@ -331,8 +357,8 @@ def accuracy_past_training(
     for ax in drawn.axes[len(panels) :]:
         ax.set_axis_off()
     for k, (ax, (family, name, texts)) in enumerate(zip(drawn.axes, panels, strict=False)):
-        ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
-        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":")
+        ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0, label="trained positions")
+        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label="guessing")
         for length in sorted(texts, reverse=True):
             colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
             style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
@@ -354,7 +380,7 @@ def accuracy_past_training(
         beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
         said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
     handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=2, fontsize=10)
+    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4, fontsize=10)
     drawn.supxlabel("position", fontsize=10.5)
     show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. Guessing: {chance:.0%}.")
 

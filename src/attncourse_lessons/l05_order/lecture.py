@@ -80,13 +80,16 @@ def self_attention(x, mask=None):
 
 
 y, A = self_attention(x)                                         # every token sees all
-y_causal, A_causal = self_attention(x, causal_mask(5))           # True where j ≤ i
+mask = causal_mask(5)                                            # (5, 5)  True where j ≤ i
+y_causal, A_causal = self_attention(x, mask)
 print(f"no mask:     the two dogs differ by {(y[1] - y[4]).abs().max():.3f}")
 print(f"causal mask: the two dogs differ by {(y_causal[1] - y_causal[4]).abs().max():.3f}")
 dogs = torch.stack([A[1], A[4], A_causal[1], A_causal[4]])       # (4, 5)
 seen = ["first dog, no mask", "second dog, no mask", "first dog, causal", "second dog, causal"]
-viz.draw_weights(dogs, rows=seen, columns=words, title="attention weights of the two dogs")
-#| caption: Attention weights of two dogs in one sentence, without positions: they are equal.
+allowed = torch.stack([mask[4], mask[4], mask[1], mask[4]])      # (4, 5)
+figures.weights_allowed(dogs, allowed, seen, words)
+#| caption: Attention weights of the two dogs, without positions: equal without a mask,
+#|   different under a causal mask. Hatched: forbidden.
 
 # %% tags=["hide-input"]
 assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs().max() > 0.01
@@ -98,8 +101,8 @@ assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs
 
 # %% [markdown]
 # Without a mask, both dogs have the same query and the same five keys, so their outputs are equal. With the causal mask
-# they differ: the first dog sees two tokens, the second sees five. So a mask tells a model something about order. How
-# much? The next cell shuffles the four tokens before the second dog.
+# they differ: the first dog sees two tokens, the second sees five. So a causal mask tells a model something about order.
+# How much? The next cell shuffles the four tokens before the second dog.
 
 # %%
 shuffled = [2, 3, 0, 1, 4]                                       # chased another the dog … dog
@@ -122,19 +125,19 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # the dog*.
 #
 # > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A deck
-# > shows it with the embeddings of Llama, which has a causal mask, and there it is wrong. (The deck compares outputs 2
-# > and 5. These are the dogs only if there is exactly one start token. Look up where the token stands.)
+# > shows it for Llama, which has a causal mask, and there it is wrong. (The deck compares outputs 2 and 5. They belong
+# > to the dogs only if there is exactly one start token, so look up where your token stands.)
 #
 # > **Check yourself.** An encoder without positions reads *A big dog and a very big cat* and *A big cat and a very big
 # > dog*. You average the outputs of each sentence. How do the averages differ?
 # > <details><summary>Answer</summary>Not at all. Both sentences hold the same words equally often, so the outputs are the
 # > same vectors in another order. An average does not depend on the order.</details>
 #
-# **Where can a position enter?** On the way to the attention weights there are three places, and every scheme of this
-# lecture uses one of them. (Shaw's scheme adds a second vector to the values, after the weights.) Keep this map in mind:
-# each section below fills in one box.
+# **Where can a position enter?** On the way to the attention weights there are three places, and every scheme in this
+# lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.) Keep the map below in
+# mind: each section fills in one box.
 #
-# The letters of this page. Two of them have two meanings, as in the papers:
+# These are the letters of this page. As in the papers, $i$ and $n$ have two meanings each:
 #
 # | letter | stands for |
 # |---|---|
@@ -186,16 +189,16 @@ for d in (8, 64, 512):
 
 # %% [markdown] teaches="integers and binary digits as positions"
 # Adding is concatenating with one matrix for both halves. Two matrices would be more general, but would cost width. In a
-# wide space there is little need for them: two random vectors are nearly at right angles, so a projection can read one
-# of them and almost ignore the other.
+# wide space there is little need for them: two random vectors are nearly orthogonal, so a projection can read one of
+# them and almost ignore the other.
 #
-# ## Integers and binary digits: two simple tries
+# ## Integers and binary digits: two first attempts
 #
-# **First try: the number itself** in every column, so position 7 is a vector of sevens. *Guess:* what goes wrong in a long
+# **First attempt: the number itself** in every column, so position 7 is a vector of sevens. *Guess:* what goes wrong in a long
 # text? The cell puts two different words at the same position and measures how similar they look.
 
 # %% [raw] slide
-# ## First try: the number itself
+# ## First attempt: the number itself
 # > **Guess first.** Position 7 is a vector of sevens. What goes wrong in a long text?
 
 # %%
@@ -220,20 +223,21 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # At position 100 two unrelated words look the same, because the number is much larger than the words. The last line shows
 # a second problem. Many Transformers have a **LayerNorm** in front of attention ([lecture @deep_stacks](@deep_stacks)). It
 # subtracts the mean over the columns. An integer position is equal in all columns, so LayerNorm removes it. (RMSNorm, in
-# newer models, subtracts nothing. There the position stays, and the words look alike.)
+# newer models, subtracts no mean. There the position stays, and the words look alike.)
 #
-# **Second try: binary digits**, one in each column. They are bounded, and all positions differ. Column by column the
-# **period** doubles: 2, 4, 8, 16. Beside them stands a smooth version: each *pair* of columns holds a sine and a cosine,
+# **Second attempt: binary digits**, one in each column. They are bounded, and all positions differ. Column by column the
+# **period** doubles: 2, 4, 8, 16. The middle panel is a smooth version: each *pair* of columns holds a sine and a cosine,
 # with the periods 4, 8, 16, 32. *Before you move the slider, guess:* which number is furthest from 7 in digits? What
 # happens to the curve of the waves when the slider moves?
 
 # %% [raw] slide
-# ## Second try: binary digits, or waves
+# ## Second attempt: binary digits, or waves
 # > **Guess first.** Which number is furthest from 7 in binary digits?
 
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
-#| caption: Binary digits and waves: neighbours are near only in waves.
+#| caption: Binary digits and waves (blue above 0, orange below), and the distance of each
+#|   position from the chosen one: only in waves are neighbours always near.
 
 # %% [raw] slide
 # ## Digits jump, waves turn
@@ -263,8 +267,8 @@ viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 #
 # Pair 0 turns by one radian per position, so its period is $2\pi \approx 6.3$ tokens. With $d = 64$ there are 32 pairs,
 # and the slowest has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens. Each frequency is a constant
-# factor below the one before, as in binary digits, so there is a pair for distances of every size. The constant 10000
-# puts the slowest pair far beyond the sentences of 2017. The cell computes one position number by number.
+# factor below the one before, as in binary digits, so there is a pair for distances of every size. With the constant
+# 10000 the slowest period is far longer than a sentence. The cell computes one position number by number.
 
 # %%
 def one_position(p, d_model, pairs):
@@ -320,7 +324,8 @@ for name, vectors in {"waves": table, "digits": digits}.items():
         products = vectors[p + offsets] @ vectors[p]             # (33,)
         hills[f"{name} around {p}"] = products / (vectors[p] @ vectors[p])
 viz.function_curves(hills, offsets, x_name="offset", y_name="dot product (1 at offset 0)")
-#| caption: Dot product of two sinusoidal position vectors against their offset.
+#| caption: Dot product of two position vectors against their offset, around two positions: the
+#|   curves of the waves coincide, those of the digits do not.
 
 # %% tags=["hide-input"]
 waves_20, waves_47, digits_20, digits_47 = hills.values()
@@ -342,11 +347,11 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$ contains the offset $k$ and not $p$. The
 # digits have another curve at every position.
 #
-# > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to the finished
-# > query, key and value. (On that slide they are still the inputs, so nothing is wrong yet. It is wrong once there are
-# > projections.) A position that is added to the *input* goes through $W_Q$ and $W_K$. The score then has a term
-# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which can be learned. A sinusoid that is added after the projections
-# > gives the fixed curve above. Its top is at the token itself, and no training can move it.
+# > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to query, key and
+# > value. That is right only as long as these are the inputs themselves, without projections, as on that slide. A
+# > position that is added to the *input* goes through $W_Q$ and $W_K$, so the score has a term
+# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape. If it is added *after* the projections,
+# > this term is the fixed curve above: its top is at the token itself, and no training can move it.
 #
 # **Now you:** [a05](@order/assignment), exercise 1.
 #
@@ -362,8 +367,9 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 #
 # The matrix does not contain $a$. It is a **rotation** by $b$, the same at every position. All pairs together have such
 # blocks on a diagonal: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows, as everywhere in this course.)
-# A head can use this. Let $W_Q W_K^\top = M_{-2}$. Then the query of position $i$ is the vector of position $i - 2$, and its
-# best key stands there. (We leave the words out.) *Guess:* up to which length does this work?
+# A head can use this. Let $W_Q W_K^\top = M_{-2}$, in a head as wide as the model, and leave the words out. Then the query
+# of position $i$ is the vector of position $i - 2$, and its best key stands there. *Guess:* up to which length does this
+# work?
 
 # %% [raw] slide
 # ## The shift matrix: one rotation for each distance
@@ -388,8 +394,9 @@ print(f"{right} of 998 queries attend most to the key two places before")
 assert right == 998
 
 # %% [markdown] teaches="rotary embeddings"
-# At any length. So a head that always attends two places back *exists*. Whether gradient descent *finds* it is
-# another question, which we test below.
+# At any length. All position vectors are equally long, so none has a larger product with the vector of position $i - 2$
+# than that vector itself. So a head that always attends two places back *exists*. Whether gradient descent *finds* it
+# is another question, which we test below.
 #
 # **Now you:** [a05](@order/assignment), exercise 2.
 #
@@ -402,13 +409,13 @@ assert right == 998
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
 #
 # The two in the middle contain one position each, so they change if both tokens move together. Su et al. ([-@su2021])
-# ask for a function $f$ that puts a position *into* a vector, such that the score knows the distance alone:
+# ask for a function $f$ that puts a position *into* a vector, such that the score depends on the distance alone:
 #
 # $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
 # A rotation does this. The dot product of two arrows does not change if both are turned by the same angle. So turn the
-# query by $m\,\theta$ and the key by $n\,\theta$: the two are then turned against each other by $(m - n)\,\theta$,
-# wherever they stand.
+# query by $m\,\theta$ and the key by $n\,\theta$. Relative to each other they are then turned by $(m - n)\,\theta$, wherever
+# they stand.
 #
 # In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. The pale arrows are
 # the words before the rotation. *Choose an offset, then move the shift, which moves both words. Guess first:* which line on
@@ -421,7 +428,7 @@ assert right == 998
 # $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n)$$
 #
 # . . .
-# **A rotation does this**: turn the query by $m\theta$, the key by $n\theta$. Turned against each other by $(m - n)\theta$, wherever they stand.
+# **A rotation does this**: turn the query by $m\theta$, the key by $n\theta$. Relative to each other they are turned by $(m - n)\theta$, wherever they stand.
 #
 # > **Guess first.** Both words move together. Which score stays: turned, or added?
 
@@ -471,8 +478,8 @@ figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 
 # %% [markdown]
 # Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pairs 2 and 3 hardly move
-# between neighbours, and have not come full circle at position 300: they tell near from far. The cell turns one vector, pair
-# by pair.
+# between neighbours, and have not come full circle at position 300, so they tell near from far. The cell turns one
+# vector, pair by pair.
 
 # %%
 def turn(x, m, base=10000):
@@ -515,13 +522,13 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 # $(q_m R_m)(k_n R_n)^\top = q_m\, R_m R_n^\top k_n^\top = q_m\, R_{m-n} k_n^\top$.
 #
 # Queries and keys are turned after their projections, in every layer. Values are not turned: they are averaged, and no
-# second rotation would undo the first. RoPE has no parameters, and adds nothing to the embeddings.
+# second rotation would undo the first. RoPE has no parameters and adds nothing to the embeddings.
 #
 # ### Two layouts: interleaved and half
 #
-# There are two ways to choose the pairs; they stand above the dials. The paper takes neighbours, $x_{2i}$ and
+# There are two ways to choose the pairs; [@fig:rope] shows them above the dials. The paper takes neighbours, $x_{2i}$ and
 # $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$ (**half**).
-# The two differ in the order of the columns. A dot product does not see an order that query and key share.
+# The two differ only in the order of the columns, and a dot product stays the same if query and key are reordered alike.
 
 # %%
 def scores_of(q, k, style):
@@ -541,8 +548,8 @@ assert torch.allclose(by_neighbours, rearranged, atol=1e-3)
 assert not torch.allclose(by_neighbours, untouched, atol=1)
 
 # %% [markdown]
-# Both are equally good, but weights trained with one need their columns rearranged for the other. Without that, nothing
-# crashes, and the model writes nonsense.
+# Both are equally good, but weights trained with one need their columns rearranged for the other. Without that nothing
+# crashes, but the scores are wrong, and the model writes nonsense.
 #
 # ### The base: `rope_theta`
 #
@@ -566,7 +573,7 @@ decay = {f"base {base:,}": rope_angles(apart.long(), 128, base).cos().mean(dim=-
          for base in (10_000, 500_000)}
 viz.function_curves(decay, apart, log_x=True,
                     x_name="distance", y_name="score (1 at distance 0)")
-#| caption: Score of two equal vectors under RoPE, against their distance, for several bases.
+#| caption: Score of two equal vectors under RoPE, against their distance, for two bases.
 #| label: rope-decay
 
 # %% [raw] slide
@@ -617,11 +624,11 @@ except ValueError as error:
 # **A common mistake: positions counted along the batch**, `torch.arange(x.size(0))`. All tokens of a sentence get one position, and the loss falls all the same.
 
 # %% [markdown] erratum="positions by the batch"
-# It refuses. Position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in many texts,
-# can have a special vector. Learned position vectors are in Gehring et al. ([-@gehring2017]). Vaswani et al.
+# It refuses, because position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in
+# many texts, can have a special vector. Gehring et al. ([-@gehring2017]) used learned position vectors. Vaswani et al.
 # ([-@vaswani2017, table 3, row E]) found them as good as sinusoids, and BERT and GPT-2 have them.
 #
-# > **A common mistake: positions counted along the batch.** A deck looks them up with `torch.arange(x.size(0))`.
+# > **A common mistake: positions counted along the batch.** A deck looks the rows up with `torch.arange(x.size(0))`.
 # > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the sentence in
 # > the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it:
 
@@ -652,7 +659,8 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # $$
 #
 # Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.)
-# *Guess for $r = 2$:* what is equal along each diagonal? Large in the picture is the distance, small is the row of the table.
+# *Guess for $r = 2$:* what is equal along each diagonal? In the figure the large number is the distance, and the small one
+# is the row of the table.
 
 # %% [raw] slide
 # ## Relative positions: a vector for each distance (Shaw)
@@ -664,7 +672,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 
 # %%
 text = ["we", "know", "that", "you", "know", "it"]
-index = relative_index(6, 6, max_distance=2)                     # (6, 6)  clip(j − i) + 2
+index = relative_index(6, 6, max_distance=2)                     # (6, 6)  rows of the table
 figures.distance_table(index, text, max_distance=2)
 #| caption: Clipped relative distances, a row for each query.
 
@@ -705,9 +713,9 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 # | BLEU | 12.5 | 25.5 | 25.8 | 25.9 | 25.8 | 25.9 | 25.8 |
 #
 # With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ nearly all of it is there: it is
-# enough to know the neighbours. (There are several layers, and each passes on what it has read.)
+# enough to know the neighbours. (In a stack, each layer passes on what it has gathered.)
 #
-# Does the score really not know where the two tokens stand? The same query and the same key, one place apart:
+# Is the score really the same wherever the two tokens stand? Take the same query and the same key, one place apart:
 
 # %%
 one_query, one_key = torch.randn(2, 16)
@@ -717,7 +725,7 @@ for i, j in ((3, 4), (13, 14), (503, 504)):
     print(f"query at {i:>3}, key at {j:>3}: {score.item():.4f}")
 
 # %% [markdown]
-# It does not. But in contrast to RoPE this score is no inner product of something at $i$ and something at $j$, because
+# It is. But unlike RoPE's, this score is not an inner product of something at $i$ and something at $j$, because
 # $a^K_{j-i}$ belongs to the pair.
 #
 # **Now you:** [a05](@order/assignment), exercise 4.
@@ -726,8 +734,8 @@ for i, j in ((3, 4), (13, 14), (503, 504)):
 #
 # A number for each distance is cheaper than a vector: $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$.
 #
-# * **T5** ([@raffel2020]) learns the numbers, for each head. Near distances have a number each. Far distances share
-#   one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
+# * **T5** ([@raffel2020]) learns the numbers, for each head. Each near distance has a number of its own. Far distances
+#   share one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
 # * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with a
 #   fixed slope $s$ for each head. Some heads see near, others far.
 #
@@ -737,11 +745,12 @@ for i, j in ((3, 4), (13, 14), (503, 504)):
 distances = list(range(-40, 41))
 bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
 buckets = bias.buckets(torch.tensor(distances)).tolist()
-slopes = {"head 1": 1 / 4, "head 2": 1 / 16, "head 3": 1 / 64, "head 4": 1 / 256}
+slopes = {"s = 1/4": 1 / 4, "s = 1/16": 1 / 16, "s = 1/64": 1 / 64, "s = 1/256": 1 / 256}
 costs = {name: [-s * abs(each) for each in distances] for name, s in slopes.items()}
 figures.relative_biases(distances, buckets, costs)
 print(len(set(buckets)), "buckets for", len(distances), "distances")
-#| caption: Biases on the score: T5's buckets and ALiBi's costs.
+#| caption: Biases on the score: which of T5's learned numbers belongs to each distance, and
+#|   what ALiBi adds in four heads with the slopes s.
 
 # %% [raw] slide
 # ## Relative biases: a number for each distance
@@ -752,7 +761,7 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # {figure}
 
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions"
-# T5 tells fewer than a third of them apart. (Keys to the right of the query have buckets of their own, from 16 on. A model
+# T5 has 25 numbers for 81 distances. (Keys to the right of the query have buckets of their own, from 16 on. A model
 # that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. ([-@wang2019])
 # count steps in a tree of which word depends on which. ALiBi is the extension of the assignment.
 #
@@ -770,11 +779,11 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # | Qwen2 ([-@yang2024qwen]) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
 # | Gemma 3 ([-@gemma2025]) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
 #
-# > **A common mistake: "most systems use learned positions".** It was true around 2019. Most open large models since
+# > **A common mistake: "most systems use learned positions".** This was true around 2019. Most open large models since
 # > 2023 use RoPE.
 #
-# How does a model that was trained on 4,096 tokens come to read 32,768? There are three methods, mostly used with a little
-# further training. **Position interpolation** ([@chen2023]) divides all positions, so that the long text falls into the
+# How can a model that was trained on 4,096 tokens read 32,768? Three methods are common, mostly with a little further
+# training. **Position interpolation** ([@chen2023]) divides all positions, so that the long text falls into the
 # known range of angles. **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **YaRN**
 # ([@peng2024yarn]) interpolates the slow pairs only, and makes the scores a little sharper.
 #
@@ -784,9 +793,10 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters and says at
 # each place which letter stood *two places before*. It is trained on texts of 8 to 32 letters, and then reads 128.
 #
-# Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain
-# the rest of a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is
-# the subject of the next section.
+# Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain the rest of
+# a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is the subject
+# of the next section. (ALiBi is left out on purpose: its costs are the same on both sides, so one block with it cannot
+# tell *two places before* from *two places after*.)
 
 # %% [raw] slide
 # ## Which model uses which positions
@@ -863,7 +873,8 @@ families = {"no order": ("no positions", "integer"),
 panels = {family: {scheme: lines[scheme] for scheme in schemes}
           for family, schemes in families.items()}
 figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, first=BACK)
-#| caption: Accuracy at each position, inside and beyond the trained length.
+#| caption: Accuracy at each position, inside and beyond the trained length: a line for each of
+#|   three seeds, in means over eight positions.
 #| label: length-generalisation
 
 # %%
@@ -876,6 +887,9 @@ for scheme in lines:
     inside = " ".join(f"{share:4.0%}" for share in by_seed(scheme, "inside"))
     beyond = " ".join(f"{share:4.0%}" for share in by_seed(scheme, "beyond")) or "refuses"
     print(f"{scheme:>16}: texts of 32: {inside}   beyond 32, in 128: {beyond}")
+digits = torch.tensor(lines["binary"][TRAINED])                  # (3, 30)  from position 2 on
+at_16, rest = digits[:, 14:16], torch.cat([digits[:, :14], digits[:, 16:]], dim=1)
+print(f"binary, texts of 32: {at_16.mean():.1%} at 16 and 17, {rest.mean():.1%} elsewhere")
 
 # %% tags=["hide-input"]
 able = ("sinusoidal", "learned", "relative (Shaw)", "RoPE")
@@ -896,18 +910,18 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # %% [markdown]
 # Each family fails, or not, in its own way.
 #
-# * **No order.** Without positions, a model does little better than guessing. (A letter that is frequent in the text is
-#   the better guess.) Integers are no better: LayerNorm has removed them.
-# * **A vector for each position.** In texts of 32, sinusoids and the learned table make no mistake. Digits make few,
-#   nearly all at positions 16 and 17, where two places back the digit for 16 flips. Beyond 32, sinusoids and digits
-#   fail, and the table refuses. Compare orange and blue in the shaded part: in a long text both are worse even at its
-#   beginning. Letters beyond 32 have vectors that the model has never seen, and they draw attention from
-#   everywhere.
-# * **Distance.** Shaw's vectors go on without a mistake, and RoPE with few (it is above 99%). T5's biases are relative too,
-#   but fail. Can you guess why? They are not sharp even at 32.
+# * **No order.** Without positions, a model does little better than guessing. (It is better to guess a letter that is
+#   frequent in the text.) Integers are no better: LayerNorm has removed them.
+# * **A vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Digits make
+#   nearly all of theirs at positions 16 and 17, where the digit for 16 flips between a letter and the one two places
+#   before. Beyond 32, sinusoids and digits fail, and the table refuses. Now compare orange and blue in the shaded part.
+#   In a long text even the trained positions suffer: with digits from the start, with sinusoids from about 20 on.
+#   Letters beyond 32 have vectors that the model has never seen, and some of them draw attention away.
+# * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative too, but they
+#   fail. Can you guess why? They are not sharp even at 32.
 #
-# The attention weights show the same from inside. The models read a text of 64, and orange lines mark the end of the trained
-# length. A perfect model has one thin diagonal, two places below the main one.
+# The attention weights show the same from inside. The models read a text of 64, and orange lines mark the end of the
+# trained length. A perfect model has a single thin diagonal, two places below the main one.
 
 # %%
 def longer(name, scheme, n):
@@ -925,7 +939,8 @@ for name, scheme in in_config.items():
         longer(name, scheme, 64)(letters, weights=weights)
     looked[name] = weights.self_attn[0][0].mean(dim=0)           # (64, 64)  mean over the heads
 figures.attention_past_training(looked, trained=TRAINED)
-#| caption: Attention weights inside and beyond the trained length.
+#| caption: Attention weights inside and beyond the trained length (orange lines), mean of the
+#|   two heads.
 
 # %% [raw] slide
 # ## The same from inside
@@ -935,7 +950,8 @@ figures.attention_past_training(looked, trained=TRAINED)
 
 # %% [markdown]
 # Inside the trained length all three have the diagonal. Outside, the sinusoids attend to wrong places. The other two go
-# straight on, because a distance of −2 is known. (RoPE's panel may have specks far from the diagonal. We come back to them.)
+# straight on, because a distance of −2 is known. (RoPE's panel may have specks far from the diagonal; we come back to
+# them.)
 #
 # ## The embedding scale: multiply by √d_model
 #
@@ -962,9 +978,9 @@ for d in (64, 512):
 # > **Guess first.** Our task needs positions more than anything. What does the factor do to each scheme?
 
 # %% [markdown]
-# A fresh embedding has length 1 and the sinusoid $\sqrt{d/2}$: at width 512 the position is sixteen times as long as the
-# word. Scaled, the word is longer. A *learned* table starts short, so beside a scaled embedding it is hardly
-# visible. (Training can make it longer.) *Guess:* our task needs positions more than anything. What does the factor do to
+# A fresh embedding has length 1, and a sinusoidal vector has $\sqrt{d/2}$: at width 512 the position is sixteen times as
+# long as the word. Once the embedding is scaled, the word is longer. A *learned* table starts short, so beside a scaled
+# embedding it is hardly visible. (Training can make it longer.) *Guess:* our task needs positions more than anything. What does the factor do to
 # each scheme?
 
 # %%
@@ -977,7 +993,8 @@ for what in ("binary louder", "learned louder"):
     shares = [run["inside"] for run in kept["changed"] if run["name"] == what]
     printed = " ".join(f"{share:.0%}" for share in shares)
     print(f"{what.split()[0]}, embedding × 8 and positions × 8: {printed}")
-#| caption: Accuracy with and without the scale on the embeddings.
+#| caption: Accuracy with and without the scale on the embeddings, a point for each of three
+#|   seeds.
 
 # %% tags=["hide-input"]
 for scheme in ("binary", "learned"):
@@ -997,27 +1014,27 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # change. Sinusoids are added too, but they are long enough beside a scaled embedding.
 #
 # Is the cause the scale, or the *ratio* of position to embedding? The last two lines test it: embedding *and* positions
-# are multiplied by eight. The table is back above 99%, and the digits at 94% with two seeds of three (81% with
-# the third). So it is the ratio, or nearly all of it.
+# are multiplied by eight. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
+# third). So the ratio explains all of the loss, or nearly all.
 #
-# Why scale at all, then? The paper gives no reason. The usual one is this: in language the word matters more than its
-# place, and a model with sinusoids and no factor starts with words that are hard to read. RoPE adds nothing to the embedding
-# and does not need the factor. Llama has none; Gemma has it all the same.
+# Why scale at all, then? The paper gives no reason. The usual explanation, which we do not test, is this: in language
+# the word matters more than its place, and without the factor a sinusoid drowns the word when training begins. RoPE adds
+# nothing to the embedding and does not need the factor. Llama has none; Gemma has it all the same.
 #
 # > **A common mistake: "they differ in X alone", unchecked.** The package's `scale_embedding`, like many libraries' code,
-# > scales with sinusoids and not with a learned table. A comparison that changes `positions` alone then compares two scales
-# > as well. Here, digits with the factor against a table without it would give 62–73% against 100%, and a wrong
-# > explanation. Print both configurations before you explain a difference.
+# > scales the embedding with sinusoids but not with a learned table. A comparison that changes `positions` alone then
+# > compares two scales as well. Here it would set digits with the factor, 62–73%, against a table without it, 100%, and
+# > the explanation would be wrong. Print both configurations before you explain a difference.
 #
 # ## RoPE at 4 and at 32 times the trained length
 #
 # We go on to texts of 1,024. *Guess:* is RoPE still right? If not, there are two suspects. (a) **Many keys**: the softmax
-# divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances the slow pairs
-# have angles that training never showed. Two interventions on the trained models separate them:
+# divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances the slow
+# pairs have angles that never occurred in training. Two interventions on the trained models separate them:
 #
 # * a **window**: each letter sees 16 neighbours on either side. This removes both suspects.
 # * **clipped** distances: all keys are seen, but none is turned further from its query than 16 places. This removes (b)
-#   alone. If (a) is the cause, it must not help.
+#   alone, so if (a) is the cause, it cannot help.
 
 # %% [raw] slide
 # ## RoPE at 32 times the trained length
@@ -1033,7 +1050,7 @@ def at_lengths(runs):
 
 
 reached = {
-    "RoPE and its two cures": {
+    "RoPE and two interventions": {
         "RoPE": at_lengths(by_seed("RoPE", "by_length")),
         "RoPE, window": at_lengths(by_seed("RoPE", "window")),
         "RoPE, clipped": at_lengths(by_seed("RoPE", "clipped"))},
@@ -1049,7 +1066,8 @@ added = {"sinusoidal": at_lengths(by_seed("sinusoidal", "by_length")),
 for name, shares in added.items():
     for n in (128, 1024):
         print(f"{name:>18}, texts of {n:>5,}:", *(f"{share:4.0%}" for share in shares[n]))
-#| caption: Accuracy against the length of the text, for each scheme.
+#| caption: Accuracy against the length of the text: points are seeds, lines join their means.
+#|   RoPE with a window and RoPE clipped nearly coincide.
 
 # %% tags=["hide-input"]
 rope, others = reached.values()
@@ -1065,11 +1083,11 @@ for n in (128, 1024):
 # {figure}
 
 # %% [markdown]
-# RoPE is nearly perfect at four times the length and loses about half at thirty-two times. Clipped, with all 1,024 keys in
-# sight, it is right throughout. So here the cause is (b), the **new angles**. (A far key at a new angle sometimes scores
-# as high as the right one. In training a key stands at most 31 places before or after its query. With base 10,000 only
-# the first 4 of a head's 16 pairs come full circle within these distances, with periods of 6 to 35 tokens, and the fifth,
-# with 63, nearly does. The others meet new angles, and all together new combinations of angles.)
+# RoPE is nearly perfect at four times the length, but at thirty-two times it gets only 40 to 69% right. Clipped, with all
+# 1,024 keys in sight, it is right throughout. So here the cause is (b), the **new angles**. (In training a key stands at
+# most 31 places before or after its query. With base 10,000 only the first 4 of a head's 16 pairs come full circle
+# within these distances, with periods of 6 to 35 tokens, and the fifth, with 63, nearly does. The others meet new
+# angles, and all of them together meet new combinations. So a far key sometimes scores as high as the right one.)
 #
 # The right panel shows that (a) happens as well, to Shaw's vectors and T5's biases.
 #
@@ -1087,8 +1105,8 @@ for n in (128, 1024):
 # A window does not make an unknown position known. It removes far letters, so it doubles the sinusoids' share at 1,024, from
 # 9 to 19% in the mean, and no more.
 #
-# These are tiny models on a task of neighbours. Take the kinds of failure from it, not the numbers. In large language models
-# RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that grow far too large at
+# These are tiny models on a task of neighbours. Take the kinds of failure from them, not the numbers. In large language
+# models RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that grow far too large at
 # unseen distances. On small reasoning tasks Kazemnejad et al. ([-@kazemnejad2023]) found a decoder without positions
 # ahead of RoPE, ALiBi and absolute positions in longer texts.
 
@@ -1112,12 +1130,12 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # <details><summary><b>Going further</b>: can sinusoids extrapolate? The three experiments printed above</summary>
 #
 # We built a sinusoidal head that looks two places back in texts of a thousand tokens. The trained model did not find
-# it. Is there no room for it, with 32 columns in place of 64 and the letters in the way? Or does training not go there?
+# it. Is there no room for it, with 32 columns in place of 64 and the letters in the way? Or does training not get there?
 # <b>Put our head into the model before the training</b> (its 16 fastest pairs), then train as before, with all weights
 # free to move. With the embedding scaled, as in the paper, 92 to 96% are then right beyond 32, where it was 19 to 21%.
-# So there is room. (With the embedding as it is: 38 to 42%, where it was 11 to 13%. The position is then so long that a
-# letter is hard to read beside one that was never seen. That is a guess.) That a good solution exists is a property of
-# the scheme. That it is found is not.
+# So there is room. (With the embedding as it is: 38 to 42%, where it was 11 to 13%. A guess at the reason: the position is
+# then so long that a letter is hard to read beside a position that was never seen.) That a good solution exists is a
+# property of the scheme. That it is found is not.
 #
 # Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart", and, below that, that
 # it "doesn't really work". Does it fail because most periods are too long to restart? With the <b>base 4</b> in place
@@ -1189,7 +1207,7 @@ def distance_alone(scheme):                                      # wish 6: do sc
 
 # %% [markdown]
 # For wish 3 and half of wish 4 the record has the answers of three seeds. A tick asks for more than 95% from *every* seed.
-# *Guess:* which scheme has all its wishes granted?
+# *Guess:* which scheme fulfils every wish?
 
 # %%
 def measured_wish(shares):
@@ -1228,14 +1246,14 @@ assert granted("3 longer texts: × 4") == granted("6 distance alone") == relativ
 assert granted("3 longer texts: × 32") == []
 
 # %% [markdown]
-# No scheme has them all. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the embedding as
-# it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there in the record, and RoPE 30 to 55%.) RoPE has every
-# other wish that we tested. That may be one reason why most open language models use it. Others may be that it is cheap,
-# has no parameters, and works with fused attention and a cache.
+# No scheme fulfils them all. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the embedding as
+# it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there in the record, and RoPE 30 to 55%.) RoPE
+# fulfils every other wish that we tested. That may be one reason why most open language models use it. Others may be that
+# it is cheap, has no parameters, and works with fused attention and a cache.
 #
-# Now read the table by rows. Sinusoids are unique and linear, and fail on longer texts. Shaw's vectors are
-# neither (all far places share one vector), and do well. Of all rows, wish 6 is the one that goes together with texts of four
-# times the length.
+# Now read the table by rows. Sinusoids are unique and linear, but fail on longer texts. Shaw's vectors are neither (all far
+# places share one vector), but do well. Only the row of wish 6 agrees with that of four times the length. Yet wish 6 is
+# not enough: T5's biases, which are not in the table, depend on the distance alone and fail there all the same.
 
 # %% [markdown] erratum="learned positions credited to Shaw; Shaw's formula under Absolute"
 # <details><summary><b>Going further</b>: two lines of the decks about Shaw et al.</summary>
@@ -1274,12 +1292,12 @@ assert granted("3 longer texts: × 32") == []
 #
 # Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and its
 # length beside the embedding matters. RoPE turns queries and keys, so that each brings its own position and the score
-# knows the distance alone. Relative schemes put the distance into the score. What a scheme *can* express and what training
+# depends on the distance alone. Relative schemes put the distance into the score. What a scheme *can* express and what training
 # *finds* differ, so beyond the trained length only a measurement helps.
 #
-# Of the three things that self-attention lacked, one is mended:
+# Of the three things that self-attention lacked, one has been added:
 #
-# | what was missing | mended by |
+# | what was missing | added by |
 # |---|---|
 # | order | positions: added, in the score, or as a rotation |
 # | something other than averages | [lecture @masking](@masking) |

@@ -18,7 +18,7 @@ def reference(n_heads, n):
 def solution(n_heads, n):
     slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)  # (n_heads,)
     place = torch.arange(n)
-    distance = (place - place[:, None]).abs()                                         # (n, n)
+    distance = (place - place[:, None]).abs()  # (n, n)
     return -slopes[:, None, None] * distance  # (n_heads, n, n)
 
 
