@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, curves, dots, joined, labels, places, strokes, texts
+from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch
 from proven import proven
 from torch import nn
@@ -123,6 +124,10 @@ def test_each_cell_is_drawn_from_its_wiring():
             cells(ax), [node for name, node in cell.nodes.items() if name not in figures.OUTSIDE], strict=True
         ):
             assert (left + width / 2, low + height / 2) == pytest.approx((x, y))
+    (key,) = panels["LSTM"].figure.legends
+    named = [(to_hex(patch.get_edgecolor()), words.get_text())
+             for patch, words in zip(key.get_patches(), key.get_texts(), strict=True)]  # fmt: skip
+    assert named == [(to_hex(colour), words) for colour, words in figures.KEY.items()]
 
 
 @proven

@@ -113,7 +113,8 @@ def test_a_rectangle_is_hatched_where_it_is_padded():
 def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
     clouds = {"a": (torch.tensor([1.0, 2, 4]), torch.tensor([0.1, 0.5, 0.2])),
               "b": (torch.tensor([3.0, 5]), torch.tensor([0.7, 0.3]))}  # fmt: skip
-    a, b = axes(figures.scatter_panels, clouds, "length", "loss", impossible=(0, 0.25), diagonal=True)
+    a, b = axes(figures.scatter_panels, clouds, "length", "loss", impossible=(0, 0.25), diagonal="y = x", band="no")
+    assert [words.get_text() for words in a.get_legend().get_texts()] == ["no", "y = x"] and b.get_legend() is None
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("length", "loss")
     assert dots(a) == [(1, 0.1), (2, 0.5), (4, 0.2)] and dots(b) == [(3, 0.7), (5, 0.3)]
     assert strokes(a) == [[(1, 1), (4, 4)]] and strokes(b) == [[(3, 3), (5, 5)]]
@@ -126,7 +127,8 @@ def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
 def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     (ax,) = axes(figures.exp_range, torch.tensor([0.0, 2.0, 5.0]), 90)
     assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0), (-3, 0), (0, 0)]
-    assert labels(ax.yaxis) == {1: "as they come", 0: "less the\nlargest"}
+    assert labels(ax.yaxis) == {1: "as given", 0: "largest\nsubtracted"}
+    assert ax.get_title() == "scores moved by +90"
     at = places(ax)
     assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.7) and at["softmax = 0.01, 0.05, 0.95"] == (-8, -0.3)
     assert [f"{x:.2f}" for x in torch.tensor([0.0, 2, 5]).softmax(0)] == ["0.01", "0.05", "0.95"]

@@ -56,7 +56,7 @@ FIGURES = {
         {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]
     ),
     "clouds": lambda: getting_ready_figures.scatter_panels(
-        {"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal=True
+        {"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal="y = x"
     ),
 }
 
@@ -161,7 +161,8 @@ def test_broadcasting_is_drawn_as_torch_does_it(a, b, said):
 def test_shares_survive_a_shift_only_when_the_largest_score_is_taken_away():
     for shift, spoilt in ((0, False), (-106, True), (90, True)):
         words = getting_ready_figures.exp_range(torch.tensor([0.0, 2.0, 5.0]), shift)[1]
-        assert ("wrong" in words) == spoilt and "less the largest, -5, -3, 0, softmax gives 0.01, 0.05, 0.95." in words
+        assert ("wrong" in words) == spoilt
+        assert "largest subtracted, -5, -3, 0, softmax gives 0.01, 0.05, 0.95." in words
 
 
 def test_a_mask_that_is_not_one_is_refused():

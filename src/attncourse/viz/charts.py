@@ -116,7 +116,8 @@ def differences_from_baseline(
 def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mapping[str, str] | None = None) -> None:
     """Single measurements, a row for each group, a mark for each: how far groups differ, and how far their members.
 
-    Groups of one of the `kinds` {group: kind} have the same colour and marker; without kinds each has its own.
+    Groups of one of the `kinds` {group: kind} have the same colour and marker, which a legend names; without kinds
+    each has its own.
     """
     drawn, ax = figure(6.6, 0.9 + 0.42 * len(groups))
     said = []
@@ -124,7 +125,8 @@ def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mappin
     order = list(dict.fromkeys(kind_of.values()))
     for y, (name, values) in enumerate(groups.items()):
         style = line_style(order.index(kind_of[name])) | {"linestyle": "none"}
-        ax.plot(values, [y] * len(values), clip_on=False, **style)
+        label = kind_of[name] if kinds and kind_of[name] not in ax.get_legend_handles_labels()[1] else None
+        ax.plot(values, [y] * len(values), clip_on=False, label=label, **style)
         ax.plot([sum(values) / len(values)] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2)
         said.append(f"{name}: " + ", ".join(f"{value:.3f}" for value in values))
     ax.set_yticks(range(len(groups)), list(groups))
@@ -133,6 +135,8 @@ def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mappin
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.set_xlabel(x_name)
+    if kinds:
+        ax.legend(frameon=False, loc="lower right")
     show(drawn, f"{x_name}, one mark a run, an upright line at each mean. {'; '.join(said)}.")
 
 

@@ -85,12 +85,14 @@ class shape_drill(LiveWidget):
         """All questions on a sheet with what can be chosen, and the answers at its foot."""
         drawn, ax = figure(8.6, 1.3 + 0.34 * len(self.questions))
         stage(ax, (0, 1), (len(self.questions) + 1.1, -1.5))
-        columns = (0.0, 0.04, 0.25, 0.6)
+        given = [", ".join(f"{name} {tuple(shape)}" for name, shape in asked["shapes"]) for asked in self.questions]
+        line = max(0.25, 0.06 + 0.008 * max(map(len, given)))                    # no column runs into the next
+        choice = max(0.6, line + 0.02 + 0.0098 * max(len(asked["code"]) for asked in self.questions))
+        columns = (0.0, 0.04, line, choice)
         for x, head in zip(columns[1:], ("given", "line", "which shape?"), strict=True):
             ax.text(x, -1, head, fontsize=10.5, color=GREY, va="center")
         told = []
-        for row, question in enumerate(self.questions):
-            shapes = ", ".join(f"{name} {tuple(shape)}" for name, shape in question["shapes"])
+        for row, (question, shapes) in enumerate(zip(self.questions, given, strict=True)):
             choices = "   ".join(question["choices"])
             for x, words, font in zip(
                 columns, (f"{row + 1}", shapes, question["code"], choices), (None, None, "monospace", None), strict=True

@@ -9,15 +9,14 @@
 # %% [markdown]
 # # Assignment @getting_ready · Getting ready
 #
-# Three small functions, which the rest of the course stands on: scores become weights, sequences of several lengths become
-# one rectangle, and a mean leaves out what is padding. [Lecture @getting_ready](@getting_ready) has all that you need.
-# None of the functions is longer than five lines. What they ask for is that you know the shape of everything that you
-# write down. After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is
-# not graded.
+# Here are three small functions that the rest of the course uses: scores become weights, sequences of several lengths become
+# one rectangle, and a mean leaves out what is padding. [Lecture @getting_ready](@getting_ready) has all that you need. None
+# of the functions is longer than five lines, but you have to know the shape of everything that you write. After each check
+# comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
-# Each exercise has a check under it. Run it as often as you like, also before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what
+# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other numbers
+# and other sizes decides your points, so an answer that is fitted to the visible check will not do.
 #
 # {exercises}
 #
@@ -45,15 +44,15 @@ from torch import Tensor
 #
 # $$\operatorname{softmax}(s)_i = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
 #
-# Write it along the last axis, for a single row of scores, for a table of rows, and for as many axes in front as may come.
-# The formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds
-# above the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) The
-# weights are never NaN.
+# Write it along the last axis, for a single row of scores, for a table of rows, and for any number of axes in front. The
+# formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds above
+# the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) The weights are
+# never NaN.
 #
-# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has two
-# mistakes, and both are of the kind "the wrong axis".** Do not read it first; *test* it. What should the six weights sum to?
-# Along which axis do they sum to one? And what becomes of the first row if the second one is 200 higher? Change the scores, and
-# ask until you have both. Then write the function as it should be.
+# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has
+# two mistakes, and both are of the kind "the wrong axis".** Do not begin by reading it: *test* it. What should the six
+# weights sum to? Along which axis do they sum to one? And what happens to the first row if the second one is 200 higher?
+# Change the scores, and go on until you have found both mistakes. Then write the function as it should be.
 
 # %%
 def suspicious(scores):
@@ -78,8 +77,8 @@ def softmax(scores: Tensor) -> Tensor:
 check("softmax", softmax)
 
 # %% [markdown]
-# **Use it.** The lecture's two customers, who grow more and more decided: their scores are multiplied. The naive formula
-# stands beside yours. *Guess* from which factor on it fails.
+# **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor. The naive
+# formula stands beside yours. *Guess* at which factor it begins to fail.
 
 # %%
 if solved("softmax"):
@@ -97,17 +96,17 @@ if solved("softmax"):
 # ## 2 · A rectangle of unequal sequences
 #
 # A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled up at their end with a
-# *pad*, an id that says "nothing here", until all are as long as the longest. Along with the ids goes a mask, which
-# remembers what was real:
+# *pad*, an id that says "nothing here", until all are as long as the longest. A mask goes with the ids and says which of
+# them are real:
 #
 # ```
 # pad_batch([[5, 8, 2], [7]], pad=99)   →   [[5,  8,  2],        [[True,  True,  True],
 #                                            [7, 99, 99]]         [True, False, False]]
 # ```
 #
-# The sequences come as lists of whole numbers, each with at least one in it. Leave the lists as they are: they belong to
-# whoever called you. And do not look for the pad among the ids in order to make the mask, for a sequence may hold that very
-# id as an ordinary token.
+# The sequences come as lists of whole numbers, each with at least one number in it. Do not change the lists: they belong to
+# the caller. And do not make the mask by looking for the pad among the ids, because a sequence may contain that very id as
+# an ordinary token.
 
 # %% exercise="pad_batch"
 def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
@@ -138,13 +137,13 @@ if solved("pad_batch"):
 # %% [markdown]
 # ## 3 · A masked mean
 #
-# Each sequence $b$ of the batch has vectors $x_{b1}, \dots, x_{bn}$, one for each position. Average them, each
-# sequence for itself, over the positions that are real:
+# Each sequence $b$ of the batch has vectors $x_{b1}, \dots, x_{bn}$, one for each position. Average them over the positions
+# that are real, for each sequence separately:
 #
 # $$\bar x_b = \frac{\sum_{i \,:\, \text{mask}_{bi}} x_{bi}}{\text{number of } i \text{ with mask}_{bi}}$$
 #
-# What stands in the padding must make no difference, whatever it is. It may even be ∞. And a sequence may
-# have no real position at all; then its mean is zeros, and nobody else is harmed.
+# What stands in the padding must make no difference, whatever it is. It may even be ∞. And a sequence may have no real
+# position at all: then its mean is zeros, and the means of the others are not affected.
 
 # %% exercise="masked_mean"
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -176,15 +175,29 @@ if solved("pad_batch") and solved("masked_mean"):
         print(f"the reader expects {reader:.2f} stars, the one from the rain {wet:.2f}")
 
 # %% [markdown]
+# **And backwards.** Autograd goes through your function as it goes through torch's. The next cell asks for the slope of each
+# product's mean with respect to each number of its row. *Guess* three of them: the lamp's one rating, the kettle's first, and
+# a number in the padding. What would the padding's slope be if the mean counted it?
+
+# %%
+if solved("pad_batch") and solved("masked_mean"):
+    stars, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
+    values = stars.float()[..., None].requires_grad_()               # (4, 8, 1)
+    masked_mean(values, is_rating).sum().backward()
+    for name, slopes in zip(ratings, values.grad[..., 0].tolist(), strict=True):
+        print(f"{name:>9}:", [round(slope, 3) for slope in slopes])
+    print("One over the count where a rating is, exactly 0 where none is.")
+
+# %% [markdown]
 # ## 4 · In your own words
 #
 # Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of scores
 # by its largest score. Ben subtracts each row's *mean*; with all scores between 1000 and 1003 his weights are right.
 #
-# **(a)** As long as a row's largest score is positive Ada never overflows, but her weights are wrong. Show it with a row of two
-# scores, and say what dividing changes that subtracting does not. **(b)** Give a row of scores for which, in float32, Ben's
-# version gives NaN, and say where it arises. **(c)** With the maximum subtracted, other exponentials may still be rounded down
-# to 0. Why can that make no NaN, and why is the harm so small that nobody minds?
+# **(a)** As long as a row's largest score is positive, Ada's exponentials never overflow, but her weights are wrong. Show it
+# with a row of two scores, and say what dividing changes that subtracting does not. **(b)** Give a row of scores for which,
+# in float32, Ben's version gives NaN, and say where the NaN arises. **(c)** With the maximum subtracted, other exponentials
+# may still be rounded down to 0. Why can that not make a NaN, and why is the error too small to matter?
 #
 # Answer in four to eight sentences or lines. (3 points)
 
@@ -208,15 +221,15 @@ if solved("pad_batch") and solved("masked_mean"):
 # %% [markdown]
 # ## Extension: the logarithm of a sum of exponentials
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is worth extra credit, and nothing is lost by leaving it out.
 #
 # The logarithm of a weight is $\log \operatorname{softmax}(s)_i = s_i - \operatorname{logsumexp}(s)$, where
 #
 # $$\operatorname{logsumexp}(s) = \log \sum_j \exp(s_j)$$
 #
-# is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every
-# cross-entropy contains it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where
-# neither $\exp(1000)$ nor $\log 0$ will do. (This is the **log-sum-exp trick**.)
+# is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every cross-entropy
+# contains it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where neither
+# $\exp(1000)$ nor $\log 0$ is of any use. (This is the **log-sum-exp trick**.)
 
 # %% exercise="logsumexp"
 def logsumexp(scores: Tensor) -> Tensor:
@@ -231,8 +244,8 @@ def logsumexp(scores: Tensor) -> Tensor:
 check("logsumexp", logsumexp)
 
 # %% [markdown]
-# **Use it.** The cross-entropy of a prediction is logsumexp minus the score of what was right. Yours beside torch's, for
-# scores that no exponential survives. *Guess* the loss of the third row, which is sure and wrong.
+# **Use it.** The cross-entropy of a prediction is logsumexp minus the score of the right answer. Yours stands beside
+# torch's, for scores whose exponentials float32 cannot hold. *Guess* the loss of the third row, which is sure and wrong.
 
 # %%
 if solved("logsumexp"):

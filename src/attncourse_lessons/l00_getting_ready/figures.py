@@ -33,7 +33,7 @@ SAY_THE_SHAPE = (
     Question({"q": (3, 4), "k": (5, 4)}, "q @ k", ["(3, 5)", "(3, 4)", "(4, 4)"],
              "The last axis of q, 4, meets the last but one of k, 5. k.mT is needed."),
     Question({"q": (3, 4), "k": (5, 4)}, "torch.einsum('id,jd->ij', q, k)", ["(4,)", "(5, 3)", "an error"],
-             "d is not behind the arrow: it is summed over."),
+             "d is missing after the arrow: it is summed over."),
     Question({"weights": (3, 5), "values": (5, 2)}, "weights @ values", ["(3, 5)", "(5, 2)", "an error"],
              "A row of weights averages 5 values: one average for each of 3."),
     Question({"values": (2, 3, 4), "mask": (2, 3)}, "values * mask", ["(2, 3, 4)", "(2, 3)", "(2, 4)"],
@@ -208,12 +208,13 @@ def scatter_panels(
     x_name: str,
     y_name: str,
     impossible: tuple[float, float] | None = None,
-    diagonal: bool = False,
+    diagonal: str = "",
+    band: str = "",
     alt: str = "",
 ) -> None:
-    """Scattered points, (xs, ys) by title, side by side on the same axes. What lies in `impossible` is shaded.
+    """Scattered points, (xs, ys) by title, side by side on the same axes. What lies in `impossible` is hatched.
 
-    With `diagonal` a line where y = x.
+    With `diagonal` a line where y = x, which has this name; `band` is what is said of the hatched band.
     """
     drawn, _ = figure(3.3 * len(points), 3.1, columns=len(points))
     ys = torch.cat([y.flatten() for _, y in points.values()])
@@ -224,10 +225,10 @@ def scatter_panels(
     said = []
     for ax, (name, (x, y)) in zip(drawn.axes, points.items(), strict=True):
         if impossible is not None:
-            ax.axhspan(*impossible, facecolor="none", edgecolor=PALE, hatch="////", linewidth=0, zorder=0)
+            ax.axhspan(*impossible, facecolor="none", edgecolor=PALE, hatch="////", linewidth=0, zorder=0, label=band)
         if diagonal:
             ends = [float(x.min()), float(x.max())]
-            ax.plot(ends, ends, color=GREY, linewidth=1, linestyle="--", zorder=1)
+            ax.plot(ends, ends, color=GREY, linewidth=1, linestyle="--", zorder=1, label=diagonal)
         ax.scatter(x.numpy(), y.detach().numpy(), s=9, color=BLUE, alpha=0.45, linewidths=0, zorder=2)
         ax.set_ylim(low - room, high + room)
         ax.set_xlabel(x_name)
@@ -241,6 +242,8 @@ def scatter_panels(
             words += f", on average {off:.2g} away from the line where both are equal"
         said.append(words)
     drawn.axes[0].set_ylabel(y_name)
+    if diagonal or band:
+        drawn.axes[0].legend(loc="upper left", frameon=False, fontsize=9)
     show(drawn, alt or f"{y_name} against {x_name}. {'; '.join(said)}.")
 
 
@@ -250,12 +253,12 @@ OVERFLOW, UNDERFLOW = 128 * np.log(2), -150 * np.log(2)
 
 
 def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
-    """Where scores, all moved by `shift`, meet the range of exp in float32: as they come, and less their maximum.
+    """Where scores, all moved by `shift`, meet the range of exp in float32: as given, and less their maximum.
 
     Beside each row of points stands the softmax that comes of it. For `explore`.
     """
     moved = scores + shift
-    rows = {"as they come": moved, "less the\nlargest": moved - moved.max()}
+    rows = {"as given": moved, "largest\nsubtracted": moved - moved.max()}
     right = scores.double().softmax(dim=-1)
     drawn, ax = figure(6.5, 2.2)
     ax.set_xlim(-135, 135)
@@ -280,6 +283,8 @@ def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("exponent")
+    by = f"{shift:+g}".replace("-", "−") if shift else "0"
+    ax.set_title(f"scores moved by {by}")
     return drawn, f"Scores moved by {shift:g}. {'; '.join(said)}."
 
 

@@ -9,13 +9,13 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 45 minutes, of which a few seconds are computing. You need Python, and to have seen a PyTorch tensor. Nothing is
-# assumed about language models or attention.*
+# *About 45 minutes, of which a few seconds are computing. You need Python, and should have seen a PyTorch tensor. No
+# knowledge of language models or attention is assumed.*
 #
 # After this lecture you can
 #
 # * say the **shape** of every line that you read, and which axis a reduction removes;
-# * foresee what **broadcasting** does, and catch the bug that it hides;
+# * predict what **broadcasting** does, and catch the bug that it can hide;
 # * explain what `backward()`, `.grad` and `no_grad` do: **autograd**;
 # * write all dot products of two tables as a matrix product and as an `einsum`;
 # * write a **softmax** that does not overflow, and average with a **boolean mask**;
@@ -71,8 +71,8 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
 table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library fills up
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
 figures.padded_batch(ratings, pad=0, means=padded_means.tolist())
-#| caption: Padding: ratings of different number in one rectangle, with the means that count
-#|   real ratings alone.
+#| caption: Padding: rows of different lengths in one rectangle, filled up with zeros, and the
+#|   mean of each row with its zeros counted.
 
 # %% tags=["hide-input"]
 assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
@@ -85,27 +85,27 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 
 # %% [raw] slide
 # ## How to use these pages
-# - `attncourse doctor` tries what the course needs and says what would mend it.
+# - `attncourse doctor` tests what the course needs and says how to fix what is missing.
 # - Shift-Enter runs a cell. Guess **before** you run it, in writing.
 # - Lost? *Kernel → Restart Kernel and Run All Cells*.
 # - **A common mistake**: errors found in public slides.
 # - Symbols: keep the page *Notation* open.
 
 # %% [markdown]
-# The lamp, rated five out of five, ends with less than one star, on a scale that begins at one. Nothing crashed and nobody
-# was warned. The number depends on the others, too: without the kettle the rectangle would be narrower and the lamp's
-# mean higher.
+# The lamp, rated five out of five, ends with less than one star, on a scale that begins at one. Nothing crashed, and
+# nobody was warned. The number depends on the other products, too: without the kettle the rectangle would be narrower
+# and the lamp's mean higher.
 #
-# The models of this course are made of such averages. A sentence becomes the mean of its words. Attention is a mean in
-# which some words count more than others. And sentences are never of the same length. So the bug that you have just seen,
-# *a wrong number in the right shape*, is the one that costs people weeks. This lecture is about seeing it coming. At its
-# end we save the lamp.
+# The models of this course are made of such averages. A sentence becomes the mean of its words. Attention is a mean
+# in which some words count more than others. And sentences rarely have the same length. So the bug that you have just
+# seen, *a wrong number in the right shape*, will threaten you in every lecture, and it can cost weeks. This lecture
+# is about seeing it coming. At the end we save the lamp.
 #
 # ## How to use these pages
 #
-# Open a terminal in the course's folder and run `attncourse doctor` (or, where that is not found, `.venv/bin/attncourse
-# doctor`). It tries what the course needs and prints a line for each thing, with ✓ for what works and ✗ for what does
-# not, and beneath a ✗ what would mend it:
+# Open a terminal in the course's folder and run `attncourse doctor` (if that is not found, `.venv/bin/attncourse
+# doctor`). It tests what the course needs and prints a line for each thing, with ✓ for what works and ✗ for what does
+# not. Below a ✗ it says how to fix it:
 #
 # ```
 # ✓ torch 2.13.0 computes, on 2 threads (2 cores)
@@ -115,11 +115,11 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # ```
 #
 # Shift-Enter runs a cell and goes to the next. Where the text asks for a guess, make one before you run the cell, in
-# writing if you can. We remember what surprises us, and what surprises us is a guess that was wrong. If you have lost your
-# way among changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
+# writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
+# changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols are in
-# [Notation](../docs/notation.md): keep it open in a second tab.
+# Boxes named **A common mistake** show errors found in public slides. You need not have seen the slides. The symbols
+# are in [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
 #
@@ -150,8 +150,8 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 # {code}
 
 # %% [markdown]
-# The comment at the end of a line says the shape of what the line has made. You find it on every line of this course that
-# changes a shape. Make it a habit. The formula says what you mean; the shape says what the line does.
+# The comment at the end of a line gives the shape of its result. You find it on every line of this course that
+# changes a shape. Make it a habit: the formula says what you mean, and the shape says what the line does.
 #
 # A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the numbers
 # and their places.) Which axis? `dim=1` does not mean "one mean for each place of axis 1". It names the axis that *goes*.
@@ -227,9 +227,9 @@ print(centred[0, 0])
 # ```
 
 # %% [markdown]
-# There was one mean for each word, as there should be. It could not be subtracted, because the axis that had gone was
-# missing: torch tried to pair the three positions with the four features. `keepdim=True` leaves the axis in its place,
-# with length one. Then the one mean is used for all four features. That follows from a rule.
+# The mean gave one number for each word, as it should. It could not be subtracted, because its last axis was gone:
+# torch tried to pair the three positions with the four features. `keepdim=True` leaves the axis in its place, with
+# length one. Then the one mean is used for all four features. This follows from a rule.
 #
 # ## Broadcasting: an axis of length one stretches
 #
@@ -245,9 +245,9 @@ print(centred[0, 0])
 #   x - mean    (2, 3, 4)
 # ```
 #
-# Below you choose both shapes. Dotted cells are not in memory; they show what stretching pretends. Predict each result
-# before you look. Start with (3, 1) and (4,), then find a pair that does not fit, and then look at (3,) minus (3, 1) for
-# as long as it takes to become uneasy.
+# Below you choose both shapes. Dotted cells are not in memory: they are the copies that broadcasting acts as if it
+# had made. Predict each result before you look. Start with (3, 1) and (4,), and then find a pair that does not fit.
+# Look at (3,) minus (3, 1) last, and for longest.
 
 # %%
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
@@ -272,23 +272,34 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pair
 # %% [markdown]
 # A column minus a row is a table of all differences. That is useful: to make a mask, you will compare a column of
 # lengths with a row of positions in the same way. But three numbers minus three numbers gave nine, without a warning,
-# because one of them was a **column vector**, (3, 1). Nobody who subtracts three numbers from three numbers wants nine.
+# because one of them was a **column vector**, (3, 1). Nobody who subtracts three numbers from three numbers wants
+# nine.
 #
-# How can cells be used that are not in memory? A tensor knows its **strides**: how far it must go in memory from one place of
-# an axis to the next. *Guess* the stride of an axis that was stretched.
+# How can torch use cells that are not in memory? A tensor knows its **strides**: how far to go in memory from one
+# place of an axis to the next. *Guess two things:* the stride of an axis that was stretched, and whether `x.mT` and
+# `x.reshape(2, 4, 3)`, which have the same shape, hold the same numbers in the same places.
 
 # %%
 column = torch.tensor([[10], [20], [30]])            # (3, 1)
 stretched = column.expand(3, 4)                      # (3, 4)  what broadcasting does inside
 in_memory = stretched.untyped_storage().nbytes() // stretched.element_size()
 print("strides", stretched.stride(), " numbers in memory:", in_memory)
+print("mT      ", x.stride(), "→", x.mT.stride(), " rows", x.mT[0, :2].tolist())
+print("reshape ", x.stride(), "→", x.reshape(2, 4, 3).stride(),
+      " rows", x.reshape(2, 4, 3)[0, :2].tolist())
 
 # %% [markdown]
-# Zero: along that axis torch reads the same number again and again. So stretching costs no memory. (The *result* of the
-# subtraction does: a (200, 1) and a (200,) make 40,000 numbers.)
+# Zero: along that axis torch reads the same number again and again. So stretching costs no memory. (The *result* of
+# the subtraction does: a (200, 1) and a (200,) make 40,000 numbers.)
 #
-# Now practise, on six lines of code. Say the shape aloud before you press. Only the first answer counts.
-# Fewer than five right? Read the last two sections once more, and *start again*.
+# Strides also explain the last two lines. `x.mT` exchanges two strides and moves no number: its first row is the
+# first feature of all three positions, (0, 4, 8). `reshape` reads the numbers in their old order and cuts them into
+# new rows: its first row, (0, 1, 2), is three features of one position. **A reshape is not a transpose.** Confusing
+# them is a common bug where attention splits its heads ([lecture @many_heads](@many_heads)): again a wrong number in
+# the right shape.
+#
+# Now practise, on six lines of code. Say the shape aloud before you choose: only the first answer counts. If fewer
+# than five are right, read the last two sections once more, and *start again*.
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[:6])
@@ -306,15 +317,15 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 #
 # ## Autograd: a gradient in ten lines
 #
-# To **train** is to measure how wrong a model is by one number, the **loss**, and to change the model's numbers, its
-# **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss with
-# respect to each parameter. A step against it goes downhill. How far one steps is the **learning rate**. What does the
-# stepping is an **optimiser**.
+# To **train** a model is to measure how wrong it is by one number, the **loss**, and to change the model's numbers,
+# its **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss
+# with respect to each parameter, and a step against it goes downhill. The **learning rate** says how long the step
+# is. An **optimiser** takes the steps.
 #
 # Nobody computes gradients by hand. torch records what was computed, and applies the chain rule backwards along the
-# record. This is **automatic differentiation**, *autograd* for short. Take the loss $(w - 1)^2$ at $w = 4$. Its record
-# has two steps, which the next picture shows. Going backward, each step multiplies the slope that arrives from its right
-# by a slope of its own.
+# record. This is **automatic differentiation**, *autograd* for short. Take the loss $(w - 1)^2$ at $w = 4$. The next
+# picture shows its record, which has two steps. Going backward, each step multiplies the slope that arrives from its
+# right by a slope of its own.
 
 # %% [raw] slide
 # ## Autograd: a gradient in ten lines
@@ -380,9 +391,9 @@ print("slope of b:", b.grad)
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
-# How bad can broadcasting be? We train the smallest model there is, `nn.Linear(3, 1)`, on products with three measured
-# features, to predict their rating. It returns a column, (200, 1). The first run subtracts the ratings, (200,), from this
-# column as it stands. The second run takes the column's only column first, `prediction[:, 0]`, which is (200,). The two
+# How much harm can broadcasting do? We train the smallest model there is, `nn.Linear(3, 1)`, to predict the rating of
+# a product from three measured features. It returns a column, (200, 1). The first run subtracts the ratings, (200,),
+# from this column as it stands. The second run first makes the predictions (200,), by `prediction[:, 0]`. The two
 # runs are identical otherwise.
 #
 # *Guess:* will the first loss fall? Will it fall to zero, to somewhere else, or stay?
@@ -427,20 +438,20 @@ losses, predicted = {}, {}
 for name, as_column in {wrong: True, right: False}.items():
     losses[name], predicted[name] = train(as_column)
 viz.curves(losses, y_name="mean squared error", log_y=True)
-#| caption: Training loss with the right and with the wrong shape of the targets.
+#| caption: Training loss with predictions of the wrong shape, a column, and of the right shape.
 
 # %% [raw] slide
 # ## The loss falls anyway
 # {figure}
 
 # %% [markdown]
-# Both fall, and steeply, and the first one settles as a healthy loss does. With only that curve before you, you would
-# tune the learning rate, ask for more data, and write that the task is hard. Look at what the model says instead.
+# Both fall steeply, and the first one settles as a healthy loss does. If you saw that curve alone, you would tune the
+# learning rate, ask for more data, and write that the task is hard. Look at what the model says instead.
 
 # %%
 clouds = {name: (rating, prediction) for name, prediction in predicted.items()}
-figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal=True)
-#| caption: Predicted against true ratings after both trainings.
+figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal="prediction = truth")
+#| caption: Predicted against true ratings after training with either shape.
 
 # %% [raw] slide
 # ## What the model says
@@ -472,9 +483,9 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 #
 # $$\frac1{n^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
 #
-# The first and the last become zero if all predictions are the mean rating $\bar r$. The second cannot be changed, and
-# is what is left. So the wrong loss *punishes* a model that tells products apart, and ends at the variance of the
-# ratings, which looks like an honest result:
+# The first and the last become zero if all predictions are the mean rating $\bar r$. The second does not depend on
+# the model: it remains. So the wrong loss *punishes* a model that tells products apart, and ends at the variance of
+# the ratings, which looks like an honest result:
 
 # %%
 print(f"last loss, wrong shapes: {losses[wrong][-1]:.4f}")
@@ -484,8 +495,8 @@ print(f"variance of the ratings: {rating.var(correction=0):.4f}")
 assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 
 # %% [markdown]
-# **A falling loss is no proof.** One line would have told us: `assert prediction.shape == rating.shape`. Write it wherever
-# broadcasting could help a bug along. (torch's own `mse_loss` at least warns.)
+# **A falling loss is no proof.** One line would have told us: `assert prediction.shape == rating.shape`. Write it
+# wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.)
 #
 # ## Dot products of all pairs: matrix multiplication and einsum
 #
@@ -524,8 +535,8 @@ for c in range(2):
 # multiplication** does all at once. In Python it is written `@`. It pairs the *last* axis of the left factor with the
 # *last but one* of the right and sums over the pair. So the products are transposed: (2, 3) @ (3, 4) is (2, 4).
 #
-# There is a third way, which needs no transpose and says what it does. In **einsum** each axis gets a letter. A letter
-# that is missing after the arrow belongs to an axis that is summed over. Here that is f, the features.
+# There is a third way, which needs no transpose and says what it does. In **einsum** each axis gets a letter. An axis
+# whose letter is missing after the arrow is summed over. Here that is f, the features.
 
 # %%
 by_matmul = customers @ products.mT                            # (2, 3) @ (3, 4) = (2, 4)
@@ -535,7 +546,8 @@ for c, who in enumerate(["reader", "from the rain"]):
     print(f"{who:>14}:", dict(zip(ratings, scores[c].tolist(), strict=True)))
 
 # %% [markdown] erratum="a star for a matrix product"
-# The loop, `@` and `einsum` say the same, and the course uses whichever is clearest. The checks accept all three.
+# The loop, `@` and `einsum` compute the same numbers, and the course uses whichever is clearest. The checks accept
+# all three.
 #
 # > **A common mistake: a star for a matrix product.** `softmax(…) * XV` is sometimes printed for the last step of
 # > attention. In Python a star multiplies *number by number*, with broadcasting. Often the shapes do not fit, and you are
@@ -564,8 +576,8 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # > front alone, and <code>torch.einsum("btd,bsd->bts", q, k)</code>. Both are (batch, n_target, n_source). With
 # > <code>k.T</code> the batch would be transposed as well: <code>.T</code> is for matrices only.</details>
 #
-# Six more lines, some of them with `@` and `einsum`. Fewer than five right? Go back to the section of the lines that you
-# missed, *Broadcasting* or this one, and then *start again*:
+# Six more lines, some of them with `@` and `einsum`. If fewer than five are right, go back to the section of the
+# lines that you missed, *Broadcasting* or this one, and then *start again*:
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:])
@@ -600,7 +612,7 @@ def naive_softmax(scores):
 interest = naive_softmax(scores)                                         # (2, 4)
 rows = ["reader", "from the rain"]
 viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
-#| caption: The softmax of each reader's scores, a row for each reader.
+#| caption: The softmax of each customer's scores: a row for each customer, which sums to one.
 
 # %% [markdown]
 # Each customer has one unit of interest and distributes it over the products. The largest score takes the most, and no
@@ -642,8 +654,9 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # > **Guess first.** Scores move down until the upper row turns to `nan`. What comes just before, and is worse?
 
 # %% [markdown]
-# 88.7 is not much: a dot product over a hundred features of size 1 can be 100. In float16, which GPUs like, the naive
-# formula ends at 11. (bfloat16 has the range of float32 and pays for it in digits.)
+# 88.7 is not much: a dot product over a hundred features of size 1 can be 100. In float16, which takes half the
+# memory and is fast on GPUs, the naive formula ends at 11. (bfloat16 has the range of float32 and pays for it in
+# digits.)
 #
 # The remedy: only differences matter. Whatever we subtract from *all* scores of a row, a common factor cancels:
 #
@@ -687,10 +700,10 @@ for shift in (0.0, 1000.0, -1000.0):
     assert torch.allclose(softmax_of_a_row(row + shift), row.softmax(dim=-1), atol=1e-6)
 
 # %% [markdown]
-# torch's `softmax` does the same inside. The two formulas are equal in mathematics, and in a computer the difference
-# decides whether a model trains. This pattern comes back: the fast attention of [lecture
-# @cheap_attention](@cheap_attention) is this subtraction, done in blocks. Ours is for a single row. In the assignment you
-# write it for any number of rows, each with a largest score of its own.
+# torch's `softmax` does the same inside. The two formulas are equal in mathematics, but in a computer the difference
+# can decide whether a model trains. The pattern comes back: the fast attention of [lecture
+# @cheap_attention](@cheap_attention) is this subtraction, done in blocks. Ours is for a single row. In the assignment
+# you write it for any number of rows, each with a largest score of its own.
 #
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do
 # > the weights change? (4) Each row has its own maximum. What goes wrong if you subtract the largest score of the whole
@@ -727,7 +740,7 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 
 # %% [raw] slide
 # ## To leave something out, do not multiply: choose
-# - $-\infty$ is the score of somebody who may not take part: $\exp(-\infty) = 0$.
+# - $-\infty$ is the score of a place that may not take part: $\exp(-\infty) = 0$.
 # - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it.
 # - `0 * inf` is NaN: use `masked_fill` or `torch.where`, **before** you compute.
 # . . .
@@ -739,10 +752,10 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 # | mean | none: a mean has a sum *and a count* |
 
 # %% [markdown]
-# $-\infty$ is the score of somebody who may not take part, since $\exp(-\infty)$ is exactly 0. NaN is what arithmetic says
-# when it has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only choosing gets rid of it.
-# One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not use). It
-# is not even equal to itself, so `x.isnan()` finds it.
+# $-\infty$ is the score of a place that may not take part, since $\exp(-\infty)$ is exactly 0. NaN is the result when
+# arithmetic has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only choosing gets rid
+# of it. One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not
+# use). It is not even equal to itself, so `x.isnan()` finds it.
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
@@ -773,18 +786,19 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 #
 # ## Masked mean: the lamp again
 #
-# The mask of the shop's table comes from the lengths, by broadcasting positions, (8,), against lengths, (4, 1). It should
-# not come from the table, as in `table != 0`. That works today, because no rating is 0, and fails on the day when someone
-# may give zero stars.
+# The mask of the shop's table comes from the lengths: a row of positions, (8,), is compared with a column of lengths,
+# (4, 1). Broadcasting makes (4, 8) of them. Here the library's `lengths_to_mask` does it; in the assignment you write
+# the comparison. The mask should not come from the table, as in `table != 0`. That works today, because no rating is
+# 0, and fails on the day when someone may give zero stars.
 
 # %%
 lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
-mask = torch.arange(table.shape[1]) < lengths[:, None]               # (8,) < (4, 1) = (4, 8)
+mask = attention.lengths_to_mask(lengths, table.shape[1])            # (4, 8)
 total = table.masked_fill(~mask, 0).sum(dim=1)                       # (4,)
 count = mask.sum(dim=1)                                              # (4,)  True counts as 1
 means = total / count                                                # (4,)
 figures.padded_batch(ratings, pad="–", means=means.tolist())
-#| caption: The same padded batch, filled with something that is no number.
+#| caption: The same rectangle with its mask: hatched cells take no part in the mean.
 
 # %% tags=["hide-input"]
 by_hand = torch.tensor([sum(stars) / len(stars) for stars in ratings.values()])
@@ -797,12 +811,12 @@ assert torch.allclose(means, by_hand)
 # **Boolean mask**: True means *counts*, *is there*, *may attend*.
 
 # %% [markdown]
-# The lamp is on top, with a mean that is its own whether or not the shop sells kettles. (Whether one rating should count
-# as much as eight is a fair question, but it is not about padding.)
+# The lamp is on top, and its mean no longer depends on whether the shop sells kettles. (Whether one rating should
+# count as much as eight is a fair question, but it is not about padding.)
 #
 # How much harm does the padded mean do in a whole catalogue? Below are five hundred products, rated between once and
 # twenty times. How often a product was rated has nothing to do with how good it is. *Guess:* of the fifty products with
-# the highest padded means, how many are also among the fifty with the highest right means?
+# the highest padded means, how many are also among the fifty with the highest correct means?
 
 # %%
 def catalogue(seed):
@@ -810,7 +824,7 @@ def catalogue(seed):
     times_rated = torch.randint(1, 21, (500,))                           # (500,)
     quality = 1 + 4 * torch.rand(500, 1)                                 # (500, 1)
     stars = (quality + torch.randn(500, 20)).round().clamp(1, 5)         # (500, 20)
-    was_rated = torch.arange(20) < times_rated[:, None]                  # (500, 20)
+    was_rated = attention.lengths_to_mask(times_rated, 20)               # (500, 20)
     stars = stars.masked_fill(~was_rated, 0.0)                           # (500, 20)
     by_width = stars.mean(dim=1)                                         # (500,)
     by_count = stars.sum(dim=1) / times_rated                            # (500,)
@@ -821,7 +835,7 @@ times_rated, by_width, by_count = catalogue(seed=0)
 clouds = {"divided by 20": (times_rated, by_width),
           "divided by the count": (times_rated, by_count)}
 figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
-                       impossible=(0, 1))
+                       impossible=(0, 1), band="below one star: impossible")
 #| caption: Mean rating against the number of ratings, divided by the wrong and by the right
 #|   count.
 
@@ -840,24 +854,24 @@ def correlation(a, b):
 
 
 for seed in range(3):
-    times, padded, right_mean = catalogue(seed)
-    found = set(padded.topk(50).indices.tolist()) & set(right_mean.topk(50).indices.tolist())
+    times, padded, correct = catalogue(seed)
+    found = set(padded.topk(50).indices.tolist()) & set(correct.topk(50).indices.tolist())
     print(f"seed {seed}: of the fifty best the padded mean finds {len(found)}; it correlates"
           f" with the count at {correlation(padded, times):.2f},"
-          f" with the right mean at {correlation(padded, right_mean):.2f}")
+          f" with the correct mean at {correlation(padded, correct):.2f}")
     assert len(found) < 30
-    assert correlation(padded, times) > correlation(padded, right_mean) + 0.1
+    assert correlation(padded, times) > correlation(padded, correct) + 0.1
 
 # %% tags=["hide-input"]
 assert 0.2 < (by_width < 1).float().mean() < 0.5
 assert abs(correlation(by_count, times_rated)) < 0.2
 
 # %% [markdown]
-# On the right the cloud is level, as it should be. On the left it is a fan that opens with the number of ratings, and about
-# a third of the products lie in the hatched band, below the one star that everybody gives at least. The padded mean says
-# more about how often a product was rated than about its right mean. Put sentences for products and words for ratings, and
-# you have a model to which short sentences are faint and long ones loud, and whose answer for a sentence depends on what
-# else was in the batch. No message will tell you so.
+# On the right the cloud is level, as it should be. On the left it is a fan that opens with the number of ratings, and
+# about a third of the products lie in the hatched band, below the one star that everybody gives at least. The padded
+# mean says more about how often a product was rated than about its correct mean. Replace products by sentences and
+# ratings by words, and you have a model in which short sentences are faint and long ones loud, and whose answer for a
+# sentence depends on what else was in the batch. No message will tell you so.
 #
 # With features the mask needs one more axis, so that it broadcasts over them: `mask[..., None]` is (batch, n, 1), beside
 # values of (batch, n, d).
@@ -877,10 +891,10 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Read the card from the top. An exercise is looked at from several sides, its **aspects**, each with points of its own, so
-# one slip does not cost you all of them. A ✗ says what was seen and what should have been seen, at which place. A known
-# mistake is named below the list, if your numbers are those of one. The check has the mistakes that people make in this
-# exercise as code, and runs them on the same numbers.
+# Read the card from the top. An exercise is looked at from several sides, its **aspects**, each with points of its
+# own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which place.
+# Below the list the card names a known mistake, if your numbers are those of one. The check has the mistakes that
+# people make in this exercise as code, and runs them on the same numbers.
 #
 # Suppose that the learner takes the advice and writes down what most people write:
 
@@ -893,8 +907,9 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Better by far: short sequences have their own mean now. Three lines still fail. The first two name things that you have
-# met on this page, and the third, the gradient, follows from them. The repair is yours to make, in the assignment.
+# Much better: short sequences have their own mean now. Three lines still fail. The first two name things that you
+# have met on this page, and the third, the gradient, follows from them. The repair is yours to make, in the
+# assignment.
 #
 # Three more things about checks. Your points come from a check on other numbers and other sizes than the one that you see.
 # A check does not care how you compute, by a loop or by `einsum`, in float32 or in float64, as long as a gradient can flow
@@ -904,8 +919,8 @@ check("masked_mean", masked_mean)
 check("masked_mean", attention.masked_mean)
 
 # %% [markdown]
-# If you are stuck in the assignment, `hint("masked_mean", 1)` nudges and `hint("masked_mean", 3)` nearly tells. Nobody
-# counts them.
+# If you are stuck in the assignment, `hint("masked_mean", 1)` gives a nudge and `hint("masked_mean", 3)` nearly the
+# answer. Nobody counts them.
 #
 # ## What this was for: attention in three lines
 #
@@ -928,7 +943,7 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # | shape | batch, n, d: say it at every line; `dim` names the axis that goes |
 # | broadcasting | flush right; equal, or 1, which stretches; else an error |
 # | autograd | `backward()` adds to `.grad`; a gradient has its parameter's shape |
-# | all dot products | $Q K^\top$: `q @ k.mT`, `einsum("bqd,bkd->bqk", q, k)` |
+# | all dot products | $Q K^\top$: `q @ k.mT`, `einsum("btd,bsd->bts", q, k)` |
 # | softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $\; m = \max_j s_j$ |
 # | masked mean | choose before you compute; divide by the count |
 #
@@ -936,8 +951,8 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is
-# attention. (Here the products' ratings are the **values**.) What it is good for, why it was needed and where its vectors
-# come from fill the rest of the course.
+# attention. (Here the products' ratings are the **values**.) What it is good for, why it was needed and where its
+# vectors come from is the subject of the rest of the course.
 #
 # ## Where the course comes from: five decks, one notation
 #

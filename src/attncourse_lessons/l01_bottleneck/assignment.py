@@ -9,14 +9,14 @@
 # %% [markdown]
 # # Assignment @bottleneck · The parts of a recurrent language model
 #
-# Here you build what [lecture @bottleneck](@bottleneck) ran on: the number by which language models are compared, one
-# step of a recurrent network, the loss that a language model learns from, and the simplest summary of a sentence. Every
-# function is a few lines long. Two of them are famous for being wrong without anybody noticing. After each check comes a
-# cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models are compared,
+# one step of a recurrent network, the loss that a language model learns from, and the simplest summary of a sentence. Every
+# function is a few lines long. Two of them are famous for being wrong without anybody noticing. After each check comes a cell
+# that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what it
+# found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other numbers and other
+# sizes decides your points, so an answer that is fitted to the visible check will not do.
 #
 # {exercises}
 #
@@ -43,12 +43,13 @@ from torch import Tensor, nn
 # ## 1 · Perplexity
 #
 # A loss of 3.4 nats says little to most people. Perplexity says the same as a number of choices: a model of perplexity 30 is as
-# unsure as somebody who guesses among 30 equally likely tokens. For tokens that came with the probabilities $p_1, \dots, p_N$,
+# unsure as somebody who guesses among 30 equally likely tokens. If the model gave the tokens of a text the probabilities $p_1,
+# \dots, p_N$, then
 #
 # $$\text{perplexity} = \Bigl(\prod_{i=1}^{N} \frac{1}{p_i}\Bigr)^{1/N}$$
 #
-# You get the **natural** logarithms of the probabilities, because the product of a thousand of them would be too small for any
-# float. The mask is True where there is a token. The $N$ tokens are those of all texts together.
+# You get the **natural** logarithms of the probabilities, because the product of a thousand probabilities would be too small for
+# any float. The mask is True where there is a token. The $N$ tokens are those of all texts together.
 
 # %% exercise="perplexity"
 def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
@@ -64,8 +65,8 @@ def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
 check("perplexity", perplexity)
 
 # %% [markdown]
-# **Use it.** Three n-gram models on docstrings, measured by your function. *Guess* which of them is best, and what kind of
-# text is easiest.
+# **Use it.** Your function measures three n-gram models on docstrings. *Guess* which of them is best, and what kind of text is
+# easiest.
 
 # %%
 if solved("perplexity"):
@@ -88,8 +89,8 @@ if solved("perplexity"):
 # %% [markdown]
 # ## 2 · One step
 #
-# A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*, and each step
-# computes the new state from the token's vector $x_t$ and the state before ([@elman1990]):
+# A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*. Each step computes
+# the new state from the token's vector $x_t$ and the state before ([@elman1990]):
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr)$$
 #
@@ -110,9 +111,9 @@ def rnn_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> T
 check("rnn_step", rnn_step)
 
 # %% [markdown]
-# **Use it.** A state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and
-# anything else as 0, and it is to remember whether it is inside of brackets. *Guess* with which $w_h$ it remembers, 0.5 or
-# 3, and what happens at the second bracket.
+# **Use it.** A state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and anything
+# else as 0, and it should remember whether it is inside brackets. *Guess* with which $w_h$ it remembers, 0.5 or 3, and what
+# happens at the second bracket.
 
 # %%
 if solved("rnn_step"):
@@ -131,9 +132,9 @@ if solved("rnn_step"):
 # %% [markdown]
 # ## 3 · What a language model learns from
 #
-# A language model has read a batch of texts. At each position it has left *logits*, one number for each token of the vocabulary;
-# softmax makes probabilities of them. `logits[:, t]` was made when the tokens 0, 1, …, t had been read, and it says what the model
-# expects **next**. The loss is the mean of
+# A language model has read a batch of texts. At each position it has produced *logits*, one number for each token of the
+# vocabulary; softmax turns them into probabilities. `logits[:, t]` was computed when the tokens 0, 1, …, t had been read, and it
+# says what the model expects **next**. The loss is the mean of
 #
 # $$-\log p(\text{the token that came next})$$
 #
@@ -148,9 +149,9 @@ if solved("rnn_step"):
 # | `the cat sat` | `logits[0, 2]` | `<eos>` |
 # | `the cat sat <eos>` | | padding: nothing came |
 #
-# All real tokens of the batch count the same, whichever text they are from. The first token of a text is read and never
-# predicted. The padding's id comes as an argument: do not rely on its being 0. There is at least one token to predict.
-# And a model may be very sure of itself, with logits hundreds apart: where it is wrong, the loss is large, but not infinite.
+# All predicted tokens of the batch count the same, whichever text they are from. The first token of a text is read and never
+# predicted. The padding's id comes as an argument: do not rely on its being 0. There is at least one token to predict. And a
+# model may be very sure of itself, with logits hundreds apart: where it is wrong, the loss is large, but not infinite.
 
 # %% exercise="shifted_loss"
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
@@ -166,8 +167,8 @@ def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
 check("shifted_loss", shifted_loss)
 
 # %% [markdown]
-# **Use it.** A language model of your own parts: it reads a number from 100 to 999 letter by letter with your `rnn_step`,
-# trains on your `shifted_loss`, and then writes. *Guess* how many of what it writes are numbers.
+# **Use it.** A language model made of your own parts: it reads a number from 100 to 999 letter by letter with your `rnn_step`,
+# trains on your `shifted_loss`, and then writes. *Guess* how many of the words that it writes are numbers.
 
 # %%
 if solved("rnn_step") and solved("shifted_loss"):
@@ -212,15 +213,16 @@ if solved("rnn_step") and solved("shifted_loss"):
 # %% [markdown]
 # ## 4 · A sentence as one vector
 #
-# Something has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next wants one
-# vector, so all states of a sentence must become one. The simplest way is their mean:
+# A network has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next needs
+# one vector, so all states of a sentence must become one. The simplest way is their mean:
 #
 # $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
-# The sentences are of different lengths and the rectangle `states` is as wide as the longest. What stands after a sentence's end is
-# *not* zero: the network read the padding, too, and left states there as large as any. Each sentence has at least one word.
+# The sentences have different lengths, and the rectangle `states` is as wide as the longest. What stands after a sentence's end
+# is *not* zero: the network read the padding, too, and left states there that are as large as any. Each sentence has at least one
+# word.
 #
-# (Assignment @getting_ready has a mean with a mask. Here nobody hands you the mask, only the lengths.)
+# (Assignment @getting_ready has a mean with a mask. Here you are given no mask, only the lengths.)
 
 # %% exercise="mean_pool"
 def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
@@ -236,8 +238,8 @@ def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
 check("mean_pool", mean_pool)
 
 # %% [markdown]
-# **Use it.** A number from 100 to 999, in English words: is it odd? Each word gets a learned vector, your function makes
-# one vector of them, and a linear layer decides. *Guess:* the answer stands in the last word; will it be right on all
+# **Use it.** Is a number from 100 to 999, written in English words, odd? Each word gets a learned vector, your function makes one
+# vector of them, and a linear layer decides. *Guess:* the answer stands in the last word; will the classifier be right on all
 # numbers that it has not seen?
 
 # %%
@@ -271,7 +273,7 @@ if solved("mean_pool"):
 # **First question.** On a test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of words, and
 # the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
 #
-# Which of the two is better, and why must one not compare 20 with 2.2? Give the calculation. (2 points)
+# Which of the two is better, and why must you not compare 20 with 2.2? Give the calculation. (2 points)
 
 # %% [markdown] written="which-is-better" points=2 minutes=6 difficulty=2
 # ### BEGIN SOLUTION
@@ -314,12 +316,12 @@ if solved("mean_pool"):
 # %% [markdown]
 # ## Extension: all states of a batch
 #
-# This one and the next are worth extra credit, and nothing is lost by leaving them out.
+# This exercise and the next are worth extra credit, and nothing is lost by leaving them out.
 #
-# Exercise 2 is one step. Let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
-# after a text's end is padding: numbers of any size that mean nothing. Two things are wanted, and both are famous for being
-# wrong without a message: all states, with zeros where a text is over, and the **last state** of each text, the one after
-# *its own* last token.
+# Exercise 2 is one step. Now let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
+# after a text's end is padding: numbers of any size that mean nothing. Return two things, both of which are famous for being
+# wrong without a message: all states, with zeros where a text is over, and the **last state** of each text, the one after *its
+# own* last token.
 
 # %% exercise="rnn_states"
 def rnn_states(
@@ -360,8 +362,8 @@ if solved("rnn_states"):
 # %% [markdown]
 # ## Extension: a state with gates
 #
-# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old to keep. In the form that torch
-# computes:
+# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. In the form that
+# torch computes:
 #
 # $$
 # \begin{aligned}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from attncourse.viz.diagrams import arrow, box
@@ -96,9 +97,16 @@ GRU_CELL = Wiring(
 )  # fmt: skip
 
 
+KEY = {
+    GREEN: "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset",
+    BLUE: r"candidates $\tilde c$ and $\tilde h$, each a tanh; the cell state $c_t$; maps of a vector: tanh, $U_n$",
+    PURPLE: "computed number by number: products and sums",
+}
+
+
 def lstm_and_gru() -> None:
-    """An LSTM and a GRU, each drawn from its `Wiring`."""
-    drawn, (lstm, gru) = figure(9.6, 3.9, columns=2)
+    """An LSTM and a GRU, each drawn from its `Wiring`, and what the colours mean."""
+    drawn, (lstm, gru) = figure(9.6, 4.5, columns=2)
     for ax, title, cell in ((lstm, "LSTM", LSTM_CELL), (gru, "GRU", GRU_CELL)):
         stage(ax, (-0.9, 11.8), (-0.5, 6.4))
         ax.set_title(title)
@@ -110,6 +118,8 @@ def lstm_and_gru() -> None:
         for start, end in cell.edges:
             wide = {start, end} <= {"old", "keep", "sum", "cell", "state", "next"}
             arrow(ax, *_between(cell, start, end), colour=_colour(start), width=2.4 if wide else 1.2)
+    key = [Patch(facecolor="white", edgecolor=colour, linewidth=1.6, label=words) for colour, words in KEY.items()]
+    drawn.legend(handles=key, loc="outside lower center", ncols=1, frameon=False, fontsize=10)
     show(
         drawn,
         "Two gated cells. LSTM: f times the old cell state, plus i times the candidate, is the new cell state c; tanh "

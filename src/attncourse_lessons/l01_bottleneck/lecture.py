@@ -32,19 +32,19 @@
 # the number*? You probably said *of*. To say it, you used more than the last word and less than everything that you
 # have ever read.
 #
-# A player who names one word tells us little. So let the player name a probability for every word that there is. This is
-# a **language model**: for the beginning $w_1, \dots, w_t$ of a text it gives a probability distribution over the next
-# token, $p(w_{t+1} \mid w_1, \dots, w_t)$. That is enough for whole texts, by the **chain rule** of probability:
+# A player who names one word tells us little. So let the player give a probability to every possible word. This is a
+# **language model**: given the beginning $w_1, \dots, w_t$ of a text, it returns a probability distribution over the
+# next token, $p(w_{t+1} \mid w_1, \dots, w_t)$. That is enough for whole texts, by the **chain rule** of probability:
 #
 # $$p(w_1, \dots, w_n) = \prod_{t=1}^{n-1} p(w_{t+1} \mid w_1, \dots, w_t)$$
 #
-# Nothing is assumed here; it is true of any distribution. ($w_1$ is a mark for the beginning and is given.) *Return the
-# number* is three factors: how likely *Return* is after the mark, *the* after *Return*, and *number* after *Return the*. If
-# these are ½, ½ and ⅒, the text has the probability 1/40. The rule also says how to write: sample the next token, append it,
-# ask again. A model that writes in this way is **autoregressive**.
+# Nothing is assumed here: the rule holds for any distribution. ($w_1$ is a mark for the beginning and is given.)
+# *Return the number* has three factors: how likely *Return* is after the mark, *the* after *Return*, and *number*
+# after *Return the*. If these are ½, ½ and ⅒, the text has the probability 1/40. The rule also says how to write:
+# sample the next token, append it, ask again. A model that writes in this way is **autoregressive**.
 #
-# The models of this lecture differ in what they carry along of $w_1, \dots, w_t$, and in whether they count or learn. They
-# carry the last few tokens, or one vector of fixed size; and we shall find out what neither can do.
+# The models of this lecture differ in how much of $w_1, \dots, w_t$ they keep, and in whether they count or learn.
+# They keep the last few tokens, or one vector of fixed size. We shall find out what neither of these can do.
 
 # %% tags=["hide-input"]
 try:
@@ -110,15 +110,15 @@ for text in [text for text in corpus.test if 60 < len(text) < 100][:3]:
 # - **Subword tokens**: frequent words are one token, rare words several, nothing is unknown.
 
 # %% [markdown]
-# A model learns from the **training set**, choices such as the learning rate are made on a **validation set**, and the
-# **test set** is used once, at the end. Here whole modules are in one set or in the other. If single docstrings were
-# dealt out at random, one of two twins ("Return the upper bound.", "Return the lower bound.") would be learned and the
-# other tested, and a model that recites would look clever.
+# A model learns from the **training set**, choices such as the learning rate are made on a **validation set**, and
+# the **test set** is used once, at the end. Here each module is in one set as a whole. If single docstrings were
+# assigned at random, one of two near-duplicates ("Return the upper bound.", "Return the lower bound.") would be
+# learned and the other tested, and a model that recites would look clever.
 #
-# What is a token? Characters are few, but a model of characters must look far back to see anything. Words are many, and
-# the test set has some that nobody has seen. The usual way lies between: **subword tokens**. Frequent words are one
-# token, rare words are several, and nothing is unknown. (They are found by byte-pair encoding;
-# [lecture @training](@training) builds it.)
+# What is a token? There are few different characters, but a model of characters must look far back to see anything.
+# There are many words, and the test set has some that nobody has seen. The usual way lies between: **subword
+# tokens**. Frequent words are one token, rare words are several, and nothing is unknown. (They are found by byte-pair
+# encoding; [lecture @training](@training) builds it.)
 
 # %%
 tokenizer = Tokenizer.train(corpus.train, size=1024)
@@ -149,18 +149,19 @@ print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the
 #
 # ## Cross-entropy and perplexity: how good is a language model?
 #
-# Look at the probability $p_i$ that the model gave to the token that came. The loss is the mean of $-\ln p_i$ over all
-# predicted tokens, in **nats per token**. It is zero for a model that was sure and right, and large for one that
-# thought the token impossible. This is the **cross-entropy** between text and model. It is also, by the chain rule,
-# minus the logarithm of the whole text's probability, divided by its number of tokens: to minimise cross-entropy is to
-# maximise the **likelihood** of the text. Because nats say little to most people, we undo the logarithm at the end:
+# Let $p_i$ be the probability that the model gave to the $i$-th token before it was shown. The loss is the mean of
+# $-\ln p_i$ over all predicted tokens, in **nats per token**. It is zero for a model that was sure and right, and
+# large for one that thought the token impossible. This is the **cross-entropy** between text and model. By the chain
+# rule it is also minus the logarithm of the whole text's probability, divided by its number of tokens: to minimise
+# cross-entropy is to maximise the **likelihood** of the text. Because nats say little to most people, we undo the
+# logarithm at the end:
 #
 # $$\text{cross-entropy} = -\frac1N \sum_{i=1}^{N} \ln p_i \qquad\qquad \text{perplexity} = \exp(\text{cross-entropy})$$ (eq:perplexity)
 #
 # **Perplexity** is a number of choices: somebody who guesses among 30 equally likely tokens has a perplexity of 30.
 
 # %%
-p = [0.50, 0.02, 0.90]                                     # given to the three tokens that came
+p = [0.50, 0.02, 0.90]                                     # given to the three tokens of a text
 losses = [-math.log(p_i) for p_i in p]                     # in nats
 print("losses", [round(loss, 2) for loss in losses])
 print("perplexity", round(math.exp(sum(losses) / 3), 2))
@@ -187,7 +188,7 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 
 # %% [raw] slide
 # ## Check yourself: perplexity
-# 1. A model gave each of four tokens that came the probability ⅛. Loss in nats, in bits, perplexity?
+# 1. A model gave each of a text's four tokens the probability ⅛. Loss in nats, in bits, perplexity?
 # 2. The perplexity of a model that gives all 1,024 tokens the same probability?
 #
 # . . .
@@ -197,8 +198,8 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 # **Now you:** a@bottleneck, exercise 1
 
 # %% [markdown] teaches="parametric models against tf-idf and n-grams"
-# > **Check yourself.** (1) A model gave each of four tokens that came the probability ⅛. Its loss in nats, in bits, its
-# > perplexity? (2) What is the perplexity of a model that gives all 1,024
+# > **Check yourself.** (1) A model gave each of a text's four tokens the probability ⅛. What are its loss in nats, its loss
+# > in bits and its perplexity? (2) What is the perplexity of a model that gives all 1,024
 # > tokens the same probability?
 # > <details><summary>Answers</summary>(1) ln 8 ≈ 2.08 nats, 3 bits, 8. (2) 1,024, on any text.</details>
 #
@@ -249,8 +250,8 @@ assert new[2] > 0.02 and new[5] > 0.5
 
 # %% [markdown]
 # A probability of zero for something that then happens is an infinite loss. So the plain bigram model has an infinite
-# perplexity on this text, and longer runs are worse. More text makes that better and never good: there are
-# $1024^5 \approx 10^{15}$ possible runs of five.
+# perplexity on this text, and longer runs are worse. More text helps but is never enough: there are $1024^5 \approx
+# 10^{15}$ possible runs of five.
 #
 # The remedy is **smoothing**. Take a little from every count, and share it out as the model with the shorter context
 # would. By hand: *Return the* was followed three times by something, twice by *number* and once by *list*. Take
@@ -263,7 +264,7 @@ assert new[2] > 0.02 and new[5] > 0.5
 # | all tokens, in the proportions of the bigram model after *the* | | 1.50 | 1.50 / 3 = 0.50 |
 #
 # Now *string*, which never followed *Return the*, gets half of what the bigram model gives it after *the*; and the
-# bigram model borrows from single tokens in the same way. Nothing is impossible, and the sum is still one.
+# bigram model borrows from single tokens in the same way. No token is impossible, and the sum is still one.
 
 # %%
 five_gram = NGram(train, order=5, vocab_size=len(tokenizer))
@@ -319,7 +320,8 @@ counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 5)}
 named = {f"{share} of the texts": line for share, line in counted.items()}
 figures.seed_lines({"": named}, "order n: the model carries n − 1 tokens",
                    "test perplexity", log_x=False, log_y=True)
-#| caption: Perplexity of n-gram models on unseen text, by their order.
+#| caption: Perplexity of n-gram models on unseen text, by their order and the amount of
+#|   training text.
 
 # %% tags=["hide-input"]
 assert record["epochs"] == 3 and record["vocab_size"] == len(tokenizer)
@@ -334,24 +336,28 @@ assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: 
 # From no context to one token is a leap, to two a step, then it flattens.
 
 # %% [markdown] erratum="perplexity without a unit"
-# (A point is one seed, that is one way to shuffle; with all the texts there is nothing to draw, and the three coincide.)
+# (A point is one seed, that is, one way to shuffle. With all the texts the order does not matter, and the three
+# points coincide.)
 #
-# From no context to one token is a leap, to two a step, and then the curves flatten. There is more to be known from
-# further back, but a model that has never seen the run cannot use it. More text pushes the whole curve down: a bigram
-# model that has read everything is far better than a 5-gram model that has read a twentieth.
+# From no context to one token is a leap, to two a step, and then the curves flatten. The text before does say more,
+# but a model that has never seen the run cannot use it. More text pushes the whole curve down: a bigram model that
+# has read everything is far better than a 5-gram model that has read a twentieth.
 #
 # > **A common mistake: comparing perplexities of different units.** A perplexity is *per token of this vocabulary*, and
 # > the unit decides the number. Perplexities compare only where both models predict the same tokens of the same text. The
 # > decks print a table of perplexities between 1.9 and 5.0 for models that write encyclopedia articles, without a unit.
-# > (In the paper, [@liu2018], they are per wordpiece, given pages of sources.) Below is one model on one text, in two
-# > units.
+# > (In the paper, [@liu2018], they are per wordpiece, given pages of sources.) Below is one model on one text, in three
+# > units. The last, **bits per character** (or per byte), counts no tokens: in it models with different tokens can be
+# > compared on the same text.
 
 # %%
 log_p = torch.cat([five_gram.log_probabilities(text) for text in test])  # (n_test,)
 n_characters = sum(map(len, corpus.test)) + len(corpus.test)             # <eos> counts as one
-per_token = math.exp(-log_p.mean())
-per_character = math.exp(-log_p.sum() / n_characters)
-print(f"the 5-gram model: {per_token:.1f} per token, {per_character:.2f} per character")
+per_token = perplexity(log_p)                                            # as the library has it
+nats = -log_p.sum() / n_characters                                       # per character
+per_character = nats.exp()
+print(f"the 5-gram model: {per_token:.1f} per token, {per_character:.2f} per character,",
+      f"{nats / math.log(2):.2f} bits per character")
 
 # %% tags=["hide-input"]
 assert per_token > 5 * per_character
@@ -363,7 +369,7 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 #
 # {print}
 #
-# One model, one text, two units. Perplexities compare only where both models predict the same tokens of the same text.
+# One model, one text, three units. Perplexities compare only where both models predict the same tokens of the same text; bits per character compare across tokenizers.
 
 # %% [raw] slide
 # ## A window network: learned vectors in place of counts
@@ -381,14 +387,14 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # %% [markdown] teaches="parametric models against tf-idf and n-grams"
 # ## A window network: learned vectors in place of counts
 #
-# There is something that no counting can do. From *Return the number of bytes* it learns nothing about *Returns the
-# count of characters*. To a table of counts, different is different. You know that *number* and *count* are nearly the
-# same word.
+# Counting has a limit that more text does not remove. From *Return the number of bytes* it learns nothing about
+# *Returns the count of characters*. In a table of counts two tokens are the same or they are not; there is no
+# *similar*. You know that *number* and *count* mean nearly the same.
 #
 # So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al.
 # ([-@bengio2003]) put the embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear
 # map and a tanh, makes a vector $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the
-# dot product of $h_t$ with the token's own row of $E$. A softmax makes probabilities of the logits:
+# dot product of $h_t$ with the token's own row of $E$. A softmax turns the logits into probabilities:
 #
 # $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
 # \operatorname{softmax}(h_t E^\top + b_E)$$
@@ -412,8 +418,8 @@ print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
 #
 # ## Recurrent networks: one state for the whole past
 #
-# Let the past be one vector, too, the **hidden state** $h_t$. Each step makes a new one of the token that has just been
-# read and of the state before:
+# Let one vector stand for the whole past: the **hidden state** $h_t$. Each step computes a new one from the token
+# that has just been read and from the state before:
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$ (eq:recurrence)
 #
@@ -439,8 +445,8 @@ for x_t in (3.0, 0.0, 0.0, 0.0):
 # {print}
 
 # %% [markdown]
-# Something of the 3 is left, and less at each step. In vectors $w_x$ and $w_h$ are matrices. The same two matrices serve
-# at every step and for every text, so the number of parameters does not depend on the length:
+# Some of the 3 is left, and less after each step. With vectors, $w_x$ and $w_h$ become matrices. The same two
+# matrices serve at every step and for every text, so the number of parameters does not depend on the length:
 
 # %%
 figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
@@ -504,9 +510,9 @@ viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses
 # {figure}
 
 # %% [markdown]
-# The curve that falls to nearly nothing is the wrong one. To repeat the token that one has just read is easy, and the
-# best loss of the day means that nothing was learned. This is a **target leak**, and no error message will tell you. Let
-# the models write, always the likeliest token (`greedy`), and they tell you:
+# The curve that falls to nearly zero is the wrong one. To repeat the token that one has just read is easy, and the
+# best loss of the day means that nothing was learned. This is a **target leak**, and no error message will tell you.
+# Let the models write, always the likeliest token (`greedy`), and they tell you:
 
 # %%
 prompt, length = torch.tensor([begun]), torch.tensor([len(begun)])
@@ -541,8 +547,9 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 # let **gates** decide: numbers between 0 and 1, computed from what is read. (The forget gate came a little later:
 # [@gers2000].)
 #
-# Here is the 3 again, in a state $c$ of a single number. A forget gate $f$ says how much of the state to keep, an input gate
-# $i$ how much of what is new to take in. We set both by hand: take in the first number, then keep. *Guess* what is left.
+# Take the example with the 3 again, in a state $c$ of a single number. A forget gate $f$ says how much of the state
+# to keep, an input gate $i$ how much of the new number to take in. We set both by hand: take in the first number,
+# then keep it. *Guess* what is left.
 
 # %%
 c = 0.0
@@ -598,8 +605,9 @@ figures.lstm_and_gru()
 # \end{aligned}
 # $$
 #
-# The **GRU** (gated recurrent unit, [@cho2014]) has one vector and one decision fewer. One gate $z$ decides both: what
-# is not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
+# The **GRU** (gated recurrent unit, [@cho2014]) has one vector and one decision fewer. One gate $z$ decides both:
+# what is not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$. (In other papers $z$ and $1 - z$
+# change places. Look which of the two multiplies $h_{t-1}$.)
 #
 # <details><summary><b>Going further</b>: the GRU's two gates</summary>
 #
@@ -645,14 +653,14 @@ assert all(same)
 #
 # ## Which language model predicts best?
 #
-# All on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks have
-# states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a validation set.
-# Because gated cells have more parameters, there is a second RNN, of 128 numbers. *Place your bets.* The 5-gram model keeps a
-# count of every run of five, and no network has a fifth as many numbers.
+# All models on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks
+# have states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a
+# validation set. Because gated cells have more parameters, there is a second RNN, of 128 numbers. *Place your bets.*
+# The 5-gram model keeps a count of every run of five, and no network has a fifth as many numbers.
 
 # %% tags=["hide-input"]
 models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU"]
-kinds = {model: "counts" if model.endswith("gram") else "networks" for model in models}
+kinds = {model: "counting" if model.endswith("gram") else "networks" for model in models}
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity", kinds)
 for model in models:
     print(f"{model:>14}: {mean(perplexities(model)):.1f}", end="")
@@ -664,7 +672,8 @@ gains = {model: 1 - mean(perplexities(model)) / mean(perplexities(model, "a quar
          for model in ("5-gram", "GRU")}
 print("from a quarter of the texts to all the perplexity falls by",
       ", ".join(f"{gain:.0%} ({model})" for model, gain in gains.items()))
-#| caption: Test perplexity of counts, windows and recurrent networks, a mark for each run.
+#| caption: Test perplexity of n-gram models and networks: a mark for each run, a line at the
+#|   mean.
 
 # %% [raw] slide
 # ## Among networks gates pay; the 5-gram model beats them all
@@ -678,18 +687,18 @@ print("from a quarter of the texts to all the perplexity falls by",
 # makes up less than half of the distance to the GRU. So size explains a part of it. The rest is probably the gates, though
 # these networks may also differ in how easily they train.
 #
-# And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with about 100
-# numbers are a small budget. A network can use more of each: more epochs, more text, a wider state. An n-gram model can use
-# only more text, and here it makes as much of it as the GRU does: from a quarter of the texts to all, either perplexity
-# falls by about a third, as the last line says. On the Brown corpus of about a million words, Bengio et al.
-# ([-@bengio2003]) measured a perplexity of 312 for the best n-gram model, and of 252 for a window network that was
-# mixed with a trigram model.
+# And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with
+# about 100 numbers are a small budget. A network can use more of everything: more epochs, more text, a wider state.
+# An n-gram model of fixed order can use only more text, and here it gains as much from it as the GRU does: from a
+# quarter of the texts to all, either perplexity falls by about a third, as the last line says. On the Brown corpus of
+# about a million words, Bengio et al. ([-@bengio2003]) measured a perplexity of 312 for the best n-gram model, and of
+# 252 for a window network that was mixed with a trigram model.
 #
 # ## Where counting wins: known and unknown contexts
 #
-# Are the two good at the same tokens? For each token of the test set we ask how much of its context the 5-gram model had ever
-# seen: all four tokens, or three, two, or no more than one. A third model, *5-gram and GRU*, takes half of each of the two
-# models' probabilities. *Guess* what the curves look like, and where the third one lies.
+# Are the 5-gram model and the GRU good at the same tokens? For each token of the test set we ask how much of its
+# context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. A third model, *5-gram
+# and GRU*, averages the two models' probabilities. *Guess* what the curves look like, and where the third one lies.
 
 # %% tags=["hide-input"]
 by_known = {
@@ -734,12 +743,12 @@ for n in lead:
 # > **Guess first.** Of untrained RNN, LSTM and GRU, which lets the gradient through from 60 steps back?
 
 # %% [markdown] teaches="linear interaction distance, locality, vanishing gradients"
-# Where the last four tokens have been seen before, to look up what followed them is hard to beat. The less of the context
-# has been seen, the smaller is the lead of the 5-gram model, and with one token or none the two are about equal. A state in
-# which the network has never been is *something like* states in which it has been, and similar states give similar
-# predictions. **Counting remembers, parameters generalise**: that is our guess at why the lead shrinks. The mixture loses less
-# than either in every group, even where the 5-gram model leads, so within each group the two are good at different tokens.
-# ("Going further", at the end of the page, lets both write.)
+# Where the last four tokens have been seen before, looking up what followed them is hard to beat. The less of the
+# context has been seen, the smaller is the lead of the 5-gram model, and with one token or none the two are about
+# equal. A state in which the network has never been is *similar* to states in which it has been, and similar states
+# give similar predictions. **Counting remembers, parameters generalise**: that is our guess at why the lead shrinks.
+# The mixture loses less than either in every group, even where the 5-gram model leads, so within each group the two
+# are good at different tokens. ("Going further", at the end of the page, lets both write.)
 #
 # > **Check yourself.** You read ten times as much text. Which grows, the 5-gram model or the GRU?
 # > <details><summary>Answer</summary>The 5-gram model: most runs of five are new, so its counts go on growing. The GRU has
@@ -750,17 +759,17 @@ for n in lead:
 #
 # ## Trouble one: a long path, and gradients that vanish on it
 #
-# *The keys that my brother left on the small table beside the front door **are** gone.* Which word says that it must be
-# *are*? It stands thirteen words back, and what was noted there has gone through a dozen steps since. Recurrence makes
-# near words interact easily, which is a good habit: near words usually belong together. But words at a distance $k$ need
-# $k$ steps to meet, also where they belong together as *keys* and *are* do. The decks call it **linear interaction
-# distance**.
+# *The keys that my brother left on the small table beside the front door **are** gone.* Which word says that it must
+# be *are*? It stands thirteen words back, and what was noted there has gone through a dozen steps since. Recurrence
+# makes it easy for near words to interact, which is a sensible bias: near words usually belong together. But words at
+# a distance $k$ need $k$ steps to meet, even if they belong together as *keys* and *are* do. The decks call it
+# **linear interaction distance**.
 #
-# Going backward it is worse. Take a state of one number and $h_t = w\, h_{t-1}$. Then $\partial h_{60} / \partial h_0 =
-# w^{60}$: that is 0.002 for $w = 0.9$ and 304 for $w = 1.1$. With vectors each factor is a matrix, the derivative of one
-# state by the state before, and their product shrinks or grows in the same way: **vanishing** or **exploding gradients**
-# ([@hochreiter1991]; [@bengio1994]). *Guess:* of untrained networks of the three kinds, which lets the gradient through
-# from 60 steps back?
+# For gradients it is worse. Take a state of one number and $h_t = w\, h_{t-1}$. Then $\partial h_{60} / \partial h_0
+# = w^{60}$: that is 0.002 for $w = 0.9$ and 304 for $w = 1.1$. With vectors each factor is a matrix, the derivative
+# of one state by the state before, and their product shrinks or grows in the same way: **vanishing** or **exploding
+# gradients** ([@hochreiter1991]; [@bengio1994]). *Guess:* of untrained networks of the three kinds, which lets the
+# gradient through from 60 steps back?
 
 # %%
 def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
@@ -786,10 +795,10 @@ for name, (kind, changed) in kinds.items():
     gradients[name] = {k: [run[k] for run in runs] for k in runs[0]}
     left[name] = [run[60] / run[1] for run in runs]
     print(f"{name:>14}:", "  ".join(f"{share:.0e}" for share in left[name]))
-figures.seed_lines({"": gradients}, "steps back", "gradient of the last state",
+figures.seed_lines({"": gradients}, "steps back", "norm of the gradient at that token",
                    log_x=False, log_y=True)
-#| caption: How much gradient is left, by the number of steps back, for three untrained
-#|   networks.
+#| caption: How much gradient reaches a token, by its distance from the last state: untrained
+#|   networks as torch initialises them, and with one thing changed.
 #| label: vanishing-gradient
 
 # %% tags=["hide-input"]
@@ -808,15 +817,16 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # A fresh gate stands half open, $\sigma(0) = \tfrac12$. One bias opens it: $\sigma(3) = 0.95$. Exploding gradients are **clipped**.
 
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
-# Untrained, all three die exponentially: on this axis that is a straight line. A network cannot learn that the *keys*
-# mattered if no gradient reaches them. The gated ones die as well, since a fresh gate stands half open, $\sigma(0) =
-# \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is the main path from state to state, not
-# the only one.)
+# In all three untrained networks the gradient decays exponentially: on this axis that is a straight line. A network
+# cannot learn that the *keys* mattered if no gradient reaches them. The gated ones lose it as well, because a fresh
+# gate stands half open, $\sigma(0) = \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is
+# the main path from state to state, not the only one.)
 #
-# The difference is what can be *done*. In the RNN a larger matrix makes the gradient explode. In the gated networks one bias
-# decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about $0.95^{60} \approx 0.05$. Gates are why LSTMs ruled the
-# field from about 2013 to 2017, and the reason to set their forget bias to 1 or more at the start. Exploding gradients are
-# **clipped**: if the norm is larger than 1, say, the gradient is scaled down to 1.
+# The difference is what can be *done*. In the RNN a larger matrix makes the gradient explode. In the gated networks
+# one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about $0.95^{60} \approx 0.05$. This is one
+# reason why LSTMs and GRUs, and not plain RNNs, were the standard until the Transformer, and why the bias of the
+# forget gate is often set to 1 or more at the start ([@jozefowicz2015]). Exploding gradients are **clipped**: if the
+# norm is larger than 1, say, the gradient is scaled down to 1.
 #
 # <details><summary><b>Going further</b>: why these RNNs vanish and explode, and what the LSTM keeps</summary>
 #
@@ -850,16 +860,16 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 # **Now you:** a@bottleneck, exercise 4
 
 # %% [markdown]
-# Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, for three
-# words as for three hundred. It may be the **last state**, or the mean of all states, **mean pooling**. Is it too narrow?
-# Or is there merely a long path?
+# Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, whether
+# the source has three words or three hundred. It may be the **last state**, or the mean of all states, **mean
+# pooling**. Is it too narrow? Or is the path merely too long?
 #
 # **Now you:** [a01](@bottleneck/assignment), exercise 4.
 #
 # ## The bottleneck measured: how much fits through one vector?
 #
-# A small task decides it. A GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is asked for one of them: *a?*
-# Everything needed was there, but nobody knew in advance which would be asked.
+# A small task can tell. A GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is asked for one of them:
+# *a?* Everything that is needed was there, but nobody knew in advance which pair would be asked for.
 
 # %%
 draws = torch.Generator().manual_seed(0)
@@ -879,14 +889,14 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # > **Guess first.** Draw the share of right answers against the number of pairs: one vector of 16, 32, 64, 128 numbers, and attention.
 
 # %% [markdown]
-# The readers below differ in one thing: what is left when the question comes. It is one vector, or it is all states. Of all
-# states **attention** takes a weighted average, once it knows the question. (How it does that is the next lecture; here it is
-# a box, `attend`.) Then a **readout** makes the answer of what was found. To be fair to the one vector, it must be able to
-# *select*: it multiplies what was found, number by number, by a map of the question, which can switch some numbers off and let
-# others through, as a gate does. Both readers have the same parameters. They train for some seconds: `losses_of` yields
-# the loss of one batch after another, and the library's `descend` takes an optimiser's step down each. *Use the time:*
-# draw the share of right answers against the number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for
-# attention. Guessing gives 0.1.
+# The readers below differ in one thing: what they still have when the question comes. It is one vector, or it is all
+# states. **Attention** takes a weighted average of all states, once it knows the question. (How it does that is the
+# next lecture; here it is a box, `attend`.) Then a **readout** computes the answer from what was found. To be fair to
+# the one vector, the readout must be able to *select*: it multiplies what was found, number by number, by a linear
+# map of the question, which can switch some numbers off and let others through, as a gate does. Both readers have the
+# same parameters. They train for some seconds: `losses_of` yields the loss of one batch after another, and the
+# library's `descend` takes an optimiser's step down each. *Use the time:* draw the share of right answers against the
+# number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for attention. Guessing gives 0.1.
 
 # %%
 class Reader(nn.Module):
@@ -924,8 +934,9 @@ for memory in ("last state", "attention"):
     print(f"{memory:>10}, d = 16: {right:.0%} right with 8 pairs")
 
 # %% [markdown]
-# (Over a single vector attention can only say: all of it. So both run through the same code.) This is one width and one
-# seed. The record has four widths and three seeds, with a learning rate chosen for each. Here is what you have drawn:
+# (The weighted average of a single vector is that vector. So both run through the same code.) This is one width and
+# one seed. The record has four widths and three seeds, with a learning rate chosen for each. Here is what you have
+# drawn:
 
 # %%
 recall = measured("recall")
@@ -967,17 +978,18 @@ assert halves == sorted(halves), "wider is better"
 # > 4. a readout that puts vector and question side by side
 
 # %% [markdown]
-# Within this budget of 800 steps one vector is a **bottleneck**. Every width of the one vector does well up to some
-# number of pairs and then breaks down. Wider vectors move the breaking point and do not remove it: 16 numbers get about
-# 60% with four pairs, 32 numbers with eight, 64 numbers with sixteen. With attention sixteen numbers are enough for all
-# of it, because nothing has to be squeezed. What is kept grows with the text, one state for each token.
+# Within this budget of 800 steps one vector is a **bottleneck**. Every width does well up to some number of pairs and
+# then gets worse. Wider vectors move the breaking point and do not remove it: 16 numbers get about 60% with four
+# pairs, 32 numbers with eight, 64 numbers with sixteen. With attention sixteen numbers are enough for all of it,
+# because nothing has to be squeezed: what is kept grows with the text, one state for each token.
 #
 # ## Is it the width of the vector? Four tests that could refute us
 #
-# Sixteen digits would fit into 64 numbers many times over, if a network knew how to pack them. So it may be the training, or
-# the long path, or the readout, and not the width. The record has a test for each, all with $d = 64$ and the mean of three
-# seeds. *Guess first:* which of these four will help the one vector most: the mean of all states, six times the training, a
-# decoder that reads the question as one more token, or a readout that puts vector and question side by side?
+# Sixteen digits would fit into 64 numbers many times over, if a network knew how to pack them. So the cause may be
+# the training, the long path, or the readout, and not the width. The record has a test for each, all with $d = 64$
+# and the mean of three seeds. *Guess first:* which of these four will help the one vector most: the mean of all
+# states, six times the training, a decoder that reads the question as one more token, or a readout that puts vector
+# and question side by side?
 
 # %% tags=["hide-input"]
 print(f"{'memory, readout, steps':<34}", *(f"{n:>5}" for n in (1, 2, 4, 8, 16)))
@@ -1018,9 +1030,9 @@ for reader in [*recall["readers"], recall["longer"]]:
 #
 # ## Trouble three: one step after the other
 #
-# The third trouble has nothing to do with learning. To compute $h_{100}$ one needs $h_{99}$, for which one needs $h_{98}$.
-# Below is the same arithmetic twice: one cell applied to $n$ vectors, once as a recurrence, and once to all of them at
-# once. *What will the ratio be at $n = 1024$?*
+# The third trouble has nothing to do with learning. To compute $h_{100}$ you need $h_{99}$, and for that you need
+# $h_{98}$. Below is the same arithmetic twice: one cell applied to $n$ vectors, once as a recurrence, and once to all
+# of them at once. *What will the ratio be at $n = 1024$?*
 
 # %% [raw] slide
 # ## Trouble three: one step after the other
@@ -1057,7 +1069,8 @@ taken = {name: {n: milliseconds(way, torch.randn(n, 128)) for n in (16, 64, 256,
 viz.line_plot(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
 recurrent, parallel = (line[1024] for line in taken.values())
 print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as long")
-#| caption: Time that a layer takes against the length of the sequence.
+#| caption: Time that one cell takes for a sequence, by its length: step by step, and all at
+#|   once.
 
 # %% tags=["hide-input"]
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
@@ -1067,13 +1080,15 @@ assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"]
 # {figure}
 
 # %% [markdown]
-# On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large product,
-# and the recurrence is *forced* to pay it. A GPU does thousands of things at a time. It makes the lower line flatter
-# and does little for the upper one, which offers it one thing at a time. Batches help, many texts side by side; but
-# training holds all states of all of them in memory, and the longer the texts, the fewer fit.
+# On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large
+# product, and a recurrence with a tanh has no choice but to pay it. (Without the tanh there is a way: [lecture
+# @cheap_attention](@cheap_attention) computes a *linear* recurrence by a parallel scan.) A GPU does thousands of
+# things at a time. It makes the lower line flatter and does little for the upper one, which offers it one thing at a
+# time. Batches help, many texts side by side; but training holds all states of all of them in memory, and the longer
+# the texts, the fewer fit.
 #
-# Move the widget. How many cells does a signal pass, and how many steps must be waited for? The number in a box says after
-# how many steps, at the earliest, that state can be there.
+# Move the widget. How many cells does a signal pass, and how many steps must it wait for? The number in a box is the
+# earliest step after which that state can be there.
 
 # %%
 def draw_path(length, signal):
@@ -1085,7 +1100,8 @@ def draw_path(length, signal):
 signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
             start={"length": 12, "signal": signals[-1]})
-#| caption: The way of a signal through a recurrent network and through a convolution.
+#| caption: The path of a signal to the last position: through a recurrent network, and by
+#|   attention.
 
 # %% [raw] slide
 # ## How far, and how many steps?
@@ -1121,29 +1137,31 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # | gradient over $k$ steps | a product of $k$ matrices: like $w^k$, it vanishes or explodes | (d, d) |
 # | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $c_t$, $h_t$: (d,) |
 #
-# A language model predicts the next token from what it carries along; cross-entropy on text that it has not seen says how
-# well. N-gram models count, and networks generalise through embeddings. A recurrent network carries one state: everything
-# passes through it, step by step. So far tokens have a long path between them (1), a fixed number of numbers must hold
-# whatever may be asked for (2), and nothing can be computed at once (3).
+# A language model predicts the next token from what it keeps of the text; cross-entropy on text that it has not seen
+# says how well. N-gram models count, and networks generalise through embeddings. A recurrent network keeps one state:
+# everything passes through it, step by step. This leaves three troubles: tokens have a long path between them (1),
+# one vector of fixed size must hold whatever may be asked for (2), and the steps must be computed one after the other
+# (3).
 #
-# | carries along | remembers | a token $k$ back is | a text of length $n$ takes |
+# | keeps | remembers | a token $k$ back is | a text of length $n$ takes |
 # |---|---|---|---|
 # | the last four tokens (5-gram, window) | exactly | out of sight, if $k > 4$ | one step |
 # | one state (RNN, LSTM, GRU) | what survived | $k$ steps away | $n$ steps |
 # | the mean of the states | a blend | one average away, with all others | as its states |
 # | **all the states** (attention) | what is asked for | one average away, with a weight of its own | as its states |
 #
-# The last row removes the first two troubles. The third stays, as long as the states come from a recurrence:
-# [lecture @cross_attention](@cross_attention) lives with that, and [lecture @self_attention](@self_attention) throws the
-# recurrence away. (Where the whole text is there before one starts, a second network that reads it from the end helps:
-# **bidirectional** encoders. A language model cannot have one: the second network would have read the token that is to be
-# predicted. That is the target leak again.)
+# The last row removes the first two troubles. The third stays, as long as the states come from a recurrence: [lecture
+# @cross_attention](@cross_attention) lives with that, and [lecture @self_attention](@self_attention) does without the
+# recurrence. (Where the whole text is there before one starts, a second network that reads it from the end helps:
+# **bidirectional** encoders. A language model cannot have one: the second network would have read the token that is
+# to be predicted. That is the target leak again.)
 #
 # > **Check yourself.**
 # > 1. Two models have perplexities of 40 and 20 on the same tokens. By how many nats per token do they differ?
 # > 2. Two tokens stand 50 apart. Through how many cells does a signal go in a network that reads from left to right? And
 # >    in one with a second network, from right to left?
-# > 3. Your decoder is right on short sources and wrong on long ones. How would you tell the path from the bottleneck?
+# > 3. Your decoder is right on short sources and wrong on long ones. How would you find out whether the path or the
+# >    bottleneck is to blame?
 # > <details><summary>Answers</summary>
 # >
 # > 1. ln 40 − ln 20 = ln 2 ≈ 0.69.
