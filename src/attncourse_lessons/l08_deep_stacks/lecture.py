@@ -304,7 +304,8 @@ for name, start in {"He": he, "LSUV": calibrated}.items():
 grows = {}
 for name, sublayer in zip(shrinks, he(fresh(no_residual, 1, d=64)).sublayers, strict=True):
     grows[name] = root_mean_square(sublayer(alike)) / root_mean_square(alike)
-    print(f"one sublayer with He initialisation, {name:>12}: equal tokens grow to {grows[name]:.2f}")
+    print(f"one sublayer with He initialisation, {name:>12}: "
+          f"equal tokens grow to {grows[name]:.2f}")
 assert abs(grows["attention"] - 2) < 0.2 and abs(grows["feed-forward"] - math.sqrt(2)) < 0.15
 
 # %% [markdown]
