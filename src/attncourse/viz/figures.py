@@ -6,10 +6,12 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attncourse._checks import check_boolean
 from attncourse.viz.style import (
+    GREY,
     INK,
     MOST_INCHES,
     PAGE,
@@ -249,12 +251,16 @@ def _number(value: float, digits: int = 2) -> str:
 
 
 def weight_tables(
-    named: Mapping[str, tuple[Sequence[str], Tensor]], numbers: bool = False, alt: str = "", digits: int = 1
+    named: Mapping[str, tuple[Sequence[str], Tensor]],
+    numbers: bool = False,
+    alt: str = "",
+    digits: int = 1,
+    allowed: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Square tables of weights side by side, each with its own words: {title: (words, weights (n, n))}.
 
     A row for each query, a column for each key; `numbers` are printed with so many `digits`. More tables than a page is
-    wide begin another row.
+    wide begin another row. What a mask in `allowed`, {title: booleans (n, n)}, forbids is hatched.
 
     Tables that went wrong are shown as they are, to be looked at. Without `alt` the text says for each row where most
     of it goes. Raises ValueError where words and table do not fit.
@@ -268,6 +274,10 @@ def weight_tables(
     for at, (ax, (title, (words, weights))) in enumerate(zip(drawn.axes, named.items(), strict=False)):
         matrix = as_matrix(weights, words, words)
         cells(ax, matrix, words, words, numbers, digits=digits)
+        if allowed and title in allowed:
+            for i, j in (~allowed[title]).nonzero().tolist():
+                ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=GREY, hatch="////", linewidth=0,
+                                       zorder=4))  # fmt: skip
         ax.set_xlabel("key")
         if at % columns == 0:
             ax.set_ylabel("query")

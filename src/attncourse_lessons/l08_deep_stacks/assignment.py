@@ -14,8 +14,8 @@
 # well and is wrong. In between you build an instrument and measure a trained language model with it. After each check comes a cell that *uses* what you wrote. In exercise 5 your blocks learn to spell,
 # twelve deep. The cell waits until the check gives all points, and is not graded.
 #
-# The answers are a few lines each. Under each exercise stands a check. Another check, with other numbers and sizes,
-# decides your points.
+# Each answer is a few lines long. A check follows each exercise. Your points are decided by another check, with other numbers
+# and sizes.
 #
 # Two rules hold throughout. Return new tensors and do not change those that come in. Let a gradient through wherever
 # something is to be learned.
@@ -229,7 +229,7 @@ if solved("pre_norm_block"):
 #
 # The residual stream has the same shape everywhere. So one can ask what the output layer would read *if the stack ended
 # here*: after no block, after one, and so on. (For language models this is the **logit lens**, nostalgebraist 2020.) Return
-# all of these levels, the lowest first. The last is the output of the whole stack. A gradient must reach x from it.
+# all of these levels, the lowest first. The last level is the output of the whole stack; a gradient must flow from it to x.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:
@@ -246,7 +246,7 @@ check("pre_norm_stack", pre_norm_stack)
 # %% [markdown]
 # **Use it.** Your norm, blocks and stack become a language model that spells the numbers below a thousand, twelve blocks deep.
 # It trains for some seconds, at a learning rate of 0.01 and without a warm-up. Your post-norm block does the same, with a
-# `carry` of 1 and of 5. A model that knows the frequency of each letter, and nothing more, pays 2.77 nats per letter. *Guess*
+# `carry` of 1 and of 5 (so this cell also waits for exercise 7). A model that knows the frequency of each letter, and nothing more, pays 2.77 nats per letter. *Guess*
 # the three losses. Last, the pre-norm model is read at other depths: how good is it after 0, 3, 6 or 9 of its blocks?
 
 # %%
@@ -320,16 +320,17 @@ if all(solved(name) for name in parts):
 # %% [markdown]
 # ## 6 · A measurement: how large is each branch?
 #
-# The lecture explained why post-norm fails without a warm-up by the **branch ratio**: how large what a sublayer writes is,
-# beside the $x$ to which it is added. There it was one number for a whole batch. Build a finer instrument, for any residual stack.
+# The lecture explained why post-norm fails without a warm-up by the **branch ratio**: the size of what a sublayer writes,
+# divided by the size of the $x$ to which it is added. There it was one number for a whole batch. Here you build a finer
+# instrument, for any stack $x \leftarrow x + f_\ell(x)$.
 #
-# `branches` are the functions $f_\ell$ without their residual connections: a branch of a pre-norm stack contains its norm.
-# At every branch, take for each token the length of what is added over the length of the $x$ to which it is added, and
-# then the mean over the real tokens of the batch, all alike. (No $x$ has length 0.)
+# `branches` are the functions $f_\ell$ without their residual connections: in a pre-norm stack a branch includes its norm.
+# At every branch, divide for each token the length of what is added by the length of the $x$ to which it is added. Then take
+# the mean over all real tokens of the batch; each counts the same. (No $x$ has length 0.)
 
 # %% exercise="branch_ratios"
 def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
-    """How large what each branch adds is, beside what it is added to.
+    """How large each branch is, compared with the x to which it is added.
 
     x: (batch, n, d_model), in front of the first branch   branches: L functions, in their order
     real: (batch, n), booleans, True where there is a token, False where there is padding

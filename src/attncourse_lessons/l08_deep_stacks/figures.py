@@ -30,6 +30,8 @@ from attncourse.viz.style import (
 # Two directions that span the plane of the vectors with mean 0, and the direction that the mean has.
 PLANE = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
 MEAN = np.ones(3) / np.sqrt(3)
+# A formula without its marks, for the words beside a picture.
+PLAIN = str.maketrans("", "", "$\\,")
 
 
 def norm_steps(points: Tensor) -> None:
@@ -53,20 +55,26 @@ def norm_steps(points: Tensor) -> None:
         ax.set_yticks([])
         ax.spines[["left", "bottom"]].set_visible(False)
     side.axhline(0, color=BLUE, linewidth=2, zorder=1)
-    side.text(reach, 0.06 * reach, "mean 0", ha="right", va="bottom", fontsize=10, color=BLUE)
+    side.text(reach, -0.06 * reach, "plane of mean 0", ha="right", va="top", fontsize=10, color=BLUE)
     side.set_ylabel("direction (1, 1, 1)")
-    side.set_title("from the side: the mean is taken off")
+    side.set_title("1. subtract the mean (seen from the side)")
     above.add_patch(Circle((0, 0), np.sqrt(3), facecolor="none", edgecolor=BLUE, linewidth=2))
     above.plot(0, 0, "+", color=GREY)
-    above.set_title("from above: all to one length")
-    side.set_xlabel("one direction in the plane")
-    above.set_xlabel("one direction in the plane")
-    above.set_ylabel("another one")
+    edge = -np.sqrt(3 / 2)                                                # the circle's point at the lower left
+    above.plot([0, edge], [0, edge], ":", color=BLUE, linewidth=1.4)
+    above.text(0.5 * edge - 0.12, 0.5 * edge + 0.12, r"$\sqrt{3}$", ha="right", fontsize=11, color=BLUE)
+    above.set_title("2. divide by σ (the plane from above)")
+    side.set_xlabel("first direction in the plane")
+    above.set_xlabel("first direction in the plane")
+    above.set_ylabel("second direction in the plane")
+    on_the_left = _crowded(flat[:, 0], high, 0.15 * reach)
     for i, (start, end, height) in enumerate(zip(flat, on_circle, high, strict=True)):
         colour = SERIES[i % len(SERIES)]
         if abs(height) > 0.05:
             arrow(side, (start[0], height), (start[0], 0), colour=colour)
-        side.text(start[0], height, f" {i + 1}", fontsize=10, color=INK, va="center")
+        left = i in on_the_left
+        side.text(start[0], height, f"{i + 1} " if left else f" {i + 1}", fontsize=10, color=INK, va="center",
+                  ha="right" if left else "left")  # fmt: skip
         side.plot(start[0], height, "o", color=colour, markersize=6)
         arrow(above, tuple(start), tuple(end), colour=colour)
         above.plot(*start, "o", color=colour, markersize=6)
@@ -81,17 +89,31 @@ def norm_steps(points: Tensor) -> None:
     )
 
 
-def block_diagrams(blocks: Mapping[str, Sequence[str]]) -> None:
+def _crowded(xs: np.ndarray, ys: np.ndarray, reach: float) -> set[int]:
+    """Points with another one close by on their right: their numbers stand on the left.
+
+    >>> _crowded(np.array([0.0, 0.1, 5.0]), np.array([0.0, 0.0, 0.0]), reach=1.0)
+    {0}
+    """
+    apart = xs[None, :] - xs[:, None]                                     # (m, m): how far right of i is j
+    near = (apart > 0) & (apart < reach) & (abs(ys[None, :] - ys[:, None]) < reach)
+    return set(np.flatnonzero(near.any(axis=1)).tolist())
+
+
+def block_diagrams(blocks: Mapping[str, Sequence[str]], jacobians: Sequence[str] = ()) -> None:
     """How blocks are put together, side by side, from the bottom up: {title: steps}.
+
+    `jacobians`, a formula for each block, stand below them: how the output changes with x.
 
     A step is "norm" (on the way of x), a branch, which x goes around and to which it is added, or "only name" (nothing
     goes around it). A branch is a sublayer's name, or a chain in the order of reading, such as "norm → name → norm".
     """
     top = 1.6 + max(sum(_height(step) for step in steps) for steps in blocks.values())
-    drawn, _ = figure(2.35 * len(blocks) + 0.3, 0.6 + 0.31 * top, columns=len(blocks))
+    bottom = -1.6 if jacobians else -0.4
+    drawn, _ = figure(2.35 * len(blocks) + 0.3, 0.48 + 0.31 * (top - bottom), columns=len(blocks))
     said = []
     for ax, (title, steps) in zip(drawn.axes, blocks.items(), strict=True):
-        stage(ax, (-2.3, 3.6), (-0.4, top))
+        stage(ax, (-2.3, 3.6), (bottom, top))
         ax.set_title(title)
         y = 0.5
         ax.text(0, 0.0, "$x$", ha="center", va="center", fontsize=12)
@@ -99,6 +121,9 @@ def block_diagrams(blocks: Mapping[str, Sequence[str]]) -> None:
             y = _step(ax, y, step)
         arrow(ax, (0, y), (0, y + 0.8), colour=BLUE, width=2.2)
         said.append(f"{title}: " + ", then ".join(_step_in_words(step) for step in steps))
+    for ax, formula in zip(drawn.axes, jacobians, strict=bool(jacobians)):
+        ax.text(0.65, -1.2, f"∂output/∂$x$ = {formula}", ha="center", va="center", fontsize=11, color=INK)
+        said[drawn.axes.index(ax)] += f"; its output changes with x by {formula.translate(PLAIN)}"
     show(drawn, f"Blocks, from x upwards. {'. '.join(said)}.")
 
 
@@ -292,7 +317,7 @@ def paired_runs(groups: Mapping[str, Sequence[float]], pair: tuple[str, str], ha
     right.set_yticks([0.25, -0.25], ["each seed", "mean, 95 %"])
     right.set_ylim(-0.7, 0.7)
     right.tick_params(axis="y", length=0)
-    right.set_xlabel("difference of the losses")
+    right.set_xlabel("difference (nats per letter)")
     right.set_title(f"{pair[0]} − {pair[1]}")
     listed = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items())
     said = f"{listed}. {pair[0]} less {pair[1]}: mean {middle:.4f} ± {half:.4f}".replace("-", "−")

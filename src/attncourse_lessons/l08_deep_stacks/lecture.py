@@ -24,14 +24,14 @@
 # * write a **structural test** that finds a bug which the loss does not show.
 #
 # The argument has four steps. A deep stack does not learn, and none of three initialisations helps. Residual connections
-# keep what each token carries, but sizes explode. A norm holds the sizes. Where the norm stands, and how large a branch is,
-# decide what trains.
+# keep what each token carries, but sizes explode. A norm controls the sizes. Whether the stack then trains depends on where
+# the norm stands and on how large each branch is.
 #
 # ## Deeper is worse: the degradation problem
 #
 # Attention followed by a feed-forward network is a **block**, and each of the two is a **sublayer**. If one block learns a
-# task, six blocks should learn it better, or at least not worse: five of them could pass on what they get. The task is that
-# of [lecture @masking](@masking): all numbers below a thousand, spelled letter by letter.
+# task, six blocks should learn it better, or at least no worse: five of them could simply pass on their input. We use the
+# task of [lecture @masking](@masking): all numbers below a thousand, spelled letter by letter.
 
 # %% tags=["hide-input"]
 try:
@@ -70,9 +70,9 @@ def loss_of(model, chosen, stream=None):                  # in nats per letter
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
 # %% [markdown]
-# In this lecture the sublayers do not change. What changes is how $x$, a sublayer and a norm are put together: residual
-# connection or not, and the **norm placement**. In code it is one function of the three, a `connect`. We begin with the
-# plainest: the sublayer's output replaces $x$.
+# In this lecture the sublayers never change. We change only how $x$, a sublayer and a norm are combined: with or without a
+# residual connection, and with the norm in one place or another (the **norm placement**). In code, a function of these three
+# says how; the model calls it `connect`. We begin with the simplest: the sublayer's output replaces $x$.
 
 # %%
 def no_residual(x, sublayer, norm):
@@ -110,9 +110,9 @@ class Speller(nn.Module):
         return self.output(self.final_norm(x))            # (batch, n, letters)
 
 # %% [markdown]
-# (`no_residual` ignores the norm; others use it.) Training is Adam with a **warm-up**, a learning rate that rises
-# during the first steps. Models of one seed start with the same matrices and see the same numbers in the same order, so
-# they can be compared seed by seed.
+# (`no_residual` ignores the norm; other functions use it.) We train with Adam, with or without a **warm-up**: a learning
+# rate that rises during the first steps. Models with the same seed start from the same matrices and see the same numbers in
+# the same order, so we can compare them seed by seed.
 
 # %%
 def fresh(connect, depth, seed=0, **options):
@@ -170,13 +170,14 @@ for seed in range(3):
 # %% [markdown]
 # Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
 # learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**.
-# The five spare blocks could have passed on their input, and did not learn to. A deck puts it well: deep networks are
+# The five spare blocks could have passed on their input, but they did not learn to. As one deck says, deep networks are
 # surprisingly bad at learning the identity function.
 #
 # ## Signal propagation: what reaches the top, and what comes back
 #
 # $x$ goes up from layer to layer, and the gradient comes down the same way. If each layer keeps half, a millionth is left
-# after twenty layers. [Lecture @bottleneck](@bottleneck) saw this in time. We can look at it in depth before any training.
+# after twenty layers. [Lecture @bottleneck](@bottleneck) showed this over time steps; here it happens over depth, and we can
+# measure it before any training.
 # *Guess:* in 24 untrained blocks, how large is $x$ at the top, and how large is the gradient of one matrix in the
 # first block?
 
@@ -216,9 +217,9 @@ for seed in range(3):
 # The last block has the full gradient and a millionth of $x$; the first all of $x$ and a millionth of the gradient.
 
 # %% [markdown]
-# The signal vanishes (with two other seeds as well), and with it the gradient: at 24 blocks about two millionths are left at
-# the first block. Which sublayer shrinks $x$? *Attention averages, and a feed-forward network has a ReLU. Guess which it
-# is.* Each gets tokens that are all different, then tokens that are all alike.
+# The signal vanishes (with two other seeds as well), and so does the gradient: with 24 blocks, the first block gets about two
+# millionths of what it gets with two. Which sublayer shrinks $x$? Attention averages, and a feed-forward network has a ReLU.
+# *Guess which one it is.* We give each of them tokens that are all different, then tokens that are all equal.
 
 # %%
 torch.manual_seed(0)
@@ -244,21 +245,21 @@ assert max(shrinks["feed-forward"]) < 0.7
 # An average of different vectors is shorter than they are; of equal ones it is not. The ReLU removes half of the numbers, in every block.
 
 # %% [markdown]
-# Both do at first. The average of vectors that point in different directions is shorter than they are. But each attention
-# makes the tokens more alike, and an average of equal tokens loses nothing. The feed-forward network takes nearly half in
-# *every* block: the ReLU removes half of the numbers, and the matrices do not compensate. Our **initialisation** is Xavier's
-# ([@glorot2010]), of variance $2/(d_\text{in} + d_\text{out})$. It roughly keeps the size of signals and gradients
-# where layers are *linear*.
+# At first, both do. An average of vectors that point in different directions is shorter than these vectors. But attention
+# makes the tokens more alike, and an average of equal tokens loses nothing. The feed-forward network removes about 40 % in
+# *every* block: its ReLU sets half of the numbers to zero, and its matrices do not compensate. Our **initialisation** is
+# Xavier's ([@glorot2010]), with variance $2/(d_\text{in} + d_\text{out})$. It roughly preserves the size of signals and
+# gradients if the layers are *linear*.
 #
-# What does this do to learning? A matrix's gradient is a product of its input and of the gradient that comes back. The last
+# What does this do to learning? A matrix's gradient is the product of its input and of the gradient that comes back. The last
 # block has the full gradient and a millionth of $x$. The first has all of $x$ and a millionth of the gradient. Neither
 # learns much.
 #
 # ## Would a better initialisation do?
 #
-# If sizes are the problem, start with other sizes. **He initialisation** ([@he2015]) has variance $2/d_\text{in}$, to
-# compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) goes further: send data through the
-# stack, and scale one layer after the other until its output has variance 1. Ours scales each sublayer's last matrix
+# If sizes are the problem, we can start with other sizes. **He initialisation** ([@he2015]) has variance $2/d_\text{in}$, to
+# compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) goes further: it sends data through the
+# stack and scales one layer after another until each output has variance 1. Our version scales each sublayer's last matrix
 # until the output is as large as the input. *Guess:* which of the two lets six blocks learn?
 
 # %% [raw] slide
@@ -298,20 +299,27 @@ for name, start in {"He": he, "LSUV": calibrated}.items():
         sizes, gradients = flow(start(fresh(no_residual, depth, d=64)))
         print(f"{name:>4}, {depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:<7.2g} "
               f"gradient at the first block {gradients[0]:.0e}")
+
+# %% tags=["hide-input"]
 grows = {}
 for name, sublayer in zip(shrinks, he(fresh(no_residual, 1, d=64)).sublayers, strict=True):
     grows[name] = root_mean_square(sublayer(alike)) / root_mean_square(alike)
-    print(f"He, {name:>12}: equal tokens grow to {grows[name]:.2f}")
-
-# %% tags=["hide-input"]
+    print(f"one sublayer with He initialisation, {name:>12}: "
+          f"equal tokens grow to {grows[name]:.2f}")
 assert abs(grows["attention"] - 2) < 0.2 and abs(grows["feed-forward"] - math.sqrt(2)) < 0.15
 
 # %% [markdown]
-# He's matrices are too large here, and $x$ explodes. Each gives a factor of √2 that is meant for one ReLU. Attention has two
-# such matrices in a row, the value and the output matrix, and no ReLU: together they double $x$. The feed-forward network has
-# two matrices and *one* ReLU, so one factor of √2 is left. That is about 2.8 a block, or 500 in six blocks. LSUV keeps $x$ at
-# one size. Does the stack learn with it? The next cell reads a record of `benchmarks/deep_stacks.py`, which trains the models
-# of this page. Each mark is a seed, a line joins the medians, and an arrow at the edge is a loss beyond it.
+# With He initialisation $x$ explodes. With LSUV it keeps its size.
+#
+# > **Check yourself.** He initialisation is made to preserve sizes. Why does $x$ explode here? (The last two lines show by
+# > how much one sublayer enlarges equal tokens.)
+# > <details><summary>Answer</summary>Each matrix brings a factor of √2, which is meant to make up for one ReLU. Attention
+# > has two such matrices in a row, the value and the output matrix, and no ReLU: together they double x. The feed-forward
+# > network has two matrices and <i>one</i> ReLU, so one factor of √2 remains. That makes about 2.8 a block, or 500 in six
+# > blocks.</details>
+#
+# Does the stack learn when $x$ keeps its size? The next cell reads a record of `benchmarks/deep_stacks.py`, which trains the
+# models of this page.
 
 # %%
 record = measured("deep_stacks")
@@ -333,7 +341,8 @@ for row in record["initialisation"]:
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
                   log_x=True, log_y=True, highest=6,
                   level=("letter frequencies alone", frequencies))
-#| caption: Loss after 60 steps against the learning rate, by initialisation.
+#| caption: Loss after 60 steps against the learning rate, by initialisation. Each mark is a
+#|   seed, a line joins the medians, and an arrow at the edge is a loss beyond it.
 
 # %% [raw] slide
 # ## None of three initialisations
@@ -342,10 +351,11 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
 # He explodes; LSUV keeps the size, and is not enough.
 
 # %% [markdown]
-# He's start explodes at every rate. LSUV's start is the best of the three and is not enough: its best seeds end a
-# little below the dotted line. One block alone reached 0.6. So size is not all. A stack can also lose the **token
-# spread**, the part of $x$ that differs between tokens, $\lVert x - \bar x \rVert / \lVert x \rVert$. It is near 1 where
-# tokens have little in common, and 0 where all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
+# With He initialisation the loss explodes at every rate. LSUV is the best of the three, but it is not enough: its best seeds
+# end a little below the dotted line, while one block alone reached 0.6. So the size of $x$ is not the whole problem. A stack
+# can also lose the **token spread**, the part of $x$ that differs between tokens:
+# $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean token. It is near 1 if the tokens have little in
+# common, and 0 if all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
 
 # %%
 def token_spread(x):                                      # (batch, n, d)
@@ -374,14 +384,14 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # **Rank collapse**, a guess at risk: let $x$ bypass one kind of sublayer. Only around attention should it help.
 
 # %% [markdown]
-# The sizes are right, and the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
-# [lecture @masking](@masking) found in stacks of attention. An initialisation sets sizes. It cannot restore what an
-# average has removed.
+# The sizes are right, and yet the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
+# [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]). An initialisation sets sizes. It cannot
+# restore what an average has removed.
 #
-# Does rank collapse ([@fig:rank-collapse]) stop the six blocks? This is a guess, and it can be tested. Only attention
-# averages over tokens. So let $x$ bypass *one kind of sublayer* and add the sublayer's output to it (divided by √2, to
-# keep the size), and apply LSUV again. If the guess is right, a bypass around attention helps, and one around the
-# feed-forward network does not. From the record, six deep, three seeds, each at the best of three rates:
+# Is rank collapse what stops the six blocks? We can test this guess. Only attention averages over tokens. So we let $x$
+# bypass *one kind of sublayer*: the sublayer's output is added to $x$ (and the sum divided by √2, to keep its size). Then we
+# apply LSUV again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not.
+# These runs are from the record: six blocks, three seeds, each variant at the best of three rates.
 
 # %%
 partial = {}
@@ -411,8 +421,8 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 
 # %% [markdown] teaches="residual connections and the gradient through them"
 # The guess survives. With a bypass around attention six blocks learn. With one around the feed-forward networks they
-# stay near the dotted line. (This is no proof: a bypass changes the gradient as well.) As long as each sublayer
-# *replaces* $x$, a better initialisation is not enough.
+# stay near the dotted line. (This is no proof, because a bypass changes the gradient as well.) So none of the three
+# initialisations was enough as long as each sublayer *replaced* $x$.
 #
 # ## Residual connections: add to x, do not replace it
 #
@@ -420,8 +430,8 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 #
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
-# A sublayer says only what is to be added. If it writes zero, the layer is the identity. The vector that runs through the
-# whole stack is the **residual stream**, and $f_\ell$ is a **branch**.
+# A sublayer now computes only what is to be *added* to $x$. If it writes zero, the layer is the identity. The vector that runs
+# through the whole stack is called the **residual stream**, and $f_\ell$ is a **branch**.
 
 # %%
 def residual(x, sublayer, norm):
@@ -429,8 +439,10 @@ def residual(x, sublayer, norm):
 
 
 figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
-                        "residual": ["attention", "feed-forward"]})
-#| caption: Blocks without and with residual connections.
+                        "residual": ["attention", "feed-forward"]},
+                       jacobians=["$J_2\\, J_1$", "$(I + J_2)\\,(I + J_1)$"])
+#| caption: Blocks without and with residual connections. Below each: how its output changes
+#|   with x, where J₁ and J₂ belong to the two sublayers.
 #| label: residual
 
 # %% [raw] slide
@@ -438,9 +450,9 @@ figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
 # {figure}
 
 # %% [markdown]
-# What happens to the gradient? Let $J_\ell$ be the **Jacobian** of $f_\ell$, the matrix of how each of its outputs changes
-# with each of its inputs. A layer with its residual connection has $I + J_\ell$. The chain rule multiplies these
-# matrices. Their order matters: the *last* layer stands on the left.
+# What happens to the gradient? Let $J_\ell$ be the **Jacobian** of $f_\ell$: its entry in row $i$, column $j$ says how output
+# $i$ changes with input $j$. With its residual connection, the layer has the Jacobian $I + J_\ell$. The chain rule
+# multiplies these matrices. Their order matters: the *last* layer stands on the left.
 #
 # $$\frac{\partial x_L}{\partial x_0} = (I + J_L)(I + J_{L-1}) \cdots (I + J_1)
 # = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
@@ -473,8 +485,8 @@ assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms;
 # > **Guess first.** How large is the gradient at the first of twelve blocks? About 1? More? Less?
 
 # %% [markdown] erratum="the gradient is 1"
-# > **A common mistake: "the gradient through a residual connection is 1".** This is true of the connection. The
-# > gradient of the layer is $I$ *plus something*. Of the $2^L$ terms of the product one is the identity, and no layer can
+# > **A common mistake: "the gradient through a residual connection is 1".** This is true of the connection alone. The
+# > layer has $I$ *plus something*. One of the $2^L$ terms of the product is the identity, and no layer can
 # > remove it. (The other terms can cancel it: one layer with $f(x) = -x$ makes the whole product zero.)
 #
 # *Guess before you run the next cell:* how large is the gradient at the first of twelve blocks? About 1? More? Less?
@@ -499,9 +511,9 @@ for seed in range(3):
 # **Now you:** a@deep_stacks, exercise 1
 
 # %% [markdown] teaches="layer normalisation"
-# It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer makes $x$ larger by a factor, and
-# the next one reads a larger $x$ and writes more. So a bypass alone is not enough: something must keep the *sizes* in
-# order. There are two ways. One makes every branch small (we come back to it). The other normalises.
+# It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer multiplies the size of $x$ by some
+# factor, and the next one reads a larger $x$ and writes more. So residual connections alone are not enough: something must
+# control the *sizes*. There are two ways. One makes every branch small; we come back to it. The other normalises.
 #
 # > **Check yourself.** In a trained stack of 12 residual layers you remove one, and the model still works. Would you
 # > expect that without residual connections?
@@ -543,9 +555,9 @@ print("mean", mu.item(), "  variance", variance.item(), "  normalised", [f"{c:.2
 assert torch.allclose(torch.stack(y), F.layer_norm(x, (4,)), atol=1e-5), "torch's"
 
 # %% [markdown]
-# (The small ε prevents 0/0 for a vector of variance zero.) What do the two steps do to a vector? The picture has seven vectors
-# of three numbers. To subtract the mean is to move along the direction $(1, 1, 1)$ until the sum is zero: a projection onto a
-# plane. *Guess:* where in this plane do the vectors lie after the division?
+# (The small ε prevents 0/0 for a vector of variance zero.) What do the two steps do to a vector? The figure has seven vectors
+# of three numbers. Subtracting the mean moves a vector along the direction $(1, 1, 1)$ until its numbers sum to zero: it
+# projects the vector onto a plane. *Guess:* where in this plane do the vectors lie after the division?
 
 # %%
 points = torch.randn(7, 3, generator=torch.Generator().manual_seed(259)) + 0.6       # (7, 3)
@@ -565,10 +577,10 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 # Loses mean and length, keeps the direction. So the gradient sums to zero, has no component along $x$, and is divided by the size of $x$.
 
 # %% [markdown]
-# On a circle. In $d$ dimensions it is a sphere of radius $\sqrt d$ among the vectors that sum to zero. The norm keeps a
-# vector's direction in the plane, and loses its mean and its length. Three properties follow:
+# They lie on a circle. In $d$ dimensions it is a sphere of radius $\sqrt d$, within the vectors that sum to zero. The norm
+# keeps a vector's direction in the plane and discards its mean and its length. Three properties follow:
 #
-# 1. Ten times the vector, or the vector with 7 added to every number, gives the same output.
+# 1. Multiply a vector by ten, or add 7 to each of its numbers: the output stays the same.
 # 2. So the gradient that comes back to $x$ sums to zero and has no component along $x$.
 # 3. If $x$ is ten times as large, a step of the same length changes the output a tenth as much. So the gradient is
 #    divided by the size of $x$.
@@ -596,18 +608,19 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
 # Why does LayerNorm help? One deck says that a layer learns more easily if its input does not keep shifting. Two decks add
-# that the *gradients* may matter more, and cite Xu et al. ([-@xu2019]). Those authors removed mean and variance from
-# the gradient, kept the forward pass, and found clearly worse training. So properties 2 and 3 may be the ones that
+# that the *gradients* may matter more, and cite Xu et al. ([-@xu2019]). These authors kept the forward pass, but let no
+# gradient through the mean and the variance, and training became clearly worse. So properties 2 and 3 may be the ones that
 # count.
 #
-# > **A common mistake: misprints in the formula.** Few formulas are misprinted as often. A sum for the mean, $\mu =
-# > \sum_c x_c$: the $\frac1d$ is missing. A product for the difference, $(x_c\,\mu)^2$. A root too many: $\sigma$ is the
-# > standard deviation already, and then $\sqrt\sigma + \varepsilon$ is divided by. "Unit mean and standard deviation":
-# > the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
+# > **A common mistake: misprints in the formula.** Few formulas are misprinted as often. A sum in place of the mean, $\mu =
+# > \sum_c x_c$: the $\frac1d$ is missing. A product in place of the difference, $(x_c\,\mu)^2$. One root too many:
+# > division by $\sqrt\sigma + \varepsilon$, although $\sigma$ is already the standard deviation. "Unit mean and standard
+# > deviation": the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
 #
-# *Which of them would you notice?* The folded cell runs them on vectors of the usual size, and on small ones. The first two
-# show at once. Two hide: with $d - 1$ each number changes by less than 1%, and an ε outside the root (in a deck, and in older
-# code) makes no difference until vectors are small. A checkpoint needs the convention with which it was trained.
+# *Which of them would you notice?* The folded cell below tries four variants on vectors of the usual size and on small ones.
+# The first two show at once. The other two hide: with $d - 1$ each number changes by less than 1 %, and an ε outside the root
+# (in a deck, and in older code) makes no difference until vectors are small. To run a checkpoint you need the convention with
+# which it was trained.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 2.
 
@@ -648,10 +661,10 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # %% [markdown]
 # ## LayerNorm or batch normalisation: whose mean?
 #
-# A batch of token vectors, $(\text{batch}, n, d)$, has other axes for a mean. **Batch normalisation** ([@ioffe2015]), a
-# great success for images, takes it for each feature over all tokens of all sentences. A third choice is the mean over
-# the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the past move
-# if the future changes? Does a sentence get the same answer beside other sentences?
+# A batch of token vectors, $(\text{batch}, n, d)$, has other axes over which one can take a mean. **Batch normalisation**
+# ([@ioffe2015]), a great success for images, takes it for each feature over all tokens of all sentences. A third choice is
+# the mean over the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the
+# past change if the future changes? Does a sentence give the same result beside other sentences?
 
 # %%
 over = {"features of a token": (-1,), "tokens of a sentence": (-2,), "batch norm": (0, 1)}
@@ -678,9 +691,9 @@ for name, axes in over.items():
 # {print}
 
 # %% [markdown] teaches="RMSNorm"
-# Only LayerNorm passes. A mean over the tokens contains the end of the sentence: the future leaks, although the mask is right.
-# With a mean over the batch, your answer depends on who else has asked. (Image networks use running averages
-# when they predict.)
+# Only LayerNorm passes. A mean over the tokens contains the end of the sentence, so the future leaks although the mask is
+# right. With a mean over the batch, your result also depends on the other sentences in it. (At inference, networks for images
+# use running averages in place of the batch's own.)
 #
 # ## RMSNorm: LayerNorm without the mean
 #
@@ -689,9 +702,9 @@ for name, axes in over.items():
 #
 # $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$ (eq:rmsnorm)
 #
-# It has no mean and no bias, so half of the parameters. In their experiments it was about as good and faster. Most large
-# language models of today use it, Llama for one. (One deck prints it without ε; a vector of zeros is then NaN.) *Guess:* how
-# far are the two norms apart on random vectors?
+# It subtracts no mean and has no bias, so it has half as many parameters. In their experiments it was about as good, and
+# faster. Most large language models of today use it, among them Llama. (One deck prints it without ε; a vector of zeros then
+# becomes NaN.) *Guess:* how far apart are the two norms on random vectors?
 
 # %% [raw] slide
 # ## RMSNorm: LayerNorm without the mean
@@ -713,7 +726,8 @@ assert difference.mean() < 0.05
 # **Now you:** a@deep_stacks, exercise 3
 
 # %% [markdown] teaches="pre-norm and post-norm"
-# On vectors of mean zero the two are the same function, and random vectors in high dimensions have nearly mean zero.
+# On vectors of mean zero the two are the same function (without gain and bias), and the mean of a random vector in high
+# dimensions is nearly zero.
 #
 # > **Check yourself.** (1) What does LayerNorm make of the vector (5, 5, 5, 5), and what does RMSNorm make of it? (2) A
 # > LayerNorm follows directly on another one, both without gain and bias. What does the second do? (3) In front of a
@@ -759,11 +773,11 @@ figures.block_diagrams({
 
 # %% [markdown] erratum="x¹ for x in the sum; x_l for x_{l+1}; the final norm of x_{l+1}"
 # Follow the thick line, the residual stream. In a post-norm block it passes through every norm. In a pre-norm
-# block it is free from bottom to top, and the norms stand on the branches.
+# block nothing but sums stands on it, and the norms are on the branches.
 #
 # > **A common mistake: the sum starts from the wrong x.** In a pre-norm block the branch reads the normalised $x$, and
 # > its result is added to $x$ *itself*. One deck's equation adds it to the normalised $x$ ($x^3 = x^2 + x^1$, where $x^1
-# > = \operatorname{norm}(x)$). Keep this one in mind: it returns below as code. Two more slips of the same pages: the
+# > = \operatorname{norm}(x)$). Remember this one: it returns below as code. The same pages have two more slips: the
 # > final norm belongs to $x_{L+1}$, after the *last* block, and what leaves block $l$ is $x_{l+1}$, not $x_l$ again.
 #
 # The figure shows the flow through four kinds of untrained stacks at three depths. *Guess before you look:* which two are
@@ -775,7 +789,8 @@ CONNECTIONS = {"no residual": no_residual, "residual": residual,
 flows = {name: {depth: flow(fresh(connect, depth, d=64, final_norm=(connect is pre_norm)))
                 for depth in (6, 12, 24)} for name, connect in CONNECTIONS.items()}
 figures.flow_grid(flows)
-#| caption: Sizes of signals and gradients through untrained stacks.
+#| caption: Size of x after each sublayer, and gradient in each block, in untrained stacks. Each
+#|   panel has its own scale; the dotted line is 1 in all of them.
 
 # %% tags=["hide-input"]
 for name in ("post-norm", "pre-norm"):
@@ -790,31 +805,12 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # {figure}
 
 # %% [markdown]
-# Post-norm and pre-norm are fit for 24 blocks. (Each panel has its own scale: the second column spans many powers of ten, the
-# last two hardly one.) In post-norm $x$ has size one after every norm, and all blocks
-# have a gradient of about one size. In pre-norm $x$ *grows*: each sublayer reads something of size one and adds
-# something of about that size. Independent contributions add up like the steps of a random walk, so $x$ grows about like
-# $\sqrt{2L}$, the root of the number of sublayers. (The first block has a larger gradient than the last, since all later
-# blocks read what it writes.)
-#
-# Why does the gradient of the second column climb so fast from the last block down? The scores are products of two vectors
-# that are both large. The folded cell lets no gradient through queries and keys: then all 24 blocks have a gradient of
-# about 10⁶, with three seeds. So the rest comes through the scores. (Why it comes in two steps, with a level stretch
-# between, we did not test.)
-
-# %% tags=["hide-input"]
-def no_gradient(module, inputs, output):
-    return output.detach()
-
-
-for seed in range(3):
-    model = fresh(residual, 24, seed, d=64)
-    for attention in model.sublayers[0::2]:
-        attention.query.register_forward_hook(no_gradient)
-        attention.key.register_forward_hook(no_gradient)
-    _, gradients = flow(model)
-    print(f"no gradient through the scores: {min(gradients):.0e} to {max(gradients):.0e}")
-    assert max(gradients) < 1e7, "and not 10¹⁷"
+# Post-norm and pre-norm are suitable for 24 blocks. (Mind the scales: the second column spans many powers of ten, the last
+# two hardly one.) In post-norm $x$ has size one after every norm, and all blocks have gradients of similar size. In pre-norm
+# $x$ *grows*: each sublayer reads something of size one and adds something of about that size. Independent contributions
+# add up like the steps of a random walk, so $x$ grows roughly like $\sqrt{2L}$, the square root of the number of sublayers.
+# (Our stack stays below that, as attention's averages are smaller than one. The first block has a larger gradient than the
+# last, since all later blocks read what it writes.)
 
 # %% [raw] slide
 # ## Pre-norm grows: the final norm
@@ -825,16 +821,16 @@ for seed in range(3):
 # > **Guess first.** Sweep the learning rate, with and without a **warm-up**. Where does post-norm fail?
 
 # %% [markdown]
-# In pre-norm $x$ grows, hence the **final norm**. The stack ends in a sum that no norm has touched, and its size depends on
+# A pre-norm stack therefore needs a **final norm**. The stack ends in a sum that no norm has touched, and its size depends on
 # the depth. So one more norm follows the last block, in front of the output layer.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercises 4 and 5.
 #
 # ## Norm placement and learning rate: a sweep
 #
-# Does the placement matter for training? A single learning rate cannot answer this, since each placement may need another. So
-# we **sweep** it: five rates, each at the full rate from the first step and with a warm-up of thirty steps, three
-# seeds each. (The original Transformer's warm-up had 4,000 steps; see [lecture @training](@training).) The record has these
+# Does the placement matter for training? A single learning rate cannot answer this, since each placement may need a different
+# one. So we **sweep** it: five rates, each of them without and with a warm-up of thirty steps, with three
+# seeds. (The original Transformer's warm-up had 4,000 steps; see [lecture @training](@training).) The record has these
 # 60 runs. The next cell repeats one of them.
 
 # %%
@@ -850,7 +846,7 @@ print(f"post-norm, no warm-up, rate 0.01, seed 0: {here:.2f} here, {kept:.2f} in
 assert abs(here - kept) < 0.1
 
 # %% [markdown]
-# A model that knows the frequency of each letter, and nothing more, pays 2.77. *Guess:* which lines go up to 2.77,
+# A model that knows the frequency of each letter, and nothing more, has a loss of 2.77. *Guess:* which lines go up to 2.77,
 # and at which rates?
 
 # %%
@@ -881,21 +877,21 @@ assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2
 # {figure}
 
 # %% [markdown]
-# Without a warm-up post-norm learns at 0.001 and 0.003, and not from 0.01 on. The warm-up moves this edge by about a factor
-# of three: 0.01 now works, and 0.03 hardly. Pre-norm learns at every rate, at 0.1 badly without a warm-up. It can do without:
-# at 0.01 a warm-up makes little difference, at higher rates it helps, and at lower ones it costs something, because the model
-# moves less in its sixty steps. Each at its best rate, pre-norm is ahead after sixty steps. (We do not know which is ahead
-# after sixty thousand.)
+# Without a warm-up, post-norm learns at 0.001 and 0.003, but not at 0.01 and above. The warm-up moves this edge by about a
+# factor of three: 0.01 now works, 0.03 hardly. Pre-norm learns at every rate, though poorly at 0.1 without a warm-up. At 0.01
+# a warm-up makes little difference to it. At higher rates it helps. At lower ones it costs something, probably because the
+# model moves less in its sixty steps. Each at its best rate, pre-norm is ahead after sixty steps. (We do not know which is
+# ahead after sixty thousand.)
 #
-# So "post-norm needs a warm-up" is not a law. The question is how large a first step the model survives.
+# So "post-norm needs a warm-up" is not a law. The question is how large a first step the model can take.
 #
 # ## Why post-norm fails without a warm-up: branches larger than x
 #
-# Xiong et al. ([-@xiong2020]) find larger gradients near the output in post-norm than in pre-norm, and say that this
-# makes a full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient
-# by its own size, so a large gradient makes no larger step. We look inside after ten steps, with two measures: the
-# token spread, and the **branch ratio**, the size of what a sublayer writes over the size of the $x$ to which it is
-# added.
+# Xiong et al. ([-@xiong2020]) find larger gradients near the output in post-norm than in pre-norm, and argue that these
+# make a full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient
+# by its own size, so a large gradient does not make a larger step. We look inside the model after ten steps, with two
+# measures: the token spread, and the **branch ratio**, the size of what a sublayer writes divided by the size of the $x$ to
+# which it is added.
 
 # %%
 def inside(model, seed, warm_up=0):
@@ -921,8 +917,8 @@ def inside(model, seed, warm_up=0):
 # This is the explanation that we test. *Post-norm scales the sum of $x$ and branch back to size one. If the first steps make
 # the branches larger than $x$, little of $x$ is left after twelve norms. Then all tokens are alike, and there is nothing to
 # learn from.* (Pre-norm never scales $x$ down.) If this is right, small branches must cure post-norm at the full rate.
-# There are two ways to make them small: a factor of 0.2 on every branch, or no factor and matrices that *begin* at a fifth.
-# *Guess* the token spread of each after twelve sublayers. (Only the second row has a warm-up.)
+# We make them small in two ways: by a factor of 0.2 on every branch, or by output matrices that only *begin* at a fifth of
+# their size. *Guess* the token spread after twelve sublayers in each case. (Only the second row has a warm-up.)
 
 # %%
 def post_norm_small(x, sublayer, norm):
@@ -950,7 +946,8 @@ for name, connect, warm_up in (("post-norm", post_norm, 0),
     ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
     print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]))
 figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
-#| caption: How different the tokens are, by the number of sublayers passed.
+#| caption: Token spread by the number of sublayers passed, after ten steps of training. The
+#|   three lines at the top nearly coincide.
 
 # %% tags=["hide-input"]
 full, warmed, small, at_first, pre = spreads.values()
@@ -964,13 +961,13 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # {figure}
 
 # %% [markdown]
-# In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down by half or more.
+# In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down to half or less.
 # After twelve norms less than a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same
-# rate and after as many steps, most of the spread is kept. (The warm-up lies in between. It alone would prove little: its
-# first ten rates add up to a sixth of the others', so that model has moved less.)
+# rate and after as many steps, most of the spread remains. (The warm-up lies in between. By itself it would prove little: the
+# sum of its first ten rates is a sixth of that of the others, so this model has moved less.)
 #
-# Do small branches *train*? The opposite test is possible too: if large branches are the cause, doubling them must
-# break post-norm even *with* a warm-up. From the record, sixty steps at 0.01:
+# Do models with small branches *learn*? And there is the opposite test: if large branches are the cause, doubling them must
+# break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
 
 # %%
 trained = {(row["name"], row["warm_up"], row["lr"]): row["losses"]
@@ -996,17 +993,17 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # **Now you:** a@deep_stacks, exercise 6
 
 # %% [markdown]
-# The explanation survives three tests that could have refuted it. At this rate a small beginning is enough, so the
-# harm is done in the first steps. (At 0.03 it is not enough: there the branches must stay small, as the next picture shows.)
-# With small branches post-norm is level with pre-norm or ahead. Other causes may play a part as well. Liu et al.
-# ([-@liu2020]) come to a similar conclusion: what makes post-norm unstable is less the size of its gradients than its
-# dependency on its branches, which amplifies small changes.
+# The explanation survives three tests that could have refuted it: branches scaled by 0.2, branches that begin small, and
+# branches doubled. At this rate a small beginning is enough, so the harm is done in the first steps. (At 0.03 it is not
+# enough: there the branches must stay small, as the next figure shows.) With small branches post-norm is as good as
+# pre-norm, or better. Other causes may play a part as well. Liu et al. ([-@liu2020]) come to a similar conclusion: post-norm
+# is unstable less because of its gradients than because it depends heavily on its branches, which amplifies small changes.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
 #
 # ## How large should a branch be? DeepNorm, ReZero, LayerScale
 #
-# Many methods make branches small at the beginning. Let $L$ be the number of blocks, so $2L$ that of sublayers.
+# Many methods make branches small at the beginning. Let $L$ be the number of blocks; there are $2L$ sublayers.
 #
 # | name | what is done | where from |
 # |---|---|---|
@@ -1016,8 +1013,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | [@touvron2021cait] |
 # | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | [@wang2022], for 1,000 layers |
 #
-# The picture has all of them, six deep, without a warm-up, at two rates, three seeds. (Two rows belong to the next section.)
-# *Guess:* which rows without any norm learn?
+# The figure shows all of them with six blocks and no warm-up, at two rates with three seeds each. (The rows *sandwich* and
+# *norm on the branch* belong to the next section.) *Guess:* which of the three rows without any norm learn?
 
 # %% [raw] slide
 # ## How large should a branch be?
@@ -1039,26 +1036,26 @@ for row in record["branches"]:
 figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
 #| caption: Loss after 60 steps by the place of the norm and the size of the branches, at two
-#|   learning rates.
+#|   learning rates. An arrow is a loss beyond the edge.
 
 # %% [raw] slide
 # ## Every small branch works at 0.01
 # {figure}
 
 # %% [markdown] teaches="pre-norm and post-norm"
-# At 0.01 every small branch works, even **without a single norm**: ReZero, and branches that begin at zero, learn about as well
-# as pre-norm, where plain residual connections leave the picture. So a better start cannot replace residual connections,
-# but together with them it can replace the norms at this rate. At 0.03 the methods differ. ReZero and LayerScale, with a
-# learned factor on each branch, hardly change. Matrices that only *begin* at zero explode. (Six blocks and sixty
-# steps say nothing about which is best in a model a thousand times larger.)
+# At 0.01 every method with small branches works, even **without a single norm**: ReZero, and branches that begin at zero,
+# learn about as well as pre-norm, while plain residual connections (*no norm*) explode. So a better initialisation did not
+# replace residual connections, but together with them it can replace the norms at this rate. At 0.03 the methods differ.
+# ReZero and LayerScale, which have a learned factor on each branch, hardly change. With matrices that only *begin* at zero
+# the loss explodes. (Six blocks and sixty steps say nothing about which is best in a model a thousand times larger.)
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 7, with DeepNorm's factor.
 #
 # ## Norms in today's models: sandwich norm, OLMo 2, QK-norm
 #
-# "The one thing everyone agrees on (in 2024)", two decks write about pre-norm, and it was nearly so. (A slide notes one
-# exception, OPT's 350 M.) Where post-norm can be trained, it has been found to end a little better ([@liu2020]), so the
-# search has gone on. Two more placements:
+# Pre-norm is "the one thing everyone agrees on (in 2024)", two decks write, and this was nearly true. (A slide names one
+# exception, the 350-million-parameter OPT.) But where post-norm can be trained, it has been found to end a little better
+# ([@liu2020]), so the search has gone on. Here are two more placements:
 
 # %%
 figures.block_diagrams({
@@ -1088,14 +1085,14 @@ figures.block_diagrams({
 # | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]), OLMo 2 ([@olmo2025]) |
 # | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
-# In the last three, as in pre-norm, the residual stream is free. A norm at the end of a branch fixes how much it adds. (In the
-# last section's picture the sandwich and OLMo 2's norm are no better than pre-norm. OLMo 2's was made for models of billions
-# of parameters, and goes together with the next idea.)
+# In the last three, as in pre-norm, the residual stream has nothing but sums. A norm at the end of a branch fixes how much the
+# branch adds. (In the last section's figure, the sandwich and OLMo 2's placement are no better than pre-norm. OLMo 2 has
+# billions of parameters, and combines its placement with the next idea.)
 #
-# Attention scores are products of queries and keys. If these grow during training, the softmax becomes hard, and for most
-# queries its gradient nearly vanishes. **QK-norm** normalises each query and each key before the product ([@henry2020];
-# ViT-22B, [@dehghani2023]; Qwen 3, [@yang2025qwen], and Gemma 3, in each head; OLMo 2, over all heads at once). *Guess*
-# the largest attention weight over 16 keys, on average, as queries and keys grow:
+# Attention scores are products of queries and keys. If these grow during training, the softmax becomes almost one-hot, and
+# its gradient nearly vanishes for most queries. **QK-norm** ([@henry2020]) normalises each query and each key before the
+# product. ViT-22B ([@dehghani2023]), Qwen 3 ([@yang2025qwen]) and Gemma 3 do so in each head, OLMo 2 over all heads at once.
+# *Guess* the largest attention weight over 16 keys, on average, as queries and keys grow:
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -1116,7 +1113,7 @@ assert largest[0] > 0.9 and largest[1] < 0.4
 #
 # ## A bug that the loss prefers: structural tests
 #
-# One deck shows a small language model in code. This is the heart of its block, in our words:
+# One deck shows a small language model in code. Its block does this (the names are ours):
 #
 # ```python
 # x = norm_1(x)                  # pre-normalisation
@@ -1125,8 +1122,8 @@ assert largest[0] > 0.9 and largest[1] < 0.4
 # x = x + feed_forward(x)        # residual connection
 # ```
 #
-# The comments say what is meant. The model runs, and its loss falls. *Read it again. What is wrong, and will a training
-# run show it?*
+# The comments say what was intended. The model runs, and its loss falls. *Read the code again. What is wrong, and will a
+# training run show it?*
 
 # %% [raw] slide
 # ## A bug that the loss prefers
@@ -1146,12 +1143,12 @@ def as_printed(x, sublayer, norm):
 
 # %% [markdown] erratum="the residual from the normalised x; no final norm"
 # > **A common mistake: the norm's result is stored under the name x.** So the sublayer's output is added to the *normalised*
-# > $x$. This is the deck's equation from above, as code: the residual stream is no longer free. After the last block the deck
+# > $x$. This is the deck's equation from above, as code: norms stand on the residual stream. After the last block the deck
 # > goes straight to the output layer, so the final norm of a pre-norm stack is missing as well.
 #
-# We train the printed and the repaired block, two deep, on eight seeds, with a warm-up. For one seed both have the same
-# matrices and batches, so the runs are **paired**: the *difference* of each pair counts, not the two means. (The third row
-# of the picture is the repaired block with the final norm.) *Guess:* which is lower, and can one tell?
+# We train the printed and the repaired block, two blocks deep, with eight seeds and a warm-up. With the same seed both have
+# the same matrices and batches, so the runs are **paired**: the *difference* within each pair counts, not the two means. (The
+# third row of the figure is the repaired block with a final norm.) *Guess:* which loss is lower, and is the difference clear?
 
 # %%
 final = record["printed"]
@@ -1183,13 +1180,13 @@ assert all(wrong < right for wrong, right in
 # {print}
 
 # %% [markdown]
-# Unpaired, the interval would reach zero. Paired, it does not, because most of the scatter is common to both runs of a
-# seed. The difference is small and points the wrong way: **the loss prefers the bug.** Whoever chooses by the loss keeps it.
-# The final norm, which is missing too, does not reverse this: the two repaired versions cannot be told apart, and the
-# printed block is ahead of both.
+# If the runs were not paired, the interval would reach zero. Paired, it does not, because most of the scatter is common to
+# both runs of a seed. The difference is small and points the wrong way: **the loss prefers the bug.** If you choose by the
+# loss, you keep it. Adding the missing final norm does not change this: the two repaired versions cannot be told apart, and
+# the printed block has a lower loss than the one with the final norm in every seed.
 #
-# A test of a *property* finds it in a millisecond. If the sublayers write nothing, a pre-norm block must return its input.
-# That follows from the equation, for every $x$, before any training:
+# A test of a *property* finds the bug in a millisecond. If its sublayers write zeros, a pre-norm block must return its input.
+# This follows from the equation, for every $x$, before any training:
 
 # %%
 def writes_nothing(y):
@@ -1211,19 +1208,19 @@ assert torch.equal(pre_norm(x, writes_nothing, LayerNorm(32)), x) and moved == 0
 # It is a **post-norm** stack, with a norm in front and the last one missing. So: whose line does it follow six deep?
 
 # %% [markdown]
-# This is a **structural test**. It does not ask whether a model is good, but whether it is what it says it is. You know
+# This is a **structural test**. It does not ask whether a model is good, but whether it is built as intended. You know
 # others: the leak test of [lecture @masking](@masking), the shuffle of [lecture @self_attention](@self_attention), the two
 # tests of batch normalisation above. They need no data and no training.
 #
-# What *is* the printed block, if it is not pre-norm? Write several of its sublayers in a row, and set the brackets elsewhere:
+# What *is* the printed block, if it is not pre-norm? Write down the steps of several sublayers in a row, and group them anew:
 #
 # $$
-# \operatorname{norm}\ \bigl[\,x + f(x) \to \operatorname{norm}\,\bigr]\ \bigl[\,x + g(x) \to \operatorname{norm}\,\bigr]\
-# \bigl[\,x + f'(x) \to \operatorname{norm}\,\bigr]\ \dots
+# \text{norm}\;\to\;\bigl[\,\text{add } f_1 \to \text{norm}\,\bigr]\;\to\;\bigl[\,\text{add } f_2 \to
+# \text{norm}\,\bigr]\;\to\;\bigl[\,\text{add } f_3 \to \text{norm}\,\bigr]\;\to\;\dots
 # $$
 #
-# Each bracket is "Add & Norm". *It is a post-norm stack*, with a norm in front and the last one missing. The cell compares
-# the two functions number by number.
+# Each bracket is "Add & Norm" of the original Transformer. *The printed stack is a post-norm stack*, with one more norm in
+# front, and without the last norm. The cell compares the two functions number by number.
 
 # %%
 torch.manual_seed(0)
@@ -1243,15 +1240,15 @@ assert torch.equal(x, y)
 print("the same numbers:", torch.equal(x, y))
 
 # %% [markdown]
-# So the loss was right to be low: two deep, with a warm-up, a post-norm stack trains well. Now the equation *predicts* how
-# the printed model behaves six deep. *Guess:* whose line in the sweep does it follow?
+# So it is no wonder that the loss was low: two blocks deep and with a warm-up, a post-norm stack trains well. And now we can
+# *predict* how the printed model behaves with six blocks. *Guess:* whose line in the sweep does it follow?
 
 # %%
 figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
-#| caption: Loss against the learning rate, with a warm-up and without; also for the formula as
-#|   a slide prints it.
+#| caption: Loss against the learning rate, with a warm-up and without; also for the block as a
+#|   slide prints it.
 
 # %% [raw] slide
 # ## The equation predicted it
@@ -1260,11 +1257,11 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 # **Now you:** a@deep_stacks, exercise 8
 
 # %% [markdown] teaches="what the tricks improve: training or ability"
-# As predicted: it learns where post-norm learns, and fails where post-norm fails. (The edge is the same, the loss is not: at
-# 0.003 without a warm-up the printed block's median is clearly lower.) Suppose that someone takes this code, makes
-# it six blocks deep, and leaves out the warm-up "because pre-norm does not need one". Training fails, and the fault is in
-# four lines whose comments look right. The loss answers one question: whether something is learned, at this size and with
-# these settings. What a model *is* must be tested in other ways.
+# The prediction was right: the printed block learns where post-norm learns, and fails where post-norm fails. (The edge is the
+# same; the loss is not: at 0.003 without a warm-up the printed block's median is clearly lower.) Suppose that someone takes
+# this code, makes it six blocks deep, and leaves out the warm-up "because pre-norm does not need one". At a rate of 0.01
+# training fails, and the fault is in four lines whose comments look right. The loss says whether something is learned, at
+# this size and with these settings. What a model *is* must be tested in other ways.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
@@ -1283,10 +1280,10 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 # | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
-# Without residual connections our deep stack did not learn, from any of three initialisations. With them alone, sizes
-# explode. A norm keeps sizes in order: after the sum (post-norm), which needs small branches or a warm-up, or on the branch
-# (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how large a branch is beside $x$.
-# Whether a block is built as you mean is a question for a structural test, not for the loss.
+# Without residual connections our deep stack did not learn, from any of three initialisations. With residual connections
+# alone, sizes explode. A norm controls them: after the sum (post-norm), which at high learning rates needs small branches or
+# a warm-up; or on the branch (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how
+# large a branch is beside $x$. Whether a block is built as intended is a question for a structural test, not for the loss.
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
 # placements around attention and feed-forward network, as `norm_place` in its config says.
@@ -1314,10 +1311,10 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 
 # %% [markdown]
 # > **Check yourself.**
-# > 1. A pre-norm stack of 100 blocks is initialised as above. Block 90's attention writes something of size 1. How
-# >    large is that beside $x$? What does that suggest about deep pre-norm stacks?
-# > 2. One deck says of residual connections, norms and the scaled dot product that these tricks do not improve what a
-# >    model *is able* to do, only how it trains. For which of the three is that exactly true?
+# > 1. A pre-norm stack of 100 blocks is initialised as above. The attention of block 90 writes something of size 1. How
+# >    large is this beside $x$? What does it suggest about deep pre-norm stacks?
+# > 2. One deck says of residual connections, norms and the scaled dot product that these tricks improve not what a model
+# >    *can* do, but only how it trains. For which of the three is that exactly true?
 # > 3. A colleague's post-norm model of 48 blocks does not learn. Name three things to try that this page has tested.
 # > <details><summary>Answers</summary>
 # >
@@ -1340,9 +1337,8 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 #
 # A pre-norm stack's final norm reads an $x$ that has grown like $\sqrt L$. By the third property of norms, the gradients
 # that come back through it are smaller by $\sqrt L$. Xiong et al. ([-@xiong2020]) derive this for the last block: its
-# gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes these
-# are slopes of −½ and
-# 0. *Guess* what six seeds at five depths give.
+# gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes the slopes
+# are −½ and zero. *Guess* what six seeds at five depths give.
 
 # %% tags=["hide-input"]
 last = {}
@@ -1357,18 +1353,19 @@ for name, by_depth in last.items():
 #| caption: Gradient at the last block against the number of blocks.
 
 # %% [markdown] teaches="the loss landscape with and without them"
-# In pre-norm the gradient falls more slowly than $1/\sqrt L$: in the shallow stacks $x$ has hardly grown yet. In post-norm it
-# rises a little, at the edge of what six seeds can tell. (It is often said that in post-norm the gradient *vanishes* towards
-# the input. With this initialisation it does not, as the flow above shows. With others it may.)
+# In pre-norm the gradient falls more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks. In
+# post-norm it rises a little; six seeds can only just tell. (It is often said that in post-norm the gradient *vanishes*
+# towards the input. With this initialisation it does not, as the flows above show. With others it may.)
 #
 # ## Going further: the loss landscape
 #
 # Two decks show a famous pair of pictures ([@li2018]): the loss of a deep network as a landscape, rugged without
-# residual connections, a smooth bowl with them. "Thought to smooth the loss landscape", the decks say. A landscape has
-# as many dimensions as there are parameters, so a picture is only a slice: from the trained parameters, go some way in
-# two random directions, and write down the loss. Steps are measured in units of each neuron's own weights (**filter
-# normalisation**), or large weights would look flat. Our networks have 16 feed-forward layers and learn to tell two
-# spirals apart. Both have a norm in front of each layer, so the residual connection is the only difference.
+# residual connections, and a smooth bowl with them. Residual connections are "thought to smooth the loss landscape", the
+# decks say. A landscape has as many dimensions as there are parameters, so a picture is only a slice: from the trained
+# parameters, one goes some way in two random directions and records the loss. Steps are measured in units of each neuron's
+# own weights (**filter normalisation**); otherwise a network with large weights would look flat. Our networks have 16
+# feed-forward layers and learn to tell two spirals apart. Both have a norm in front of each layer, so the residual
+# connection is the only difference.
 
 # %% tags=["hide-input"]
 landscape = measured("loss_landscape")
@@ -1382,12 +1379,12 @@ for name, bowls in landscape["bowls"].items():
 #| caption: The loss around the end of training, with and without residual connections.
 
 # %% [markdown]
-# On the left a narrow valley between steep walls, on the right a wide one. (The cross is where training ended. On the right
-# the slice is a little lower beside it, where training never went.) This is one pair of networks and one pair of
-# directions. So the two numbers are of three seeds each: along 36 straight ways outwards, on what share of the steps does the
-# loss rise, as in a bowl? In what share of the disc is it below 0.1? For each seed the slice with residual connections
-# rises more steadily, and together they have more than twice as much low ground. A landscape around the end of training does
-# not prove how training gets there.
+# On the left is a narrow valley between steep walls, on the right a wide one. (The cross is where training ended. On the right
+# the slice is a little lower beside it, where training never went.) These are one pair of networks and one pair of
+# directions. The printed numbers come from three seeds each: along 36 straight lines outwards, on what share of the steps
+# does the loss rise, as in a bowl? In what share of the disc is it below 0.1? For each seed the slice with residual
+# connections rises more steadily, and on average it has more than twice as much low ground. But the landscape around the end
+# of training does not show how training gets there.
 #
 # **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse. [+@he2016identity], on the free
 # path. [+@veit2016]. [+@li2018].

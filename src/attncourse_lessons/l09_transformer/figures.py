@@ -305,8 +305,10 @@ def sampling_frame(
     drawn, ax = figure(6.5, 3.3)
     hold_still(drawn, left=0.1, right=0.98, bottom=0.24, top=0.88)
     places = np.arange(len(tokens))
-    ax.bar(places, after[best].numpy(), width=0.75, color=BLUE, zorder=2)
-    ax.plot(places, before[best].numpy(), "_", color=ORANGE, markersize=22, markeredgewidth=2.5, zorder=3)
+    bars = ax.bar(places, after[best].numpy(), width=0.75, color=BLUE, zorder=2)
+    (dashes,) = ax.plot(places, before[best].numpy(), "_", color=ORANGE, markersize=22, markeredgewidth=2.5, zorder=3)
+    ax.legend([bars, dashes], ["what we sample from", "the model's own probability"], frameon=False, fontsize=9.5,
+              loc="upper right")  # fmt: skip
     ax.set_xticks(places, tokens, rotation=45, ha="right")
     ax.set_ylim(0, 1.0)
     ax.set_ylabel("probability")

@@ -29,12 +29,12 @@
 #
 # ## Three tasks and one architecture
 #
-# You have built all parts: attention, positions, masks, the feed-forward network, residual connections, norms. Now
-# three customers come. The first has texts with *gaps* and wants them filled. The second has beginnings of texts and
-# wants them *continued*. The third wants German translated into English: the model reads one text and *writes* another.
-# How many different machines must you build?
+# You have built all the parts: attention, positions, masks, the feed-forward network, residual connections, norms. Now
+# you get three tasks. The first is to fill *gaps* in a text. The second is to *continue* a text from its beginning. The
+# third is to translate German into English: the model reads one text and *writes* another. How many different models
+# must you build?
 #
-# *Guess first:* which parts does each machine need? Which tokens may the first one see that the other two must not?
+# *Guess first:* which parts does each model need? Which tokens may the first one see that the other two must not?
 
 # %% tags=["hide-input"]
 try:
@@ -101,7 +101,7 @@ figures.encoder_decoder_stacks()
 # {figure}
 
 # %% [markdown] teaches="figure 1 of the paper"
-# One kind of block serves all three. The mask differs.
+# One kind of block serves all three tasks. What differs is the mask.
 #
 # * **Bidirectional self-attention** lets every position see all others. This is allowed when the whole text is known.
 # * **Causal self-attention** lets a position see itself and what comes before it. This is necessary when the model must
@@ -112,8 +112,8 @@ figures.encoder_decoder_stacks()
 #
 # ## Figure 1 of "Attention is all you need"
 #
-# Vaswani et al. ([-@vaswani2017]) drew the third machine, and their drawing became the best-known picture of the field.
-# You have built every box of it. Click on a box, and its lecture opens.
+# Vaswani et al. ([-@vaswani2017]) drew the third model, and their drawing became the best-known picture of the field.
+# You have built every box of it. Click on a box to open its lecture.
 
 # %%
 figures.figure_1()
@@ -138,8 +138,8 @@ figures.figure_1()
 # *add, then LayerNorm*. At the top a linear layer makes one **logit** for each token of the vocabulary, and softmax
 # turns logits into probabilities.
 #
-# This order is **post-norm**. Nearly all later models are **pre-norm**: the norm stands in front of the sublayer, the
-# residual path has nothing but sums, and one more norm ends each stack. [Lecture @deep_stacks](@deep_stacks) measured
+# This order is **post-norm**, which BERT kept. Most language models since GPT-2 are **pre-norm**: the norm stands in
+# front of the sublayer, the residual path has nothing but sums, and one more norm ends each stack. [Lecture @deep_stacks](@deep_stacks) measured
 # the difference. (The figure leaves out *dropout*. In training it sets a random tenth of each sublayer's output to
 # zero, and divides the rest by 0.9, so that the expected sum stays.) We build the pre-norm form:
 
@@ -296,9 +296,8 @@ class Transformer(nn.Module):
         return self.output(x)                                    # (batch, n_target, vocab_size)
 
 # %% [markdown]
-# That is the whole model: with its two blocks, some fifty lines.
-#
-# Is it *the* Transformer? We can find out. PyTorch has one, `nn.Transformer`. We copy our parameters into it:
+# With its two blocks, the whole model is some fifty lines long. Is it *the* Transformer? We can find out. PyTorch has
+# one, `nn.Transformer`. We copy our parameters into it:
 
 # %%
 torch.manual_seed(0)
@@ -359,9 +358,9 @@ print(inspect.getsource(Block.forward))
 #
 # ## Target leaks: a decoder without the shift, or without the mask
 #
-# Here is the third customer in small: a model reads one text and writes another. The text is six letters, and the model
-# must write them in alphabetical order. We train three models. One is right. One reads its target unshifted, under the
-# causal mask. One is shifted and has no mask.
+# Here is the third task on a small scale: a model reads six letters and writes them in alphabetical order. We train
+# three models. One is right. One reads its target unshifted, under the causal mask. One reads it shifted, but has no
+# mask.
 
 # %%
 LETTERS, LENGTH = 26, 6                                       # 0 stands for "begin"
@@ -400,7 +399,7 @@ learned = {name: [learn_to_sort(*how, seed) for seed in range(3)]
 # > **Guess first.** Which has the lowest loss, and which can write?
 
 # %% [markdown]
-# In training each model is given the target. Afterwards nobody gives it, and each model writes by itself, letter by
+# In training, each model is given the target. Afterwards there is no target, and each model writes by itself, letter by
 # letter. *Guess first:* which has the lowest loss, and which can write?
 
 # %%
@@ -444,23 +443,28 @@ assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and ca
 # {print}
 
 # %% [markdown]
-# In each of three seeds the right model has by far the *worst* loss, and writes by far the best (so short a training
-# leaves mistakes). The unshifted model has learned to copy its input, and when it writes there is nothing to copy. The
-# model without a mask can look one place to its right, where the answer stands. Does it? Here are its attention weights
-# on the right targets, the mean over 500 texts, three models and their heads:
+# With each of three seeds, the right model has by far the *worst* loss and writes by far the best. (It still makes
+# mistakes after so short a training.) The unshifted model has learned to copy its input, and when it writes there is
+# nothing to copy. The model without a mask can attend to the next position, where the answer stands. Does it? Here are
+# its attention weights on the true targets, averaged over 500 texts, three models and their heads. Beside them are
+# those of the right model.
 
 # %%
 shifted = torch.cat([torch.zeros(500, 1, dtype=torch.long), fresh.sort(dim=1).values], dim=1)
-looks = []                                                    # (500, heads, 6, 6) of each model
-for model, _ in learned["no mask"]:
-    block, x = model.decoder_blocks[0], model.embed(shifted[:, :-1])
-    block.attention(block.norm_1(x), weights=looks)
 read = ["begin", "y₁", "y₂", "y₃", "y₄", "y₅"]
-leak = torch.cat(looks, dim=1).detach().mean(dim=(0, 1))      # (n_query, n_key)
-viz.weight_tables({"decoder without a mask": (read, leak)}, numbers=True, digits=2)
-#| caption: Attention of a decoder without a mask and with one.
+tables = {}
+for name in ("no mask", "right"):
+    looks = []                                                # (500, heads, 6, 6) of each model
+    for model, _ in learned[name]:
+        block, x = model.decoder_blocks[0], model.embed(shifted[:, :-1])
+        block.attention(block.norm_1(x), causal=(name == "right"), weights=looks)
+    tables[name] = read, torch.cat(looks, dim=1).detach().mean(dim=(0, 1))    # (n_query, n_key)
+viz.weight_tables(tables, numbers=True, digits=2, allowed={"right": causal_mask(6)})
+#| caption: Self-attention weights of the decoder without a mask, and of the right one (hatched:
+#|   forbidden by the causal mask).
 
 # %% tags=["hide-input"]
+leak = tables["no mask"][1]
 assert leak[:5].argmax(dim=1).tolist() == [1, 2, 3, 4, 5], "one place to the right"
 assert max(places["no mask"]) == places["no mask"][-1]
 
@@ -475,11 +479,11 @@ assert max(places["no mask"]) == places["no mask"][-1]
 # **Now you:** a@transformer, exercises 3 and 4
 
 # %% [markdown]
-# It does: *begin* should predict $y_1$, and attends to $y_1$. Only the last letter has no answer to its right. There the
-# model had to use the source, and this is the letter that it gets right by itself most often. A loss that falls too well
-# is the first sign of such a **target leak**.
+# It does: *begin* should predict $y_1$, and attends to $y_1$. Only for the last letter no answer stands to its right.
+# There the model had to use the source, and this is the letter that it most often gets right by itself. A loss that is
+# too good to be true is the first sign of such a **target leak**.
 #
-# The proof is the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
+# To prove a leak, use the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
 # from position $t + 1$ on, so no output at position $t$ or before it may change.
 #
 # **Now you:** [a09](@transformer/assignment), exercise 3, a batch of sentences of different lengths, and exercise 4, a
@@ -540,14 +544,15 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 # %% [markdown]
 # (Llama's feed-forward network is wider and its heads share keys, so the rule is only close.)
 #
-# Now the arithmetic. For each token, each parameter of a matrix multiplies one number and adds the product to a sum:
-# **2 FLOPs**. The backward pass has two products of the same size, one for the gradient of the input and one for the
-# gradient of the matrix: 4 FLOPs more. So a model of $N$ parameters that is trained on $D$ tokens costs
+# Now the arithmetic. For each token, each parameter of a matrix multiplies one number, and the product is added to a
+# sum: **2 FLOPs**. The backward pass has two products of the same size, one for the gradient of the input and one for
+# the gradient of the matrix: 4 FLOPs more. So training a model of $N$ parameters on $D$ tokens costs
 #
 # $$C \approx 6\,N\,D \quad\text{FLOPs}.$$ (eq:training-flops)
 #
-# The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. They grow with $n^2$, and
-# they matter if $n$ is not small beside $d$. *Guess first:* GPT-3 was trained on 300 billion tokens. Its paper prints
+# (A lookup in the embedding costs nothing. But if the output uses the same table, as in GPT, its parameters multiply there
+# and count once.) The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. They grow
+# with $n^2$: beside the matrices of the blocks they cost about $n / 6d$. *Guess first:* GPT-3 was trained on 300 billion tokens. Its paper prints
 # 3.14 · 10²³ FLOPs. What does the rule say?
 
 # %%
@@ -635,8 +640,8 @@ assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
 
 # %% [markdown]
 # It predicts the token that it has just read. The residual path carries a token's vector nearly unchanged from the
-# bottom to the top. There it is compared with all vectors, and it is most like itself. A token hardly ever follows
-# itself, so training must undo this first.
+# bottom to the top. There it is compared with all vectors of the table, and it is most similar to itself. A token hardly
+# ever follows itself, so training must undo this first.
 #
 # **Scaled embeddings.** A tied table needs small numbers, about $1/\sqrt d$, so that logits begin near zero. But then
 # an embedding has length one, while the sinusoids and what the sublayers add have a length of about $\sqrt d$. The
@@ -664,7 +669,7 @@ decoder = {"encoder": every[:5, :5], "decoder": past, "cross": every[:, :5]}
 figures.objectives([
     figures.Objective("causal LM", ("<bos>", *text), (*text, "<eos>"),
                       masks={"causal": causal_mask(8)}),
-    figures.Objective("masked LM", ("Return", "[gap]", "number", "of", "[gap]", "in", "it"),
+    figures.Objective("masked LM", ("Return", "[MASK]", "number", "of", "[MASK]", "in", "it"),
                       ("", "the", "", "", "bytes"), masks={"bidirectional": every}),
     figures.Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
                       written=("<1>", "the", "number", "<2>", "in", "it", "<3>"),
@@ -683,17 +688,17 @@ figures.objectives([
 # * **Causal language modelling** (GPT; [@radford2018]; [@radford2019]): decoder-only. Every position predicts the next
 #   token, so a text of $n$ tokens gives $n$ predictions in one pass.
 # * **Masked language modelling** (BERT; [@devlin2019]): encoder-only. If every position sees all tokens, "the next
-#   token" is no task. So 15 % of the tokens are chosen and predicted from both sides. (BERT replaces 80 % of these by a
-#   token for "gap" and 10 % by a random token, and leaves 10 %, because later tasks have no gaps.)
+#   token" is no task. So 15 % of the tokens are chosen and predicted from both sides. (BERT replaces 80 % of these by
+#   the token `[MASK]` and 10 % by a random token, and leaves 10 % as they are, because later tasks have no `[MASK]`.)
 # * **Span corruption** (T5; [@raffel2020]): encoder–decoder. One **sentinel** token replaces each chosen span. The
 #   decoder writes what stood there, and ends with one more sentinel. (In mBART, [@liu2020mbart], the decoder writes the
 #   whole text again.)
 # * **Prefix language modelling** (one of the variants that Raffel et al. ([-@raffel2020]) compare): one stack. Its mask
 #   is bidirectional in a given prefix, here *Return the number*, and causal after it.
 #
-# Now the first customer: an encoder, 15 % gaps, and a language that a model can learn in a few seconds, English number
-# words. (The token `<unk>`, which this text does not contain, stands for a gap.) *Guess first:* what does the encoder
-# put into *two ____ and five*? Could a causal model that has read *two* know that?
+# Now the first task: an encoder, 15 % gaps, and a language that a model can learn in a few seconds, numbers and dates in
+# English words. (The token `<unk>`, which does not occur in these texts, stands for a gap.) *Guess first:* what does the
+# encoder put into *two ____ and five*? Could a causal model that has read *two* know that?
 
 # %%
 numbers = [pair.source for pair in number_words("en", "de", train=4000, test=1).train]
@@ -764,12 +769,12 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # that fit. A causal model that has read *two* cannot know that *and five* follows. Masked language modelling has a
 # price: only 15 % of the tokens give the encoder something to learn, and it cannot write.
 #
-# **Fine-tuning** was the first use of pre-training. Take the trained weights, put a small new output on top if the task
-# needs one, and train on with the task's own examples, at a small learning rate. This needs far fewer labelled examples
-# than a training from nothing. Radford et al. ([-@radford2018]) did it with a decoder, Devlin et al. ([-@devlin2019])
-# with an encoder. T5 writes every task as text ("translate English to German: …"). Large causal models often need no
-# fine-tuning: they follow examples in the prompt, **in-context learning** ([@brown2020]). One objective then serves
-# many tasks, and this is one reason why decoder-only models have become the rule.
+# **Fine-tuning** was the first use of pre-training. Take the trained weights, put a small new output layer on top if the
+# task needs one, and train on with the task's own labelled examples, at a small learning rate. It needs far fewer of them
+# than training from random weights. Radford et al. ([-@radford2018]) did this with a decoder, Devlin et al.
+# ([-@devlin2019]) with an encoder. T5 writes every task as text ("translate English to German: …"). Large causal models
+# often need no fine-tuning: they follow examples in the prompt, which is called **in-context learning** ([@brown2020]).
+# One objective then serves many tasks, and this is one reason why most large models are decoder-only.
 #
 # A chat model is trained further, with the same architecture and mask. **Instruction tuning** is fine-tuning on requests
 # with good answers. **Preference training** uses pairs of answers of which people prefer one: Ouyang et al.
@@ -786,9 +791,9 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # > (2) Why does BERT hide only 15 %?
 # > <details><summary>Answers</summary>
 # >
-# > (1) It has never learned to use what stands to the right: its weights have never
-# > met a key from there. And its outputs mean "the next token", not "this token". (2) The belief was this: with more
-# > gaps too little is left to predict them from, with fewer each pass teaches less. It is no law: Wettig et al.
+# > (1) It has never learned to use what stands to the right: its queries have never
+# > met a key from there. And its outputs mean "the next token", not "this token". (2) The reasoning was this: with more
+# > gaps, too little is left to predict them from; with fewer, each pass teaches less. But this is no law: Wettig et al.
 # > ([-@wettig2023]) found 40 % better for a large model.
 # >
 # > </details>
@@ -797,11 +802,10 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 #
 # ## A language model of docstrings: a short training and a long one
 #
-# In [lecture @bottleneck](@bottleneck) counts competed with networks on the docstrings of Python's standard library.
-# Our candidate has Llama's shape, in small: decoder-only, pre-norm, with rotary embeddings and a gate (more of that
-# below). We train it here for some seconds. Beside it stands a **kept checkpoint** of the same shape, with a longer
-# training on more text: the same docstrings, and those of torch, numpy and matplotlib. Its command is printed, and you
-# can repeat it.
+# In [lecture @bottleneck](@bottleneck), n-gram counts competed with networks on the docstrings of Python's standard
+# library. Our candidate now is a small Llama: decoder-only, pre-norm, with rotary embeddings and a gate (explained
+# below). We train it here for some seconds. Beside it stands a **kept checkpoint** of the same shape, trained for longer
+# and on more text: the same docstrings, and those of torch, numpy and matplotlib. The command that made it is printed.
 
 # %%
 corpus, folder = docstrings(), kept_checkpoint("writer")
@@ -827,10 +831,9 @@ history = fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, 
 # > **Guess first.** Which has the lowest loss on modules that none has read?
 
 # %% [markdown]
-# (The corpus belongs to the Python that is running. Its docstrings are under the PSF licence, and those of the three
-# packages under BSD-like ones; both allow this use. Another version than 3.11 has a few other texts, and gives other
-# numbers.) *Guess first:* the best counter, a 5-gram model, needs no training at all. Which of the three has the lowest
-# loss on modules that none of them has read?
+# (The docstrings are those of the Python that is running; versions other than 3.11 give other numbers. Their licence, the
+# PSF's, and the BSD-like ones of the three packages allow this use.) The best of the counters, a 5-gram model, needs no
+# training at all. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
 
 # %%
 counter = NGram(train, 5, len(tokenizer))
@@ -858,40 +861,31 @@ for name in log_p:
 # Fair? It has read more text. So a second counter counts all that it has read.
 
 # %% [markdown]
-# After the short training the counter is far ahead, and the checkpoint is ahead of the counter. Is that a fair race? The
-# checkpoint has read more text than this counter has counted. So the record has a second counter, which has counted all
-# that the checkpoint has read. *Guess first:* does it overtake the checkpoint?
-#
-# The verdict follows a fixed rule. The checkpoint **wins** if the whole interval of its gain lies above zero, and
-# **loses** if all of it lies below. If the interval contains zero, the two **tie**: these texts do not show which is
-# better.
+# The counter is far ahead of the short training, and the checkpoint is ahead of the counter. Is this a fair comparison?
+# The checkpoint has read more text than this counter has counted. So the record has a second counter, which has counted
+# all that the checkpoint has read. *Guess first:* does it overtake the checkpoint?
 
 # %%
-gain, verdict = record["gain"], "ties"                    # of the checkpoint over the 5-gram
-if gain["low"] > 0:
-    verdict = "wins"
-elif gain["high"] < 0:
-    verdict = "loses"
+gain = record["gain"]                                     # of the checkpoint over the 5-gram
 nats = record["nats_per_token"]
 print(f"5-gram of the same {record['tokens']['training']:,} tokens: "
       f"{nats['5-gram']:.3f} nats per token, checkpoint {nats['kept']:.3f}")
 print(f"gain {gain['mean']:+.3f} nats per token, 95 % interval "
-      f"{gain['low']:+.3f} to {gain['high']:+.3f}\n"
-      f"over {gain['texts']} texts: the checkpoint {verdict}")
+      f"{gain['low']:+.3f} to {gain['high']:+.3f}, over {gain['texts']} texts")
 
 # %% [raw] slide
-# ## A verdict by a fixed rule
+# ## A counter of the same text
 # {print}
 #
-# **Wins** if the whole 95 % interval of its gain lies above zero.
+# The whole 95 % interval of the gain lies above zero: the checkpoint is better.
 
 # %% [markdown]
-# More text helps the counter, but not enough. (The interval comes from drawing the test texts anew, 2,000 times. It is
-# rather too narrow: it does not know how a second training with another seed would end, and docstrings of one module are
-# alike. The long training used AdamW with dropout, and kept 4 % of the standard library's texts apart to choose its
-# weights by. The counter has counted those texts, too.)
+# More text helps the counter, but not enough: the whole interval lies above zero. (It is a bootstrap over the test texts,
+# drawn anew 2,000 times. It is rather too narrow: a second training with another seed would end elsewhere, and docstrings
+# of one module are alike. The long training kept 4 % of the standard library's texts as a validation set; the counter
+# has counted those, too.)
 #
-# A count and a network may know different things. If they do, a mixture must be better than either. *Guess first:* by how
+# Counts and a network may know different things. If so, a mixture of both may be better than either. *Guess first:* by how
 # much does the perplexity fall if we average the two models' probabilities, token by token?
 
 # %%
@@ -907,9 +901,9 @@ assert at["kept checkpoint and 5-gram"] < min(at["5-gram"], at["kept checkpoint"
 
 # %% [markdown]
 # The mixture is clearly better than both, so the two know different things. The counter remembers phrases word for word;
-# the network knows which words are alike. (That is the usual explanation. We did not test it.)
+# the network knows which words are similar. (This is the usual explanation. We did not test it.)
 #
-# How much of the checkpoint's knowledge is about the training texts alone?
+# How much better is the checkpoint on texts that it has read?
 
 # %%
 seen = cut(train[len(train) // 2 :: 12], kept.model.max_positions)        # it has read these
@@ -921,35 +915,26 @@ print(f"loss on texts it has read {loss_on_seen:.2f}, on the test set "
 assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
 
 # %% [markdown]
-# The loss is lower on texts that the model has read, though not by much. This difference is the **generalisation gap**.
-# (Part of it may be that some modules are harder than others.) A gap alone is not **overfitting**: there the validation
-# loss rises while the training loss still falls. Has that happened here?
+# The loss is lower on these texts, though not by much. This difference is the **generalisation gap**. (Part of it may be
+# that some modules are harder than others.) A gap alone is not **overfitting**, in which the validation loss rises while
+# the training loss still falls. Has this happened here?
 
 # %%
 rows = record["validation"]
-viz.curves({"validation loss": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
-           x_name="training step", y_name="nats per token")
-lowest, last = rows[0], rows[-1]
-for row in rows:
-    if row["loss"] < lowest["loss"]:
-        lowest = row
-risen = lowest["loss"] < last["loss"]
-print(f"lowest {lowest['loss']:.2f} after {lowest['step']:,} of {last['step']:,} steps:",
-      "it has risen since" if risen else "it still falls at the end")
-#| caption: Validation loss of a small language model.
+viz.curves({"checkpoint": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
+           x_name="training step", y_name="validation loss (nats per token)")
+#| caption: Validation loss of the kept checkpoint in its training.
+
+# %% tags=["hide-input"]
+assert min(row["loss"] for row in rows) == rows[-1]["loss"], "it still falls at the end"
+assert 9 < 20 * record["parameters"] / record["tokens"]["training"] < 11, "a tenth"
 
 # %% [markdown]
-# (The validation modules are not those of the test set, and they are harder. The kept weights are those with the lowest
-# validation loss.) The training stopped because its plan was over: the learning rate falls to zero at its last step.
-# Would more text help more than more steps? We did not try. What does the rule of 20 say?
-
-# %%
-read = record["tokens"]["training"]
-print(f"{read:,} tokens are enough for {read // 20:,} parameters by the rule of 20;",
-      f"it has {20 * record['parameters'] / read:.0f} times as many")
-
-# %% [markdown]
-# What do they write? Each text is sampled token by token:
+# No: it still falls at the end. Training stopped because the learning rate had reached zero, as planned. (The validation
+# modules are not those of the test set, and they are harder.) By the rule of 20, so few tokens are enough for a tenth of
+# its parameters.
+#
+# What do the two networks write? Each text is sampled token by token:
 
 # %%
 def continued(model, beginnings, seed, length=30, **how):
@@ -968,8 +953,8 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
         print("  ", tokenizer.decode(text))
 
 # %% [markdown]
-# The second five look like docstrings. Then read what they *say*: the checkpoint has learned how docstrings sound. The
-# short training has learned frequent tokens and a few pairs. (Another machine may sample other texts.)
+# The second five look like docstrings, until you read what they *say*: the checkpoint has learned how docstrings sound.
+# The short training has learned frequent tokens and a few pairs. (Another machine may sample other texts.)
 #
 # ## Sampling: temperature, top-k, top-p
 #
@@ -982,8 +967,7 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
 # * **Top-p**, or nucleus sampling ([@holtzman2020]), keeps the fewest tokens whose probabilities add up to at least
 #   $p$: few where the model is sure, many where it is not.
 #
-# The figure shows what the kept model expects after *Return True if* (dashes: its own probabilities; bars: what we
-# sample from). *Guess first:* how many tokens does top-p 0.9 leave at $T = 0.3$, and how many at $T = 1.5$?
+# The figure shows what the kept model expects after *Return True if*. *Guess first:* how many tokens does top-p 0.9 leave at $T = 0.3$, and how many at $T = 1.5$?
 
 # %% [raw] slide
 # ## Sampling: temperature, top-k, top-p
@@ -1016,10 +1000,10 @@ viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
 # {figure}
 
 # %% [markdown]
-# How do the settings change whole texts? We count two things, with three seeds each: how many *different* tokens are
-# among those written, and how many runs of six tokens stand word for word in the standard library's part of what the
-# checkpoint has read. (To parse the three packages as well would take too long here.) The test set gives the share of
-# such runs in docstrings that people wrote for the same library.
+# How do the settings change whole texts? We count two things, with three seeds each: the share of *different* tokens
+# among those written, and the share of runs of six tokens that stand word for word in the standard library's part of
+# the training text. (Parsing the three packages as well would take too long here.) For comparison, the last line counts
+# such runs in the test set, docstrings that people wrote for the same library.
 
 # %%
 def runs(texts, n=6):
@@ -1046,11 +1030,10 @@ in_test = statistics.mean(run in known for run in runs(test))
 print(f"{'the test set':>20} ", " " * 24, f"{in_test:4.0%}")
 
 # %% [markdown]
-# A low temperature repeats the same safe phrases. Does the model recite? A share far above the test set's would mean
-# texts of the standard library learned by heart, and we do not see that. But the column is a lower bound: the model
-# writes torch's docstrings as well, and what it recites from the packages is not counted. A high temperature samples
-# from the long tail, where each token is unlikely and there are many of them. The choice between the two depends on
-# the use of the text. [Lecture @writing](@writing) goes further: beam search, and what is lost in a search for the
+# A low temperature repeats the same safe phrases. A high one samples from the long tail, where each token is unlikely
+# and there are many of them. Does the model recite? A share far above the test set's would mean that it has learned
+# texts by heart, and we do not see that. But this column is a lower bound: what the model recites from the three
+# packages is not counted. [Lecture @writing](@writing) goes further: beam search, and what is lost in a search for the
 # *likeliest* text.
 #
 # > **Check yourself.** (1) At which temperature is sampling greedy, and at which are all tokens equally likely? (2) Why
@@ -1061,11 +1044,11 @@ print(f"{'the test set':>20} ", " " * 24, f"{in_test:4.0%}")
 #
 # ## Loading a checkpoint: weights that others have trained
 #
-# The kept checkpoint is a folder, as models are published. `config.json` has the sizes, `model.safetensors` the tensors
-# by name, and `tokenizer.json` the vocabulary. A loader copies each tensor to its place, and refuses if one is missing
-# or left over. Every family of models has its own names. *Guess first:* a GPT-2 has a tied output and learned
-# positions. Which tensors does its file have besides those of the blocks? Here is a small checkpoint with GPT-2's names
-# and random numbers, written and read again:
+# The kept checkpoint is a folder in the form in which models are published. `config.json` has the sizes,
+# `model.safetensors` the tensors by name, and `tokenizer.json` the vocabulary. A loader copies each tensor to its place,
+# and raises an error if one is missing or left over. Every family of models has its own names. *Guess first:* a GPT-2
+# has a tied output and learned positions. Which tensors does its file have besides those of the blocks? We write a
+# small checkpoint with GPT-2's names and random numbers, and read it again:
 
 # %%
 import tempfile
@@ -1142,12 +1125,12 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # Their baseline is GPT-3's recipe. Their Transformer++ has rotary embeddings, SwiGLU, RMSNorm, no biases, *and higher
 # learning rates*.
 #
-# Narang et al. ([-@narang2021]) built more than forty published modifications into one code base and trained all of
-# them alike. They found that "most modifications do not meaningfully improve performance". Can both be right? *Before
-# you go on, say how you would find out.*
+# Narang et al. ([-@narang2021]) trained more than forty published modifications in one code base, all in the same way.
+# They found that "most modifications do not meaningfully improve performance". Can both be right? *Before you go on,
+# say how you would find out.*
 #
 # `benchmarks/modifications.py` trained a small language model in fourteen versions with five seeds each. Here are the
-# losses of two versions on one test set. They differ in the norm alone:
+# test losses of two versions that differ in the norm alone:
 
 # %% [raw] slide
 # ## “Ten times more efficient”, or no difference?
@@ -1179,15 +1162,13 @@ assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in 
 # > **Guess first.** SwiGLU, RMSNorm, untied output, RoPE, shared keys: which helps most?
 
 # %% [markdown]
-# A new seed changes the loss more than the new norm does. With one model of each kind, and a seed for each, one may
-# report that RMSNorm helps, or that it harms. Within a column the seed is the same, and much of the noise cancels. So a
-# fair comparison has several seeds, the *same* seeds for every variant, equal steps, equal parameters, and error bars
-# on the **differences**.
+# A new seed changes the loss more than the new norm does. With one run of each, one may report that RMSNorm helps, or
+# that it harms. Within a column the seed is the same, and much of the noise cancels. So a fair comparison has several
+# seeds, the *same* seeds for every variant, equal steps, equal parameters, and error bars on the **differences**.
 #
-# The next figure has twelve of the versions (the baseline is the zero line, and post-norm is printed below it). Beside
-# them stand the rows of Narang et al. ([-@narang2021]) that try the same change at a thousand times the size. *Guess
-# first:* SwiGLU, RMSNorm, untied output, rotary embedding, shared keys: which helps most, and which makes no measurable
-# difference?
+# The next figure has twelve of the versions; the baseline is the zero line. Beside them are the results of Narang et al.
+# ([-@narang2021]) for the same changes in a model a thousand times larger. *Guess first:* SwiGLU, RMSNorm, untied
+# output, rotary embedding, grouped-query attention (GQA): which helps most, and which makes no measurable difference?
 
 # %% tags=["hide-input"]
 def bars(run):
@@ -1221,7 +1202,8 @@ pairs = [both - alone for both, alone in zip(four, rope, strict=True)]
 half = 2.78 * statistics.stdev(pairs) / math.sqrt(len(pairs))
 print(f"Llama's four − RoPE, paired: {statistics.mean(pairs):+.3f} ± {half:.3f}")
 #| caption: Changes to the block: difference in loss from the baseline, here and as published
-#|   ([@narang2021]).
+#|   ([@narang2021]). Left of zero is better. Bars are 95 % intervals; where one contains zero,
+#|   the mark is a ring. The panels have different scales.
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
@@ -1237,25 +1219,20 @@ assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 # {figure}
 
 # %% [markdown]
-# Each bar is a 95 % interval. A triangle's interval does not contain zero; a ring may be luck. The two panels have
-# different scales. (A change without any effect becomes a triangle by chance once in twenty times; the clear triangles
-# lie much further out.)
-#
-# * **The gates transfer.** They gain a twentieth of a nat here with 0.2 million parameters, and there with 223 million.
-#   Nobody knows quite why. Shazeer ([-@shazeer2020]) attributes it, "as all else, to divine benevolence".
+# * **The gates transfer.** They gain about a twentieth of a nat, here with 0.2 million parameters and there with 223
+#   million. Nobody knows quite why. Shazeer ([-@shazeer2020]) attributes it, "as all else, to divine benevolence".
 # * **Some changes have no effect that we can measure, and are used all the same.** RMSNorm (which gains a little there)
-#   and shared keys are chosen for the time and memory that they save.
-# * **Twice the layers are a little worse here and there.** The parameters are equal: each layer has half of the hidden
-#   numbers and half of the heads' dimensions.
-# * **No positions at all are better than sinusoids here.** A causal mask shows a decoder some order by itself ([lecture
-#   @order](@order)). So after 300 steps a third of what rotary embedding gains is only that the sinusoids are gone.
+#   and GQA are chosen for the time and memory that they save.
+# * **Twice as many layers are a little worse in both.** The number of parameters is equal: each layer is half as wide
+#   inside.
+# * **No positions at all are better than sinusoids here.** A causal mask by itself shows a decoder some order ([lecture
+#   @order](@order)). So removing the sinusoids gives a third of what rotary embeddings gain.
 # * **Some effects may depend on the setting.** We have three guesses. *Post-norm* needs a lower learning rate. *The
-#   untied output* gains because a tied model begins by echoing, and 300 steps are few to unlearn that. *Rotary
-#   embedding* gains for a similar reason: sinusoids disturb at first. So with more steps the last two gains should
-#   shrink.
+#   untied output* gains because a tied model begins by echoing, and 300 steps are too few to unlearn this. *Rotary
+#   embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last two gains shrink with more steps.
 #
-# All three sound plausible. Which do you believe? Two more runs test them, one with four times as many steps, one with
-# a third of the learning rate:
+# All three sound plausible. Which do you believe? Two more experiments test them, one with four times as many steps, one
+# with a third of the learning rate:
 
 # %%
 longer, slower = measured("modifications_longer"), measured("modifications_slower")
@@ -1279,19 +1256,17 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # Two guesses of three have passed. The gain of RoPE has *grown*: that one was as plausible, and wrong.
 
 # %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
-# Two guesses of three have passed the test. At the lower rate post-norm is only a tenth of a nat behind. The gain of
-# the untied output is half as large as before, as a head start would be. But the gain of rotary embeddings has *grown*
-# to more than twice its size. That explanation was as plausible as the other two, and it was wrong.
+# Two of the three guesses have passed the test. At the lower rate post-norm is only a tenth of a nat behind. The gain of
+# the untied output is half as large as before. But the gain of rotary embeddings has *grown* to more than twice its
+# size. That explanation was as plausible as the other two, and it was wrong. An explanation that comes after the result
+# is a guess until it has passed a test that could have refuted it.
 #
-# And the factor of ten? Take two of our own models, the block of 2017 (post-norm) and the pre-norm baseline. At the
-# high learning rate the block of 2017 ends one and a half nats behind, and two such curves would give almost any
-# factor. At the lower rate it is a tenth of a nat behind. A factor of efficiency compares a *recipe* with a recipe:
-# architecture, learning rate, budget. So both papers can be right. Narang et al. ([-@narang2021]) change one thing at a
-# time at a fixed recipe, and find that most changes do not matter. Gu and Dao change everything at once, the learning
-# rate too, and the whole is better. Nor do gains add up. "Llama's four" are RMSNorm, SwiGLU, rotary embeddings and
-# shared keys (the baseline keeps its biases, and so does this version); together they are worse here than rotary
-# embeddings alone (the paired difference is printed below the figure). An explanation that comes after the result is a
-# guess, until a run could have refuted it.
+# And the factor of ten? Our own post-norm block, that of 2017, ends one and a half nats behind at the high learning rate
+# and a tenth of a nat behind at the lower one. From such curves one can read almost any factor. A factor of efficiency
+# compares whole *recipes*: architecture, learning rate, budget. So both papers can be right. Narang et al. change one
+# thing at a time in a fixed recipe, and find that most changes do not matter. Gu and Dao change everything at once, the
+# learning rate too, and the whole is better. Nor do gains add up: "Llama's four" (RMSNorm, SwiGLU, rotary embeddings and
+# GQA) together are worse here than rotary embeddings alone, by the paired difference below the figure.
 #
 # > **Check yourself.** (1) A friend reports that RoPE lowers the loss by 0.02, with one seed. What do you ask? (2) All
 # > variants have one learning rate. Which variants does that favour?
@@ -1316,7 +1291,7 @@ for pair, title in {"en-de": "English to German", "en-fr": "English to French"}.
 viz.labelled_points(
     panels, x_name="training cost (FLOPs)", y_name="BLEU, newstest2014",
     sides={
-        "ConvS2S": "left", "MoE": "upper",
+        "ConvS2S": "lower", "MoE": "upper",
         "ConvS2S ensemble": "upper", "GNMT + RL ensemble": "lower",
     },
 )
@@ -1327,14 +1302,12 @@ viz.labelled_points(
 # {figure}
 
 # %% [markdown]
-# Both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival. For
-# French only the big model is above all others, at less than a quarter of the cheapest rival's cost. The *cost*
-# surprised people. (The paper's FLOPs are hours × GPUs × 9.5 TFLOPS. A count by $6ND$ [@eq:training-flops] and its like
-# gives less than a third of that: the share of the possible arithmetic that is done is the **MFU**, model FLOPs
-# utilisation, [@chowdhery2022]. [Lecture @training](@training) computes it.) Liu et al. ([-@liu2018]) then wrote
-# Wikipedia articles from their sources with a decoder alone, one of the first decoder-only Transformers. By early 2021
-# the first six places of the GLUE leaderboard were pre-trained Transformers, within half a point: six teams, one
-# architecture.
+# It is both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival.
+# For French only the big model is above all others, at less than a quarter of the cheapest rival's cost. (The paper's
+# FLOPs are hours × GPUs × 9.5 TFLOPS, what the GPUs could have computed. A count by $6ND$ [@eq:training-flops] gives
+# less than a third of that; this share is the **MFU**, model FLOPs utilisation, [@chowdhery2022]. See [lecture
+# @training](@training).) One of the first decoder-only Transformers wrote Wikipedia articles from their sources
+# ([@liu2018]). By early 2021, a deck shows, the first six places of the GLUE leaderboard were pre-trained Transformers.
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>
@@ -1401,9 +1374,9 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 #
 # One block, with two sublayers or three, serves encoder-only, decoder-only and encoder–decoder models; the mask makes
 # the difference. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be
-# hidden. The shift and the causal mask need each other, and a loss that falls too well means that one is missing. Size
-# and cost can be counted before anything is built. The question whether a change is better needs a budget, a learning
-# rate and error bars.
+# hidden. The shift and the causal mask need each other; a loss that is too good
+# suggests that one is missing. Size and cost can be counted before anything is built. To say that a change is better
+# one needs a budget, a learning rate and error bars.
 #
 # > **Check yourself.**
 # > 1. You copy a Llama checkpoint into your own code, and the outputs differ a little in every layer. Name three lines
