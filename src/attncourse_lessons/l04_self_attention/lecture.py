@@ -611,8 +611,8 @@ for seed in range(5):
     their_week, theirs = one_projection(seed)
     lengths[f"seed {seed}"] = theirs[their_week].norm(dim=-1)             # (7,)
 figures.winding([DAYS[day] for day in week], U[week], lengths)
-#| caption: One projection: the vectors of seed 0, each turned from the one before by the angle
-#|   between the two, and the lengths in all seeds. The day that is lost is orange.
+#| caption: One projection: the vectors of seed 0, each drawn at its angle to the one before,
+#|   and the lengths in five seeds. The day that is lost is orange.
 #| label: winding
 
 # %% tags=["hide-input"]
