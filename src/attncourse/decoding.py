@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attncourse._checks import check_at_least, check_whole
 from attncourse.data import BOS, EOS, PAD, EncodedPair, Tokenizer, collate
+from attncourse.fast_step import fast_step
 from attncourse.recurrent import Seq2Seq
 from attncourse.transformer import EncoderDecoder
 from attncourse.unpadding import unpadded_start
@@ -215,12 +216,13 @@ def beam_search(
         # Row b · n_beams + k of the state is beam k of sentence b. All start equal, so all but one start impossible.
         state = state.select(torch.arange(batch, device=device).repeat_interleave(n_beams))
         token = token.repeat_interleave(n_beams)                                      # (batch · n_beams,)
+        step = fast_step(model, max_length)
         totals: Tensor | None = None                                                  # (open, n_beams): log p so far
         written = token.new_empty(batch, n_beams, 0)                                  # (open, n_beams, t)
         sentences = torch.arange(batch, device=device)                                # (open,): which are being written
         best: Beams | None = None
         for t in range(1, max_length + 1):
-            logits, state, _ = model.step(token, state, False)
+            logits, state, _ = step(token, state, False)
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))      # sums of many small numbers
             log_p = _without_pad(logits.log_softmax(dim=-1), special)                 # (open · n_beams, vocab_size)
             log_p, vocab_size = log_p.unflatten(0, (-1, n_beams)), log_p.shape[-1]    # (open, n_beams, vocab_size)
@@ -331,8 +333,9 @@ def _write(
         finished = torch.zeros_like(rows, dtype=torch.bool)
         tokens = torch.full((len(source), n_rest + max_length), EMPTY, device=source.device)
         looked: list[tuple[Tensor, Tensor]] = []
+        step = fast_step(model, max_length)
         for t in range(n_rest + max_length):
-            logits, state, weights = model.step(token, state, with_weights)
+            logits, state, weights = step(token, state, with_weights)
             token = choose(_without_pad(logits, special))                             # (rows,)
             dictated = torch.zeros_like(finished)
             if prompts is not None and t < n_rest:

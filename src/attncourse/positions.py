@@ -1,6 +1,7 @@
 """Ways to tell a model where a token is: added to the embedding, added to the scores, or turned into query and key."""
 
 import math
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -315,6 +316,12 @@ class RoPE(_Computed):
         _check_rows(n, start, self.max_length)
         return _turn(x, self.cos[start : start + n], self.sin[start : start + n], self.style)
 
+    def at(self, position: int, like: Tensor) -> Callable[[Tensor], Tensor]:
+        """`forward` of one row that stands at `position`, prepared for all layers of a model of states like these."""
+        _check_rows(1, position, self.max_length)
+        cos, sin = _in_pairs(self.cos[position], self.sin[position], like, self.style)
+        return lambda x: _turned(x, cos, sin, self.style)
+
 
 def sinusoidal_2d(
     height: int, width: int, d_model: int, base: float = 10000.0, device: torch.device | str | None = None
@@ -371,16 +378,22 @@ def _angles(positions: Tensor, width: int, base: float, name: str) -> Tensor:
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, style: RotationStyle) -> Tensor:
-    # (a, b) cos θ + (b, a) (−sin θ, sin θ): whole rows in one multiply-add beat one pair at a time.
+    return _turned(x, *_in_pairs(cos, sin, x, style), style)
+
+
+def _in_pairs(cos: Tensor, sin: Tensor, like: Tensor, style: RotationStyle) -> tuple[Tensor, Tensor]:
     # Half precision is turned in float32: bfloat16 keeps 8 bits of a cosine, too few to tell near positions apart.
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    cos, sin = cos.to(x.device, dtype), sin.to(x.device, dtype)                       # (n, d_head/2)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    cos, sin = cos.to(like.device, dtype), sin.to(like.device, dtype)                 # (n, d_head/2)
     if style == "half":
-        partner = x.roll(x.shape[-1] // 2, dims=-1)                                   # (*batch, n, d_head)
-        cos, sin = torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)      # (n, d_head)
-    else:
-        partner = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)                       # (*batch, n, d_head)
-        cos, sin = (torch.stack(pair, dim=-1).flatten(-2) for pair in ((cos, cos), (-sin, sin)))   # (n, d_head)
+        return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)          # (n, d_head)
+    return torch.stack([cos, cos], dim=-1).flatten(-2), torch.stack([-sin, sin], dim=-1).flatten(-2)
+
+
+def _turned(x: Tensor, cos: Tensor, sin: Tensor, style: RotationStyle) -> Tensor:
+    # (a, b) cos θ + (b, a) (−sin θ, sin θ): whole rows in one multiply-add beat one pair at a time.
+    half = x.shape[-1] // 2
+    partner = x.roll(half, dims=-1) if style == "half" else x.unflatten(-1, (half, 2)).flip(-1).flatten(-2)
     return torch.addcmul(x * cos, partner, sin).to(x.dtype)
 
 

@@ -103,8 +103,11 @@ def unpadded_start(model: EncoderDecoder, source: Int[Tensor, "batch n"], length
     """`model.start`, sooner."""
     mask = source_mask(source, lengths, least=1)                                          # (batch, 1, n_source)
     read = Padding(mask.squeeze(1))
-    with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, read, read):
-        memory = model.decoder.stack.project(_read(model, source, mask, read))
+    if read.none:                                                 # then no step need look at a mask
+        memory = model.decoder.stack.project(Memory(model.encoder(source)))
+    else:
+        with unpadded(model.encoder.stack, read), unpadded(model.decoder.stack, read, read):
+            memory = model.decoder.stack.project(_read(model, source, mask, read))
     return State(model.config.decoder_layers, memory, model.config.window)
 
 
