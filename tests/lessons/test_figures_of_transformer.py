@@ -127,7 +127,7 @@ def test_bars_are_what_sampling_draws_from_and_dashes_what_the_model_said():
     logits = torch.tensor([0.0, 2.0, 1.0, -1.0])
     (ax,) = axes(figures.sampling_frame, logits, ["b", "c", "a"], 0.5, "top-k 2")
     after = torch.tensor([4.0, 2.0]).softmax(dim=0).tolist()
-    assert bars(ax)[""] == pytest.approx({"b": after[0], "c": after[1], "a": 0.0}, abs=1e-5)
+    assert bars(ax)["what we sample from"] == pytest.approx({"b": after[0], "c": after[1], "a": 0.0}, abs=1e-5)
     ((*dashes,),) = strokes(ax)
     assert [y for _, y in dashes] == pytest.approx(logits.softmax(dim=0)[[1, 2, 0]].tolist(), abs=1e-5)
     assert [x for x, _ in dashes] == [0, 1, 2]

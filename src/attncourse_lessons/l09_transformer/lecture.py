@@ -1201,9 +1201,8 @@ four, rope = (run["variants"][name]["losses"] for name in ("Llama's four", "RoPE
 pairs = [both - alone for both, alone in zip(four, rope, strict=True)]
 half = 2.78 * statistics.stdev(pairs) / math.sqrt(len(pairs))
 print(f"Llama's four − RoPE, paired: {statistics.mean(pairs):+.3f} ± {half:.3f}")
-#| caption: Changes to the block: difference in loss from the baseline, here and as published
-#|   ([@narang2021]). Left of zero is better. Bars are 95 % intervals; where one contains zero,
-#|   the mark is a ring. The panels have different scales.
+#| caption: Changes to the block: difference in loss, here (95 % intervals; a ring where one
+#|   contains zero) and as published ([@narang2021]). Scales differ.
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
