@@ -280,7 +280,7 @@ def test_shares_that_have_changed_places_are_put_right_whatever_they_are_called(
 
     def answer(x, gate):
         new = torch.tanh(x)
-        return (1 - gate) * x + new * gate
+        return (1 - gate) * x + gate * new
 
     exercise = Exercise("gate", solution, ("mixed",), 1, 5, ("Only one.",), solution=solution)
 
@@ -292,7 +292,7 @@ def test_shares_that_have_changed_places_are_put_right_whatever_they_are_called(
     other_way = {"gate * x + (1 - gate) * torch.tanh(x)": "(1 - gate) * x + gate * torch.tanh(x)"}
     exercise.slip("the other way round", ("values",), other_way, words="Which share is whose?")
     found = where(exercise, answer, SEEDS)
-    assert found.place.piece == "(1 - gate) * x + new * gate" and line_of(found, answer) == 2
+    assert found.place.piece == "(1 - gate) * x + gate * new" and line_of(found, answer) == 2
 
 
 def test_of_several_lines_the_first_where_all_inputs_have_met_is_told():
