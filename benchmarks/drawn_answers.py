@@ -15,11 +15,18 @@ from torch import nn
 # ruff: noqa: B905, RUF059  (as learners write)
 
 TWO: set = set()  # the answers with two mistakes
+RIGHT: set = set()  # those without any
 
 
 def two(answer):
     """Mark an answer with two mistakes."""
     TWO.add(answer.__name__)
+    return answer
+
+
+def right(answer):
+    """Mark an answer that is right."""
+    RIGHT.add(answer.__name__)
     return answer
 
 

@@ -1,11 +1,11 @@
 """Does the search find the line? Wrong answers with one mistake each, whose faulty line is known, are given to it.
 
-    python benchmarks/repair.py [--drawn] [--exercise NAME ...] [--seconds 10] [--show] [--json]
+    python benchmarks/repair.py [--drawn | --again] [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
-The answers are those of `unseen_answers.py`, or of `drawn_answers.py` with `--drawn`: written from the notebooks' text
-before an exercise's module was opened. A line is right if it is one that is marked there; it is `named` if it is told
-at all, be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search;
-a learner's are the clock's.
+The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, or of `drawn_again.py` with
+`--again`: written from the notebooks' text before an exercise's module was opened. A line is right if it is one that is
+marked there; it is `named` if it is told at all, be it as another that would do. Seconds are the processor's, so that a
+busy machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from importlib.metadata import version
 from types import FunctionType, ModuleType
 from typing import Any
 
+import drawn_again
 import drawn_answers
 import unseen_answers
 
@@ -29,7 +30,8 @@ def answers(module: ModuleType) -> dict[str, list[FunctionType]]:
     """The wrong answers with one mistake, by exercise."""
     found: dict[str, list[FunctionType]] = {}
     for name, value in vars(module).items():
-        if isinstance(value, FunctionType) and "__" in name and name not in drawn_answers.TWO:
+        single = name not in drawn_answers.TWO | drawn_answers.RIGHT
+        if isinstance(value, FunctionType) and "__" in name and single:
             found.setdefault(name.partition("__")[0], []).append(value)
     return found
 
@@ -61,7 +63,9 @@ def searched(name: str, answer: FunctionType, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--drawn", action="store_true", help="those to ten exercises drawn at random")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--drawn", action="store_true", help="those to ten exercises drawn at random")
+    which.add_argument("--again", action="store_true", help="those to eighteen more")
     parser.add_argument("--exercise", nargs="+", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=repair.SECONDS, help="for each search")
     parser.add_argument("--show", action="store_true", help="print every answer")
@@ -70,7 +74,7 @@ def main() -> None:
 
     repair.clock = time.process_time
     repair.HANGS = 10 * repair.HANGS
-    known = answers(drawn_answers if args.drawn else unseen_answers)
+    known = answers(drawn_answers if args.drawn else drawn_again if args.again else unseen_answers)
     rows: dict[str, list[dict]] = {}
     print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
     for name in args.exercise or known:

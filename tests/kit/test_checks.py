@@ -785,6 +785,34 @@ def test_two_slips_at_once_are_both_named_where_neither_explains_it_alone(slips)
     assert len(pairs) == 4
 
 
+def test_two_slips_are_both_named_where_one_replaces_a_part_of_what_the_other_does():
+    def solution(x):
+        return x.sum(-1) / x.shape[-1]
+
+    exercise = Exercise("mean", solution, ("mean",), difficulty=1, minutes=1, hints=(), solution=solution)
+
+    @exercise.aspect("values", points=1)
+    def values(answer, draw):
+        """the mean"""
+        return answer(draw.normal(3, 4))
+
+    exercise.slip("one too many", ("values",), {"x.shape[-1]": "(x.shape[-1] + 1)"}, words="Count again.")
+    exercise.slip("over the queries", ("values",), {"sum(-1) / x.shape[-1]": "sum(0) / x.shape[-1]"}, words="Down.")
+    names = [m.name for m in one(exercise, lambda x: x.sum(0) / (x.shape[-1] + 1)).misconceptions]
+    assert names == ["one too many", "over the queries"]
+
+
+def test_a_slip_of_a_known_name_is_another_code_that_may_fail_other_aspects(slips):
+    @slips.aspect("one row", points=1)
+    def one_row(answer, draw):
+        """a row by itself"""
+        return answer(draw.normal(1, 4))
+
+    slips.slip("the wrong sign", ("weights", "one row"), {"scores.exp()": "scores.exp().reciprocal()"})
+    assert [m.name for m in slips.misconceptions].count("the wrong sign") == 1
+    assert slips.variants[-1].hint == "The scores were negated." and slips.variants[-1].fails == ("weights", "one row")
+
+
 @pytest.fixture
 def sums():
     """An exercise of two tables, of which the slips spoil one each."""

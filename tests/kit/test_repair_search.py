@@ -274,6 +274,27 @@ def test_a_statement_that_a_known_slip_lacks_is_put_in():
     assert found.tried < 5 and line_of(found, answer) == 1
 
 
+def test_shares_that_have_changed_places_are_put_right_whatever_they_are_called():
+    def solution(x, gate):
+        return gate * x + (1 - gate) * torch.tanh(x)
+
+    def answer(x, gate):
+        new = torch.tanh(x)
+        return (1 - gate) * x + gate * new
+
+    exercise = Exercise("gate", solution, ("mixed",), 1, 5, ("Only one.",), solution=solution)
+
+    @exercise.aspect("values", points=1)
+    def _(answer, draw):
+        """a share of each"""
+        return answer(draw.normal(3, 4), draw.uniform(3, 4))
+
+    other_way = {"gate * x + (1 - gate) * torch.tanh(x)": "(1 - gate) * x + gate * torch.tanh(x)"}
+    exercise.slip("the other way round", ("values",), other_way, words="Which share is whose?")
+    found = where(exercise, answer, SEEDS)
+    assert found.place.piece == "(1 - gate) * x + gate * new" and line_of(found, answer) == 2
+
+
 def test_of_several_lines_the_first_where_all_inputs_have_met_is_told():
     def found(line, met, rank=2):
         return repair.Message(rank, line, 0.1, (repair.Place(line, f"line {line}", "piece"), "code"), met)
@@ -294,6 +315,12 @@ def test_what_a_piece_is_made_of_is_followed_through_names():
     assert repair.inputs_of(tree, first.value.elts[0]) & {"q", "k", "mask"} == {"q"}
     assert repair.inputs_of(tree, loop.body[0].value) & {"q", "k", "mask"} == {"q", "k"}
     assert repair.inputs_of(tree, last) & {"q", "k", "mask"} == {"q", "k", "mask"}
+
+
+def test_things_side_by_side_have_not_met():
+    tree = ast.parse("def f(q, k, mask):\n    a, b = q + k, mask\n    return a * b").body[0]
+    first, last = tree.body
+    assert [repair._met(tree, node.value, {"q", "k", "mask"}) for node in (first, last)] == [2, 3]
 
 
 def test_a_step_is_made_and_undone():

@@ -12,9 +12,9 @@ from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
 
-@pytest.fixture(scope="module")
-def drawn():
-    return benchmarks.load("drawn_answers")
+@pytest.fixture(scope="module", params=["drawn_answers", "drawn_again"])
+def drawn(request):
+    return benchmarks.load(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +24,25 @@ def verdicts(drawn):
     for name, answer in vars(drawn).items():
         if isinstance(answer, FunctionType) and "__" in name:
             exercise = course.exercise(name.partition("__")[0])
-            handed_in = drawn.handed_in(answer)
-            seen = [observe(exercise, handed_in, seed) for seed in VISIBLE_SEEDS]
-            found[name] = judge_on_seeds(exercise, seen, VISIBLE_SEEDS)
+            handed_in, seeds = drawn.handed_in(answer), VISIBLE_SEEDS[: exercise.seeds]
+            found[name] = judge_on_seeds(exercise, [observe(exercise, handed_in, seed) for seed in seeds], seeds)
     return found
 
 
-def test_every_drawn_answer_loses_points_and_few_lose_all(verdicts):
-    assert len(verdicts) == 54
-    assert all(verdict.points < verdict.out_of for verdict in verdicts.values())
-    assert sum(verdict.points > 0 for verdict in verdicts.values()) > 0.6 * len(verdicts)
+def test_every_wrong_answer_loses_points_and_few_lose_all(drawn, verdicts):
+    wrong = [verdict for name, verdict in verdicts.items() if name not in drawn.RIGHT]
+    assert len(wrong) in (54, 106)
+    assert all(verdict.points < verdict.out_of for verdict in wrong)
+    assert sum(verdict.points > 0 for verdict in wrong) > 0.6 * len(wrong)
+
+
+def test_a_right_answer_in_an_unusual_style_earns_everything(drawn, verdicts):
+    for name in drawn.RIGHT & verdicts.keys():
+        assert verdicts[name].points == verdicts[name].out_of, name
 
 
 def test_most_mistakes_are_named_and_of_two_at_once_both(drawn, verdicts):
-    single = [verdict for name, verdict in verdicts.items() if name not in drawn.TWO]
+    single = [verdict for name, verdict in verdicts.items() if name not in drawn.TWO | drawn.RIGHT]
     double = [verdict for name, verdict in verdicts.items() if name in drawn.TWO]
     assert sum(bool(verdict.misconceptions) for verdict in single) >= 0.8 * len(single)
     assert sum(len(verdict.misconceptions) == 2 for verdict in double) >= 0.5 * len(double)

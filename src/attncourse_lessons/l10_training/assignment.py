@@ -102,7 +102,7 @@ if solved("label_smoothed_loss"):
 def warmup(step: int, d_model: int, warmup_steps: int) -> float:
     """The learning rate of this step; the first step is step 1.
 
-    returns a plain number
+    returns a number; a tensor of one will do
     """
     ...  # solution
 

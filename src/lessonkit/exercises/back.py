@@ -312,8 +312,31 @@ def rules(exercise: Exercise) -> tuple[Rule, ...]:
         right = _parsed(body_of(code.base))
         wrong = _parsed(code.body)
         for pair in _differences(wrong, right) if right and wrong else ():
-            found.setdefault(f"{_dumped(pair.wrong)} {ast.dump(pair.right)}", pair)
+            for rule in (pair, _for_any(pair)):
+                found.setdefault(f"{_dumped(rule.wrong)} {ast.dump(rule.right)}", rule)
     return tuple(found.values())
+
+
+def _for_any(rule: Rule) -> Rule:
+    """The rule with a name for each piece that is the same on both sides: a learner has called it, or cut it, anew."""
+    if rule.wrong is None:
+        return rule
+    there = {ast.dump(node) for node in ast.walk(rule.wrong) if isinstance(node, ast.expr)}
+    names: dict[str, str] = {}
+
+    def named(node: Any) -> Any:
+        if isinstance(node, list):
+            return [named(item) for item in node]
+        if not isinstance(node, ast.AST):
+            return node
+        text = ast.dump(node)
+        if isinstance(node, ast.expr) and not isinstance(node, ast.Name | ast.Constant | ast.UnaryOp) and text in there:
+            return ast.Name(names.setdefault(text, f"same_{len(names)}"), ast.Load())
+        return type(node)(**{field_: named(getattr(node, field_, None)) for field_ in node._fields})
+
+    right = named(rule.right)
+    there = set(names)
+    return Rule(named(rule.wrong), right)
 
 
 def _parsed(text: str) -> ast.Module | None:
@@ -347,7 +370,7 @@ def _differences(wrong: ast.AST, right: ast.AST) -> Iterator[Rule]:
             inner = [rule for a, b in differing for rule in _differences(a, b)]
             if inner:
                 yield from inner
-                if len(differing) == 1 and isinstance(wrong, ast.Call | ast.BinOp):  # with what is around it, too
+                if isinstance(wrong, ast.Call | ast.BinOp):  # with what is around it, too: two may have changed places
                     yield Rule(wrong, right)
                 return
     if isinstance(wrong, ast.expr) and isinstance(right, ast.expr):
@@ -413,6 +436,14 @@ def _matches(pattern: Any, node: Any, bound: dict[str, ast.AST]) -> bool:
         return bool(pattern == node)
     pattern, node = _plain(pattern), _plain(node)
     if type(pattern) is not type(node):
+        return False
+    if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Add | ast.Mult):  # in either order
+        for left, right in ((node.left, node.right), (node.right, node.left)):
+            trial = dict(bound)
+            if (type(pattern.op) is type(node.op)
+                    and _matches(pattern.left, left, trial) and _matches(pattern.right, right, trial)):  # fmt: skip
+                bound.update(trial)
+                return True
         return False
     return all(_matches(getattr(pattern, f, None), getattr(node, f, None), bound) for f in pattern._fields)
 

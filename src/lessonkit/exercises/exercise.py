@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from typing import Any, TypeAlias
 
 from lessonkit.exercises.variation import LEFT_OUT, Turned, Variation
@@ -161,22 +161,30 @@ class Exercise:
         return add
 
     def slip(
-        self, name: str, fails: tuple[str, ...], *changes: Mapping[str, str], words: str, base: Callable | None = None
+        self,
+        name: str,
+        fails: tuple[str, ...],
+        *changes: Mapping[str, str],
+        words: str = "",
+        base: Callable | None = None,
     ) -> None:
         """Add a misconception that is the solution (or `base`, another right answer) with some pieces replaced.
 
-        Each of `changes`, {right: wrong}, is one code of it: the first is named so, the others are variants of it.
+        Each of `changes`, {right: wrong}, is one code of it: the first is named so, the others are variants of it. So
+        are all where the name is known already: codes of the same mistake that fail other aspects.
         ValueError where a piece is not in the solution exactly once, or not at all what was there before.
         """
         right = base or self.solution
         if right is None:
             raise ValueError(f"{self.name}: a slip needs a solution to slip in")
+        known = next((code for code in self.misconceptions if code.name == name), None)
         for number, change in enumerate(changes):
             body = edited(body_of(right), change, f"{self.name}, {name!r}")
             function = _compiled_like(right, body, f"{self.name}: {name} ({number})")
             code = self._mistake(name, function, fails, body)
-            code = replace(code, hint=" ".join(words.split()), change=change, base=right)
-            (self.variants if number else self.misconceptions).append(code)
+            hint = known.hint if known else " ".join(words.split())
+            code = replace(code, hint=hint, change=change, base=right)
+            (self.variants if number or known else self.misconceptions).append(code)
 
     def variant(self, *names: str, fails: tuple[str, ...]) -> Callable[[Callable], Callable]:
         """Add another code for the misconception of that name; for several, if it holds several at once.
@@ -281,11 +289,9 @@ class Exercise:
             if base is None or base is not other.base or len(change) < len(one.change or ()) + len(other.change or ()):
                 continue
             title = f"{self.name}: {one.name}, and {other.name}"
-            try:
-                body = edited(body_of(base), change, title)
-            except ValueError:  # both replace the same place
-                continue
-            found.append((one, other, self.as_answer(_compiled_like(base, body, title))))
+            body = _edited_by_both(base, one.change or {}, other.change or {}, title)
+            if body is not None:
+                found.append((one, other, self.as_answer(_compiled_like(base, body, title))))
         return found
 
     def reword(self, change: Callable[[str], str]) -> None:
@@ -326,6 +332,19 @@ def edited(body: str, change: Mapping[str, str], what: str) -> str:
             raise ValueError(f"{what}: {piece!r} overlaps another piece that is replaced")
         body, end = body[:start] + change[piece] + body[start + len(piece) :], start
     return body
+
+
+def _edited_by_both(base: Callable, one: Mapping[str, str], other: Mapping[str, str], what: str) -> str | None:
+    """The body with both changes: side by side, or, where one replaces a part of the other's piece, in turn."""
+    body = body_of(base)
+    for changes in (({**one, **other},), (one, other), (other, one)):
+        try:
+            both = reduce(lambda text, change: edited(text, change, what), changes, body)
+            ast.parse(both)
+        except (ValueError, SyntaxError):
+            continue
+        return both
+    return None  # both replace the same place
 
 
 def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], title: str) -> Callable:

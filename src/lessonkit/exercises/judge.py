@@ -299,8 +299,10 @@ def _explain(
             break
         found += [mistake for mistake in mistakes if mistake.answer is mistakes[best].answer]
         left -= explains[best]
-    if left and (both := _two_at_once(exercise, observations, set(wrong), seed)):
-        return both
+    if left or len(found) > 1:  # each of two names may fit a part by luck: two that do all of it are surer
+        both = _two_at_once(exercise, observations, set(wrong), seed)
+        if len(both) > 1 or (left and both):
+            return both
     return found[:2] if 2 * len(left) < len(wrong) else []
 
 

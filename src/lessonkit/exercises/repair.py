@@ -317,7 +317,7 @@ class Search:
                 with step.made():
                     made = ast.unparse(tree) if self._earns_all() else None
                 if made:
-                    found, met = (self.source.place(step.at), made), len(inputs_of(tree, step.at) & inputs)
+                    found, met = (self.source.place(step.at), made), _met(tree, step.at, inputs)
                     yield Message(rank, number, clock() - self.started, found, met)
 
     def _ordered(self, every: Iterator[Step], seen: back.Seen, last_first: bool) -> list[Step]:
@@ -469,6 +469,12 @@ def inputs_of(function: ast.FunctionDef, node: ast.AST) -> set[str]:
         found |= left
         left = set().union(*(made_of.get(name, set()) for name in left)) - found
     return found
+
+
+def _met(function: ast.FunctionDef, node: ast.AST, inputs: set[str]) -> int:
+    """How many of the inputs have met in a piece. Things side by side, `q, k, v`, have not met each other."""
+    pieces = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+    return max((len(inputs_of(function, piece) & inputs) for piece in pieces), default=0)
 
 
 def _names(node: ast.AST) -> set[str]:

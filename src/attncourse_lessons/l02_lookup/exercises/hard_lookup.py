@@ -103,6 +103,9 @@ slip("best query for each key", ALL, {"dim=-1": "dim=0"}, {"query @ keys.mT": "k
 slip("one answer for all", ALL, {"dim=-1": ""}, words="""
     `argmax()` without an axis looks for the largest number of the whole table and says where it would stand if the
     table were one long row. Every query needs an answer of its own: name the axis along which the keys lie.""")
+slip("one answer for all", ("values", "keys of unequal length"),
+     {".argmax(dim=-1)": ".sum(dim=0).argmax().expand(len(query))"},
+     {".argmax(dim=-1)": ".amax(dim=0).argmax().expand(len(query))"})
 slip("the key itself", (*ALL, "gradient"), {"values[best]": "keys[best]"}, words="""
     This gives back the key that matched. The key is only what is compared; what a lookup returns is the value that is
     stored beside it, and that may have another width.""")

@@ -137,7 +137,9 @@ slip("masks after the softmax", ("beside padding", *HIGH), {MASKED: ""}, words="
 slip("ignores the mask", UNMASKED, {MASKED: "", ZEROED: ""}, words="""
     Padding got a share. A padded position holds no word, yet its score is as good a number as any, so softmax cannot
     know: only the mask can say who is there.""")
-slip("a score of 0 for padding", FILLED, {"-torch.inf": "0.0", ZEROED: ""}, words="""
+slip("a score of 0 for padding", FILLED,
+     {"-torch.inf": "0.0", ZEROED: ""},
+     {f"scores{MASKED}": "(scores * mask)", ZEROED: ""}, words="""
     A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score that
     becomes a weight of exactly 0 is −∞.""")
 slip("a score of +∞ for padding", FILLED, {"-torch.inf": "torch.inf", ZEROED: ""}, words="""
@@ -199,6 +201,12 @@ def over_the_targets_with_the_nan_mended(scores, mask):
 def a_score_of_0_and_zeros_afterwards(scores, mask):
     """With zeros for the padding afterwards."""
     return (scores * mask).softmax(dim=-1) * mask
+
+
+@variant("a score of 0 for padding", fails=("padding", "beside padding", "large scores", *HIGH))
+def a_score_of_0_and_zeros_in_empty_rows(scores, mask):
+    """With zeros where a row holds nothing but padding."""
+    return (scores * mask).softmax(dim=-1) * mask.any(dim=-1, keepdim=True)
 
 
 @variant("mask upside down", fails=UPSIDE_DOWN)
@@ -265,6 +273,14 @@ def out_of_range_with_the_nan_mended(scores, mask):
     """With the NaN mended, which mends no gradient."""
     exponentials = scores.exp() * mask
     return (exponentials / exponentials.sum(dim=-1, keepdim=True)).nan_to_num()
+
+
+@variant("exponentials out of range", fails=("large scores",))
+def out_of_range_and_chosen_by_a_condition(scores, mask):
+    """With the padding's exponentials left out by a condition, and no 0 in the divisor."""
+    exponentials = torch.where(mask, scores.exp(), 0.0)
+    total = exponentials.sum(dim=-1, keepdim=True)
+    return exponentials / torch.where(total == 0, 1.0, total)
 
 
 @variant("exponentials out of range", "ignores the mask", fails=(*UNMASKED, "large scores"))

@@ -86,6 +86,10 @@ slip("shared out again", ("one weight of one", "gradient"),
 slip("squeezed axes", ("one decoder state",), {AVERAGE: f"({AVERAGE}).squeeze()"}, words="""
     `squeeze()` removes every axis of length one, even the batch's and the targets' when they happen to have length one.
     Keep the axes, or name the one that you mean.""")
+slip("the first sentence's states for all", ("output", "one weight of one"),
+     {"encoder_states": "encoder_states[0]"}, words="""
+    Every sentence of the batch was given the states of the first one. Which sentence's encoder has read what this
+    decoder translates? The batch axis stays: each b has weights and states of its own.""")
 slip("cut off from the gradient", ("gradient",),
      {AVERAGE: f"({AVERAGE}).detach()"},
      {"weights": "weights.detach()"},

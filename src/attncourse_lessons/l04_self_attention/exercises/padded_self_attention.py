@@ -119,7 +119,9 @@ slip("padding answers", MASKED,
     Padding takes its part of every average. Either no score was masked, or the *rows* of padding were, its questions:
     a row that is filled throughout with one number has equal weights after the softmax, so nothing shows. Who answers
     stands in the columns of the table of scores.""")
-slip("a score of 0 for padding", MASKED, {"-torch.inf": "0.0"}, words="""
+slip("a score of 0 for padding", MASKED,
+    {"-torch.inf": "0.0"},
+    {FILL: " * real[:, None]"}, words="""
     The scores of padding were set to 0. The softmax makes exp(0) = 1 of it, which is more than many a real token gets.
     The score that becomes a weight of exactly 0 is −∞.""")
 slip("masked after the softmax", MASKED,
@@ -134,6 +136,8 @@ slip("real and padding exchanged", ("no padding", "equal scores", "beside paddin
     {"~real[:, None]": "real[:, None]"}, words="""
     The real tokens were masked, and padding was left to answer. True means that a token is there: fill with −∞ where
     it is *not*.""")
+slip("real and padding exchanged", ("no padding", "equal scores", "beside padding"),
+    {"~real[:, None], -torch.inf": "real[:, None], -1e9"})
 slip("softmax over those who ask", ALL, {"dim=-1": "dim=-2"}, words="""
     The softmax ran down the columns. There the masked columns are nothing but −∞, and 0/0 is NaN. Each row, one token
     that asks, shares out one unit over those who answer.""")

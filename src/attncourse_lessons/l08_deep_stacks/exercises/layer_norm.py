@@ -73,7 +73,7 @@ def small_inputs(answer, draw):
 def all_numbers_equal(answer, draw):
     """a vector of one number, repeated, comes out as zeros"""
     x, width = vectors(draw, 4)
-    x[0] = 2.0
+    x[0] = 0.125                                                          # whose rounding stays below √ε
     return require_variation(answer(x, *_plain(width), 1e-5))[0]
 
 
@@ -142,7 +142,10 @@ slip("divided by d − 1", NOT_NORMALISED, {VARIANCE: "x.var(dim=-1, keepdim=Tru
     `var` and `std` divide by d − 1 unless told otherwise: that is how one *estimates* the variance of a population
     from a sample. Here the d numbers are all there is, and their variance is the mean of the squares. At d = 512
     you would never notice; with a published checkpoint the last digits would not agree.""")
-slip("not centred", NOT_CENTRED, {"variance = (x - mean)": "variance = x", "return (x - mean)": "return x"}, words="""
+slip("not centred", NOT_CENTRED,
+     {"variance = (x - mean)": "variance = x", "return (x - mean)": "return x"},
+     {"return (x - mean)": "return x"},  # what is divided alone
+     words="""
     The mean was not subtracted from what is divided. Without the centring it is a different norm, RMSNorm or
     nearly; its turn comes next. Look at the result's mean.""")
 slip("over the wrong numbers", (*NOT_CENTRED, "each by itself"),

@@ -164,6 +164,7 @@ slip("norms in front", SUMS,
       f"norm_3(x + {THINKS})": "x + feed_forward(norm_3(x))"},
      {f"norm_3(x + {THINKS})": "x + feed_forward(norm_3(x))"},
      {f"norm_1(x + {SELF})": "x + attention(norm_1(x), norm_1(x), mask)"},
+     {f"norm_2(x + {LOOKS})": "x + cross_attention(norm_2(x), memory, memory_mask)"},
      words="""
     This is the pre-norm block of the lecture (or one of its sublayers is): the norm stands in front, and the sum stays
     as it is. In the block of 2017 the sublayer reads x, its output is added, and the norm is of the *sum*.""")
@@ -171,6 +172,8 @@ slip("the norm of the branch alone", SUMS,
      {f"norm_1(x + {SELF})": f"x + norm_1({SELF})", f"norm_2(x + {LOOKS})": f"x + norm_2({LOOKS})",
       f"norm_3(x + {THINKS})": f"x + norm_3({THINKS})"},
      {f"norm_2(x + {LOOKS})": f"x + norm_2({LOOKS})"},
+     {f"norm_3(x + {THINKS})": f"x + norm_3({THINKS})"},
+     {f"norm_1(x + {SELF})": f"x + norm_1({SELF})"},
      words="""
     What a sublayer returned was normalised, and then added. (OLMo 2 has it so.) "Add & Norm" adds first: the norm is of
     the sum.""")
@@ -212,6 +215,22 @@ slip("one sentence's mask for all", ("memory's padding",), {"memory_mask": "memo
 slip("norms exchanged", SUMS, {"norm_2": "norm_3", "norm_3": "norm_2"}, words="""
     Two norms have changed places. `norm_2` belongs to the cross-attention, `norm_3` to the network; each has a gain
     and a bias of its own.""")
+slip("one norm for two sums", SUMS,
+     {"norm_3": "norm_2"},
+     {"norm_2": "norm_1"},
+     {"norm_3": "norm_1"},
+     {"norm_2": "norm_1", "norm_3": "norm_1"},
+     words="""
+    One norm was used for two sums, or for all three, and another was never called. Each has a gain and a bias of its
+    own, which are learned for what comes out of *its* sublayer.""")
+slip("added to an older x", SUMS,
+     {f"x = norm_1(x + {SELF})\nx = norm_2(x + cross_attention(x,":
+      f"h = norm_1(x + {SELF})\nx = norm_2(x + cross_attention(h,"},
+     {f"x = norm_2(x + {LOOKS})\nreturn norm_3(x + feed_forward(x))":
+      f"h = norm_2(x + {LOOKS})\nreturn norm_3(x + feed_forward(h))"},
+     words="""
+    The sublayer read the right x, and what it found was added to an older one: what the sublayer before it had found,
+    and its norm, are then missing from the sum. "Add & Norm" adds to what the sublayer has read.""")
 slip("the two attentions side by side", CROSS,
      {f"x = norm_1(x + {SELF})\nx = norm_2(x + {LOOKS})": f"x = norm_2(norm_1(x + {SELF} + {LOOKS}))"},
      words="""

@@ -163,9 +163,15 @@ slip("pairs over the ends of words", EVERY_MERGE,
       "for pieces in [[piece for pieces in learned_from for piece in pieces]]:"}, words="""
     The last letter of a word and the first of the next were counted as neighbours. Words are counted one by one: their
     order says nothing.""")
-slip("every word counted once", EVERY_MERGE, {"in train]": "in set(train)]"}, words="""
+slip("every word counted once", EVERY_MERGE, {"in train]": "in dict.fromkeys(train)]"}, words="""
     A word that comes ten times was counted once. Frequent words are what a vocabulary is to be made for: count
     every occurrence.""")
+slip("a pair counted once a word", EVERY_MERGE, {"in pairwise(pieces)": "in set(pairwise(pieces))"}, words="""
+    A pair that stands twice in one word was counted once. Every place where it could be merged counts.""")
+slip("a merge too few", (*EVERY_MERGE, "ties"), {"range(n_merges)": "range(n_merges - 1)"}, words="""
+    One merge fewer was learned than was asked for: the words are cut into smaller pieces than they need be.""")
+slip("a merge too many", (*EVERY_MERGE, "ties"), {"range(n_merges)": "range(n_merges + 1)"}, words="""
+    One merge more was learned than was asked for.""")
 slip("counted once and for all", ("merges of merges",),
      {"for _ in": "for t in",
       f"min{RANKED}": f"sorted{RANKED}[t]",

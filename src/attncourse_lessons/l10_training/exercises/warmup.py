@@ -133,6 +133,7 @@ slip("never falls", ("falling",), {FALLING: "warmup_steps**-0.5"}, words="""
     The rate stays at its peak. A warm-up is followed by a decline; here it goes as one over the root of the step.""")
 slip("falls as 1/step", ("falling",), {FALLING: "warmup_steps**0.5 / step"}, words="""
     The decline is too steep: four times as many steps should leave half of the rate, and here they leave a quarter.""")
+slip("falls as 1/step", ("rising", "the peak", "falling"), {FALLING: "step**-1"})
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

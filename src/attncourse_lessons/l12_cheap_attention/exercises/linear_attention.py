@@ -127,7 +127,9 @@ slip("causal left out", PAST,
     With `causal` the output is what it is without. Position i may use keys up to i: each position has sums of its
     own.""")
 slip("not even itself", ("shares", "the past"),
-     {PAIRS: "pairs.cumsum(dim=1) - pairs", KEYS: "key.cumsum(dim=1) - key"}, words="""
+     {PAIRS: "pairs.cumsum(dim=1) - pairs", KEYS: "key.cumsum(dim=1) - key"},
+     {PAIRS: "pairs.cumsum(dim=1) - pairs", KEYS: "key.cumsum(dim=1) - key + 1e-9"},  # with the 0 caught
+     words="""
     A position sees what came before it and not itself, and the first one sees nobody: 0/0. The sums at position i
     include position i.""")
 slip("sums from the end", PAST,

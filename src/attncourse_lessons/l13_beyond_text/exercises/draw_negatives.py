@@ -114,6 +114,16 @@ slip("steps over too late", DRAWS, {">=": ">"}, words="""
     Those *after* i were moved by one, but i itself was not: a frame that draws number i of the others still gets
     itself, and none gets the one after it. Where must the step begin?""")
 
+slip("its number from the columns", DRAWS,
+     {"torch.arange(n)[:, None]": "torch.arange(lot.shape[1])"},
+     words="""
+    What was stepped over is the number of the *column*, and not the frame's own. In row i all k numbers belong to frame
+    i: give i an axis of length one at its end, so that it stays the same along the row.""")
+
+slip("numbers that are not whole", ("everybody else equally",), {".long()": ".floor()"}, words="""
+    The numbers are right and of a floating point dtype, so nothing can be looked up with them. Cut off after the
+    decimal point, and make integers of them, too.""")
+
 slip("counted on from itself", ("negatives",),
      {f"other{STEP_OVER}": "(torch.arange(n)[:, None] + 1 + other) % n"},
      words="""
