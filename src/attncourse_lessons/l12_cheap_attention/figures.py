@@ -104,18 +104,16 @@ def memory_levels() -> None:
     for low, rate in ((1.1, "1.5 to 2.0 TB/s"), (3.4, "about 19 TB/s")):
         arrow(ax, (5.2, low), (5.2, low + 1.3), both=True)
         ax.text(5.4, low + 0.65, rate, ha="left", va="center", fontsize=9.5, color=INK)
-    for x, name, crossing in (
-        (9.9, "usual attention", "scores out, in\nweights out, in\n$4n^2$ numbers"),
-        (14.0, "one fused kernel", "$Q$, $K$, $V$ in\n$O$ out\nno scores"),
-    ):
+    for x, name, work, crossing, held in (
+        (9.9, "usual attention", "one step at a time", "scores out, in\nweights out, in\n$4n^2$ numbers",
+         "inputs, output,\nscores, weights"),
+        (14.0, "one fused kernel", "all steps on a tile", "$Q$, $K$, $V$ in\n$O$ out\nno scores", "inputs, output"),
+    ):  # fmt: skip
         ax.text(x, 5.2, name, ha="center", va="center", fontsize=10.5, fontweight="bold", color=INK)
-        ax.text(x, 2.9, "a tile of scores", ha="center", va="center", fontsize=10, color=INK)
+        ax.text(x, 2.9, work, ha="center", va="center", fontsize=10, color=INK)
         arrow(ax, (x - 1.4, 1.1), (x - 1.4, 2.4), both=True)
         ax.text(x - 1.15, 1.75, crossing, ha="left", va="center", fontsize=9.5, color=INK)
-        held = "inputs, output,\nscores, weights" if "4n" in crossing else "inputs, output"
         ax.text(x, 0.6, held, ha="center", va="center", fontsize=10, color=INK)
-    for y in (2.9, 0.6):
-        ax.plot([7.9, 16.4], [y - 0.5, y - 0.5], color=PALE, linewidth=0.8, zorder=0)
     show(
         drawn,
         "A GPU from the top: arithmetic, 312 TFLOP/s in 16 bits; under it SRAM on the chip, 108 times 192 KB, at about "

@@ -567,8 +567,8 @@ figures.blocked_window(16, 4)
 # **Now you:** a@cheap_attention, exercises 3 and 4
 
 # %% [markdown] teaches="sparse patterns: Longformer, BigBird, panel by panel"
-# At 2,048 positions and a width of 64, each query has $3 \cdot 64$ scores in place of 2,048, about a tenth. The time falls
-# less than that: the blocks of keys must be copied, and many small products are slower than one large product. A kernel
+# At 2,048 positions and a width of 64, each query has $3 \cdot 64$ scores in place of 2,048, about a tenth. The time need
+# not fall as much: the blocks of keys must be copied, and many small products are slower than one large product. A kernel
 # for the pattern, such as the package's `flex_attend` compiles, avoids the copies.
 #
 # A window also makes the cache smaller. Under a causal window of $w$ tokens the cache keeps $w$ tokens: each new token
@@ -904,7 +904,8 @@ figures.seed_lines(by_size, "pairs shown", "accuracy", chance=1 / LETTERS)
 print("medians at 8 and at 64 pairs:")
 for title, lines in by_size.items():
     for name, line in lines.items():
-        print(f"{title}, {name:>16}: " + " ".join(f"{statistics.median(line[p]):6.1%}" for p in (8, 64)))
+        few, many = (statistics.median(line[p]) for p in (8, 64))
+        print(f"{title}, {name:>16}: {few:6.1%} {many:6.1%}")
 #| caption: Associative recall against the number of pairs, by the size of the state.
 #| label: recall
 
@@ -1281,8 +1282,8 @@ for row in record["way_out"]:
 # fixes $\beta = 1$, and compares the rule with the plain sum over the same keys, of length one:
 
 # %%
-updates = {f"d = {d}": {name: recalled[name, d] for name in ("unit keys", "unit keys, delta rule")}
-           for d in (16, 64)}
+pair = ("unit keys", "unit keys, delta rule")
+updates = {f"d = {d}": {name: recalled[name, d] for name in pair} for d in (16, 64)}
 figures.seed_lines(updates, "pairs shown", "accuracy", chance=1 / LETTERS)
 #| caption: Associative recall with the plain sum and with the delta rule.
 

@@ -171,8 +171,8 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         drawn,
         f"A picture of {height} by {width} pixels is cut into {n} patches of {patch} by {patch}, numbered row by row. "
         f"Each is flattened and multiplied by W. A class token stands in front; every row gets a position, the class "
-        f"token the first. The {1 + n} rows go through a stack of encoder blocks; row 0, times the head's matrix, gives the "
-        f"logits.",
+        f"token the first. The {1 + n} rows go through a stack of encoder blocks; row 0, times the head's matrix, "
+        f"gives the logits.",
     )
 
 

@@ -80,8 +80,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # Take a photograph. *Before you read on:* what would you make the rows of? There is an obvious answer, and it is too
 # expensive. Which, and why?
 #
-# The obvious answer is one row for each pixel. A photograph of 224 × 224 pixels would be a sequence of fifty thousand,
-# and attention compares every row with every row:
+# The obvious answer is one row for each pixel, and 224 × 224 pixels make a sequence of fifty thousand rows. Attention
+# compares every row with every row:
 
 # %%
 for patch in (1, 8, 16, 32):
@@ -638,7 +638,8 @@ figures.attention_on_images([images[test][i, 0] for i in some],
                             {"last layer": [last[i] for i in some],
                              "rollout": [rolled[i] for i in some]},
                             [f"a {labels[test][i]}" for i in some])
-#| caption: Attention of the class token, in the last layer alone and by rollout, for three digits.
+#| caption: Attention of the class token, in the last layer alone and by rollout, for three
+#|   digits.
 #| label: attention-on-images
 
 # %% [markdown]

@@ -131,7 +131,7 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
     """Whether two models differ by more than luck, from their losses at equal seeds.
 
     printed, repaired: (n,), n at least 2; number i of both is of the same seed
-    returns the mean difference, printed minus repaired, and the same in units of its standard error
+    returns the mean difference, printed minus repaired, and the same in standard errors
     """
     ...  # solution
 

@@ -53,7 +53,7 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
     drawn, ax = figure(2.9 + 0.74 * len(tests), 1.0 + 0.29 * len(rows))
     stage(ax, (-3.7, len(tests)), (len(rows), -1.6))
     for column, name in enumerate(tests):
-        for k, line in enumerate(reversed(textwrap.wrap(name, 9))):
+        for k, line in enumerate(reversed(textwrap.wrap(name, 10, break_long_words=False))):
             ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=9.5, color=INK)
     ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=9.5, style="italic", color=GREY)
     said = []

@@ -727,14 +727,16 @@ print(f"seeds of the right model lie up to {luck:.3f} apart")
 unseen = [name for name in FAULTS if not verdicts[name][0]]
 rows = {name: run["faults"][name] for name in unseen}
 hidden = {name: (row["difference"], 2.26 * row["standard_error"]) for name, row in rows.items()}
-viz.differences_from_baseline({"": hidden}, x_name="nats per token; left of 0: lower with the fault")
+viz.differences_from_baseline({"": hidden},
+                              x_name="nats per token; left of 0: lower with the fault")
 #| caption: Test loss of the mutants that nobody would notice, less that of the right model.
 
 # %% tags=["hide-input"]
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
 same = [name for name, (change, bar) in hidden.items() if abs(change) <= bar]
 assert "the residual from the normalised x" in better and "max_len not handed on" in same
-noticed_as = Counter(word if word in ("crash", "NaN") else word[0] for hit, word in verdicts.values() if hit)
+words = [word for hit, word in verdicts.values() if hit]
+noticed_as = Counter(word if word in ("crash", "NaN") else word[0] for word in words)
 assert noticed_as == {"crash": 1, "NaN": 1, "+": 4, "−": 2} and len(unseen) == 6
 
 # %% [raw] slide
