@@ -121,9 +121,13 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
     assert row == ["class", "$x_{0}W$", "$x_{1}W$", "$x_{2}W$", "$x_{3}W$"]
     assert tags == [r"$+\,p_0$", *(rf"$+\,p_{{{i + 1}}}$" for i in range(4))]
     assert {f"$x_{{{i}}}W$" for i in range(4)} < set(boxed(ax))
-    assert [start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)] == [True] * 6
-    ((line, end),) = strokes(ax)
-    assert line[1] == end[1] == -2.3 and line[0] < 7.5 and end[0] > max(piece[..., 0].max() for piece in pieces)
+    assert [start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)] == [True] * 13
+    into = [start for start, end in arrows(ax) if end[1] == -2.75]
+    above = sorted(x for words, x, y in texts(ax) if y == -1.65)
+    assert [x for x, _ in into] == pytest.approx(above) and {y for _, y in into} == {-2.05}
+    stack = "stack of encoder blocks: 5 rows in, 5 rows out"
+    assert joined(ax)[-3:-1] == [(stack, "row 0"), ("row 0", "$W_{head}$")] and joined(ax)[-1][0] == "$W_{head}$"
+    assert joined(ax)[-1][1].startswith("logits")
 
 
 @proven

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from drawn import axes, boxed, cells, curves, grid, joined, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, cells, curves, grid, joined, labels, places, strokes, texts
 from proven import proven
 
 from attncourse.attention import causal_mask
@@ -250,10 +250,43 @@ def test_the_memories_stand_one_above_the_other_with_their_rates():
     at = places(ax)
     assert boxed(ax) == ["arithmetic", "SRAM, on the chip", "HBM, beside the chip"]
     assert at["arithmetic"][1] > at["SRAM, on the chip"][1] > at["HBM, beside the chip"][1]
-    for name, rate in (("arithmetic", "312 TFLOP/s (16 bits)"), ("SRAM, on the chip", "108 × 192 KB, about 19 TB/s"),
-                       ("HBM, beside the chip", "40 or 80 GB, 1.5 to 2.0 TB/s")):  # fmt: skip
-        assert at[rate][1] == at[name][1] and at[rate][0] > at[name][0]
-    assert joined(ax) == [("HBM, beside the chip", "SRAM, on the chip"), ("SRAM, on the chip", "arithmetic")]
+    for name, size in (("arithmetic", "312 TFLOP/s in 16 bits"), ("SRAM, on the chip", "108 × 192 KB"),
+                       ("HBM, beside the chip", "40 or 80 GB")):  # fmt: skip
+        assert at[name][1] < at[size][1] < at[name][1] + 1
+    levels = [at[name][1] for name in ("HBM, beside the chip", "SRAM, on the chip", "arithmetic")]
+    assert levels[0] < at["1.5 to 2.0 TB/s"][1] < levels[1] < at["about 19 TB/s"][1] < levels[2]
+    assert joined(ax)[:2] == [("HBM, beside the chip", "SRAM, on the chip"), ("SRAM, on the chip", "arithmetic")]
+    for x, words in ((9.9, ("inputs, output,\nscores, weights", "one step at a time", "usual attention")),
+                     (14.0, ("inputs, output", "all steps on a tile", "one fused kernel"))):  # fmt: skip
+        assert [at[each] for each in words] == [(x, y) for y in levels]
+    crossing = {words: x for words, x, y in texts(ax) if x > 8 and y == 1.75}
+    assert ["4n^2" in words for words in sorted(crossing, key=crossing.get)] == [True, False]
+    assert arrows(ax)[2:] == [((x, 1.1), (x, 2.4)) for x in (8.5, 12.6)]
+
+
+@proven
+def test_softmax_takes_the_first_product_first_and_linear_attention_the_last():
+    both = axes(figures.two_orders_of_products)
+    colours = [[colour for colour, _ in cells(ax).values()] for ax in both]
+    assert colours[0] == colours[1] and len(set(colours[0])) == 4
+    for ax, names, first, side in zip(
+        both,
+        (["$Q$", "$K^T$", "$V$", "table"], ["$\\phi(Q)$", "$\\phi(K)^T$", "$V$", "$S$"]),
+        (0, 1), (2.4, 0.8), strict=True,
+    ):  # fmt: skip
+        boxes = [(left, low, left + width, low + height) for left, low, width, height in cells(ax)]
+        at = places(ax, *names)
+        for name, (left, low, right, high) in zip(names, boxes, strict=True):
+            assert at[name] == pytest.approx(((left + right) / 2, (low + high) / 2))
+        assert [round(right - left, 6) for left, _, right, _ in boxes] == [1, 3, 1, side]
+        assert [round(high - low, 6) for _, low, _, high in boxes] == [3, 1, 3, side]
+        left, right = boxes[first][0], boxes[first + 1][2]
+        assert strokes(ax) == [[(left, -0.35), (left, -0.55), (right, -0.55), (right, -0.35)]]
+        ((start, end),) = arrows(ax)
+        assert start[0] == end[0] == pytest.approx(at[names[3]][0]) and start[1] > end[1] > at[names[3]][1]
+        said = {words: y for words, x, y in texts(ax) if words not in names}
+        assert sorted(said, key=said.get)[0].endswith("between the products") and ("exp" in str(said)) == (first == 0)
+        assert ("(n, n)" in str(said)) == (first == 0) and ax.get_title().startswith(("softmax", "linear")[first])
 
 
 def legend_of(ax):

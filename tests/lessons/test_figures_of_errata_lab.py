@@ -1,7 +1,8 @@
 """Pictures of errata: the game of entries, runs side by side, and a table of who catches what."""
 
 import pytest
-from drawn import axes, cells, places, texts
+import torch
+from drawn import arrows, axes, boxed, cells, places, strokes, table, texts
 from proven import proven
 
 from attncourse_lessons import course
@@ -33,6 +34,45 @@ def test_runs_of_one_seed_are_joined():
     assert joined == [([0, 1], [3.0, 2.9]), ([0, 1], [3.2, 3.1])]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["right", "printed"] and ax.get_ylabel() == "loss"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["seed 0", "seed 1"]
+
+
+@proven
+def test_the_residual_path_begins_after_the_norm_as_printed_and_before_it_repaired():
+    (ax,) = axes(figures.three_blocks)
+    rows = {0.0: (2.5, 9.9), -3.2: (0.2, 9.9), -6.4: (0.2, 7.6)}
+    expected = []
+    for y, starts in rows.items():
+        for start, plus in zip(starts, (6.85, 14.25), strict=True):
+            expected += [[(start, y), (start, y + 1), (plus, y + 1)], [(start, y)]]
+    assert strokes(ax) == expected
+    assert boxed(ax) == 3 * ["norm", "attention", "norm", "feed-forward"]
+    names = [words for words, x, y in texts(ax) if x == -0.9]
+    assert names == ["printed", "half_repaired", "repaired"]
+    for words, x, y in texts(ax):
+        assert any(y == pytest.approx(row) for row in rows)
+        if words == "+":
+            assert x in (6.85, pytest.approx(14.25))
+    along = [(start, end) for start, end in arrows(ax) if start[1] == end[1]]
+    down = [(start, end) for start, end in arrows(ax) if start[0] == end[0]]
+    assert len(along) == 3 * 7 and all(start[0] < end[0] for start, end in along)
+    assert len(down) == 3 * 2 and all(start[1] > end[1] for start, end in down)
+
+
+@proven
+def test_masked_tables_print_the_sum_of_each_row_and_hatch_the_future():
+    allowed = torch.ones(3, 3).tril().bool()
+    right = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.2, 0.3, 0.5]])
+    for ax, title, weights in zip(axes(figures.masked_tables, {"right": right, "less": right * 0.5}, allowed),
+                                  ("right", "less"), (right, right * 0.5), strict=True):  # fmt: skip
+        numbers = {f"{i}": {f"{j}": pytest.approx(weights[i, j].item()) for j in range(3)} for i in range(3)}
+        assert ax.get_title() == title and table(ax) == numbers
+        assert {(x, y) for x, y, *_ in cells(ax)} == {(1, 0), (2, 0), (2, 1)}
+        assert all(hatch for _, hatch in cells(ax).values())
+        sums = [(words, y) for words, x, y in texts(ax) if x > 3 and y > 0]
+        assert sums == [(f"{weights[i].sum():.2f}", i + 0.5) for i in range(3)]
+        inside = {(x, y): words for words, x, y in texts(ax) if x < 3}
+        assert inside == {(j + 0.5, i + 0.5): f"{weights[i, j]:.2f}" for i in range(3) for j in range(3)}
+        assert ("sum", 3.12, -0.1) in texts(ax)
 
 
 LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0]]}

@@ -9,10 +9,10 @@
 # %% [markdown]
 # # Assignment @cheap_attention · Cheap attention
 #
-# In this assignment you build the ways round the square of [lecture @cheap_attention](@cheap_attention). The first two
-# change nothing about the result: a softmax that sees its scores in chunks, and the inner loop of FlashAttention. Then a
-# sliding window, in two forms: cut into blocks for a text that is there, and with a rolling cache for one that is being
-# written. Then linear attention, once for all positions together and once as a recurrent network.
+# In this assignment you build the ways around the quadratic cost of [lecture @cheap_attention](@cheap_attention). The first
+# two change nothing about the result: a softmax that sees its scores in chunks, and the inner loop of FlashAttention. Then
+# comes a sliding window in two forms: cut into blocks for a text that is known, and with a rolling cache for one that is
+# being written. Last comes linear attention, once for all positions together and once as a recurrent network.
 #
 # None of the answers is long. Most mistakes here concern one position, one factor or one axis, and few of them crash.
 # Small examples on paper are the quickest way to find them. Under each exercise stands a check. A check on other numbers
@@ -45,13 +45,13 @@ from torch import Tensor
 # carried from chunk to chunk: the largest score so far, $m$, and $\ell$, the sum of $\exp(e - m)$ over all scores $e$ so
 # far. Before the first chunk $m = -\infty$ and $\ell = 0$.
 #
-# Write what happens when one more chunk comes in. The trouble is that in all terms of the old sum it is the old $m$ that
-# was taken away, and the chunk may bring a larger one. Return new tensors, and leave those that come in as they are (this
-# holds for all exercises here).
+# Write what happens when one more chunk comes in. The difficulty: all terms of the old sum had the old $m$ subtracted, and
+# the chunk may bring a larger one. Return new tensors, and leave those that come in as they are (this holds for all
+# exercises here).
 #
-# A chunk may be masked, so that all its scores in some row are $-\infty$. It should change no attention weight in that row, even if it
-# is the row's first. (What the state says until the first finite score comes is up to you.) And scores may be as large as
-# 300: no exponential of a positive number may be taken.
+# A chunk may be masked, so that all its scores in some row are $-\infty$. It should change no attention weight in that
+# row, even if it is the row's first chunk. (What the state says until the first finite score comes is up to you.) And
+# scores may be as large as 300: no exponential of a positive number may be taken.
 
 # %% exercise="online_softmax"
 def online_softmax(
@@ -88,12 +88,13 @@ if solved("online_softmax"):
 # %% [markdown]
 # ## 2 · The inner loop of FlashAttention
 #
-# Softmax was only half of it. What attention wants is the average $\sum_j \exp(e_j)\, v_j / \sum_j \exp(e_j)$. Its numerator is a sum
-# over the keys, just as its denominator is. So it can be carried along in the same way, and no weight ever has to be
-# kept.
+# The softmax is only half of attention, which needs the average $\sum_j \exp(e_j)\, v_j / \sum_j \exp(e_j)$. Its
+# numerator is a sum over the keys, just as its denominator is. So it can be carried along in the same way, and no weight
+# ever has to be kept.
 #
-# Write the step for one tile of keys and values. The caller starts from $-\infty$, 0 and zeros, and divides `output` by
-# `total` when all tiles have been seen. (No tile is masked throughout here. Your `online_softmax` may be of use.)
+# Write the step for one tile of keys and values, with the scaled dot product as score. The caller starts from $-\infty$,
+# 0 and zeros, and divides `output` by `total` when all tiles have been seen. (Nothing is masked here. Your
+# `online_softmax` may be of use.)
 
 # %% exercise="attend_tile"
 def attend_tile(
@@ -324,7 +325,7 @@ if solved("linear_attention") and solved("linear_step"):
 # %% [markdown]
 # ## 7 · "So attention is linear now"
 #
-# A colleague has exchanged the attention of a model with $n = 2{,}000$ and $d = 4{,}096$ for FlashAttention. It takes a
+# A colleague has replaced the attention of a model with $n = 2{,}000$ and $d = 4{,}096$ by FlashAttention. It takes a
 # fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she says, "and we can go to
 # $n = 200{,}000$ for a hundred times the cost."
 #
@@ -334,8 +335,8 @@ if solved("linear_attention") and solved("linear_step"):
 # **(b)** Roughly by which factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use $24\,n d^2$
 # for everything but the pairs and $4\,n^2 d$ for the pairs.
 #
-# **(c)** She would settle for a sliding window of 1,000 positions on each side. Name something that her model may then no
-# longer be able to do, and one cheap addition that might give it back.
+# **(c)** She would be content with a sliding window of 1,000 positions on each side. Name something that her model may then
+# no longer be able to do, and one cheap addition that might restore it.
 #
 # Answer in five to eight sentences. (4 points)
 

@@ -90,23 +90,36 @@ def _shape_in_words(table: Tensor) -> str:
 
 
 def memory_levels() -> None:
-    """The two memories of a GPU and its arithmetic, with an A100's sizes and rates, as Dao et al. (2022) give them."""
-    drawn, ax = figure(7.2, 2.5)
-    stage(ax, (0, 14.4), (0, 5))
+    """A GPU's memories with an A100's sizes and rates (Dao et al. 2022), and what of attention crosses to HBM."""
+    drawn, ax = figure(8.2, 3.0)
+    stage(ax, (0, 16.6), (-0.1, 6.4))
     rows = (
-        (7.2, 4.2, 4.0, "arithmetic", "312 TFLOP/s (16 bits)", GREEN),
-        (7.2, 2.4, 6.4, "SRAM, on the chip", "108 × 192 KB, about 19 TB/s", ORANGE),
-        (7.2, 0.6, 9.6, "HBM, beside the chip", "40 or 80 GB, 1.5 to 2.0 TB/s", BLUE),
+        (5.2, 2.9, "arithmetic", "312 TFLOP/s in 16 bits", GREEN),
+        (2.9, 4.9, "SRAM, on the chip", "108 × 192 KB", ORANGE),
+        (0.6, 7.2, "HBM, beside the chip", "40 or 80 GB", BLUE),
     )
-    for x, y, width, name, numbers, colour in rows:
-        box(ax, x, y, name, colour, width=width)
-        ax.text(x + width / 2 + 0.25, y, numbers, ha="left", va="center", fontsize=10, color=INK)
-    for low in (1.12, 2.92):
-        arrow(ax, (7.2, low), (7.2, low + 0.76), both=True)
+    for y, width, name, size, colour in rows:
+        box(ax, 4.0, y, name, colour, width=width)
+        ax.text(4.0 - width / 2 + 0.02, y + 0.62, size, ha="left", va="bottom", fontsize=9.5, color=INK)
+    for low, rate in ((1.1, "1.5 to 2.0 TB/s"), (3.4, "about 19 TB/s")):
+        arrow(ax, (5.2, low), (5.2, low + 1.3), both=True)
+        ax.text(5.4, low + 0.65, rate, ha="left", va="center", fontsize=9.5, color=INK)
+    for x, name, work, crossing, held in (
+        (9.9, "usual attention", "one step at a time", "scores out, in\nweights out, in\n$4n^2$ numbers",
+         "inputs, output,\nscores, weights"),
+        (14.0, "one fused kernel", "all steps on a tile", "$Q$, $K$, $V$ in\n$O$ out\nno scores", "inputs, output"),
+    ):  # fmt: skip
+        ax.text(x, 5.2, name, ha="center", va="center", fontsize=10.5, fontweight="bold", color=INK)
+        ax.text(x, 2.9, work, ha="center", va="center", fontsize=10, color=INK)
+        arrow(ax, (x - 1.4, 1.1), (x - 1.4, 2.4), both=True)
+        ax.text(x - 1.15, 1.75, crossing, ha="left", va="center", fontsize=9.5, color=INK)
+        ax.text(x, 0.6, held, ha="center", va="center", fontsize=10, color=INK)
     show(
         drawn,
-        "A GPU from the top: arithmetic, 312 TFLOP/s in 16 bits; under it SRAM on the chip, 108 times 192 KB at about "
-        "19 TB/s; under that HBM beside the chip, 40 or 80 GB at 1.5 to 2.0 TB/s. Arrows both ways between neighbours.",
+        "A GPU from the top: arithmetic, 312 TFLOP/s in 16 bits; under it SRAM on the chip, 108 times 192 KB, at about "
+        "19 TB/s; under that HBM beside the chip, 40 or 80 GB, at 1.5 to 2.0 TB/s. Beside it what crosses between "
+        "SRAM and HBM: in the usual attention scores and weights, each out and in, 4n² numbers; in one fused kernel "
+        "Q, K and V in and O out, and no scores.",
     )
 
 
@@ -117,13 +130,13 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
     """
     if not 1 <= now <= rows * columns:
         raise ValueError(f"now: got {now}, expected a step from 1 to {rows * columns}")
-    drawn, axes = figure(7.4, 3.6, columns=2)
+    drawn, axes = figure(7.4, 3.9, columns=2)
     said = []
     for ax, by_rows, title in (
         (axes[0], False, "FlashAttention (2022):\nouter loop over keys and values"),
         (axes[1], True, "FlashAttention-2 (2023):\nouter loop over queries"),
     ):
-        stage(ax, (-1.7, columns + 1.5), (rows + 0.2, -1.25))
+        stage(ax, (-1.7, columns + 1.5), (rows + 0.75, -1.25))
         ax.set_title(title)
         major, minor = divmod(now - 1, columns if by_rows else rows)
         row, column = (major, minor) if by_rows else (minor, major)
@@ -144,10 +157,15 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
             ax.add_patch(Rectangle((j + 0.08, -1.05), 0.84, 0.75, facecolor=face, edgecolor=GREY, linewidth=1))
             name = f"$K_{j + 1}V_{j + 1}$"
             ax.text(j + 0.5, -0.68, name, ha="center", va="center", fontsize=11, color=INK)
+        per_step = "$K, V$ in" if by_rows else "$Q$ in; $O, m, \\ell$ in and out"
+        crossing = "K and V come in" if by_rows else "Q comes in, and O, m and ℓ come in and go out"
+        ax.text(columns / 2, rows + 0.42, f"moved at each step: {per_step}", ha="center", va="center", fontsize=10,
+                color=INK)  # fmt: skip
         kept = f"Q and O tile {row + 1}" if by_rows else f"K and V tile {column + 1}"
         way = "along the rows" if by_rows else "down the columns"
         said.append(f"{title.splitlines()[0]} goes {way}: at step {now} "
-                    f"query tile {row + 1} meets key tile {column + 1}, and {kept} stays for the whole inner loop")
+                    f"query tile {row + 1} meets key tile {column + 1}, and {kept} stays for the whole inner loop, "
+                    f"while at each step {crossing}")  # fmt: skip
     show(
         drawn,
         f"Tiles of the score matrix, {rows} rows of queries by {columns} columns of keys, numbered in the order of "
@@ -163,7 +181,7 @@ def blocked_window(n: int, width: int) -> None:
     check_places(n=n)
     if width < 1 or n % width:
         raise ValueError(f"n: got {n}, expected a multiple of the width, {width}")
-    drawn, ax = figure(5.6, 4.2)
+    drawn, ax = figure(6.2, 3.5)
     ax.set_aspect("equal")
     ax.set_xlim(0, n)
     ax.set_ylim(n, 0)
@@ -194,6 +212,43 @@ def blocked_window(n: int, width: int) -> None:
         f"own block of keys and the two beside it. {used} scores are used, {computed - used} are computed and "
         f"forbidden by the mask within the blocks, and {n * n - computed} are never computed.",
     )
+
+
+def two_orders_of_products(n: int = 6, d: int = 2) -> None:
+    """Q K^T V from the left, over a table (n, n), and from the right, over a state (d, d): shapes drawn to scale."""
+    drawn, axes = figure(8.6, 2.9, rows=1, columns=2)
+    unit = 0.5
+    said = []
+    for ax, title, factors, middle, last in (
+        (axes[0], "softmax: the table first", (("$Q$", n, d, BLUE), ("$K^T$", d, n, ORANGE), ("$V$", n, d, GREEN)),
+         ("table", n, n, "$(n, n)$, grows with the text"), "exp of each score stands between the products"),
+        (axes[1], "linear attention: the state first",
+         (("$\\phi(Q)$", n, d, BLUE), ("$\\phi(K)^T$", d, n, ORANGE), ("$V$", n, d, GREEN)),
+         ("$S$", d, d, "$(d_k, d_v)$, whatever $n$ is"), "nothing stands between the products"),
+    ):
+        stage(ax, (-0.2, 10.2), (-5.4, 3.3))
+        ax.set_aspect("equal")
+        ax.set_title(title)
+        x, places = 0.3, []
+        for name, height, width, colour in factors:
+            places.append((x, x + width * unit))
+            ax.add_patch(Rectangle((x, 1.3 - height * unit / 2), width * unit, height * unit, facecolor=colour,
+                                   alpha=0.25, edgecolor=GREY))  # fmt: skip
+            ax.text(x + width * unit / 2, 1.3, name, ha="center", va="center", fontsize=9.5, color=INK)
+            x += width * unit + (1.3 if name != factors[-1][0] else 0)
+        first = (0, 1) if middle[1] == n else (1, 2)
+        left, right = places[first[0]][0], places[first[1]][1]
+        ax.plot([left, left, right, right], [-0.35, -0.55, -0.55, -0.35], color=INK, linewidth=1.2)
+        at = (left + right) / 2
+        arrow(ax, (at, -0.6), (at, -1.2))
+        side = middle[1] * unit * 0.8
+        ax.add_patch(Rectangle((at - side / 2, -1.3 - side), side, side, facecolor=PALE, edgecolor=GREY))
+        ax.text(at, -1.3 - side / 2, middle[0], ha="center", va="center", fontsize=10.5, color=INK)
+        ax.text(at + side / 2 + 0.3, -1.3 - side / 2, middle[3], ha="left", va="center", fontsize=10, color=INK)
+        ax.text(5.0, -4.9, last, ha="center", va="center", fontsize=10, style="italic", color=GREY)
+        said.append(f"{title}: of the three factors {'the first' if first == (0, 1) else 'the last'} two are "
+                    f"multiplied first, and give {'a table (n, n)' if first == (0, 1) else 'a state (d_k, d_v)'}")
+    show(drawn, f"Two orders of the same three factors, queries, keys and values. {'. '.join(said)}.")
 
 
 Round = list[tuple[int, int]]  # who is joined to whom: (the place it comes from, the place where the join stands)

@@ -9,11 +9,10 @@
 # %% [markdown]
 # # Assignment @beyond_text · Beyond text
 #
-# In this assignment you build what [lecture @beyond_text](@beyond_text) puts around the Transformer. For
-# images: the cutting into patches, and the way into a ViT and out of it. For sound: the three parts of wav2vec's game,
-# which masks spans, draws negatives, and scores the guesses. After each check comes a cell that *uses* what you wrote:
-# **your ViT reads digits**, and your three parts train a listener. It waits until the check gives all points, and is not
-# graded.
+# In this assignment you build what [lecture @beyond_text](@beyond_text) puts around the Transformer. For images: the
+# patches, and the way into a ViT and out of it. For sound, the three parts of wav2vec 2.0's training: masking spans,
+# drawing negatives, and the contrastive loss. After each check comes a cell that *uses* what you wrote: **your ViT reads
+# digits**, and your three parts train a listener. It waits until the check gives all points, and is not graded.
 #
 # In training, masks and negatives are random. Here the random numbers are handed to you, so that there is one right
 # result. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
@@ -206,9 +205,9 @@ if solved("span_mask"):
 # %% [markdown]
 # ## 4 · Negatives: what a frame is told apart from
 #
-# In one sound $n$ frames are masked. For each of them, `k` negatives are drawn from the *others*, with replacement,
-# each of the others as likely as any. Again the random numbers are given. For frame $i$ count the others from 0, in the
-# order in which they stand, leaving $i$ out. A number $u$ picks other number $\lfloor u \cdot (n - 1) \rfloor$.
+# In one sound $n$ frames are masked. For each of them, `k` negatives are drawn from the *others*, with replacement and
+# with equal probability. Again the random numbers are given. For frame $i$ count the others from 0, in the order in which
+# they stand, leaving $i$ out. A number $u$ picks the one with number $\lfloor u \cdot (n - 1) \rfloor$.
 #
 # With $n = 4$, frame 2, and $u = 0.7$: the others are the frames 0, 1 and 3, and $\lfloor 2.1 \rfloor = 2$. So the
 # negative is frame 3.
@@ -251,8 +250,8 @@ if solved("draw_negatives"):
 # $$\mathcal L = \frac1n \sum_i -\log
 # \frac{\exp\bigl(\cos(c_i, q_i) / \kappa\bigr)}{\sum_{\tilde q} \exp\bigl(\cos(c_i, \tilde q) / \kappa\bigr)}$$
 #
-# where $\tilde q$ runs over the target $q_i$ and all the negatives of row $i$, and $\kappa$ is the temperature. It may
-# be as low as 0.01, also where targets are far from their contexts: the loss stays right and finite. The targets are
+# where $\tilde q$ runs over the target $q_i$ and all the negatives of row $i$, and $\kappa$ is the temperature. The loss
+# must stay right and finite for $\kappa$ as low as 0.01, even where targets are far from their contexts. The targets are
 # learned as well, so gradients must reach all three tensors.
 
 # %% exercise="contrastive_loss"
@@ -351,15 +350,16 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # %% [markdown]
 # ## 7 · In your own words: too good to be true
 #
-# Somebody builds wav2vec's game, with 20 negatives, and changes a few things. The loss falls to nearly zero within two
-# hundred steps, and a linear probe on the features is as bad as on an untrained network. Three changes are suspected:
+# Somebody trains as wav2vec 2.0 does, with 20 negatives, and changes a few things. The loss falls to nearly zero within
+# two hundred steps, and a linear probe for the words reads as little as from an untrained network. Three changes are
+# suspected:
 #
 # * **A.** "I draw the negatives from *other* sounds of the batch, there are more of them." (Each sound has its own
 #   speaker, and its own hum in the background.)
 # * **B.** "I compute the context from all frames, with none hidden. The mask only says at which frames to guess."
 # * **C.** "I leave the temperature at 1. It is one thing less to tune."
 #
-# For each of the three: could it alone explain what was seen? If so, how does the model win the game; if not, what
+# For each of the three: could it alone explain what was seen? If so, how does the model get its low loss? If not, what
 # would be seen instead? (3 points)
 
 # %% [markdown] written="too-good" points=3 minutes=10 difficulty=2
@@ -372,7 +372,7 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # 2. **B.** Yes: the frame that is to be guessed stands in front of the model, which need only copy it (the residual
 #    path alone would do). A leak, like a missing causal mask in lecture @masking.
 # 3. **C.** No: cosines lie between −1 and 1, so at temperature 1 the best possible guess has the loss
-#    $\log(1 + 20\, e^{-2}) \approx 1.3$: it could not fall to nearly zero. Seen would be a loss that stays high
+#    $\log(1 + 20\, e^{-2}) \approx 1.3$: it could not fall to nearly zero. The loss would stay high
 #    (between 1.3 and $\log 21 \approx 3$). The argument earns the point without the number.
 # ### END SOLUTION
 

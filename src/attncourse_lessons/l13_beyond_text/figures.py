@@ -105,7 +105,7 @@ def two_probes(groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str,
 
 def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
     """Small pictures (height, width) in a row, black for most, with their names."""
-    drawn, grid = figure(1.25 * len(images), 1.6, columns=len(images))
+    drawn, grid = figure(1.25 * len(images), 1.45, columns=len(images))
     for ax, image, name in zip(np.atleast_1d(np.asarray(grid)), images, names, strict=True):
         bare(ax, PALE)
         ax.imshow(image.numpy(), cmap="Greys", interpolation="nearest")
@@ -124,8 +124,8 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         raise ValueError(f"patch: got {patch}, expected a divisor of height and width = {height}, {width}")
     rows, columns = height // patch, width // patch
     n = rows * columns
-    drawn, ax = figure(8.6, 3.1)
-    stage(ax, (-0.4, 25.5), (-4.3, 5.1))
+    drawn, ax = figure(8.6, 3.9)
+    stage(ax, (-0.4, 25.5), (-6.3, 5.1))
     ax.set_aspect("equal")
     side = 4.4 / max(rows, columns)
     _picture(ax, image, (0, 4.4 - rows * side, columns * side, rows * side))
@@ -153,17 +153,26 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         ax.text(9.0 + 1.9 * 6 + 0.25, -0.55, "…", ha="center", va="center", fontsize=14)
         ax.text(9.0 + 1.9 * 6 + 0.25, 2.1, "…", ha="center", va="center", fontsize=14)
     ax.text(7.5, -1.65, "$+\\,p_0$", ha="center", va="center", fontsize=10.5)
-    ax.plot([6.8, x + 1.4], [-2.3, -2.3], color=GREY, linewidth=1.4)
-    middle = (6.8 + x + 1.4) / 2
-    arrow(ax, (middle, -2.3), (middle, -3.2))
-    ax.text(middle, -3.7, f"{1 + n} rows into a stack of encoder blocks; row 0 is read out", ha="center", va="center",
-            fontsize=10.5)  # fmt: skip
+    left, right = 6.75, x + 1.4
+    rows_at = [7.5, *(9.65 + 1.9 * k + (1.2 if n > 9 and k >= 6 else 0) for k in range(len(shown)))]
+    for at in rows_at:
+        arrow(ax, (at, -2.05), (at, -2.75))
+    box(ax, (left + right) / 2, -3.3, f"stack of encoder blocks: {1 + n} rows in, {1 + n} rows out", GREEN,
+        width=right - left)  # fmt: skip
+    arrow(ax, (7.5, -3.85), (7.5, -4.75))
+    box(ax, 7.5, -5.3, "row 0", PURPLE, width=1.7)
+    arrow(ax, (8.45, -5.3), (9.6, -5.3))
+    box(ax, 10.75, -5.3, "$W_{head}$", BLUE, width=2.2)
+    arrow(ax, (11.95, -5.3), (13.1, -5.3))
+    ax.text(13.3, -5.3, "logits, one for each class  (the other rows are not read out)", ha="left", va="center",
+            fontsize=10)  # fmt: skip
     ax.text(2.2, -0.6, f"{height} × {width} pixels,\n{rows} × {columns} patches", ha="center", va="top", fontsize=10)
     show(
         drawn,
         f"A picture of {height} by {width} pixels is cut into {n} patches of {patch} by {patch}, numbered row by row. "
         f"Each is flattened and multiplied by W. A class token stands in front; every row gets a position, the class "
-        f"token the first. The {1 + n} rows go into a stack of encoder blocks.",
+        f"token the first. The {1 + n} rows go through a stack of encoder blocks; row 0, times the head's matrix, "
+        f"gives the logits.",
     )
 
 

@@ -16,9 +16,9 @@
 # After this lecture you can
 #
 # * turn an image into a sequence of patches, and describe the **Vision Transformer** (ViT) from pixels to logits;
-# * name the **inductive biases** of a convolution and of a ViT, and measure what each is worth;
+# * name the **inductive biases** of a convolution and of a ViT, and measure what they are worth;
 # * say what makes a ViT's positions form a map, and name an experiment that shows it;
-# * test a picture of attention weights before you believe it;
+# * test a map of attention weights before you believe it;
 # * explain how **wav2vec 2.0** learns from unlabelled sound: masking, a **contrastive loss** (InfoNCE), negatives;
 # * predict from its negatives what a contrastive model will learn, and check it with a **linear probe**.
 #
@@ -26,10 +26,8 @@
 #
 # Which lines of the Transformer of lecture @transformer are about language? Only two: the first looks up a row for each
 # token in a table, and the last gives a logit to each token of the vocabulary. Between them there are rows of numbers.
-# Queries, keys, softmax, heads, norms and the feed-forward network do not depend on where these rows come from.
-#
-# So take a photograph, or a second of somebody singing. *Before you read on:* what would you make the rows of? For an
-# image there is an obvious answer, and it is too expensive. Which, and why?
+# Queries, keys, softmax, heads, norms and the feed-forward network do not depend on where these rows come from. This page
+# has two halves, images and sound; before the sound is a good place for a break.
 
 # %% tags=["hide-input"]
 try:
@@ -79,8 +77,11 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## Images as sequences: patches, not pixels
 #
-# The obvious answer is one row for each pixel. A photograph of 224 × 224 pixels would be a sequence of fifty thousand,
-# and attention compares all with all:
+# Take a photograph. *Before you read on:* what would you make the rows of? There is an obvious answer, and it is too
+# expensive. Which, and why?
+#
+# The obvious answer is one row for each pixel, and 224 × 224 pixels make a sequence of fifty thousand rows. Attention
+# compares every row with every row:
 
 # %%
 for patch in (1, 8, 16, 32):
@@ -94,9 +95,9 @@ for patch in (1, 8, 16, 32):
 # **Vision Transformer** (Dosovitskiy et al. 2021): a token is a square **patch**.
 
 # %% [markdown] teaches="images: the Vision Transformer"
-# Two and a half billion weights, for one head of one layer ([lecture @cheap_attention](@cheap_attention) is about
-# that). In the **Vision Transformer**, ViT ([@dosovitskiy2021]), a token is therefore a square **patch** of, say, 16 ×
-# 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
+# With pixels, one head of one layer has two and a half billion weights ([lecture @cheap_attention](@cheap_attention) is
+# about that). In the **Vision Transformer**, ViT ([@dosovitskiy2021]), a token is therefore a square **patch** of, say,
+# 16 × 16 pixels. (The title of the paper says that an image is worth 16x16 words. Our photograph is worth 14 × 14; the 16
 # are pixels.) With half the side of a patch there are four times as many rows and sixteen times as many weights.
 #
 # ## The Vision Transformer (ViT): patches, class token, positions
@@ -133,10 +134,10 @@ figures.picture_to_sequence(images[3, 0], patch=2)
 
 # %% [markdown]
 # Read the figure from left to right. The image is cut into patches, which are numbered row by row. Each patch is
-# flattened to a vector and multiplied by one matrix $W$, the same for all: the **patch embedding**. A vector that
-# belongs to no patch is put in front: the **class token** (written [CLS], as in BERT). It is learned, and the same
-# for every image. To every row a **learned position embedding** is added. Then the encoder takes over, and at the top
-# the class token's row is read out:
+# flattened to a vector and multiplied by one matrix $W$, the same for all: the **patch embedding**. In front stands a
+# vector that belongs to no patch, the **class token** (written [CLS], as in BERT). It is learned, and the same for every
+# image. A **learned position embedding** is added to every row. Then comes the encoder, and at the end the class token's
+# row is read out:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$ (eq:vit)
@@ -183,8 +184,8 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # The same numbers. So the patch embedding is a convolution whose stride is the patch, and published code often writes it
 # this way. It is the only convolution in a ViT, and no two of its windows overlap.
 #
-# > **Check yourself.** (1) Why should there be a class token at all? What else could be handed to the head? (2) How
-# > many rows does $P$ have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
+# > **Check yourself.** (1) What is the class token for? What else could be handed to the head? (2) How many rows does $P$
+# > have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
 # > <details><summary>Answers</summary>
 # >
 # > (1) It is a row of no patch, in which the model can collect what the whole image
@@ -200,9 +201,9 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # ## Training a ViT on digits: does it read?
 #
 # The 1,797 images are shuffled once and split: a **training set** of 1,200; a **validation set** of 200, by which the
-# number of steps was chosen; a **test set** of 397 for the numbers that are reported. (The same thirteen people wrote the
-# digits of all three sets; for other people's digits every number below would probably be worse. The authors saw test
-# results while they wrote this page, and chose nothing by them.)
+# number of steps was chosen; a **test set** of 397 for the numbers that are reported. (The same people wrote the digits of
+# all three sets; for other people's digits every number below would probably be worse. The authors saw test results while
+# they wrote this page, and chose nothing by them.)
 
 # %%
 order = torch.randperm(len(images), generator=torch.Generator().manual_seed(12))
@@ -249,8 +250,9 @@ assert accuracy(vit, test) > 0.94
 
 # %% [markdown]
 # The encoder of lecture @transformer, unchanged, has learned to read digits from twelve hundred examples. Is its accuracy
-# good? Compare it with three others. *Which of them will do better than the ViT:* a logistic regression on the 64 pixels;
-# the label of the nearest training image, which needs no training; a small **convolutional neural network** (CNN)?
+# good? Compare it with three other methods. *Which of them will do better than the ViT:* a logistic regression on the 64
+# pixels; the label of the nearest training image, which needs no training; a small **convolutional neural network**
+# (CNN)?
 
 # %%
 def small_cnn():
@@ -265,9 +267,10 @@ torch.manual_seed(0)
 print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 
 # %% [markdown]
-# One run says little; its last digit is chance. So this page keeps a record: the same program from six seeds, which
-# decide first weights and batches. Each mark is a run, and the long line is the mean. The grey bar is a 95 %
-# interval for having asked about 397 test images only: with another 397 a mark could lie elsewhere, by about as much.
+# The CNN does better, at least in one run. But one run says little; its last digit is chance. So this page keeps a record
+# of the same program from six seeds, which decide the first weights and the batches. Each mark is a run, and the long
+# line is the mean. The grey bar is a 95 % interval for having only 397 test images: with another 397 the mean could lie
+# anywhere in it.
 
 # %%
 record = measured("vision")
@@ -293,23 +296,23 @@ figures.mistakes(rows, n=397)
 # What a model assumes before it has seen any data.
 #
 # - **Locality**: what belongs together lies close together.
-# - **Translation equivariance**: if the image moves, what the layer computes moves along.
+# - **Translation equivariance**: if the image moves, the layer's output moves along.
 #
 # A test: shuffle the sixteen patches of every image, or all 64 pixels, once and for all.
 #
 # > **Guess first.** What happens to the CNN? To the nearest neighbour? An MLP? The ViT?
 
 # %% [markdown]
-# The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So do a few small convolutions, and
-# the regression makes about as many. This is not a bug. The paper found the same pattern on its own scale: trained on a
-# million images, ViT was a little worse than convolutional networks of its size; it took fourteen million, or better
-# three hundred million, to come out ahead. (With a better recipe the million is enough: see *Where this went*.)
+# The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So does the small CNN, and the regression
+# makes about as many. This is not a bug. The paper found the same pattern on its own scale: trained on a million images,
+# ViT was a little worse than convolutional networks of its size; it needed fourteen million, or better three hundred
+# million, to overtake them. (With a better recipe the million is enough: see *Where this went*.)
 #
 # ## Inductive bias: locality and translation equivariance
 #
 # What does the CNN have that the ViT lacks? The usual answer is its **inductive bias**: what a model assumes before
 # it has seen any data. A convolution assumes two things. **Locality**: what belongs together lies close together.
-# **Translation equivariance**: if the image moves, what the layer computes moves along, and is otherwise the same.
+# **Translation equivariance**: if the image moves, the layer's output moves along and is otherwise the same.
 # The second can be checked without any training:
 
 # %%
@@ -381,31 +384,29 @@ print("the same logits:", same)
 assert same
 
 # %% [markdown]
-# Since its positions start as random numbers, neither of the two is harder to find. A ViT does not know that an image
-# has two dimensions. It does not know that patch 5 lies below patch 1. What little it assumes is that four pixels
-# belong together, and that all patches deserve the same matrix.
+# Since its positions start as random numbers, training finds either of the two equally easily. A ViT does not know that
+# an image has two dimensions. It does not know that patch 5 lies below patch 1. It assumes only that the four pixels of a
+# patch belong together, and that all patches deserve the same matrix.
 #
-# ## What inductive bias does not explain: a shuffled CNN still beats this ViT
+# ## What inductive bias does not explain: the CNN on shuffled pixels
 #
 # Now compare the two figures. The CNN on shuffled *pixels*, where its assumptions are false, makes **fewer mistakes than
 # the ViT on intact images**. Its lead has shrunk by about half. So the assumptions of the CNN can explain about half of
-# the lead that we measured, and no more: shuffled, they are not only absent but false. What else differs? *Make a list before you look.* Here are three suspects, each with a cheap
-# experiment. (The CNN's last layer has a weight for every feature *at every place*. The ViT's reads one row.) All that is
-# not named is kept. The mistakes are in the figure, or printed below it:
+# the lead that we measured, and no more: on shuffled pixels they are not only absent but false. What else differs?
+# *Make a list before you look.* Here are three suspects, each with a cheap experiment. (The CNN's last layer has a weight
+# for every feature *at every place*; the ViT's head reads one row.) In each experiment one thing changes:
 #
 # | suspect | what is changed | the run |
 # |---|---|---|
 # | **readout** | the ViT gets a last layer like the CNN's | "ViT, all rows read" |
-# | | the CNN loses its own, and averages over places | "CNN, mean over places" |
+# | | the CNN averages over places before its last layer | "CNN, mean over places" |
 # | **optimisation** | the ViT takes three times the steps | "ViT, three times the steps" |
 # | **geometry** | the ViT's images have their pixels shuffled | "ViT, pixels shuffled" |
 # | | the ViT has no positions: it reads a bag of patches | "ViT, no positions" |
-# | control: dropout, which comes with the last layer | the ViT gets the dropout without the layer | "ViT, dropout before the head" |
-# | | the layer without the dropout | "ViT, all rows read, no dropout"; "CNN, no dropout" |
 
 # %% [raw] slide
-# ## A shuffled CNN still beats this ViT
-# Shuffling takes about half of the CNN's lead. Whence the rest? Three suspects:
+# ## The CNN on shuffled pixels
+# It still makes fewer mistakes than the ViT: shuffling takes about half of the CNN's lead. What explains the rest? Three suspects:
 #
 # | suspect | what is changed |
 # |---|---|
@@ -421,8 +422,8 @@ suspects = ("CNN", "CNN, pixels shuffled", "ViT",             # as before
             "ViT, three times the steps",                     # optimisation
             "ViT, pixels shuffled")                           # geometry
 figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
-for name in ("ViT, dropout before the head", "ViT, all rows read, no dropout",
-             "CNN, no dropout", "ViT, no positions"):
+for name in ("ViT, no positions", "ViT, dropout before the head",
+             "ViT, all rows read, no dropout", "CNN, no dropout"):
     print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
 #| caption: Test errors of the networks and of their variants.
 
@@ -446,33 +447,38 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains much of the gap. Our guess at the
 # reason: every digit here stands in the middle, at one size, so a weight for each place is useful.
 #
-# Two more things come with that layer:
-#
-# * *dropout*, which stands before it. The first three controls that are printed above are about it: dropout alone
-#   does not help the ViT, and without dropout the layer still helps, in both models;
-# * *parameters*. The CNN's last layer has $512 \cdot 10 + 10 = 5{,}130$ of its 9,930; the mean over places leaves it 330.
-#   The ViT's head has $64 \cdot 10 + 10 = 650$; to read all rows takes $17 \cdot 64 \cdot 10 + 10 = 10{,}890$, beside the
-#   68,544 of the rest. No control here separates the number of parameters from what they read.
-#
 # **Optimisation: perhaps a part.** Three times the steps help in two seeds of three, and make no difference in the
 # third.
 #
-# **Geometry: the places count.** Without positions the ViT reads about three digits in four; the rest is geometry.
-# Shuffling the ViT's own pixels, which breaks its patches up, makes no difference that three seeds could show.
+# **Geometry: the places count.** Without positions the ViT reads about three digits in four. Shuffling the ViT's own
+# pixels, which breaks up its patches, makes no difference that three seeds could show.
 #
-# (How sure is this? In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds share the
-# same test images, and the grey bars overlap: another 397 could make the two equal. So we do not claim that the CNN
-# on shuffled pixels is ahead. Nothing shows the ViT ahead of it, and that is enough against the usual explanation.)
+# <details><summary>Does the last layer help because of its dropout, or because of its parameters? And how sure is all
+# this?</summary>
 #
-# What is not built in must be learned. That part stands, and the ViT without positions shows how much there is to learn.
-# But "a CNN is better because of its inductive bias" is a claim about a cause, and one cheap control left it half. **A
-# table that fits your explanation is not a test of it. Look for the row that could contradict it.**
+# *Dropout* stands before that layer. The last three printed lines are controls: dropout alone does not help the ViT, and
+# without dropout the layer still helps, in both models.
+#
+# *Parameters*: the CNN's last layer has $512 \cdot 10 + 10 = 5{,}130$ of its 9,930; the mean over places leaves it 330.
+# The ViT's head has $64 \cdot 10 + 10 = 650$; to read all rows takes $17 \cdot 64 \cdot 10 + 10 = 10{,}890$, beside the
+# 68,544 of the rest. No control here separates the number of parameters from what they read.
+#
+# *How sure?* In all six seeds the CNN on shuffled pixels made fewer mistakes than the ViT. But all seeds share the same
+# test images, and the grey bars overlap: another 397 could make the two equal. So we do not claim that the CNN on shuffled
+# pixels is better in general. Nothing shows the ViT ahead of it, and that is enough against the usual explanation.
+#
+# </details>
+#
+# What is not built in must be learned. That part of the explanation stands, and the ViT without positions shows how much
+# there is to learn. But "a CNN is better because of its inductive bias" is a claim about a cause, and one cheap control
+# left about half of it. **A table that fits your explanation is not a test of it. Look for the row that could contradict
+# it.**
 #
 # ## Data augmentation: what is not built in can be shown
 #
-# **Data augmentation** shows each training image in altered form: moved, turned, cropped, drawn anew at every step.
-# So the data can teach what the architecture does not assume. Here are the test digits moved by up to one pixel, read
-# by models that were trained without and with such shifts. *Guess:* which of the two needs them?
+# **Data augmentation** alters each training image at random, anew at every step: it is moved, turned or cropped. So the
+# data can teach what the architecture does not assume. Here are the test digits moved by up to one pixel, read by models
+# that were trained without and with such shifts. *Guess:* which of the two models needs them?
 
 # %% [raw] slide
 # ## Data augmentation: what is not built in can be shown
@@ -503,21 +509,21 @@ assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
 # layer has learned *where* to expect them. **Equivariant is not invariant.** Trained with shifts, the CNN reads moved
 # digits nearly as well as the others, and loses nothing.
 #
-# The ViT with shifts also reads both alike, but it misreads one digit in seven. Are shifts not enough, or are 450 steps too
-# few? The last row answers: with three times the steps it misreads one in twenty, and each of the three seeds gains at
-# least seven points. So data can replace a bias that is not built in, and here that costs more steps. (It has not caught
-# up with the CNN, which needs 450.)
+# The ViT with shifts also reads moved digits as well as the others, but it misreads one digit in seven. Are shifts not
+# enough, or are 450 steps too few? The last row answers: with three times the steps it misreads one in twenty, and each of
+# the three seeds gains at least seven points. So data can replace a bias that is not built in, at the price of more steps.
+# (Even so, the ViT has not caught up with the CNN, which needs 450.)
 #
 # ## The position map: what makes it appear?
 #
-# The trained model's positions are sixteen vectors, one for each place in the grid. Nobody has told them where they
-# stand. In figure 7 of the paper, the **cosine similarity** of each position with all others shows rows and columns.
-# *What do you expect of ours:* are neighbours more alike than opposite corners?
+# The trained model has sixteen position embeddings, one for each place in the grid. Nothing in the model says which
+# places are neighbours. In figure 7 of the paper, the **cosine similarity** of each position embedding with all others
+# shows rows and columns. *What do you expect of ours:* are neighbours more alike than opposite corners?
 #
 # The paper's model was trained on many millions of images; ours on 1,200 digits that all stand in the middle. So take
 # three conditions, for digits in a frame of 12 × 12 pixels (36 patches): always in the middle; each digit **moved
-# once**, by up to two pixels, and then left there; **moved anew** at every step. The second is the control: digits
-# stand everywhere, but no digit is ever seen in two places.
+# once**, by up to two pixels, before training; each digit **moved anew** at every step. The second condition is the
+# control: digits stand everywhere, but no digit is ever seen in two places.
 
 # %% [raw] slide
 # ## The position map: what makes it appear?
@@ -547,9 +553,9 @@ for how, runs in record["places"].items():
 # {figure}
 
 # %% [markdown]
-# The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot. It
-# shows the whole grid: the more a patch stands out from the page, the higher is the cosine of its position with that of
-# the orange place. Here is one panel, enlarged, and then all of them:
+# The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot, and
+# shows the whole grid: the stronger the colour of a patch, the higher the cosine of its position with that of the orange
+# place. Here is one panel, enlarged, and then all of them:
 
 # %%
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
@@ -567,25 +573,24 @@ for how, by_distance in cosines.items():
 # {figure}
 
 # %% [markdown]
-# In the middle, neighbours are no more alike than other places. (The twenty patches of the border resemble each other,
-# however far apart: they are always empty. That ring is a map, too, of where ink occurs.) Moved anew, neighbours
-# resemble each other, and the cosine of places four steps apart is slightly negative: a map like the one in the paper's
-# figure 7. So a model can learn from its data that an image has rows and columns. (At nine and ten steps the curves of
-# the moved digits rise again. Only places in or beside opposite corners are that far apart. A guess: there is rarely ink
-# in them, so they resemble each other as the border does.)
+# With digits in the middle, neighbours are no more alike than other places. (The twenty patches of the border resemble
+# each other, however far apart: they are always empty. That ring is a map, too, of where ink occurs.) With digits moved
+# anew, neighbours resemble each other, and the cosine of places four steps apart is slightly negative: a map like the one
+# in the paper's figure 7. So a model can learn from its data that an image has rows and columns. (At nine and ten steps
+# the curves of the moved digits rise again. Only places in or beside opposite corners are that far apart. A guess: there
+# is rarely ink in them, so they resemble each other as the border does.)
 #
 # But look at the control. Digits that were moved *once* give the same map, a little fainter, and that model never saw a
 # digit in two places. So showing one digit in several places is not needed. It is enough that strokes occur
 # **everywhere**: what must be learned at one place must be learned at the next one, too. Our guess at the rest:
-# positions that resemble each other let the model learn it once. Drawing anew adds some accuracy, though after 400
-# steps both models of moved digits are far from done; the first reads one moved digit in five. A figure in a paper is
-# a finding about that model, and about its data.
+# similar positions let the model learn it once for both. (Both models of moved digits are far from fully trained after
+# 400 steps.) A figure in a paper is a finding about that model, and about its data.
 #
 # ## Attention maps and rollout: do they show what mattered?
 #
-# Where does the model look? The class token's row of attention weights has a number for each patch. Two layers, four
-# heads each, both counted from 0; the line in the picture is the digit's outline. *Before you move the sliders:* to
-# tell a 3 from an 8, where would you look?
+# Where does the model look? The class token's row of attention weights has a number for each patch. There are two layers
+# of four heads, both counted from 0; the orange line is the digit's outline. *Before you move the sliders:* to tell a 3
+# from an 8, where would you look?
 
 # %% [raw] slide
 # ## Attention maps: do they show what mattered?
@@ -620,8 +625,8 @@ viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0}
 # There is a further reason for caution. In layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0
 # has mixed all patches into it.
 #
-# **Attention rollout** ([@abnar2020]) follows the mixing down to the pixels. Each layer's weights are averaged over its
-# heads, half of each row is what the residual connection has kept, and the layers are multiplied:
+# **Attention rollout** ([@abnar2020]) follows the mixing down to the patches. Each layer's weights are averaged over its
+# heads, half of each row is counted as kept by the residual connection, and the layers are multiplied:
 #
 # $$R = \tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$$ (eq:rollout)
 
@@ -633,7 +638,8 @@ figures.attention_on_images([images[test][i, 0] for i in some],
                             {"last layer": [last[i] for i in some],
                              "rollout": [rolled[i] for i in some]},
                             [f"a {labels[test][i]}" for i in some])
-#| caption: Where the class token looked, and two controls.
+#| caption: Attention of the class token, in the last layer alone and by rollout, for three
+#|   digits.
 #| label: attention-on-images
 
 # %% [markdown]
@@ -641,7 +647,7 @@ figures.attention_on_images([images[test][i, 0] for i in some],
 # each of two layers), and it is more even. The maps look plausible. Are they right? A map of attention weights claims
 # that *these patches mattered*, and the claim can be tested. Replace the four patches to which rollout gives most by the
 # average of what stands there. If they mattered, accuracy must fall by more than for four patches at random, or for the
-# four with least. For the six ViTs of the record:
+# four to which it gives least. For the six ViTs of the record:
 
 # %% [raw] slide
 # ## A test of a map: take its patches away
@@ -654,7 +660,7 @@ titles = {"any four": "four at random", "the most unusual": "most unusual (no mo
 left = {titles.get(name, name): [run[name] for run in record["removed"]]
         for name in record["removed"][0]}
 viz.strip_plot(left, "accuracy with four of sixteen patches taken away")
-#| caption: Accuracy when patches are taken away, chosen by four maps.
+#| caption: Accuracy when four patches are taken away, by how they were chosen.
 
 # %% tags=["hide-input"]
 for run in record["removed"]:
@@ -665,26 +671,26 @@ for run in record["removed"]:
 # {figure}
 
 # %% [markdown]
-# Compare with four patches at random. What rollout points at matters more, and what it leaves out matters less. The last
-# layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this test. But look at
-# the last row: it takes the four patches that differ most from what usually stands there. That needs no model at all, and
-# it costs even more accuracy. So a map that lies on the ink is no evidence that it shows how the model works: a method
-# without a model finds the ink, too. (Rollout uses the weights, and not the values, the feed-forward networks or the
-# signs; lecture @many_heads says the same of heads.)
+# Compare with four patches at random. The patches that rollout points at matter more, and those that it leaves out matter
+# less. The last layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this
+# test. But look at the last row: it takes the four patches that differ most from what usually stands there. That needs no
+# model at all, and it costs even more accuracy. So a map that lies on the ink is no evidence that it shows how the model
+# works: a method without a model finds the ink, too. (Rollout uses the weights only, and neither the values nor the
+# feed-forward networks; lecture @many_heads says the same of maps of heads.)
 #
 # Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
-# with retraining (ROAR, [@hooker2019]); Chefer et al. ([-@chefer2021]) propose a map that uses values and gradients,
-# too. Before you believe a map, compare it with a **baseline** that does not use the model.
+# with retraining (ROAR, [@hooker2019]), and a map that uses gradients, too ([@chefer2021]). Before you believe a map,
+# compare it with a **baseline** that does not use the model.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
 # Sound is a row of numbers, too: the pressure at the ear, measured 8,000 or 16,000 times a second. It has no spaces between
 # the words. And recordings are cheap, but transcripts are not. Can a Transformer learn something from sound *alone*?
 #
-# To see what was learned, we need sound of which we know everything. So we make it: a voice sings vowel after vowel, each
-# for one or two tenths of a second (the first is cut off), on one pitch. A voice is a sum of **harmonics**, whole
-# multiples of the pitch. The resonances of the mouth, the **formants**, decide how loud each of them is. In our sounds the
-# vowel lies in the formants alone. Each voice has its own pitch, and its own size of head, which multiplies all formants.
+# To see what was learned, we need sounds about which we know everything. So we make them: a voice sings vowel after vowel
+# on one pitch, each for one or two tenths of a second. A voice is a sum of **harmonics**, whole multiples of the pitch.
+# The resonances of the mouth, the **formants**, decide how loud each harmonic is. In our sounds the vowel lies in the
+# formants alone. Each voice has its own pitch and its own size of head, which multiplies all formants.
 
 # %% [raw] slide
 # ## Sound as a sequence
@@ -722,9 +728,9 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 
 # %% [markdown]
 # Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
-# **spectrogram**, what an engineer would look at: how loud each frequency is, in short pieces of sound. The dashed
-# orange lines are the three formants as they were sung. The first, F1, lies on the strong band. The fine stripes in the
-# band are harmonics. F2 and F3 are nearly lost in the noise, because a voice is weak at high frequencies.
+# **spectrogram**: how loud each frequency is, in short pieces of sound. The dashed orange lines are the three formants as
+# they were sung. The first, F1, lies on the strong band. The fine stripes in the band are harmonics. F2 and F3 are nearly
+# lost in the noise, because a voice is weak at high frequencies.
 #
 # ## Linear probes: which vowels are confused?
 #
@@ -742,11 +748,11 @@ for word, (f1, *_) in sorted(FORMANTS.items(), key=lambda item: item[1]):
 # > **Write down a prediction.** A listener who hears F1 alone confuses vowels whose ranges overlap. Which?
 
 # %% [markdown]
-# *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test the prediction we need something that reads the
+# *Heed* with *who'd*, and *heard* with *head*; *hod* stands alone. To test this prediction we need something that reads the
 # vowel. A **linear probe** is the usual way to find out what a representation holds: fit a linear map from it to
 # something that we know, here the vowel of each frame, and test the map on new sounds. What a *linear* map can read, any
 # later layer can use directly. Ours is fitted by least squares with a small penalty on large weights (**ridge
-# regression**). The minimum of $\|XW - Y\|^2 + \lambda \|W\|^2$ needs no training: $W = (X^\top X + \lambda I)^{-1}
+# regression**). The minimum of $\|XW - Y\|^2 + \lambda \|W\|^2$ has a closed form: $W = (X^\top X + \lambda I)^{-1}
 # X^\top Y$.
 
 # %%
@@ -790,15 +796,15 @@ assert inside > 0.6 * wrong.sum(), "the pairs that were predicted have most of t
 # {figure}
 
 # %% [markdown]
-# The prediction holds. On the left is a probe that was given F1 exactly and nothing else: all its mistakes but a few
-# lie in the framed cells. On the right the log spectra: they do a little better, so some of F2 and F3 can be
-# heard through the noise, and most of their mistakes are the predicted ones.
+# The prediction holds. On the left is a probe that was given F1 exactly and nothing else: nearly all of its mistakes lie
+# in the framed cells. On the right is a probe of the log spectra. It does a little better, so some of F2 and F3 can be
+# read through the noise, and most of its mistakes are the predicted ones.
 #
 # ## Frames: a convolution makes the sequence
 #
-# **wav2vec 2.0** ([@baevski2020]) is not given a spectrogram. It starts from the waveform, and convolutions make
-# **frames** of it, each from a short piece. How short? One can work it out from seven kernels and strides, or ask
-# autograd which samples a frame depends on.
+# **wav2vec 2.0** ([@baevski2020]) is not given a spectrogram. It starts from the waveform, and convolutions turn it into
+# **frames**, each made from a short piece. How short? You can work it out from seven kernels and strides, or ask autograd
+# which samples a frame depends on.
 
 # %%
 encoder = FeatureEncoder(8, kernels=(10, 3, 3, 3, 3, 2, 2), strides=(5, 2, 2, 2, 2, 2, 2))
@@ -821,12 +827,12 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 #
 # ## Self-supervised learning: mask, and tell the target from negatives
 #
-# From what can a model learn without labels? In text one masks a token and has the model predict it ([lecture
-# @transformer](@transformer)); the label is made from the data itself, and that is **self-supervised learning**. Do
-# the same with frames. But what does it mean to predict a *frame*? A token is right or wrong. A frame is a vector of
-# real numbers, and much of it is noise; a model that must predict it exactly learns the noise, too. So wav2vec 2.0 asks
-# an easier question: *here are 101 frames of this sound* (on this page, eleven). *One of them was masked at this place.
-# Which?*
+# How can a model learn without labels? In text, a token is masked and the model predicts it ([lecture
+# @transformer](@transformer)). The label is made from the data itself: this is **self-supervised learning**. The same can
+# be done with frames. But what does it mean to predict a *frame*? A token is right or wrong. A frame is a vector of real
+# numbers, and much of it is noise; a model that must predict it exactly has to predict the noise, too. So wav2vec 2.0
+# asks an easier question: *here are 101 frames of this sound* (on this page, eleven). *One of them was masked at this
+# place. Which?*
 
 # %% [raw] slide
 # ## Self-supervised learning: mask, and pick the target
@@ -838,7 +844,7 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 
 # %%
 figures.wav2vec_diagram()
-#| caption: wav2vec 2.0: masked frames, and targets among distractors.
+#| caption: wav2vec 2.0: masked frames, guesses, and targets among negatives.
 #| label: wav2vec
 
 # %% [raw] slide
@@ -846,24 +852,24 @@ figures.wav2vec_diagram()
 # {figure}
 
 # %% [markdown]
-# Read the figure from below. The waveform becomes frames $z$. A span of them is **masked**, each replaced by one and
-# the same learned vector. In the Transformer every frame attends to all others, and at each masked place $t$ it gives
-# a guess $c_t$. What stood there is the **target** $q_t$, and a few frames masked elsewhere in the same sound are the
-# **negatives**. (What the codebook at the right is for comes at the end; until then take $q_t$ for a matrix times the
-# frame.) The loss is the cross-entropy of picking the right one, by cosine:
+# Read the figure from the bottom. The waveform becomes frames $z$. A span of them is **masked**: each is replaced by one
+# and the same learned vector. In the Transformer every frame attends to all, and at each masked place $t$ it gives a guess
+# $c_t$. What stood there is the **target** $q_t$, and a few frames masked elsewhere in the same sound are the
+# **negatives**. (The codebook at the right is for *Going further*; until then $q_t$ is a matrix times the frame.) The
+# loss is the cross-entropy of picking the target, by cosine:
 #
 # $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)}
 # {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}, \qquad \tilde q \text{ over } q_t
 # \text{ and the negatives}$$ (eq:contrastive)
 #
-# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again [@eq:soft-attention], a query
-# among candidates, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its $c$ is what the
-# Transformer gives, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its target and
-# ten negatives, and the probabilities that softmax makes of them at two temperatures:
+# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again [@eq:soft-attention]: the guess is
+# the query, the candidates are the keys, and $\kappa$ is the paper's letter for the temperature of lecture @lookup. (Its
+# $c$ is the Transformer's output, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its
+# target and ten negatives, and the probabilities that softmax makes of them at two temperatures:
 
 # %% tags=["hide-input"]
 figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
-#| caption: The contrastive loss: one target among ten distractors.
+#| caption: The contrastive loss: one target among ten negatives.
 
 # %% [raw] slide
 # ## The temperature of the game
@@ -889,9 +895,9 @@ print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 # Negatives must not include the right one.
 
 # %% [markdown]
-# At $\kappa = 1$ a perfect guess still has a loss of 0.86, because no cosine can be far enough above another; at 0.1, the
+# At $\kappa = 1$ a perfect guess still has a loss of 0.86, because cosines cannot lie further apart than 2; at 0.1, the
 # paper's choice, its loss is nearly 0. The last line shows a mistake that is easily made: if negatives are drawn from
-# *all* masked frames, the right one is among them now and then, and the model is asked to tell a frame from itself.
+# *all* masked frames, the target is among them now and then, and the model is asked to tell a frame from itself.
 #
 # ## Span masking: how much, and why not single frames
 #
@@ -928,19 +934,19 @@ viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "spa
 # **Now you:** a@beyond_text, exercises 3 to 5
 
 # %% [markdown]
-# Why spans? Set the span to 1 at p = 0.5: half is masked, and three in four of the masked frames have a visible
-# neighbour, 20 milliseconds away, most often in the same vowel. A copy of the neighbour is then a good guess, and nothing
-# need be learned. So a span should be longer than the time over which neighbours are alike. (In our sounds a vowel lasts
-# 4 to 10 frames, and we take spans of three, so our task is easier than the paper's: the vowel of the neighbours solves
-# it. That suits a small model, and it is all that we want it to learn.)
+# Half of it. Why spans? Set the span to 1 at p = 0.5: half is masked, and three in four of the masked frames have a
+# visible neighbour, 20 milliseconds away, most often in the same vowel. A copy of the neighbour is then a good guess, and
+# nothing need be learned. So a span should be longer than the time over which neighbours are alike. (In our sounds a vowel
+# lasts 4 to 10 frames, and our spans have three, so our task is easier than the paper's: the vowel of the neighbours
+# solves it. That suits a small model, and the vowel is what we want it to learn.)
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 3 to 5.
 #
 # ## Negatives decide what is learned: an experiment
 #
-# Where should the negatives come from? The paper draws them from other masked frames of the same sound. Suppose that they
-# are drawn from the whole batch instead: there are more of them, and of many voices. Is that better? Here are the two
-# variants. They differ in one line.
+# Where should the negatives come from? The paper draws them from other masked frames of the same sound. We could draw them
+# from the whole batch instead: there are more of them, and from many voices. Is that better? The two variants differ in
+# one line:
 
 # %%
 def one_sound(mask, generator):                               # negatives from the same sound
@@ -978,15 +984,13 @@ with torch.no_grad():
 # ## Negatives decide what is learned
 # Negatives from the **same sound**, or from **any sound** of the batch. One pitch a sound; vowels change.
 #
-# > **Write down two predictions.** What will each model have learned, the vowel or the pitch?
+# > **Guess first.** Whose loss falls faster?
 
 # %% [markdown]
 # (Untrained is worse than guessing: at κ = 0.1 random cosines count as confident guesses. Positions are RoPE here;
-# the paper uses one more convolution, over 128 frames.) *Write down two predictions.* Each sound has one pitch
-# throughout, and its vowels change. What will the one model have learned, the vowel or the pitch? And the other?
-#
-# Both are trained for 360 steps of 24 sounds, from three seeds. (With negatives from one sound the loss is slow to
-# fall. So *both* start with 30 steps with negatives from any sound; after that one of them changes.)
+# the paper uses one more convolution, over 128 frames.) Both models are trained for 360 steps of 24 sounds, from three
+# seeds. (With negatives from one sound the loss is slow to fall. So *both* start with 30 steps with negatives from any
+# sound; after that one of them changes.) *Guess:* whose loss falls faster?
 
 # %%
 print(listened["command"])
@@ -1002,11 +1006,16 @@ figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 st
 # %% [raw] slide
 # ## Two losses of two different games
 # {figure}
+#
+# > **Write down two predictions.** What will each model have learned, the vowel or the pitch?
 
 # %% [markdown]
-# With negatives from any sound the loss falls soon, and far. With negatives from the same sound it falls slowly, and less.
-# Is the first the better idea? The two losses are of two different games: frames of other singers are easier to tell
-# apart, so the lower loss is no better score. And we need no model that picks targets. We need what it has learned. Ask the probes: which vowel (of five) is it, in this frame? And how high is the pitch?
+# With negatives from any sound the loss falls soon and far. With negatives from the same sound it falls later and less.
+# But the two losses belong to two different games: frames of other singers are easier to tell apart, so the lower loss is
+# no better score. And we do not need a model that picks targets. We need what it has learned.
+#
+# *Write down two predictions.* Each sound has one pitch throughout, and its vowels change. Which model will hold the
+# vowel, and which the pitch? Linear probes read both from the frames:
 
 # %%
 order_of_rows = ("untrained", "any sound", "one sound", "log spectra")
@@ -1029,12 +1038,12 @@ for i in range(3):
 # {figure}
 
 # %% [markdown]
-# Each mark is a training seed (log spectra have none), and all are asked about sounds that neither model nor probe has
-# heard. The height is $R^2$, the share of the variance of the pitch's logarithm that the probe explains. The untrained
-# network holds a little of both. With negatives from any sound the model holds the pitch nearly perfectly, and the vowels
-# less well than the untrained network did: to tell a frame from those of other singers, the voice is enough. With
-# negatives from the same sound pitch is of no use, for all candidates share it; and now the probe reads about two vowels
-# in three, though the network has seen no label. The model that won its game more easily is the one that holds least of the vowels.
+# With negatives from any sound the model holds the pitch nearly perfectly, and the vowels less well than the untrained
+# network did: the voice is enough to tell a frame from those of other singers. With negatives from the same sound pitch is
+# of no use, since all candidates share it; now the probe reads about two vowels in three, though the network has seen no
+# label. The model that won its game more easily holds less of the vowels. (Each mark is a training seed; log spectra have
+# none. All sounds are new to model and probe. The height is $R^2$, the share of the variance of the pitch's logarithm
+# that the probe explains.)
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** When
 # you read of a new method of this kind, look first for where its negatives come from.
@@ -1050,15 +1059,14 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 
 # %% [markdown]
 # With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
-# cells would hold two in ten.) A probe of F1 makes the same mistakes, and nothing told the network of formants. Log
-# spectra, which an engineer designed, are still better: the model had 400 sounds, and began with bare samples. The
-# paper's largest model had
-# 53,000 hours. Fine-tuned on *ten minutes* of transcribed speech, and helped by a language model, it gets 4.8 % of
-# the words wrong on LibriSpeech's clean test set, and 8.2 % on the harder one.
+# cells would hold two in ten.) A probe of F1 makes the same mistakes, and nobody told the network about formants. Log
+# spectra, which engineers designed, are still better: the model had 400 sounds, and began with raw samples. The paper's
+# largest model had 53,000 hours. Fine-tuned on *ten minutes* of transcribed speech, and helped by a language model, it
+# gets 4.8 % of the words wrong on LibriSpeech's clean test set, and 8.2 % on the harder one.
 #
 # ## Where this went: DeiT, MAE, CLIP, HuBERT, Whisper
 #
-# What came after ViT and wav2vec 2.0, and which idea of this page it uses:
+# What came after (or shortly before) ViT and wav2vec 2.0, and which idea of this page it uses:
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
@@ -1084,9 +1092,9 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | masked share | $1 - (1 - p)^M$ | |
 #
 # An image becomes a sequence of patches, a sound a sequence of frames; the Transformer between input and readout stays
-# the same. A ViT has little inductive bias, so it must learn from data what is built into a convolution; but on our
-# digits shuffled pixels, which make locality false, took only about half of the CNN's lead, and a dense readout for the
-# ViT closed as much. Augmentation can teach what is not built in; here it took more steps. In our experiment positions
+# the same. A ViT has little inductive bias, so it must learn from data what is built into a convolution. But shuffling
+# the pixels of our digits, which makes locality false, took only about half of the CNN's lead, and a dense readout for
+# the ViT closed as much. Augmentation can teach what is not built in; here it took more steps. In our experiment positions
 # became a map when digits stood in many places, and not when all stood in the middle. A map of attention weights is a
 # claim that needs a control. A contrastive model learns what tells the target from its negatives.
 #
@@ -1108,9 +1116,8 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > </details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
-# words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which turns this lecture's question on
-# ourselves: what does a falling loss oblige a *program* to get right? Below are two sections for those who have time
-# left.
+# words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which asks of programs what this lecture asks of
+# representations: what does a falling loss show? Below are two sections for those who have time left.
 #
 # **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.
 # [+@abnar2020]. [+@adebayo2018]; [+@hooker2019]; [+@chefer2021]. [+@baevski2020]: sections 2 and 3 are what you have

@@ -45,9 +45,8 @@ from torch import Tensor, nn
 # ## 1 · Weights that were masked too late
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
-# somebody took it for the recipe, and that the scores are gone: you have nothing but the weights, as a softmax without a
-# mask made them. Can they be repaired? They can, and exactly: the result must be what masking the *scores* would have
-# given.
+# somebody took it for the recipe, and that the scores are gone: you have only the weights, from a softmax without a mask.
+# Can they be repaired? They can, and exactly: the result must be what masking the *scores* would have given.
 
 # %% locked=true
 def weights_as_printed(weights, mask):
@@ -123,16 +122,16 @@ if solved("majority_reading"):
 #
 # Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
 # in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
-# for each seed, and ask how large the mean of these differences is beside its own uncertainty, the standard error:
-# the differences' standard deviation (with n − 1) over √n. Their ratio is the **paired t statistic** (Student's t). As a
-# rule of thumb, with five seeds anything below 3 may be luck.
+# for each seed, and divide the mean of these differences by its own uncertainty, the standard error: the differences'
+# standard deviation (with n − 1) over √n. The quotient is the **paired t statistic** (Student's t). As a rule of thumb,
+# with five seeds anything between −3 and 3 may be luck.
 
 # %% exercise="told_apart"
 def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
     """Whether two models differ by more than luck, from their losses at equal seeds.
 
     printed, repaired: (n,), n at least 2; number i of both is of the same seed
-    returns the mean difference, printed minus repaired, and it in units of its standard error
+    returns the mean difference, printed minus repaired, and the same in standard errors
     """
     ...  # solution
 
@@ -142,7 +141,7 @@ check("told_apart", told_apart)
 # %% [markdown]
 # **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. Which of those that nobody would notice
 # can be told from the right model after all, and in which direction? (One of them has no t: with texts as short as these
-# it *is* the right model, all differences are 0, and 0/0 is NaN. And with fourteen tests one should ask for more than
+# it *is* the right model, all differences are 0, and 0/0 is NaN. And with a dozen tests you should ask for more than
 # t = 3: among many tests some pass by luck.)
 
 # %%
@@ -160,10 +159,10 @@ if solved("told_apart"):
 # %% [markdown]
 # ## 4 · Capstone: review a page
 #
-# This is the page of code of one deck, in our words, and in one line we have planted a fault of our own, which no deck
-# and no lecture has. The comments say what was meant: a decoder-only language model of pre-norm layers, each with norms
-# and sublayers of its own. It runs, and its loss falls. Several of its lines are not what they should be; we do not say
-# which, nor how many. The two sublayers are sound.
+# This is the page of code of one deck, in our words. In one line we have planted a fault of our own, which stands in no
+# deck and in no lecture. The comments say what was meant: a decoder-only language model of pre-norm layers, each with
+# norms and sublayers of its own. It runs, and its loss falls. Several of its lines are wrong; we do not say which, nor
+# how many. The two sublayers are sound.
 
 # %% locked=true
 class Attention(nn.Module):
@@ -217,10 +216,10 @@ class PrintedLM(nn.Module):
 
 
 # %% [markdown]
-# Ask it first, in a cell of your own: a text alone and in company, sublayers that are silent, more than 128 tokens, many
-# layers, the number of parameters. Then write the module that the comments promise, whole. It has the parts of the printed one under the same
-# names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an
-# `nn.LayerNorm` after the last layer.
+# Test it first, in a cell of your own: a text alone and in a batch, silent sublayers, more than 128 tokens, many layers,
+# the number of parameters. Then write the whole module that the comments promise. It has the parts of the printed one
+# under the same names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more,
+# `norm`: an `nn.LayerNorm` after the last layer.
 
 # %% exercise="ReviewedLM"
 class ReviewedLM(nn.Module):
@@ -243,7 +242,7 @@ check("ReviewedLM", ReviewedLM)
 
 # %% [markdown]
 # **Use it.** Train the printed page and yours on number words, letter by letter, three seeds each. *Guess first:* will
-# the loss tell you which is which? Then ask both for the same texts one by one and in batches of 100.
+# the loss tell you which is which? Then both read the same texts one by one and in a batch of 100.
 
 # %%
 if solved("ReviewedLM"):
@@ -272,43 +271,43 @@ if solved("ReviewedLM"):
                 optimizer.step()
             with torch.no_grad():
                 alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
-                company = loss_of(model, fresh).item()
-            print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in company {company:.3f}")
+                together = loss_of(model, fresh).item()
+            print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in a batch {together:.3f}")
         size = sum(parameter.numel() for parameter in model.parameters())
         print(f"{kind.__name__:>10} has {size:,} parameters")
 
 # %% [markdown]
 # <details><summary>What we saw (open it when your check has passed)</summary>
 #
-# In our run the printed page is even a little *ahead*, read alone, for each seed. It answers otherwise in company. No
-# training curve shows that, since every batch of training is company. And it has fewer parameters than yours: the final
-# norm is missing, and `[norm] * n` is *one* module, n times over. No loss shows that either.
+# In our run the printed page is even a little *ahead* for each seed when it reads the texts alone. In a batch its loss is
+# another. No training curve shows that, since training always reads batches. And it has fewer parameters than yours: the
+# final norm is missing, and `[norm] * n` is *one* module, n times over. No loss shows that either.
 #
 # </details>
 
 # %% [markdown]
 # ## 5 · A test of your own, and its mutants
 #
-# Now you are the reviewer. You are handed a block that says of itself that it is the pre-norm block of a decoder, and
-# the losses of a training run in which it was used. You cannot read its code. You can call it, and more: it has two
-# knobs. `block(x, a, f)` multiplies what attention found by the number `a`, and what the feed-forward network found
-# by `f`, before it is added. So `block(x, 1.0, 1.0)` is the block as it is, and with 0 a sublayer is silent.
+# You are handed a block that is said to be the pre-norm block of a decoder, and the losses of a training run in which it
+# was used. You cannot read its code, but you can call it, and it has two knobs. `block(x, a, f)` multiplies the output of
+# attention by the number `a`, and that of the feed-forward network by `f`, before it is added. So `block(x, 1.0, 1.0)` is
+# the block as it is, and with 0 a sublayer is silent.
 #
-# A **sound** block is all of the following, whatever its parameters are:
+# For a **sound** block all of this is true, whatever its parameters are:
 #
-# * What a sublayer found is added to the x that came in. With both silent, x comes out.
-# * Each sublayer gets a normalised x. What it finds does not change when x is multiplied by ten.
-# * Both sublayers do find something.
-# * Attention comes first, and the feed-forward network gets what attention has left: the block is its two halves,
+# * The output of each sublayer is added to the x that came in. With both silent, x comes out.
+# * Each sublayer gets a normalised x. Its output does not change when x is multiplied by ten.
+# * Neither sublayer's output is zero.
+# * Attention comes first, and the feed-forward network gets the sum that attention returns: the block is its two halves,
 #   one after the other.
 # * A position attends to itself and to all that came before it, and to nothing that comes after. (Lecture
 #   @masking has a test for half of it.)
-# * A text gets the same answer alone and in company. (Lecture @order has a test.)
+# * A text gets the same answer alone and in a batch: **batch invariance**. (Lecture @order has a test.)
 #
-# What you may rely on: `x` is (batch, n, d), with two or more texts of six or more positions, its numbers are a few
-# units in size, and its vectors are not centred. The same call gives the same answer. Sound blocks may have any kind
-# of norm, and they round: allow differences of about one part in ten thousand. Broken ones differ by a hundred times
-# more than that. Calls of `block` do not pass on gradients: compare what comes out.
+# You may rely on this: `x` is (batch, n, d), with two or more texts of six or more positions; its numbers are a few units
+# in size, and its vectors are not centred. The same call gives the same answer. Sound blocks may have any kind of norm,
+# and they round: allow differences of about one part in ten thousand. Broken ones differ by at least a hundred times
+# that. Calls of `block` do not pass on gradients: compare outputs.
 
 # %% exercise="structural_test"
 def structural_test(

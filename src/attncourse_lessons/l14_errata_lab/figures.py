@@ -7,8 +7,24 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from torch import Tensor
 
-from attncourse.viz.style import GREY, INK, PALE, figure, hold_still, line_style, name_lines, show, stage
+from attncourse.viz.diagrams import arrow, box
+from attncourse.viz.figures import cells
+from attncourse.viz.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    figure,
+    hold_still,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 
 def lines_of(rows: Sequence[tuple[str, str]], words: str) -> tuple[Figure, str]:
@@ -37,7 +53,7 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
     drawn, ax = figure(2.9 + 0.74 * len(tests), 1.0 + 0.29 * len(rows))
     stage(ax, (-3.7, len(tests)), (len(rows), -1.6))
     for column, name in enumerate(tests):
-        for k, line in enumerate(reversed(textwrap.wrap(name, 9))):
+        for k, line in enumerate(reversed(textwrap.wrap(name, 10, break_long_words=False))):
             ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=9.5, color=INK)
     ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=9.5, style="italic", color=GREY)
     said = []
@@ -85,3 +101,56 @@ def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:
     name_lines(ax, "", y_name)
     said = "; ".join(f"seed {s}: {', '.join(f'{name} {losses[name][s]:.3f}' for name in names)}" for s in seeds)
     show(drawn, f"{y_name.capitalize()}, the runs of one seed joined. {said}.")
+
+
+def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
+    """Weights (n, n) by several masks, {title: weights}: sums of rows beside them, forbidden cells hatched."""
+    n = len(allowed)
+    names = [f"{i}" for i in range(n)]
+    drawn, axes = figure(2.2 * len(tables) + 0.3, 2.5, columns=len(tables))
+    said = []
+    for at, (ax, (title, weights)) in enumerate(zip(axes, tables.items(), strict=True)):
+        cells(ax, weights.numpy(), names, names, True, digits=2)
+        for i, j in (~allowed).nonzero().tolist():
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, hatch="///", edgecolor=PALE, linewidth=0))
+        sums = [f"{total:.2f}" if total == total else "NaN" for total in weights.sum(dim=-1).tolist()]
+        for i, total in enumerate(sums):
+            colour = INK if total == "1.00" else ORANGE
+            ax.text(n + 0.12, i + 0.5, total, ha="left", va="center", fontsize=9.5, color=colour)
+        ax.text(n + 0.12, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
+        ax.set_title(title, pad=14)
+        ax.set_xlabel("key")
+        ax.set_ylabel("query" if at == 0 else "")
+        future = weights.masked_fill(allowed, 0).nan_to_num(1).sum() > 0
+        said.append(f"{title}: the rows sum to {', '.join(sums)}, and the future gets "
+                    f"{'some weight or NaN' if future else 'nothing'}")  # fmt: skip
+    show(drawn, f"Weights by several masks, rows are queries, columns keys; hatched is the future. {'; '.join(said)}.")
+
+
+def three_blocks() -> None:
+    """Where the residual path begins, before a norm or after it: in the block as printed, half repaired, repaired."""
+    drawn, ax = figure(8.4, 3.3)
+    stage(ax, (-3.6, 15.2), (-7.3, 1.4))
+    said = []
+    for row, (name, after) in enumerate((("printed", (True, True)), ("half_repaired", (False, True)),
+                                         ("repaired", (False, False)))):  # fmt: skip
+        y = -3.2 * row
+        ax.text(-0.9, y, name, ha="right", va="center", fontsize=10.5, family="monospace", color=INK)
+        ax.text(-0.45, y, "$x$", ha="center", va="center", fontsize=12, color=INK)
+        for half, (sublayer, behind) in enumerate(zip(("attention", "feed-forward"), after, strict=True)):
+            x = 7.4 * half
+            arrow(ax, (x - (0.2 if half else 0.1), y), (x + 0.75, y))
+            box(ax, x + 1.4, y, "norm", ORANGE, width=1.3)
+            arrow(ax, (x + 2.1, y), (x + 3.05, y))
+            box(ax, x + 4.45, y, sublayer, BLUE if half == 0 else GREEN, width=2.7)
+            arrow(ax, (x + 5.85, y), (x + 6.55, y))
+            ax.text(x + 6.85, y, "+", ha="center", va="center", fontsize=12, color=INK,
+                    bbox={"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": INK})  # fmt: skip
+            start = x + (2.5 if behind else 0.2)
+            ax.plot([start, start, x + 6.85], [y, y + 1.0, y + 1.0], color=ORANGE if behind else INK, linewidth=1.8)
+            arrow(ax, (x + 6.85, y + 1.0), (x + 6.85, y + 0.42), colour=ORANGE if behind else INK, width=1.8)
+            ax.plot(start, y, "o", color=ORANGE if behind else INK, markersize=5, zorder=3)
+        arrow(ax, (14.6, y), (15.1, y))
+        where = ["after" if behind else "before" for behind in after]
+        said.append(f"{name}: the residual path begins {where[0]} the first norm and {where[1]} the second")
+    show(drawn, f"Three blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")

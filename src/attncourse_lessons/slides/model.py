@@ -223,7 +223,7 @@ STRUCTURAL = {
     "rows sum to 1": _shares_sum_to_one,
     "silence is identity": _comes_back,
     "norm as torch's": _norms_as_torch,
-    "any company": _any_batch,
+    "batch invariance": _any_batch,
     "200 tokens": longer_than_128,
     "size at depth": logits_by_depth,
 }
