@@ -9,6 +9,7 @@ in drills.json).
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import inspect
 import io
@@ -19,7 +20,6 @@ import time
 import tokenize
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from lessonkit.exercises.exercise import Code, Exercise, body_of
@@ -87,12 +87,12 @@ class Question:
     kind: str
     others: tuple[int, ...] = ()  # lines of its code, from 1, at which another change would do
 
-    @cached_property
+    @functools.cached_property
     def code(self) -> str:
         """What is shown: without comments, which tell of the solution."""
         return shown(self.exercise, self.slip.body)
 
-    @cached_property
+    @functools.cached_property
     def key(self) -> str:
         return f"{self.kind}-{digest(self.code)}"
 
@@ -196,6 +196,7 @@ def one_of(
 # ------------------------------------------------------------------------------------------------------------ the code
 
 
+@functools.cache  # each kind of question asks for it
 def shown(exercise: Exercise, body: str) -> str:
     """An answer as it is shown: with its first line, and without comments and empty lines."""
     solution = exercise.solution
