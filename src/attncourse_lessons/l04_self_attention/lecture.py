@@ -669,8 +669,7 @@ for seed in range(5):
 swap = [2, 1, 0, 3, 4, 5, 6, 7]                                  # Ben lent Anna her book …
 X_swapped, swapped = X[swap], [words[i] for i in swap]
 O_swapped, A_swapped = attend(X_swapped @ W_Q, X_swapped @ W_K, X_swapped @ W_V)
-viz.weight_tables({"Anna lent Ben …": (words, A), "Ben lent Anna …": (swapped, A_swapped)},
-                  numbers=True, digits=2)
+viz.weight_tables({"Anna lent Ben …": (words, A), "Ben lent Anna …": (swapped, A_swapped)})
 lent = words.index("lent")
 print("“lent” received", O[lent], "\n        and now", O_swapped[lent])
 #| caption: Attention weights of a sentence and of the same words in another order.
@@ -686,7 +685,7 @@ assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its outp
 
 # %% [markdown]
 # Nothing has changed. The names have swapped places and have taken their rows, their columns and their outputs along: the
-# column of *Anna*, first on the left, is third on the right, with the same numbers for the same words. *Lent* gets Anna
+# column of *Anna*, first on the left, is third on the right, with the same weights for the same words. *Lent* gets Anna
 # and Ben, half and half, as before. It can find out that both took part, but never who lent and who borrowed. Our
 # hand-made matrices are not to blame. Let us shuffle random sentences under random matrices, and do the same to a
 # recurrence:
