@@ -55,8 +55,9 @@ from attncourse import viz
 # o_i = \sum_{j} \alpha_{ij} \, v_j$$
 #
 # Write it the way it reads: a loop over the tokens that ask, and, inside it, over the tokens that answer (or one product
-# in that inner loop's place). The softmax of a vector is `vector.softmax(dim=0)`. Matrices will do away with the loops in
-# the next exercise.
+# in that inner loop's place). Write the softmax yourself, and let no exponential overflow, as in
+# [assignment @getting_ready](@getting_ready/assignment): the check tries scores of some hundreds. Matrices will do away with
+# the loops in the next exercise.
 
 # %% exercise="self_attention_loop"
 def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
@@ -153,7 +154,8 @@ if solved("self_attention"):
 # Do not read it first; *test* it, by what must be true of every such layer. Three rules find the three mistakes:
 #
 # * What stands in the padding makes no difference to a real token.
-# * A token whose query is zero has equal scores, and receives the mean of the real values.
+# * A token whose query is zero, and whose key is not, has equal scores, and receives the mean of the real values. (Let the
+#   token have feature 0 alone, and set row 0 of $W_Q$ to zero.)
 # * A feature that is zero in every token, added to $x$, makes no difference (each matrix gets one more row).
 #
 # The cell tests the first rule. Write the other two tests below it. Then write the function as it should be.

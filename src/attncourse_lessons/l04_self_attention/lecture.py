@@ -234,8 +234,9 @@ for name, number in zip(hands_over, o.tolist(), strict=True):
 
 # %% [markdown]
 # *Her* has received Anna, nearly pure. Before, its vector was the same in every sentence. Now it is *her in this
-# sentence*: a contextual embedding. Choose a word, and follow it from its scores to what it receives. *Guess first:*
-# what will *asked* get, and what *book*, which asks nothing?
+# sentence*: a contextual embedding. (We wrote these matrices. The heads of a trained model are seldom so easy to read:
+# [lecture @many_heads](@many_heads) looks at some.) Choose a word, and follow it from its scores to what it receives.
+# *Guess first:* what will *asked* get, and what *book*, which asks nothing?
 
 # %%
 def ask(word):
@@ -312,7 +313,8 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
 # %%
 O, A = attend(query=X @ W_Q, key=X @ W_K, value=X @ W_V)         # (8, 4), (8, 8)
 print("the row of “her” is what we computed by hand:", torch.allclose(O[her], o, atol=1e-6))
-viz.weight_tables({"who takes how much of whom": (words, A)}, numbers=True, digits=2)
+viz.weight_tables({"attention weights: who takes how much of whom": (words, A)},
+                  numbers=True, digits=2)
 #| caption: Attention weights with separate queries and keys.
 
 # %% [raw] slide
@@ -399,8 +401,8 @@ with torch.no_grad():
 
 # %% [markdown]
 # > **Check yourself.** (1) Four sentences of 20 tokens, d_model 64, d_k 16, d_v 32: what are the shapes of Q, of the
-# > scores and of the output? (2) Where do the tokens of one sentence meet those of another? (3) How many parameters has
-# > the layer, and how does their number depend on n?
+# > scores and of the output? (2) Where do the tokens of one sentence meet those of another? (3) How many parameters does
+# > the layer have, and how does their number depend on n?
 # > <details><summary>Answers</summary>(1) (4, 20, 16), (4, 20, 20), (4, 20, 32). (2) Nowhere: the batch axis is never
 # > summed over. (3) 2 · 64 · 16 + 64 · 32 = 4096, whatever n is. The matrices belong to the roles and not to the places,
 # > so one set of them serves sentences of every length.</details>
@@ -586,7 +588,9 @@ viz.weight_tables(tables, numbers=True, digits=2)
 
 # %% [markdown]
 # On the right each day attends to the next, and Sunday to Monday: a clean line beside the diagonal, learned from the
-# dinners alone. On the left most days do the same, and the line breaks at the day that the layer gets wrong.
+# dinners alone. On the left most days do the same, and the line breaks at the day that the layer gets wrong, Saturday.
+# The day before it is unsure: Friday divides its weight between itself and Saturday, and it was right in 85% of the
+# weeks. We shall see why.
 #
 # How can one projection work at all? That a word matches nobody better than itself was said of vectors of *equal
 # length*. Let $u_i = x_i W$ be the one vector with which a day asks and by which it is found. *Guess:* what has training
@@ -643,11 +647,18 @@ for seed in range(5):
 # In every seed the vectors grow along the week, starting with the day after the lost one. Training has found the way
 # out that the inequality leaves: for $u_i \cdot u_{i+1} > u_i \cdot u_i$ the next vector must be *longer*, since
 # $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$. So the week winds outwards, and each arrow in
-# [@fig:winding] ends beyond the dashed line of the one before. But the circle cannot be closed: once round, a vector
+# [@fig:winding] ends beyond the dashed line of the one before. (At the end of the week there is little room left:
+# Friday's product with Saturday, 599, is hardly larger than with itself, 596. So it depends on the meals of the week to
+# which of the two Friday attends.) But the circle cannot be closed: once round, a vector
 # would have to be longer than itself. (The written question of the assignment asks for a proof without lengths.)
 #
 # In one formula: up to a scale the scores are $X\,(W_Q W_K^\top)\,X^\top$. With two matrices the product in the middle
 # can be any matrix of rank at most $d_k$, symmetric or not. With one it is $W W^\top$, which is always symmetric.
+#
+# And the third matrix? Without $W_V$ the output would be $AX$: a token would hand over all of its vector, the features
+# by which it is found included, and $d_v$ would have to be $d_\text{model}$. Of the three it is the one that could be
+# saved: where a linear layer $W_O$ follows, $(A X W_V) W_O = (A X)(W_V W_O)$, and one matrix does for two. $W_V$ is worth
+# its place where it is *narrow*, because then it chooses what to hand over. [Lecture @many_heads](@many_heads) uses it so.
 #
 # ## Permutation equivariance: self-attention does not see order
 #
@@ -658,8 +669,7 @@ for seed in range(5):
 swap = [2, 1, 0, 3, 4, 5, 6, 7]                                  # Ben lent Anna her book …
 X_swapped, swapped = X[swap], [words[i] for i in swap]
 O_swapped, A_swapped = attend(X_swapped @ W_Q, X_swapped @ W_K, X_swapped @ W_V)
-viz.weight_tables({"Anna lent Ben …": (words, A), "Ben lent Anna …": (swapped, A_swapped)},
-                  numbers=True)
+viz.weight_tables({"Anna lent Ben …": (words, A), "Ben lent Anna …": (swapped, A_swapped)})
 lent = words.index("lent")
 print("“lent” received", O[lent], "\n        and now", O_swapped[lent])
 #| caption: Attention weights of a sentence and of the same words in another order.
@@ -675,7 +685,7 @@ assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its outp
 
 # %% [markdown]
 # Nothing has changed. The names have swapped places and have taken their rows, their columns and their outputs along: the
-# column of *Anna*, first on the left, is third on the right, with the same numbers for the same words. *Lent* gets Anna
+# column of *Anna*, first on the left, is third on the right, with the same weights for the same words. *Lent* gets Anna
 # and Ben, half and half, as before. It can find out that both took part, but never who lent and who borrowed. Our
 # hand-made matrices are not to blame. Let us shuffle random sentences under random matrices, and do the same to a
 # recurrence:
@@ -877,20 +887,23 @@ attention, recurrent = times.values()
 ratio = [a / r for a, r in zip(attention, recurrent, strict=True)]
 print("self-attention takes, for each second of the recurrence:")
 for n, share in zip(sizes, ratio, strict=True):
-    print(f"    {share:4.2f} at n = {n}")
+    print(f"    {share:4.2f} at n = {n:>4}, for {2 + n / 64:5.2f} times the arithmetic")
 #| caption: Time of one layer against the length of the sequence.
 
 # %% tags=["hide-input"]
 # More arithmetic, less time, until the square catches up. A busy machine may differ.
-if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
+costs = [(4 * n * 64**2 + 2 * n**2 * 64) / (2 * n * 64**2) for n in sizes]      # W_O included
+assert costs == [2 + n / 64 for n in sizes] and (costs[1], costs[-1]) == (3, 34)
+below = all(share < cost for share, cost in zip(ratio, costs, strict=True))
+if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1] and below):
     print("Your machine orders these times otherwise than the text says; run the cell again.")
 
 # %% [raw] slide
-# ## More arithmetic, less time: until the recurrence catches up
+# ## More arithmetic, less time: until the square catches up
 # {figure}
 # |||
-# - The recurrence waits for each step.
-# - Pairs grow with $n^2$, steps with $n$.
+# - $2 + n/d$ times the arithmetic: 3 times at 64 tokens, 34 times at 2,048.
+# - The ratio of the times is far below that: a few large products, and no step that waits.
 #
 # On a GPU steps that wait waste far more: lecture @training.
 #
@@ -911,14 +924,12 @@ if not (ratio[1] < 0.8 and ratio[-1] > 2 * ratio[1]):
 # **Now do** assignment a@self_attention. **Next:** lecture @order.
 
 # %% [markdown]
-# At 64 tokens the layer that does more arithmetic takes a fraction of the time. (The recurrence is torch's own, whose
-# loop is not written in Python.) As the sentence grows, the recurrence catches up: its steps grow with $n$, the pairs
-# of self-attention with $n^2$.
-#
-# > <details><summary>Why so fast, and why so slow later? Two guesses that we did not test</summary>At 64 tokens: each step of
-# > the recurrence is a tiny product, and the next one has to wait for it, so the processor is hardly used. At 2,048: where
-# > the ratio more than doubles from n to 2n, arithmetic cannot explain it. The 2,048² weights are 17 MB, which may be more
-# > than the processor's cache holds.</details>
+# At 64 tokens the layer that does more arithmetic takes less time. (The recurrence is torch's own, whose loop is not
+# written in Python.) In long sentences the square catches up. With $W_O$ self-attention does $(4nd^2 + 2n^2d) / 2nd^2 = 2
+# + n/d$ times the arithmetic of the recurrence: 3 times at 64 tokens, 34 times at 2,048. The ratio of the times is below
+# that at every length, and far below it from 64 on. We think that this is why: the arithmetic of self-attention comes in a few large
+# products, which a processor does fast, and that of the recurrence in many small ones, each of which waits for the one
+# before. (For the shortest sentences neither matters. There the fixed cost of each call counts, and either layer may win.)
 #
 # For 2,048 tokens read the last ratio. It holds for the machine on which this page was made; on another the curves cross
 # at another length, or beyond this figure. On a GPU, which does thousands of multiply-adds at once, steps that wait waste

@@ -14,7 +14,7 @@ def shapes(lots):
     seen = (tuple(weights.shape), tuple(output.shape))
     return ask(
         f"x: ({n}, {d_model})   W_Q, W_K: ({d_model}, {d_k})   W_V: ({d_model}, {d_v}). "
-        "Which shapes have the attention weights and the output?",
+        "What are the shapes of the attention weights and of the output?",
         *((f"{pair[0]} and {pair[1]}", pair == seen, why) for pair, why in {
             ((n, n), (n, d_v)): "A weight for every pair of tokens; each output is an average of values.",
             ((n, n), (n, d_model)): "Values are d_v wide. Only an output matrix W_O would bring them back to d_model.",
@@ -51,7 +51,7 @@ def doubled_length(lots):
     weights = [attend(x, x, x)[1].numel() for x in tokens]
     factor = weights[1] / weights[0]
     return ask(
-        f"A sentence of {n} tokens becomes one of {2 * n}. By what factor grow the attention *weights* of a layer?",
+        f"A sentence of {n} tokens becomes one of {2 * n}. By what factor does the number of attention *weights* of a layer grow?",
         *((text, value == factor, why) for text, value, why in (
             ("2", 2, "So do the projections. The weights are a number for every *pair* of tokens."),
             ("4", 4, "n² pairs: twice the length, four times the weights."),
@@ -65,7 +65,7 @@ def parameters_and_length(lots):
     d, n = lots.choice([32, 64, 128]), lots.choice([10, 100, 1000])
     seen = sum(layer.weight.numel() for layer in (torch.nn.Linear(d, d, bias=False) for _ in range(3)))
     return ask(
-        f"Self-attention with d_model = d_k = d_v = {d}, without biases and W_O, reads {n} tokens. How many parameters has it?",
+        f"Self-attention with d_model = d_k = d_v = {d}, without biases and W_O, reads {n} tokens. How many parameters does it have?",
         *((f"{value:,}", value == seen, why) for value, why in {
             3 * d * d: "W_Q, W_K and W_V. Length does not enter: the same matrices serve each token.",
             3 * d * d * n: "The matrices are shared by all tokens.",
@@ -85,7 +85,7 @@ def crossover(lots):
     first = next(n for n in range(1, 4 * d) if not costs(n))
     return ask(
         f"At width d = {d}, scores and average together take 2 n² d multiply-adds, the hidden states' product of a recurrent "
-        "layer takes n d². From which length on is the former the dearer?",
+        "layer takes n d². From which length on does the former cost more?",
         *((f"n = {value}", abs(value - first) <= 1, why) for value, why in {
             d // 2: "2 n² d = n d² at n = d/2. (The projections of both are left out.)",
             d: "That forgets that every pair is met twice: for its score and in the average.",

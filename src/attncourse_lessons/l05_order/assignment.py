@@ -240,9 +240,11 @@ if solved("relative_index"):
 # Without the scale, the score of query $i$ and key $j$ is $(x_i + s_i)\, B\, (x_j + s_j)^\top$ with $B = W_Q W_K^\top$, where
 # $x_i$ is the embedding of the token at position $i$ and $s_i = \mathrm{PE}(i)$ its sinusoidal vector, both of them rows.
 #
-# **(a)** Multiply it out. Which of the terms change when both tokens move ten positions to the right, their distance staying the
-# same? **(b)** There is one term that your course-mate has in mind. Is the claim right at least for that one, whatever
-# $B$ is? **(c)** Why does the objection not apply to RoPE?
+# **(a)** The lecture multiplies it out and says of the two mixed terms that they change when both tokens move together. Give
+# an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$ and two positions.
+# **(b)** Your course-mate has the last term in mind, $s_i B s_j^\top$. Find a $2 \times 2$ matrix $B$, not a multiple of $I$, for
+# which it depends on $i - j$ alone, and one for which it does not. **(c)** Why does the objection not apply to RoPE? And would
+# it apply if the rotation came *before* $W_Q$ and $W_K$?
 #
 # Answer in five to ten sentences or lines of mathematics. (3 points)
 
@@ -250,17 +252,16 @@ if solved("relative_index"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) Four terms: $x_i B x_j^\top$, $x_i B s_j^\top$, $s_i B x_j^\top$, $s_i B s_j^\top$. The first has no position in it and stays.
-#    The two mixed ones have one position each and change, whatever the distance is. (The last one is the subject of (b);
-#    here it may be counted either way.) Half a point for the four terms, half for what changes.
-# 2. (b) No. It is right for $B = I$, which is what the check looks at, and for matrices that treat each pair as a turn with a
-#    stretch does: in each pair's block, $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and nothing between pairs; $M_k$ is one of them.
-#    For a general $B$ it changes. "It would have to commute with all shifts", or one counter-example, earns the point; "yes, because
-#    of exercise 2" does not.
+# 1. (a) Any example with its two numbers. For instance $x_i = (1, 0)$ and $B = I$: then $x_i B s_j^\top = \sin j$, which is 0 for
+#    $j = 0$ and $-0.54$ for $j = 10$, whatever the distance is. Half a point for a right example with a slip in the numbers.
+# 2. (b) Half a point for each matrix. $s_i B s_j^\top$ depends on $i - j$ alone where $B$ does what a turn with a stretch does,
+#    $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k$ is one of them. With $u = 0$, $v = 1$ it is $\sin(i - j)$. It does not with
+#    $B = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix}$, which gives $\sin i \sin j$: 0 for $i = j = 0$ and 0.71 for $i = j = 1$. "$B$ has to
+#    commute with all shifts", with the two matrices, is the full reason; it is not asked for.
 # 3. (c) Nothing is added, so there are no mixed terms. The score is $q_i R_i R_j^\top k_j^\top = q_i R_{i - j} k_j^\top$ for rows:
-#    a single term, and a turn forth by $i$ and back by $j$ leaves a turn by the difference. $W_Q$ and $W_K$ were
-#    applied *before* the turn, so they cannot come between the two turns. Half a point if only "rotations depend on the difference" is
-#    said and the place of the projections is not.
+#    a single term, and a turn forth by $i$ and back by $j$ leaves a turn by the difference. If the rotation came before the
+#    projections, the score would be $x_i R_i B R_j^\top x_j^\top$: $B$ stands between the two turns, and (b) says that for a general $B$
+#    they no longer join. Half a point for each of the two answers.
 #
 # The answer may say row or column convention, and $R_{j-i}$ for $R_{i-j}$, as long as it is consistent.
 # ### END SOLUTION

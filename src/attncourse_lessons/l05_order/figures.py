@@ -237,7 +237,7 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     circle.set_axis_off()
     circle.add_patch(Circle((0, 0), 1, fill=False, edgecolor=PALE))
     for vector, first, colour, name in (
-        (turned_query, query, ORANGE, f"know, {shift + offset}"),
+        (turned_query, query, GREEN, f"know, {shift + offset}"),
         (turned_key, key, BLUE, f"we, {shift}"),
     ):
         _vector(circle, first, PALE, 1.2)
@@ -254,7 +254,7 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     turns = [_turned(query, (s + offset) * step) @ _turned(key, s * step) for s in shifts]
     added = [(query + _point((s + offset) * step)) @ (key + _point(s * step)) for s in shifts]
     lines.plot(shifts, added, color=GREY, marker="s", linestyle="--", label="added", markersize=5)
-    lines.plot(shifts, turns, color=GREEN, marker="o", label="turned", markersize=6)
+    lines.plot(shifts, turns, color=PURPLE, marker="o", label="turned", markersize=6)
     lines.axvline(shift, color=INK, linewidth=0.8)
     lines.plot([shift], [turns[shift]], marker="o", markersize=11, markerfacecolor="none", color=INK)
     lines.set_xlabel("shift of both")

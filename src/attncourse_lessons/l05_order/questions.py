@@ -36,7 +36,7 @@ def rope_and_length(lots):
     norms, sums = torch.allclose(x.norm(dim=1), turned.norm(dim=1), atol=1e-4), torch.allclose(x.sum(1), turned.sum(1))
     return ask(
         "What does RoPE leave unchanged in each query and key?",
-        ("its norm", norms, "Pairs of coordinates are *rotated*, and a rotation keeps lengths."),
+        ("its norm", norms, "Pairs of columns are *rotated*, and a rotation keeps lengths."),
         ("its direction", torch.allclose(x, turned), "The direction is what it changes: the more, the later the position."),
         ("the sum of its entries", sums, "A rotation keeps the sum of *squares*."),
         ("its score with each key", False, "The scores are what it is for: they come to depend on the distance."),
@@ -63,7 +63,7 @@ def parameters_of_schemes(lots):
          f"A vector for each of 33 distances, for keys and for values: {values['Shaw']:,}."),
         ("T5's biases, 32 buckets of distances", values["T5"] == max(values.values()),
          f"A number for each bucket and head: {values['T5']:,}."),
-        ("RoPE, in each pair of coordinates", values["RoPE"] == max(values.values()), "Its angles are computed: nothing is learned."),
+        ("RoPE, in each pair of columns", values["RoPE"] == max(values.values()), "Its angles are computed: nothing is learned."),
     )  # fmt: skip
 
 
@@ -74,12 +74,12 @@ def shift_is_linear(lots):
     back = torch.allclose(table[:30] @ shift_matrix(k, d).double(), table[k : 30 + k], atol=1e-4)
     one = one or back
     return ask(
-        f"p(t) is the sinusoidal encoding of position t. What leads from p(t) to p(t + {k}), for every t?",
-        ("a rotation of each pair of columns", one, "sin and cos of (t + k) ω are a rotation of those of t ω by k ω: one matrix for all t."),
-        ("the addition of the vector p(k)", bool(torch.allclose(table[:30] + table[k], table[k : 30 + k])),
+        f"PE(p) is the sinusoidal encoding of position p. What leads from PE(p) to PE(p + {k}), for every p?",
+        ("a rotation of each pair of columns", one, "sin and cos of (p + k) θ are a rotation of those of p θ by k θ: one matrix for all p."),
+        ("the addition of the vector PE(k)", bool(torch.allclose(table[:30] + table[k], table[k : 30 + k])),
          "sin(a + b) is not sin a + sin b."),
         (f"a multiplication of each column by {k}", bool(torch.allclose(k * table[:30], table[k : 30 + k])), "All entries lie between −1 and 1."),
-        ("a matrix that is another one for every t", not one, "The angle k ω does not contain t."),
+        ("a matrix that is a different one for every p", not one, "The angle k θ does not contain p."),
     )  # fmt: skip
 
 
@@ -88,13 +88,13 @@ def slowest_wave(lots):
     frequencies = base ** (-torch.arange(0, d, 2).double() / d)
     seen = float(2 * math.pi / frequencies.min())
     values = {
-        2 * math.pi * base ** (1 - 2 / d): "The last frequency is base^(−(d − 2)/d): a wavelength of nearly 2π · 10,000.",
-        2 * math.pi: "That is the first pair's wavelength, the shortest.",
-        (2 * math.pi) ** 2 * base: "2π enters once: a wave of frequency ω is 2π / ω long.",
-        base / (2 * math.pi): "The wavelength is 2π / ω: the factor belongs above.",
+        2 * math.pi * base ** (1 - 2 / d): "The last frequency is base^(−(d − 2)/d): a period of nearly 2π · 10,000.",
+        2 * math.pi: "That is the first pair's period, the shortest.",
+        (2 * math.pi) ** 2 * base: "2π enters once: a wave of frequency θ has the period 2π / θ.",
+        base / (2 * math.pi): "The period is 2π / θ: the factor belongs above.",
     }
     return ask(
-        f"Sinusoidal encoding, d_model = {d}, base 10,000: how long is the longest wave, in positions, about?",
+        f"Sinusoidal encoding, d_model = {d}, base 10,000: what is the longest period, in positions, about?",
         *((f"{value:,.0f}", math.isclose(value, seen, rel_tol=1e-6), why) for value, why in values.items()),
     )
 

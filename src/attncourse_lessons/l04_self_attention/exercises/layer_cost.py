@@ -59,7 +59,7 @@ def _costs(answer, column, calls):
 
 
 def _call(column):
-    """Puts the first wrong row into words, as a call that the learner can repeat."""
+    """Puts the first wrong row into tokens, as a call that the learner can repeat."""
 
     def explain(got, expected):
         row = next(i for i, (a, b) in enumerate(zip(got, expected, strict=True)) if abs(a[-1] - b[-1]) > 1e-4 * b[-1])
@@ -130,7 +130,7 @@ slip("no projections", COUNTS,
     {"3 * n * d**2 + ": ""},
     {"3 * n * d**2 + 2 * ": ""},  # as in the table, n² d
     words="""
-    Only the pairs were counted, n² of them. That is how the well-known table has it; but before two words can meet,
+    Only the pairs were counted, n² of them. That is how the well-known table has it; but before two tokens can meet,
     each is multiplied by three d × d matrices, and in short sentences that is the larger part.""")
 slip("scores without the average", COUNTS, {"+ 2 * n * met": "+ n * met"}, words="""
     Every pair is met twice: once for its score, q · k, and once when the value is added to the average. Each of the two
@@ -139,10 +139,10 @@ slip("an output projection too", COUNTS, {"3 * n": "4 * n"}, words="""
     Four projections were counted. The fourth, from the average back to d, comes with several heads (lecture
     @many_heads); the layer of this lecture has three.""")
 slip("one projection in place of three", COUNTS, {"3 * n": "n"}, words="""
-    Only one projection was counted. A word has three roles, query, key and value, and is multiplied by a d × d matrix
+    Only one projection was counted. A token has three roles, query, key and value, and is multiplied by a d × d matrix
     for each.""")
-slip("projections of one word", COUNTS, {"3 * n": "3"}, words="""
-    3 d² projects one word. All n words are projected, each by the three matrices.""")
+slip("projections of one token", COUNTS, {"3 * n": "3"}, words="""
+    3 d² projects one token. All n tokens are projected, each by the three matrices.""")
 slip("FLOPs for multiply-adds", ALL_COUNTS,
     {"return 2 * n": "return 4 * n", "return n * met": "return 2 * n * met", "3 * n": "6 * n", "+ 2 * n": "+ 4 * n"},
     words="""
@@ -174,7 +174,7 @@ slip("the ends counted exactly", (WINDOWS, SHORT),
     of pairs, but the contract asks for full windows, as an implementation computes them, with padding at the ends.""")
 slip("more positions than there are", (SHORT,), {"min(2 * width + 1, n)": "2 * width + 1"}, words="""
     In a short sequence the window is cut at the ends: no position can meet more than n.""")
-slip("a step for each word", STEPS, {"met * d**2, 1": "met * d**2, n", "met * d, 1": "met * d, n"}, words="""
+slip("a step for each token", STEPS, {"met * d**2, 1": "met * d**2, n", "met * d, 1": "met * d, n"}, words="""
     Every layer was given n sequential steps. A step is sequential if it has to wait for the one before. In attention
     and convolution no position waits for another's output: only in a loop like the one you wrote do they come one by
     one, and matrix products do them all at once.""")

@@ -34,8 +34,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Give one token a vector of zeros. It asks nothing, all its scores are 0, and it must receive the plain mean "
-        "of the values. And one feature more, zero in every token, may change nothing. Which line breaks either rule?",
+        "Give one token a query of zeros and a key that is not: feature 0 alone in the token, and zeros in row 0 of "
+        "W_Q. All its scores are 0, so it must receive the plain mean of the real values. (A vector of zeros shows "
+        "nothing: its key is zero, too.) And one feature more, zero in every token, may change nothing. Which line "
+        "breaks either rule?",
         "Write down a table of scores for three tokens, the last of them padding. Whose row is it, and whose column? "
         "Which of the two must not count when the others take their average?",
         "Leave somebody out *before* the softmax, by a score that makes the weight exactly 0. Whether the rows of "
@@ -167,8 +169,8 @@ slip("cut off from the gradient", ("gradient",),
 
 @misconception("as it came", fails=("no padding", "equal scores", "beside padding"))
 def as_it_came(x, real, W_Q, W_K, W_V):
-    """This is the code with its three mistakes. Test it: a token that asks nothing, a feature that is zero everywhere,
-    another vector in the padding."""
+    """This is the code with its three mistakes. Test it: a token whose query is zero and whose key is not, a
+    feature that is zero everywhere, another vector in the padding."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = keys @ queries.mT / math.sqrt(x.shape[-1])
     scores = scores.masked_fill(~real[:, :, None], -1e9)

@@ -14,7 +14,7 @@ from .common import MATRICES, READY_MADE, sentences
 
 
 def reference(x, W_Q, W_K, W_V, width):
-    """Self-attention in which a word sees `width` others on each side. Vaswani et al. 2017, section 4."""
+    """Self-attention in which a token sees `width` others on each side. Vaswani et al. 2017, section 4."""
     position = torch.arange(x.shape[-2])
     near = (position[:, None] - position).abs() <= width
     return attention.attend(x @ W_Q, x @ W_K, x @ W_V, near)
@@ -38,9 +38,9 @@ exercise = Exercise(
     minutes=15,
     extra=True,
     hints=(
-        "How far is word j from word i, to either side? That is a table (n, n), made from `torch.arange(n)` and "
-        "broadcasting. Compare it with `width`: is a word exactly `width` away still seen?",
-        "The scores of words that are too far away become −∞, before the softmax, as padding did in assignment "
+        "How far is token j from token i, to either side? That is a table (n, n), made from `torch.arange(n)` and "
+        "broadcasting. Compare it with `width`: is a token exactly `width` away still seen?",
+        "The scores of tokens that are too far away become −∞, before the softmax, as padding did in assignment "
         "@cross_attention. Try it by hand: what does the softmax make of a score of 0, and what of −∞?",
         "All the rest is as in exercise 2: three projections, scores divided by √d_k, the softmax along the keys, the "
         "weighted sum of the values. `masked_fill` and `torch.where` pass the gradient on.",
@@ -61,7 +61,7 @@ def _near(answer, draw):
 
 @aspect("weights", points=1, hint=1, explain=row_sums)
 def weights(answer, draw):
-    """each word shares out one among itself and `width` words on each side"""
+    """each token shares out one among itself and `width` tokens on each side"""
     return _near(answer, draw)[1]
 
 
@@ -75,21 +75,21 @@ def output(answer, draw):
     "out of reach",
     points=1,
     hint=2,
-    explain=explain_worst("output {place} changes by {size} when only words outside its window change"),
+    explain=explain_worst("output {place} changes by {size} when only tokens outside its window change"),
 )
 def out_of_reach(answer, draw):
-    """the first word's output does not know the words beyond its window"""
+    """the first token's output does not know the tokens beyond its window"""
     width = 1 + draw.integers(3, 1).item()
     x, *projections = sentences(draw, 2, width + 4)
     other = x.clone()
     other[:, width + 1 :] = 3 * draw.normal(*x[:, width + 1 :].shape)
-    before, after = (answer(words, *projections, width)[0] for words in (x, other))
+    before, after = (answer(tokens, *projections, width)[0] for tokens in (x, other))
     return require_variation(before)[:, 0] - after[:, 0]
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back(*MATRICES))
 def gradient(answer, draw):
-    """all three projections can be learned, and the words too"""
+    """all three projections can be learned, and the tokens too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 7)]
     right, _ = exercise.reference(*inputs, 2)
     return way_back(answer(*inputs, 2)[0], right, inputs, draw)
@@ -102,13 +102,13 @@ FAR = ("weights", "output", "out of reach")
 NEAR, FILL = "near = (position[:, None] - position).abs() <= width", ".masked_fill(~near, -torch.inf)"
 
 slip("everybody sees everybody", FAR, {FILL: ""}, words="""
-    No word was out of reach: this is plain self-attention, and `width` was not used.""")
+    No token was out of reach: this is plain self-attention, and `width` was not used.""")
 slip("the near ones silenced", FAR, {"~near": "near"}, words="""
-    The window was masked out and the rest was left. Fill with −∞ where a word is *too far away*.""")
-slip("one word short", WITHIN, {"<=": "<"}, words="""
-    The window ends one word too early: a word exactly `width` away still belongs to it.""")
-slip("one word too many", FAR, {"<= width": "<= width + 1"}, words="""
-    The window ends one word too late: `width` words on each side, and no more.""")
+    The window was masked out and the rest was left. Fill with −∞ where a token is *too far away*.""")
+slip("one token short", WITHIN, {"<=": "<"}, words="""
+    The window ends one token too early: a token exactly `width` away still belongs to it.""")
+slip("one token too many", FAR, {"<= width": "<= width + 1"}, words="""
+    The window ends one token too late: `width` tokens on each side, and no more.""")
 slip("one side only", WITHIN,
     {NEAR: "behind = position[:, None] - position\nnear = (0 <= behind) & (behind <= width)"},
     {NEAR: "near = position - position[:, None] <= width"},  # no limit on this side
@@ -116,37 +116,37 @@ slip("one side only", WITHIN,
     The distance was taken with its sign, so one side of the window is cut off (or not cut at all). Near is near in both
     directions: look at the distance without its sign.""")
 slip("zeros after the softmax", FAR, {FILL: "", "dim=-1)": "dim=-1) * near"}, words="""
-    The weights outside the window were set to 0, so what is left no longer sums to one, and the far words still decide
+    The weights outside the window were set to 0, so what is left no longer sums to one, and the far tokens still decide
     how much is left. Mask the scores, then normalise.""")
 slip("a score of 0 for the far ones", FAR, {"-torch.inf": "0.0"}, words="""
     A score of 0 is not "no attention": softmax turns it into e⁰ = 1. The score that becomes a weight of exactly 0 is
     −∞.""")
 slip("`width` shared by both sides", WITHIN, {"<= width": "<= width // 2"}, words="""
-    The window is half as large as it should be: `width` words on *each* side, so 2 · `width` + 1 with the word
+    The window is half as large as it should be: `width` tokens on *each* side, so 2 · `width` + 1 with the token
     itself.""")
 slip("all but itself", WITHIN, {"~near": "~near | torch.eye(x.shape[1]).bool()"}, words="""
-    A word was kept from looking at itself. It stands in the middle of its own window.""")
+    A token was kept from looking at itself. It stands in the middle of its own window.""")
 
 slip("scaled by a number other than √d_k", ("weights", "output"),
     {"math.sqrt(W_K.shape[1])": "math.sqrt(x.shape[-1])"},  # d_model
     {"math.sqrt(W_K.shape[1])": "W_K.shape[1]"},  # no root
     {"math.sqrt(W_K.shape[1])": "math.sqrt(W_V.shape[1])"},  # the values' width
-    {"math.sqrt(W_K.shape[1])": "math.sqrt(x.shape[1])"},  # the number of words
+    {"math.sqrt(W_K.shape[1])": "math.sqrt(x.shape[1])"},  # the number of tokens
     {"math.sqrt(W_K.shape[1])": "8"},  # a number in the code
     words="""
     The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
     number of columns of W_Q and W_K, whatever it is. And the divisor is its square root.""")
 slip("one projection for queries and keys", ("weights", "output", "gradient"),
     {"(x @ W_K).mT": "(x @ W_Q).mT"}, {"(x @ W_Q) @": "(x @ W_K) @"}, words="""
-    Queries and keys were made with one and the same matrix. Then word i scores word j as j scores i, and the other
+    Queries and keys were made with one and the same matrix. Then token i scores token j as j scores i, and the other
     matrix learns nothing.""")
 slip("multiplied in place of divided", ("weights", "output"), {" / math": " * math"}, words="""
     The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
     about 1, whatever the width.""")
 slip("not scaled", ("weights", "output"), {" / math.sqrt(W_K.shape[1])": ""}, words="""
     The scores were not divided by √d_k. These are the plain dot products; the contract asks for the scaled ones.""")
-slip("softmax over the words that ask", ("weights", "output", "out of reach"), {"dim=-1": "dim=-2"}, words="""
-    Your weights sum to one down each column, as if the words that answer had a unit each to give away. It is the word
+slip("softmax over the tokens that ask", ("weights", "output", "out of reach"), {"dim=-1": "dim=-2"}, words="""
+    Your weights sum to one down each column, as if the tokens that answer had a unit each to give away. It is the token
     that asks, one row, that shares out one unit: look at which axis runs over the answers.""")
 slip("the two in the wrong order", ("weights", "output", "out of reach", "gradient"),
      {"weights @ (x @ W_V), weights": "weights, weights @ (x @ W_V)"}, words="""
@@ -188,8 +188,8 @@ def a_band_of_two_triangles(x, W_Q, W_K, W_V, width):
     return weights @ (x @ W_V), weights
 
 
-@alternative("word by word, float64")
-def word_by_word_float64(x, W_Q, W_K, W_V, width):
+@alternative("token by token, float64")
+def token_by_token_float64(x, W_Q, W_K, W_V, width):
     """Cuts the window out of the sentence, and so does only the work that is needed."""
     queries, keys, values = (x.double() @ W.double() for W in (W_Q, W_K, W_V))
     batch, n, d_k = keys.shape

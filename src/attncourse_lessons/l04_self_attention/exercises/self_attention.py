@@ -36,7 +36,7 @@ exercise = Exercise(
     hints=(
         "Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each. The last "
         "product is (batch, n, n) times what? Every step is a tensor operation that passes the gradient on.",
-        "`x @ W_Q` projects every word of every sentence at once. Row i of the scores holds the query of word i "
+        "`x @ W_Q` projects every token of every sentence at once. Row i of the scores holds the query of token i "
         "against all n keys, divided by √d_k. The softmax makes each row sum to 1: along which axis is that?",
         "The sentences of a batch never meet. `.mT` swaps the last two axes and leaves the batch alone; `.T` reverses "
         "all axes. And which axis is `dim=0`?",
@@ -50,7 +50,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 @aspect("weights", points=3, hint=2, explain=row_sums)
 def weights(answer, draw):
-    """each word shares out exactly one over its sentence, by scaled q · k"""
+    """each token shares out exactly one over its sentence, by scaled q · k"""
     batch, n = draw.sizes(2, 4, 9)
     return answer(*sentences(draw, batch, n))[1]
 
@@ -89,7 +89,7 @@ def each_sentence_by_itself(answer, draw):
 
 @aspect("gradient", points=1, hint=1, explain=explain_way_back(*MATRICES, *MATRICES[:3]))
 def gradient(answer, draw):
-    """all three projections can be learned, and the words too, from the output and from the weights"""
+    """all three projections can be learned, and the tokens too, from the output and from the weights"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 5)]
     got, right = answer(*inputs), reference(*inputs)
     from_output = way_back(got[0], right[0], inputs, draw)
@@ -105,25 +105,25 @@ ALL = ("weights", "output", "each sentence by itself", "gradient")
 ROLES, SCORES, ROOT = "x @ W_Q, x @ W_K, x @ W_V", "queries @ keys.mT", "math.sqrt(W_K.shape[1])"
 
 slip("keys ask, queries answer", WEIGHTS, {SCORES: "keys @ queries.mT"}, words="""
-    The table is transposed: row i was made from the key of word i and everybody's queries. The rows belong to the words
-    that ask, so the queries are the left factor.""")
+    The table is transposed: row i was made from the key of token i and everybody's queries. The rows belong to the
+    tokens that ask, so the queries are the left factor.""")
 slip("one projection for queries and keys", LEARNED,
     {SCORES: "queries @ queries.mT"},
     {SCORES: "keys @ keys.mT"},
     words="""
     Queries and keys were made by the same matrix, so the table of scores is symmetric: i matches j exactly as well as j
     matches i. Asking and offering are two roles, with a matrix each.""")
-slip("softmax over the words that ask", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
-    Your weights sum to one down each column, as if the words that answer had a unit each to give away. It is the word
+slip("softmax over the tokens that ask", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
+    Your weights sum to one down each column, as if the tokens that answer had a unit each to give away. It is the token
     that asks, one row, that shares out one unit: look at which axis runs over the answers.""")
 slip("one softmax for the whole table", WEIGHTS,
     {"scores.softmax(dim=-1)": "scores.flatten(1).softmax(dim=-1).reshape(scores.shape)"},
     words="""
-    All n² weights of a sentence together sum to one, so the words that ask had to share one unit among them. Each word
-    that asks, each row, has a unit of its own.""")
+    All n² weights of a sentence together sum to one, so the tokens that ask had to share one unit among them. Each
+    token that asks, each row, has a unit of its own.""")
 slip("softmax over the batch", ("weights", "each sentence by itself"), {"dim=-1": "dim=0"}, words="""
     `dim=0` is the batch: the sentences competed with each other, and what one gets depends on which others came along.
-    The words that answer are the last axis.""")
+    The tokens that answer are the last axis.""")
 slip("scaled after the softmax", WEIGHTS,
     {f" / {ROOT}": "", "scores.softmax(dim=-1)": f"scores.softmax(dim=-1) / {ROOT}"},
     words="""
@@ -138,36 +138,36 @@ slip("scaled by a number other than √d_k", WEIGHTS,
     {ROOT: "math.sqrt(x.shape[-1])"},  # d_model
     {ROOT: "W_K.shape[1]"},  # no root
     {ROOT: "math.sqrt(W_V.shape[1])"},  # the values' width
-    {ROOT: "math.sqrt(x.shape[1])"},  # the number of words
+    {ROOT: "math.sqrt(x.shape[1])"},  # the number of tokens
     {ROOT: "8"},  # a number in the code
     words="""
     The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
-    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
+    number of columns of W_Q and W_K, neither the tokens' width d_model nor the number of tokens. And the divisor is its
     square root.""")
 slip("reshaped for transposed", WEIGHTS, {"keys.mT": "keys.reshape(len(keys), keys.shape[2], -1)"}, words="""
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
-slip("sums over the words that ask", ("output",), {"return weights @": "return weights.mT @"}, words="""
-    The table of weights was used transposed: each output added up what its word *gave* to the others. Those numbers
-    need not sum to one. Row i of the weights is what word i asked for.""")
-slip("words for values", NOT_THE_VALUES,
+slip("sums over the tokens that ask", ("output",), {"return weights @": "return weights.mT @"}, words="""
+    The table of weights was used transposed: each output added up what its token *gave* to the others. Those numbers
+    need not sum to one. Row i of the weights is what token i asked for.""")
+slip("tokens for values", NOT_THE_VALUES,
     {"weights @ values": "weights @ x"},
     {"weights @ values": "weights @ keys"},
     words="""
-    Something other than the values was averaged: the words themselves, or the keys, or the queries. What a word hands
+    Something other than the values was averaged: the tokens themselves, or the keys, or the queries. What a token hands
     over is a third role, with a matrix of its own, and d_v wide.""")
 slip("scores for weights", WEIGHTS, {"@ values, weights": "@ values, scores"}, words="""
     What came back as weights are scores, from before the softmax: their rows do not sum to one. Whoever draws the
     picture of who looked at whom needs the weights.""")
-slip("only the words before", WEIGHTS,
+slip("only the tokens before", WEIGHTS,
     {"scores.softmax": "scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf).softmax"},
     words="""
-    Every word looked at itself and at those before it only. That is what a decoder does while it writes
-    (lecture @masking). Here the whole sentence is there, and a word looks in both directions.""")
+    Every token looked at itself and at those before it only. That is what a decoder does while it writes
+    (lecture @masking). Here the whole sentence is there, and a token looks in both directions.""")
 slip("all but itself", WEIGHTS,
     {"scores.softmax": "scores.masked_fill(torch.eye(x.shape[1]).bool(), -torch.inf).softmax"},
     words="""
-    A word was kept from looking at itself. It is a word of its sentence like any other, and its own value may be what
+    A token was kept from looking at itself. It is a token of its sentence like any other, and its own value may be what
     it needs.""")
 slip("the two in the wrong order", ALL, {"weights @ values, weights": "weights, weights @ values"}, words="""
     The weights came first and the output second. The contract has the output first: it is what the next layer
@@ -184,8 +184,8 @@ slip("matrices for columns", ALL,
     {ROLES: "x @ W_Q.T, x @ W_K.T, x @ W_V.T"},
     {ROLES: "W_Q @ x, W_K @ x, W_V @ x"},
     words="""
-    The product does not fit, because the matrix is transposed, or stands on the wrong side of the words. Some slides
-    write q = Qx, with words as columns. Here a word is a row with d_model numbers, and W_Q has d_model rows. Which
+    The product does not fit, because the matrix is transposed, or stands on the wrong side of the tokens. Some slides
+    write q = Qx, with tokens as columns. Here a token is a row with d_model numbers, and W_Q has d_model rows. Which
     order of the two has d_model in the middle?""")
 
 
@@ -200,8 +200,8 @@ def unscaled_keys_ask(x, W_Q, W_K, W_V):
     return weights @ values, weights
 
 
-@variant("not scaled", "softmax over the words that ask", fails=WEIGHTS)
-def unscaled_over_the_words_that_ask(x, W_Q, W_K, W_V):
+@variant("not scaled", "softmax over the tokens that ask", fails=WEIGHTS)
+def unscaled_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
     """Both."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     weights = (queries @ keys.mT).softmax(dim=-2)
@@ -219,13 +219,13 @@ def einsum(x, W_Q, W_K, W_V):
     return torch.einsum("bij,bjv->biv", weights, values), weights
 
 
-@alternative("one sentence and one word at a time")
-def one_sentence_and_one_word_at_a_time(x, W_Q, W_K, W_V):
-    """Loops over the batch and over the words that ask."""
+@alternative("one sentence and one token at a time")
+def one_sentence_and_one_token_at_a_time(x, W_Q, W_K, W_V):
+    """Loops over the batch and over the tokens that ask."""
     tables = []
     for sentence in x:
         keys = sentence @ W_K
-        rows = [(keys @ (word @ W_Q) / math.sqrt(W_K.shape[1])).softmax(dim=0) for word in sentence]
+        rows = [(keys @ (token @ W_Q) / math.sqrt(W_K.shape[1])).softmax(dim=0) for token in sentence]
         tables.append(torch.stack(rows))
     weights = torch.stack(tables)
     return torch.bmm(weights, x @ W_V), weights
@@ -244,7 +244,7 @@ def one_product_for_all_three_projections_float64(x, W_Q, W_K, W_V):
 
 @alternative("columns, not contiguous")
 def columns_not_contiguous(x, W_Q, W_K, W_V):
-    """Every sentence is transposed, words are columns, and the results are views."""
+    """Every sentence is transposed, tokens are columns, and the results are views."""
     columns = x.mT
     queries, keys, values = (W.T @ columns for W in (W_Q, W_K, W_V))
     exponentials = (keys.mT @ queries / math.sqrt(keys.shape[1])).exp()
@@ -261,7 +261,7 @@ def columns_not_contiguous(x, W_Q, W_K, W_V):
     contract={"x: (batch, n, d_model)": "x: (batch, d_model, n)", "output (batch, n, d_v)": "output (batch, d_v, n)"},
     given=lambda x, *projections: (x.mT, *projections),
     back=lambda results: _output_turned(results),
-    without=("words for values", "all but itself"),
+    without=("tokens for values", "all but itself"),
     hints=("Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each: on "
            "which side must W_Q stand, or what must be turned first, for a token to be projected?",
            "Row i of the weights belongs to the token that asks. Along which axis does the softmax make it sum to 1? "
@@ -288,7 +288,7 @@ def _output_turned(results):
     reference=lambda x, W_Q, W_K, W_V: reference(x, W_Q / math.sqrt(W_K.shape[1]), W_K, W_V),
     contract={"scores divided by √d_k": "scores divided by d_k"},
     given=lambda x, W_Q, W_K, W_V: (x, W_Q * math.sqrt(W_K.shape[1]), W_K, W_V),
-    meanings={"weights": "each word shares out exactly one over its sentence, by q · k / d_k"},
+    meanings={"weights": "each token shares out exactly one over its sentence, by q · k / d_k"},
     hints=(exercise.hints[0], exercise.hints[1].replace("divided by √d_k", "divided by d_k"), exercise.hints[2]),
 )
 def divided_by_the_width(x, W_Q, W_K, W_V):

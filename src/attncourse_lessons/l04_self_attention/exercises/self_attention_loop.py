@@ -12,7 +12,7 @@ from lessonkit.exercises.observe import gradient_reaches, require_variation
 from .common import MATRICES, READY_MADE, sentences
 
 MOVED = explain_worst(
-    "the output at {place} differs by {size} from what the same word got before the sentence was shuffled"
+    "the output at {place} differs by {size} from what the same token got before the sentence was shuffled"
 )
 
 
@@ -25,7 +25,9 @@ def solution(x, W_Q, W_K, W_V):
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V            # (n, d_k) twice, (n, d_v)
     output = []
     for i in range(len(x)):
-        weights = (keys @ queries[i] / math.sqrt(W_K.shape[1])).softmax(dim=0)   # (n,)
+        scores = keys @ queries[i] / math.sqrt(W_K.shape[1])     # (n,)
+        exponentials = (scores - scores.max()).exp()             # (n,)  none above 1
+        weights = exponentials / exponentials.sum()              # (n,)
         output.append(weights @ values)                          # (d_v,)
     return torch.stack(output)
 
@@ -39,14 +41,15 @@ exercise = Exercise(
     difficulty=1,
     minutes=15,
     hints=(
-        "Take one word, i. Its query is scored against n keys, and every score is divided by √d_k. Write down these n "
-        "scores first. Their softmax gives the n attention weights of word i. Then ask: which n vectors do they "
+        "Take one token, i. Its query is scored against n keys, and every score is divided by √d_k. Write down these n "
+        "scores first. Their softmax gives the n attention weights of token i. Then ask: which n vectors do they "
         "weight?",
-        "The sum for word i runs over all n words, before and after it, and word i itself is one of them. In a "
-        "sentence of one word the only weight is 1: what must the output be?",
-        "Project all words first, by three products. Then collect one output for each word in a list, and "
+        "The sum for token i runs over all n tokens, before and after it, and token i itself is one of them. In a "
+        "sentence of one token the only weight is 1: what must the output be?",
+        "Project all tokens first, by three products. Then collect one output for each token in a list, and "
         "`torch.stack` it at the end. Stay with tensors all the way: `.item()` and `torch.tensor(...)` cut the "
-        "gradient off.",
+        "gradient off. And exp(100) is too large for a float32: subtract the same number from all scores of a token, "
+        "so that the largest becomes 0. No weight changes.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -57,19 +60,19 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 @aspect("output", points=2, hint=1)
 def output(answer, draw):
-    """each word gets the average of all values, by its own weights"""
+    """each token gets the average of all values, by its own weights"""
     return answer(*sentences(draw, 7 + draw.sizes(1, 0, 3)[0]))
 
 
-@aspect("a sentence of one word", points=1, hint=2)
-def a_sentence_of_one_word(answer, draw):
-    """with nobody else to look at, a word gets its own value"""
+@aspect("a sentence of one token", points=1, hint=2)
+def a_sentence_of_one_token(answer, draw):
+    """with nobody else to look at, a token gets its own value"""
     return answer(*sentences(draw, 1))
 
 
 @aspect("shuffled", points=1, hint=2, explain=MOVED)
 def shuffled(answer, draw):
-    """in another order, every word still gets what it got"""
+    """in another order, every token still gets what it got"""
     n = 4 + draw.sizes(1, 0, 3)[0]
     x, *projections = sentences(draw, n)
     x = x / 2  # where somebody sums exponentials, rounding must stay small
@@ -79,9 +82,18 @@ def shuffled(answer, draw):
     return answer(x[order], *projections) - require_variation(answer(x, *projections))[order]
 
 
+@aspect("large scores", points=1, hint=3, explain=explain_worst("not every number that comes back is finite"))
+def large_scores(answer, draw):
+    """no overflow where a token matches so well that its score is in the hundreds"""
+    x, W_Q, W_K, W_V = sentences(draw, 1)
+    W_Q = 400 * math.sqrt(W_K.shape[1]) * W_Q / (x @ W_Q @ W_K.T @ x.T)
+    tokens = torch.cat([x, x, x, -x, -x, -x])  # each has three scores of 400 and three of −400
+    return require_variation(answer(tokens, W_Q, W_K, W_V)).isfinite()
+
+
 @aspect("gradient", points=1, hint=3, explain=explain_missing_gradient(*MATRICES))
 def gradient(answer, draw):
-    """all three projections can be learned, and the words too"""
+    """all three projections can be learned, and the tokens too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 5)]
     return gradient_reaches(answer(*inputs), inputs, draw)
 
@@ -91,20 +103,23 @@ def gradient(answer, draw):
 OUTPUT = ("output",)
 LEARNED = ("output", "gradient")
 IN_ORDER = ("output", "shuffled")
-NOT_AN_AVERAGE = ("output", "a sentence of one word")
-ALL = ("output", "a sentence of one word", "shuffled", "gradient")
+NOT_AN_AVERAGE = ("output", "a sentence of one token")
+OVERFLOWS = ("large scores",)
+ALL = ("output", "a sentence of one token", "shuffled", "large scores", "gradient")
+VALUES = ("output", "a sentence of one token", "shuffled", "gradient")
+SHIFTED, SUM = "(scores - scores.max())", " / exponentials.sum()"
 ROLES, SCORES, ROOT = "x @ W_Q, x @ W_K, x @ W_V", "keys @ queries[i]", "math.sqrt(W_K.shape[1])"
 
 slip("its own value back", LEARNED,
     {"weights @ values": "sum(weights[j] * values[i] for j in range(len(x)))"},
     {"weights @ values": "values[i]"},  # by leaving the weights out
     words="""
-    Every weight was multiplied by the same value, that of the word that asks. The weights sum to one, so each word got
-    its own value back and learned nothing about the others. The weight α_ij says how much word i takes of word j: whose
-    value does it go with?""")
+    Every weight was multiplied by the same value, that of the token that asks. The weights sum to one, so each token
+    got its own value back and learned nothing about the others. The weight α_ij says how much token i takes of token j:
+    whose value does it go with?""")
 slip("keys ask, queries answer", OUTPUT, {SCORES: "queries @ keys[i]"}, words="""
-    Row i of the scores was made from the *key* of word i and the queries of the others. The word that is being written
-    asks, with its query; all words answer, with their keys. The two tables are each other's transpose.""")
+    Row i of the scores was made from the *key* of token i and the queries of the others. The token that is being
+    written asks, with its query; all tokens answer, with their keys. The two tables are each other's transpose.""")
 slip("one projection for queries and keys", LEARNED,
     {SCORES: "queries @ queries[i]"},
     {SCORES: "keys @ keys[i]"},
@@ -117,33 +132,38 @@ slip("not scaled", OUTPUT, {f" / {ROOT}": ""}, words="""
 slip("scaled by a number other than √d_k", OUTPUT,
     {ROOT: "math.sqrt(x.shape[1])"},  # d_model
     {ROOT: "W_K.shape[1]"},  # no root
-    {ROOT: "math.sqrt(len(keys))"},  # the number of words
+    {ROOT: "math.sqrt(len(keys))"},  # the number of tokens
     {ROOT: "math.sqrt(W_V.shape[1])"},  # the values' width
     {"/ math": "* math"},
     words="""
     The scores were divided, but not by √d_k. d_k is the width of the vectors that the dot product adds up over: the
-    number of columns of W_Q and W_K, neither the words' width d_model nor the number of words. And the divisor is its
+    number of columns of W_Q and W_K, neither the tokens' width d_model nor the number of tokens. And the divisor is its
     square root.""")
-slip("scaled after the softmax", NOT_AN_AVERAGE, {f" / {ROOT}": "", "dim=0)": f"dim=0) / {ROOT}"}, words="""
+slip("scaled after the softmax", NOT_AN_AVERAGE, {f" / {ROOT}": "", SUM: f"{SUM} / {ROOT}"}, words="""
     The weights were divided by √d_k, so they no longer sum to one. The scale belongs to the scores, before the softmax:
     it decides how sharply the softmax chooses.""")
-slip("only the words before", IN_ORDER, {"keys @": "keys[: i + 1] @", "@ values": "@ values[: i + 1]"}, words="""
-    The inner loop stopped at word i, so a word looked at itself and at those before it. That is what a decoder does
-    while it writes (lecture @masking). Here the whole sentence is there: a word looks at all n, in both directions.""")
-slip("words for values", ALL,
+slip("only the tokens before", IN_ORDER, {"keys @": "keys[: i + 1] @", "@ values": "@ values[: i + 1]"}, words="""
+    The inner loop stopped at token i, so a token looked at itself and at those before it. That is what a decoder does
+    while it writes (lecture @masking). Here the whole sentence is there: a token looks at all n, before and after
+    it.""")
+slip("tokens for values", ALL,
     {"weights @ values": "weights @ x"},
     {"weights @ values": "weights @ keys"},
     words="""
-    The words themselves were averaged, and W_V was not used. What a word hands over is a third role beside asking and
+    The tokens themselves were averaged, and W_V was not used. What a token hands over is a third role beside asking and
     offering: the value, d_v wide.""")
-slip("exponentials that were not divided", NOT_AN_AVERAGE, {"softmax(dim=0)": "exp()"}, words="""
-    The exponentials were used as they are. To be shares they must be divided by their sum over all n words: only then
+slip("exponentials that may overflow", OVERFLOWS, {SHIFTED: "scores"}, words="""
+    The exponentials were taken of the scores as they are. In float32 exp(89) is infinite, and infinity divided by
+    infinity is NaN. A softmax does not change if one number is subtracted from all of its scores: which number makes
+    every exponential at most 1?""")
+slip("exponentials that were not divided", (*NOT_AN_AVERAGE, *OVERFLOWS), {SHIFTED: "scores", SUM: ""}, words="""
+    The exponentials were used as they are. To be shares they must be divided by their sum over all n tokens: only then
     is the result an average.""")
-slip("scores for weights", NOT_AN_AVERAGE, {".softmax(dim=0)": ""}, words="""
+slip("scores for weights", NOT_AN_AVERAGE, {"weights @ values": "scores @ values"}, words="""
     The values were added up by their scores, which may be negative and sum to anything. Softmax makes shares of
     them.""")
 slip("divided once more", OUTPUT, {"weights @ values": "(weights[:, None] * values).mean(dim=0)"}, words="""
-    The weights already sum to one, so their weighted sum is an average. Dividing by the number of words (or `mean`
+    The weights already sum to one, so their weighted sum is an average. Dividing by the number of tokens (or `mean`
     where a sum is meant) shrinks it, and the longer the sentence, the more.""")
 slip("cut off from the gradient", ("gradient",),
     {SCORES: "torch.tensor([(queries[i] @ key).item() for key in keys])"},
@@ -157,26 +177,26 @@ slip("no projections at all", ALL,
     {ROLES: "x, x, x", f" / {ROOT}": ""},  # nor a scale
     {ROLES: "x, x, x"},  # the scale of the projections
     words="""
-    The words were compared and averaged as they are. Then a word looks for what is like itself, and hands over
+    The tokens were compared and averaged as they are. Then a token looks for what is like itself, and hands over
     everything that it is. Multiply it by a matrix for each of its three roles first: asking, being found, handing
     over.""")
 slip("matrices for columns", ALL,
     {ROLES: "W_Q @ x.T, W_K @ x.T, W_V @ x.T"},
     {ROLES: "x @ W_Q.T, x @ W_K.T, x @ W_V.T"},
     words="""
-    The product does not fit, because the matrix stands on the wrong side of the word, or is transposed. Some slides
-    write q = Qx, with words as columns. Here a word is a row with d_model numbers, and W_Q has d_model rows. Which
+    The product does not fit, because the matrix stands on the wrong side of the token, or is transposed. Some slides
+    write q = Qx, with tokens as columns. Here a token is a row with d_model numbers, and W_Q has d_model rows. Which
     order of the two has d_model in the middle?""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("sums over the words that ask", fails=OUTPUT)
-def sums_over_the_words_that_ask(x, W_Q, W_K, W_V):
-    """The weights were added up over the words that ask: word j received α_ij v_i, summed over i. Those weights need
-    not sum to one. Word i is the one that asks and the one that is answered: its weights α_i1 … α_in belong to the
-    values of words 1 … n. (One deck prints the sum over i; see the lecture.)"""
+@misconception("sums over the tokens that ask", fails=OUTPUT)
+def sums_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
+    """The weights were added up over the tokens that ask: token j received α_ij v_i, summed over i. Those weights need
+    not sum to one. Token i is the one that asks and the one that is answered: its weights α_i1 … α_in belong to the
+    values of tokens 1 … n. (One deck prints the sum over i; see the lecture.)"""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = torch.zeros(len(x), W_V.shape[1])
     for i in range(len(x)):
@@ -186,9 +206,9 @@ def sums_over_the_words_that_ask(x, W_Q, W_K, W_V):
     return output
 
 
-@misconception("softmax over the words that ask", fails=OUTPUT)
-def softmax_over_the_words_that_ask(x, W_Q, W_K, W_V):
-    """Softmax ran down the columns of the table: the words that ask competed for each word that answers. A word that
+@misconception("softmax over the tokens that ask", fails=OUTPUT)
+def softmax_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
+    """Softmax ran down the columns of the table: the tokens that ask competed for each token that answers. A token that
     asks has one unit to share out over the answers, so its own n scores, one row, must become shares."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
@@ -197,7 +217,7 @@ def softmax_over_the_words_that_ask(x, W_Q, W_K, W_V):
 
 @misconception("one softmax for the whole table", fails=OUTPUT)
 def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
-    """All n² weights together sum to one, so the words that ask had to share one unit among them. Each word that asks
+    """All n² weights together sum to one, so the tokens that ask had to share one unit among them. Each token that asks
     has a unit of its own: its n scores, and no others, become shares."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
@@ -206,7 +226,7 @@ def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
 
 @misconception("all but itself", fails=NOT_AN_AVERAGE)
 def all_but_itself(x, W_Q, W_K, W_V):
-    """The word that asks was left out of the answers. It is a word of the sentence like any other: its own key is
+    """The token that asks was left out of the answers. It is a token of the sentence like any other: its own key is
     compared with its query, and its own value may be what it needs."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = []
@@ -217,9 +237,9 @@ def all_but_itself(x, W_Q, W_K, W_V):
     return torch.stack(output)
 
 
-@misconception("the last word overwrites", fails=IN_ORDER)
-def the_last_word_overwrites(x, W_Q, W_K, W_V):
-    """Inside the loop over j the output was set and not added to, so only the last word's contribution was left. A sum
+@misconception("the last token overwrites", fails=IN_ORDER)
+def the_last_token_overwrites(x, W_Q, W_K, W_V):
+    """Inside the loop over j the output was set and not added to, so only the last token's contribution was left. A sum
     starts at zero and grows."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = []
@@ -231,8 +251,16 @@ def the_last_word_overwrites(x, W_Q, W_K, W_V):
     return torch.stack(output)
 
 
-@variant("not scaled", "softmax over the words that ask", fails=OUTPUT)
-def unscaled_over_the_words_that_ask(x, W_Q, W_K, W_V):
+@variant("exponentials that were not divided", fails=OUTPUT)
+def shifted_and_not_divided(x, W_Q, W_K, W_V):
+    """The largest score was subtracted, so that a token alone has the weight 1."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    return (scores - scores.max(dim=1, keepdim=True).values).exp() @ values
+
+
+@variant("not scaled", "softmax over the tokens that ask", fails=OUTPUT)
+def unscaled_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
     """Both."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     return (queries @ keys.mT).softmax(dim=0) @ values
@@ -255,7 +283,8 @@ def two_plain_loops(x, W_Q, W_K, W_V):
     output = []
     for i in range(n):
         query = x[i] @ W_Q
-        exponentials = [torch.exp((query * (x[j] @ W_K)).sum() / d_k**0.5) for j in range(n)]
+        scores = [(query * (x[j] @ W_K)).sum() / d_k**0.5 for j in range(n)]
+        exponentials = [torch.exp(score - max(scores)) for score in scores]
         output.append(sum(e / sum(exponentials) * (x[j] @ W_V) for j, e in enumerate(exponentials)))
     return torch.stack(output)
 
