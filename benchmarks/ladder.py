@@ -1,11 +1,12 @@
 """Lecture 03's ladder on three seeds and two budgets, and how often attention looks where the true alignment is.
 
-    python benchmarks/ladder.py [--steps 450 1800] [--seeds 0 1 2] [--save FILE] [--json]
+    python benchmarks/ladder.py [--steps 450 1800] [--seeds 0 1 2] [--models NAME …] [--save FILE] [--json]
 
 The ladder: of a thousand lists of numbers, English to German, the share that each decoder writes exactly right, by how
 many numbers they hold. Beside the lecture's three: attention without input feeding (the cell reads the embedding
 alone). All have seen the same batches in the same order; a seed decides the weights at the beginning and the order of
-the batches, and is the same for all four.
+the batches, and is the same for all four. `--models "mean pool, twice as wide"` measures one more, whose vectors are
+256 wide in place of 128 (in the decoder, too).
 
 The alignments: the models with attention read the right translation, token by token (teacher forcing), and the largest
 weight of each target token is looked up in the true alignment, for units and for tens. Counted are the numbers from 21
@@ -28,6 +29,7 @@ from attncourse.recurrent import SUMMARIES, Seq2Seq
 from attncourse.training import fit
 
 UNFED = "attention, no input feeding"
+WIDE = "mean pool, twice as wide"
 
 
 def counted_alignments(
@@ -54,8 +56,9 @@ def counted_alignments(
 def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: Tokenizer, german: Tokenizer) -> dict:
     """Train one model from one seed: what it gets right, and where it looks."""
     torch.manual_seed(seed)
-    summary = "attention" if name == UNFED else name
-    model = Seq2Seq(len(english), len(german), 32, 128, summary, input_feeding=name != UNFED)
+    summary = {UNFED: "attention", WIDE: "mean pool"}.get(name, name)
+    d_hidden = 256 if name == WIDE else 128
+    model = Seq2Seq(len(english), len(german), 32, d_hidden, summary, input_feeding=name != UNFED)
     began = time.process_time()
     fit(model, encoded, steps=steps, batch_size=32, lr=6e-3, seed=seed, progress=False)
     result = {"seed": seed, "seconds": round(time.process_time() - began, 1)}
@@ -86,6 +89,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="the table shows the mean over these")
+    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE]
+    parser.add_argument("--models", nargs="+", choices=known, default=ladder, metavar="NAME", help=", ".join(known))
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -100,7 +105,7 @@ def main() -> None:
     for steps in args.steps:
         budgets[steps] = {}
         print(f"{f'{steps} steps: right, lists of':<32}" + "".join(f"{n:>7}" for n in range(1, 6)))
-        for name in (*SUMMARIES, UNFED):
+        for name in args.models:
             runs = [run(name, steps, seed, encoded, pairs.test, english, german) for seed in args.seeds]
             budgets[steps][name] = runs
             means = [sum(one["right"][n] for one in runs) / len(runs) for n in range(1, 6)]
@@ -109,9 +114,12 @@ def main() -> None:
                 if "aligned" in one:
                     print(f"  seed {one['seed']}: {one['aligned']}", flush=True)
 
-    seeds = " ".join(map(str, args.seeds))
+    command = f"python benchmarks/ladder.py --steps {' '.join(map(str, args.steps))}"
+    command += f" --seeds {' '.join(map(str, args.seeds))}"
+    if args.models != ladder:
+        command += " --models " + " ".join(f'"{name}"' for name in args.models)
     result = {
-        **about("ladder", f"python benchmarks/ladder.py --steps {' '.join(map(str, args.steps))} --seeds {seeds}"),
+        **about("ladder", command),
         "seeds": args.seeds, "lists": {n: numbers.count(n) for n in range(1, 6)}, "steps": budgets,
     }  # fmt: skip
     hand_over(result, args, depth=4)

@@ -168,3 +168,14 @@ def test_lists_right_are_a_line_through_the_means_and_a_band_from_the_worst_seed
             assert {n: (min(ys), max(ys)) for n, ys in found.items()} == {
                 int(n): (min(seed[n] for seed in seeds), max(seed[n] for seed in seeds)) for n in seeds[0]
             }
+
+
+@proven
+def test_gradients_are_a_mark_for_each_seed_and_a_line_through_their_means():
+    gradients = {"a": {5: [1.0, 3.0], 10: [0.5, 0.25]}, "b": {5: [2.0, 4.0], 10: [1.0, 3.0]}}
+    (ax,) = axes(figures.gradients_by_length, gradients)
+    assert strokes(ax) == [
+        [(5, 2), (10, 0.375)], [(5, 1), (5, 3), (10, 0.5), (10, 0.25)],
+        [(5, 3), (10, 2)], [(5, 2), (5, 4), (10, 1), (10, 3)],
+    ]  # fmt: skip
+    assert list(curves(ax)) == ["a", "b"] and ax.get_yscale() == "log"

@@ -170,14 +170,16 @@ def test_turns_are_counted_on_the_way_from_each_vector_to_the_next(times):
 @proven
 def test_every_run_is_a_point_and_a_line_goes_through_the_means():
     runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 3.5, 4.0]}, "scaled": {8: [0.5, 0.75, 1.0], 32: [0.25, 0.5, 1.5]}}
-    (ax,) = axes(figures.runs_by_width, runs, x_name="d_k", y_name="loss", level=(2.25, "equal weights"))
-    assert strokes(ax) == [
-        [(8, 2.5), (32, 3.5)], [(8, 1), (8, 2), (8, 4.5), (32, 3), (32, 3.5), (32, 4)],
-        [(8, 0.75), (32, 0.75)], [(8, 0.5), (8, 0.75), (8, 1), (32, 0.25), (32, 0.5), (32, 1.5)],
-        [(0, 2.25), (1, 2.25)],
-    ]  # fmt: skip
-    assert list(curves(ax))[:2] == ["dot", "scaled"]
-    assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
+    panels = axes(figures.losses_by_width, {"weight": runs, "average": runs}, {"weight": 2.25, "average": 0.5})
+    for ax, level, sees in zip(panels, (2.25, 0.5), ("weight", "average"), strict=True):
+        assert strokes(ax) == [
+            [(8, 2.5), (32, 3.5)], [(8, 1), (8, 2), (8, 4.5), (32, 3), (32, 3.5), (32, 4)],
+            [(8, 0.75), (32, 0.75)], [(8, 0.5), (8, 0.75), (8, 1), (32, 0.25), (32, 0.5), (32, 1.5)],
+            [(0, level), (1, level)],
+        ]  # fmt: skip
+        assert ax.get_title() == f"the loss sees the {sees}"
+        assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
+    assert list(curves(panels[0]))[:2] == ["dot", "scaled"]
 
 
 @proven

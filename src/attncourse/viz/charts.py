@@ -149,10 +149,12 @@ def function_curves(
     log_x: bool = False,
     title: str = "",
     alt: str = "",
+    x_ticks: Sequence[float] | None = None,
 ) -> None:
     """Named functions over one axis, each as it is (nothing is smoothed here), and the points that they belong to.
 
-    A function has no markers, so that only what was measured is drawn as points.
+    A function has no markers, so that only what was measured is drawn as points. `x_ticks` are the places that the axis
+    names; without them they are chosen.
     """
     drawn, ax = figure(6.6, 3.4)
     if points is not None:
@@ -162,6 +164,8 @@ def function_curves(
         ax.plot(xs.tolist(), line.tolist(), label=name, **style)
     if log_x:
         ax.set_xscale("log")
+    if x_ticks is not None:
+        ax.set_xticks(list(x_ticks))
     name_lines(ax, x_name, y_name, title)
     said = "; ".join(
         f"{name} lies between {line.min():.3g} and {line.max():.3g}, lowest at {xs[line.argmin()]:.3g}, highest at "

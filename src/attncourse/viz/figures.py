@@ -52,7 +52,7 @@ def alignment_figure(
     # A model that stammers writes long: rows get closer, as far as their labels allow.
     row = max(0.15, min(0.42, (MOST_INCHES - 1) / n_target))
     drawn, ax = figure(1.6 + 0.66 * n_source, 1.0 + row * n_target)
-    cells(ax, weights, target, source, n_target * n_source <= 60 if numbers is None else numbers)
+    cells(ax, weights, target, source, n_target * n_source <= 100 if numbers is None else numbers)
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
     ax.set_xlabel("source (keys)", labelpad=6)

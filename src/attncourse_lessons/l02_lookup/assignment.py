@@ -324,7 +324,7 @@ if solved("leave_one_out"):
 # $e_{ij} = [\,q_i;\ k_j\,]\, W \cdot w$, and it is still a score that depends on the query and on the key."
 #
 # **(a)** Show what the softmax over the keys makes of these scores: which weights do two different queries get?
-# **(b)** What have they built, then, in the words of the lecture, and what is it that tanh prevents?
+# **(b)** What have they built, then? Compare it with soft attention and with mean pooling. What is it that tanh prevents?
 # **(c)** Does $q_i W \cdot k_j$, which has no tanh either, have the same defect? Why, or why not?
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)

@@ -23,7 +23,6 @@ from attncourse.viz.style import (
     figure,
     hold_still,
     line_style,
-    name_lines,
     show,
     stage,
 )
@@ -244,16 +243,27 @@ def turns(vectors: Tensor) -> float:
     return float(steps.sum() / (2 * np.pi))
 
 
-def runs_by_width(
-    runs: Mapping[str, Mapping[int, Sequence[float]]], x_name: str, y_name: str, level: tuple[float, str] | None = None
+def losses_by_width(
+    ends: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], equal_weights: Mapping[str, float]
 ) -> None:
-    """{name: {x: one value a seed}}: every run a point, a line through their means; `level` is a dotted line's height
-    and name."""
-    drawn, ax = figure(6.6, 3.4)
-    said = _runs(ax, runs, level)
-    ax.set_ylim(bottom=0)
-    name_lines(ax, x_name, y_name)
-    show(drawn, f"{y_name} against {x_name}, a point for each seed. {'; '.join(said)}.")
+    """{what the loss sees: {score: {d_k: one loss a seed}}}: a panel for each loss, with its value at equal weights.
+
+    Every run is a point, and a line goes through their means.
+    """
+    drawn, axes = figure(8.6, 3.3, columns=len(ends))
+    said = []
+    for ax, (sees, runs) in zip(axes, ends.items(), strict=True):
+        level = equal_weights[sees]
+        means = "; ".join(_runs(ax, runs, (level, "equal weights")))
+        said.append(f"the loss sees the {sees}: {means}; equal weights have {level:.2f}")
+        ax.set_ylim(bottom=0)
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_title(f"the loss sees the {sees}")
+        ax.set_xlabel("width of queries and keys, d_k")
+    axes[0].set_ylabel("loss after 150 steps")
+    axes[0].legend(frameon=False, loc="center left", bbox_to_anchor=(0, 0.62), handlelength=2.4)
+    show(drawn, f"Loss after 150 steps against the width d_k, a point for each seed. {'. '.join(said)}.")
 
 
 def scores_by_width(

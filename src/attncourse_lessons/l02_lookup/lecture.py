@@ -9,7 +9,7 @@
 # %% [markdown] teaches="attention as a soft lookup: query, key, value"
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 55 minutes, of which less than one is computing. You need Python, and from
+# *About 58 minutes, of which less than one is computing. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
 # why anybody wants this; nothing here depends on it.*
 #
@@ -112,7 +112,8 @@ values = torch.tensor([float(n) for n in BICYCLES.values()])  # (6,)
 query = clock(7)                                              # (2,)
 scores = keys @ query                                         # (6,)  one for each key
 figures.clock_keys(hours, scores, asked=7, title="scores")
-#| caption: Scores of a query at 7 h, by the direction of the keys on a clock.
+#| caption: Scores of a query at 7 h, by the direction of the keys on a clock. A dot grows with
+#|   its score; a score of zero or less has the smallest dot.
 
 # %% [raw] slide
 # ## Keys that can be near: the dot product as a score
@@ -180,7 +181,8 @@ weights = scores.softmax(dim=0)                               # (6,)  they sum t
 context = weights @ values                                    # ()    their average
 figures.clock_keys(hours, weights, asked=7, title="attention weights")
 print("soft:", round(context.item()))
-#| caption: Attention weights of the same query: the softmax of its scores.
+#| caption: Attention weights of the same query: the softmax of its scores. A dot grows with its
+#|   weight.
 
 # %% tags=["hide-input"]
 assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
@@ -326,8 +328,10 @@ figures.two_lookups(BICYCLES, weights, asked=7)
 # %%
 errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
-viz.function_curves(errors, day, x_name="hour that is asked", y_name="squared error / 100²")
-#| caption: Squared error against the hour that is asked, for hard and soft lookup.
+viz.function_curves(errors, day, x_name="hour that is asked", x_ticks=range(0, 25, 3),
+                    y_name="squared error / 100²")
+#| caption: Squared error against the hour that is asked, for hard and soft lookup. The question
+#|   is which way is down at nine o'clock.
 
 # %% [raw] slide
 # ## A staircase has no slope
@@ -401,12 +405,14 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
 # A higher score for eight raises the answer, and a higher score for five lowers it by nearly the same amount, because
 # the two share nearly all the weight. The other keys have hardly any weight and hardly any gradient. For that reason a
-# lookup that is too cold early in training stops learning.
+# lookup that is too cold early in training may hardly learn at all, if its loss sees nothing but the answer. (The
+# section on $\sqrt{d_k}$ measures it.)
 #
 # Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
 # that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways,
-# and gave the two kinds their names. The gradient of soft attention is exact and costs one backward pass. This is why
-# nearly all attention is soft.
+# and gave the two kinds their names. Another way takes the hard choice forward and the gradient of the soft one
+# backward; it is called a **straight-through** estimator. The gradient of soft attention is exact and costs one
+# backward pass. This is why nearly all attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
@@ -424,7 +430,8 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # %%
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
 smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
-viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles")
+viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles",
+                    x_ticks=range(0, 25, 3))
 #| caption: Bicycles by the hour, smoothed at different temperatures.
 
 # %% [raw] slide
@@ -485,8 +492,8 @@ for line in valleys.values():
 #
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
-# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. It *is* soft attention,
-# [@eq:soft-attention]: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
+# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. (Here alone $h$ is a bandwidth;
+# elsewhere in the course it is the number of heads.) It *is* soft attention, [@eq:soft-attention]: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
 # cancels in the division, and $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next
 # cell checks this for every five minutes of the day:
 
@@ -612,7 +619,8 @@ assert max(apart) < 0.3, "far less than the 2 of opposite places"
 # Soft attention has another use in a network. A sentence may have three words or three thousand, but the next layer
 # needs a vector of a fixed width. The context vector is as wide as one value, however many values there are. The same
 # is true of a mean. But attention is *selective*: another query gets another summary of the same values. This is
-# **attention pooling**, in contrast to mean pooling.
+# **attention pooling**, in contrast to mean pooling. (The query may also be one learned vector, the same for all
+# inputs. Then the weights depend on the keys alone.)
 #
 # Nothing in the formula says which key is the first. *Predict:* we shuffle keys and values together; then the keys alone.
 # What happens to the answers at 3, 7 and 15 o'clock?
@@ -654,7 +662,7 @@ for name, table in tables.items():
 # ## Keys for words: which repair helps?
 #
 # An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's ([-@firth1957]):
-# you shall know a word by the company it keeps. We read four thousand docstrings of Python's standard library, and
+# "You shall know a word by the company it keeps." We read four thousand docstrings of Python's standard library, and
 # count for each word which other words occur within three places of it. Ten words are the keys of a table, two for each
 # topic. Then we ask for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers
 # will differ a little from those saved here.)
@@ -747,11 +755,10 @@ assert all(right[name] > right["counts"] for name in repairs), "either repair he
 
 # %% [markdown]
 # Each repair alone does most of the work, as the last line says. With length 1 alone, a frequent word such as "file"
-# may still win a question of another topic. (Our guess: the common neighbours, "the" and "of", are still counted, and
-# all rows have them.) PPMI alone does at least as well in the numbers saved here. The two lines about lengths suggest
-# why it needs the other less: its rows are of nearly the same length. (Fifteen questions cannot tell one repair from
-# the other where they differ by one or two. They can tell either from the counts.) We take both, so that a score is a
-# cosine.
+# may still win a question of another topic, perhaps because "the" and "of", the neighbours that all rows share, are
+# still counted. PPMI alone does at least as well in the numbers saved here. The two lines about lengths suggest why it
+# needs the other less: its rows are of nearly the same length. Fifteen questions tell either repair from the counts, but
+# not one repair from the other where they differ by one or two. We take both, so that a score is a cosine.
 #
 # The lookup and the score are the same as before; only the vectors are better. Nobody told the program what a month is.
 # Soft attention says more than which key wins. Here are its weights at $T = 0.05$:
@@ -888,11 +895,33 @@ for d_k in spread["plain"]:
 assert max(entropy["plain"][1024]) < 0.2 < 2.2 < min(entropy["scaled"][1024])
 assert max(entropy["plain"][4]) > 1
 
+# %%
+v = torch.randn(500, 16, generator=torch.Generator().manual_seed(9))      # (500, 16)  values
+for name, score in {"plain": dot_score, "scaled": scaled_dot_score}.items():
+    for d_k in (4, 64, 1024):
+        e = random_scores(score, d_k, seed=0).requires_grad_()            # (500, 16)
+        c = (e.softmax(dim=-1) * v).sum(dim=-1)                           # (500,)
+        ((c - v[:, 0]) ** 2).sum().backward()                             # key 0 is right
+        median = e.grad.norm(dim=-1).median()
+        print(f"{name:>6}, d_k = {d_k:>4}: median gradient at the scores {median:.1e}")
+
+# %% tags=["hide-input"]
+assert median > 0.2, "scaled, the widest"
+e = random_scores(dot_score, 1024, seed=0).requires_grad_()
+(((e.softmax(dim=-1) * v).sum(dim=-1) - v[:, 0]) ** 2).sum().backward()
+assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
+
 # %% [raw] slide
 # ## Without the root: saturated before anything was learned
 # {figure}
 #
 # The slope of a weight, $\alpha_i(1 - \alpha_i)$, is nearly zero.
+
+# %% [raw] slide
+# ## Hardly any gradient reaches the scores
+# A squared error of the *average*, before anything was learned:
+#
+# {print}
 
 # %% [raw] slide
 # ## A common mistake: “scale by the size of the vector”
@@ -905,10 +934,11 @@ assert max(entropy["plain"][4]) > 1
 # key has nearly all the weight. The softmax is then **saturated**. The slope of a weight with respect to its own score
 # is $\partial \alpha_i / \partial e_i = \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or
 # nearly 0. A loss that depends only on the average of the values then sends hardly any gradient back to the scores,
-# before anything has been learned. (A loss on the weights themselves behaves differently, as we shall see below.) With
-# the root, the weights at the start are spread about equally at every width. The root is a fixed temperature, $T =
-# \sqrt{d_k}$. (The derivation holds for the start of training. [Lecture @many_heads](@many_heads) shows what layers do
-# to the variance and to the gradient.)
+# before anything has been learned: the printed gradients are those of a squared error of the average, for the median
+# query. This is the reason that Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]). With the root, weights and
+# gradients at the start are about the same at every width. The root is a fixed temperature, $T = \sqrt{d_k}$. (The
+# derivation holds for the start of training. [Lecture @many_heads](@many_heads) shows what layers do to the variance and
+# to the gradient.)
 #
 # > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as
 # > its length, $\lVert k \rVert$. Then the score of each key is divided by a different number, which can change *which
@@ -924,12 +954,14 @@ assert torch.allclose(divided, torch.tensor([0.95, 0.65]), atol=0.005)
 
 # %% [markdown]
 # Does the scale matter in training? Queries and keys come from two learned layers of width $d_k$; the inputs of the
-# queries are given in other coordinates than those of the keys; and of sixteen keys one is right. The loss is the
-# negative logarithm of the right key's weight: `cross_entropy` takes the scores and does the softmax inside. All widths
-# have the same training recipe and three seeds. *Guess* at which width the curves separate.
+# queries are given in other coordinates than those of the keys; and of sixteen keys one is right. We train with two
+# losses. One sees the *weight* of the right key, and is its negative logarithm: `cross_entropy` takes the scores and does
+# the softmax inside. The other sees the *average* alone, and is its squared error from the value of the right key; the
+# values are random. All widths have the same training recipe and three seeds. *Guess* at which width the curves
+# separate, and with which loss more.
 
 # %%
-def loss_after_training(score, d_k, seed, lr=0.01, gain=1.0, steps=150):
+def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, steps=150):
     generator = torch.Generator().manual_seed(seed)
     turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))   # other coordinates
     start = gain / math.sqrt(8)
@@ -939,44 +971,91 @@ def loss_after_training(score, d_k, seed, lr=0.01, gain=1.0, steps=150):
     for _ in range(steps):
         x = torch.randn(32, 16, 8, generator=generator)            # 32 tables, 16 keys
         scores = score(x[:, :1] @ turn @ W_Q, x @ W_K)[:, 0]                      # (32, 16)
-        loss = nn.functional.cross_entropy(scores, torch.zeros(32, dtype=torch.long))
+        if sees == "weight":                                       # key 0 is right
+            loss = nn.functional.cross_entropy(scores, torch.zeros(32, dtype=torch.long))
+        else:
+            v = torch.randn(32, 16, generator=generator)           # (32, 16)  values
+            c = (scores.softmax(dim=-1) * v).sum(dim=-1)           # (32,)     their averages
+            loss = ((c - v[:, 0]) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         history.append(loss.item())
-    return sum(history[-25:]) / 25
+    return torch.tensor(history)
+
+
+def at_the_end(history):
+    return history[-25:].mean().item()
 
 # %%
+equal_weights = {"weight": math.log(16), "average": 15 / 16}       # what these losses are
 seeds, ends = (0, 1, 2), {}
-for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
-    ends[name] = {}
-    for d_k in (8, 32, 128, 512):
-        ends[name][d_k] = [loss_after_training(score, d_k, seed) for seed in seeds]
-figures.runs_by_width(ends, x_name="width of queries and keys, d_k",
-                      y_name="loss after 150 steps", level=(math.log(16), "equal weights"))
-slower = [loss_after_training(dot_score, 512, seed, lr=0.001) for seed in seeds]
-print("dot, width 512, a tenth of the learning rate:", [round(loss, 2) for loss in slower])
-smaller = [loss_after_training(dot_score, 512, seed, gain=512**-0.25) for seed in seeds]
-print("dot, width 512, scores of variance 1 at first:", [round(loss, 2) for loss in smaller])
-#| caption: Loss after 150 steps against the width, with and without the scale.
+for sees in equal_weights:
+    ends[sees] = {"dot": {}, "scaled dot": {}}
+    for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
+        for d_k in (8, 32, 128, 512):
+            runs = [losses(score, d_k, seed, sees) for seed in seeds]
+            ends[sees][name][d_k] = [at_the_end(run) for run in runs]
+figures.losses_by_width(ends, equal_weights)
+#| caption: Loss after 150 steps against the width, with and without the scale, for two losses.
+#| label: losses
 
 # %% tags=["hide-input"]
-assert min(ends["dot"][512]) > 2 * max(ends["scaled dot"][512])
-assert max(smaller) < max(slower) < 0.7 * min(ends["dot"][512])
+dot, scaled_dot = ends["weight"].values()
+assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.6 > max(scaled_dot[32])
+dot, scaled_dot = ends["average"].values()
+assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.4 > max(scaled_dot[32])
 
 # %% [raw] slide
 # ## Does it matter in training? One recipe for all widths
 # {figure}
+
+# %% [markdown]
+# In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
+# scores that are too large: a random key has nearly all the weight. Is it this start that holds it back, or are the
+# steps too large as well? We follow the plain dot product at width 512, and change the recipe in one thing: the learning
+# rate, or the size of the initial weights.
+
+# %%
+changes = {"as above": {}, "a tenth of the rate": {"lr": 0.001},
+           "scores of variance 1 at first": {"gain": 512**-0.25}}
+print("dot, width 512, steps                           1–5  6–10 41–45 126–150  by seed")
+fates = {}
+for sees in equal_weights:
+    for change, what in changes.items():
+        runs = torch.stack([losses(dot_score, 512, seed, sees, **what) for seed in seeds])
+        parts = runs[:, :5], runs[:, 5:10], runs[:, 40:45], runs[:, -25:]        # (3, …) each
+        fates[sees, change] = [at_the_end(run) for run in runs]
+        print(f"sees the {sees:>7}, {change:>29}:", *(f"{x.mean():5.1f}" for x in parts),
+              "  ", [round(x, 1) for x in fates[sees, change]])
+
+# %% tags=["hide-input"]
+as_above, slower, smaller = (fates["weight", change] for change in changes)
+assert max(smaller) < min(slower) and max(slower) < 0.7 * min(as_above)
+as_above, slower, smaller = (fates["average", change] for change in changes)
+assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
+
+# %% [raw] slide
+# ## What holds the plain dot product back?
+# {print}
+#
+# - Loss on the **weight**: the bad start is undone in ten steps, but the steps are too large.
+# - Loss on the **average**, as in a Transformer: the start itself holds it back.
 #
 # **Now you:** a@lookup, exercises 3 and 4
 
 # %% [markdown]
-# In narrow layers the two learn equally well. In wide ones the plain dot product starts with scores that are too large:
-# a random key has nearly all the weight, and 150 steps do not undo that. The small slope is not what holds it back
-# *here*. This loss depends on the weight of the right key itself, and its gradient with respect to that key's score,
-# $\alpha - 1$, does not vanish while the weight is small. A smaller learning rate helps, and smaller initial weights
-# help more, as the two printed lines show. So training without the root is possible. The advantage of the root is that
-# *one* recipe fits all widths.
+# With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect
+# to the right key's score is $\alpha - 1$, which does not vanish while the weight is small. But then the loss stays
+# high. Our reading is that the steps are too large: Adam moves each of the $d_k$ components by about the learning rate,
+# so one step changes a score by an amount that grows with $d_k$. A tenth of the rate takes longer to undo the bad start,
+# and ends lower.
+#
+# With the loss that sees the *average*, the bad start is not undone. After 150 steps the plain dot product is about as
+# bad as equal weights, or worse, and here a tenth of the rate does not help. That is what the small gradient predicts.
+# The output of a Transformer depends on its weights only through such averages, so this is its case. Smaller initial
+# weights help with both losses, so training without the root is possible. The advantage of the root is that *one* recipe
+# fits all widths.
 #
 # **Now you:** [a02](@lookup/assignment), exercises 3 and 4.
 #
@@ -1124,17 +1203,18 @@ assert min(plain["additive"]) > 0.9 and max(cosines) < 0
 
 # %% [markdown]
 # In one language all four are right. In two languages the dot product compares coordinates that have nothing to do with
-# each other, and the matrix of the bilinear score corrects that. (The dot product does even worse than guessing,
-# because with these three matrices a turned query points away from its own key on average, as the printed cosines
-# show.) With plain hours, no score that is linear in the key can prefer a key in the middle: it is highest for the
-# largest key or for the smallest, so these three scores are right about two times in eight. Only the additive score,
-# which can be a hill, can have its maximum between them. (The two dot products give the same answers: a constant
-# divisor does not change which score is the largest.)
+# each other, and the matrix of the bilinear score corrects that. The dot product is even worse than guessing here: with
+# these three matrices a turned query points away from its own key on average, as the printed cosines show. With plain
+# hours, a score that is linear in the key is highest for the largest key or for the smallest. It cannot prefer one in
+# the middle, so three of the scores are right about two times in eight. Only the additive score can be a hill, with its
+# top between them. The two dot products always agree, because a constant divisor does not change which score is the
+# largest.
 #
-# So is the additive score the best? It is the most flexible of the four, and the most expensive. With $d$ hidden units
-# it computes a vector of $d$ numbers for each pair of a query and a key, $n_\text{query} \cdot n_\text{key} \cdot d$
-# numbers with a tanh of each, where a dot product stores $n_\text{query} \cdot n_\text{key}$ scores alone. And the
-# weakness of the dot product can be removed elsewhere: on the clock, it needed nothing but good vectors. The field went
+# So is the additive score the best? It is the most flexible of the four, and the slowest. With $d$ hidden units it makes
+# a vector of $d$ numbers for each pair of a query and a key, and takes a tanh of each. A dot product has about as many
+# multiplications, but they are one matrix product, which is fast on every processor, and only the $n_\text{query} \cdot
+# n_\text{key}$ scores have to be stored ([@vaswani2017, section 3.2.1]). And the weakness of the dot product can be
+# removed elsewhere: on the clock, it needed nothing but good vectors. The field went
 # this way. Learned layers make keys and queries that speak one language, and the score stays cheap:
 #
 # $$(x\, W_Q) \cdot (y\, W_K) \;=\; x\, W_Q W_K^\top\, y^\top$$
@@ -1163,7 +1243,9 @@ assert min(plain["additive"]) > 0.9 and max(cosines) < 0
 # @cheap_attention](@cheap_attention).
 #
 # The package has all of this in one function, `attend`, which uses the scaled dot product unless you choose another
-# score. Here is seven o'clock for the last time:
+# score. It takes many queries at once, a row for each: scores and weights are then a table $(n_\text{query},
+# n_\text{key})$, and the softmax runs along each row. You write this form in the assignment. Here are seven and three
+# o'clock for the last time:
 
 # %% [raw] slide
 # ## In short
@@ -1182,9 +1264,10 @@ def cool_dot(query, key):
     return dot_score(query, key) / T
 
 
-output, weights = attend(clock([7]), keys, values[:, None], score=cool_dot)   # (1, 1), (1, 6)
+output, weights = attend(clock([7, 3]), keys, values[:, None], score=cool_dot)
 assert torch.allclose(output[0, 0], soft_lookup(clock(7), keys, values, T)[0])
-print(f"at seven o'clock: {output.item():.0f} bicycles")
+print("weights", tuple(weights.shape), " output", tuple(output.shape))
+print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]:.0f}")
 
 # %% [markdown]
 # > **Check yourself.**

@@ -67,18 +67,18 @@ check("attention_scores", attention_scores)
 
 # %% [markdown]
 # **Use it.** Four hundred and thirty-six, in features as in the lecture: how much a token is about hundreds, tens, units, and
-# the joint between them. *Guess* which rows of the table have no clear winner.
+# the joint between them. The table has four of the target tokens. *Guess* which row has no clear winner.
 
 # %%
 if solved("attention_scores"):
     source = ["four", "hundred", "and", "thirty-", "six"]
-    target = ["vier", "hundert", "sechs", "und", "dreißig"]
+    target = ["vier", "sechs", "und", "dreißig"]
     #                hundreds tens units joint
     keys = torch.tensor([[3.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 2.0],
                          [0.0, 3.0, 0.0, 1.0], [0.0, 0.0, 3.0, 1.0]])
-    queries = torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0],
+    queries = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0],
                             [0.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]])
-    scores = attention_scores(queries[None], keys[None])                             # (1, 5, 5)
+    scores = attention_scores(queries[None], keys[None])                             # (1, 4, 5)
     viz.draw_weights(scores[0], rows=target, columns=source, title="your scores",
                      row_name="target (queries)", column_name="source (keys)")
 
@@ -154,9 +154,9 @@ names = ("attention_scores", "attention_distribution", "attention_output")
 if all(solved(name) for name in names):
     everyone = torch.ones(1, 1, 5, dtype=torch.bool)
     for factor in (0.0, 1.0, 4.0):
-        scores = attention_scores(factor * queries[None], keys[None])        # (1, 5, 5)
-        weights = attention_distribution(scores, everyone)                   # (1, 5, 5)
-        context = attention_output(weights, keys[None])                      # (1, 5, 4)
+        scores = attention_scores(factor * queries[None], keys[None])        # (1, 4, 5)
+        weights = attention_distribution(scores, everyone)                   # (1, 4, 5)
+        context = attention_output(weights, keys[None])                      # (1, 4, 4)
         received = zip(("hundreds", "tens", "units", "joint"),
                        context[0, target.index("sechs")].tolist(), strict=True)
         print(f"factor {factor:g}:", ", ".join(f"{name} {x:.2f}" for name, x in received))

@@ -125,6 +125,7 @@ def two_decoders() -> None:
     arrow(left, (5.2, 6.5), (7.3, 7.75), ORANGE)
     left.text(5.9, 7.35, "… and on", ha="right", va="center", fontsize=10, color=ORANGE)
     arrow(left, (7.75, 1.75), (7.75, 7.75))
+    left.text(8.0, 7.0, "with $y_{t-1}$", ha="left", va="center", fontsize=10, color=INK)
     equation = r"$e_{ti} = v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$"
     left.text(4.4, 9.05, equation, ha="center", va="center", fontsize=11)
     arrow(right, (7.2, 1.75), (5.4, 3.45), GREEN, 1.6)
@@ -223,6 +224,24 @@ def with_and_without(rows: Sequence[Compared]) -> None:
         f"{name}: {', '.join(f'{family} {bleu:.2f}' for family, bleu in scores.items())}" for name, scores in lines
     )
     show(drawn, f"BLEU on newstest2014, all sentences. {said}.")
+
+
+def gradients_by_length(gradients: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
+    """{model: {source length: one gradient a seed}}: every run a mark, a line through their means."""
+    drawn, ax = figure(6.6, 3.4)
+    said = []
+    for i, (name, by_length) in enumerate(gradients.items()):
+        style = line_style(i)
+        lengths = list(by_length)
+        means = [sum(values) / len(values) for values in by_length.values()]
+        ax.plot(lengths, means, label=name, **style | {"marker": ""})
+        xs = [x for x, values in by_length.items() for _ in values]
+        ys = [y for values in by_length.values() for y in values]
+        ax.plot(xs, ys, **style | {"linestyle": "none", "markersize": 4})
+        said.append(f"{name} goes from {means[0]:.2g} to {means[-1]:.2g}")
+    ax.set_yscale("log")
+    name_lines(ax, "source length n", "gradient at the middle token")
+    show(drawn, f"Gradient at the middle token against the source length, marks for seeds. {'; '.join(said)}.")
 
 
 def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:
