@@ -39,6 +39,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · Perplexity
 #

@@ -50,6 +50,9 @@ def clock(hours):
     angle = 2 * math.pi * torch.as_tensor(hours, dtype=torch.float32) / 24
     return torch.stack([angle.sin(), angle.cos()], dim=-1)
 
+
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · Hard attention
 #

@@ -39,6 +39,8 @@ from torch import Tensor, nn
 
 from attncourse import viz
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · Sinusoidal positional encoding
 #

@@ -39,6 +39,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # The cells that use your answers need a model. The first of them that you run trains a small translator of German number
 # words, in about ten seconds, and keeps it. You know the loop from lecture @training.
