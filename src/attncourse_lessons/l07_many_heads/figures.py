@@ -109,7 +109,8 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         f"Multi-head attention, from left to right. X, {n} tokens by {d_model}, times W_Q, W_K and W_V, each {d_model} "
         f"by {d_model}, gives Q, K and V, each {n} by {d_model}. All are cut in {n_heads} blocks of {d_k} columns, one "
         f"for each head: block i of Q, K and V goes to row i. There softmax of Q_i K_i transposed over the root of "
-        f"d_k is the head's table of weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} heads side by side, {n} by "
+        f"d_k is the head's table of weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} "
+        f"heads side by side, {n} by "
         f"{d_model}, times W_O, {d_model} by {d_model}, whose rows are {n_heads} blocks, are the output, {n} by "
         f"{d_model}. The row of token {asking} is orange from X through Q, A, head and Concat to the output.",
     )

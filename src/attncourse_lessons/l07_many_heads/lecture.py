@@ -854,7 +854,7 @@ figures.reads_and_losses(reads[0], lost[0], names, QUESTIONS, titles)
 for seed in range(3):
     unmissed = (reads[seed] > 0.4) & (lost[seed] < 0.05)
     heads = [f"{names[i]} ({QUESTIONS[q]})" for i, q in unmissed.nonzero().tolist()]
-    print(f"seed {seed}, attends to the name, and little is lost without it: {'; '.join(heads)}")
+    print(f"seed {seed}, attends to the name, little is lost without it: {'; '.join(heads)}")
     assert heads, "a head attends to the name, and little is lost without it, in every seed"
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 singly = [f"head {head} {lost[0][HEADS.index((0, head)), 2]:.0%}" for head in (1, 3)]
@@ -901,8 +901,9 @@ with torch.no_grad():
 for giver, rows in (("name", gave[~by_pronoun]), ("pronoun", gave[by_pronoun])):
     weight = seen.self_attn[1][test.sentence[rows], 3, test.asker[rows]]          # (rows, n)
     named = weight.gather(1, test.place[rows][:, None]).mean()
-    print(f"layer 1, head 3, giver a {giver} ({len(rows)} verbs): {named:.2f} on the name", end="")
-print(f", {weight.gather(1, test.asker[pronoun][:, None]).mean():.2f} on the pronoun")
+    print(f"layer 1, head 3, giver a {giver} ({len(rows)} verbs): {named:.2f} on the name")
+meant = weight.gather(1, test.asker[pronoun][:, None]).mean()             # of the last rows
+print(f"   and {meant:.2f} on the pronoun")
 
 
 def nothing_for_pronouns(module, inputs, output):            # of layer 0's attention
