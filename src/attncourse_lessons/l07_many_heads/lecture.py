@@ -993,8 +993,8 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 
 # %% [markdown]
 # Three heads can go in two of the seeds and four in the third before the worst question falls below 90 %. Then the
-# curves drop. Heads that can go one at a time cannot all go together: without all of them, the worst question is far
-# below 90 %.
+# curves drop. Heads that can go one at a time cannot all go together: without all of them, the worst question falls
+# to the last number of each printed pair of lines.
 #
 # Michel, Levy and Neubig ([-@michel2019]) found in trained translation models and in BERT that most heads can be removed
 # singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
