@@ -118,7 +118,7 @@ HALF_TRUE |= {"causal alone", "only the prefix is seen"}
 # Chosen among n in place of n − 1, and nobody stepped over: the two together put the positive among the negatives.
 HALF_TRUE |= {"one too many to choose from", "the last is never drawn"}
 # Where all are tokens, either of two masks allows the future; a mask on the queries leaves the padding's keys and NaN.
-HALF_TRUE |= {"the future is read", "the padding is listened to", "NaN where nobody may be looked at"}
+HALF_TRUE |= {"the future is read", "the padding takes part", "NaN where nothing is allowed"}
 
 # Of an answer that does several things, one: a mask of True alone does keep the pads; a code that holds two mistakes is
 # called by either; scores handed back as weights had no softmax; exponentials by hand that are multiplied by the mask
@@ -132,7 +132,7 @@ HALF_TRUE |= {
 # The two together are a window whose dilation is ignored.
 HALF_TRUE |= {"gaps that do not widen the window", "a longer window without gaps"}
 # Sides exchanged: words at one end or at the other. Of two conditions only one: documents may run into each other.
-HALF_TRUE |= {"words at the end", "the side is ignored", "documents not kept apart"}
+HALF_TRUE |= {"tokens at the end", "the side is ignored", "documents not kept apart"}
 # The printed block adds both to the normalised x. Who acquits every block does so where the loss fell, too.
 HALF_TRUE |= {"the feed-forward network adds to the normalised x", "attention adds to the normalised x"}
 HALF_TRUE |= {"the loss fell, so it is right", "only silence"}

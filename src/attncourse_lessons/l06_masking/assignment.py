@@ -40,6 +40,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · The position-wise feed-forward network
 #
@@ -163,7 +165,7 @@ if solved("causal_mask"):
 # %% [markdown]
 # ## 3 · A test for leaks
 #
-# A model that sees its future learns nothing else, and its loss looks splendid. So you want a test that needs no
+# A model that sees its future reads the answers there, and its loss looks splendid. So you want a test that needs no
 # training: it takes a model, and says whether any output depends on what comes later. This is the longest exercise of
 # the page, and nothing after it needs its answer, so you may leave it for last.
 #
@@ -404,7 +406,7 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # ## 7 · In your own words: a loss that is too good
 #
 # A course-mate has trained a small decoder on English text. The training loss is 0.02 nats per letter; on validation
-# texts, which the model has never seen, it is 0.02 as well; and the mail to you ends with "so it does not even
+# texts, which the model has never seen, it is 0.02 as well; and the email to you ends with "so it does not even
 # overfit". Asked to write, the model produces *nnnennnn enene*.
 #
 # **(a)** What has probably happened? Say why *both* losses are small. **(b)** Why does it show when the model writes,

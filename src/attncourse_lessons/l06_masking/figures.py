@@ -98,6 +98,41 @@ def _paint(red: float, blue: float) -> tuple[float, float, float]:
     return max(0.0, min(1.0, red)), 0.15, max(0.0, min(1.0, blue))
 
 
+def folded_plane(features: Tensor, hidden: Tensor, verdict: Tensor, names: Sequence[str]) -> None:
+    """Points in the plane of two features, and in the plane of two hidden units, where one line separates them.
+
+    `features`, `hidden` (n, 2), `verdict` (n, 1), a row for each name. The line is hidden 1 + hidden 2 = 1/2.
+    """
+    drawn, axes = figure(7.0, 3.4, columns=2)
+    planes = ((features, "praise", "not", "features"), (hidden, "hidden 1", "hidden 2", "hidden units"))
+    for ax, (table, x_name, y_name, title) in zip(axes, planes, strict=True):
+        places: dict[tuple[float, float], list[str]] = {}
+        for name, (x, y), good in zip(names, table.tolist(), verdict.flatten().tolist(), strict=True):
+            ax.plot(x, y, "o" if good else "s", color=BLUE if good else ORANGE, markersize=10, zorder=3)
+            places.setdefault((x, y), []).append(name)
+        for (x, y), here in places.items():
+            ax.annotate(", ".join(here), (x, y), (0, 9), textcoords="offset points", ha="center", fontsize=9.5)
+        ax.set_xlim(-0.45, 1.45)
+        ax.set_ylim(-0.3, 1.4)
+        ax.set_xticks([0, 1])
+        ax.set_yticks([0, 1])
+        ax.set_aspect("equal")
+        ax.set_xlabel(x_name)
+        ax.set_ylabel(y_name)
+        ax.set_title(title)
+    axes[1].plot([-0.3, 0.8], [0.8, -0.3], color=GREY, linestyle="--", linewidth=1.4)
+    where = "; ".join(
+        f"{name} at {x:g}, {y:g} and at {u:g}, {v:g}"
+        for name, (x, y), (u, v) in zip(names, features.tolist(), hidden.tolist(), strict=True)
+    )
+    show(
+        drawn,
+        f"Four phrases in two planes, a circle where the verdict is 1. By praise and not, and by hidden 1 and hidden "
+        f"2: {where}. By the features no line separates circles from squares. By the hidden units one does: the two "
+        f"squares lie on one point.",
+    )
+
+
 def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
     """Attention, which joins all tokens, and above it the feed-forward network, the same in each token's own column.
 
@@ -164,8 +199,8 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
         said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
     left.set_yscale("log")
     right.set_ylim(0, 1.03)
-    for ax, title in ((left, "all"), (right, "those that stay, on a linear scale")):
-        ax.set_xticks(layers)
+    for ax, title in ((left, "all four, logarithmic"), (right, "with residual connections, linear")):
+        ax.set_xticks(layers[::2])
         name_lines(ax, "layer", "relative residual", title)
         ax.tick_params(axis="x", labelsize=8.5)
     show(
@@ -218,7 +253,7 @@ def masked_scores(scores: Tensor, mask: Tensor, words: Sequence[str]) -> None:
         for (i, j), may in np.ndenumerate(allowed):
             _cell(ax, i, j, WEIGHTS(colours[i, j]) if may else None)
             label = f"{values[i, j]:.2f}".replace("-", "−") if may else forbidden
-            _write(ax, i, j, label, "white" if may and colours[i, j] > 0.6 else INK, boxed=not may)
+            _write(ax, i, j, label, "white" if may and colours[i, j] > 0.7 else INK, boxed=not may)
     right.text(n + 0.15, -0.25, "sum", fontsize=9, color=INK, va="center")
     for i, total in enumerate(weights.sum(axis=1)):
         right.text(n + 0.15, i + 0.5, f"{total:.2f}", fontsize=9.5, color=INK, va="center")

@@ -82,8 +82,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # pot takes nearly everything from one other pot.
 #
 # On the left you see the pots. On the right each pot is a point, with the mark of its square on the left. The blue
-# shape is what the six points span now, and the grey shapes are what they spanned in earlier rounds, whose numbers they
-# bear. *Before you move the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness
+# shape is what the six points span now. The grey shapes are what they spanned in earlier rounds; the small numbers say
+# which. *Before you move the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness
 # stop the mixing?
 
 # %%
@@ -142,8 +142,8 @@ for sharpness in (1.0, 2.0, 5.0):
 #
 # $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
 #
-# The next cell runs three layers. It also multiplies up the two products, the one on the left and the one on the right,
-# and compares the results.
+# The next cell runs three layers. It also computes the product of all $A$ and the product of all $W$, and compares the
+# results.
 
 # %%
 n, d = 5, 8
@@ -185,8 +185,7 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 # > with several heads: each token's vector is only multiplied by matrices and added to others.
 #
 # > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages
-# > and matrices. The *weights* come out of a softmax of the input, so the stack is not a linear function of $X$. (A
-# > question of assignment @masking asks you to explain how both can be true.)
+# > and matrices. The *weights* come out of a softmax of the input, so the stack is not a linear function of $X$.
 #
 # ## Exclusive or (XOR): what a linear map cannot compute
 #
@@ -234,9 +233,9 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 
 # %% [markdown]
 # It answers "one half" to all four, so it has learned nothing. Neither feature alone says anything about the verdict,
-# and a linear map can only weigh the two and add them. (If the answer only had to be on the right side of one half, a
-# linear map could get three of the four, but never all. The problem is known as **exclusive or**, XOR.) Ten such layers
-# do not help either, since the product of ten matrices is one matrix.
+# and a linear map can only weigh the two and add them. (The problem is known as **exclusive or**, XOR. If the answer only
+# had to be on the right side of one half, three of the four could be right, but never all.) Ten such layers do not help
+# either, since the product of ten matrices is one matrix.
 #
 # So the network needs a function that is not linear, an **activation function**. The cheapest is $\max(0, z)$, the
 # **rectified linear unit** or **ReLU**: it keeps numbers above zero and replaces the others by zero.
@@ -247,14 +246,15 @@ praised, negated = phrases[:, 0], phrases[:, 1]       # (4,) each
 hidden_1 = (praised - negated).relu()                 # (4,)  "praise, and no not"
 hidden_2 = (negated - praised).relu()                 # (4,)  "not, and no praise"
 answer = hidden_1 + hidden_2                          # (4,)
-everything = torch.stack([praised, negated, hidden_1, hidden_2, answer], dim=1)       # (4, 5)
-viz.draw_weights(everything, rows=["good", "bad", "not good", "not bad"],
-                 columns=["praise", "not", "hidden 1", "hidden 2", "verdict"])
+hidden = torch.stack([hidden_1, hidden_2], dim=1)     # (4, 2)
+figures.folded_plane(phrases, hidden, verdict, ["good", "bad", "not good", "not bad"])
 assert torch.equal(answer, verdict[:, 0])
-#| caption: Inputs, hidden units and verdict of a small network that understands *not*.
+#| caption: The four phrases by their features, and by the two hidden units, where one
+#|   line separates them.
+#| label: folded-plane
 
 # %% [raw] slide
-# ## Two hidden numbers, each recognises one situation
+# ## The hidden layer folds the plane
 # {figure}
 # |||
 # $$\max(0,\ p - n)$$
@@ -271,6 +271,8 @@ assert torch.equal(answer, verdict[:, 0])
 # - **The feed-forward network computes** something for each token and moves nothing.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
+# By the features, the two circles stand at opposite corners, and no line separates them from the squares. The hidden
+# layer has folded the plane: *bad* and *not good* lie on one point now, and a line separates it from the other two.
 # Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
 # more situations. We have written this one by hand; a network learns it.
 #
@@ -309,6 +311,7 @@ sentence = torch.randn(7, 16)                         # (n, d_model)
 token, fired = sentence[3], 0                         # (d_model,)
 output = network.down.bias                            # (d_model,)  b_2, to which units add
 up, down = network.up, network.down
+# nn.Linear keeps W_1 and W_2 transposed: a row of up.weight is a column of W_1
 for key, bias, value in zip(up.weight, up.bias, down.weight.mT, strict=True):
     strength = (token @ key + bias).relu()            # ()   does this unit recognise the token?
     output = output + strength * value                # (d_model,)
@@ -339,8 +342,7 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 #
 # Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in
 # [@vaswani2017]), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an
-# attention (query, key, value and output) have $4\,d^2$. So two thirds are in the network. Some texts write the network
-# for columns, $W_2\,\mathrm{ReLU}(W_1 x + b_1) + b_2$. It is the same with transposed matrices.
+# attention (query, key, value and output) have $4\,d^2$. So two thirds are in the network.
 #
 # Today's models use smoother activation functions: **GELU**, $z\,\Phi(z)$, where $\Phi(z)$ is the chance that a normal
 # random number is below $z$ ([@hendrycks2016]), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the logistic
@@ -440,6 +442,8 @@ for kind, run in runs.items():
         print(f"{kind:>16}, after {layers:>2} layers: {low:.1e} to {high:.1e}, over five seeds")
 sooner = runs["+ feed-forward"][:, 3] < runs["attention alone"][:, 3]     # (5,)
 print(f"after 4 layers less is left with feed-forward networks in {sooner.sum()} of 5 seeds")
+
+# %% tags=["hide-input"]
 assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
 assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 
@@ -476,7 +480,7 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
-# @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients. Here begins the second half.
+# @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients.
 
 # %% [markdown]
 # ## Autoregressive language models must not see the future: an impossible loss
@@ -610,6 +614,8 @@ for (name, seed), model in models.items():
     written = write(model, 100)
     shares[name].append(sum(text in texts for text in written) / 100)
     print(f"{name:>11}, seed {seed}: {shares[name][-1]:4.0%} are numbers; begins", written[:2])
+
+# %% tags=["hide-input"]
 assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 
 # %% [raw] slide
@@ -655,8 +661,9 @@ assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 # > eighty-one" cost something, and which next to nothing?
 # > <details><summary>Answer</summary>The letters that decide the number cost something: the f (which digit), the o
 # > (four or five: the f leaves both open), the first letters of eighty and of one. A little is left where other numbers
-# > begin alike: the u (forty), the i (eleven), the y (eight, eighteen) and the hyphen (eighty may be the end). The rest
-# > costs next to nothing, even the space after "hundred", where 99 of 100 go on. In all it comes to ln 1000.</details>
+# > begin alike: the u (forty), the space after four (fourteen), the i (eleven), the y (eight, eighteen) and the hyphen
+# > (eighty may be the end). The rest costs next to nothing, even the space after "hundred", where 99 of 100 go on. In
+# > all it comes to ln 1000.</details>
 #
 # ## The causal mask: scores of −∞
 #
@@ -679,7 +686,8 @@ slow = torch.cat(slow)                                # (n, d_k)
 # ## Causal self-attention: scores of −∞
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$
 #
-# - A **boolean mask**: True where a query may attend. An **additive mask**: 0 and −∞.
+# - A **boolean mask**: True where a query may attend (in `nn.MultiheadAttention`: where it may *not*).
+# - An **additive mask**: 0 and −∞.
 #
 # > **Guess first.** What is the first row of weights?
 
@@ -697,9 +705,14 @@ slow = torch.cat(slow)                                # (n, d_k)
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
 # \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$ (eq:causal)
 #
-# There are two ways to write the mask. A **boolean mask** says where a query may attend, True for "may". An **additive
-# mask** holds 0 and −∞ and is added to the scores. Much code, such as that of Hugging Face, turns the first into the
-# second. Here is the second; in the assignment you write the first. *Guess:* what will the first row of weights be?
+# There are two ways to write the mask. A **boolean mask** says for each pair whether the query may attend to the key.
+# Here, and in torch's `scaled_dot_product_attention`, True means "may". In `nn.MultiheadAttention` and
+# `nn.TransformerEncoder` True means "may *not*": read the documentation before you pass one. An **additive mask** holds
+# 0 and −∞ and is added to the scores. Much code, such as that of Hugging Face, turns the first into the second. (For the
+# causal mask alone, `scaled_dot_product_attention` takes `is_causal=True` and needs no matrix, so a fused kernel can
+# skip the forbidden triangle. It counts queries and keys from 0; exercise 2 of a06 shows where that goes wrong.)
+#
+# Here is the additive mask; in the assignment you write the boolean one. *Guess:* what will the first row of weights be?
 
 # %%
 above = torch.full((n, n), -torch.inf).triu(1)        # (4, 4)  −∞ where j > i, 0 elsewhere
@@ -745,14 +758,14 @@ print("its first row:", printed[0].tolist())
 #
 # ## Testing for leaks: which output depends on which input?
 #
-# A mask is easily wrong by one, and the loss does not show it. So we want to *test* a mask. The gradient can tell:
+# It is easy to get a mask wrong by one, and the loss does not show it. So we want to *test* a mask. The gradient can tell:
 # output $i$ depends on input $j$ exactly where a gradient gets through. (This has an exception, to which we come back.)
 # For $n$ positions these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the
 # detector:
 
 # %% [raw] slide
 # ## Testing for leaks: which output depends on which input?
-# A mask is easily wrong by one, and the loss does not show it. Let gradients tell.
+# It is easy to get a mask wrong by one, and the loss does not show it. Let gradients tell.
 #
 # > **Guess first.** Which of these leak?
 # > 1. no mask
@@ -775,7 +788,7 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
 # makes vectors whose numbers sum to zero. That sum is a constant and has no gradient, however much leaks.)
 #
 # Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
-# on inputs that were centred first, by subtracting the mean over the sentence, as careful people do with data. *Which
+# on inputs that were centred first, by subtracting the mean over the sentence, as one often does with data. *Which
 # of the four leak?* In the picture a cross marks a leak, and a stronger colour means a larger gradient (each map has its own
 # scale).
 
@@ -920,7 +933,8 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
 # %% [markdown]
 # One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
-# of the text on average: about sixteen times as many tokens. One pass through a text of $n$ tokens gives $n$ losses and
+# of the text on average: about sixteen times as many tokens. (A KV cache, [lecture @many_heads](@many_heads), saves most
+# of this arithmetic. But the steps still come one after the other.) One pass through a text of $n$ tokens gives $n$ losses and
 # their gradients, thanks to the mask. A recurrent network can be taught with the true words, too, but it must walk
 # along the text. Here all positions are computed at the same time. This is a large part of the reason why Transformers
 # could be trained on so much text. For the model without a mask the two questions are *not* the same, so this
@@ -989,6 +1003,10 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
 # @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
 #
+# Two more things must know where the padding is. The *loss* must leave it out: `ignore_index=-1` did this above. And
+# with padding in *front*, *positions* must be counted from the first token of each text, or a text gets other positions
+# in another batch. (For relative encodings such as RoPE a common shift changes nothing.)
+#
 # **Now you:** [a06](@masking/assignment), exercise 4: padding behind the tokens, and in front of them.
 #
 # ## Masks in use: causal, prefix, packed, window
@@ -1039,9 +1057,11 @@ figures.mask_zoo({
 #
 # </details>
 #
-# Note two things. A mask need not be square: cross-attention has $n_\text{target}$ rows. And a mask says what is
+# Note three things. A mask need not be square: cross-attention has $n_\text{target}$ rows. A mask says what is
 # *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless the code skips them
-# ([lecture @cheap_attention](@cheap_attention)).
+# ([lecture @cheap_attention](@cheap_attention)). And a mask speaks of *one* layer. Under a window of three, position 8
+# reads 6, which has read 4 one layer below: with every layer the reach grows by two. Blocks do not grow. In a stack of
+# such layers alone nothing ever crosses from one chunk to the next, so models mix in layers of another kind.
 #
 # Without the mask for packed documents, each document reads those that happen to stand before it in the row. Nothing
 # leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality.

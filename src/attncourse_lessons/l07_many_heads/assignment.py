@@ -42,6 +42,8 @@ from torch import Tensor, nn
 
 from attncourse import viz
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · Split the heads
 #
@@ -149,7 +151,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """x asks; `memory` answers, or x itself where there is none.
+        """Queries from x; keys and values from `memory`, or from x where there is none.
 
         x: (batch, n_query, d_model)   memory: (batch, n_key, d_model)
         mask: (batch, 1, n_key), True where there is a token
@@ -177,12 +179,12 @@ if solved("MultiHeadAttention"):
             layer.bias.copy_(torchs.in_proj_bias[32 * i : 32 * (i + 1)])
         yours.output.load_state_dict(torchs.out_proj.state_dict())
         x, memory = torch.randn(3, 5, 32), torch.randn(3, 8, 32)
-        words = torch.arange(8) < torch.tensor([[8], [3], [5]])           # (3, 8)
+        is_token = torch.arange(8) < torch.tensor([[8], [3], [5]])           # (3, 8)
         pairs = {
             "self-attention": (yours(x), torchs(x, x, x)[0]),
             "with a memory": (yours(x, memory), torchs(x, memory, memory)[0]),
-            "with padding": (yours(x, memory, words[:, None]),
-                             torchs(x, memory, memory, key_padding_mask=~words)[0]),
+            "with padding": (yours(x, memory, is_token[:, None]),
+                             torchs(x, memory, memory, key_padding_mask=~is_token)[0]),
         }
     for name, (mine, theirs) in pairs.items():
         print(f"{name:>15}: off from torch by {float((mine - theirs).abs().max()):.0e}")
@@ -223,16 +225,16 @@ if solved("MultiHeadAttention"):
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
 # same padding, and each sentence has its own.
 #
-# The padding may stand behind a sentence, in front of it, or on both sides: `words` says where there are tokens. Nobody
+# The padding may stand behind a sentence, in front of it, or on both sides: `is_token` says where there are tokens. Nobody
 # reads the output at a place of the padding, but it must be a number: a NaN would spread through the next layer, and
 # through the gradient already in this one. The heads are already split, and the merge comes later.
 
 # %% exercise="decoder_attention"
-def decoder_attention(query: Tensor, key: Tensor, value: Tensor, words: Tensor) -> Tensor:
+def decoder_attention(query: Tensor, key: Tensor, value: Tensor, is_token: Tensor) -> Tensor:
     """Scaled attention of each head; each place sees the tokens of the past and its own.
 
     query, key, value: (batch, n_heads, n, d_head)
-    words: (batch, n), True where there is a token, False where there is padding
+    is_token: (batch, n), True where there is a token, False where there is padding
     returns (batch, n_heads, n, d_head)
     """
     ...  # solution
@@ -254,15 +256,15 @@ if solved("decoder_attention"):
     all_places = torch.ones(3, 9, dtype=torch.bool)
     for side in ("behind", "in front"):
         for mask in ("both masks", "causal alone"):
-            words = torch.stack([torch.arange(9) < n for n in lengths])
-            words = words.flip(1) if side == "in front" else words
-            allowed = words if mask == "both masks" else all_places       # (3, 9)
+            is_token = torch.stack([torch.arange(9) < n for n in lengths])
+            is_token = is_token.flip(1) if side == "in front" else is_token
+            allowed = is_token if mask == "both masks" else all_places       # (3, 9)
             output = decoder_attention(query, key, value, allowed)
             off = 0.0
             for i in range(3):
-                sentence = [x[i : i + 1, :, words[i]] for x in (query, key, value)]
+                sentence = [x[i : i + 1, :, is_token[i]] for x in (query, key, value)]
                 alone = decoder_attention(*sentence, all_places[i : i + 1, : lengths[i]])[0]
-                off = max(off, float((output[i, :, words[i]] - alone).abs().max()))
+                off = max(off, float((output[i, :, is_token[i]] - alone).abs().max()))
             print(f"padding {side:>8}, {mask:>12}: off by {off:.6f}")
 
 # %% [markdown]
@@ -356,7 +358,9 @@ check("grouped_query_attention", grouped_query_attention)
 # %% [markdown]
 # **Use it.** One layer of the size of Llama 3's 8B: 32 query heads of width 128, one query at the end of a text of 512
 # tokens. Torch's kernel knows groups, too. *Guess* how many bytes a layer's keys and values take, with 32, 8 and 1
-# heads of keys, in float32.
+# heads of keys, in float32. Then your function writes with a **KV cache**: a text of 20 tokens goes through it one query
+# at a time, and all keys and values so far are kept. It needs no mask for this. Why not? The result is compared with one
+# causal pass of torch.
 
 # %%
 if solved("grouped_query_attention"):
@@ -369,6 +373,26 @@ if solved("grouped_query_attention"):
         kept = sum(x.numel() * x.element_size() for x in (key, value))
         mib = kept / 2**20
         print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
+
+    x, W = torch.randn(1, 20, 64), [torch.randn(64, width) / 8 for width in (64, 16, 16)]
+    query, key, value = (  # (1, heads, 20, 8): 8 query heads, 2 heads of keys, each 8 wide
+        (x @ projection).unflatten(-1, (-1, 8)).transpose(1, 2) for projection in W
+    )
+    keys = values = torch.empty(1, 2, 0, 8)                        # the cache, nothing yet
+    written = []
+    for t in range(20):
+        keys = torch.cat([keys, key[:, :, t : t + 1]], dim=2)             # (1, 2, t + 1, 8)
+        values = torch.cat([values, value[:, :, t : t + 1]], dim=2)       # (1, 2, t + 1, 8)
+        written.append(grouped_query_attention(query[:, :, t : t + 1], keys, values))
+    at_once = nn.functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, enable_gqa=True
+    )
+    off = float((torch.cat(written, dim=2) - at_once).abs().max())
+    kept = sum(x.numel() for x in (keys, values))
+    print(f"with a cache of {kept} numbers, token by token: off from one causal pass {off:.0e}")
+
+# %% [markdown]
+# What a query must not see is not in the cache yet. Without groups the cache would hold four times as many numbers.
 
 # %% [markdown]
 # ## 7 · Ablation: a head that nobody misses

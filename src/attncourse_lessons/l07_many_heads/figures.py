@@ -71,6 +71,8 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     # A row for each head: its Q and K make its weights, which average its V.
     bracket = projected + wide + 0.1
     ax.plot([bracket, bracket], [at(2, 3) - long / 2, at(0, 3) + long / 2], color=GREY, linewidth=1.5)
+    ax.text(bracket, at(2, 3) - long / 2 - 0.34, "cut into heads: block $i$ of Q, K, V\ngoes to row $i$", ha="center",
+            va="top", fontsize=9, color=GREY)  # fmt: skip
     query = bracket + 0.52
     key, weights = query + narrow + 0.24, query + narrow + long + 0.94
     value = weights + long + 0.24
@@ -106,8 +108,9 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         drawn,
         f"Multi-head attention, from left to right. X, {n} tokens by {d_model}, times W_Q, W_K and W_V, each {d_model} "
         f"by {d_model}, gives Q, K and V, each {n} by {d_model}. All are cut in {n_heads} blocks of {d_k} columns, one "
-        f"for each head. In the row of head i, softmax of Q_i K_i transposed over the root of d_k is its table of "
-        f"weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} heads side by side, {n} by "
+        f"for each head: block i of Q, K and V goes to row i. There softmax of Q_i K_i transposed over the root of "
+        f"d_k is the head's table of weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} "
+        f"heads side by side, {n} by "
         f"{d_model}, times W_O, {d_model} by {d_model}, whose rows are {n_heads} blocks, are the output, {n} by "
         f"{d_model}. The row of token {asking} is orange from X through Q, A, head and Concat to the output.",
     )

@@ -92,8 +92,8 @@ def two_questions(batch, generator):
 # ## The formula: heads, concatenation, W_O
 #
 # **Multi-head attention** runs several attentions side by side. Each of them has small projections of its own and is
-# called a **head**. Let one sentence $X$ ask another one, the **memory** $M$. With $h$ heads, the definition of Vaswani et
-# al. ([-@vaswani2017, section 3.2.2]) is
+# called a **head**. Let the queries come from one sentence, $X$, and the keys and values from another, the **memory**
+# $M$. With $h$ heads, the definition of Vaswani et al. ([-@vaswani2017, section 3.2.2]) is
 #
 # $$
 # \begin{aligned}
@@ -104,8 +104,8 @@ def two_questions(batch, generator):
 # $$
 #
 # (We count heads from 0, as code does; the paper counts from 1. The paper calls the layer's three inputs $Q$, $K$ and
-# $V$: our $X$, $M$ and $M$.) In **self-attention** a sentence asks itself, $M = X$. In **cross-attention** the two
-# differ: $X$ makes the queries, $M$ makes the keys and values. Each head has three matrices, $W_Q^{(i)}$ and
+# $V$: our $X$, $M$ and $M$.) In **self-attention** the two are the same, $M = X$. In **cross-attention** they differ. Each
+# head has three matrices, $W_Q^{(i)}$ and
 # $W_K^{(i)}$ of shape $(d_\text{model}, d_k)$ and $W_V^{(i)}$ of shape $(d_\text{model}, d_v)$. The layer puts the
 # heads' outputs side by side (**concatenation**). Then the **output projection** $W_O$, of shape $(h\,d_v,
 # d_\text{model})$, mixes them.
@@ -124,7 +124,7 @@ def two_questions(batch, generator):
 #
 # $$\text{head}_i = \operatorname{Attention}\bigl(X W_Q^{(i)},\; M W_K^{(i)},\; M W_V^{(i)}\bigr)$$
 #
-# - **self-attention**: $M = X$; **cross-attention**: $X$ asks, $M$ answers
+# - **self-attention**: $M = X$; **cross-attention**: queries from $X$, keys and values from $M$
 # - usually $d_k = d_v = d_\text{model} / h$: base model 512 = 8 × 64
 #
 # > **Guess first.** Follow one token through the layer: where does it meet the others?
@@ -412,10 +412,10 @@ for name, before, after in (
 # **Now you:** a@many_heads, exercises 1 and 2
 
 # %% [markdown]
-# (Other code merges by `y.transpose(1, 2).contiguous().view(B, T, C)`. `transpose` moves no number either: it notes a
-# new order of reading. `view` refuses a tensor whose order is not that of memory, so `contiguous` makes a copy first.
-# `flatten` and `reshape` copy by themselves. nanoGPT and `nn.MultiheadAttention` also keep $W_Q$, $W_K$, $W_V$ as *one*
-# matrix of $d \times 3d$ and split its output in three.)
+# (`transpose` moves no number either: it notes a new order of reading. `view` refuses a tensor whose order of reading is
+# not that of memory, so much code, nanoGPT's for instance, calls `contiguous` in between, which makes a copy. `flatten`
+# and `reshape` copy by themselves. nanoGPT and `nn.MultiheadAttention` also keep $W_Q$, $W_K$, $W_V$ as *one* matrix of
+# $d \times 3d$ and split its output in three.)
 #
 # **Now you:** [a07](@many_heads/assignment), exercises 1 and 2.
 #
@@ -681,16 +681,23 @@ def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
             nn.functional.cross_entropy(predicted.flatten(0, 1), tomorrow.flatten()).backward()
             optimizer.step()
     rank = torch.linalg.matrix_rank(W_Q[0] @ W_K[0].mT).item()            # of head 0
-    return (predicted.argmax(dim=-1) == tomorrow).float().mean().item(), rank
+    hit = (predicted.argmax(dim=-1) == tomorrow).float()                  # (2000, 7)
+    return hit.mean().item(), rank, [hit[days == day].mean().item() for day in range(7)]
 
 
 narrow = {}
 for n_heads, d_k in ((1, 1), (1, 2), (4, 1)):
     found = [with_narrow_keys(n_heads, d_k, seed) for seed in range(3)]
-    ranks = {rank for _, rank in found}
+    ranks = {rank for _, rank, _ in found}
     name = f"{n_heads} head{'s' if n_heads > 1 else ''}, d_k = {d_k}"
     print(f"{name}: rank of W_Q W_Kᵀ {ranks}")
-    narrow[name] = [right for right, _ in found]
+    narrow[name] = [right for right, _, _ in found]
+    if (n_heads, d_k) == (1, 1):
+        for seed, (_, _, by_day) in enumerate(found):
+            print(f"   seed {seed}, by day:", *(f"{share:4.0%}" for share in by_day))
+_, meals, _ = shuffled_weeks(2000, torch.Generator().manual_seed(0))
+commonest = meals.mode(dim=1, keepdim=True).values                        # (2000, 1)
+print(f"a week's commonest meal is {(meals == commonest).float().mean():.0%} of its meals")
 viz.strip_plot(narrow, x_name="tomorrow's meal, right answers")
 #| caption: Accuracy with narrow queries and keys, three seeds each.
 
@@ -705,9 +712,10 @@ assert max(narrow["1 head, d_k = 1"]) < 0.75 and min(narrow["1 head, d_k = 2"]) 
 
 # %% [markdown] teaches="heads look at different things, k heads or one; what heads do: bertviz, linguistic roles"
 # With $d_k = 1$ a score is one number times another. Then a query can prefer the largest keys or the smallest, but
-# never one in the middle. Two columns are enough, because seven days fit on a circle. Four heads of one column nearly
-# succeed together: each head has the bottleneck, but the sum of the heads gets around it. Real heads have 64 or 128
-# columns, and must tell apart far more than seven days. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same
+# never one in the middle. So two of the seven days find their answer; the printed lines show which. The other five are
+# right in about 30 %, as if the model named the week's commonest meal. Together this is half. Two columns are enough,
+# because seven days fit on a circle. Four heads of one column nearly succeed together: each head has the bottleneck, but
+# the sum of the heads gets around it. Real heads have 64 or 128 columns, and must tell apart far more than seven days. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same
 # 512 columns into heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
 #
 # ## Heads of a trained model: where they attend, and what an ablation shows
@@ -785,8 +793,8 @@ assert min(share.min() for share in full) > 0.95
 # Nearly all answers are right. We ask two questions about each of the eight heads. *Where does it attend?* Its weights
 # tell. *What is lost without it?* An ablation tells: we set its block of $W_O$ to zero and count the lost answers.
 #
-# The viewer shows one sentence as all eight heads of seed 0 see it. Each small map has a row for each word that asks and
-# a column for each word that is asked. Click on a map, and the head opens.
+# The viewer shows one sentence as all eight heads of seed 0 see it. Each small map has a row for each query and a column
+# for each key. Click on a map, and the head opens.
 # *Look for these:* a head that goes from the verb to the giver, one that goes from the verb to the receiver, and one
 # that goes from *she* or *he* to a name. Then guess, before you read on: which of the heads that you found will be
 # missed?
@@ -796,7 +804,7 @@ words, _ = tell(2, random.Random(26))
 tokens, seen = torch.tensor([[VOCABULARY.index(word) for word in words]]), Weights()
 with torch.no_grad():
     readers[0].encoder(tokens, weights=seen)
-viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
+viz.attention_viewer(seen, words, title="Attention weights", view="all")
 #| caption: Attention weights of a trained model on one sentence, a map for each of its
 #|   eight heads.
 
@@ -806,7 +814,8 @@ viz.attention_viewer(seen, words, title="Who looks at whom", view="all")
 
 # %% [markdown]
 # One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the
-# name that is the answer? And how many answers are lost without the head?
+# *name* that is the answer? (In *she sold Ben the bike*, that is the name that *she* stands for. We come back to this.)
+# And how many answers are lost without the head?
 
 # %%
 HEADS = [(layer, head) for layer in range(2) for head in range(4)]
@@ -822,8 +831,8 @@ def without(model, heads):
     return answered(silenced)
 
 
-def weight_on_answer(model):
-    """The mean weight from who asks to where the answer stands: (heads, questions)."""
+def weight_on_name(model):
+    """The mean weight from who asks to the name that is the answer: (heads, questions)."""
     seen = Weights()
     with torch.no_grad():
         model.encoder(test.tokens, test.lengths, weights=seen)
@@ -835,23 +844,23 @@ def weight_on_answer(model):
     return table
 
 # %%
-reads = [weight_on_answer(model) for model in readers]                 # (heads, questions) each
+reads = [weight_on_name(model) for model in readers]                 # (heads, questions) each
 lost = []
 for model, answers in zip(readers, full, strict=True):
     lost.append(torch.stack([answers - without(model, [head]) for head in HEADS]))
 names = [f"layer {layer}, head {head}" for layer, head in HEADS]
-titles = ("weight on the answer", "lost without the head")
+titles = ("weight on the name", "lost without the head")
 figures.reads_and_losses(reads[0], lost[0], names, QUESTIONS, titles)
 for seed in range(3):
     unmissed = (reads[seed] > 0.4) & (lost[seed] < 0.05)
     heads = [f"{names[i]} ({QUESTIONS[q]})" for i, q in unmissed.nonzero().tolist()]
-    print(f"seed {seed}, looks at the answer and is not missed: {'; '.join(heads)}")
-    assert heads, "a head looks at the answer and is not missed, in every seed"
+    print(f"seed {seed}, attends to the name, little is lost without it: {'; '.join(heads)}")
+    assert heads, "a head attends to the name, and little is lost without it, in every seed"
 both = (full[0] - without(readers[0], [(0, 1), (0, 3)]))[2]
 singly = [f"head {head} {lost[0][HEADS.index((0, head)), 2]:.0%}" for head in (1, 3)]
 print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {both:.0%}")
-#| caption: Seed 0: mean attention weight on the answer, and the share of answers that
-#|   are lost without the head.
+#| caption: Seed 0: mean attention weight on the name that is the answer, and the share of
+#|   answers that are lost without the head.
 
 # %% [raw] slide
 # ## Where it attends, and what is lost without it
@@ -861,24 +870,74 @@ print(f"seed 0, he / she is, lost without layer 0's {', '.join(singly)}, both {b
 #
 # **Ablation** shows what the model cannot do *without* a head, not what the head does.
 #
-# In every seed a head attends straight to the answer and is not missed.
+# In every seed a head attends straight to the name, and little is lost without it.
 
 # %% [markdown]
-# The two tables do not agree. In every seed at least one head attends straight to the answer and is not missed. So
-# neither table alone says "what a head does". (Each table has its own scale of blue: compare colours within one.)
+# The two tables do not agree. In every seed at least one head attends straight to the name, and little is lost without
+# it. So neither table alone says "what a head does". (Each table has its own scale of blue: compare colours within one.)
 #
 # * **Weights** show where a head reads, but not whether the model uses what it reads.
 # * **An ablation** shows what the model cannot do *without* a head, but not what the head does.
 #
-# Why is a head that attends to the answer not missed? Perhaps another head does the same work. For *he/she* in seed 0,
-# heads 1 and 3 of layer 0 both attend to the answer, so head 3 may be enough. The last line tests this: without both
+# Why is so little lost without such a head? Perhaps another head does the same work. For *he/she* in seed 0,
+# heads 1 and 3 of layer 0 both attend to the name, so head 3 may be enough. The last line tests this: without both
 # heads more answers are lost than the two single losses add up to, as one expects of heads that stand in for each other.
-# For a head of layer 1 there may be another reason, which we did not test. Its inputs are no longer single words: layer 0
-# has already mixed them, so the vector at the name may hold little of the name. (There are other ablations. One replaces
-# the head's output by its mean, so that the layers above see nothing unusual.)
+# (There are other ablations. One replaces the head's output by its mean, so that the layers above see nothing unusual.)
+#
+# ### Two heads in two layers: composition
+#
+# One row of the left table hides something. In the viewer, layer 1, head 3 goes from *sold* not to *Anna*, who gave, but
+# to *she*. *Guess:* if the giver is a pronoun, how much of this head's weight is on the name, and how much on the
+# pronoun? And if layer 0 writes nothing into the *pronoun's* vector, which answers to "who gave" get lost: those of
+# verbs with a pronoun, with a name, or both?
+
+# %%
+gave = (test.kind == 0).nonzero()[:, 0]                      # the questions "who gave"
+by_pronoun = test.kind[gave - 1] == 2                        # the one before asks who she is
+pronoun = gave[by_pronoun] - 1                               # (94,) the pronouns' own questions
+seen = Weights()
+with torch.no_grad():
+    readers[0].encoder(test.tokens, test.lengths, weights=seen)
+for giver, rows in (("name", gave[~by_pronoun]), ("pronoun", gave[by_pronoun])):
+    weight = seen.self_attn[1][test.sentence[rows], 3, test.asker[rows]]          # (rows, n)
+    named = weight.gather(1, test.place[rows][:, None]).mean()
+    print(f"layer 1, head 3, giver a {giver} ({len(rows)} verbs): {named:.2f} on the name")
+meant = weight.gather(1, test.asker[pronoun][:, None]).mean()             # of the last rows
+print(f"   and {meant:.2f} on the pronoun")
+
+
+def nothing_for_pronouns(module, inputs, output):            # of layer 0's attention
+    output = output.clone()                                               # (batch, n, d_model)
+    output[test.sentence[pronoun], test.asker[pronoun]] = 0.0
+    return output
+
+
+for seed, model in enumerate(readers):
+    attention = model.encoder.stack.blocks[0].attention.sublayer
+    hook = attention.register_forward_hook(nothing_for_pronouns)
+    with torch.no_grad():
+        hit = (model(test).argmax(dim=-1) == test.answer).float()         # (m,)
+    hook.remove()
+    named, meant = hit[gave[~by_pronoun]].mean(), hit[gave[by_pronoun]].mean()
+    print(f"seed {seed}, who gave: giver a name {named:.0%} right, a pronoun {meant:.0%}")
+
+# %% [raw] slide
+# ## Composition: two heads in two layers
+# > **Guess first.** *She sold Ben the bike.* Does the giver head attend to the name, or to *she*? What if layer 0 writes nothing into the vector of *she*?
+#
+# . . .
+# {print}
+# Layer 0 writes into *she* who she is; layer 1 reads it there.
+
+# %% [markdown]
+# The head does attend to the giver: to the word that stands *in the sentence* as the giver. Who *she* is, layer 0 has
+# written into the pronoun's vector, and layer 1 reads it there. Without that writing, a quarter or more of the answers
+# about pronouns are lost, in every seed, and none of those about names. (Not all are lost, so there are other ways to the
+# answer.) Heads of two layers work together here, which is called **composition** ([@elhage2021]); *Going further* takes
+# a case of it apart. So a measure that asks for the *name* alone makes a head look idle where it works.
 #
 # Heads with a job get names. Ours are a *giver head*, a *receiver head* and a *pronoun head*: for each question the
-# head with the most weight on the answer. *Guess:* is it the same head in each seed?
+# head with the most weight on the name that is the answer. *Guess:* is it the same head in each seed?
 
 # %%
 spread = (1 / test.lengths[test.sentence]).mean().item()
@@ -889,7 +948,7 @@ for seed in range(3):
     print(f"seed {seed}:", ", ".join(f"{job} head: {names[i]} ({w:.2f})" for job, i, w in jobs))
 
 # %% [markdown]
-# In each seed every question has such a head, with far more weight on the answer than an even spread would give. One
+# In each seed every question has such a head, with far more weight on the name than an even spread would give. One
 # head may have two jobs. The numbers of the heads mean nothing: heads are interchangeable, and where two seeds agree, it
 # is an accident. A finding about "head 3 of layer 0" is a finding about one trained model.
 #
@@ -916,7 +975,9 @@ viz.curves(worst, xs=range(9), x_name=x_name, y_name="accuracy, worst of three q
 for seed, model in enumerate(readers):
     spare = [head for head, shares in zip(HEADS, lost[seed], strict=True) if shares.max() < 0.1]
     together = without(model, spare).min()
-    print(f"seed {seed}: {len(spare)} heads can each be missed at less than 10 %;"
+    can_go = sum(share >= 0.9 for share in worst[f"seed {seed}"][1:])
+    print(f"seed {seed}: {can_go} heads can go, one after the other, above 90 %")
+    print(f"   {len(spare)} heads can each be missed at less than 10 %;"
           f" without all of them the worst question is at {together:.0%}")
 #| caption: Accuracy on the worst of the three questions against the number of heads
 #|   removed.
@@ -931,7 +992,9 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # Voita et al. (2019) pruned 38 of 48 encoder heads and lost 0.15 BLEU.
 
 # %% [markdown]
-# Two heads can go at little cost. Then the curves fall. Heads that can go one at a time cannot all go together.
+# Three heads can go in two of the seeds and four in the third before the worst question falls below 90 %. Then the
+# curves drop. Heads that can go one at a time cannot all go together: without all of them, the worst question falls
+# to the last number of each printed pair of lines.
 #
 # Michel, Levy and Neubig ([-@michel2019]) found in trained translation models and in BERT that most heads can be removed
 # singly without a significant loss. Such **pruning** makes models smaller. Voita et al. ([-@voita2019]) pruned
@@ -948,7 +1011,8 @@ assert all(line[2] > 0.9 and line[7] < 0.4 for line in worst.values())
 # A language model writes one token at a time, under a causal mask. Each step has *one* new query. This query meets the
 # keys and values of all tokens so far. The keys and values of old tokens have not changed, because the causal mask
 # keeps later tokens away from them. A plain program computes them again at every step. A **key–value cache** (KV cache)
-# keeps them:
+# keeps them. (A prompt is read in one pass, which fills the cache: the **prefill**. Then comes one token a step, the
+# **decoding**.)
 
 # %%
 figures.caching(n=6)
@@ -1017,7 +1081,8 @@ assert 45 < counted["without"] / counted["with"] < 55
 # $$2 \;\times\; \text{layers} \;\times\; \text{heads of keys} \;\times\; d_\text{head} \;\times\; \text{bytes per
 # number},$$ (eq:cache-bytes)
 #
-# and the 2 stands for keys and values. Llama 2's smallest model has 32 layers of 32 heads of 128, in numbers of two
+# and the 2 stands for keys and values. Multiply by the number of tokens of a text, and by the number of texts that are
+# written at the same time. Llama 2's smallest model has 32 layers of 32 heads of 128, in numbers of two
 # bytes. *Estimate before you run the cell:* how many bytes does one text of 4,096 tokens need?
 
 # %%
@@ -1036,9 +1101,10 @@ assert per_token == 2 * 32 * 32 * 128 * 2
 
 # %% [markdown] teaches="grouped-query attention"
 # Half a megabyte a token, and two gigabytes a text: the caches of seven such texts need more memory than the whole
-# model. On a GPU the cache also costs time. To write one token, the GPU must read the whole cache from memory. Each number
-# that it reads takes part in one multiplication and one addition, and in the same time the GPU could do hundreds. Such a step is **memory-bound**: it waits for bytes, not for arithmetic ([lecture @training](@training)
-# has the numbers).
+# model. On a GPU the cache also costs time. To decode one token, the GPU must read the whole cache from memory. Each
+# number that it reads takes part in one multiplication and one addition, and in the same time the GPU could do hundreds.
+# Such a step is **memory-bound**: it waits for bytes, not for arithmetic ([lecture @training](@training) has the
+# numbers).
 #
 # ## MHA, GQA, MQA: query heads that share keys and values
 #
@@ -1093,9 +1159,10 @@ figures.cache_sizes(gib, lengths, weights_gib)
 # **Now you:** a@many_heads, exercise 6
 
 # %% [markdown]
-# What is the price in quality? Ainslie et al. ([-@ainslie2023]) report that groups come close to full heads, and that a
-# single head loses a little. Our diary is too easy to show a loss. It does show that several questions can share their
-# keys. Here four query heads share one head of keys and values, with three seeds:
+# What is the price in quality? Ainslie et al. ([-@ainslie2023, table 1]) compare T5 XXL on seven tasks: full heads have
+# 47.2 points on average, 8 groups 47.1, a single head 46.6. A sample takes 1.51, 0.28 and 0.24 seconds. Our
+# diary is too easy to show a loss. It does show that several questions can share their keys. Here four query heads share
+# one head of keys and values, with three seeds:
 
 # %%
 for seed in range(3):

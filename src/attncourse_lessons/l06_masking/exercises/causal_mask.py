@@ -51,21 +51,21 @@ def _below(n: int) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("past", points=1, hint=3, explain=_some("looks at an earlier position are forbidden"))
+@aspect("past", points=1, hint=3, explain=_some("pairs with an earlier key are forbidden"))
 def past(answer, draw):
     """a position sees all that came before it"""
     [n] = draw.sizes(1, 4, 9)
     return require_variation(answer(n, n))[_below(n)]
 
 
-@aspect("itself", points=1, hint=1, explain=_some("positions may not look at themselves"))
+@aspect("itself", points=1, hint=1, explain=_some("positions may not attend to themselves"))
 def itself(answer, draw):
-    """it sees itself, and so does a sentence of one word"""
+    """a position attends to itself, and so does the token of a text that has only one"""
     [n] = draw.sizes(1, 4, 9)
     return torch.cat([require_variation(answer(n, n)).diagonal(), answer(1, 1).flatten()])
 
 
-@aspect("future", points=1, hint=1, explain=_some("looks at a later position are allowed"))
+@aspect("future", points=1, hint=1, explain=_some("pairs with a later key are allowed"))
 def future(answer, draw):
     """it sees nothing that comes after it"""
     [n] = draw.sizes(1, 4, 9)
@@ -99,17 +99,17 @@ slip("shifted the wrong way", PIECES, {"n_key - n_query": "n_query - n_key"}, wo
     The triangle was moved in the wrong direction: with more keys than queries, a query has *more* past than its number
     says, and not less.""")
 slip("not even itself", ("itself", *PIECES), {"n_key - n_query": "n_key - n_query - 1"}, words="""
-    The diagonal is False: a position may not attend to itself, and the first one may attend to nobody, so softmax makes
-    0/0 of its row. (One meets it printed like this.) When word i is read, word i is no secret; the secret is word
-    i + 1, which is to be predicted.""")
+    The diagonal is False: a position may not attend to itself, and the first one may attend to nothing, so softmax
+    makes 0/0 of its row. (One meets it printed like this.) When token i is read, token i is no secret; the secret is
+    token i + 1, which is to be predicted.""")
 slip("one step of the future", ("future", "at the end"), {"n_key - n_query": "n_key - n_query + 1"}, words="""
-    A query sees one position after its own as well: the very word that it is asked to predict. The loss will be
+    A query sees one position after its own as well: the very token that it is asked to predict. The loss will be
     wonderful and the model useless. Look at what stands right above the diagonal.""")
 slip("future for past", ("past", "future", *PIECES), {"tril": "triu"}, words="""
     Rows and columns have changed places: position i sees itself and everything *after* it. Row i is the one that asks,
     column j the one that answers; which of the two must be the later?""")
 slip("itself alone", ("past", *PIECES), {"ones": "eye"}, words="""
-    Only a diagonal is True: every position looks at one other, and the rest of the past is forbidden. The past is
+    Only a diagonal is True: every position attends to one other, and the rest of the past is forbidden. The past is
     allowed, all of it.""")
 slip("True for what is forbidden", EVERY, {TRIANGLE: ".triu(n_key - n_query + 1)"}, words="""
     This is the mask of what must *not* be seen. torch's `nn.MultiheadAttention` wants it that way round; here, and in
@@ -185,7 +185,7 @@ def true_where_it_is_forbidden(n_query, n_key):
     fails=("itself", *PIECES),
     reference=lambda n_query, n_key: torch.arange(n_key) < torch.arange(n_key - n_query, n_key)[:, None],
     contract={"Who may attend to whom,": "Who may attend to whom, nobody to themselves,"},
-    meanings={"itself": "it does not see itself, so a sentence of one word sees nothing",
+    meanings={"itself": "it does not attend to itself, so the token of a text that has only one attends to nothing",
               "one query": "a single query, the newest position, sees all keys but its own"},
     hints=("Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? "
            "For the last?", *exercise.hints[1:]),

@@ -1,4 +1,4 @@
-"""masked_attention: Scaled dot-product attention over the keys that each query may look at."""
+"""masked_attention: Scaled dot-product attention over the keys that each query may attend to."""
 
 import math
 
@@ -47,7 +47,7 @@ def _vectors(draw, batch, n_query, n_key):
 
 
 def _one_lonely(draw, batch, n_query, n_key):
-    """A mask (batch, n_query, n_key) in which one query, of a sentence that is not the first, may look at nobody."""
+    """A mask (batch, n_query, n_key) in which one query, of a sentence that is not the first, may attend to nothing."""
     mask = draw.uniform(batch, n_query, n_key) < 0.6
     mask[..., 0] = True
     mask[:, 0] = True  # query 0 everybody: each key has somebody, and the opposite of this mask a lonely query, too
@@ -75,7 +75,7 @@ def forbidden(answer, draw):
 
 @aspect("allowed", points=1, hint=1, explain=row_sums)
 def allowed(answer, draw):
-    """and the words share everything"""
+    """and the weights of the tokens sum to one"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     mask = draw.padding_mask(batch, n_key)[:, None]
     return answer(*_vectors(draw, batch, n_query, n_key), mask)[1] * mask
@@ -85,7 +85,7 @@ def allowed(answer, draw):
     "nothing allowed", points=1, hint=2, explain=explain_worst("at {place} the output is {got}, expected {expected}")
 )
 def nothing_allowed(answer, draw):
-    """a query that may look at nobody gets zeros, and disturbs nobody else"""
+    """a query that may attend to nothing gets zeros, and disturbs no other"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     vectors = _vectors(draw, batch, n_query, n_key)
     return answer(*vectors, _one_lonely(draw, batch, n_query, n_key))[0]
@@ -93,7 +93,7 @@ def nothing_allowed(answer, draw):
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "value"))
 def gradient(answer, draw):
-    """queries, keys and values can learn, even next to a query that may look at nobody"""
+    """queries, keys and values can learn, even next to a query that may attend to nothing"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     vectors = [tensor.requires_grad_() for tensor in _vectors(draw, batch, n_query, n_key)]
     mask = _one_lonely(draw, batch, n_query, n_key)
@@ -128,12 +128,12 @@ ROOT = "math.sqrt(query.shape[-1])"
 
 slip("mask upside down", EVERY,
     {"~mask, -torch.inf": "mask, -torch.inf", "~mask, 0.0": "mask, 0.0"}, words="""
-    What may be seen was forbidden, and what may not be seen is all that is left. True means "may attend": fill where
+    What is allowed was forbidden, and what is forbidden is all that is left. True means "may attend": fill where
     the mask is False, `~mask`.""")
 slip("no mask", EVERY, {FORBIDDEN: "scores", ZEROS: ""}, words="""
-    The mask was not used: everybody looks at everybody, at the future and at padding too.""")
+    The mask was not used: every query attends to every key, to the future and to padding too.""")
 slip("zeros after the softmax", (*SHARES, "half precision"), {FORBIDDEN: "scores"}, words="""
-    The weights were set to zero after the softmax. What was taken from the forbidden places is given to nobody, so rows
+    The weights were set to zero after the softmax. What was taken from the forbidden keys is given to no other, so rows
     sum to less than one; and the allowed weights still depend on the forbidden scores, which are in the denominator.
     Mask the scores, then let softmax share out the whole.""")
 slip("a score of 0", ("forbidden", *SHARES), {"-torch.inf": "0.0", ZEROS: ""}, words="""
@@ -144,10 +144,10 @@ slip("the mask added to the scores", EVERY, {FORBIDDEN: "(scores + mask)", ZEROS
     there. A boolean mask is a condition, for `masked_fill` or `torch.where`. (Masks that are added exist; they hold 0
     and −∞.)""")
 slip("0 · ∞", ALL, {FORBIDDEN: "(scores + (1 - mask.to(scores.dtype)) * -torch.inf)", ZEROS: ""}, words="""
-    The mask, as 0 and 1, was multiplied by −∞ and then added. Where looking is allowed that is 0 · −∞, and
+    The mask, as 0 and 1, was multiplied by −∞ and then added. Where a query may attend that is 0 · −∞, and
     floating-point arithmetic calls it NaN. Choose by a condition instead: `masked_fill` or `torch.where`.""")
 slip("NaN where nothing is allowed", NOBODY, {ZEROS: ""}, words="""
-    A row in which nothing is allowed came out as 0/0. One such row is enough: in the next layer everybody multiplies
+    A row in which nothing is allowed came out as 0/0. One such row is enough: in the next layer every query multiplies
     its NaN by some weight, and 0 · NaN is NaN. Give it zeros.""")
 slip("NaN on the way back", ("gradient",),
     {FORBIDDEN: "(scores + torch.where(mask, 0.0, -torch.inf).to(scores.dtype))"},
@@ -158,9 +158,9 @@ slip("NaN on the way back", ("gradient",),
     numbers that it can divide.""")
 slip("−1e9 for −∞", ("nothing allowed", "half precision"), {"-torch.inf": "-1e9", ZEROS: ""}, words="""
     A large negative number is not −∞. float16 ends at −65504 and cannot hold −1e9; and in a row where *everything* is
-    forbidden all scores are equal again, so softmax gives an even share to each of those who may not be seen.""")
+    forbidden all scores are equal again, so softmax gives an equal weight to each forbidden key.""")
 slip("normalises over the queries", EVERY, {"dim=-1": "dim=-2", ZEROS: ""}, words="""
-    Your weights sum to one down each column. It is each query that shares out its attention over the keys: softmax
+    Your weights sum to one down each column. It is the weights of each query that sum to one over the keys: softmax
     along the last axis.""")
 slip("a scale other than √d_k", SHARES,
     {f" / {ROOT}": ""},
@@ -185,7 +185,7 @@ slip("cut off from the gradient", ("gradient",),
     {"query @ key": "query.detach() @ key"},
     {"key.mT": "key.detach().mT"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Where to look must be learned, and so must what to hand over.""")
+    forget where numbers came from. The scores must be learned, and so must the values.""")
 slip("scores for weights", ("forbidden", "allowed"), {"@ value, weights": f"@ value, {FORBIDDEN}"}, words="""
     The output is right, and what came back as weights are the scores, from before the softmax.""")
 

@@ -64,7 +64,7 @@ def mask(answer, draw):
 
 @aspect("numbers of any kind", points=1, hint=2, explain=truth)
 def numbers_of_any_kind(answer, draw):
-    """looking back, a row sees its own document alone; the numbers need not rise, nor begin with 0"""
+    """a position attends to its own document alone; the numbers need not rise, nor begin with 0"""
     starts = _starts(draw)
     batch, n = starts.shape
     numbers = draw.uniform(batch, n + 1).argsort(dim=-1) - 2
@@ -74,7 +74,7 @@ def numbers_of_any_kind(answer, draw):
 
 @aspect("a document that goes on later", points=1, hint=2, explain=truth)
 def a_document_that_goes_on_later(answer, draw):
-    """looking back, equal numbers are the same document, even with another one in between"""
+    """equal numbers are the same document, even with another one in between"""
     batch, n = draw.sizes(2, 4, 9)
     documents = draw.integers(2, batch, n) + 4
     documents[:, :3] = torch.tensor([5, 4, 5])  # in every row one is interrupted
@@ -87,8 +87,8 @@ LATER = ("a document that goes on later",)
 ALL = ("mask", "numbers of any kind", *LATER)
 
 slip("the future of the document", ("mask",), {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
-    Documents are kept apart, but inside one everybody sees everybody, the future too. The second condition, j ≤ i, is
-    missing.""")
+    Documents are kept apart, but inside one every position attends to all others, the future too. The second
+    condition, j ≤ i, is missing.""")
 slip("documents not kept apart", ALL, {"return same": "return torch.ones_like(same)"}, words="""
     This is the causal mask alone: the second document reads the first.""")
 slip("earlier documents too", ALL, {"==": ">="}, words="""
@@ -97,8 +97,8 @@ slip("earlier documents too", ALL, {"==": ">="}, words="""
 slip("one condition is enough", ALL, {"same &": "same |"}, words="""
     The two conditions were joined by "or": whoever satisfies one is let in. Both must hold.""")
 slip("not even itself", ("mask",), {"tril()": "tril(-1)"}, words="""
-    The diagonal is False: a position may not look at itself, and the first word of every document has nobody left to
-    look at.""")
+    The diagonal is False: a position may not attend to itself, and the first token of every document has nothing left
+    to attend to.""")
 slip("a rise of the number starts a new document", ("numbers of any kind", *LATER),
     {"same =": "documents = (documents.diff(dim=1, prepend=documents[:, :1] - 1) > 0).cumsum(dim=1)\nsame ="},
     words="""
@@ -111,9 +111,10 @@ slip("a change of number starts a new document", LATER,
     later: equal numbers mean the same document, wherever they stand. Compare the numbers for equality.""")
 slip("mask upside down", ALL, {"return same & torch.ones(n, n, dtype=torch.bool).tril()":
      "return ~(same & torch.ones(n, n, dtype=torch.bool).tril())"}, words="""
-    What may be seen is False, and everything else is True. True means "may attend".""")
+    What is allowed is False, and everything else is True. True means "may attend".""")
 slip("future for past", ALL, {"tril()": "triu()"}, words="""
-    Each position sees itself and what comes *after* it in its document. Row i asks: it may see the columns j ≤ i.""")
+    Each position attends to itself and to what comes *after* it in its document. Row i is a query: it may attend to the
+    keys j ≤ i.""")
 slip("one document's neighbour too", ALL, {"documents[:, :, None] == documents[:, None, :]":
      "(documents[:, :, None] - documents[:, None, :]).abs() <= 1"}, words="""
     Documents whose numbers lie one apart were taken for the same. A number is a name here: same or not the same.""")

@@ -1,4 +1,4 @@
-"""padding_mask: Which positions may be attended to, because there is a word."""
+"""padding_mask: Which positions may be attended to, because there is a token."""
 
 import torch
 from torch import Tensor
@@ -10,17 +10,17 @@ from .common import READY_MADE, truth
 
 
 def reference(lengths, n, in_front=False):
-    """Which keys are words, the same for every query: (batch, 1, n)."""
-    words = attention.lengths_to_mask(lengths, n)
-    return (words.flip(-1) if in_front else words)[:, None, :]
+    """Which keys are tokens, the same for every query: (batch, 1, n)."""
+    is_token = attention.lengths_to_mask(lengths, n)
+    return (is_token.flip(-1) if in_front else is_token)[:, None, :]
 
 
 def solution(lengths, n, in_front=False):
     place = torch.arange(n)  # (n,)
-    words = place < lengths[:, None]  # (batch, n)
+    is_token = place < lengths[:, None]  # (batch, n)
     if in_front:
-        words = place >= n - lengths[:, None]  # (batch, n)
-    return words[:, None, :]
+        is_token = place >= n - lengths[:, None]  # (batch, n)
+    return is_token[:, None, :]
 
 
 exercise = Exercise(
@@ -32,12 +32,12 @@ exercise = Exercise(
     difficulty=1,
     minutes=15,
     hints=(
-        "For a sentence of 2 words, padded to n = 5, write down the five truth values. They are a comparison of 0, 1, "
+        "For a sentence of 2 tokens, padded to n = 5, write down the five truth values. They are a comparison of 0, 1, "
         "2, 3, 4 with something.",
         "The positions, (n,), compared with the lengths as a column, (batch, 1), have a row for each sentence. Where "
         "does one more axis of length one belong, so that the scores (batch, n_query, n_key) lose *columns*?",
         "With the padding in front, write down the five truth values again. At which position does the sentence of 2 "
-        "words begin now? Write this position with n and the length.",
+        "tokens begin now? Write this position with n and the length.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -60,9 +60,9 @@ def _short(draw, batch: int, n: int) -> Tensor:
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("words and padding", points=2, hint=1, explain=truth)
-def words_and_padding(answer, draw):
-    """True for the words of each sentence, False for what fills it up"""
+@aspect("tokens and padding", points=2, hint=1, explain=truth)
+def tokens_and_padding(answer, draw):
+    """True for the tokens of each sentence, False for what fills it up"""
     batch, n = draw.sizes(2, 3, 8)
     return answer(_lengths(draw, batch, n), n)
 
@@ -83,58 +83,58 @@ def no_full_sentence(answer, draw):
 
 @aspect("padding in front", points=2, hint=3, explain=truth)
 def padding_in_front(answer, draw):
-    """with `in_front`, the words are the last ones of the n positions"""
+    """with `in_front`, the tokens are the last ones of the n positions"""
     batch, n = draw.sizes(2, 4, 8)
     return answer(_short(draw, batch, n), n, True)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-BEHIND = ("words and padding", "with a causal mask", "no full sentence")
+BEHIND = ("tokens and padding", "with a causal mask", "no full sentence")
 FRONT = ("padding in front",)
 ALL_MASKS = BEHIND + FRONT
-ROW = "words[:, None, :]"
+ROW = "is_token[:, None, :]"
 FIRST, LAST = "place < lengths[:, None]", "place >= n - lengths[:, None]"
 
-slip("rows for columns", ALL_MASKS, {ROW: "words[:, :, None]"}, words="""
-    The axis of length one stands at the end, so the mask forbids *rows*: padding may not ask, and everybody may still
-    look at it. It is the other way round that matters. Nobody may look at padding; what padding itself asks is thrown
-    away anyhow.""")
-slip("no axis for the queries", ALL_MASKS, {ROW: "words"}, words="""
+slip("rows for columns", ALL_MASKS, {ROW: "is_token[:, :, None]"}, words="""
+    The axis of length one stands at the end, so the mask forbids *rows*: the padding may not ask, and every token may
+    still attend to it. It is the other way round that matters. No query may attend to padding; what a padded query gets
+    is thrown away anyhow.""")
+slip("no axis for the queries", ALL_MASKS, {ROW: "is_token"}, words="""
     The shape is (batch, n). Beside scores (batch, n_query, n_key) torch takes that for (n_query, n_key): it complains,
     or, should batch and n_query be equal, masks one sentence's queries by another's length and says nothing. An axis of
     length one in the middle says "the same for every query".""")
-slip("rows and columns", ALL_MASKS, {ROW: f"words[:, :, None] & {ROW}"}, words="""
-    The mask is square, and False wherever the *query* is padding, too. Then a padded query has nobody to look at, and
+slip("rows and columns", ALL_MASKS, {ROW: f"is_token[:, :, None] & {ROW}"}, words="""
+    The mask is square, and False wherever the *query* is padding, too. Then a padded query may attend to nothing, and
     its row becomes 0/0. It needs no mask: what comes out there is never used. The mask is the same for every query,
     which is what the axis of length one says.""")
 slip("mask upside down", ALL_MASKS, {FIRST: "place >= lengths[:, None]", LAST: "place < n - lengths[:, None]"},
     words="""
-    The padding may be seen and the words may not. True means "may attend".""")
+    Queries may attend to the padding and not to the tokens. True means "may attend".""")
 slip("one too many", BEHIND, {FIRST: "place <= lengths[:, None]"}, words="""
-    It is off by one: a sentence of 2 words stands at the positions 0 and 1. Try it with one word, and count the
+    It is off by one: a sentence of 2 tokens stands at the positions 0 and 1. Try it with one token, and count the
     Trues.""")
 slip("positions counted from one", ALL_MASKS, {"arange(n)": "arange(1, n + 1)"}, words="""
-    The positions are counted from one, and torch counts from zero: a sentence of 2 words stands at the positions 0 and
-    1, or, with the padding in front, at n − 2 and n − 1. Try it with one word, and count the Trues.""")
-slip("words at the end", BEHIND, {FIRST: "place >= n - lengths[:, None] + 0"}, words="""
-    The mask is for sentences with their padding in *front*. Without `in_front` the words come first, at the positions
+    The positions are counted from one, and torch counts from zero: a sentence of 2 tokens stands at the positions 0 and
+    1, or, with the padding in front, at n − 2 and n − 1. Try it with one token, and count the Trues.""")
+slip("tokens at the end", BEHIND, {FIRST: "place >= n - lengths[:, None] + 0"}, words="""
+    The mask is for sentences with their padding in *front*. Without `in_front` the tokens come first, at the positions
     0 to lengths[b] − 1, and the padding comes after them.""")
 slip("sides exchanged", ALL_MASKS, {"if in_front": "if not in_front"}, words="""
-    The two sides are exchanged: with `in_front` the *padding* stands in front, and the words are the last ones of the n
-    positions.""")
+    The two sides are exchanged: with `in_front` the *padding* stands in front, and the tokens are the last ones of
+    the n positions.""")
 slip("the side is ignored", FRONT, {LAST: "place < lengths[:, None] + 0"}, words="""
-    The mask is the same with `in_front` and without. With it, the words are the last ones of the n positions: a
-    sentence of 2 words in 5 places stands at the positions 3 and 4.""")
+    The mask is the same with `in_front` and without. With it, the tokens are the last ones of the n positions: a
+    sentence of 2 tokens in 5 places stands at the positions 3 and 4.""")
 slip("in front, the opposite", FRONT, {LAST: "place >= lengths[:, None]"}, words="""
-    With `in_front` you return the opposite of the mask for padding behind. Count the Trues: a sentence of 2 words in 5
+    With `in_front` you return the opposite of the mask for padding behind. Count the Trues: a sentence of 2 tokens in 5
     places must have two of them, the last two, and has three.""")
 slip("in front, one too many", FRONT, {LAST: "place >= n - lengths[:, None] - 1"}, words="""
-    With the padding in front it is off by one: a sentence of 2 words in 5 places begins at position 3. Try it with one
-    word, and count the Trues.""")
+    With the padding in front it is off by one: a sentence of 2 tokens in 5 places begins at position 3. Try it with one
+    token, and count the Trues.""")
 slip("in front, one too few", FRONT, {LAST: "place > n - lengths[:, None]"}, words="""
-    With the padding in front it is off by one: a sentence of 2 words in 5 places begins at position 3, and position 3
-    belongs to it. Try it with one word, and count the Trues.""")
+    With the padding in front it is off by one: a sentence of 2 tokens in 5 places begins at position 3, and position 3
+    belongs to it. Try it with one token, and count the Trues.""")
 slip("in front, as far as the longest", FRONT, {LAST: "place >= lengths.max() - lengths[:, None]"}, words="""
     With the padding in front every sentence ends at position n − 1. Here it ends where the longest sentence of the
     batch ends. It is n that says how wide the batch is.""")

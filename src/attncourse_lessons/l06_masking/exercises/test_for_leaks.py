@@ -65,7 +65,7 @@ Model = Callable[[Tensor, Tensor], Tensor]  # (x (batch, n, d), drawn matrices (
 
 
 def _heed(x: Tensor, W: Tensor, allowed: Tensor) -> Tensor:
-    """Self-attention in which a query with nobody to look at gets zeros."""
+    """Self-attention in which a query with nothing to attend to gets zeros."""
     return attention.attend(x @ W[0], x @ W[1], x @ W[2], allowed)[0]
 
 
@@ -104,12 +104,12 @@ def _pairs(x: Tensor) -> Tensor:
 
 
 def _alone(x: Tensor) -> Tensor:
-    """Each position may look at itself and at nobody else."""
+    """Each position may attend to itself alone."""
     return _table(x).tril() & _table(x).triu()
 
 
 def _no_first(x: Tensor) -> Tensor:
-    """Everybody may look at everybody, but for the first position, which may look at nobody."""
+    """Every position may attend to all, but for the first one, which may attend to nothing."""
     return _table(x) & (torch.arange(x.shape[1]) > 0)[:, None]
 
 

@@ -70,7 +70,7 @@ NOT_MEANS = ("groups", "all into one")
 CUT = "n_kv_heads, shared, -1"
 
 slip("dealt out like cards", ("groups",), {CUT: "shared, n_kv_heads, -1", "dim=1": "dim=0"}, words="""
-    Heads 0, 2, 4 were averaged into the first and 1, 3, 5 into the second. But query heads 0, 1, 2 will look at the
+    Heads 0, 2, 4 were averaged into the first and 1, 3, 5 into the second. But query heads 0, 1, 2 will use the
     first: their former keys are what it should resemble.""")
 slip("summed", NOT_MEANS, {"mean": "sum"}, words="""
     The heads of a group were added up. Keys of three times the size make scores of three times the size; the mean keeps

@@ -93,10 +93,10 @@ slip("the first rows for all", VALUES,
 slip("added up", ALL, {PRODUCT: "return (heads @ blocks).sum(dim=1)"}, words="""
     The contributions were added over the heads: this is the layer's output. Asked for is what each head adds, with the
     heads' axis still there.""")
-slip("heads after the words", ALL, {PRODUCT: "return (heads @ blocks).transpose(1, 2)"}, words="""
+slip("heads after the tokens", ALL, {PRODUCT: "return (heads @ blocks).transpose(1, 2)"}, words="""
     The contributions are right, and the axes are (batch, n, n_heads, d_model). The contract has the heads in front of
-    the words.""")
-slip("words of different heads mixed", ALL,
+    the tokens.""")
+slip("tokens of different heads mixed", ALL,
      {PRODUCT: "batch, h, n, d_v = heads.shape\nreturn heads.reshape(batch, n, h, d_v).transpose(1, 2) @ blocks"},
      words="""
     The heads' outputs were read in another order before the product: `reshape` moves no number, so a head got rows of

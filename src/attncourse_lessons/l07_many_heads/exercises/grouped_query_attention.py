@@ -99,11 +99,11 @@ slip("keys grouped, values dealt out", ("groups",), {VALUES: "value.repeat(1, sh
     together: whatever is done to the one must be done to the other, in the same way.""")
 slip("6 heads against 2", ("groups", "gradient"),
     {KEYS: "key", VALUES: "value"},
-    {KEYS: "key.repeat_interleave(shared, dim=2)", VALUES: "value.repeat_interleave(shared, dim=2)"},  # along the words
+    {KEYS: "key.repeat_interleave(shared, dim=2)", VALUES: "value.repeat_interleave(shared, dim=2)"},  # along n_key
     words="""
     When the product came, there were still more heads of queries than of keys. Broadcasting stretches only an axis of
     length 1: it serves one head of keys for all, and knows nothing of groups. Repeat keys and values along the heads'
-    axis, the second (neither the batch's nor the words'), or give the query an axis for its groups.""")
+    axis, the second (neither the batch's nor the tokens'), or give the query an axis for its groups.""")
 slip("queries averaged in their group", NOT_GROUPED,
     {KEYS: "key", VALUES: "value", QUERY: f"{QUERY}.unflatten(1, (-1, shared)).mean(dim=2)"},
     words="""
@@ -120,7 +120,7 @@ slip("group outputs averaged", NOT_GROUPED,
     The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
     values; each query head found something of its own, and W_O wants all of it.""")
 slip("the first keys for all", ("groups", "one for each"), {KEYS: "key[:, :1]", VALUES: "value[:, :1]"}, words="""
-    Every query head used the first head of keys and values, and the others were never looked at. Head i belongs to
+    Every query head used the first head of keys and values, and the others were never used. Head i belongs to
     group i // (n_heads / n_kv_heads).""")
 slip("divided by the number of key heads", (*ALL_GROUPS, "gradient"),
     {"shared = query": "group = [head // key.shape[1] for head in range(query.shape[1])]\nshared = query",

@@ -1,4 +1,4 @@
-"""merge_heads: Put every word's pieces side by side: the inverse of `split_heads`."""
+"""merge_heads: Put every token's pieces side by side: the inverse of `split_heads`."""
 
 import torch
 
@@ -36,8 +36,8 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _heads(draw, n=None):
-    batch, n_heads, words, d_head = draw.sizes(4, 3, 7)
-    return draw.normal(batch, n_heads, n or words, d_head)
+    batch, n_heads, length, d_head = draw.sizes(4, 3, 7)
+    return draw.normal(batch, n_heads, n or length, d_head)
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -45,13 +45,13 @@ def _heads(draw, n=None):
 
 @aspect("side by side", points=2, hint=1)
 def side_by_side(answer, draw):
-    """each word gets its heads' outputs, head 0's first"""
+    """each token gets its heads' outputs, head 0's first"""
     return answer(_heads(draw))
 
 
-@aspect("one word", points=1, hint=2)
-def one_word(answer, draw):
-    """works while translating, when there is one word at a time"""
+@aspect("one token", points=1, hint=2)
+def one_token(answer, draw):
+    """works while a model writes, one token at a time"""
     return answer(_heads(draw, n=1))
 
 
@@ -64,12 +64,12 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ORDER = ("side by side", "one word")
+ORDER = ("side by side", "one token")
 MERGED = "transpose(1, 2).flatten(2)"
 
 slip("view without transpose", ("side by side",), {MERGED: "reshape(len(heads), heads.shape[2], -1)"}, words="""
     The shape is right and the numbers are not. `reshape` reads them in the order in which they lie, head after head, so
-    the first row holds several words of head 0 and nothing of the other heads. First bring a word's pieces together:
+    the first row holds several tokens of head 0 and nothing of the other heads. First bring a token's pieces together:
     which two axes must change places?""")
 slip("heads interleaved", ORDER, {"transpose(1, 2)": "permute(0, 2, 3, 1)"}, words="""
     The pieces were shuffled into each other: the first number of every head, then the second of every head. The
@@ -81,8 +81,8 @@ slip("heads added up", ORDER,
     words="""
     The heads were added (or averaged), so that nobody can tell what each of them found. They are put side by side; it
     is W_O, in the next exercise, that mixes them, with weights that are learned.""")
-slip("heads for words", ORDER, {MERGED: "flatten(1, 2)"}, words="""
-    The heads were put one below the other, n_heads · n rows of width d_head. A word has one row: what its heads found
+slip("heads for tokens", ORDER, {MERGED: "flatten(1, 2)"}, words="""
+    The heads were put one below the other, n_heads · n rows of width d_head. A token has one row: what its heads found
     stands *in* that row, side by side.""")
 slip("not flattened", ORDER, {".flatten(2)": ""}, words="""
     The axes are exchanged, but the last two are still separate: (batch, n, n_heads, d_head). Make one of them.""")

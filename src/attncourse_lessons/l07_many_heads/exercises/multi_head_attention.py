@@ -36,8 +36,8 @@ exercise = Exercise(
     difficulty=3,
     minutes=25,
     hints=(
-        "x asks, the memory answers. Project, split (three times), attend, merge, project: six lines. Through all of "
-        "it the heads are an axis like the batch, which nothing sums over.",
+        "Queries from x, keys and values from the memory. Project, split (three times), attend, merge, project: six "
+        "lines. Through all of it the heads are an axis like the batch, which nothing sums over.",
         "The scores are (batch, n_heads, n_query, n_key). Divide them by the root of the width over which *one "
         "head's* dot product sums. The mask is (batch, 1, n_key): where must one more axis of length 1 go, so that it "
         "serves all heads?",
@@ -76,10 +76,10 @@ def one_head(answer, draw):
 @aspect(
     "a memory",
     points=1, hint=1,
-    explain=explain_worst("the first word's output {place} changes by {size} when the others of x change"),
+    explain=explain_worst("the first token's output {place} changes by {size} when the others of x change"),
 )
 def a_memory(answer, draw):
-    """where there is a memory it alone answers: x only asks"""
+    """where there is a memory, keys and values come from it alone, and only queries from x"""
     module, x, memory = _module(answer, draw)
     other = torch.cat([x[:, :1], draw.normal(*x[:, 1:].shape) / 2], dim=1)
     output = module(x, memory)
@@ -92,7 +92,7 @@ def _masked(got, expected):
     """Of the two parts of the aspect, the one that is off."""
     worst = abs(got - expected).max(axis=(1, 2, 3))
     if worst[0] > 1e-4:
-        return f"the output is off by {worst[0]:.4g} from what the words without the padding give"
+        return f"the output is off by {worst[0]:.4g} from what the tokens without the padding give"
     return f"in self-attention the mask does not do what it does with a memory: the output is off by {worst[1]:.4g}"
 
 
@@ -105,10 +105,10 @@ def mask(answer, draw):
     output = module(x, padded, mask[:, None])
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
-    words = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
-    off = require_variation(output) - torch.cat([module(*sentence) for sentence in words])
-    alone = draw.padding_mask(*x.shape[:2])[:, None]                      # x for its own memory: the same, said twice
-    return torch.stack([off, module(x, None, alone) - module(x, x.clone(), alone)])
+    alone = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
+    off = require_variation(output) - torch.cat([module(*sentence) for sentence in alone])
+    own = draw.padding_mask(*x.shape[:2])[:, None]                        # x for its own memory: the same, said twice
+    return torch.stack([off, module(x, None, own) - module(x, x.clone(), own)])
 
 
 LEARNED = ("x", "query.weight", "key.weight", "value.weight", "output.weight", "memory")
@@ -138,13 +138,13 @@ slip("view without transpose", ("self-attention", "mask"),
      MERGED: "output.reshape(x.shape)"},
     words="""
     The projected vectors were viewed as (batch, n_heads, n, d_head) directly. The shape is right, and each head got all
-    columns of a few words in place of a few columns of all words: positions get mixed up, padding included. Cut the
+    columns of a few tokens in place of a few columns of all tokens: positions get mixed up, padding included. Cut the
     last axis first, then transpose.""")
-slip("heads look at heads", ("self-attention", "one head", "a memory", "mask"),
+slip("heads attend to heads", ("self-attention", "one head", "a memory", "mask"),
     {MEMORY: f"{MEMORY}\nsplit_heads = lambda y, h: y.unflatten(-1, (h, -1))", MERGED: "output.flatten(2)"},
     words="""
     The axes were (batch, n, n_heads, d_head) when the matrix product came, and a product works on the last two. So in
-    each word its heads looked at each other, and no word saw another. Bring the words next to the width first.""")
+    each token its heads attended to each other, and no token to another. Bring the tokens next to the width first.""")
 slip("one wide head", ("self-attention",),
     {"query(x), self.n_heads": "query(x), 1", "key(memory), self.n_heads": "key(memory), 1",
      "value(memory), self.n_heads": "value(memory), 1"},
@@ -153,7 +153,7 @@ slip("one wide head", ("self-attention",),
     single table of weights.""")
 slip("merged without transpose", ("self-attention", "a memory"), {MERGED: "output.reshape(x.shape)"}, words="""
     The heads were split as they should be, and the result was reshaped to (batch, n, d_model) with the heads still in
-    front of the words. A row then holds several words of one head. Swap the axes back before you flatten.""")
+    front of the tokens. A row then holds several tokens of one head. Swap the axes back before you flatten.""")
 slip("√d_model", ("self-attention",), {"key.shape[-1]": "x.shape[-1]"}, words="""
     The scores were divided by the root of the whole width. A head's dot product sums over that head's columns
     alone, and these are d_model / n_heads. With √d_model the scores of a narrow head are too small, and its softmax
@@ -165,15 +165,15 @@ slip("no W_O", ("self-attention", "one head", "gradient"), {f"self.output({MERGE
     The heads were put side by side and handed on. Then head 0 can only ever write into the first columns, and the last
     layer, `self.output`, learns nothing. That layer is what lets every head write everywhere.""")
 slip("softmax over the heads", ("self-attention", "one head", "mask"), {"dim=-1": "dim=1"}, words="""
-    `dim=1` is now the heads' axis: the heads shared out each pair of words among themselves. Every head has a unit of
-    its own for every query, to share out over the keys: the last axis, however many there are in front.""")
+    `dim=1` is now the heads' axis: for each pair of tokens the weights summed to one over the heads. Every head has
+    weights of its own, which sum to one over the keys: the last axis, however many there are in front.""")
 slip("ignores the memory", ("a memory", "mask"),
     {MEMORY: "memory = x"},
     {"self.value(memory)": "self.value(x)"},  # for the values alone
     {MEMORY: "memory = x", MASKED: ""},  # self-attention, and no more
     words="""
-    Keys, values or both came from x although there was a memory. x asks; what answers is the memory, where there is
-    one. That is the whole difference between self-attention and cross-attention.""")
+    Keys, values or both came from x although there was a memory. Queries come from x; keys and values from the memory,
+    where there is one. That is the whole difference between self-attention and cross-attention.""")
 slip("a mask taken for granted", ("self-attention", "one head", "a memory", "gradient"),
     {"if mask is not None:\n    scores": "scores"},
     words="""
@@ -197,7 +197,7 @@ slip("a forbidden score that is not low enough", MASK,
     {"-torch.inf": "-10.0"},
     words="""
     The padding got a score that is too high. Softmax takes 0, −1 and −1e-9 for scores like any other, and e⁰ is 1: the
-    padding keeps a share, and may even get more than a word. Only −∞, or something as far below every score as −1e9,
+    padding keeps a share, and may even get more than a token. Only −∞, or something as far below every score as −1e9,
     leaves it nothing.""")
 slip("the truth value of a tensor", ("a memory", "mask", "gradient"), {MEMORY: "memory = memory or x"}, words="""
     `or` asks whether `memory` is true, and a tensor of many numbers is neither true nor false. Ask whether there is a
@@ -206,7 +206,7 @@ slip("mask upside down", MASK,
     {"~mask": "mask"},
     {"~mask[:, None], -torch.inf": "mask[:, None], -1e9"},  # a row of which every key is silenced is no NaN then
     words="""
-    The words were silenced and the padding was heard. True means "may attend": fill where the mask is False.""")
+    The tokens were masked out and the padding was not. True means "may attend": fill where the mask is False.""")
 slip("mask without an axis for the heads", MASK, {"mask[:, None]": "mask"}, words="""
     The mask (batch, 1, n_key) met scores (batch, n_heads, n_query, n_key). Axes are matched from the end, so its batch
     was taken for the heads: an error if you are lucky, and another sentence's mask if the two sizes happen to agree. It
@@ -216,7 +216,7 @@ slip("padding set to zero", MASK,
     {f"scores = scores{MASKED}": "scores, value = scores * mask[:, None], value * mask[:, None].mT"},
     words="""
     The padding's vectors were set to zero, and still took part: a zero vector has a score like any other, and draws
-    weight away from the words. It is the scores that must become −∞, so that no weight is left for it.""")
+    weight away from the tokens. It is the scores that must become −∞, so that no weight is left for it.""")
 slip("masks after the softmax", MASK,
     {SCORES: f"({SCORES}).{SHARES}", MASKED: " * mask[:, None]", f"scores.{SHARES}": "scores"},
     words="""
@@ -227,7 +227,7 @@ slip("cut off from the gradient", ("gradient",),
     {MEMORY: "memory = x if memory is None else memory.detach()"},  # whoever made the memory learns nothing
     words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
-    forget where numbers came from. Where to look is what must be learned; and an encoder learns through the memory.""")
+    forget where numbers came from. The scores must be learned; and an encoder learns through the memory.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

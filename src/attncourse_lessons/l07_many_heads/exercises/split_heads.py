@@ -1,4 +1,4 @@
-"""split_heads: Cut every word's vector into one piece for each head."""
+"""split_heads: Cut every token's vector into one piece for each head."""
 
 import torch
 
@@ -30,17 +30,17 @@ exercise = Exercise(
     minutes=10,
     hints=(
         "Write down d_head first. Then two moves: cut the last axis in two, and after that exchange two axes.",
-        "`x.view(batch, n, n_heads, d_head)` cuts each word's vector into pieces, in order. Which two axes must change "
-        "places, so that the heads come before the words?",
+        "`x.view(batch, n, n_heads, d_head)` cuts each token's vector into pieces, in order. Which two axes must "
+        "change places, so that the heads come before the tokens?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _wide(draw, n=None):
-    """(x, n_heads) for n words, no two sizes alike."""
-    batch, words, n_heads, d_head = draw.sizes(4, 3, 7)
-    return draw.normal(batch, n or words, n_heads * d_head), n_heads
+    """(x, n_heads) for n tokens, no two sizes alike."""
+    batch, length, n_heads, d_head = draw.sizes(4, 3, 7)
+    return draw.normal(batch, n or length, n_heads * d_head), n_heads
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -48,13 +48,13 @@ def _wide(draw, n=None):
 
 @aspect("heads", points=2, hint=1)
 def heads(answer, draw):
-    """head 0 has the first d_head columns of every word, head 1 the next"""
+    """head 0 has the first d_head columns of every token, head 1 the next"""
     return answer(*_wide(draw))
 
 
-@aspect("one word", points=1, hint=2)
-def one_word(answer, draw):
-    """works while translating, when there is one word at a time"""
+@aspect("one token", points=1, hint=2)
+def one_token(answer, draw):
+    """works while a model writes, one token at a time"""
     return answer(*_wide(draw, n=1))
 
 
@@ -67,20 +67,20 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-HEADS = ("heads", "one word")
+HEADS = ("heads", "one token")
 PIECES, SWAP = "n, n_heads, d_model // n_heads", ".transpose(1, 2)"
 
 slip("view without transpose", ("heads",), {PIECES: "n_heads, n, d_model // n_heads", SWAP: ""}, words="""
     The shape is right and the numbers are not. `view` and `reshape` never move a number: they read them in the order in
-    which they lie, word after word, and only break the rows in different places. So head 0 got all columns of the first
-    words, and no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes.""")
+    which they lie, token after token, and only break the rows in different places. So head 0 got all columns of the
+    first tokens, and no head saw the whole sentence. Cut the *last* axis in two, and then exchange axes.""")
 slip("every h-th column", HEADS, {PIECES: "n, d_model // n_heads, n_heads", SWAP: ".permute(0, 3, 1, 2)"}, words="""
     Head 0 got columns 0, h, 2h, … A network trained from scratch would not mind, but a checkpoint would: the contract
     gives each head a block of neighbouring columns, as published models do. Which of the two new axes comes first when
     the last one is cut?""")
-slip("heads after the words", HEADS, {SWAP: ""}, words="""
+slip("heads after the tokens", HEADS, {SWAP: ""}, words="""
     The last axis was cut, and nothing more was done: (batch, n, n_heads, d_head). A matrix product works on the last
-    two axes, so it would compare a word's heads with each other. The words must be the last axis but one.""")
+    two axes, so it would compare a token's heads with each other. The tokens must be the last axis but one.""")
 slip("n_heads for the width", HEADS, {PIECES: "n, d_model // n_heads, n_heads"}, words="""
     The pieces are n_heads wide, and there are d_head of them: the two numbers have been swapped. `n_heads` says how
     many heads there are; how wide each is follows from it.""")
@@ -114,7 +114,7 @@ def chunks_in_float64_and_contiguous(x, n_heads):
     return torch.stack(x.double().chunk(n_heads, dim=-1), dim=1).contiguous()
 
 
-@alternative("words last, then a view")
+@alternative("tokens last, then a view")
 def words_last_then_a_view(x, n_heads):
     """Here a view may stand at the head of the line: the columns come first."""
     return x.mT.unflatten(1, (n_heads, -1)).mT
@@ -123,12 +123,12 @@ def words_last_then_a_view(x, n_heads):
 
 @exercise.variation(
     "every h-th column",
-    asks="Head 0 has the columns 0, h, 2h, … of every word's vector, head 1 the columns 1, h + 1, …, for h heads.",
+    asks="Head 0 has the columns 0, h, 2h, … of every token's vector, head 1 the columns 1, h + 1, …, for h heads.",
     fails=HEADS,
     reference=lambda x, n_heads: torch.stack([x[..., h::n_heads] for h in range(n_heads)], dim=1),
-    contract={"Cut every word's vector into one piece for each head.":
-              "Deal every word's vector out to the heads, number by number."},
-    meanings={"heads": "head 0 has every n_heads-th column of every word, from column 0 on"},
+    contract={"Cut every token's vector into one piece for each head.":
+              "Deal every token's vector out to the heads, number by number."},
+    meanings={"heads": "head 0 has every n_heads-th column of every token, from column 0 on"},
     hints=("Write down d_head first. Then two moves: cut the last axis in two, and after that move one of the two.",
            "Which of the two new axes runs fastest when the last one is cut? It is the head here."),
     without=("every h-th column", "n_heads for the width"),
@@ -147,7 +147,7 @@ def every_hth_column(x, n_heads):
     contract={"returns (batch, n_heads, n, d_head)": "returns (n_heads, batch, n, d_head)"},
     back=lambda heads: heads.transpose(0, 1),
     hints=("Write down d_head first. Then two moves: cut the last axis in two, and after that move the heads.",
-           "`x.view(batch, n, n_heads, d_head)` cuts each word's vector into pieces, in order. Where do the heads go?"),
+           "`x.view(batch, n, n_heads, d_head)` cuts each token's vector into pieces. Where do the heads go?"),
     without=("heads before the batch",),
 )
 def heads_in_front(x, n_heads):
