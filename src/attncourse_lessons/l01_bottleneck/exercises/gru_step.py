@@ -214,3 +214,12 @@ def an_open_gate_starts_afresh(answer, draw):
     b[0] -= 100
     b[1] += 100
     return answer(x, state, W_x, W_h, b)
+
+
+@z_is_the_share_of_the_new.aspect(
+    "gradient", points=1, hint=3, explain=explain_way_back("x", "state", "W_x", "W_h", "b")
+)
+def gradient_of_the_share_of_the_new(answer, draw):
+    """everything can be learned: the gradient reaches the input, the previous state, and all weights"""
+    inputs = [tensor.requires_grad_() for tensor in _gates(draw)]
+    return way_back(answer(*inputs), _of_the_new(*inputs), inputs, draw)
