@@ -238,7 +238,8 @@ if solved("squared_distances"):
         loss = squared_distances(w, products).min()
         loss.backward()
         if step % 5 == 0:
-            print(f"step {step:>2}: w", [round(x, 2) for x in w[0].tolist()], f"loss {loss:.3f}")
+            at = [round(x, 2) for x in w[0].tolist()]
+            print(f"step {step:>2}: w {at}, loss {loss.item():.3f}")
         with torch.no_grad():
             w -= 0.1 * w.grad
         w.grad = None

@@ -119,7 +119,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
 # changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show errors found in public slides. You need not have seen the slides. The symbols
+# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols
 # are in [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
@@ -996,8 +996,8 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 
 # %%
 figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
-#| caption: Attention in three lines: scores of all pairs, weights along each row, and an average
-#|   of the values by the weights.
+#| caption: Attention in three lines: scores of all pairs, weights along each row, and an
+#|   average of the values by the weights.
 #| label: three-lines
 
 # %% [raw] slide

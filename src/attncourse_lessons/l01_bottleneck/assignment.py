@@ -277,12 +277,12 @@ if solved("gru_step"):
 # %%
 if solved("gru_step"):
     heard = [(0.7, 1), (0.2, 0), (-0.9, 0), (0.4, 0), (-0.3, 1), (0.8, 0), (0.6, 0), (-0.5, 0)]
-    keep, write = 8.0, -16.0                                     # z: its bias, its weight on the mark
+    keep, write = 8.0, -16.0                         # of z: the bias, the weight of the mark
     W_x = torch.tensor([[[0.0], [0.0]], [[0.0], [write]], [[1.0], [0.0]]])       # (3, 2, 1)
     W_h, b = torch.zeros(3, 1, 1), torch.tensor([[0.0], [keep], [0.0]])
-    gated, plain = torch.zeros(1, 1), torch.zeros(1, 1)          # (batch, d_hidden)
+    gated, plain = torch.zeros(1, 1), torch.zeros(1, 1)  # (batch, d_hidden) each
     for value, mark in heard:
-        x = torch.tensor([[value, mark]])                        # (batch, d_in)
+        x = torch.tensor([[value, mark]])                # (batch, d_in)
         gated = gru_step(x, gated, W_x, W_h, b)
         plain = torch.tanh(x @ W_x[2] + 1.0 * plain)             # an RNN's step with w_h = 1
         print(f"{'write' if mark else 'read ':>5} {value:>4}: GRU {gated.item():>5.2f}",
@@ -349,7 +349,7 @@ if solved("gated_readout"):
 
         def forward(self, letters, digits, asked):
             states, _ = self.network(self.letter(letters) + self.digit(digits))  # (batch, n, d)
-            last, question = states[:, -1], self.letter(asked)                   # (batch, d) each
+            last, question = states[:, -1], self.letter(asked)       # (batch, d) each
             if self.gated:
                 read = gated_readout(last, question[:, None], self.W, self.b)[:, 0]
             else:

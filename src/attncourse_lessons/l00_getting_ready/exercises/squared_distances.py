@@ -9,8 +9,9 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(a, b):
-    products = torch.einsum("...id,...jd->...ij", a, b)             # (*batch, n_a, n_b)
-    of_a, of_b = (a**2).sum(dim=-1), (b**2).sum(dim=-1)             # (*batch, n_a), (*batch, n_b)
+    products = torch.einsum("...id,...jd->...ij", a, b)      # (*batch, n_a, n_b)
+    of_a = (a**2).sum(dim=-1)                                # (*batch, n_a)
+    of_b = (b**2).sum(dim=-1)                                # (*batch, n_b)
     return (of_a[..., :, None] - 2 * products + of_b[..., None, :]).clamp(min=0)
 
 

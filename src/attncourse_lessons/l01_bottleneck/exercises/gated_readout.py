@@ -9,8 +9,8 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(found, questions, W, b):
-    shares = torch.sigmoid(questions @ W + b)                # (batch, n_questions, d)
-    return found[:, None] * shares                           # (batch, 1, d) * … = (batch, n_questions, d)
+    shares = torch.sigmoid(questions @ W + b)    # (batch, n_questions, d)
+    return found[:, None] * shares               # (batch, 1, d) stretches over the questions
 
 
 exercise = Exercise(
