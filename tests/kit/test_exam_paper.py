@@ -47,7 +47,7 @@ OPTIONS = (
     SimpleNamespace(text="wrong", right=False, reason="no"),
     SimpleNamespace(text="a\nb", right=True, reason="so"),
 )
-FIRST = {"00": "softmax", "01": "mean_pool", "02": "hard_lookup", "03": "attention_scores"}
+FIRST = {"00": "softmax", "01": "gru_step", "02": "hard_lookup", "03": "attention_scores"}
 
 
 def bank(lessons, seed=0):

@@ -189,6 +189,15 @@ def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):
     assert "a: 2e-20 at 1" in shown[0]
 
 
+def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
+    lines = {"a": {1: [0.9], 2: [0.5]}}
+    pair = axes(figures.seed_lines, {"one": lines, "all": lines}, "pairs", "right", chance=0.125)
+    for ax in pair:
+        assert [(0, 0.125), (1, 0.125)] in strokes(ax) and "guessing" in [words for words, *_ in texts(ax)]
+    figures.seed_lines({"": lines}, "pairs", "right", chance=0.125)
+    assert "Guessing gives 0.125." in shown[-1]
+
+
 def test_a_place_on_the_axis_may_have_words(shown):
     lines = {"": {"a": {1: [3.9], 2: [3.5]}}}
     (ax,) = axes(figures.seed_lines, lines, "x", "loss", log_x=False, y_range=(3.0, 4.0), ticks={1: "≤ 1 (12%)"})

@@ -5,7 +5,7 @@ import torch
 from drawn import arrows, axes, boxed, cells, dots, labels, places, strokes, texts
 from proven import proven
 
-from attncourse.viz.style import BLUE, ORANGE
+from attncourse.viz.style import BLUE, GREEN, ORANGE
 from attncourse_lessons import course
 
 figures = course.part("getting_ready", "figures")
@@ -42,6 +42,38 @@ def test_each_mean_stands_beside_the_cells_that_it_is_the_mean_of():
         said = [at[x_, round(bottom + y, 3)] for x_, y in named]
         assert said == ["n", "d", "batch", "x[0]", "x[1]"]
     assert arrows(ax) == [((9.6, y), (11.8, y)) for y in (11.9, 6.7, 1.5)]
+
+
+@proven
+def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_meets():
+    customers = torch.tensor([[2.0, 0.5, 1.0], [0.0, 1.0, 1.5]])
+    products = torch.tensor([[0.0, 3.0, 4.0], [5.0, 2.0, 0.5], [6.0, 7.0, 3.0], [3.0, 1.5, 2.5]])
+    means, names = torch.tensor([4.0, 2.25, 1.5, 5.0]), ["w", "x", "y", "z"]
+    (ax,) = axes(figures.three_lines, customers, products / 4, means, names, 0, 3)
+    at = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
+    scores = customers @ products.mT / 4
+    weights = scores.softmax(dim=-1)
+    expected = weights @ means[:, None]
+    tables = {(0.0, 6.0): (customers, "g"), (4.4, 5.5): (products.mT / 4, "g"), (9.8, 6.0): (scores, ".2f"),
+              (9.8, 1.0): (weights, ".2f"), (15.2, 0.0): (means[:, None], ".2f"),
+              (17.8, 1.0): (expected, ".2f")}  # fmt: skip
+    for (left, bottom), (table, form) in tables.items():
+        rows, columns = table.shape
+        middles = [round(bottom + rows - 0.5 - i, 3) for i in range(rows)]
+        there = [[at[round(left + j + 0.5, 3), y] for j in range(columns)] for y in middles]
+        assert there == [[f"{number:{form}}" for number in row] for row in table.tolist()]
+    named = {(1.5, 8.45): "customers (2, 3)", (6.4, 8.95): "products.mT (3, 4)", (11.8, 8.45): "scores (2, 4)",
+             (11.8, 3.45): "weights (2, 4)", (15.7, 4.45): "means (4, 1)", (18.3, 3.45): "expected (2, 1)",
+             (3.7, 7): "@", (9.1, 7): "=", (14.5, 2): "@", (17.0, 2): "=", (11.5, 4.5): "softmax\nalong each row",
+             (11.8, 5.55): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
+             (11.8, 0.5): "sums of the rows: 1.00 and 1.00"}  # fmt: skip
+    assert {place: at[place] for place in named} == named
+    assert [at[round(4.9 + j, 3), 5.3] for j in range(4)] == names
+    full = {(round(x, 3), round(y, 3)) for (x, y, *_), (face, _) in cells(ax).items() if face in (BLUE, ORANGE, GREEN)}
+    of_the_row = {(0.0, 7.0), (1.0, 7.0), (2.0, 7.0), (7.4, 7.5), (7.4, 6.5), (7.4, 5.5), (12.8, 7.0)}
+    below = {(9.8 + j, 2.0) for j in range(4)} | {(15.2, float(i)) for i in range(4)} | {(17.8, 2.0)}
+    assert full == of_the_row | {(round(x, 3), y) for x, y in below}
+    assert arrows(ax) == [((11.8, 5.15), (11.8, 3.85))]
 
 
 @proven

@@ -9,8 +9,9 @@
 # %% [markdown]
 # # Assignment @getting_ready · Getting ready
 #
-# Here are three small functions that the rest of the course uses: scores become weights, sequences of several lengths become
-# one rectangle, and a mean leaves out what is padding. [Lecture @getting_ready](@getting_ready) has all that you need. None
+# Here are four small functions that the rest of the course uses: scores become weights, sequences of several lengths become
+# one rectangle, a mean leaves out what is padding, and all rows of one table meet all rows of another. [Lecture
+# @getting_ready](@getting_ready) has all that you need. None
 # of the functions is longer than five lines, but you have to know the shape of everything that you write. After each check
 # comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
@@ -189,7 +190,63 @@ if solved("pad_batch") and solved("masked_mean"):
     print("One over the count where a rating is, exactly 0 where none is.")
 
 # %% [markdown]
-# ## 4 · In your own words
+# ## 4 · All squared distances at once
+#
+# The lecture asked how well each customer matches each product, by dot products. Here the question is how *far apart* they
+# are: the squared distance of every row of one table from every row of another,
+#
+# $$D_{ij} = \lVert a_i - b_j \rVert^2 = \sum_{f} (a_{if} - b_{jf})^2$$
+#
+# Write it without a loop, for two tables and for any number of axes in front. Two ways lead there. By broadcasting, a table of
+# differences, (n_a, n_b, d), stands on the way. By
+#
+# $$\lVert a - b \rVert^2 = \lVert a \rVert^2 - 2\, a \cdot b + \lVert b \rVert^2$$
+#
+# no such table is needed, and all dot products are one `einsum` or one `@`. The check accepts both. **One of the two can return
+# a number below zero, which no square is.** Find out which one, and where, and mend it.
+
+# %% exercise="squared_distances"
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """The squared distance of every row of a from every row of b.
+
+    a: (*batch, n_a, d)   b: (*batch, n_b, d)
+    returns (*batch, n_a, n_b), nowhere below zero
+    """
+    ...  # solution
+
+# %% check="squared_distances"
+check("squared_distances", squared_distances)
+
+# %% [markdown]
+# **Use it.** The customer from the rain had the largest dot product with the umbrella. *Guess:* is the umbrella also the nearest
+# product? Then a vector `w` goes downhill, by the steps of the lecture: its loss is the squared distance from the nearest
+# product. *Guess* where it ends, and what `w.grad = None` is for. (Leave it out, and look.)
+
+# %%
+if solved("squared_distances"):
+    #                          light heat dry
+    customers = torch.tensor([[2.0, 0.5, 0.0], [0.0, 1.0, 1.5]])                 # (2, 3)
+    products = torch.tensor([[0.0, 3.0, 0.0], [0.0, 2.0, 0.5],
+                             [0.0, 0.0, 3.0], [3.0, 0.5, 0.0]])                  # (4, 3)
+    far = squared_distances(customers, products)                                 # (2, 4)
+    for who, row, score in zip(("reader", "from the rain"), far, customers @ products.mT,
+                               strict=True):
+        print(f"{who:>13}: nearest the {list(ratings)[row.argmin()]},",
+              f"largest dot product the {list(ratings)[score.argmax()]}")
+    w = torch.tensor([[0.5, 1.0, 1.0]], requires_grad=True)                      # (1, 3)
+    for step in range(21):
+        loss = squared_distances(w, products).min()
+        loss.backward()
+        if step % 5 == 0:
+            at = [round(x, 2) for x in w[0].tolist()]
+            print(f"step {step:>2}: w {at}, loss {loss.item():.3f}")
+        with torch.no_grad():
+            w -= 0.1 * w.grad
+        w.grad = None
+    print("A long vector has large dot products with much that is far away.")
+
+# %% [markdown]
+# ## 5 · In your own words
 #
 # Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of scores
 # by its largest score. Ben subtracts each row's *mean*; with all scores between 1000 and 1003 his weights are right.

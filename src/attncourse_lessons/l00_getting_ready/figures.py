@@ -94,13 +94,63 @@ def batch_axes(x: Tensor) -> None:
     )
 
 
-def _numbers(ax: Axes, left: float, bottom: float, table: Tensor, filled: Tensor, colour: str) -> None:
+def _numbers(
+    ax: Axes, left: float, bottom: float, table: Tensor, filled: Tensor, colour: str, form: str = "g"
+) -> None:
     """A table's cells with their numbers, the first row on top; those that are `filled` in full colour."""
     for (i, j), number in np.ndenumerate(table.numpy()):
         corner = (left + j, bottom + len(table) - 1 - i)
         face, ink = (colour, "white") if filled[i, j] else (FILL[colour], INK)
         ax.add_patch(Rectangle(corner, 1, 1, facecolor=face, edgecolor=colour, linewidth=1.1))
-        ax.text(corner[0] + 0.5, corner[1] + 0.5, f"{number:g}", ha="center", va="center", fontsize=9.5, color=ink)
+        ax.text(corner[0] + 0.5, corner[1] + 0.5, f"{number:{form}}", ha="center", va="center", fontsize=9.5, color=ink)
+
+
+def three_lines(
+    customers: Tensor, products: Tensor, means: Tensor, names: Sequence[str], row: int, column: int
+) -> None:
+    """Attention in three lines: all dot products, a softmax along each row, an average of `means` by the weights.
+
+    What goes into the result of one `row` is filled, and so is the `column` that meets it in one score. Two rows of
+    three features, and four columns, fit.
+    """
+    scores = customers @ products.mT                                         # (2, 4)
+    weights = scores.softmax(dim=-1)
+    expected = weights @ means[:, None]                                      # (2, 1)
+    drawn, ax = figure(8.6, 4.2)
+    _square(ax, (-0.2, 19.9), (-0.2, 9.3))
+    tables = (  # name, numbers, which are filled, left, bottom, colour, form
+        ("customers", customers, (row, slice(None)), 0.0, 6.0, BLUE, "g"),
+        ("products.mT", products.mT, (slice(None), column), 4.4, 5.5, BLUE, "g"),
+        ("scores", scores, (row, column), 9.8, 6.0, ORANGE, ".2f"),
+        ("weights", weights, (row, slice(None)), 9.8, 1.0, ORANGE, ".2f"),
+        ("means", means[:, None], slice(None), 15.2, 0.0, BLUE, ".2f"),
+        ("expected", expected, (row, 0), 17.8, 1.0, GREEN, ".2f"),
+    )
+    for name, table, at, left, bottom, colour, form in tables:
+        filled = torch.zeros_like(table, dtype=torch.bool)
+        filled[at] = True
+        _numbers(ax, left, bottom, table, filled, colour, form)
+        rows, columns = table.shape
+        ax.text(left + columns / 2, bottom + rows + 0.45, f"{name} {tuple(table.shape)}", ha="center", va="center",
+                fontsize=10)  # fmt: skip
+    for x, y, sign in ((3.7, 7, "@"), (9.1, 7, "="), (14.5, 2, "@"), (17.0, 2, "=")):
+        ax.text(x, y, sign, ha="center", va="center", fontsize=13)
+    for j, name in enumerate(names):
+        ax.text(4.9 + j, 5.3, name, ha="center", va="top", rotation=90, fontsize=9, color=GREY)
+    terms = zip(customers[row].tolist(), products[column].tolist(), strict=True)
+    dot = f"{' + '.join(f'{a:g} · {b:g}' for a, b in terms)} = {scores[row, column]:g}"
+    ax.text(11.8, 5.55, dot, ha="center", va="center", fontsize=9.5)
+    arrow(ax, (11.8, 5.15), (11.8, 3.85), colour=INK, width=1.5)
+    ax.text(11.5, 4.5, "softmax\nalong each row", ha="right", va="center", fontsize=10)
+    sums = " and ".join(f"{total:.2f}" for total in weights.sum(dim=-1))
+    ax.text(11.8, 0.5, f"sums of the rows: {sums}", ha="center", va="center", fontsize=9.5)
+    given = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights[row], strict=True))
+    show(
+        drawn,
+        f"Attention in three lines. Customers (2, 3) times the transposed products (3, 4) are the scores (2, 4), one "
+        f"of them {dot}. A softmax along each row makes weights of them, {given}. The weights times the means (4, 1) "
+        f"are what each customer expects, (2, 1): {', '.join(f'{x:.2f}' for x in expected[:, 0])}.",
+    )
 
 
 def broadcasting(a: str, b: str) -> tuple[Figure, str]:

@@ -16,7 +16,8 @@
 #
 # * say the **shape** of every line that you read, and which axis a reduction removes;
 # * predict what **broadcasting** does, and catch the bug that it can hide;
-# * explain what `backward()`, `.grad` and `no_grad` do: **autograd**;
+# * explain what `backward()`, `.grad` and `no_grad` do (**autograd**, backpropagation), and write a training loop with a
+#   **module** and an **optimiser**;
 # * write all dot products of two tables as a matrix product and as an `einsum`;
 # * write a **softmax** that does not overflow, and average with a **boolean mask**;
 # * read what a check of this course tells you.
@@ -118,7 +119,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
 # changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show errors found in public slides. You need not have seen the slides. The symbols
+# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols
 # are in [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
@@ -296,7 +297,8 @@ print("reshape ", x.stride(), "→", x.reshape(2, 4, 3).stride(),
 # first feature of all three positions, (0, 4, 8). `reshape` reads the numbers in their old order and cuts them into
 # new rows: its first row, (0, 1, 2), is three features of one position. **A reshape is not a transpose.** Confusing
 # them is a common bug where attention splits its heads ([lecture @many_heads](@many_heads)): again a wrong number in
-# the right shape.
+# the right shape. (`view` does what `reshape` does and refuses to copy. On `x.mT`, whose numbers do not lie in memory in
+# the order in which they are read, `view` raises an error and `reshape` makes a copy.)
 #
 # Now practise, on six lines of code. Say the shape aloud before you choose: only the first answer counts. If fewer
 # than five are right, read the last two sections once more, and *start again*.
@@ -320,38 +322,42 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 # To **train** a model is to measure how wrong it is by one number, the **loss**, and to change the model's numbers,
 # its **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss
 # with respect to each parameter, and a step against it goes downhill. The **learning rate** says how long the step
-# is. An **optimiser** takes the steps.
+# is.
 #
-# Nobody computes gradients by hand. torch records what was computed, and applies the chain rule backwards along the
-# record. This is **automatic differentiation**, *autograd* for short. Take the loss $(w - 1)^2$ at $w = 4$. The next
-# picture shows its record, which has two steps. Going backward, each step multiplies the slope that arrives from its
-# right by a slope of its own.
+# Nobody computes gradients by hand. In the **forward pass** torch computes the loss and records each operation in the
+# **computational graph**: our *record*. In the **backward pass** it applies the chain rule along that graph, from the
+# loss back to the parameters. This is **automatic differentiation** in *reverse mode*, *autograd* for short; in a neural
+# network it is called **backpropagation**. One backward pass gives the slopes of one number with respect to all
+# parameters, however many there are. That is why a loss is *one* number.
+#
+# Take the loss $(w - 1)^2$ at $w = 4$. The next picture shows its graph, which has two steps. Going backward, each step
+# multiplies the slope that arrives from its right by a slope of its own.
 
 # %% [raw] slide
 # ## Autograd: a gradient in ten lines
 # - **Loss**: one number that says how wrong a model is.
 # - **Parameters**: the numbers that we change so that the loss falls.
 # - **Gradient**: the slope of the loss with respect to each parameter.
-# - **Learning rate**: how far a step against the gradient goes. **Optimiser**: what steps.
-# - **Automatic differentiation**: torch records what is computed, and applies the chain rule backwards.
+# - **Learning rate**: how far a step against the gradient goes.
+# - **Forward pass**: torch computes the loss and records each operation, the **computational graph**.
+# - **Backward pass**: the chain rule along the graph, from the loss to all parameters: **backpropagation**.
 
 # %%
 figures.record(w=4.0)
-#| caption: What autograd records in the forward pass, and what it does with the record in the
-#|   backward pass.
+#| caption: A computational graph: what autograd records in the forward pass, and what it does
+#|   with the record in the backward pass.
 #| label: autograd
 
 # %% [raw] slide
 # ## The record of (w − 1)² at w = 4
 # {figure}
 #
-# > **Guess first.** What does a second `backward()` leave in `.grad`? And what is the slope of a number that broadcasting used six times?
+# > **Guess first.** What does a second `backward()` leave in `.grad`, and where does a step of 0.1 against that lead?
 
 # %% [markdown]
 # Read the lower arrows from the right: the loss has slope 1 with respect to itself, squaring multiplies it by 6, and
-# subtracting 1 leaves it as it is. Now torch. *Guess:* what does a second `backward()` leave in `.grad`? Where does a step
-# of 0.1 against that lead? Is anything recorded of what is computed with `w.detach()`? And what is the slope of a number that
-# broadcasting has used six times?
+# subtracting 1 leaves it as it is. Now torch. *Guess:* what does a second `backward()` leave in `.grad`, and where does a
+# step of 0.1 against that lead?
 
 # %%
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
@@ -363,13 +369,22 @@ print("after a second backward:", w.grad.item())     # added up, not replaced
 with torch.no_grad():                                # from here on nothing is recorded
     w -= 0.1 * w.grad                                # so w may be changed
 w.grad = None                                        # forget, or the next slope is added
-print("w:", round(w.item(), 2), " does w.detach() record?", w.detach().requires_grad)
+print("w:", round(w.item(), 2))
+print("does w.detach() record?", w.detach().requires_grad)    # the number without its record
+
+# %% [markdown]
+# Broadcasting uses a number more than once. Below, `b` has four numbers, and each is added to six rows of `x`. *Guess* the
+# slope of each.
+
+# %%
 b = torch.zeros(4, requires_grad=True)               # (4,)
 (x + b).sum().backward()                             # (2, 3, 4) + (4,): b is stretched
 print("slope of b:", b.grad)
 
 # %% [raw] slide
 # ## Four rules of autograd
+# {print 2}
+# . . .
 # {print}
 # . . .
 # 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
@@ -378,7 +393,7 @@ print("slope of b:", b.grad)
 # 4. A gradient has the shape of its parameter: where it was stretched, slopes are added up.
 
 # %% [markdown]
-# These lines show four rules.
+# These cells show four rules.
 #
 # * `backward()` *adds* to `.grad`. (The step above used 12 where the slope is 6.) Set it to `None` before the next step (an
 #   optimiser's `zero_grad()` does that).
@@ -498,6 +513,42 @@ assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 # **A falling loss is no proof.** One line would have told us: `assert prediction.shape == rating.shape`. Write it
 # wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.)
 #
+# ## Modules and optimisers: the loop of every training
+#
+# `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes $x W^\top
+# + b$ when it is called. (torch stores the weight as (out, in). Hence the transpose, and many a `.mT` that you will meet.)
+# `model.parameters()` lists all that can be learned, of a module and of the modules in it. An **optimiser** does what we
+# did by hand under `no_grad`: `zero_grad()` forgets the last slopes, `step()` goes downhill. Ours is **SGD**, stochastic
+# gradient descent. (Adam, from lecture @bottleneck on, gives each parameter a step size of its own.) *Guess* the shapes of the two
+# parameters, and where the loss ends, beside that of our own steps.
+
+# %%
+torch.manual_seed(1)
+model = nn.Linear(3, 1)
+print({name: tuple(p.shape) for name, p in model.named_parameters()})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for _ in range(150):
+    loss = ((model(features)[:, 0] - rating) ** 2).mean()            # forward pass
+    optimizer.zero_grad()                                            # forget the last slopes
+    loss.backward()                                                  # backward pass: new slopes
+    optimizer.step()                                                 # a step downhill
+print(f"last loss {loss.item():.4f}, by hand {losses[right][-1]:.4f}")
+
+# %% tags=["hide-input"]
+assert math.isclose(loss.item(), losses[right][-1], rel_tol=1e-4)
+
+# %% [raw] slide
+# ## Modules and optimisers: the loop of every training
+# {code}
+# . . .
+# {print}
+#
+# **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
+
+# %% [markdown]
+# Your own models will be classes, `class Reader(nn.Module)`. Its `__init__` makes the parts and keeps them in `self`; its
+# `forward` says what is computed when the model is called. The loop stays as it is.
+#
 # ## Dot products of all pairs: matrix multiplication and einsum
 #
 # Attention begins with a question of the form "how well does each of these match each of those?" Two customers know what
@@ -577,7 +628,8 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # > <code>k.T</code> the batch would be transposed as well: <code>.T</code> is for matrices only.</details>
 #
 # Six more lines, some of them with `@` and `einsum`. If fewer than five are right, go back to the section of the
-# lines that you missed, *Broadcasting* or this one, and then *start again*:
+# lines that you missed, *Broadcasting* or this one, and then *start again*. (**Now you:** [a00](@getting_ready/assignment),
+# exercise 4, asks for all *distances* at once.)
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:])
@@ -663,8 +715,11 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # $$\frac{\exp(s_i - m)}{\sum_j \exp(s_j - m)} = \frac{\exp(-m)\, \exp(s_i)}{\exp(-m) \sum_j \exp(s_j)} = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
 #
 # Let $m$ be the largest score of the row. Then the largest exponent is 0, nothing overflows, and the sum is at least 1, so
-# nothing is divided by 0. This is the **stable softmax**, and its sister for logarithms is the **log-sum-exp trick**. Move
-# the scores below and watch the two rows. Before the upper row turns to `nan` on the left, there is a stretch where it is
+# nothing is divided by 0. This is the **stable softmax**. For the logarithm of the sum the same shift gives the
+# **log-sum-exp trick**, $\log \sum_j \exp(s_j) = m + \log \sum_j \exp(s_j - m)$, which is in every cross-entropy from
+# lecture @bottleneck on.
+#
+# Move the scores below and watch the two rows. Before the upper row turns to `nan` on the left, there is a stretch where it is
 # worse than that. What is worse than `nan`?
 
 # %%
@@ -684,7 +739,8 @@ viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
 
 # %% [markdown]
 # Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
-# has all the weight. A `nan` at least can be seen. The lower row never moves. Here are three places of each row:
+# has all the weight. A `nan` at least can be seen. The lower row never moves. Here are both softmaxes at three
+# of the shifts:
 
 # %%
 def softmax_of_a_row(scores):                                            # (n,)
@@ -702,7 +758,7 @@ for shift in (0.0, 1000.0, -1000.0):
 # %% [markdown]
 # torch's `softmax` does the same inside. The two formulas are equal in mathematics, but in a computer the difference
 # can decide whether a model trains. The pattern comes back: the fast attention of [lecture
-# @cheap_attention](@cheap_attention) is this subtraction, done in blocks. Ours is for a single row. In the assignment
+# @cheap_attention](@cheap_attention) rests on this subtraction, done block by block. Ours is for a single row. In the assignment
 # you write it for any number of rows, each with a largest score of its own.
 #
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do
@@ -759,8 +815,10 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
-# **before** you compute: `torch.where(v > 0, v.log(), 0.0)` looks right at $v = 0$, but its gradient there is
-# $0 \cdot \infty$, NaN, while `v.masked_fill(v <= 0, 1.0).log()` is safe in both directions.
+# **before** you compute. `torch.where(v > 0, v.log(), 0.0)` computes both branches and then takes one. At $v = 0$ the
+# output is right. But on the way back the branch that was not taken gets the slope 0, the logarithm multiplies it by
+# $1/v = \infty$, and $0 \cdot \infty$ is NaN. `v.masked_fill(v <= 0, 1.0).log()` never takes the logarithm of 0, so
+# both directions are safe.
 
 # %%
 there = torch.tensor([True, True, False])
@@ -843,7 +901,7 @@ figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
 # ## In a whole catalogue the padded mean measures how often
 # {figure}
 #
-# **Now you:** a@getting_ready, exercises 1 to 3
+# **Now you:** a@getting_ready, exercises 1 to 4
 
 # %% [markdown]
 # That is one catalogue. Here are the numbers for three, each from its own seed:
@@ -936,6 +994,18 @@ expected = weights @ means[:, None]                                  # (2, 4) @ 
 print(f"the reader expects {expected[0].item():.2f} stars,",
       f"the one from the rain {expected[1].item():.2f}")
 
+# %%
+figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
+#| caption: Attention in three lines: scores of all pairs, weights along each row, and an
+#|   average of the values by the weights.
+#| label: three-lines
+
+# %% [raw] slide
+# ## What this was for: attention in three lines
+# {figure}
+#
+# {print 2}
+
 # %% [raw] slide
 # ## In short
 # | | |
@@ -985,18 +1055,20 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
 #
 # A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
-# adds slopes to `.grad`; `.item()` and `.detach()` cut the record. Leave out by choosing (`masked_fill`), not by
+# adds slopes to `.grad`; `.item()` and `.detach()` cut the graph. Leave out by choosing (`masked_fill`), not by
 # multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. In a mean it also lowers
 # the count.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, of `x - x[:, :1]`, of `x @ x.mT`? (2)
 # > A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask for? (3) A mask is (batch, n), the
-# > scores are (batch, n_target, n). How do they meet? (4) `(w.item() * x).sum().backward()` leaves `w.grad` at None. Why?
+# > scores are (batch, n_target, n). How do they meet? (4)
+# > `(w.item() * x).sum().backward()` raises `element 0 of tensors does not require grad and does not have a grad_fn`. Why?
 # > <details><summary>Answers</summary>(1) (5, 16), (5, 7, 16), (5, 7, 7). (2) The shapes of prediction and target, side by
 # > side (or the predictions themselves: are they all the same?). (3) As <code>mask[:, None]</code>, which is
-# > (batch, 1, n). (4) <code>.item()</code> gave a bare number, so the record does not lead to w.</details>
+# > (batch, 1, n). (4) <code>.item()</code> gave a bare number. Nothing that was computed from it was recorded, so there
+# > is no graph to walk backwards.</details>
 #
-# **Now do** [assignment @getting_ready](@getting_ready/assignment): three exercises, a question in words, and an
+# **Now do** [assignment @getting_ready](@getting_ready/assignment): four exercises, a question in words, and an
 # extension. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
 #
 # **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],

@@ -10,8 +10,8 @@
 # # Assignment @bottleneck · The parts of a recurrent language model
 #
 # Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models are compared,
-# one step of a recurrent network, the loss that a language model learns from, and the simplest summary of a sentence. Every
-# function is a few lines long. Two of them are famous for being wrong without anybody noticing. After each check comes a cell
+# one step of a recurrent network, the loss that a language model learns from, a step with gates, and a readout that can select
+# from one vector. Every function is a few lines long. Some are famous for being wrong without anybody noticing. After each check comes a cell
 # that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what it
@@ -130,6 +130,7 @@ if solved("rnn_step"):
             state = rnn_step(x, state, W_x, torch.tensor([[w_h]]), b)
             seen += "#" if state > 0.5 else "." if state < -0.5 else "?"
         print(f"with w_h = {w_h}:  {seen}    (# inside, . outside, ? forgotten)")
+    print("One bit says that a bracket is open, not how many: after (d e) we are still in one.")
 
 # %% [markdown]
 # ## 3 · What a language model learns from
@@ -213,7 +214,217 @@ if solved("rnn_step") and solved("shifted_loss"):
         print("".join(letters[i] for i in row[1:]).split(".")[0])
 
 # %% [markdown]
-# ## 4 · A sentence as one vector
+# ## 4 · A state with gates
+#
+# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The lecture has
+# its equations. Here the three pairs of matrices come stacked, in the order reset, update, candidate:
+#
+# $$
+# \begin{aligned}
+# r &= \sigma\bigl(x W_x^{(0)} + h W_h^{(0)} + b^{(0)}\bigr) && \text{reset: how much of the past the candidate sees}\\
+# z &= \sigma\bigl(x W_x^{(1)} + h W_h^{(1)} + b^{(1)}\bigr) && \text{update: how much of the old state stays}\\
+# \tilde h &= \tanh\bigl(x W_x^{(2)} + r \odot (h W_h^{(2)}) + b^{(2)}\bigr) && \text{the candidate}\\
+# h' &= z \odot h + (1 - z) \odot \tilde h
+# \end{aligned}
+# $$
+#
+# $\sigma$ is `torch.sigmoid`, and $\odot$ multiplies number by number.
+#
+# **Before you write**, answer on paper, for one number of the state: (1) Which values of r and z make the step forget all that
+# was read before, and what is $h'$ then? (2) Which value of z keeps the state for a thousand steps, whatever is read? (3) In
+# another paper $h' = (1 - z) \odot h + z \odot \tilde h$ is printed. What changes in your answers? The check asks (1) and (2).
+
+# %% exercise="gru_step"
+def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
+    """The state of a GRU after one more token.
+
+    x: (batch, d_in)   state: (batch, d_hidden)
+    W_x: (3, d_in, d_hidden)   W_h: (3, d_hidden, d_hidden)   b: (3, d_hidden)
+         each: reset, update, candidate, in this order
+    returns (batch, d_hidden)
+    """
+    ...  # solution
+
+# %% check="gru_step"
+check("gru_step", gru_step)
+
+# %% [markdown]
+# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens. Then open the update gate. *Guess*
+# what is left of the first state after thirty tokens, before and after.
+
+# %%
+if solved("gru_step"):
+    torch.manual_seed(0)
+    theirs = nn.GRU(5, 8, batch_first=True)
+    W_x, W_h = (matrix.detach().unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
+    with torch.no_grad():
+        theirs.bias_hh_l0.zero_()                            # a second bias, in r's brackets
+        x, start = torch.randn(1, 30, 5), torch.randn(1, 8)
+        for opened in (0.0, 5.0):
+            theirs.bias_ih_l0[8:16] += opened                # the update gate's
+            b, state = theirs.bias_ih_l0.unflatten(0, (3, 8)), start
+            for x_t in x.unbind(dim=1):                      # (batch, d_in)
+                state = gru_step(x_t, state, W_x, W_h, b)
+            same = torch.allclose(state, theirs(x, start[None])[0][:, -1], atol=1e-5)
+            likeness = nn.functional.cosine_similarity(state, start).item()
+            print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
+                  f"cosine with the first state {likeness:.2f}")
+
+# %% [markdown]
+# **Set the gates by hand.** A state of one number gets a value now and then, with a mark "write", and should keep it in between,
+# while other values go by. A GRU does it with the weights below. The RNN beside it has the same candidate and no gate: *guess*
+# what it makes of the same text.
+# Then change `write` and `keep`: which of the two ruins what?
+
+# %%
+if solved("gru_step"):
+    heard = [(0.7, 1), (0.2, 0), (-0.9, 0), (0.4, 0), (-0.3, 1), (0.8, 0), (0.6, 0), (-0.5, 0)]
+    keep, write = 8.0, -16.0                         # of z: the bias, the weight of the mark
+    W_x = torch.tensor([[[0.0], [0.0]], [[0.0], [write]], [[1.0], [0.0]]])       # (3, 2, 1)
+    W_h, b = torch.zeros(3, 1, 1), torch.tensor([[0.0], [keep], [0.0]])
+    gated, plain = torch.zeros(1, 1), torch.zeros(1, 1)  # (batch, d_hidden) each
+    for value, mark in heard:
+        x = torch.tensor([[value, mark]])                # (batch, d_in)
+        gated = gru_step(x, gated, W_x, W_h, b)
+        plain = torch.tanh(x @ W_x[2] + 1.0 * plain)             # an RNN's step with w_h = 1
+        print(f"{'write' if mark else 'read ':>5} {value:>4}: GRU {gated.item():>5.2f}",
+              f"  RNN {plain.item():>5.2f}")
+    print("The GRU holds tanh(0.7) = 0.60, then tanh(-0.3) = -0.29: one gate decides when.")
+
+# %% [markdown]
+# ## 5 · A readout that can select
+#
+# The lecture's reader has packed letters and digits into one vector, and then it is asked for one of them. How does it get the
+# answer out? **First find the fault.** A course-mate puts what was found and the question side by side and multiplies by a
+# matrix. The next cell asks two questions of two memories. *Test it:* subtract the answer to the second question from the answer
+# to the first, for either memory. Change the memories, the questions, the seed. What does the difference never depend on? And
+# why can a readout of this kind not answer "which digit stood with a?"
+
+# %%
+def side_by_side(found, question, A):
+    return torch.cat([found, question], dim=-1) @ A          # (d + d_q,) @ (d + d_q, d)
+
+
+torch.manual_seed(0)
+A, memories, asked = torch.randn(6, 4), torch.randn(2, 4), torch.randn(2, 2)
+for i, memory in enumerate(memories):
+    for j, question in enumerate(asked):
+        answered = side_by_side(memory, question, A)                             # (4,)
+        print(f"memory {i}, question {j}:", [round(x, 2) for x in answered.tolist()])
+
+# %% [markdown]
+# To select, the question must decide how much of each number gets through, as a gate does. From a question $q$ comes a share
+# between 0 and 1 for each number of what was found, and the two are multiplied number by number:
+#
+# $$\text{selected} = \text{found} \odot \sigma(q W + b)$$
+#
+# Write it for a batch of texts, of each of which *several* questions are asked at once.
+
+# %% exercise="gated_readout"
+def gated_readout(found: Tensor, questions: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """What was found in each text, with each number let through as far as each question says.
+
+    found: (batch, d)   questions: (batch, n_questions, d_q)   W: (d_q, d)   b: (d,)
+    returns (batch, n_questions, d)
+    """
+    ...  # solution
+
+# %% check="gated_readout"
+check("gated_readout", gated_readout)
+
+# %% [markdown]
+# **Use it.** The lecture's task with one vector of 32 numbers, read out by your gate and by two vectors side by side, which
+# then go through the same layers. *Guess* the share of right answers with one pair, with two, and with four. Guessing gives 0.1.
+
+# %%
+if solved("gated_readout"):
+    from attncourse.data.recall import letters_with_digits
+
+    class Reader(nn.Module):
+        def __init__(self, gated, d=32):
+            super().__init__()
+            self.gated = gated
+            self.letter, self.digit = nn.Embedding(26, d), nn.Embedding(10, d)
+            self.network = nn.GRU(d, d, batch_first=True)
+            self.W, self.b = nn.Parameter(torch.randn(d, d) / 6), nn.Parameter(torch.zeros(d))
+            self.combine, self.answer = nn.Linear(d if gated else 2 * d, d), nn.Linear(d, 10)
+
+        def forward(self, letters, digits, asked):
+            states, _ = self.network(self.letter(letters) + self.digit(digits))  # (batch, n, d)
+            last, question = states[:, -1], self.letter(asked)       # (batch, d) each
+            if self.gated:
+                read = gated_readout(last, question[:, None], self.W, self.b)[:, 0]
+            else:
+                read = torch.cat([last, question], dim=-1)                       # (batch, 2 d)
+            return self.answer(self.combine(read).tanh())                        # (batch, 10)
+
+    for name, gated in {"your gate": True, "side by side": False}.items():
+        torch.manual_seed(0)
+        reader, draws = Reader(gated), torch.Generator().manual_seed(0)
+        optimizer = torch.optim.Adam(reader.parameters(), lr=2e-2)
+        for step in range(400):
+            letters, digits, asked, answer = letters_with_digits(64, 1 + step % 4, draws)
+            loss = nn.functional.cross_entropy(reader(letters, digits, asked), answer)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        for pairs in (1, 2, 4):
+            letters, digits, asked, answer = letters_with_digits(1000, pairs, draws)
+            right = reader(letters, digits, asked).argmax(dim=-1) == answer      # (1000,)
+            print(f"{name:>12}, {pairs} pairs: {right.float().mean().item():.2f}")
+    by_chance = {n: round(1 / n + (1 - 1 / n) / 10, 2) for n in (2, 4)}
+    print("Who knows the digits and not which is asked for names any of them:", by_chance)
+
+# %% [markdown]
+# ## 6 · In your own words
+#
+# **First question.** On a test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of words, and
+# the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
+#
+# Which of the two is better, and why must you not compare 20 with 2.2? Give the calculation. (2 points)
+
+# %% [markdown] written="which-is-better" points=2 minutes=6 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.**
+#
+# 1. (1 point) A perplexity is per token, and the two count different tokens: 2,500 hard guesses against 10,000 easy ones. What can be
+#    compared is the probability (or nats, or bits) that each gives to the *whole* text, or that per character.
+# 2. (1 point) A: $2500 \cdot \ln 20 \approx 7490$ nats. B: $10000 \cdot \ln 2.2 \approx 7885$ nats. A needs fewer nats for the text and
+#    is better. Per character: $20^{1/4} \approx 2.11$ against 2.2. In bits (10,800 against 11,400) is as good. A slip in the arithmetic with
+#    the right plan: half a point.
+# ### END SOLUTION
+
+# %% [markdown]
+# **Second question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the training text is 1.04,
+# and on a test text that it has never seen it is 1.04 as well. "No overfitting," she says, "and better than anything published."
+#
+# **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened? **(c)** Describe a
+# test of the *model and loss together* that would have told her, without looking at the code.
+#
+# Answer in four to eight sentences. (3 points)
+
+# %% [markdown] written="too-good" points=3 minutes=9 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for each.
+#
+# 1. (a) Real text is not that predictable: a perplexity of 1.04 means that the next token is guessed nearly every time (with probability
+#    $1/1.04 \approx 0.96$, in the geometric mean). In a text that one has not seen, several continuations are possible in most places.
+#    Any argument from the entropy of text, or from playing the guessing game oneself, earns the point.
+# 2. (b) The target leaks: the model is asked about a token that it has read already. Forgetting to shift is the usual cause; a
+#    bidirectional network, or a mask that is missing, are as good. "Overfitting" or "the test text is in the training set" do not
+#    earn the point: the first would show as a difference, and of the second she says that it is not so (half a point if it is argued
+#    that test and training text overlap).
+# 3. (c) Something that changes only what must not be known, and watches: change the last token of a text, and the prediction for it
+#    must stay the same; or feed random tokens, on which no honest model can have a
+#    perplexity below the size of the vocabulary, and see it "predict" them;
+#    or let the model *write*: a model that only repeats its input writes one token forever. "Print the shapes" or "look at the code" do
+#    not earn it.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Extension: a sentence as one vector
+#
+# This exercise and the next are worth extra credit, and nothing is lost by leaving them out.
 #
 # A network has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next needs
 # one vector, so all states of a sentence must become one. The simplest way is their mean:
@@ -270,55 +481,7 @@ if solved("mean_pool"):
     print("A mean does not know which word was last: 205 and 502 have the same words.")
 
 # %% [markdown]
-# ## 5 · In your own words
-#
-# **First question.** On a test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of words, and
-# the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
-#
-# Which of the two is better, and why must you not compare 20 with 2.2? Give the calculation. (2 points)
-
-# %% [markdown] written="which-is-better" points=2 minutes=6 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.**
-#
-# 1. (1 point) A perplexity is per token, and the two count different tokens: 2,500 hard guesses against 10,000 easy ones. What can be
-#    compared is the probability (or nats, or bits) that each gives to the *whole* text, or that per character.
-# 2. (1 point) A: $2500 \cdot \ln 20 \approx 7490$ nats. B: $10000 \cdot \ln 2.2 \approx 7885$ nats. A needs fewer nats for the text and
-#    is better. Per character: $20^{1/4} \approx 2.11$ against 2.2. In bits (10,800 against 11,400) is as good. A slip in the arithmetic with
-#    the right plan: half a point.
-# ### END SOLUTION
-
-# %% [markdown]
-# **Second question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the training text is 1.04,
-# and on a test text that it has never seen it is 1.04 as well. "No overfitting," she says, "and better than anything published."
-#
-# **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened? **(c)** Describe a
-# test of the *model and loss together* that would have told her, without looking at the code.
-#
-# Answer in four to eight sentences. (3 points)
-
-# %% [markdown] written="too-good" points=3 minutes=9 difficulty=2
-# ### BEGIN SOLUTION
-# **Mark scheme.** One point for each.
-#
-# 1. (a) Real text is not that predictable: a perplexity of 1.04 means that the next token is guessed nearly every time (with probability
-#    $1/1.04 \approx 0.96$, in the geometric mean). In a text that one has not seen, several continuations are possible in most places.
-#    Any argument from the entropy of text, or from playing the guessing game oneself, earns the point.
-# 2. (b) The target leaks: the model is asked about a token that it has read already. Forgetting to shift is the usual cause; a
-#    bidirectional network, or a mask that is missing, are as good. "Overfitting" or "the test text is in the training set" do not
-#    earn the point: the first would show as a difference, and of the second she says that it is not so (half a point if it is argued
-#    that test and training text overlap).
-# 3. (c) Something that changes only what must not be known, and watches: change the last token of a text, and the prediction for it
-#    must stay the same; or feed random tokens, on which no honest model can have a
-#    perplexity below the size of the vocabulary, and see it "predict" them;
-#    or let the model *write*: a model that only repeats its input writes one token forever. "Print the shapes" or "look at the code" do
-#    not earn it.
-# ### END SOLUTION
-
-# %% [markdown]
 # ## Extension: all states of a batch
-#
-# This exercise and the next are worth extra credit, and nothing is lost by leaving them out.
 #
 # Exercise 2 is one step. Now let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
 # after a text's end is padding: numbers of any size that mean nothing. Return two things, both of which are famous for being
@@ -360,56 +523,3 @@ if solved("rnn_states"):
     for name, other in {"torch's, packed": packed_last[0], "each text alone": alone,
                         "torch's last column": unpacked[:, -1]}.items():
         print(f"{name:>20}: largest difference {(last - other).abs().max().item():.6f}")
-
-# %% [markdown]
-# ## Extension: a state with gates
-#
-# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. In the form that
-# torch computes:
-#
-# $$
-# \begin{aligned}
-# r &= \sigma\bigl(x W_x^{(0)} + h W_h^{(0)} + b^{(0)}\bigr) && \text{reset: how much of the past the candidate sees}\\
-# z &= \sigma\bigl(x W_x^{(1)} + h W_h^{(1)} + b^{(1)}\bigr) && \text{update: how much of the old state stays}\\
-# \tilde h &= \tanh\bigl(x W_x^{(2)} + r \odot (h W_h^{(2)}) + b^{(2)}\bigr) && \text{the candidate}\\
-# h' &= z \odot h + (1 - z) \odot \tilde h
-# \end{aligned}
-# $$
-#
-# $\sigma$ is `torch.sigmoid`, and $\odot$ multiplies number by number.
-
-# %% exercise="gru_step"
-def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
-    """The state of a GRU after one more token.
-
-    x: (batch, d_in)   state: (batch, d_hidden)
-    W_x: (3, d_in, d_hidden)   W_h: (3, d_hidden, d_hidden)   b: (3, d_hidden)
-         each: reset, update, candidate, in this order
-    returns (batch, d_hidden)
-    """
-    ...  # solution
-
-# %% check="gru_step"
-check("gru_step", gru_step)
-
-# %% [markdown]
-# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens. Then open the update gate. *Guess*
-# what is left of the first state after thirty tokens, before and after.
-
-# %%
-if solved("gru_step"):
-    torch.manual_seed(0)
-    theirs = nn.GRU(5, 8, batch_first=True)
-    W_x, W_h = (matrix.detach().unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
-    with torch.no_grad():
-        theirs.bias_hh_l0.zero_()                            # a second bias, in r's brackets
-        x, start = torch.randn(1, 30, 5), torch.randn(1, 8)
-        for opened in (0.0, 5.0):
-            theirs.bias_ih_l0[8:16] += opened                # the update gate's
-            b, state = theirs.bias_ih_l0.unflatten(0, (3, 8)), start
-            for x_t in x.unbind(dim=1):                      # (batch, d_in)
-                state = gru_step(x_t, state, W_x, W_h, b)
-            same = torch.allclose(state, theirs(x, start[None])[0][:, -1], atol=1e-5)
-            likeness = nn.functional.cosine_similarity(state, start).item()
-            print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
-                  f"cosine with the first state {likeness:.2f}")

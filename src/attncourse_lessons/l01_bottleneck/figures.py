@@ -195,11 +195,12 @@ def seed_lines(
     log_y: bool = False,
     y_range: tuple[float, float] = (0, 1.06),
     ticks: Mapping[int, str] | None = None,
+    chance: float | None = None,
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
     x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values. `ticks` are the
-    words at an x, where the number is not enough.
+    words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line.
     """
     drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said, words = [], ticks or {}
@@ -226,6 +227,10 @@ def seed_lines(
             ax.yaxis.set_minor_formatter(NullFormatter())
         else:
             ax.set_ylim(y_range)
+        if chance is not None:
+            ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+            ax.annotate("guessing", (1, chance), (-3, -3), xycoords=("axes fraction", "data"),
+                        textcoords="offset points", ha="right", va="top", fontsize=9.5, color=GREY)  # fmt: skip
         ax.grid(color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_title(title)
@@ -237,7 +242,8 @@ def seed_lines(
         ax = drawn.axes[0]                                       # names in the order of the lines' right ends
         drawn_lines = sorted(ax.lines, key=lambda line: float(line.get_ydata()[-1]), reverse=True)
         ax.legend(handles=drawn_lines, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}.")
+    show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}."
+         + ("" if chance is None else f" Guessing gives {chance:g}."))  # fmt: skip
 
 
 def signal_path(n: int, distance: int) -> tuple[Figure, str]:

@@ -106,12 +106,13 @@ for text in [text for text in corpus.test if 60 < len(text) < 100][:3]:
 # %% [raw] slide
 # ## Text, sets and tokens
 # - Text: the docstrings of Python's standard library.
-# - **Training set**: learn. **Validation set**: choose. **Test set**: once, at the end. Whole modules in one set or the other.
+# - **Training set**: learn. **Validation set**: choose. **Test set**: reports, and nothing is chosen by it. Whole modules in one set or the other.
 # - **Subword tokens**: frequent words are one token, rare words several, nothing is unknown.
 
 # %% [markdown]
-# A model learns from the **training set**, choices such as the learning rate are made on a **validation set**, and
-# the **test set** is used once, at the end. Here each module is in one set as a whole. If single docstrings were
+# A model learns from the **training set**, choices such as the learning rate are made on a **validation set** (a tenth
+# of the training texts, kept apart while the rates were chosen), and the **test set** only reports: nothing on this
+# page was chosen by it. Here each module is in one set as a whole. If single docstrings were
 # assigned at random, one of two near-duplicates ("Return the upper bound.", "Return the lower bound.") would be
 # learned and the other tested, and a model that recites would look clever.
 #
@@ -363,6 +364,13 @@ print(f"the 5-gram model: {per_token:.1f} per token, {per_character:.2f} per cha
 assert per_token > 5 * per_character
 assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of this text"
 
+# %% [markdown]
+# Shannon ([-@shannon1951]) asked people. By their guesses, with a hundred letters to go by, printed English has between
+# 0.6 and 1.3 bits per letter. (His text and his 27 signs were others: only the order of magnitude compares.) He was after
+# the **entropy** of the text: what remains uncertain for a player who knows all that can be known. No model's cross-entropy
+# on new text is below it in the long run; the difference is the **Kullback–Leibler divergence**, what the model does not
+# know.
+
 # %% [raw] slide
 # ## A common mistake: comparing perplexities of different units
 # A perplexity is *per token of this vocabulary*.
@@ -373,7 +381,7 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 
 # %% [raw] slide
 # ## A window network: learned vectors in place of counts
-# Each token has an **embedding** $x_t$, a learned row of $E$. **Logits**: dot products with rows of $E$.
+# Each token has an **embedding** $x_t$, a learned row of $E$. **Logits**: dot products with rows of $E$ once more (**weight tying**).
 #
 # $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr)$$
 #
@@ -394,7 +402,9 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # So give each token a vector that is *learned*, its **embedding**, a row $x_t$ of a table $E$. Bengio et al.
 # ([-@bengio2003]) put the embeddings of the last few tokens, here four, side by side. One **hidden layer**, a linear
 # map and a tanh, makes a vector $h_t$ of them. Then each token of the vocabulary gets one number, its **logit**: the
-# dot product of $h_t$ with the token's own row of $E$. A softmax turns the logits into probabilities:
+# dot product of $h_t$ with a vector of the token. The paper has a second table for these. We use the token's own row of
+# $E$ once more, which is called **weight tying** and saves a table ([lecture @transformer](@transformer)). A softmax
+# turns the logits into probabilities:
 #
 # $$h_t = \tanh\bigl([x_{t-3};\ x_{t-2};\ x_{t-1};\ x_t]\, W + b\bigr) \qquad\quad p(\cdot \mid w_1, \dots, w_t) =
 # \operatorname{softmax}(h_t E^\top + b_E)$$
@@ -525,6 +535,11 @@ for name, model in {"next token": trained, "forgot to shift": leaking}.items():
 assert sum(leaking_losses[-10:]) < 0.25 * sum(losses[-10:])
 assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repeats"
 
+# %% [markdown]
+# After so few steps neither can write. But look at *how* they fail. The first goes on to other tokens: it is a bad
+# language model, and more training makes it a better one. The second gives back the token that it has just read, for
+# ever. Its loss is nearly zero, and more training will change nothing. So to find a target leak, let the model write.
+
 # %% [raw] slide
 # ## Let them write, and they tell you
 # {print}
@@ -586,14 +601,15 @@ figures.lstm_and_gru()
 # ## The LSTM in equations
 # $$\begin{aligned} f &= \sigma\bigl(x_t W_f + h_{t-1} U_f + b_f\bigr) && \text{forget gate}\\ i &= \sigma\bigl(x_t W_i + h_{t-1} U_i + b_i\bigr) && \text{input gate}\\ o &= \sigma\bigl(x_t W_o + h_{t-1} U_o + b_o\bigr) && \text{output gate}\\ \tilde c &= \tanh\bigl(x_t W_c + h_{t-1} U_c + b_c\bigr) && \text{candidate}\\ c_t &= f \odot c_{t-1} + i \odot \tilde c \qquad h_t = o \odot \tanh c_t \end{aligned}$$
 #
-# **GRU**: one gate decides both, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$.
+# **GRU**: an update gate decides both, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$, and a reset gate $r$ what $\tilde h$ sees of the past.
 #
 # > **Guess first.** How many times the parameters of an RNN cell?
 
 # %% [markdown]
 # The **LSTM** (long short-term memory) keeps such a state $c_t$, along the top of the picture, beside the hidden state $h_t$.
-# Read the last line first: it is the line of code above, for vectors. With $\sigma$ for the sigmoid and $\odot$ for a product
-# number by number:
+# Read the last line first: it is the line of code above, for vectors. $\sigma$ is the sigmoid, and $\odot$ a product
+# number by number. Each of the first four lines is [@eq:recurrence] with weights of its own. Because the index now names
+# the gate, $W$ stands for $W_x$ and $U$ for $W_h$:
 #
 # $$
 # \begin{aligned}
@@ -605,17 +621,20 @@ figures.lstm_and_gru()
 # \end{aligned}
 # $$
 #
-# The **GRU** (gated recurrent unit, [@cho2014]) has one vector and one decision fewer. One gate $z$ decides both:
-# what is not kept is replaced, $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$. (In other papers $z$ and $1 - z$
-# change places. Look which of the two multiplies $h_{t-1}$.)
+# The **GRU** (gated recurrent unit, [@cho2014]) has no cell state beside the hidden state, and two gates:
 #
-# <details><summary><b>Going further</b>: the GRU's two gates</summary>
+# $$
+# \begin{aligned}
+# r &= \sigma\bigl(x_t W_r + h_{t-1} U_r + b_r\bigr) && \text{reset gate: how much of the past the candidate sees}\\
+# z &= \sigma\bigl(x_t W_z + h_{t-1} U_z + b_z\bigr) && \text{update gate: how much of the old state stays}\\
+# \tilde h &= \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr) && \text{the candidate}\\
+# h_t &= z \odot h_{t-1} + (1 - z) \odot \tilde h
+# \end{aligned}
+# $$
 #
-# The <b>update gate</b> is $z = \sigma(x_t W_z + h_{t-1} U_z + b_z)$ and the <b>reset gate</b>
-# $r = \sigma(x_t W_r + h_{t-1} U_r + b_r)$. The reset gate says how much of the past the candidate sees:
-# $\tilde h = \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr)$. This is torch's form; Cho et al. ([-@cho2014])
-# apply $r$ before the matrix. You build it in the extension of the assignment.
-# </details>
+# The update gate decides what the LSTM's $f$ and $i$ decide: what is not kept is replaced. (This is torch's form; Cho et
+# al. apply $r$ before the matrix. In other papers $z$ and $1 - z$ change places. Look which of the two multiplies
+# $h_{t-1}$.)
 #
 # Here is the LSTM in code, beside torch's. *Guess* from the equations: how many times as many parameters does an LSTM cell
 # have as an RNN cell of the same width? And a GRU cell, with three lines that read $x_t$?
@@ -650,6 +669,8 @@ assert all(same)
 # %% [markdown] teaches="recurrent networks: LSTMs are powerful"
 # Four times and three times: there are as many pairs of matrices as there are lines that read $x_t$. Keep that in mind for
 # the comparison that follows.
+#
+# **Now you:** [a01](@bottleneck/assignment), exercise 4, the GRU's step.
 #
 # ## Which language model predicts best?
 #
@@ -786,7 +807,7 @@ def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
 
 
 kinds = {"RNN": (nn.RNN, {}), "LSTM": (nn.LSTM, {}), "GRU": (nn.GRU, {}),
-         "RNN, W_h × 4": (nn.RNN, {"grow": 4.0}),
+         "RNN, W_h × 2.7": (nn.RNN, {"grow": 2.7}), "RNN, W_h × 4": (nn.RNN, {"grow": 4.0}),
          "LSTM, f open": (nn.LSTM, {"keep": 3.0}), "GRU, z open": (nn.GRU, {"keep": 3.0})}
 gradients, left = {}, {}
 print("from 60 steps back, as a share of that from 1 step back, three seeds:")
@@ -803,7 +824,8 @@ figures.seed_lines({"": gradients}, "steps back", "norm of the gradient at that 
 
 # %% tags=["hide-input"]
 assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
-assert min(left["RNN, W_h × 4"]) > 1e2, "a larger matrix makes it explode"
+assert min(left["RNN, W_h × 4"]) > 1e2, "a far larger matrix makes it explode"
+assert 0.05 < min(left["RNN, W_h × 2.7"]) and max(left["RNN, W_h × 2.7"]) < 1, "on the edge"
 torch.manual_seed(0)
 carried, fresh = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                  # (64, 64)
 shrinks = (carried @ fresh.mT).norm(dim=-1) / carried.norm(dim=-1)                   # (1000,)
@@ -814,7 +836,9 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # ## Vanishing and exploding gradients
 # {figure}
 #
-# A fresh gate stands half open, $\sigma(0) = \tfrac12$. One bias opens it: $\sigma(3) = 0.95$. Exploding gradients are **clipped**.
+# - RNN: the whole matrix decides. × 2.7 is a narrow edge, × 4 explodes.
+# - A fresh gate stands half open, $\sigma(0) = \tfrac12$. One bias opens it: $\sigma(3) = 0.95$.
+# - Exploding gradients are **clipped**.
 
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
 # In all three untrained networks the gradient decays exponentially: on this axis that is a straight line. A network
@@ -822,8 +846,10 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # gate stands half open, $\sigma(0) = \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is
 # the main path from state to state, not the only one.)
 #
-# The difference is what can be *done*. In the RNN a larger matrix makes the gradient explode. In the gated networks
-# one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about $0.95^{60} \approx 0.05$. This is one
+# The difference is how easily it can be *mended*. In the RNN the whole matrix decides. At four times its size the
+# gradient explodes. At 2.7 times a good part of it gets through, as the list says; but that is a narrow edge between
+# vanishing and exploding, and nothing holds the matrix there while the network learns. (To start on such an edge, with an
+# identity matrix and a ReLU, was a line of research of its own: [@le2015].) In the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about $0.95^{60} \approx 0.05$. This is one
 # reason why LSTMs and GRUs, and not plain RNNs, were the standard until the Transformer, and why the bias of the
 # forget gate is often set to 1 or more at the start ([@jozefowicz2015]). Exploding gradients are **clipped**: if the
 # norm is larger than 1, say, the gradient is scaled down to 1.
@@ -831,8 +857,8 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # <details><summary><b>Going further</b>: why these RNNs vanish and explode, and what the LSTM keeps</summary>
 #
 # The RNN's factor is a matrix times the slope of tanh. torch draws a fresh $W_h$ from $\pm 1/\sqrt d$, and such a matrix
-# shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even before tanh, whose slope is at most 1. Four
-# times that is 2.3, which outweighs the slope. The LSTM with its forget gate open keeps even more than $0.95^{60}$; perhaps
+# shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even before tanh, whose slope is at most 1. 2.7
+# times that is 1.6, which the slope about undoes; four times is 2.3, which outweighs it. The LSTM with its forget gate open keeps even more than $0.95^{60}$; perhaps
 # other paths, through $h$, add to it (a guess).
 # </details>
 #
@@ -857,22 +883,25 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 #
 # All that the decoder learns of the source is one vector. Too narrow, or only a long path?
 #
-# **Now you:** a@bottleneck, exercise 4
+# **Now you:** a@bottleneck, extension `mean_pool`
 
 # %% [markdown]
 # Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, whether
 # the source has three words or three hundred. It may be the **last state**, or the mean of all states, **mean
-# pooling**. Is it too narrow? Or is the path merely too long?
+# pooling** (extension `mean_pool` of the assignment). Is it too narrow? Or is the path merely too long?
 #
-# **Now you:** [a01](@bottleneck/assignment), exercise 4.
+# In translation it was seen at once: the quality of the first encoder–decoders fell as the sentences grew longer
+# ([@cho2014properties]), and Sutskever et al. ([-@sutskever2014]) read the source backwards, so that its first words stood
+# near the first words to be written. That shortens some of the paths and leaves the vector as narrow as it was.
 #
 # ## The bottleneck measured: how much fits through one vector?
 #
-# A small task can tell. A GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is asked for one of them:
-# *a?* Everything that is needed was there, but nobody knew in advance which pair would be asked for.
+# A small task can tell. It is called **associative recall**, and comes back in [lecture
+# @cheap_attention](@cheap_attention), where it separates attention from its cheap rivals. A GRU reads $n$ letters, each
+# with a digit, *k7 a3 q9 …*. Then it is asked for one of them: *a?* Everything that is needed was there, but nobody knew in advance which pair would be asked for.
 
 # %%
-draws = torch.Generator().manual_seed(0)
+draws = torch.Generator().manual_seed(11)
 letters, digits, asked, answer = letters_with_digits(1, 5, draws)    # (1, 5) (1, 5) (1,) (1,)
 pairs = [f"{chr(97 + a)}{digit}" for a, digit in zip(letters[0], digits[0], strict=True)]
 print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
@@ -952,7 +981,7 @@ def lines(memory):
 
 figures.seed_lines({"one vector: the last state": lines("last state"),
                     "all states: attention": lines("attention")},
-                   x_name="pairs to remember", y_name="share of right answers")
+                   x_name="pairs to remember", y_name="share of right answers", chance=0.1)
 #| caption: Right answers against the number of pairs to remember, with one vector and with all
 #|   states.
 
@@ -980,8 +1009,29 @@ assert halves == sorted(halves), "wider is better"
 # %% [markdown]
 # Within this budget of 800 steps one vector is a **bottleneck**. Every width does well up to some number of pairs and
 # then gets worse. Wider vectors move the breaking point and do not remove it: 16 numbers get about 60% with four
-# pairs, 32 numbers with eight, 64 numbers with sixteen. With attention sixteen numbers are enough for all of it,
-# because nothing has to be squeezed: what is kept grows with the text, one state for each token.
+# pairs, 32 numbers with eight, 64 numbers with sixteen. Twice the pairs need twice the width, and twice the width makes
+# the matrices of the cell four times as large. With attention sixteen numbers are enough for all of it, because what is
+# kept grows with the text: one state for each token.
+#
+# Is that all, more memory? Compare at **equal memory**. With eight pairs the attention of $d = 16$ keeps 8 × 16 = 128
+# numbers, as many as the widest single vector. *Guess* how far they are apart.
+
+# %%
+for pairs, d in ((2, 32), (4, 64), (8, 128)):
+    one_vector = mean(lines("last state")[f"d = {d}"][pairs])
+    all_states = mean(lines("attention")["d = 16"][pairs])
+    print(f"{pairs} pairs, {pairs} × 16 = {d} numbers either way:",
+          f"one vector {one_vector:.2f}, attention {all_states:.2f}")
+
+# %% [raw] slide
+# ## Is it only more memory? Compare at equal memory
+# {print}
+#
+# One vector of as many numbers is nearly as good. What attention buys: memory that grows by itself, and nothing to learn about packing.
+
+# %% [markdown]
+# At equal memory one vector is nearly as good. So what attention buys here is above all memory that grows by itself,
+# without more parameters; and nobody has to learn how to pack it.
 #
 # ## Is it the width of the vector? Four tests that could refute us
 #
@@ -1012,12 +1062,20 @@ for reader in [*recall["readers"], recall["longer"]]:
 # * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of
 #   the trouble is to *learn* how to pack a vector from which anything may be asked. How much would be left after still
 #   more steps, the record does not say.
-# * A **decoder's** GRU cell, which reads the question with the vector as its state, breaks down earlier still.
+# * A **decoder's** GRU cell, which reads the question with the vector as its state, is the encoder–decoder of
+#   [@fig:bottleneck]. It breaks down earlier than our readout: 0.46 against 0.81 with eight pairs. Its gates can select,
+#   but each is computed from a sum of question and state; perhaps that is harder to learn in 800 steps (a guess).
 # * **Concatenation**, a readout that puts vector and question side by side, fails already at *two* pairs. That has
 #   nothing to do with the width of the vector. The first layer of such a readout can only *add* the question to what was
 #   found. A product of the two must be approximated through the tanh, which 800 steps do not learn. (Attention does not
 #   mind: it has selected before.) Had we compared with this readout alone, we would have taken a fault of the readout for
 #   the bottleneck. Vary one thing at a time.
+#
+# So the answer: the long path is not to blame here, the readout can be and was not, and of the rest a part is learning and
+# a part is width. Within one budget the width decides how many pairs are answered. Six times the budget moves the curve
+# and does not lift it to that of attention.
+#
+# **Now you:** [a01](@bottleneck/assignment), exercise 5, a readout that can select.
 #
 # > **Check yourself.** (1) Both readers have the same number of parameters. What does attention need more of, and how does
 # > it grow with $n$? (2) Why does a linear layer on [found; question] not
@@ -1136,6 +1194,7 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # | RNN | $h_t = \tanh(x_t W_x + h_{t-1} W_h + b)$ | $h_t$: (d,) |
 # | gradient over $k$ steps | a product of $k$ matrices: like $w^k$, it vanishes or explodes | (d, d) |
 # | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $c_t$, $h_t$: (d,) |
+# | GRU | $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$ | $h_t$: (d,) |
 #
 # A language model predicts the next token from what it keeps of the text; cross-entropy on text that it has not seen
 # says how well. N-gram models count, and networks generalise through embeddings. A recurrent network keeps one state:
@@ -1170,8 +1229,8 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # > 3. For instance by mean pooling, in which every state is one average away while the vector stays as narrow; or by a
 # >    wider state with the same path.</details>
 #
-# **Now do** [assignment @bottleneck](@bottleneck/assignment) (about an hour): exercises 1 to 4, two questions in words, and as
-# extensions all states of a batch and the GRU. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
+# **Now do** [assignment @bottleneck](@bottleneck/assignment) (about 75 minutes): exercises 1 to 5, two questions in words,
+# and as extensions the mean of states and all states of a batch. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
 # that depends on a question?
 #
 # **Further reading.** [+@shannon1951], is the game. [+@chen1996]. [+@bengio2003], sections 1 and 2. [+@mikolov2010].

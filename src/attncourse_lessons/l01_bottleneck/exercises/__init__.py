@@ -1,9 +1,9 @@
-"""One step of a recurrent network and all of them, what is kept of a sentence, and how surprised a model is."""
+"""How surprised a model is, steps of recurrent networks, and what is kept of a sentence and found again."""
 
-from . import gru_step, mean_pool, perplexity, rnn_states, rnn_step, shifted_loss
+from . import gated_readout, gru_step, mean_pool, perplexity, rnn_states, rnn_step, shifted_loss
 
 # In the order in which they are set.
 EXERCISES = tuple(
     module.exercise
-    for module in (perplexity, rnn_step, shifted_loss, mean_pool, rnn_states, gru_step)
+    for module in (perplexity, rnn_step, shifted_loss, gru_step, gated_readout, mean_pool, rnn_states)
 )

@@ -25,6 +25,7 @@ exercise = Exercise(
     forbidden=("attncourse.attention", "attncourse.recurrent"),
     difficulty=2,
     minutes=12,
+    extra=True,
     hints=(
         "Two things must know the length: what is added up, and what the sum is divided by.",
         "`torch.arange(n) < lengths[:, None]` is True where there is a word: (batch, n). It needs one more axis to "

@@ -24,7 +24,7 @@ exercise = Exercise(
         "torch.rnn_tanh",
     ),
     difficulty=1,
-    minutes=8,
+    minutes=6,
     hints=(
         "Write the shapes beside the equation. Which two products give (batch, d_hidden), and what may be added to it?",
         "Everything is added up first, and tanh comes once, around the whole sum.",
@@ -58,7 +58,7 @@ def remembering(answer, draw):
     return answer(torch.zeros(batch, d_in), draw.normal(batch, d_hidden), W_x, W_h, torch.zeros_like(b))
 
 
-@aspect("three steps", points=2, hint=2)
+@aspect("three steps", points=1, hint=2)
 def three_steps(answer, draw):
     """what was read two steps ago is still in the state"""
     batch, d_in, d_hidden = draw.sizes(3, 2, 7)
