@@ -599,7 +599,7 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 # %%
 x = torch.tensor([3.0, 9.0, 4.0, 0.0])
 y, sigma = F.layer_norm(x, (4,), eps=0.0), x.std(correction=0)
-formula = (torch.eye(4) - torch.ones(4, 4) / 4 - torch.outer(y, y) / 4) / sigma          # (d, d)
+formula = (torch.eye(4) - torch.ones(4, 4) / 4 - torch.outer(y, y) / 4) / sigma     # (d, d)
 by_autograd = jacobian(lambda x: F.layer_norm(x, (4,), eps=0.0), x)
 print(f"formula and autograd differ by at most {(formula - by_autograd).abs().max():.0e}")
 wish = torch.randn(64, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
