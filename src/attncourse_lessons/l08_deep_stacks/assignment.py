@@ -11,8 +11,9 @@
 #
 # You build the parts of [lecture @deep_stacks](@deep_stacks) that make attention and the feed-forward network stackable:
 # **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. Then you repair a block that trains
-# well and is wrong. In between you build an instrument and measure a trained language model with it. After each check comes a cell that *uses* what you wrote. In exercise 5 your blocks learn to spell,
-# twelve deep. The cell waits until the check gives all points, and is not graded.
+# well and is wrong. In between you build an instrument and measure a trained language model with it. After each check
+# comes a cell that *uses* what you wrote. In exercises 5 and 7 your blocks learn to spell, twelve deep. The cell waits
+# until the check gives all points, and is not graded.
 #
 # Each answer is a few lines long. A check follows each exercise. Your points are decided by another check, with other numbers
 # and sizes.
@@ -39,6 +40,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %% [markdown]
 # ## 1 · The gradient of a residual stack
@@ -90,7 +93,7 @@ if solved("stack_jacobian"):
 #
 # $$
 # \mu = \frac1d \sum_{c=1}^{d} x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^{d} (x_c - \mu)^2 \qquad
-# \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \circ \gamma + \beta
+# \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot \gamma + \beta
 # $$
 #
 # Here $x$ is one vector of $d$ numbers. The gain $\gamma$ (`weight`, as in torch) multiplies number by number. The norm acts
@@ -130,7 +133,7 @@ if solved("layer_norm"):
 # ## 3 · RMSNorm
 #
 # $$
-# \operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \circ \gamma
+# \operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma
 # $$
 #
 # Nothing is subtracted, and there is no bias.
@@ -244,14 +247,13 @@ def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> T
 check("pre_norm_stack", pre_norm_stack)
 
 # %% [markdown]
-# **Use it.** Your norm, blocks and stack become a language model that spells the numbers below a thousand, twelve blocks deep.
-# It trains for some seconds, at a learning rate of 0.01 and without a warm-up. Your post-norm block does the same, with a
-# `carry` of 1 and of 5 (so this cell also waits for exercise 7). A model that knows the frequency of each letter, and nothing more, pays 2.77 nats per letter. *Guess*
-# the three losses. Last, the pre-norm model is read at other depths: how good is it after 0, 3, 6 or 9 of its blocks?
+# **Use it: the logit lens.** Your norm, blocks and stack become a language model that spells the numbers below a thousand,
+# twelve blocks deep. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. A model that knows the
+# frequency of each letter, and nothing more, pays 2.77 nats per letter. *Guess* the loss, and then: how good is the model
+# if it is read after 0, 3, 6 or 9 of its blocks?
 
 # %%
-parts = ("layer_norm", "pre_norm_block", "post_norm_block", "pre_norm_stack")
-if all(solved(name) for name in parts):
+if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack")):
     from functools import partial
 
     from attncourse.data.number_words import spelled_numbers
@@ -293,10 +295,7 @@ if all(solved(name) for name in parts):
         return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(),
                                            ignore_index=-1)
 
-    models = {"post-norm": post_norm_block,
-              "post-norm, carry 5": partial(post_norm_block, carry=5.0),
-              "pre-norm": pre_norm_block}
-    for name, block in models.items():
+    def learned_to_spell(block):
         torch.manual_seed(0)
         model = Speller(block)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
@@ -305,12 +304,13 @@ if all(solved(name) for name in parts):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        with torch.no_grad():
-            print(f"{name:>18}, 12 deep: {loss_of(model, spelled[::5]):.2f} nats per letter")
+        return model
+
+    speller = learned_to_spell(pre_norm_block)
     with torch.no_grad():
         for level in (0, 3, 6, 9, 12):
-            read = loss_of(model, spelled[::5], level)
-            print(f"pre-norm, read after {level:>2} blocks: {read:.2f}")
+            read = loss_of(speller, spelled[::5], level)
+            print(f"pre-norm, read after {level:>2} of 12 blocks: {read:.2f} nats per letter")
 
 # %% [markdown]
 # All blocks read and write one residual stream. So the output layer can already read what a few blocks have written, and
@@ -343,12 +343,15 @@ check("branch_ratios", branch_ratios)
 
 # %% [markdown]
 # **Use it.** Your instrument on real models: the small language model of lecture @transformer (pre-norm, two branches per
-# block), on two lines of documentation of different lengths. Beside it stands the same model untrained, with three
-# seeds. The cell also prints how long the $x$ in front of the first branch is, the token's embedding. *Guess:* what share of
-# a token is left after the first branch of the untrained model? Does training make the branches larger or smaller beside x?
+# block), on two lines of documentation of different lengths. Beside it stand three untrained models of its shape, with the
+# factor $\sqrt{d_\text{model}}$ on the embeddings with which it was trained. The cell also prints how long the $x$ in front
+# of the first branch is, the token's embedding. *Guess:* at the start, which writes more beside $x$, attention or the
+# feed-forward network? And after training?
 
 # %%
 if solved("branch_ratios"):
+    from dataclasses import replace
+
     from attncourse import pretrained
     from attncourse.data import BOS, Tokenizer, pad_batch
     from attncourse.transformer import LanguageModel
@@ -358,10 +361,11 @@ if solved("branch_ratios"):
     tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
     lines = ["Return the number of bytes in the file.", "Close it."]
     tokens, real = pad_batch([[BOS, *tokenizer.encode(line)] for line in lines])
+    at_the_start = replace(trained.config, scale_embedding=True)
     models = {"trained": trained}
     for seed in range(3):
         torch.manual_seed(seed)
-        models[f"untrained, seed {seed}"] = LanguageModel(trained.config).eval()
+        models[f"untrained, seed {seed}"] = LanguageModel(at_the_start).eval()
 
     def caught(block, kind):
         """A branch of a pre-norm block as a function of x: its norm and its sublayer."""
@@ -382,10 +386,11 @@ if solved("branch_ratios"):
               "  feed-forward", ", ".join(f"{ratio:.2f}" for ratio in ratios[1::2]))
 
 # %% [markdown]
-# In the untrained models the first attention writes several times as much as the token's own vector, so most of what the
-# blocks above read is an average over other tokens. In the trained model the embeddings are many times as long (a part of
-# it is the factor $\sqrt{d_\text{model}}$, with which it was trained), and no branch is larger than the $x$ to which it is
-# added. The instrument shows this for one trained model. Whether it must be so, it does not show.
+# At the start each attention writes more than the feed-forward network after it, with all three seeds. In the trained model
+# it is the opposite: the ratios of attention have fallen, and those of the feed-forward network have risen. The embeddings
+# have become many times as long, and no branch is larger than the $x$ to which it is added. (The factor matters. Set
+# `scale_embedding=False`: now the first attention writes several times as much as the token's own vector.) The instrument
+# shows this for one trained model. Whether it must be so, it does not show.
 
 # %% [markdown]
 # ## 7 · A post-norm block with DeepNorm's factor
@@ -428,6 +433,25 @@ if solved("pre_norm_block") and solved("post_norm_block"):
 # one random stack of each kind. A trained stack may differ.)
 
 # %% [markdown]
+# **Use it: twelve blocks learn to spell.** The training of exercise 5, now with your post-norm block. (The cells of
+# exercises 4 and 5 must have run.) The blocks are random at first, and `carry` says how small their branches are beside x.
+# DeepNorm's own factor for 12 blocks is $(2 \cdot 12)^{1/4} \approx 2.2$, and its matrices begin smaller as well. Yours do
+# not, so the cell also tries 5. *Guess* which of the three losses are below 2.77.
+
+# %%
+if all(solved(name) for name in
+       ("layer_norm", "pre_norm_block", "pre_norm_stack", "post_norm_block")):
+    for carry in (1.0, 2.2, 5.0):
+        model = learned_to_spell(partial(post_norm_block, carry=carry))
+        with torch.no_grad():
+            loss = loss_of(model, spelled[::5])
+        print(f"post-norm, 12 deep, carry {carry}: {loss:.2f} nats per letter")
+
+# %% [markdown]
+# With a factor of 2.2 and full-sized matrices the model fails as with 1: half of DeepNorm is not DeepNorm. With 5 it learns
+# about as well as the pre-norm model of exercise 5. (One seed each.)
+
+# %% [markdown]
 # ## 8 · Debugging: four faults that the loss does not show
 #
 # The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, and a model made of it
@@ -468,8 +492,9 @@ block, x = FaultyBlock(8, 2, 16), torch.randn(2, 5, 8)
 for layer in (block.attention.out_proj, block.down):
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
-everybody = torch.ones(5, 5, dtype=torch.bool)
-print("silent sublayers: x moves by", (block(x, everybody) - x).abs().max().item())
+all_allowed = torch.ones(5, 5, dtype=torch.bool)
+moved = (block(x, all_allowed) - x).abs().max().item()
+print(f"sublayers that write nothing: x moves by {moved:.2f}")
 
 # %% [markdown]
 # Write the `forward` that was meant. (Copy the faulty one and repair it, or start afresh.)
@@ -520,7 +545,8 @@ if solved("repair_the_block"):
     for layer in (yours.attention.out_proj, yours.down):
         nn.init.zeros_(layer.weight)
         nn.init.zeros_(layer.bias)
-    print("sublayers that write nothing: x moves by", (yours(x, causal) - x).abs().max().item())
+    moved = (yours(x, causal) - x).abs().max().item()
+    print(f"sublayers that write nothing: x moves by {moved:.2f}")
 
 # %% [markdown]
 # ## 9 · Why the batch must not matter
@@ -530,7 +556,7 @@ if solved("repair_the_block"):
 #
 # **(a)** The same sentence is sent through the model twice, each time in a batch with other sentences. Why are the
 # answers different, and what does it mean for whoever uses the model? **(b)** The model is trained to predict the next
-# word, with a causal mask in every attention. Name a way in which the future now reaches the past all the same.
+# token, with a causal mask in every attention. Name a way in which the future now reaches the past all the same.
 # **(c)** Nobody has noticed, because the loss is as good as before. Describe a test that does, in one or two
 # sentences.
 #
@@ -540,12 +566,12 @@ if solved("repair_the_block"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) Mean and variance depend on all that is in the batch, so a word's vector depends on sentences that have nothing to do
+# 1. (a) Mean and variance depend on all that is in the batch, so a token's vector depends on sentences that have nothing to do
 #    with it. (One consequence is enough: an answer depends on who else asks at the same time, on the batch size, on the padding;
 #    a batch of one gives something other than training did.)
 # 2. (b) The statistics at position $i$ contain positions $j > i$ of the same sentence: what comes later moves the mean that is
 #    subtracted earlier. (That other *sentences* are in it is (a), and earns nothing here.)
-# 3. (c) Change the words after position $i$, and compare the outputs up to $i$: they must not move. Or: one sentence alone, and in a
+# 3. (c) Change the tokens after position $i$, and compare the outputs up to $i$: they must not move. Or: one sentence alone, and in a
 #    batch; the outputs must agree. It must be said what is compared with what, and what must be equal. "Look at the validation
 #    loss" earns nothing.
 # ### END SOLUTION
@@ -580,7 +606,7 @@ if solved("repair_the_block"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$: $(y \circ \gamma
+# In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$: $(y \odot \gamma
 # + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are one. Find the matrix and
 # the bias of a single layer that does the same to $y$, so that the norm needs no parameters. (Folding is the first step
 # when one looks inside a trained model, or makes it run fast.)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.patches import Circle
+from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor
 
@@ -98,6 +98,32 @@ def _crowded(xs: np.ndarray, ys: np.ndarray, reach: float) -> set[int]:
     apart = xs[None, :] - xs[:, None]                                     # (m, m): how far right of i is j
     near = (apart > 0) & (apart < reach) & (abs(ys[None, :] - ys[:, None]) < reach)
     return set(np.flatnonzero(near.any(axis=1)).tolist())
+
+
+def mean_axes(names: Sequence[str], batch: int = 3, n: int = 4, d: int = 6) -> None:
+    """Over which numbers of (batch, n, d) one mean goes: a token's features, a sentence's tokens, all tokens.
+
+    `names` are the three panels' titles, in this order.
+    """
+    drawn, axes = figure(8.2, 4.4, columns=3)
+    sentences = 1, 1, batch                                               # how many of them enter one mean
+    for panel, (ax, name) in enumerate(zip(axes, names, strict=True)):
+        for b in range(batch):
+            for i in range(n):
+                for c in range(d):
+                    inside = (i == 1 if panel == 0 else c == 2) and b < sentences[panel]
+                    ax.add_patch(Rectangle((c, b * (n + 1) + i), 1, 1, edgecolor=GREY, linewidth=0.8,
+                                           facecolor=BLUE if inside else "white"))  # fmt: skip
+            ax.text(-0.3, b * (n + 1) + n / 2, f"sentence {b + 1}\n{n} tokens", rotation=90, ha="right", va="center",
+                    fontsize=9.5, color=INK)  # fmt: skip
+        ax.text(d / 2, batch * (n + 1) - 0.7, f"{d} features", ha="center", va="top", fontsize=10, color=INK)
+        ax.set(xlim=(-2, d + 0.1), ylim=(batch * (n + 1) + 0.2, -0.1), aspect="equal", title=name)
+        ax.axis("off")
+    show(
+        drawn,
+        f"Three times a batch of {batch} sentences of {n} tokens with {d} features. Blue: the numbers of one mean. "
+        f"{names[0]}: one row. {names[1]}: one column of one sentence. {names[2]}: that column in all sentences.",
+    )
 
 
 def block_diagrams(blocks: Mapping[str, Sequence[str]], jacobians: Sequence[str] = ()) -> None:
@@ -213,7 +239,8 @@ def runs_over(
             if len(within) < len(ys):
                 ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False)
         inside = [place for place, middle in enumerate(middles) if middle < highest]
-        ax.plot(list(runs), middles, label=name, markevery=inside, **style | {"markersize": 5, "markeredgewidth": 1})
+        style |= {"markersize": 5, "markeredgewidth": 1} | ({} if inside else {"linestyle": "none"})
+        ax.plot(list(runs), middles, label=name, markevery=inside, **style)
         listed = ", ".join(f"{middle:.2g} at {x:g}" for x, middle in zip(runs, middles, strict=True))
         said.append(f"{name}: {listed}")
     if log_x:

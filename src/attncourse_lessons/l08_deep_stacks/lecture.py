@@ -151,7 +151,7 @@ for depth in (1, 6):
         plain[depth, seed] = train(fresh(no_residual, depth, seed), lr=3e-3, seed=seed)
 figures.training_curves({f"{depth} deep": [plain[depth, seed] for seed in range(3)]
                          for depth in (1, 6)}, "loss (nats per letter)")
-#| caption: Training loss of plain stacks, by depth.
+#| caption: Training loss of plain stacks, by depth: seeds are thin lines, their mean is thick.
 
 # %% tags=["hide-input"]
 def at_the_end(losses):
@@ -170,7 +170,8 @@ for seed in range(3):
 # %% [markdown]
 # Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
 # learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**.
-# The five spare blocks could have passed on their input, but they did not learn to. As one deck says, deep networks are
+# (They argue that vanishing gradients are an unlikely cause, since their networks had batch normalisation. In our stack we
+# can look.) The five spare blocks could have passed on their input, but they did not learn to. As one deck says, deep networks are
 # surprisingly bad at learning the identity function.
 #
 # ## Signal propagation: what reaches the top, and what comes back
@@ -252,8 +253,10 @@ assert max(shrinks["feed-forward"]) < 0.7
 # gradients if the layers are *linear*.
 #
 # What does this do to learning? A matrix's gradient is the product of its input and of the gradient that comes back. The last
-# block has the full gradient and a millionth of $x$. The first has all of $x$ and a millionth of the gradient. Neither
-# learns much.
+# block has the full gradient and a millionth of $x$. The first has all of $x$ and a millionth of the gradient. With plain
+# gradient descent neither learns much. We train with Adam, which divides each gradient by its own size. This makes up for a
+# small gradient, until it is as small as Adam's ε. So vanishing sizes alone do not explain why *six* blocks fail, where much
+# less is lost. We look for what else is lost.
 #
 # ## Would a better initialisation do?
 #
@@ -584,8 +587,21 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 # 2. So the gradient that comes back to $x$ sums to zero and has no component along $x$.
 # 3. If $x$ is ten times as large, a step of the same length changes the output a tenth as much. So the gradient is
 #    divided by the size of $x$.
+#
+# Properties 2 and 3 stand in one formula. With gain 1, bias 0 and $\varepsilon = 0$, the Jacobian of
+# $y = \operatorname{LayerNorm}(x)$, with $y$ as a column, is
+#
+# $$\frac{\partial y}{\partial x} = \frac1\sigma \Bigl(I - \tfrac1d\, \mathbf 1 \mathbf 1^\top - \tfrac1d\, y\,
+# y^\top\Bigr)$$
+#
+# The second term removes the direction of the mean, the third that of $y$, and $\frac1\sigma$ divides by the size.
 
 # %%
+x = torch.tensor([3.0, 9.0, 4.0, 0.0])
+y, sigma = F.layer_norm(x, (4,), eps=0.0), x.std(correction=0)
+formula = (torch.eye(4) - torch.ones(4, 4) / 4 - torch.outer(y, y) / 4) / sigma     # (d, d)
+by_autograd = jacobian(lambda x: F.layer_norm(x, (4,), eps=0.0), x)
+print(f"formula and autograd differ by at most {(formula - by_autograd).abs().max():.0e}")
 wish = torch.randn(64, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 start = torch.randn(64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 lengths = {}
@@ -598,6 +614,7 @@ for scale in (1, 10, 100):
           f"along x {along:.0e}, sum {x.grad.sum():.0e}")
 
 # %% tags=["hide-input"]
+assert torch.allclose(formula, by_autograd, atol=1e-6)
 assert abs(lengths[10] / lengths[1] - 0.1) < 1e-3
 assert abs(lengths[100] / lengths[1] - 0.01) < 1e-4
 assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
@@ -654,7 +671,7 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 
 # %% [raw] slide
 # ## Whose mean? LayerNorm or batch normalisation
-# Over the features of a token; over the tokens of a sentence; over the batch.
+# Over a token's features (LayerNorm), a sentence's tokens (instance norm), all tokens (batch norm).
 #
 # > **Guess first.** Which may a causal language model use? Does the past move with the future? Does a sentence depend on its company?
 
@@ -662,12 +679,19 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # ## LayerNorm or batch normalisation: whose mean?
 #
 # A batch of token vectors, $(\text{batch}, n, d)$, has other axes over which one can take a mean. **Batch normalisation**
-# ([@ioffe2015]), a great success for images, takes it for each feature over all tokens of all sentences. A third choice is
-# the mean over the tokens of one sentence. *Which of the three may a causal language model use?* Two tests decide. Does the
-# past change if the future changes? Does a sentence give the same result beside other sentences?
+# ([@ioffe2015]), a great success for images, takes it for each feature over all tokens of all sentences. A third choice,
+# **instance normalisation** ([@ulyanov2016]), takes it for each feature over the tokens of one sentence. *Which of the three
+# may a causal language model use?* Two tests decide. Does the past change if the future changes? Does a sentence give the
+# same result beside other sentences?
 
 # %%
-over = {"features of a token": (-1,), "tokens of a sentence": (-2,), "batch norm": (0, 1)}
+over = {"LayerNorm": (-1,), "instance norm": (-2,), "batch norm": (0, 1)}
+figures.mean_axes(list(over))
+#| caption: Over which numbers one mean is taken (blue): LayerNorm, instance normalisation,
+#|   batch normalisation.
+#| label: mean-axes
+
+# %%
 
 
 def standardise(x, axes):
@@ -683,8 +707,8 @@ for name, axes in over.items():
     y = standardise(x, axes)                              # (batch, n, d)
     past = (standardise(future, axes) - y)[:, :3].abs().max()
     first = (standardise(company, axes) - y)[0].abs().max()
-    print(f"{name:>20}: the past moves by {past:.2f}, the first sentence by {first:.2f}")
-    assert ((past < 1e-6) & (first < 1e-6)) == (name == "features of a token")
+    print(f"{name:>13}: the past moves by {past:.2f}, the first sentence by {first:.2f}")
+    assert ((past < 1e-6) & (first < 1e-6)) == (name == "LayerNorm")
 
 # %% [raw] slide
 # ## Only LayerNorm passes
@@ -862,7 +886,8 @@ def swept(placements):
 figures.runs_over(swept(["post-norm", "pre-norm"]), "learning rate",
                   "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
                   level=("letter frequencies alone", frequencies))
-#| caption: Loss against the learning rate, for post-norm and pre-norm.
+#| caption: Loss against the learning rate, for post-norm and pre-norm. Each mark is a seed, a
+#|   line joins the medians.
 
 # %% tags=["hide-input"]
 ends = {name: {lr: sorted(losses) for lr, losses in line.items()}
@@ -946,8 +971,8 @@ for name, connect, warm_up in (("post-norm", post_norm, 0),
     ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
     print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]))
 figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
-#| caption: Token spread by the number of sublayers passed, after ten steps of training. The
-#|   three lines at the top nearly coincide.
+#| caption: Token spread by the number of sublayers passed, after ten steps. A mark is a seed, a
+#|   line joins medians; the three at the top nearly coincide.
 
 # %% tags=["hide-input"]
 full, warmed, small, at_first, pre = spreads.values()
@@ -1166,7 +1191,8 @@ print(f"with the final norm, too − repaired: {mean(whole):+.4f} "
       f"± {2.365 * stdev(whole) / math.sqrt(8):.4f}")
 figures.paired_runs(final, ("as printed", "repaired"), half,
                     "loss on all numbers (nats per letter)")
-#| caption: Loss of a model as printed and as repaired.
+#| caption: Loss as printed and as repaired: the runs of eight seeds, and the paired differences
+#|   with their mean and its 95 % interval.
 
 # %% tags=["hide-input"]
 assert mean(differences) + half < 0, "the loss prefers the bug"
@@ -1320,8 +1346,8 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # >
 # > 1. 178 sublayers have written before it, two a block. If each added something of size one, independent of the others,
 # >    x would have size √178, about 13, and attention would add a thirteenth. (Our stacks stay below this: after
-# >    24 blocks x has size 5 and not 7.) Late blocks change little, and one can often remove some of them: the price of a
-# >    free path.
+# >    24 blocks x has size 5 and not 7.) Late blocks change little, and one can often remove some of them
+# >    ([@gromov2025]): the price of a free path.
 # > 2. For the scale it is: W_Q can absorb any factor. For the residual connection nearly so, as a feed-forward network
 # >    with enough hidden numbers can represent x + f(x); but a head that averages over other tokens cannot also pass a
 # >    token's own vector on, so around attention it does add something (lecture @masking). A norm even removes
@@ -1350,7 +1376,8 @@ for name, by_depth in last.items():
               for seed in range(6)]
     half = 2.571 * stdev(slopes) / math.sqrt(6)           # Student's t for six seeds, 95 %
     print(f"{name}: slope {mean(slopes):+.2f} ± {half:.2f}")
-#| caption: Gradient at the last block against the number of blocks.
+#| caption: Gradient at the last block against the number of blocks. Each mark is one of six
+#|   seeds, a line joins the medians.
 
 # %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks. In
@@ -1393,7 +1420,7 @@ for name, bowls in landscape["bowls"].items():
 #
 # *Initialisation*: [+@glorot2010]; [+@he2015]; [+@mishkin2016].
 #
-# *Norms*: [+@ba2016], section 3; [+@ioffe2015]; [+@zhang2019rms]; [+@xu2019].
+# *Norms*: [+@ba2016], section 3; [+@ioffe2015]; [+@ulyanov2016]; [+@zhang2019rms]; [+@xu2019].
 #
 # *Placement and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@radford2019], GPT-2;
 # [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].

@@ -38,7 +38,7 @@ def norm_parameters(lots):
     seen = 2 * layers * (one[0] - one[1])
     return ask(
         f"A model of {layers} pre-norm blocks, d_model = {d}, each with two norms, changes from LayerNorm (with bias) to RMSNorm. "
-        "How many parameters fewer has it in these blocks?",
+        "How many fewer parameters do these blocks then have?",
         *((f"{value:,}", value == seen, why) for value, why in {
             2 * layers * d: "The bias β of each norm goes; the scale γ stays.",
             4 * layers * d: "RMSNorm keeps a scale γ.",

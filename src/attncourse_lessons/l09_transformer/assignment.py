@@ -42,22 +42,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · An encoder block with sandwich norms
 #
 # Gemma 2 and 3 have *four* norms in a block, and [lecture @deep_stacks](@deep_stacks) calls them **sandwich norms**. Each
-# sublayer, attention and then the feed-forward network, has a norm in front of it and another one behind it. Both stand
+# sublayer, attention and then the feed-forward network, has a norm before it and another one after it. Both stand
 # on the branch: on the residual path from x to the output there is nothing but sums. `norm_1` and `norm_2` are
-# attention's, front and back, and `norm_3` and `norm_4` the network's.
+# attention's, before and after, and `norm_3` and `norm_4` the network's.
 #
-# The attention takes three arguments, `attention(x, memory, mask)`: who asks, who answers, and which positions of the
-# memory hold a token. In self-attention one sequence does both.
+# The attention takes three arguments, `attention(x, memory, mask)`: what makes the queries, what makes the keys and
+# values, and which positions of the memory hold a token. In self-attention one sequence does both.
 
 # %% exercise="encoder_block"
 def encoder_block(
     x: Tensor, mask: Tensor, attention, feed_forward, norm_1, norm_2, norm_3, norm_4
 ) -> Tensor:
-    """One block of an encoder, with a norm in front of each sublayer and one behind it.
+    """One block of an encoder, with a norm before each sublayer and one after it.
 
     x: (batch, n, d_model)   mask: (batch, 1, n), True where there is a token
     attention(x, memory, mask) -> (batch, n, d_model)
@@ -70,10 +72,10 @@ def encoder_block(
 check("encoder_block", encoder_block)
 
 # %% [markdown]
-# **Use it.** (1) If the two norms behind do nothing, a sandwich block is a pre-norm block. Then it must compute what
-# torch's own block does, with torch's sublayers. (2) What are the norms behind good for? Thirty-two blocks with random
+# **Use it.** (1) If the two norms after the sublayers do nothing, a sandwich block is a pre-norm block. Then it must compute what
+# torch's own block does, with torch's sublayers. (2) What are the norms after the sublayers good for? Thirty-two blocks with random
 # sublayers stand one after the other, and the sublayers' outputs are multiplied by 1, 10 or 100. *Guess* the size of x at
-# the top, with the norms behind and without them.
+# the top, with these norms and without them.
 
 # %%
 if solved("encoder_block"):
@@ -94,12 +96,12 @@ if solved("encoder_block"):
         yours = encoder_block(x, mask, *parts)
         expected = theirs(x, src_key_padding_mask=~mask[:, 0])
     worst = (yours - expected)[mask[:, 0]].abs().max().item()
-    print(f"with nothing behind, you and nn.TransformerEncoderLayer differ by {worst:.0e}")
+    print(f"with nothing after them, you and nn.TransformerEncoderLayer differ by {worst:.0e}")
 
-    def size_at_the_top(scale, behind, depth=32, d=64):
+    def size_at_the_top(scale, after, depth=32, d=64):
         torch.manual_seed(0)
         x, everybody, norm = torch.randn(4, 10, d), torch.ones(4, 1, 10) > 0, nn.LayerNorm(d)
-        back = norm if behind else nn.Identity()
+        back = norm if after else nn.Identity()
         for _ in range(depth):
             W, U = torch.randn(2, d, d) / math.sqrt(d)
 
@@ -114,13 +116,13 @@ if solved("encoder_block"):
         return x.square().mean().sqrt().item()
 
     for scale in (1, 10, 100):
-        without, behind = (size_at_the_top(scale, behind) for behind in (False, True))
-        print(f"outputs times {scale:>3}: size {without:7.1f} without norms behind, "
-              f"{behind:.1f} with them")
+        without, after = (size_at_the_top(scale, after) for after in (False, True))
+        print(f"outputs times {scale:>3}: size {without:7.1f} without norms after "
+              f"the sublayers, {after:.1f} with them")
     print(f"a random walk of 64 steps of size one: {math.sqrt(1 + 64):.1f}")
 
 # %% [markdown]
-# With a norm behind, every sublayer adds a step of one size, whatever its own scale. So x grows by a known amount, and
+# With a norm after it, every sublayer adds a step of one size, whatever its own scale. So x grows by a known amount, and
 # no sublayer can drown the others.
 
 # %% [markdown]
@@ -186,8 +188,8 @@ if solved("decoder_block"):
 #
 # The lecture shifted one sentence. A batch has sentences of different lengths, and none of them has an end yet. At
 # position $t$ the decoder reads what has been written before, and must predict what comes next. It begins with `bos`,
-# which it reads and never predicts. It ends with `eos`, which it predicts and never reads. Behind a sentence's end both
-# rows hold `pad`. A sentence may be empty. What `target` holds behind a sentence's end is not defined.
+# which it reads and never predicts. It ends with `eos`, which it predicts and never reads. After a sentence's end both
+# rows hold `pad`. A sentence may be empty. What `target` holds after a sentence's end is not defined.
 
 # %% exercise="shift_right"
 def shift_right(
@@ -326,7 +328,7 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
 # exactly. This needs no tensor, only arithmetic. The model is made of
 #
 # * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
-#   which turns vectors back into scores of words, uses the tokens' table again (it is *tied*), and has no bias;
+#   which turns vectors back into logits of tokens, uses the tokens' table again (it is *tied*), and has no bias;
 # * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
 #   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
 #   layers have biases;
@@ -585,9 +587,9 @@ if solved("swiglu"):
 #    loss falls to nearly nothing, because copying is enough. In writing, the token to be copied does not exist yet: it
 #    repeats what it was given (`bos`, or the last token), or writes nonsense. Half a point if only the loss is
 #    mentioned.
-# 2. (b) It reads tokens up to $t - 1$ at its own and earlier places, but may look to the right, where at place $t + 1$
+# 2. (b) It reads tokens up to $t - 1$ at its own and earlier places, but may attend to the right, where at place $t + 1$
 #    the token to be said stands. One attention step fetches it: the loss falls to nearly nothing as well (a little
-#    later, since where to look has to be learned). In writing there is nothing to the right of the last position.
+#    later, since where to attend has to be learned). In writing there is nothing to the right of the last position.
 # 3. (c) An encoder predicts none of the tokens that it reads: its source is known as a whole before the first word is
 #    written, so there is nothing to peek at. (Good: an encoder that *is* to predict its own tokens, as BERT, has them
 #    hidden in its input instead.)
@@ -628,7 +630,7 @@ if solved("swiglu"):
 
 # %% exercise="prefix_mask"
 def prefix_mask(lengths: Tensor, n: int) -> Tensor:
-    """Who may attend to whom, if the first `lengths[b]` positions of text b are a prefix.
+    """Which position may attend to which, if text b begins with a prefix of `lengths[b]` tokens.
 
     lengths: (batch,), from 0 to n
     returns (batch, n, n), booleans: [b, i, j] is True where position i may attend to j

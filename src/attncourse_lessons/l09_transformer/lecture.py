@@ -72,7 +72,7 @@ from attncourse.data import (
     text_batches,
 )
 from attncourse.data.batches import cut
-from attncourse.decoding import sample
+from attncourse.decoding import sample, warp_logits
 from attncourse.layers import FeedForward
 from attncourse.metrics import perplexity, text_log_probabilities
 from attncourse.ngram import NGram
@@ -97,16 +97,16 @@ figures.encoder_decoder_stacks()
 #| label: three-stacks
 
 # %% [raw] slide
-# ## One kind of block serves all three; the mask differs
+# ## One kind of block serves all three
 # {figure}
 
 # %% [markdown] teaches="figure 1 of the paper"
-# One kind of block serves all three tasks. What differs is the mask.
+# One kind of block serves all three tasks. The models differ in the mask, and the third one also has a third part.
 #
 # * **Bidirectional self-attention** lets every position see all others. This is allowed when the whole text is known.
 # * **Causal self-attention** lets a position see itself and what comes before it. This is necessary when the model must
 #   predict the next token.
-# * **Cross-attention** is a third part for blocks that write while another text is read. It attends to the **memory**,
+# * **Cross-attention** is that third part, for blocks that write while another text is read. It attends to the **memory**,
 #   the states that the encoder has computed. The orange line leaves the encoder once, at its top, and goes to every
 #   block of the decoder.
 #
@@ -124,14 +124,15 @@ figures.figure_1()
 # ## Figure 1 of “Attention is all you need”
 # {figure}
 # |||
-# - **Embedding**, positions, then $N = 6$ blocks
+# - **Embedding**, positions, then $N = 6$ blocks (our $L$)
 # - Encoder block: two **sublayers**
 # - Decoder block: three; cross-attention reads the memory
 # - As drawn, **post-norm**. Later models: **pre-norm**
 
 # %% [markdown]
 # Read the figure from below. The **embedding** turns tokens into vectors, and the **positional encodings** are added.
-# Then comes a block, $N$ times ($N = 6$ in the paper). The encoder's block has two **sublayers**. Multi-head
+# Then comes a block, $N$ times ($N = 6$ in the paper; below we write $L$, because $N$ will be the number of parameters).
+# The encoder's block has two **sublayers**. Multi-head
 # self-attention moves information between positions, and the **position-wise feed-forward network** works on each
 # position by itself. The decoder's block has cross-attention between the two. Its queries come from the decoder, its
 # keys and values from the memory. Every sublayer has a **residual connection** around it, and the sum is normalised:
@@ -573,19 +574,56 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # ## 3.14 · 10²³
 # {print}
 #
-# **Scaling laws**: the loss falls as a power of $N$, $D$, $C$. Hoffmann et al. (2022): about 20 tokens a parameter.
+# **Scaling laws**, as refitted by Besiroglu et al. (2024):
+#
+# $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$
+#
+# > **Guess first.** GPT-3, Gopher, Chinchilla: which has the lowest loss?
+
+# %% [markdown]
+# **Scaling laws.** Can one predict the loss from $N$ and $D$? Kaplan et al. ([-@kaplan2020]) trained language models of
+# very different sizes. They found that the loss falls as a power of $N$, of $D$ and of $C$, as long as the other two are
+# not too small. They concluded that most of a larger budget should go into $N$, and GPT-3 was built so ([@brown2020],
+# figure 2.2). Hoffmann et al. ([-@hoffmann2022]) wrote the loss as a sum of three terms. With constants fitted anew by
+# Besiroglu et al. ([-@besiroglu2024]), because the first ones had been rounded too far, it is
+#
+# $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$ (eq:scaling-law)
+#
+# The first term is what no model can avoid; the others are what more parameters and more text could save. *Guess first:*
+# which of GPT-3, Gopher and Chinchilla has the lowest loss? How many parameters would the formula give Chinchilla's budget?
+
+# %%
+def predicted_loss(n_parameters, n_tokens):
+    return 1.8172 + 482.01 / n_parameters**0.3478 + 2085.43 / n_tokens**0.3658
+
+
+giants = {"GPT-3": (175e9, 300e9), "Gopher": (280e9, 300e9), "Chinchilla": (70e9, 1.4e12)}
+for name, (N, D) in giants.items():
+    print(f"{name:>10}: {6 * N * D:.1e} FLOPs, {D / N:4.1f} tokens per parameter, "
+          f"predicted loss {predicted_loss(N, D):.2f}")
+budget = 6 * N * D                                            # Chinchilla's
+splits = {size: predicted_loss(size, budget / (6 * size))
+          for size in range(10**10, 10**12, 10**9)}
+best = min(splits, key=splits.get)
+print(f"lowest for this budget: {best / 1e9:.0f} billion parameters, "
+      f"{budget / (6 * best**2):.0f} tokens per parameter")
+
+# %% tags=["hide-input"]
+assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
+
+# %% [raw] slide
+# ## How to split a budget
+# {print}
+#
+# Hoffmann et al. (2022): about 20 tokens a parameter.
 #
 # **Now you:** a@transformer, exercise 5
 
 # %% [markdown]
-# **Scaling laws.** These counts predict the loss. Kaplan et al. ([-@kaplan2020]) trained language models of very
-# different sizes. They found that the loss falls as a power of $N$, of $D$ and of $C$, as long as the other two are not
-# too small: straight lines on log–log paper, over many orders of magnitude. So one can ask how to split a budget $C =
-# 6ND$. Hoffmann et al. ([-@hoffmann2022]) found that $N$ and $D$ should grow alike, at about 20 tokens per parameter.
-# Their model Chinchilla has 70 billion parameters and read 1.4 trillion tokens. It was better than Gopher, which has
-# 280 billion parameters and cost as much to train. By that rule GPT-3, with fewer than 2 tokens per parameter, was far
-# too large for its training. Models of today read many more than 20 tokens per parameter, because a model is trained
-# once and then *used*, at $2N$ FLOPs per token.
+# The formula prefers Chinchilla, and in fact it was better than Gopher, which is four times as large. Hoffmann et al. found
+# that $N$ and $D$ should grow alike, at about 20 tokens per parameter. By that rule GPT-3, with fewer than 2, was far too
+# large for its training. (The constants hold for one kind of text and one tokenizer.) Models of today read many more than 20
+# tokens per parameter, because a model is trained once and then *used*, at $2N$ FLOPs per token.
 #
 # > **Check yourself.** You may spend 10¹⁸ FLOPs. How large a model, and how many tokens, by the rule of 20?
 # > <details><summary>Answer</summary>6 · N · 20 N = 10¹⁸, so N² = 8.3 · 10¹⁵ and N ≈ 91 million, on 1.8 billion
@@ -599,55 +637,60 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # a token into a vector. At the top, a matrix of shape $(d, \lvert V \rvert)$ turns a vector into logits. Press and Wolf
 # ([-@press2017]) and Inan et al. ([-@inan2017]) made them one matrix, **weight tying**:
 #
-# $$\text{logits} = h\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$ (eq:weight-tying)
+# $$\text{logits} = x\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$ (eq:weight-tying)
 #
-# So the output layer is a lookup, too: the state is the query, and every token's vector is a key. In GPT-2 small, tying
-# saves 39 of 163 million parameters. In a large model it saves hardly anything, and large models are often untied. Is
-# there a price? *Guess first:* what does a tied model predict before any training?
+# where $x$ is the output of the last norm. So the output layer is a lookup, too: $x$ is the query, and every token's vector
+# is a key. In GPT-2 small, tying saves 39 of 163 million parameters. In a large model it saves hardly anything, and large
+# models are often untied. Is there a price? *Guess first:* what does a tied model predict before any training? Does it matter
+# whether the embeddings are multiplied by $\sqrt d$, as in the paper?
 
 # %% [raw] slide
 # ## Weight tying: the output matrix is the embedding
-# $$\text{logits} = h\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$
+# $$\text{logits} = x\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$
 #
-# The output is a lookup: the state is the query, every token's vector a key.
+# The output is a lookup: $x$ is the query, every token's vector a key.
 #
-# > **Guess first.** What does a tied model predict before any training?
+# > **Guess first.** What does a tied model predict before any training? Does the paper's factor $\sqrt d$ on the embeddings matter?
 
 # %%
 untrained = TransformerConfig(vocab_size=500, d_model=64, n_layers=2, dropout=0.0)
 draws = torch.Generator().manual_seed(0)
 tokens = torch.randint(4, 500, (8, 32), generator=draws)                  # (batch, n)
 echo = {}
-for tied in (True, False):
-    echo[tied] = []
+for tied, scaled in ((True, True), (True, False), (False, True), (False, False)):
+    shape = replace(untrained, tie_output=tied, scale_embedding=scaled)
+    echo[tied, scaled] = []
     for seed in range(3):
         torch.manual_seed(seed)
-        model = LanguageModel(replace(untrained, tie_output=tied))
+        model = LanguageModel(shape)
         with torch.no_grad():
             same = model(tokens).argmax(dim=-1) == tokens                 # (batch, n)
-        echo[tied].append(same.float().mean().item())
-    shares = "  ".join(f"{share:4.0%}" for share in echo[tied])
-    print(f"tied: {tied!s:>5}   predicts the token that it reads in {shares} of places")
+        echo[tied, scaled].append(same.float().mean().item())
+    shares = "  ".join(f"{share:4.0%}" for share in echo[tied, scaled])
+    print(f"tied: {tied!s:>5}   embeddings × √d: {scaled!s:>5}   "
+          f"predicts the token that it reads in {shares} of places")
 
 # %% tags=["hide-input"]
-assert min(echo[True]) > 0.5 > 0.1 > max(echo[False])
+others = [share for how, shares in echo.items() if how != (True, True) for share in shares]
+assert min(echo[True, True]) > 0.5 > 0.1 > max(others)
 
 # %% [raw] slide
 # ## The token that it has just read
 # {print}
 #
-# The residual path carries a token's vector nearly unchanged to the top.
+# With the factor, the token's vector reaches the top among what the sublayers add, and is most similar to itself.
 
 # %% [markdown]
-# It predicts the token that it has just read. The residual path carries a token's vector nearly unchanged from the
-# bottom to the top. There it is compared with all vectors of the table, and it is most similar to itself. A token hardly
-# ever follows itself, so training must undo this first.
+# With the factor, the tied model predicts the token that it has just read. The residual path carries the token's vector to
+# the top, beside what the sublayers add. There it is compared with all vectors of the table, and it is most similar to
+# itself. A token hardly ever follows itself, so training must undo this first. Without the factor, or without tying, nothing
+# of the kind happens.
 #
-# **Scaled embeddings.** A tied table needs small numbers, about $1/\sqrt d$, so that logits begin near zero. But then
-# an embedding has length one, while the sinusoids and what the sublayers add have a length of about $\sqrt d$. The
-# paper multiplies embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in the package's config), and gives no
-# reason; this difference of sizes is the usual one. "Going further", at the end of the page, measures what the factor
-# does without tying.
+# **Scaled embeddings.** Why have the factor at all? A tied table needs small numbers, about $1/\sqrt d$, so that logits
+# begin at a size of about one. But then an embedding has length one, while the sinusoids and what the sublayers add have a
+# length of about $\sqrt d$: the token is nearly lost among them, and so is its echo. The paper multiplies embeddings by
+# $\sqrt{d_\text{model}}$ (`scale_embedding` in the package's config), and gives no reason; this difference of sizes is
+# the usual one. "Going further", at the end of the page, measures what the factor does without tying.
 
 # %% [markdown] teaches="leaderboards and pre-training; encoder–decoder, decoder-only: T5, mBART, GPT, Llama"
 # ## Pre-training: masked, causal and span-corruption objectives
@@ -919,7 +962,7 @@ assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
 # that some modules are harder than others.) A gap alone is not **overfitting**, in which the validation loss rises while
 # the training loss still falls. Has this happened here?
 
-# %%
+# %% tags=["hide-input"]
 rows = record["validation"]
 viz.curves({"checkpoint": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
            x_name="training step", y_name="validation loss (nats per token)")
@@ -999,13 +1042,21 @@ viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
 # ## After “Return True if”
 # {figure}
 
+# %%
+for T in (0.3, 1.0, 1.5):
+    left = int((warp_logits(logits[None], T, top_p=0.9) > -torch.inf).sum())
+    print(f"T = {T}: top-p 0.9 leaves {left} tokens")
+
 # %% [markdown]
+# The same top-p leaves one token or hundreds, because the cut is made *after* the temperature. ("Effectively" in the figure is
+# the perplexity of what is left: so many equally likely tokens would be as hard to predict.)
+#
 # How do the settings change whole texts? We count two things, with three seeds each: the share of *different* tokens
 # among those written, and the share of runs of six tokens that stand word for word in the standard library's part of
 # the training text. (Parsing the three packages as well would take too long here.) For comparison, the last line counts
 # such runs in the test set, docstrings that people wrote for the same library.
 
-# %%
+# %% tags=["hide-input"]
 def runs(texts, n=6):
     return [tuple(text[i : i + n]) for text in texts for i in range(len(text) - n + 1)]
 
@@ -1076,6 +1127,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # | positions | sinusoids, added once | RoPE, in every attention |
 # | heads | keys for every head | groups share them |
 # | biases, dropout | yes | none |
+# | output; embeddings | tied; times $\sqrt d$ | of its own; as they are |
 #
 # $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr) W_\text{down}$$
 
@@ -1092,7 +1144,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # ## What Llama changed
 #
 # Six years lie between the block of 2017 and Llama's, and the two lines of the block are the same. Besides the norm's
-# place there are five changes:
+# place there are seven changes:
 #
 # | | 2017 | Llama | lecture |
 # |---|---|---|---|
@@ -1101,6 +1153,8 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # | positions | sinusoids, added once | rotary embedding, in every attention | [@order](@order) |
 # | heads | keys for every head | groups share them (the larger Llama 2, and Llama 3) | [@many_heads](@many_heads) |
 # | biases, dropout | yes | none | here |
+# | output matrix | tied to the embedding | of its own (but tied in some small models) | here |
+# | embeddings | times $\sqrt d$ | as they are | here |
 #
 # (Many of today's largest models go one step further: a **mixture of experts** has many feed-forward networks in each
 # block, and a router sends each token to a few of them. See [lecture @errata_lab](@errata_lab).)
@@ -1227,23 +1281,27 @@ assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 # * **No positions at all are better than sinusoids here.** A causal mask by itself shows a decoder some order ([lecture
 #   @order](@order)). So removing the sinusoids gives a third of what rotary embeddings gain.
 # * **Some effects may depend on the setting.** We have three guesses. *Post-norm* needs a lower learning rate. *The
-#   untied output* gains because a tied model begins by echoing, and 300 steps are too few to unlearn this. *Rotary
-#   embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last two gains shrink with more steps.
+#   untied output* gains because a tied model with scaled embeddings begins by echoing, and 300 steps are too few to
+#   unlearn this. *Rotary embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last two gains shrink with more steps.
 #
-# All three sound plausible. Which do you believe? Two more experiments test them, one with four times as many steps, one
-# with a third of the learning rate:
+# All three sound plausible. Which do you believe? Three more experiments test them: four times as many steps, a third of
+# the learning rate, and embeddings without the factor $\sqrt d$. (All fourteen versions had it.) Without it a tied model does
+# not echo, so by the second guess an untied output should gain little there.
 
-# %%
+# %% tags=["hide-input"]
 longer, slower = measured("modifications_longer"), measured("modifications_slower")
-for other in (longer, slower):
-    print(f"{other['steps']} steps, learning rate {other['lr']:g}")
+unscaled = measured("modifications_unscaled")
+for other in (longer, slower, unscaled):
+    factor = ", embeddings without √d" if other is unscaled else ""
+    print(f"{other['steps']} steps, learning rate {other['lr']:g}{factor}")
     for name, (difference, half) in bars(other).items():
         if name != "baseline":
             now, before = f"{difference:+.3f} ± {half:.3f}", f"{here[name][0]:+.3f}"
             print(f"{name:>18}  {now}   (before: {before})")
 
 # %% tags=["hide-input"]
-slow, long = bars(slower), bars(longer)
+slow, long, no_factor = bars(slower), bars(longer), bars(unscaled)
+assert no_factor["untied output"][0] < 3 * here["untied output"][0] < 0, "gains far more"
 assert here["untied output"][0] < 1.4 * long["untied output"][0] < 0, "gains less than before"
 assert long["RoPE"][0] < 1.5 * here["RoPE"][0] < 0, "gains more than before"
 assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
@@ -1252,13 +1310,14 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # ## Three explanations, tested
 # {print}
 #
-# Two guesses of three have passed. The gain of RoPE has *grown*: that one was as plausible, and wrong.
+# One guess has passed. RoPE's gain *grows* with more steps. The untied output's shrinks, as guessed, but is largest where nothing echoes.
 
 # %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
-# Two of the three guesses have passed the test. At the lower rate post-norm is only a tenth of a nat behind. The gain of
-# the untied output is half as large as before. But the gain of rotary embeddings has *grown* to more than twice its
-# size. That explanation was as plausible as the other two, and it was wrong. An explanation that comes after the result
-# is a guess until it has passed a test that could have refuted it.
+# One of the three guesses has passed. At the lower rate post-norm is only a tenth of a nat behind. The gain of rotary
+# embeddings has *grown* with more steps to more than twice its size, so that explanation was wrong. The untied output is the
+# instructive case. With more steps its gain is half as large, as guessed. But without the factor, where nothing echoes, it is
+# four times as large. So the echo is at most a part of the reason. An explanation that comes after the result is a guess
+# until it has passed a test that could have refuted it, and a second test may refute what the first did not.
 #
 # And the factor of ten? Our own post-norm block, that of 2017, ends one and a half nats behind at the high learning rate
 # and a tenth of a nat behind at the lower one. From such curves one can read almost any factor. A factor of efficiency
@@ -1280,7 +1339,7 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # Why did the Transformer replace recurrent networks within two years? The paper's own table sets the quality of
 # translation against the cost of training. *Guess first:* is the new model above the others, left of them, or both?
 
-# %%
+# %% tags=["hide-input"]
 panels = {}
 for pair, title in {"en-de": "English to German", "en-fr": "English to French"}.items():
     panels[title] = {
@@ -1354,7 +1413,7 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # |---|---|
 # | encoder block | $x \leftarrow x + \operatorname{MHA}(\tilde x, \tilde x),\quad x \leftarrow x + \operatorname{FFN}(\tilde x)$ |
 # | decoder block | causal $\operatorname{MHA}(\tilde x, \tilde x)$, $\operatorname{MHA}(\tilde x, \text{memory})$, $\operatorname{FFN}$ |
-# | output, tied | $\text{logits} = h E^\top$ |
+# | output, tied | $\text{logits} = x E^\top$ |
 # | size | $N \approx 12\,L\,d^2 + \lvert V \rvert d$ |
 # | cost of training | $C \approx 6\,N\,D$ FLOPs |
 #
@@ -1367,12 +1426,12 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # |---|---|---|
 # | encoder block | $x \leftarrow x + \operatorname{MHA}(\tilde x, \tilde x),\quad x \leftarrow x + \operatorname{FFN}(\tilde x)$ | $(n_\text{source}, d)$ |
 # | decoder block | causal $\operatorname{MHA}(\tilde x, \tilde x)$, then $\operatorname{MHA}(\tilde x, \text{memory})$, then $\operatorname{FFN}$ | $(n_\text{target}, d)$ |
-# | output, tied | $\text{logits} = h E^\top$ | $(n_\text{target}, \lvert V \rvert)$ |
+# | output, tied | $\text{logits} = x E^\top$ | $(n_\text{target}, \lvert V \rvert)$ |
 # | size | $N \approx 12\,L\,d^2 + \lvert V \rvert d$ | |
 # | cost of training | $C \approx 6\,N\,D$ FLOPs | |
 #
-# One block, with two sublayers or three, serves encoder-only, decoder-only and encoder–decoder models; the mask makes
-# the difference. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be
+# One block, with two sublayers or three, serves encoder-only, decoder-only and encoder–decoder models; they differ in the
+# mask and in cross-attention. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be
 # hidden. The shift and the causal mask need each other; a loss that is too good
 # suggests that one is missing. Size and cost can be counted before anything is built. To say that a change is better
 # one needs a budget, a learning rate and error bars.
@@ -1389,7 +1448,8 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # > 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the source's.
 # > 3. Both about fourfold: $12 L d^2$.</details>
 #
-# **Now do** [assignment @transformer](@transformer/assignment): seven exercises, two questions in words, an extension.
+# **Now do** [assignment @transformer](@transformer/assignment) (about two and a half hours): seven exercises, two questions
+# in words, an extension.
 # **Next:** [lecture @training](@training), where you train a Transformer in earnest.
 #
 # **In the package.** `attncourse.transformer` has `Block`, `Encoder`, `Decoder`, `EncoderDecoder` and `LanguageModel`;
@@ -1398,5 +1458,5 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 #
 # **Further reading.** [+@vaswani2017]: by now all of it. [+@press2017]. [+@radford2018]. [+@devlin2019], section 3.1.
 # [+@wettig2023]. [+@raffel2020], section 3, for objectives and masks. [+@ouyang2022]; [+@rafailov2023]. [+@liu2018].
-# [+@brown2020], section 2. [+@kaplan2020], section 2.1 for the 6; [+@hoffmann2022]. [+@holtzman2020]. [+@shazeer2020].
+# [+@brown2020], section 2. [+@kaplan2020], section 2.1 for the 6; [+@hoffmann2022]; [+@besiroglu2024]. [+@holtzman2020]. [+@shazeer2020].
 # [+@narang2021], table 1; [+@gu2023], figure 4. [+@touvron2023llama], section 2.2.

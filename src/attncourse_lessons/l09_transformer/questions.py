@@ -15,7 +15,7 @@ def block_parameters(lots):
     seen = sum(p.numel() for p in Block(config).parameters() if p.ndim == 2)
     return ask(
         f"A block of self-attention and a feed-forward network, d_model = {d}, d_ff = 4 · d_model. "
-        "How many numbers have its weight *matrices*?",
+        "How many numbers do its weight *matrices* have?",
         *((f"{value:,}", value == seen, why) for value, why in {
             12 * d * d: "4 d² for W_Q, W_K, W_V, W_O, and 2 · 4 d² for the feed-forward network.",
             8 * d * d: "That is the feed-forward network alone: two thirds of the block.",
@@ -75,8 +75,8 @@ def top_p(lots):
     }
     listed = ", ".join(f"{p:.2f}" for p in probabilities.tolist())
     return ask(
-        f"Tokens have the probabilities {listed}. From how many is sampled with top-p = {limit}, "
-        "the smallest set that has at least p?",
+        f"Tokens have the probabilities {listed}. From how many of them does top-p = {limit} sample? "
+        "(It keeps the smallest set whose probabilities add up to at least p.)",
         *((str(number), number == kept, why) for number, why in whys.items()),
     )
 

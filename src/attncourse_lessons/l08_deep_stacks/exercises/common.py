@@ -58,7 +58,7 @@ def wrong_slopes(*names):
 
 ALONE = explain_worst("alone, a vector comes out different: by {size} at {place}")
 
-def _silent(y):
+def _nothing(y):
     """A sublayer that has nothing to say."""
     return torch.zeros_like(y)
 

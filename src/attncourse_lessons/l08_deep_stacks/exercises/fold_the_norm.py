@@ -26,8 +26,8 @@ exercise = Exercise(
     minutes=12,
     extra=True,
     hints=(
-        "Write (y ∘ γ + β) W + b and multiply out. Which part depends on y, and which does not?",
-        "y ∘ γ multiplies *column* c of y by γ_c, and column c of y meets row c of W. So γ may as well multiply W: its "
+        "Write (y ⊙ γ + β) W + b and multiply out. Which part depends on y, and which does not?",
+        "y ⊙ γ multiplies *column* c of y by γ_c, and column c of y meets row c of W. So γ may as well multiply W: its "
         "rows, or its columns?",
     ),
 )

@@ -7,7 +7,7 @@ from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradient_reaches, require_variation
 
-from .common import READY_MADE, _silent, cut, normed, parts, through_both
+from .common import READY_MADE, _nothing, cut, normed, parts, through_both
 
 
 def reference(x, attend, feed_forward, norm_1, norm_2, carry=1.0):
@@ -47,14 +47,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def attentions_half(answer, draw):
     """what attention found is added to x, and the sum is normalised"""
     x, attend, _, norm_1, norm_2 = parts(draw)
-    return answer(x, attend, _silent, norm_1, norm_2)
+    return answer(x, attend, _nothing, norm_1, norm_2)
 
 
 @aspect("feed-forward's half", points=1, hint=2)
 def feed_forwards_half(answer, draw):
     """the same for what the feed-forward network found, with a norm of its own"""
     x, _, feed_forward, norm_1, norm_2 = parts(draw)
-    return answer(x, _silent, feed_forward, norm_1, norm_2)
+    return answer(x, _nothing, feed_forward, norm_1, norm_2)
 
 
 @aspect("together", points=1, hint=2)

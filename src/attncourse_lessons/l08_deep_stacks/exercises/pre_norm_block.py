@@ -7,7 +7,7 @@ from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import require_variation
 
-from .common import HALVES, READY_MADE, _gradient, _silent, cut, parts, through_both
+from .common import HALVES, READY_MADE, _gradient, _nothing, cut, parts, through_both
 
 
 def reference(x, attend, feed_forward, norm_1, norm_2):
@@ -41,25 +41,25 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent sublayers", points=2, hint=2, explain=explain_worst("it moves by {size} at {place}"))
-def silent_sublayers(answer, draw):
+@aspect("sublayers that write nothing", points=2, hint=2, explain=explain_worst("it moves by {size} at {place}"))
+def sublayers_that_write_nothing(answer, draw):
     """where both sublayers return zeros, x comes back as it was"""
     x, _, _, norm_1, norm_2 = parts(draw)
-    return require_variation(answer(x, _silent, _silent, norm_1, norm_2)) - x
+    return require_variation(answer(x, _nothing, _nothing, norm_1, norm_2)) - x
 
 
 @aspect("attention's half", points=1, hint=1)
 def attentions_half(answer, draw):
     """attention reads the normalised x, and what it found is added to x"""
     x, attend, _, norm_1, norm_2 = parts(draw)
-    return answer(x, attend, _silent, norm_1, norm_2)
+    return answer(x, attend, _nothing, norm_1, norm_2)
 
 
 @aspect("feed-forward's half", points=1, hint=1)
 def feed_forwards_half(answer, draw):
     """so does the feed-forward network, with a norm of its own"""
     x, _, feed_forward, norm_1, norm_2 = parts(draw)
-    return answer(x, _silent, feed_forward, norm_1, norm_2)
+    return answer(x, _nothing, feed_forward, norm_1, norm_2)
 
 
 @aspect("together", points=1, hint=2)
@@ -80,7 +80,7 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-PRE = ("silent sublayers", "attention's half", "feed-forward's half", "together", "gradient")
+PRE = ("sublayers that write nothing", "attention's half", "feed-forward's half", "together", "gradient")
 ATTENDS, THINKS = "attend(norm_1(x))", "feed_forward(norm_2(x))"
 
 slip("residual from the normalised x", PRE,

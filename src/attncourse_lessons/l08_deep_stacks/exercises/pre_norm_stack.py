@@ -123,8 +123,8 @@ slip("the norm stands in the path", ("output", "any depth"),
     What has passed the final norm went on to the next block, so the norm stands in the path of x after all. Keep
     both: x itself for the next block, and its normalised form for the list.""")
 slip("a second residual connection", (*ORDER, "final norm"), {"x = block(x)": "x = x + block(x)"}, words="""
-    x was added once more around each block. The blocks have their residual connections inside: with silent
-    sublayers such a stack would double x at every block.""")
+    x was added once more around each block. The blocks have their residual connections inside: if the
+    sublayers write nothing, such a stack doubles x at every block.""")
 slip("all blocks read the first x", ORDER, {"levels =": "first = x\nlevels =", "block(x)": "block(first)"}, words="""
     Each block worked on the original x, so the stack is only as deep as its last block. Hand on what the block
     before has returned.""")

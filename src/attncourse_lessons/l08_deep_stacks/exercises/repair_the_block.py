@@ -45,29 +45,29 @@ exercise = Exercise(
     difficulty=2,
     minutes=25,
     hints=(
-        "Imagine the sublayers silent: if `found` is zero, what does each line make of x? In a pre-norm block x must "
-        "come out as it went in. Where does it stop being x?",
+        "Imagine sublayers that write nothing: if `found` is zero, what does each line make of x? In a pre-norm block "
+        "x must come out as it went in. Where does it stop being x?",
         "Count how often each thing that `__init__` makes is used. And is every argument of `forward` used?",
         "Give what the sublayer reads a name of its own, `normal_x = self.norm_1(x)`, and leave the name x to the "
-        "stream. In `nn.MultiheadAttention` a boolean `attn_mask` is True where looking is *forbidden*.",
+        "stream. In `nn.MultiheadAttention` a boolean `attn_mask` is True where attending is *forbidden*.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-# What a sublayer writes with: at zero, it is silent.
+# What a sublayer writes with: at zero, it writes nothing.
 ATTENTION, FEED_FORWARD = ("attention.out_proj.",), ("down.",)
 
 
-def _silenced(answer, draw, *silent):
-    """A built block in which the sublayers whose last layers begin so are silent, x, and a mask that forbids
+def _without(answer, draw, *parts):
+    """A built block in which the sublayers whose last layers begin so write nothing, x, and a mask that forbids
     nothing."""
     batch, n, d_head = draw.sizes(3, 3, 6)
     n_heads = 2
     module = answer.build(draw, n_heads * d_head, n_heads, 3 * d_head)
     values = {name: parameter.detach().clone() for name, parameter in module.runner.parameters().items()}
     for name in values:
-        if name.startswith(silent):
+        if name.startswith(parts):
             values[name].zero_()
     module.runner.fill(values)
     return module, 2 * draw.normal(batch, n, n_heads * d_head) + 0.5, torch.ones(n, n, dtype=torch.bool)
@@ -76,31 +76,31 @@ def _silenced(answer, draw, *silent):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent sublayers", points=2, hint=1, explain=explain_worst("it moves by {size} at {place}"))
-def silent_sublayers(answer, draw):
-    """with silent sublayers x comes back as it was"""
-    module, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
+@aspect("sublayers that write nothing", points=2, hint=1, explain=explain_worst("it moves by {size} at {place}"))
+def sublayers_that_write_nothing(answer, draw):
+    """if the sublayers write nothing, x comes back as it was"""
+    module, x, mask = _without(answer, draw, *ATTENTION, *FEED_FORWARD)
     return require_variation(module(x, mask)) - x
 
 
 @aspect("attention's half", points=1, hint=2)
 def attentions_half(answer, draw):
     """attention reads the normalised x, and what it found is added to x"""
-    module, x, mask = _silenced(answer, draw, *FEED_FORWARD)
+    module, x, mask = _without(answer, draw, *FEED_FORWARD)
     return module(x, mask)
 
 
 @aspect("feed-forward's half", points=1, hint=2)
 def feed_forwards_half(answer, draw):
     """so does the feed-forward network"""
-    module, x, mask = _silenced(answer, draw, *ATTENTION)
+    module, x, mask = _without(answer, draw, *ATTENTION)
     return module(x, mask)
 
 
 @aspect("together", points=1, hint=3)
 def together(answer, draw):
     """one after the other"""
-    module, x, mask = _silenced(answer, draw, "nothing")
+    module, x, mask = _without(answer, draw, "nothing")
     return module(x, mask)
 
 
@@ -109,7 +109,7 @@ def together(answer, draw):
 )
 def mask(answer, draw):
     """under a causal mask, changing the last position changes nothing before it"""
-    module, x, mask = _silenced(answer, draw, "nothing")
+    module, x, mask = _without(answer, draw, "nothing")
     mask = mask.tril()
     other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)
     output = module(x, mask)
@@ -124,11 +124,11 @@ TAUGHT = ("x", "norm_1.weight", "norm_2.weight", "attention.in_proj_weight", "up
 @aspect("gradient", points=1, hint=2, explain=explain_missing_gradient(*TAUGHT))
 def gradient(answer, draw):
     """a gradient reaches x and everything that is learned, both norms included"""
-    module, x, mask = _silenced(answer, draw, "nothing")
+    module, x, mask = _without(answer, draw, "nothing")
     x.requires_grad_()
     found = gradient_reaches(module(x, mask), [x, *(module.parameter(name) for name in TAUGHT[1:])], draw)
-    silent, x, mask = _silenced(answer, draw, *ATTENTION, *FEED_FORWARD)
-    output = silent(x.requires_grad_(), mask)
+    block, x, mask = _without(answer, draw, *ATTENTION, *FEED_FORWARD)
+    output = block(x.requires_grad_(), mask)
     if (output - x).abs().max() < 1e-5:  # x came through: so must the gradient, with no sublayer to go through
         found[0] &= gradient_reaches(output, [x], draw)[0]
     return found
@@ -136,7 +136,7 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-STREAM = ("silent sublayers", "attention's half", "feed-forward's half", "together")
+STREAM = ("sublayers that write nothing", "attention's half", "feed-forward's half", "together")
 
 slip("residual from the normalised x", STREAM,
      {"normal_x = ": "x = normal_x = ", "x + self.down": "self.norm_2(x) + self.down"},
@@ -144,28 +144,28 @@ slip("residual from the normalised x", STREAM,
      {"normal_x = ": "x = normal_x = "},  # the other way round
      words="""
     A residual connection still starts at the *normalised* x: `x = self.norm_…(x)` forgets the x that is to be added
-    to, in one of the halves or in both. Silence both sublayers, and x must come out as it went in.""")
+    to, in one of the halves or in both. If both sublayers write nothing, x must come out as it went in.""")
 slip("one norm for both", ("feed-forward's half", "together", "gradient"), {"norm_2": "norm_1"}, words="""
     The feed-forward network reads through attention's norm, and `norm_2` is never called: it would stay as it was
     made, and learn nothing. Nothing crashes, and the loss falls all the same.""")
 slip("mask not handed on", ("mask",), {", attn_mask=~mask": ""}, words="""
     `forward` is given a mask and does nothing with it, so every position reads the future. The loss of a language
-    model would be splendid (lecture @masking).""")
+    model would be far too good (lecture @masking).""")
 slip("a mask of numbers", ("mask",),
      {"~mask": "mask.float()"},
      {"~mask": "(~mask).float()"},
      words="""
     The mask was handed on as numbers 0 and 1. `nn.MultiheadAttention` *adds* a mask of numbers to the scores: to add 1
-    is a small nudge, and forbids nothing. A mask of numbers needs −∞ where looking is forbidden and 0 elsewhere; a
+    is a small nudge, and forbids nothing. A mask of numbers needs −∞ where attending is forbidden and 0 elsewhere; a
     boolean one is True where it is forbidden.""")
 slip("mask transposed", ("mask",), {"~mask": "~mask.mT"}, words="""
     Rows and columns of the mask have changed places, so that the past is forbidden and the future is open. Row i of our
-    mask says whom position i may look at, and `attn_mask` is read in the same way.""")
+    mask says to which positions position i may attend, and `attn_mask` is read in the same way.""")
 slip("a mask of its own", ("attention's half", "together"),
      {"attn_mask=~mask": "attn_mask=torch.ones_like(mask).triu(1)"},
      words="""
-    The block made a causal mask itself and did not look at the one that it was given. An encoder hands over one that
-    forbids nothing. Whom a position may look at is for the caller to say.""")
+    The block made a causal mask itself and ignored the one that it was given. An encoder hands over one that
+    forbids nothing. To which positions a position may attend is the caller's decision.""")
 slip("another activation function", ("feed-forward's half", "together"),
      {"self.up(self.norm_2(x)).relu()": "nn.functional.gelu(self.up(self.norm_2(x)))"},
      {".relu()": ".tanh()"},
@@ -173,7 +173,7 @@ slip("another activation function", ("feed-forward's half", "together"),
     The ReLU was exchanged for another activation function. The ReLU was not broken: weights that were trained with one
     activation function do not fit another.""")
 slip("mask upside down", (*STREAM, "mask", "gradient"), {"~mask": "mask"}, words="""
-    Our masks are True where a position may look. `nn.MultiheadAttention` takes a boolean mask the other way round:
+    Our masks are True where a position may attend. `nn.MultiheadAttention` takes a boolean mask the other way round:
     True where it may *not*. Handed on as it is, all that was allowed is forbidden; a row with nothing left becomes
     NaN.""")
 slip("a sublayer reads x as it is", (*HALVES, "gradient"), {"self.norm_1(x)": "x", "self.norm_2(x)": "x"}, words="""
@@ -188,7 +188,7 @@ slip("no residual", STREAM,
      {"x + answer": "answer", "x + self.down": "self.down"},
      {"x + self.down": "self.down"},
      words="""
-    What a sublayer found replaces x, in one half or in both. With silent sublayers nothing would be left of it.""")
+    What a sublayer found replaces x, in one half or in both. Where a sublayer writes nothing, nothing is left of x.""")
 slip("no activation function", ("feed-forward's half", "together"), {".relu()": ""}, words="""
     The ReLU got lost in the repair, and two linear layers in a row are one (lecture @masking).""")
 slip("cut off from the gradient", ("gradient",),

@@ -61,8 +61,8 @@ def order(answer, draw):
     return answer(_branches(draw, 2))
 
 
-@aspect("silent branches", points=0.5, hint=1)
-def silent_branches(answer, draw):
+@aspect("branches that write nothing", points=0.5, hint=1)
+def branches_that_write_nothing(answer, draw):
     """branches that write nothing, and no layers at all, leave the identity"""
     branches = _branches(draw, 3)
     return torch.stack([answer(0 * branches), answer(branches[:0])])
@@ -84,7 +84,7 @@ slip("first layer on the left", MORE, {"J @ product": "product @ J"}, words="""
     The factors stand in the order of reading, with the first layer on the left. A small step of x is multiplied by the
     first layer's matrix first, so that one stands on the right, nearest to it. Multiply two different matrices in both
     orders: they do not commute.""")
-slip("no residual connection", (*ALL, "silent branches"), {STEP: "J @ product"}, words="""
+slip("no residual connection", (*ALL, "branches that write nothing"), {STEP: "J @ product"}, words="""
     This is the product of the branches' own Jacobians: a stack without residual connections. With them a layer computes
     x + f(x), and the x that goes around the branch has a Jacobian, too.""")
 slip("the sum alone", MORE, {"J @ product": "J"}, words="""
@@ -95,13 +95,13 @@ slip("number by number", ALL, {"J @ product": "J * product"}, words="""
 slip("transposed", ALL, {"J @ product": "J.mT @ product"}, words="""
     Each Jacobian was transposed. In this exercise a row is an output and a column an input, J_ij = ∂output_i/∂input_j,
     as in the lecture.""")
-slip("begun with ones", (*ALL, "silent branches"),
+slip("begun with ones", (*ALL, "branches that write nothing"),
      {BEGIN: "torch.ones(jacobians.shape[-1], jacobians.shape[-1])"},
      {BEGIN: "torch.zeros(jacobians.shape[-1], jacobians.shape[-1])"},
      words="""
     The product begins with a matrix full of ones, or of zeros. What leaves every matrix as it is in a matrix product is
     the identity, with ones on the diagonal alone.""")
-slip("the number one for the identity", (*ALL, "silent branches"), {STEP: "(1 + J) @ product"}, words="""
+slip("the number one for the identity", (*ALL, "branches that write nothing"), {STEP: "(1 + J) @ product"}, words="""
     In torch `1 + J` adds one to *every* entry. The identity has ones on the diagonal alone: `torch.eye`.""")
 slip("a layer left out", ALL,
      {"in jacobians": "in jacobians[1:]"},

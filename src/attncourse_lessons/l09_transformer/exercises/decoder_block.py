@@ -197,18 +197,18 @@ slip("keys from the decoder", (*CROSS, "memory's padding", "gradient"), {"memory
     The cross-attention asked the decoder's own states, and the memory was never read: the decoder would translate
     without having seen the source. Queries come from the decoder; keys and values from the encoder.""")
 slip("the memory asks", ALL_WRONG, {"cross_attention(x, memory,": "cross_attention(memory, x,"}, words="""
-    The two sides of the cross-attention have changed places: the source asked and the target answered. Who is about
-    to write a word, and wants to know something?""")
+    The two sides of the cross-attention have changed places: the source asked and the target answered. Which side
+    writes the next token, and so makes the queries?""")
 slip("the two masks swapped", ALL_WRONG, {"x, mask": "x, memory_mask", "memory_mask": "mask"}, words="""
-    The masks have changed places. `mask` is about the decoder's own positions, (n, n): who may look at whom.
-    `memory_mask` knows which positions of the source hold a word, (batch, 1, n_memory). Source and target are of
+    The masks have changed places. `mask` is about the decoder's own positions, (n, n): which one may attend to which.
+    `memory_mask` knows which positions of the source hold a token, (batch, 1, n_memory). Source and target are of
     different lengths, so it shows at once; were they equal, nothing would crash.""")
 slip("the causal mask on the memory", ALL_WRONG, {"memory_mask": "mask"}, words="""
     The cross-attention got the mask of the decoder's own positions. The source has no future: all of it was there
-    before the first word was written. What must be hidden of it is its padding.""")
+    before the first token was written. What must be hidden of it is its padding.""")
 slip("sees the future", ("past only",), {"x, mask": "x, None"}, words="""
-    The self-attention got no mask, so each position reads the words that it is about to predict.""")
-slip("hears the memory's padding", ("memory's padding",), {"memory_mask": "None"}, words="""
+    The self-attention got no mask, so each position reads the tokens that it is about to predict.""")
+slip("attends to the memory's padding", ("memory's padding",), {"memory_mask": "None"}, words="""
     The cross-attention got no mask: a translation then depends on how far its source was padded.""")
 slip("one sentence's mask for all", ("memory's padding",), {"memory_mask": "memory_mask[:1]"}, words="""
     Every source got the mask of the first one in the batch. Each sentence has a length, and a mask, of its own.""")
@@ -235,7 +235,7 @@ slip("the two attentions side by side", CROSS,
      {f"x = norm_1(x + {SELF})\nx = norm_2(x + {LOOKS})": f"x = norm_2(norm_1(x + {SELF} + {LOOKS}))"},
      words="""
     Both attentions started from the x that came in, and both findings went into one sum. What asks the memory is the x
-    that the self-attention and its norm have left: it has heard what was written so far.""")
+    that the self-attention and its norm have left: it has read what was written so far.""")
 slip("the memory normalised again", CROSS, {"memory,": "norm_2(memory),"}, words="""
     `norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
     from the encoder ready for use, and all blocks of the decoder read that same memory.""")

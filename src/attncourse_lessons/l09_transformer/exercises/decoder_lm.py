@@ -246,14 +246,14 @@ slip("the table cut off at the output", TIED,
 slip("the future is read", ("logits", "causal"),
      {MASK: "torch.ones(n, n, dtype=torch.bool)"},
      words="""
-    Every place looks at all others. At place t the model is to predict the token at t + 1, and it can simply look
-    there: in training the loss falls to nothing, and in writing there is nothing to look at.""")
+    Every place attends to all others. At place t the model is to predict the token at t + 1, and it can simply read
+    it there: in training the loss falls to nothing, and in writing there is nothing to be read.""")
 slip("only the future is read", ("logits", "causal"), {".tril()": ".triu()"}, words="""
     The mask is the upper triangle. Rows ask and columns answer: row i is to be True up to column i.""")
 slip("True for forbidden", ("logits", "causal", "learns", "start"), {MASK: f"~{MASK}"},
      {MASK: "torch.ones(n, n, dtype=torch.bool).triu(1)"}, words="""
-    The mask is True where looking is forbidden. torch's own layers have it so; in this course, and for `Block`, True
-    means "may attend". The last place may now look at nobody, which gives NaN.""")
+    The mask is True where attending is forbidden. torch's own layers have it so; in this course, and for `Block`, True
+    means "may attend". The last place may now attend to nothing, which gives NaN.""")
 slip("no last norm", ("logits", "learns"), {"self.norm(x)": "x"}, words="""
     The norm after the last block is made and not used. In a pre-norm model nothing else brings the sum of all blocks to
     a scale of its own before it meets the table.""")

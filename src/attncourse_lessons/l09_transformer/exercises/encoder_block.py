@@ -1,4 +1,4 @@
-"""encoder_block: One block of an encoder, with a norm in front of each sublayer and one behind it."""
+"""encoder_block: One block of an encoder, with a norm before each sublayer and one after it."""
 
 import torch
 
@@ -123,8 +123,8 @@ slip("norms in front alone", BLOCK,
      {f"norm_4({THINKS})": THINKS},
      words="""
     This is the pre-norm block of the lecture (or one half of it is): a norm in front, and what the sublayer returns is
-    added as it is. Here each sublayer has a second norm *behind* it, before the sum.""")
-slip("norms behind alone", ("attention", "network", "both"), {"norm_1(x)": "x", "norm_3(x)": "x"}, words="""
+    added as it is. Here each sublayer has a second norm *after* it, before the sum.""")
+slip("norms after it alone", ("attention", "network", "both"), {"norm_1(x)": "x", "norm_3(x)": "x"}, words="""
     The sublayers read x as it was, and only what they returned was normalised. (OLMo 2 has its blocks so.) Here each
     sublayer has a norm in front as well.""")
 slip("no norm in front of the network", HALF[1], {"norm_3(x)": "x"}, words="""
@@ -162,10 +162,10 @@ slip("front and back exchanged", BLOCK,
      {"norm_1": "norm_2", "norm_2": "norm_1"},
      {"norm_3": "norm_4", "norm_4": "norm_3"},
      words="""
-    The norm in front of a sublayer and the one behind it have changed places. Each has a gain and a bias of its own,
+    The norm before a sublayer and the one after it have changed places. Each has a gain and a bias of its own,
     learned for what it reads: x, or what the sublayer returned.""")
 slip("the middle norms exchanged", BLOCK, {"norm_2": "norm_3", "norm_3": "norm_2"}, words="""
-    The four norms were taken in another order: both front norms first, then both behind. `norm_1` and `norm_2` are
+    The four norms were taken in another order: the two before, then the two after. `norm_1` and `norm_2` are
     attention's, `norm_3` and `norm_4` the network's.""")
 slip("both norms in front", BLOCK,
      {f"norm_2({ATTENDS})": ATTENDS, "h = norm_1(x)": "h = norm_2(norm_1(x))",

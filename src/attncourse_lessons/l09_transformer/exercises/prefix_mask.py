@@ -1,4 +1,4 @@
-"""prefix_mask: Who may look at whom, if the first `lengths[b]` positions of text b are a prefix."""
+"""prefix_mask: Which position may attend to which, if the first `lengths[b]` positions of text b are a prefix."""
 
 import torch
 
@@ -52,7 +52,7 @@ def _prefixes(draw):
 def _places(got, expected):
     b, i, j = (int(places[0]) for places in (got != expected).nonzero())
     may = "may" if expected[b, i, j] else "must not"
-    return f"in text {b} position {i} {may} look at position {j} (counted from 0)"
+    return f"in text {b} position {i} {may} attend to position {j} (counted from 0)"
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -73,7 +73,7 @@ def no_prefix(answer, draw):
 
 @aspect("nothing but prefix", points=0.5, hint=3, explain=lambda got, expected: "some pairs are forbidden")
 def nothing_but_prefix(answer, draw):
-    """where everything is prefix, everybody sees everybody"""
+    """where everything is prefix, every position sees all others"""
     lengths, n = _prefixes(draw)
     if answer(torch.zeros_like(lengths), n).all():
         raise AspectFailed(Problem("unusable", "everything is allowed, whatever the prefix"))
@@ -89,17 +89,17 @@ slip("causal alone", ("prefix and rest", "nothing but prefix"), {ALLOWED: "past.
     The prefix is read from left to right like the rest. Nobody has to predict the prefix: it may be read as an
     encoder would, in both directions.""")
 slip("the prefix sees the rest", ("prefix and rest",), {"prefix[:, None]": "prefix[:, :, None]"}, words="""
-    Positions of the prefix were allowed to look at everything, the answer included; and the answer's positions look
-    at the prefix, so it leaks to them. It is the *key* that must lie in the prefix.""")
+    Positions of the prefix were allowed to attend to everything, the answer included; and the answer's positions attend
+    to the prefix, so it leaks to them. It is the *key* that must lie in the prefix.""")
 slip("only the prefix is seen", ("prefix and rest", "no prefix"), {ALLOWED: "prefix[:, None].expand(-1, n, -1)"},
      words="""
-    Everybody sees the prefix, and nobody anything else: what has been written so far is forgotten.""")
+    All positions see the prefix, and nothing else: what has been written so far is forgotten.""")
 slip("both reasons needed", EVERY_PREFIX, {" | ": " & "}, words="""
     A pair was allowed only if the key lies in the prefix *and* does not come after the query. One of the two is
     enough.""")
 slip("one position too many", ("prefix and rest",), {"position < lengths": "position <= lengths"}, words="""
     The prefix has grown by one: positions are counted from 0, so the last of `length` positions is length − 1. The
-    first word of the answer is now read by those who are to predict it.""")
+    first token of the answer is now read by those who are to predict it.""")
 slip("upside down", EVERY_PREFIX, {ALLOWED: f"~({ALLOWED})"}, words="""
     Allowed and forbidden have changed places. In this course True means "may attend".""")
 slip("the future for the past", ("prefix and rest", "no prefix"), {"position <= position": "position >= position"},

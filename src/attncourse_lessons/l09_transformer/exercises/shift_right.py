@@ -37,7 +37,7 @@ exercise = Exercise(
         "Write both rows by hand for one sentence of two tokens in a row of four places. At each position: what has "
         "been written so far, and what comes next? Which of the two rows has bos, and which has eos?",
         "Each sentence ends at a place of its own. Compare a row of the places 0, 1, …, n with a column of the "
-        "lengths: the table (batch, n + 1) says for each place whether it lies before the end, at it, or behind it.",
+        "lengths: the table (batch, n + 1) says for each place whether it lies before the end, at it, or after it.",
         "`torch.cat` joins tensors and `masked_fill` writes a number where a table is True. `torch.full_like` takes "
         "shape and dtype from a tensor that is there already; `torch.ones` makes decimal numbers.",
     ),
@@ -84,7 +84,7 @@ def each_its_own_end(answer, draw):
 
 @aspect("padding", points=0.5, hint=2)
 def padding(answer, draw):
-    """behind the end both rows have nothing but padding"""
+    """after the end both rows have nothing but padding"""
     return _both(answer, _sentences(draw), lambda place, end: place > end)
 
 
@@ -112,7 +112,7 @@ slip("eos is read as well", ("padding",),
      {RETURNED: "return target_in.masked_fill(behind, pad).masked_fill(place == end + 1, eos), "
                 "target_out.masked_fill(behind, pad)"},
      words="""
-    `eos` stands in the row that is read, too, behind the last token. When `eos` has been predicted the text is
+    `eos` stands in the row that is read, too, after the last token. When `eos` has been predicted the text is
     finished: nothing is left to be predicted from it.""")
 slip("eos one place early", ("predicts", "each its own end"), {"place == end": "place == end - 1"}, words="""
     `eos` took the place of the sentence's last token, which then is never predicted. Counted from 0, the tokens of a
@@ -120,12 +120,12 @@ slip("eos one place early", ("predicts", "each its own end"), {"place == end": "
 slip("the two rows swapped", NUMBERS[:3], {RETURNED: "return target_out.masked_fill(behind, pad), "
      "target_in.masked_fill(behind, pad)"}, words="""
     The two rows have changed places. `bos` is read and never predicted; `eos` is predicted and never read.""")
-slip("what stands behind the end", ("padding",),
+slip("what stands after the end", ("padding",),
      {RETURNED: "return target_in, target_out"},
      {RETURNED: "return target_in.masked_fill(behind, pad), target_out"},
      {RETURNED: "return target_in, target_out.masked_fill(behind, pad)"},
      words="""
-    Behind a sentence's end something else than `pad` is left, in one of the rows or in both. The contract does not say
+    After a sentence's end something other than `pad` is left, in one of the rows or in both. The contract does not say
     what stands there in `target`, and a loss that leaves out padding knows it by `pad` alone.""")
 slip("padding one place early", NUMBERS[:3], {"behind = place > end": "behind = place >= end"}, words="""
     Padding begins one place too early, in both rows: the last token is not read and `eos` is lost. Both rows have
@@ -161,7 +161,7 @@ def no_shift(target, lengths, bos, eos, pad):
 
 @variant("eos at the end of the row", fails=("each its own end", "padding"))
 def eos_behind_the_padding(target, lengths, bos, eos, pad):
-    """Behind the padding."""
+    """After the padding."""
     begin, end = torch.full_like(target[:, :1], bos), torch.full_like(target[:, :1], eos)
     real = torch.arange(target.shape[1]) < lengths[:, None]
     words = target.where(real, pad)

@@ -261,7 +261,7 @@ slip("no causal mask", PEEKS,
      {", causal,": ", None,"},
      {".tril()": ""},  # a mask of True
      words="""
-    The input was shifted, and then every position was free to look to its right, where the answer stands one place
+    The input was shifted, and then every position was free to attend to its right, where the answer stands one place
     further on. The shift and the mask need each other.""")
 slip("the mask's other half", PEEKS, {"tril": "triu"}, words="""
     The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column.
@@ -295,7 +295,7 @@ slip("stacks of one height", BOTH,
     Not all blocks were used: their number was written into the code, or taken from the other stack. Encoder and decoder
     each have as many blocks as their own list is long.""")
 slip("the encoder left out", (*READS, "each source once"), {ENCODES: ""}, words="""
-    The decoder looked at the source's embeddings: words that have not heard of each other. The memory is what comes
+    The decoder attended to the source's embeddings: tokens that have not read each other. The memory is what comes
     out of the encoder's last block, and its norm.""")
 slip("blocks that start over", BOTH,
      {HEARS: "block(embed_source(source), source_mask)", "block(x,": "block(embed_target(shifted.flatten(0, 1)),"},
@@ -317,12 +317,12 @@ slip("cut off from the gradient", ("gradient",),
     The logits are right, but no gradient gets from them to the source: `.detach()`, `.data` and `torch.no_grad()`
     forget where numbers came from. The encoder has no loss of its own: it learns through the decoder, or not at all.
     """)
-slip("the source's padding heard", ("source's padding",),
+slip("the source's padding attended to", ("source's padding",),
      {"causal, memory_mask": "causal, None"},
      {HEARS: "block(memory, None)"},  # by the encoder
      {"causal, memory_mask": "causal, None", HEARS: "block(memory, None)"},  # by both
      words="""
-    Somebody heard the padding. The source's mask is needed twice: by the encoder, whose words look at each other,
+    The padding was attended to. The source's mask is needed twice: by the encoder, whose tokens attend to each other,
     and by the decoder, which looks at the memory.""")
 slip("probabilities for logits", BOTH,
      {"output(decoder_norm(x))": "output(decoder_norm(x)).softmax(dim=-1)"},
