@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 45 minutes, of which a few seconds are computing. You need Python, and should have seen a PyTorch tensor. No
+# *About 45 minutes, of which a few seconds are computing time. You need Python, and should have seen a PyTorch tensor. No
 # knowledge of language models or attention is assumed.*
 #
 # After this lecture you can

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="language modelling and its objective"
 # # Lecture @bottleneck · Language models, recurrent networks, and the bottleneck of one vector
 #
-# *About 50 minutes, of which one is computing. You need Python, tensors in PyTorch and the habits of
+# *About 50 minutes, of which one is computing time. You need Python, tensors in PyTorch and the habits of
 # [lecture @getting_ready](@getting_ready): shapes, masks, softmax. No language model and no recurrent network is
 # assumed.*
 #
@@ -825,7 +825,7 @@ figures.seed_lines({"": gradients}, "steps back", "norm of the gradient at that 
 # %% tags=["hide-input"]
 assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
 assert min(left["RNN, W_h × 4"]) > 1e2, "a far larger matrix makes it explode"
-assert 0.05 < min(left["RNN, W_h × 2.7"]) and max(left["RNN, W_h × 2.7"]) < 1, "on the edge"
+assert min(left["RNN, W_h × 2.7"]) > 0.05 and max(left["RNN, W_h × 2.7"]) < 1, "on the edge"
 torch.manual_seed(0)
 carried, fresh = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                  # (64, 64)
 shrinks = (carried @ fresh.mT).norm(dim=-1) / carried.norm(dim=-1)                   # (1000,)

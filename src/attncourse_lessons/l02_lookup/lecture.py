@@ -9,7 +9,7 @@
 # %% [markdown] teaches="attention as a soft lookup: query, key, value"
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 58 minutes, of which less than one is computing. You need Python, and from
+# *About 58 minutes, of which less than one is computing time. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
 # why anybody wants this; nothing here depends on it.*
 #

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them"
 # # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
-# *About 42 minutes, of which about two are computing. You need recurrent networks and the encoder–decoder of
+# *About 42 minutes, of which about two are computing time. You need recurrent networks and the encoder–decoder of
 # [lecture @bottleneck](@bottleneck), and query, key, value and the soft lookup of [lecture @lookup](@lookup).*
 #
 # After this lecture you can

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @self_attention · Self-attention: every token of a sentence asks every other
 #
-# *About 40 minutes, of which less than one is computing. You need query, key, value and the scaled dot product of
+# *About 40 minutes, of which less than one is computing time. You need query, key, value and the scaled dot product of
 # [lecture @lookup](@lookup), the matrix of attention weights of [lecture @cross_attention](@cross_attention), and from
 # [lecture @bottleneck](@bottleneck) that a recurrent network takes one step after another.*
 #

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
-# *About 50 minutes, of which less than one is computing. You need self-attention with its queries, keys and values
+# *About 50 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and from school sine, cosine, and rotation by an angle.*
 #
 # After this lecture you can

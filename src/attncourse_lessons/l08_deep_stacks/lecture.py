@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @deep_stacks · Deep stacks: residual connections and layer normalisation
 #
-# *About 55 minutes, of which one is computing. You need a Transformer's two sublayers, attention
+# *About 55 minutes, of which one is computing time. You need a Transformer's two sublayers, attention
 # ([lecture @self_attention](@self_attention), [lecture @many_heads](@many_heads)) and the feed-forward network
 # ([lecture @masking](@masking)), and from [lecture @bottleneck](@bottleneck) the chain rule: a gradient is a product of one
 # factor for each step.*

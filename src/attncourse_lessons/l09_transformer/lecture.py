@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @transformer · The Transformer: encoder, decoder, language model
 #
-# *About 60 minutes, of which one is computing. You need attention over a memory ([lecture
+# *About 60 minutes, of which one is computing time. You need attention over a memory ([lecture
 # @cross_attention](@cross_attention)), positions ([lecture @order](@order)), masks and the feed-forward network
 # ([lecture @masking](@masking)), heads ([lecture @many_heads](@many_heads)), residual connections and norms ([lecture
 # @deep_stacks](@deep_stacks)).*

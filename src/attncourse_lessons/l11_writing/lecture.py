@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @writing · Writing and measuring: decoding, scores, error analysis
 #
-# *About 50 minutes, of which one is computing. You need [how a model is trained](@training), [teacher forcing and
+# *About 50 minutes, of which one is computing time. You need [how a model is trained](@training), [teacher forcing and
 # the ladder of decoders](@cross_attention), and [the KV cache](@many_heads).*
 #
 # After this lecture you can

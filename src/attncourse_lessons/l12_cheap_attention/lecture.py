@@ -9,7 +9,7 @@
 # %% [markdown] teaches="the quadratic cost of attention"
 # # Lecture @cheap_attention · Cheap attention: FlashAttention, windows, linear attention
 #
-# *About 55 minutes, of which less than one is computing. You need self-attention and its cost
+# *About 55 minutes, of which less than one is computing time. You need self-attention and its cost
 # ([lecture @self_attention](@self_attention)), masks ([lecture @masking](@masking)), and the KV cache with grouped-query
 # attention ([lecture @many_heads](@many_heads)). From school: that $\exp(a - b) = \exp(a) / \exp(b)$.*
 #

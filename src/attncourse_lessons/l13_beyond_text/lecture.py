@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @beyond_text · Beyond text: images and sound as sequences
 #
-# *About 55 minutes, of which less than one is computing. You need the encoder of [lecture
+# *About 55 minutes, of which less than one is computing time. You need the encoder of [lecture
 # @transformer](@transformer), positions ([lecture @order](@order)), and temperature ([lecture @lookup](@lookup)).
 # Convolutions are explained where they are needed.*
 #

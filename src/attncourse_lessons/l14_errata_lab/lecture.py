@@ -9,7 +9,7 @@
 # %% [markdown] teaches="what slides get wrong"
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
-# *About 50 minutes, ten of them a game, and less than one computing. You need the course up to [lecture
+# *About 50 minutes, ten of them a game, and less than one of computing. You need the course up to [lecture
 # @transformer](@transformer); what is used of it is linked where it is used.*
 #
 # After this lecture you can
