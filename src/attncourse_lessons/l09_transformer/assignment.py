@@ -630,7 +630,7 @@ if solved("swiglu"):
 
 # %% exercise="prefix_mask"
 def prefix_mask(lengths: Tensor, n: int) -> Tensor:
-    """Which position may attend to which, if text b begins with a prefix of `lengths[b]` tokens.
+    """Which position may attend to which, if text b begins with `lengths[b]` tokens of prefix.
 
     lengths: (batch,), from 0 to n
     returns (batch, n, n), booleans: [b, i, j] is True where position i may attend to j
