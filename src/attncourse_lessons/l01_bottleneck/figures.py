@@ -237,7 +237,7 @@ def seed_lines(
         ax.set_xlabel(x_name)
     drawn.axes[0].set_ylabel(y_name)
     if len(panels) > 1:
-        drawn.axes[-1].legend(frameon=False, loc="lower left")
+        drawn.axes[-1].legend(frameon=False, loc="lower left" if chance is None else "center left")
     else:
         ax = drawn.axes[0]                                       # names in the order of the lines' right ends
         drawn_lines = sorted(ax.lines, key=lambda line: float(line.get_ydata()[-1]), reverse=True)
