@@ -73,7 +73,7 @@ def average_heads__by_a_matrix(weight, n_heads, n_kv_heads):
 
 
 def repair_cross_attention__not_scaled(Z, H, W_Q, W_K, W_V):
-    scores = (Z @ W_Q) @ (H @ W_K).T
+    scores = (Z @ W_Q) @ (H @ W_K).T  # here
     weights = torch.softmax(scores, dim=-1)  # here
     return weights @ (H @ W_V), weights
 
