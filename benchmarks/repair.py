@@ -1,11 +1,11 @@
 """Does the search find the line? Wrong answers with one mistake each, whose faulty line is known, are given to it.
 
-    python benchmarks/repair.py [--drawn | --again] [--exercise NAME ...] [--seconds 10] [--show] [--json]
+    python benchmarks/repair.py [--drawn | --again | --third] [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
-The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, or of `drawn_again.py` with
-`--again`: written from the notebooks' text before an exercise's module was opened. A line is right if it is one that is
-marked there; it is `named` if it is told at all, be it as another that would do. Seconds are the processor's, so that a
-busy machine does not shorten the search; a learner's are the clock's.
+The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, of `drawn_again.py` with `--again`,
+or of `drawn_third.py` with `--third`: written from the notebooks' text before a module was opened. A line is
+right if it is one that is marked there; it is `named` if it is told at all, be it as another that would do. Seconds are
+the processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -14,11 +14,12 @@ import json
 import platform
 import time
 from importlib.metadata import version
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import drawn_again
 import drawn_answers
+import drawn_third
 import unseen_answers
 
 from attncourse_lessons import course
@@ -26,23 +27,23 @@ from lessonkit.course import VISIBLE_SEEDS
 from lessonkit.exercises import repair
 
 
-def answers(module: ModuleType) -> dict[str, list[FunctionType]]:
+def answers(module: ModuleType) -> dict[str, list[Any]]:
     """The wrong answers with one mistake, by exercise."""
-    found: dict[str, list[FunctionType]] = {}
+    found: dict[str, list[Any]] = {}
     for name, value in vars(module).items():
         single = name not in drawn_answers.TWO | drawn_answers.RIGHT
-        if isinstance(value, FunctionType) and "__" in name and single:
+        if callable(value) and not name.startswith("_") and "__" in name and single:
             found.setdefault(name.partition("__")[0], []).append(value)
     return found
 
 
-def marked(answer: FunctionType) -> set[int]:
+def marked(answer: Any) -> set[int]:
     """The lines of the file at which the answer is wrong."""
     lines, first = inspect.getsourcelines(answer)
     return {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
 
 
-def searched(name: str, answer: FunctionType, seconds: float) -> dict[str, Any]:
+def searched(name: str, answer: Any, seconds: float) -> dict[str, Any]:
     """What the search says of an answer, as JSON data."""
     exercise = course.exercise(name)
     seeds = VISIBLE_SEEDS[: exercise.seeds]
@@ -66,6 +67,7 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--drawn", action="store_true", help="those to ten exercises drawn at random")
     which.add_argument("--again", action="store_true", help="those to eighteen more")
+    which.add_argument("--third", action="store_true", help="those to ten more")
     parser.add_argument("--exercise", nargs="+", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=repair.SECONDS, help="for each search")
     parser.add_argument("--show", action="store_true", help="print every answer")
@@ -74,7 +76,8 @@ def main() -> None:
 
     repair.clock = time.process_time
     repair.HANGS = 10 * repair.HANGS
-    known = answers(drawn_answers if args.drawn else drawn_again if args.again else unseen_answers)
+    third = drawn_third if args.third else unseen_answers
+    known = answers(drawn_answers if args.drawn else drawn_again if args.again else third)
     rows: dict[str, list[dict]] = {}
     print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
     for name in args.exercise or known:

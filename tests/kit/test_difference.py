@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lessonkit.exercises.difference import kind_of_difference
+from lessonkit.exercises.difference import kind_of_difference, what_is_seen
 
 RIGHT = np.random.default_rng(0).normal(size=(3, 5, 5))
 MASK = np.random.default_rng(1).random((4, 4)) < 0.4
@@ -103,3 +103,31 @@ def test_of_an_array_that_the_learner_has_not_seen_no_axis_is_named():
     for name in ("two axes", "back to front", "the first alone", "some places"):
         assert kind_of_difference(KINDS[name][0], RIGHT, places=False) is None
     assert kind_of_difference(-RIGHT, RIGHT, places=False) == "every sign is the wrong way round"
+
+
+EACH = "along axis 2 the numbers are right but for a {}, which is another one at each place"
+ROWS = np.linspace(2, 4, 15).reshape(3, 5, 1)
+LONG = np.random.default_rng(6).normal(size=(3, 12))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "words"),
+    [
+        (RIGHT * ROWS, RIGHT, EACH.format("factor")),
+        (RIGHT + ROWS, RIGHT, EACH.format("constant")),
+        (LONG + (np.arange(12) > 3), LONG, "along axis 1 it is right up to 3, and wrong from 4 on"),
+        (LONG - (np.arange(12) < 7), LONG, "along axis 1 it is wrong up to 6, and right from 7 on"),
+        (LONG + (np.arange(12) != 5) * LONG**2, LONG, "it is right at 5 along axis 1 alone; what is wrong"),
+        (LONG + LONG**2 + 0.1, LONG, "every number is too large"),
+        (MASK | np.eye(4, dtype=bool), MASK, "too much of it is True, and nothing too little"),
+    ],
+    ids=["a factor each", "a constant each", "begins", "ends", "one place", "too large", "a mask"],
+)
+def test_where_no_kind_is_known_something_true_is_said(got, expected, words):
+    assert words in what_is_seen(got, expected)
+
+
+def test_of_numbers_in_no_relation_the_size_is_told_and_of_equal_masks_nothing():
+    other = np.random.default_rng(2).normal(size=RIGHT.shape)
+    assert what_is_seen(other, RIGHT, places=False).startswith("on average the numbers are")
+    assert what_is_seen(MASK, MASK) is None and what_is_seen(RIGHT[:, :3], RIGHT) is None

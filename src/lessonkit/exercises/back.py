@@ -28,6 +28,7 @@ SEEN = "_seen_by_the_search"
 FUNCTIONS = ("tanh", "relu", "exp", "log", "sqrt", "square", "abs", "nan_to_num", "neg")
 REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "var", "std", "norm", "logsumexp", "argmax")
 MOST = 5  # names of a kind that are tried in one place
+MOST_WAYS = 16  # in which a rule is tried at one expression
 
 
 # ------------------------------------------------------------------------------------------------- what pieces are like
@@ -48,6 +49,7 @@ class Seen:
 
     kinds: dict[int, Kind] = field(default_factory=dict)
     names: dict[str, Kind] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
     complete: bool = True  # False where the answer raised: what comes later is not known
 
     def named(self, *types: str) -> list[str]:
@@ -91,6 +93,7 @@ def watched(function: ast.FunctionDef, seen: Seen) -> tuple[ast.FunctionDef, Not
 
     changed = _Telling(numbers).visit(twin)
     arguments = [argument.arg for argument in function.args.args if argument.arg != "self"]
+    seen.arguments = tuple(arguments)
     changed.body[:0] = [ast.Expr(_told(name, ast.Name(name, ast.Load()))) for name in arguments]
     return ast.fix_missing_locations(changed), note
 
@@ -189,9 +192,22 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
         case ast.BinOp(ast.BinOp(a, inner, b), outer, c) if type(inner) is not type(outer):
             yield ast.BinOp(a, inner, ast.BinOp(b, ast.Pow(), c))  # one sign, which binds more closely
             yield ast.BinOp(ast.BinOp(a, outer, c), inner, b)  # the two in the other order
+        case ast.BinOp(ast.Call() as call, ast.Mult() | ast.Div() as op, b):
+            if (inside := _inside(call)) is not None:
+                yield _put_inside(call, ast.BinOp(inside, op, b))  # before, not after
         case ast.Call(function, arguments, keywords):
+            inside = _inside(node)
+            match inside:
+                case ast.BinOp(a, ast.Mult() | ast.Div() as op, b):
+                    yield ast.BinOp(_put_inside(node, a), op, b)  # after, not before
             name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
             given = {keyword.arg for keyword in keywords}
+            if name == "exp" and inside is not None:
+                for axis in (-1, -2):
+                    largest = ast.Call(
+                        ast.Attribute(inside, "amax", ast.Load()), [_number(axis), ast.Constant(True)], []
+                    )
+                    yield _put_inside(node, ast.BinOp(inside, ast.Sub(), largest))
             if name in ("var", "std") and not {"unbiased", "correction"} & given:
                 yield ast.Call(function, arguments, [*keywords, ast.keyword("correction", ast.Constant(0))])
             if name in REDUCTIONS:
@@ -201,6 +217,69 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
                 yield from (ast.Call(function, arguments, more) for more in along)
             for extra in seen.named("number", "real")[:MOST]:
                 yield ast.Call(function, [*arguments, _name(extra)], keywords)
+
+
+def _inside(call: ast.Call) -> ast.expr | None:
+    """What a call works on: `x` of `torch.f(x)` and of `x.f()`."""
+    if isinstance(call.func, ast.Attribute) and not _is_module(call.func.value):
+        return call.func.value
+    return call.args[0] if call.args and not isinstance(call.args[0], ast.Starred) else None
+
+
+def _put_inside(call: ast.Call, new: ast.expr) -> ast.Call:
+    if isinstance(call.func, ast.Attribute) and not _is_module(call.func.value):
+        return ast.Call(ast.Attribute(new, call.func.attr, ast.Load()), call.args, call.keywords)
+    return ast.Call(call.func, [new, *call.args[1:]], call.keywords)
+
+
+def _is_module(node: ast.expr) -> bool:
+    named = node.value if isinstance(node, ast.Attribute) else node
+    return isinstance(named, ast.Name) and named.id in ("torch", "math", "nn", "F", "np", "self")
+
+
+def statements_back(function: ast.FunctionDef, seen: Seen) -> Iterator[Step]:
+    """What changes more than one statement, and is one mistake."""
+    yield from _every_return_inverted(function, seen)
+    for parent, field_, _, value in places(function):
+        if isinstance(value, list):
+            for block, at in _in_the_next(value):
+                yield Step(parent, field_, None, block, at)
+
+
+def _in_the_next(block: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
+    """`x = f(x)` gone, and `f(x)` in one place of the next statement: x itself goes on as it was."""
+    for i, (statement, following) in enumerate(itertools.pairwise(block)):
+        match statement:
+            case ast.Assign([ast.Name(name)], value) if name in _free(value):
+                uses = [n for n in ast.walk(following) if isinstance(n, ast.Name) and n.id == name]
+                loads = [number for number, use in enumerate(uses) if isinstance(use.ctx, ast.Load)]
+                for number in loads:
+                    yield [*block[:i], _with_another(following, name, number, value), *block[i + 2 :]], statement
+
+
+def _with_another(statement: ast.stmt, name: str, number: int, new: ast.expr) -> ast.stmt:
+    """The statement with `new` for the use of the name that has this number, as `ast.walk` counts them."""
+    twin = copy.deepcopy(statement)
+    target = [n for n in ast.walk(twin) if isinstance(n, ast.Name) and n.id == name][number]
+    for parent in ast.walk(twin):
+        for field_, value in ast.iter_fields(parent):
+            if value is target:
+                setattr(parent, field_, new)
+            elif isinstance(value, list):
+                setattr(parent, field_, [new if item is target else item for item in value])
+    return twin
+
+
+def _every_return_inverted(function: ast.FunctionDef, seen: Seen) -> Iterator[Step]:
+    """All masks that come back, the other way round: a mistake of one kind at several lines."""
+    returns = [node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value is not None]
+    kinds = [seen.kinds[id(one.value)].type for one in returns if id(one.value) in seen.kinds]
+    if len(returns) > 1 and kinds and set(kinds) == {"truth"}:
+        twin = copy.deepcopy(function)
+        for node in ast.walk(twin):
+            if isinstance(node, ast.Return) and node.value is not None:
+                node.value = ast.copy_location(ast.UnaryOp(ast.Invert(), node.value), node)
+        yield Step(function, "body", None, twin.body, min(returns, key=lambda one: one.lineno))
 
 
 def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:
@@ -370,7 +449,9 @@ def _differences(wrong: ast.AST, right: ast.AST) -> Iterator[Rule]:
             inner = [rule for a, b in differing for rule in _differences(a, b)]
             if inner:
                 yield from inner
-                if isinstance(wrong, ast.Call | ast.BinOp):  # with what is around it, too: two may have changed places
+                if isinstance(
+                    wrong, ast.Call | ast.BinOp | ast.Subscript
+                ):  # with what is around it, too: two may have changed places
                     yield Rule(wrong, right)
                 return
     if isinstance(wrong, ast.expr) and isinstance(right, ast.expr):
@@ -383,11 +464,15 @@ def _dumped(value: Any) -> str:
     return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
 
 
-def steps_of_rules(function: ast.FunctionDef, exercise: Exercise, seen: Seen) -> Iterator[Step]:
-    """The exercise's slips put right, wherever the learner's code has the like of them."""
+def steps_of_rules(function: ast.FunctionDef, exercise: Exercise, seen: Seen, loosely: bool = False) -> Iterator[Step]:
+    """The exercise's slips put right, wherever the learner's code has the like of them.
+
+    `loosely`: also where a slip's piece is a name alone, at every name that the learner has.
+    """
     known = set(seen.names) | {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
     statements = [rule.right for rule in rules(exercise) if rule.wrong is None]
     missing = [one for one in statements if {n.id for n in ast.walk(one) if isinstance(n, ast.Name)} <= known | _GLOBAL]
+    made = _made_by_the_solution(exercise)
     for parent, field_, index, value in places(function):
         if isinstance(value, list):
             for place, statement in itertools.product(range(1, len(value) + 1), missing):
@@ -396,56 +481,100 @@ def steps_of_rules(function: ast.FunctionDef, exercise: Exercise, seen: Seen) ->
         if not isinstance(value, ast.expr) or not isinstance(getattr(value, "ctx", ast.Load()), ast.Load):
             continue
         for rule in rules(exercise):
-            for new in _applied(rule, value, known, seen):
+            for new in _applied(rule, value, known, seen, made, loosely):
                 yield Step(parent, field_, index, new, value)
 
 
-def _applied(rule: Rule, node: ast.expr, known: set[str], seen: Seen) -> Iterator[ast.expr]:
-    bound: dict[str, ast.AST] = {}
+def _applied(
+    rule: Rule, node: ast.expr, known: set[str], seen: Seen, made: dict[str, ast.expr], loosely: bool
+) -> Iterator[ast.expr]:
+    """What the rule makes of the expression, in each way in which it fits; `made`: how the solution makes its names."""
     if rule.wrong is None:
         return
+    needed = _free(rule.right)
     if isinstance(rule.wrong, ast.Name | ast.Constant):
-        if ast.dump(rule.wrong) != ast.dump(node):
+        fits = ast.dump(rule.wrong) == ast.dump(node)
+        renamed = (
+            loosely and isinstance(rule.wrong, ast.Name) and isinstance(node, ast.Name) and rule.wrong.id in needed
+        )
+        if not fits and not renamed:
             return
-    elif not _matches(rule.wrong, node, bound):
-        return
-    wanted = {n.id for n in ast.walk(rule.right) if isinstance(n, ast.Name)} - set(bound) - _GLOBAL - known
-    if not wanted:
-        yield _put_in(rule.right, bound)
-    elif len(wanted) == 1:
-        (name,) = wanted
-        for number in _numbers(seen) + [_name(n) for n in seen.named("float", "int", "truth")[:MOST]]:
-            yield _put_in(rule.right, {**bound, name: number})
+        ways: Iterator[dict[str, ast.AST]] = iter([{rule.wrong.id: node} if isinstance(rule.wrong, ast.Name) else {}])
+    else:
+        ways = itertools.islice(_ways(rule.wrong, node, {}), MOST_WAYS)
+    for bound in ways:
+        wanted = needed - set(bound) - known
+        right = rule.right
+        for _ in range(MOST):  # what the learner has not called anything is put in as the solution makes it
+            right = _put_in(right, {name: made[name] for name in wanted & made.keys()})
+            wanted = _free(right) - set(bound) - known
+        if not wanted:
+            yield _put_in(right, bound)
+        wanted = needed - set(bound) - known
+        if len(wanted) == 1:
+            (name,) = wanted
+            tensors = seen.named("float", "int", "truth")
+            own = [one for one in tensors if one not in seen.arguments]
+            for number in _numbers(seen) + [_name(n) for n in (own + tensors)[: 2 * MOST]]:
+                yield _put_in(rule.right, {**bound, name: number})
+
+
+def _free(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} - _GLOBAL
+
+
+@lru_cache(maxsize=256)
+def _made_by_the_solution(exercise: Exercise) -> dict[str, ast.expr]:
+    """Of the names that the exercise's solution sets once: to what."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(_parsed(body_of(exercise.solution)) or ast.Module([], [])) if exercise.solution else ():
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                found.setdefault(name, []).append(value)
+            case ast.Assign([ast.Tuple(names)], ast.Tuple(values)) if len(names) == len(values):
+                for one, value in zip(names, values, strict=True):
+                    found.setdefault(getattr(one, "id", "_"), []).append(value)
+            case ast.Assign([ast.Tuple(names)], value):
+                for place, one in enumerate(names):
+                    item = ast.Subscript(value, ast.Constant(place), ast.Load())
+                    found.setdefault(getattr(one, "id", "_"), []).append(item)
+            case ast.AugAssign(ast.Name(name)) | ast.For(ast.Name(name)) | ast.comprehension(ast.Name(name)):
+                found.setdefault(name, []).extend([ast.Constant(0), ast.Constant(0)])  # more than once
+    return {name: values[0] for name, values in found.items() if len(values) == 1 and name not in _free(values[0])}
 
 
 _GLOBAL = {"torch", "math", "nn", "F", "np", "self", *dir(builtins)}
 
 
-def _matches(pattern: Any, node: Any, bound: dict[str, ast.AST]) -> bool:
+def _ways(pattern: Any, node: Any, bound: dict[str, ast.AST]) -> Iterator[dict[str, ast.AST]]:
+    """What the pattern's names stand for in the node: one dict for each way in which it fits."""
     if isinstance(pattern, ast.Name) and pattern.id not in _GLOBAL:
-        if not isinstance(node, ast.expr):
-            return False
-        if pattern.id in bound:
-            return ast.dump(bound[pattern.id]) == ast.dump(node)
-        bound[pattern.id] = node
-        return True
-    if isinstance(pattern, list):
-        return (isinstance(node, list) and len(pattern) == len(node)
-                and all(_matches(a, b, bound) for a, b in zip(pattern, node, strict=True)))  # fmt: skip
-    if not isinstance(pattern, ast.AST):
-        return bool(pattern == node)
-    pattern, node = _plain(pattern), _plain(node)
-    if type(pattern) is not type(node):
-        return False
-    if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Add | ast.Mult):  # in either order
-        for left, right in ((node.left, node.right), (node.right, node.left)):
-            trial = dict(bound)
-            if (type(pattern.op) is type(node.op)
-                    and _matches(pattern.left, left, trial) and _matches(pattern.right, right, trial)):  # fmt: skip
-                bound.update(trial)
-                return True
-        return False
-    return all(_matches(getattr(pattern, f, None), getattr(node, f, None), bound) for f in pattern._fields)
+        if isinstance(node, ast.expr) and (pattern.id not in bound or ast.dump(bound[pattern.id]) == ast.dump(node)):
+            yield {**bound, pattern.id: bound.get(pattern.id, node)}
+    elif isinstance(pattern, list):
+        if isinstance(node, list) and len(pattern) == len(node):
+            yield from _ways_of_all(list(zip(pattern, node, strict=True)), bound)
+    elif not isinstance(pattern, ast.AST):
+        if pattern == node:
+            yield bound
+    else:
+        pattern, node = _plain(pattern), _plain(node)
+        if type(pattern) is not type(node):
+            return
+        if isinstance(pattern, ast.BinOp) and isinstance(pattern.op, ast.Add | ast.Mult):  # in either order
+            if type(pattern.op) is type(node.op):
+                for left, right in ((node.left, node.right), (node.right, node.left)):
+                    yield from _ways_of_all([(pattern.left, left), (pattern.right, right)], bound)
+            return
+        yield from _ways_of_all([(getattr(pattern, f, None), getattr(node, f, None)) for f in pattern._fields], bound)
+
+
+def _ways_of_all(pairs: list[tuple[Any, Any]], bound: dict[str, ast.AST]) -> Iterator[dict[str, ast.AST]]:
+    if not pairs:
+        yield bound
+        return
+    for way in _ways(*pairs[0], bound):
+        yield from _ways_of_all(pairs[1:], way)
 
 
 def _plain(node: Any) -> Any:
@@ -453,6 +582,12 @@ def _plain(node: Any) -> Any:
     match node:
         case ast.Attribute(value, "T", context):
             return ast.Attribute(value, "mT", context)
+        case ast.Call(ast.Name("len"), [value], []):
+            return ast.Subscript(ast.Attribute(value, "shape", ast.Load()), ast.Constant(0), ast.Load())
+        case ast.Call(ast.Attribute(value, "size"), [axis], []):
+            return ast.Subscript(ast.Attribute(value, "shape", ast.Load()), axis, ast.Load())
+        case ast.Subscript(value, part, ast.Load()) if (axis := _new_axis(part)) is not None:
+            return ast.Call(ast.Attribute(value, "unsqueeze", ast.Load()), [_number(axis)], [])
         case ast.Call(ast.Attribute(value, "transpose" | "swapaxes"), [_, _], []):
             return ast.Attribute(value, "mT", ast.Load())
         case ast.Call(ast.Attribute(ast.Name("torch" | "F"), "matmul" | "bmm"), [a, b], []):
@@ -462,6 +597,18 @@ def _plain(node: Any) -> Any:
         case ast.Call(ast.Attribute(value, name), [axis], keywords) if name in ALONG:
             return ast.Call(ast.Attribute(value, name, ast.Load()), [], [ast.keyword("dim", axis), *keywords])
     return node
+
+
+def _new_axis(part: ast.expr) -> int | None:
+    """Which axis `x[None]`, `x[:, None]`, `x[..., None]` puts in; None where it does something else."""
+    items = part.elts if isinstance(part, ast.Tuple) else [part]
+    *before, last = items
+    if not items or not isinstance(last, ast.Constant) or last.value is not None:
+        return None
+    if len(before) == 1 and isinstance(before[0], ast.Constant) and before[0].value is ...:
+        return -1
+    whole = all(isinstance(one, ast.Slice) and not (one.lower or one.upper or one.step) for one in before)
+    return len(before) if whole else None
 
 
 ALONG = ("softmax", "log_softmax", "sum", "mean", "amax", "amin", "argmax", "argmin", "var", "std", "cumsum", "flatten")

@@ -57,6 +57,87 @@ def kind_of_difference(
     )
 
 
+def what_is_seen(got: np.ndarray, expected: np.ndarray, *, places: bool = True) -> str | None:
+    """Something true of how two arrays of one shape differ, where no kind of difference is known: it explains nothing.
+
+    >>> what_is_seen(np.array([1.0, 2.0, 3.5, 4.5]), np.array([1.0, 2.0, 3.0, 4.0]))
+    'it is right at 0 and 1 alone; what is wrong is too large'
+    >>> what_is_seen(np.array([0.4, 0.3, 0.3, 0.9]), np.array([0.7, 0.1, 0.2, 0.1]))
+    'on average the numbers are 1.44 times as large as they should be'
+    """
+    if got.shape != expected.shape or got.size < ENOUGH or got.ndim > MOST_AXES:
+        return None
+    if got.dtype == np.bool_ or expected.dtype == np.bool_:
+        if got.dtype != expected.dtype or not (got != expected).any():
+            return None
+        one_way = [word for word, there in (("True", got & ~expected), ("False", ~got & expected)) if there.any()]
+        return f"too much of it is {one_way[0]}, and nothing too little" if len(one_way) == 1 else None
+    if not (np.isfinite(got).all() and np.isfinite(expected).all()):
+        return None
+    said = [_a_factor_or_shift_each(got, expected), _where_it_is_right(got, expected)] if places else []
+    said.append(_too_large(got, expected))
+    return "; ".join(filter(None, said)) or _size_on_average(got, expected)
+
+
+def _a_factor_or_shift_each(got: np.ndarray, expected: np.ndarray) -> str | None:
+    """Whether along an axis the numbers are right but for a factor, or a constant, that differs from place to place."""
+    for axis in reversed(range(got.ndim)):
+        if got.shape[axis] < ENOUGH:
+            continue
+        longest = np.abs(expected).max(axis, keepdims=True)
+        if (longest > ABSOLUTE).all():
+            at = np.abs(expected).argmax(axis, keepdims=True)
+            factor = np.take_along_axis(got, at, axis) / np.take_along_axis(expected, at, axis)
+            if close(got, factor * expected):
+                return f"along axis {axis} the numbers are right but for a factor, which is another one at each place"
+        apart = (got - expected).mean(axis, keepdims=True)
+        if close(got, expected + apart):
+            return f"along axis {axis} the numbers are right but for a constant, which is another one at each place"
+    return None
+
+
+def _where_it_is_right(got: np.ndarray, expected: np.ndarray) -> str | None:
+    """Up to where along an axis it is right, from where on, or at which places alone."""
+    off = ~np.isclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE)
+    for axis in range(got.ndim):
+        wrong = np.moveaxis(off, axis, 0).reshape(got.shape[axis], -1).any(axis=1)
+        right = np.flatnonzero(~wrong)
+        if not len(right):
+            continue
+        along = f" along axis {axis}" if got.ndim > 1 else ""
+        first, last = np.flatnonzero(wrong)[[0, -1]]
+        if first > 3 and wrong[first:].all():
+            return f"{along.strip()} it is right up to {first - 1}, and wrong from {first} on".strip()
+        if last < len(wrong) - 4 and wrong[: last + 1].all():
+            return f"{along.strip()} it is wrong up to {last}, and right from {last + 1} on".strip()
+        if len(right) < 5:
+            *before, end = map(str, right)
+            which = f"{', '.join(before)} and {end}" if before else end
+            return f"it is right at {which}{along} alone"
+    return None
+
+
+def _too_large(got: np.ndarray, expected: np.ndarray) -> str | None:
+    off = ~np.isclose(got, expected, rtol=RELATIVE, atol=ABSOLUTE)
+    what = "every number is" if off.all() else "what is wrong is"
+    apart, size = (got - expected)[off], (np.abs(got) - np.abs(expected))[off]
+    if (apart > 0).all() or (apart < 0).all():
+        return f"{what} too {'large' if apart[0] > 0 else 'small'}"
+    if len(size) >= ENOUGH and ((size > 0).all() or (size < 0).all()):
+        return f"{what} too {'far from' if size[0] > 0 else 'near to'} 0"
+    return None
+
+
+def _size_on_average(got: np.ndarray, expected: np.ndarray) -> str | None:
+    mine, theirs = (float(np.sqrt((array.astype(np.float64) ** 2).mean())) for array in (got, expected))
+    if theirs == 0:
+        return None
+    ratio = mine / theirs
+    if 0.9 < ratio < 1.1:
+        return "on average the numbers are as large as they should be, but others"
+    return f"on average the numbers are {ratio:.3g} times as large as they should be"
+
+
 def _first_of(kinds: tuple[Kind, ...], got: np.ndarray, expected: np.ndarray) -> str | None:
     return next((words for kind in kinds if (words := kind(got, expected))), None)
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference
+from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference, what_is_seen
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
 from lessonkit.exercises.local_runner import Guard, LocalRunner, Problem
 from lessonkit.exercises.observe import PARAMETER, Observation, observe_aspect
@@ -224,6 +224,8 @@ def _worst(seen: Observation, expected: Observation) -> str:
     count = f"{_off(got, right).sum()} of {got.size} numbers differ" if got.size > 1 else "it differs"
     at = f"at {_index(place)} " if got.size > 1 and own else ""
     kind = kind_of_difference(got, right, seen.inputs, places=own)
+    if not kind and (seen_of_it := what_is_seen(got, right, places=own)):
+        count = f"{count}: {seen_of_it}"
     return "{}; {}got {}, expected {}".format(kind or count, at, *_apart(got[place], right[place]))
 
 

@@ -18,6 +18,7 @@ import contextlib
 import copy
 import inspect
 import io
+import itertools
 import math
 import multiprocessing
 import os
@@ -55,6 +56,8 @@ HANGS = 3.0  # seconds without a word, and the copy of the process that searches
 MOST_FAULTS = 8  # such copies
 clock = time.perf_counter  # a benchmark on a busy machine counts the processor's time
 FILE = "<a changed answer>"
+BACK = 2  # the rank of the steps that put something in
+OWN_CLASS = "_class_of_the_search"
 ONE_MORE_SEED = 1234567  # a change that is right by luck on the seeds of the check
 
 
@@ -192,16 +195,42 @@ class Bench(Protocol):
 def _here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[Message, None, None]:
     """The search, step by step, in this process."""
     with _no_traces():  # whoever waits between two steps sees it: nobody does
-        yield from _search_here(exercise, answer, seeds).tries(0)
+        yield from together(_searches(exercise, answer, seeds), 0)
 
 
-def _search_here(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Search:
-    function = answer.forward if isinstance(answer, type) and issubclass(answer, nn.Module) else answer
-    try:
-        source = Source.of(function)
-    except (OSError, TypeError, SyntaxError) as error:
-        raise Nothing("its code cannot be read") from error
-    return Search(exercise, seeds, source, _ThisProcess(exercise, answer, function))
+def _searches(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> list[Search]:
+    """One in a function; in a module's `forward` and, where the learner writes that, too, in its `__init__`."""
+    functions = [("", answer)]
+    if isinstance(answer, type) and issubclass(answer, nn.Module):
+        functions = [("forward", answer.forward)]
+        if exercise.writes_init and "__init__" in vars(answer):
+            functions.append(("__init__", answer.__init__))
+    found: list[Search] = []
+    for method, function in functions:
+        try:
+            source = Source.of(function)
+        except (OSError, TypeError, SyntaxError) as error:
+            raise Nothing("its code cannot be read") from error
+        bench = _ThisProcess(exercise, answer, function, method)
+        found.append(Search(exercise, seeds, source, bench, found[0] if found else None))
+    return found
+
+
+def together(searches: Sequence[Search], skip: int) -> Iterator[Message]:
+    """Each step that is tried after the first `skip`, and those that were right: of all searches, rank by rank."""
+    started = searches[0].started
+    yield Message(0, skip, clock() - started)
+    number = 0
+    ranks = [search.ranks() for search in searches]
+    for rank in range(len(ranks[0])):
+        for search, own in zip(searches, ranks, strict=True):
+            for step in own[rank]():
+                number += 1
+                if number <= skip:
+                    continue
+                yield Message(rank, number, clock() - started)
+                if found := search.tried(step):
+                    yield Message(rank, number, clock() - started, *found)
 
 
 def _apart(exercise: Exercise, answer: Any, seeds: tuple[int, ...]) -> Generator[Message, None, None]:
@@ -256,7 +285,7 @@ def _as_child(exercise: Exercise, answer: Any, seeds: tuple[int, ...], skip: int
             sender.send("here")
             return
         with _no_traces():
-            for message in _search_here(exercise, answer, seeds).tries(skip):
+            for message in together(_searches(exercise, answer, seeds), skip):
                 sender.send(message)
         sender.send(None)
     except Nothing as nothing:
@@ -266,13 +295,20 @@ def _as_child(exercise: Exercise, answer: Any, seeds: tuple[int, ...], skip: int
 
 
 class Search:
-    """The search in an answer's code. Nothing where it is right on the seeds, or cannot be run."""
+    """The search in an answer's code. Nothing where it is right on the seeds, or cannot be run.
 
-    def __init__(self, exercise: Exercise, seeds: Sequence[int], source: Source, bench: Bench) -> None:
+    `before`, a search in another function of the same answer, has seen what is wrong.
+    """
+
+    def __init__(
+        self, exercise: Exercise, seeds: Sequence[int], source: Source, bench: Bench, before: Search | None = None
+    ) -> None:
         self.exercise, self.seeds, self.source, self.bench = exercise, seeds, source, bench
         self.started = clock()
-        self.took: dict[str, float] = {}
-        self.seed, self.failing = self._failing()
+        self.took: dict[str, float] = before.took if before else {}
+        self.seed, self.failing = (before.seed, before.failing) if before else self._failing()
+        self.done: set[str] = set()
+        self.inputs: set[str] = set()
 
     def _failing(self) -> tuple[int, list[Aspect]]:
         """The first seed on which something is wrong, and the aspects that are: the cheapest first."""
@@ -292,33 +328,38 @@ class Search:
         raise Nothing("nothing is wrong")
 
     def tries(self, skip: int) -> Iterator[Message]:
-        """Each step that is tried after the first `skip`, and those that were right."""
+        """This search alone."""
+        yield from together([self], skip)
+
+    def ranks(self) -> list[Callable[[], Iterator[Step]]]:
+        """The steps to try, none twice: those of one rank before those of the next."""
+        tree, seen = self.source.tree, self._watched()
+        self.inputs = {argument.arg for argument in tree.args.args} & set(seen.named("float"))
+
+        def new(rank: int, every: Callable[[], Iterator[Step]]) -> Iterator[Step]:
+            for step in self._ordered(every(), seen, last_first=rank == BACK):
+                if (key := _key(step)) not in self.done:
+                    self.done.add(key)
+                    yield step
+
+        return [
+            partial(new, rank, every)
+            for rank, every in enumerate(
+                (
+                    lambda: back.steps_of_rules(tree, self.exercise, seen),
+                    lambda: itertools.chain(back.statements_back(tree, seen), steps(tree)),
+                    lambda: back.steps_back(tree, seen),
+                    lambda: back.steps_of_rules(tree, self.exercise, seen, loosely=True),
+                )
+            )
+        ]
+
+    def tried(self, step: Step) -> tuple[tuple[Place, str], int] | None:
+        """Where the step is and what it makes, and how many inputs meet there, if it makes the answer right."""
         tree = self.source.tree
-        yield Message(0, skip, clock() - self.started)
-        seen = self._watched()
-        ranks: tuple[Callable[[], Iterator[Step]], ...] = (
-            lambda: back.steps_of_rules(tree, self.exercise, seen),
-            lambda: steps(tree),
-            lambda: back.steps_back(tree, seen),
-        )
-        inputs = {argument.arg for argument in tree.args.args} & set(seen.named("float"))
-        done: set[str] = set()
-        number = 0
-        for rank, every in enumerate(ranks):
-            for step in self._ordered(every(), seen, last_first=rank > 1):
-                key = _key(step)
-                if key in done:
-                    continue
-                done.add(key)
-                number += 1
-                if number <= skip:
-                    continue
-                yield Message(rank, number, clock() - self.started)
-                with step.made():
-                    made = ast.unparse(tree) if self._earns_all() else None
-                if made:
-                    found, met = (self.source.place(step.at), made), _met(tree, step.at, inputs)
-                    yield Message(rank, number, clock() - self.started, found, met)
+        with step.made():
+            made = ast.unparse(tree) if self._earns_all() else None
+        return ((self.source.place(step.at), made), _met(tree, step.at, self.inputs)) if made else None
 
     def _ordered(self, every: Iterator[Step], seen: back.Seen, last_first: bool) -> list[Step]:
         """Without those in code that no failing aspect has reached; first those that use an argument not used yet.
@@ -384,9 +425,9 @@ class Search:
 class _ThisProcess:
     """A bench."""
 
-    def __init__(self, exercise: Exercise, answer: Any, function: Any) -> None:
-        self.exercise, self.answer = exercise, answer
-        self.names = _own_names(function)
+    def __init__(self, exercise: Exercise, answer: Any, function: Any, method: str = "") -> None:
+        self.exercise, self.answer, self.method = exercise, answer, method
+        self.names = {**_own_names(function), OWN_CLASS: answer}
         self.guards = {True: Guard(exercise.forbidden), False: Guard(())}
 
     def look(self, tree: ast.FunctionDef, looking: Callable[[Look], Saw]) -> Saw | None:
@@ -418,7 +459,7 @@ class _ThisProcess:
         exec(code, names)
         function = names[tree.name]
         if isinstance(self.answer, type):
-            return type(self.answer.__name__, (self.answer,), {"forward": function})
+            return type(self.answer.__name__, (self.answer,), {self.method: function})
         return function
 
 
@@ -432,6 +473,9 @@ class Source:
         for node in ast.walk(tree):
             if isinstance(node, ast.arg):
                 node.annotation = None
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super":
+                of = [ast.Name(OWN_CLASS, ast.Load()), ast.Name("self", ast.Load())]  # outside a class it is not known
+                node.args = node.args or [ast.copy_location(name, node) for name in of]
 
     @classmethod
     def of(cls, function: Any) -> Source:
