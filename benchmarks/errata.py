@@ -1,14 +1,17 @@
 """Would the loss have shown it? A small language model is given back one erratum at a time, and trained.
 
-    python benchmarks/errata.py [--steps 400] [--seeds 0 1 … 9] [--lr 0.005] [--only NAME ...] [--json] [--save FILE]
+    python benchmarks/errata.py [--steps 400] [--seeds 0 1 … 9] [--lr 0.005] [--only NAME ...] [--json]
+                                [--save FILE] [--merge]
 
 The model is the code slide's in our words and repaired (`attncourse_lessons.slides.model`), and reads the standard
 library's docstrings, in pieces that are mostly single letters. Each variant has one fault, and gets the same texts in
 the same order, the same number of steps, the same schedule and learning rate. What counts is the loss on modules that
-no model has read, in nats a token, and its difference from the right model's *with the same seed*. A variant that
-crashes is written down with its error, one whose loss is no number with null.
+no model has read, in nats a token, and its difference from the right model's *with the same seed*. They are read in
+batches as large as those of training: one of the faults breaks batch invariance, and its loss depends on that size. A
+variant that crashes is written down with its error, one whose loss is no number with null.
 
-The errata lab draws what `--save src/attncourse_lessons/measured/errata.json` keeps.
+The errata lab draws what `--save src/attncourse_lessons/measured/errata.json` keeps. With `--only … --merge` the file
+keeps its other rows, if its run was of the same steps, seeds, texts and rate, and the right model comes out as it did.
 """
 
 import argparse
@@ -40,7 +43,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(FAULTS), choices=list(FAULTS), metavar="NAME")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--save", type=Path, help="write the same object to this file, after each seed")
+    parser.add_argument("--merge", action="store_true", help="with --save: put the rows into the file, after all seeds")
     args = parser.parse_args()
+    if args.merge and not args.save:
+        parser.error("--merge needs --save FILE")
     torch.set_num_threads(1)
 
     corpus = docstrings()
@@ -61,8 +67,10 @@ def main() -> None:
             print(f"seed {seed}  {name:<36} {errors.get(name) or losses[name][-1]}", flush=True)
         result = summary(losses, errors, args.seeds[:done], args, len(train), len(test))
         result["cpu_seconds"] = round(time.process_time() - started)
-        if args.save:
-            args.save.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        if args.save and not args.merge:
+            write(result, args.save)
+    if args.merge:
+        write(merged(json.loads(args.save.read_text()), result), args.save)
     if args.json:
         print(json.dumps(result, ensure_ascii=False))
 
@@ -72,7 +80,7 @@ def test_loss(name: str, train: list, test: list, steps: int, seed: int, lr: flo
     torch.manual_seed(seed)
     model = SlideModel(VOCABULARY, **SIZES, faults=() if name == RIGHT else (name,))
     fit_texts(model, train, steps, BATCH_TOKENS, LONGEST, lr, seed, progress=False)
-    return held_out_loss(model, test, 4 * BATCH_TOKENS, LONGEST)
+    return held_out_loss(model, test, BATCH_TOKENS, LONGEST)
 
 
 def summary(losses: dict, errors: dict, seeds: list[int], args, n_train: int, n_test: int) -> dict:
@@ -100,6 +108,23 @@ def summary(losses: dict, errors: dict, seeds: list[int], args, n_train: int, n_
         "seeds": seeds,
         "faults": faults,
     }
+
+
+def merged(old: dict, new: dict) -> dict:
+    """The old record with the rows of the new one, and a note of which these are."""
+    for what in ("steps", "batch_tokens", "lr", "seeds", "texts"):
+        if old[what] != new[what]:
+            raise SystemExit(f"--merge: the file has {what} {old[what]}, this run {new[what]}")
+    pairs = zip(old["faults"][RIGHT]["losses"], new["faults"][RIGHT]["losses"], strict=True)
+    apart = max(abs(before - now) for before, now in pairs)
+    if apart > 1e-4:
+        raise SystemExit(f"--merge: the right model's losses are up to {apart:.5f} from those of the file")
+    note = {key: new[key] for key in ("command", "date", "torch", "cpu_seconds")}
+    return old | {"sizes": new["sizes"], "faults": old["faults"] | new["faults"], "merged": note}
+
+
+def write(result: dict, path: Path) -> None:
+    path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

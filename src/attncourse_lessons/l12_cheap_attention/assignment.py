@@ -38,6 +38,8 @@ import time
 import torch
 from torch import Tensor
 
+torch.set_num_threads(1)  # so that times can be compared
+
 # %% [markdown]
 # ## 1 · A softmax that has not seen everything yet
 #
@@ -132,21 +134,21 @@ if solved("attend_tile"):
 # %% [markdown]
 # ## 3 · A sliding window, in blocks
 #
-# Each position looks at itself and at `width` positions on each side. A dense mask computes all $n^2$ scores and throws
+# Each position attends to itself and to `width` positions on each side. A dense mask computes all $n^2$ scores and throws
 # most of them away. In blocks, the others are never computed. Cut the text into blocks of `width` positions. The window
 # of any query in block $b$ lies within three blocks: $b - 1$, $b$ and $b + 1$.
 #
 # Write what makes this possible: for each block, the $3 \cdot \texttt{width}$ rows of `x` that its queries can touch,
-# and a mask that says which of them each query may look at. Before the first block and after the last one there is
-# nothing: put zeros there, and let nobody look at them. (`x` will be the keys once, and the values once.)
+# and a mask that says which of them each query may attend to. Before the first block and after the last one there is
+# nothing: put zeros there, and let no query attend to them. (`x` will be the keys once, and the values once.)
 
 # %% exercise="window_blocks"
 def window_blocks(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """What each block of queries can touch in a sliding window, and who may look at what.
+    """What each block of queries can touch in a sliding window, and which pairs are allowed.
 
     x: (batch, n, d), where n is a multiple of width; n_blocks = n // width
     returns blocks (batch, n_blocks, 3 · width, d), in the order of the text, and
-            mask (n_blocks, width, 3 · width), boolean, True where a query may look at a row
+            mask (n_blocks, width, 3 · width), boolean, True where a query may attend to a row
     """
     ...  # solution
 
@@ -189,9 +191,9 @@ if solved("window_blocks"):
 # %% [markdown]
 # ## 4 · A rolling cache
 #
-# Now the text is written token by token, under a window: token $t$ may look at itself and at the $w - 1$ tokens before
-# it. A **KV cache** keeps keys and values, so that nothing is computed twice. Under a window, what is more than $w - 1$
-# tokens old is never looked at again, so $w$ slots are enough. Token $t$ takes slot $t \bmod w$, the place of the token
+# Now the text is written token by token, under a window: token $t$ may attend to itself and to the $w - 1$ tokens
+# before it. A **KV cache** keeps keys and values, so that nothing is computed twice. Under a window, what is more than $w - 1$
+# tokens old is never needed again, so $w$ slots are enough. Token $t$ takes slot $t \bmod w$, the place of the token
 # that has just left the window. Mistral 7B writes in this way.
 #
 # Write one step: put the new key and value into their slot, let the query meet all slots that have been written, and
@@ -252,13 +254,32 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) ->
     """The values, averaged by the weights φ(q) · φ(k).
 
     query, key: (batch, n, d_k)   value: (batch, n, d_v)
-    causal: whether each position sees itself and the past alone
+    causal: whether each position attends to itself and the past alone
     returns (batch, n, d_v)
     """
     ...  # solution
 
 # %% check="linear_attention"
 check("linear_attention", linear_attention)
+
+# %% [markdown]
+# **Use it.** How long does your function take at growing lengths, with all keys allowed and with `causal`? *Guess:* by
+# which factor does the time grow when $n$ doubles? (A table gives 4.)
+
+# %%
+if solved("linear_attention"):
+    for causal, lengths in ((False, (1000, 2000, 4000)), (True, (250, 500, 1000))):
+        for n in lengths:
+            texts = torch.randn(3, 1, n, 32)
+            begun = time.process_time()
+            for _ in range(5):
+                linear_attention(*texts, causal)
+            milliseconds = 1000 * (time.process_time() - begun) / 5
+            print(f"causal {causal!s:>5}, n = {n:>5,}: {milliseconds:6.1f} ms")
+
+# %% [markdown]
+# (With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers. The
+# lecture's chunks keep one for each chunk. The recurrent form, which is next, keeps one in all.)
 
 # %% [markdown]
 # ## 6 · The same as a recurrent network

@@ -237,9 +237,11 @@ figures.context_lengths(contexts)
 # Models grew wider as fast as contexts grew longer. Then contexts jumped.
 
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
-# Only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
+# By the formula, only the last. Models grew wider as fast as their contexts grew longer, so for five years the pairs took at most about
 # a tenth of the arithmetic of these models. Then contexts jumped. (The formula assumes a feed-forward network of width
-# $4d$ and as many heads of keys as of queries; Llama differs a little in both.)
+# $4d$ and as many heads of keys as of queries; Llama differs a little in both. And where a kernel
+# skips what a causal mask forbids, the pairs' operations are halved in all but BERT; then they stay under one half in the
+# last model, too.)
 #
 # This holds for training and for reading a prompt (**prefill**), where all positions are computed at once. **Decode**,
 # writing one token at a time, waits for memory, as we shall see. And the table of $n^2$ weights takes memory even where
@@ -506,9 +508,12 @@ for n in (1024, 4096, 16384):
 #
 # *What is the arithmetic intensity of one step?* The new query meets $n$ keys and $n$ values: $4nd$ operations. In 16
 # bits the $2nd$ numbers of the cache are $4nd$ bytes, which must come from HBM. That is **one operation per byte**, where
-# the A100 could do 200. So decode is memory-bound: it waits for the cache. What helps is a *smaller cache*: fewer heads of
-# keys (GQA), fewer tokens (windows), or a state of fixed size in place of the cache. The second half of this page is about
-# the last two.
+# the A100 could do 200. So decode is memory-bound. It waits for two things, the model's parameters and the cache. The
+# parameters are read once for a step, whatever the number of texts in the batch, so a large batch shares their cost. But
+# each text has a cache of its own, which no batch shares and which grows with the text. With many texts, or long ones, the
+# caches are the larger part. What helps is a *smaller cache*: fewer heads of keys (GQA; a key that is read serves several
+# queries, so the intensity rises as well), fewer tokens (windows), or a state of fixed size in place of the cache. The
+# second half of this page is about the last two.
 #
 # ## Sliding-window attention: blocks, not masks
 #
@@ -519,6 +524,8 @@ for n in (1024, 4096, 16384):
 # %% [raw] slide
 # ## Decode is memory-bound
 # One new query meets $n$ keys and $n$ values: $4nd$ operations, and $4nd$ bytes of cache. **One operation per byte**, where an A100 could do 200.
+#
+# A step also reads the parameters, once for all texts of the batch. The caches no batch shares.
 #
 # What helps is a *smaller cache*: fewer heads of keys, fewer tokens, or a state of fixed size.
 #
@@ -704,7 +711,8 @@ assert abs((first_below(fives) or 999) - first_below(kept)) <= 50
 # With the window alone nothing of the first half reaches the end, and nothing is learned. With a global token a fifth of
 # the pairs is enough, but learning takes longer: full attention needs 60 to 65 steps, the two patterns with two hops 125
 # to 190, and one of their six runs ends at 88 %. Sparse patterns give up directness. (The two hops are the likely cause.
-# This is not shown: the sparse patterns also have fewer keys.)
+# This is not shown: the sparse patterns also have fewer keys, and all four have one learning rate, chosen for none of
+# them. *Going further* shows what that can do to a comparison.)
 #
 # Try a pattern of your own: draw it on the pad, and run this in a new cell.
 #
@@ -883,7 +891,8 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 #
 # Three things may limit the recall: the **size of the state**, the **feature map**, and the **division** by
 # $\phi(q) \cdot z$. (With $\operatorname{elu} + 1$ all features are positive, so no two keys can be orthogonal, and each
-# pair disturbs the others: **interference**.) To tell the three apart, change one at a time. The model (`Recall` in the
+# pair disturbs the others: **interference**.) To tell the three apart, we change $d$, the feature map and the division, one at a time. The
+# model (`Recall` in the
 # benchmark) has embeddings for names and numbers, one attention, and a linear readout. The record has three seeds, and for
 # each kind the best of six learning rates, chosen with a fourth seed.
 
@@ -928,7 +937,10 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # {figure}
 
 # %% [markdown]
-# Softmax attention with $d = 16$ recalls all 64 pairs, and every kind of linear attention recalls less. The **size of the
+# Softmax attention with $d = 16$ recalls all 64 pairs (so it is not drawn for $d = 64$), and every kind of linear
+# attention recalls less. So embeddings and readout of width 16 are enough for all pairs: what the wider models gain, they
+# gain in the attention. (With $d$ the keys grow as well as the state. More features make more keys nearly orthogonal;
+# that is part of what a larger state is.) The **size of the
 # state** matters most: from $d = 16$ to 64, each kind of linear attention gains 35 points or more at 64 pairs. The
 # **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ (both without the division) gains some 13
 # points at $d = 16$ and 5 at $d = 64$. (This does not make the identity the better choice in general: its weights may be
@@ -1111,7 +1123,13 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # heads (MLA, **multi-head latent attention**), windows in many layers, recurrences in most layers. (A ring shows what the
 # same model would need with full attention in every layer. The recurrent layers of the last two rows carry a state as
 # well, of tens of megabytes at most, whatever the length.) Windows and recurrences are mostly used in **hybrids**, which
-# keep full attention in *some* layers. (Sources: GPT-3, [@brown2020]; Llama 2,
+# keep full attention in *some* layers.
+#
+# Three further savings go with any of these. Keys and values can be kept in fewer bits (**cache quantisation**). The cache
+# can be cut into pages that are given out as the texts grow, so that no memory stays reserved and empty
+# (**PagedAttention**, [@kwon2023], in vLLM). And a text too long for one GPU can be spread over several, which pass tiles
+# of keys and values round: online softmax [@eq:online-softmax] joins the parts (**Ring Attention**, [@liu2023ring]).
+# (Sources: GPT-3, [@brown2020]; Llama 2,
 # [@touvron2023]; Llama 3, [@grattafiori2024]; DeepSeek-V3, [@deepseek2024]; Gemma 2, [@gemma2024]; Gemma 3,
 # [@gemma2025]; gpt-oss, [@openai2025]; Mistral, [@jiang2023]; Jamba, [@lieber2024]; and the configuration of Qwen3-Next
 # in `transformers`.)
@@ -1145,7 +1163,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # | tiles (FlashAttention) | $n^2$ | $n$ | yes | nothing; a kernel must be written | equal outputs |
 # | KV cache | $n^2$ to write $n$ | $n$ | yes | memory | equal outputs (lecture @writing) |
 # | window | $n \cdot w$ | $n \cdot w$ | no | what is far, within a few layers | the marked letter |
-# | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: learned more slowly | the loss curves |
+# | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: learned more slowly, at one learning rate | the loss curves |
 # | Linformer | $n \cdot k$ | $n \cdot k$ | no | sharp attention to single keys; causality; a free length | *Going further* |
 # | linear attention, recurrences | $n$ (scan: $n \log n$ or $2n$) | $n$, state fixed | no | exact recall of many things | associative recall |
 #
@@ -1243,8 +1261,9 @@ near = rows["window 2"]
 assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
 
 # %% [markdown]
-# Four mixtures find the mark without fail. Of the diagonals they give a blurred copy, better with more mixtures. The
-# window does the opposite: it has what is near and nothing else. (It misses one position in thirty-two, the first, whose
+# Four mixtures find the mark without fail. Of the diagonals they give a blurred copy, better with more mixtures. (With 16,
+# one seed of three found much better mixtures than the others. So the training is a limit here, too, and not the rank
+# alone.) The window does the opposite: it has what is near and nothing else. (It misses one position in thirty-two, the first, whose
 # "letter before" we took from the end of the line.)
 #
 # Wang et al. ([-@wang2020]) looked at RoBERTa, a BERT trained longer, and found that few singular values hold most of
@@ -1351,7 +1370,8 @@ assert slope(peaks["tiles, by hand"]) < 1.2 and slope(times["tiles, by hand"]) >
 #| caption: Time and peak memory of six kinds of causal attention, against the length.
 
 # %% [markdown]
-# There are two groups. Full attention and the tiles go up steeply in time, though the tiles' memory lies with the cheap
+# In our run torch's tiles won both: one compiled kernel does all steps, where the others call many small ones. Among those
+# written in Python there are two groups. Full attention and the tiles go up steeply in time, though the tiles' memory lies with the cheap
 # ones. Everything else grows about in proportion to $n$. (Not all is equal even here: linear attention carries $d^2$
 # numbers, the recurrence $d$. And on a GPU the crossing points lie at greater lengths, since large products are nearly
 # free there and waiting costs more.)

@@ -39,6 +39,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · Patches: an image as a sequence
 #
@@ -122,7 +124,6 @@ if solved("patchify") and solved("vit_forward"):
     from . import figures
 
     torch.manual_seed(0)
-    torch.set_num_threads(1)                                 # enough for a small model
     parts = ViT(ViTConfig(image_size=8, patch=2, channels=1, n_classes=10,
                           d_model=64, n_layers=2, n_heads=4, d_ff=128))
 

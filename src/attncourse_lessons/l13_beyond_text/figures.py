@@ -249,7 +249,7 @@ def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
             row, column = divmod(i, side)
             ax = grid[row, left + column]
             bare(ax, PALE)
-            image = ax.imshow(table[i].reshape(side, side), cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
+            image = ax.imshow(table[i].reshape(side, side), cmap="RdBu", vmin=-1, vmax=1, interpolation="nearest")
             ax.plot(column, row, "o", markersize=3.5, color=ORANGE)
             for j in range(side * side):
                 steps = abs(j // side - row) + abs(j % side - column)
@@ -277,11 +277,11 @@ def position_map(similarity: Tensor, side: int, place: tuple[int, int], title: s
     table = similarity[side * row + column].detach().view(side, side).numpy()
     drawn, ax = figure(4.2, 3.3)
     bare(ax, PALE)
-    image = ax.imshow(table, cmap=WEIGHTS, vmin=-0.5, vmax=1, interpolation="nearest")
+    image = ax.imshow(table, cmap="RdBu", vmin=-1, vmax=1, interpolation="nearest")
     for i in range(side):
         for j in range(side):
             if (i, j) != place:
-                ink = "white" if table[i, j] > 0.5 else INK
+                ink = "white" if abs(table[i, j]) > 0.6 else INK
                 number = f"{table[i, j]:z.1f}".replace("-", "−")
                 ax.text(j, i, number, ha="center", va="center", fontsize=9.5, color=ink)
     ax.plot(column, row, "o", markersize=9, color=ORANGE)
@@ -310,7 +310,7 @@ def info_nce(cosines: Sequence[float], kappas: Sequence[float]) -> None:
         ax.set_title(title, fontsize=10.5)
         ax.set_ylim((-1, 1) if heights.min() < 0 else (0, 1))
         said.append(f"{title}: {heights[0]:.2f} for the target, at most {heights[1:].max():.2f} for a negative")
-    axes[0].set_xlabel("negatives")
+        ax.set_xlabel("negatives")
     show(drawn, f"A guess, its target and {len(cosines) - 1} negatives. {'; '.join(said)}.")
 
 
@@ -394,8 +394,8 @@ def waveform_and_spectrogram(
     )
 
 
-def wav2vec_diagram() -> None:
-    """wav2vec 2.0 in one picture: frames, some masked, a Transformer, guesses, and the codes that they must match."""
+def wav2vec_diagram(targets: str = "codebook") -> None:
+    """wav2vec 2.0 in one picture: frames, some masked, a Transformer, guesses, and their `targets`."""
     drawn, ax = figure(8.2, 4.7)
     stage(ax, (-3.1, 16.2), (-0.6, 10.4))
     masked = (3, 4, 5)
@@ -431,7 +431,7 @@ def wav2vec_diagram() -> None:
     for i in masked:
         ax.plot([xs[i] + 0.25, xs[i] + 0.25], [3.05, 3.42], color=PURPLE, linewidth=1.2)
     arrow(ax, (xs[masked[0]] + 0.25, 3.42), (13.5, 3.42), colour=PURPLE)
-    box(ax, 14.7, 3.7, "codebook", PURPLE, width=2.3)
+    box(ax, 14.7, 3.7, targets, PURPLE, width=2.3)
     arrow(ax, (14.7, 4.25), (14.7, 4.75), colour=PURPLE)
     for y, words in (
         (0.45, "waveform"),
@@ -443,8 +443,9 @@ def wav2vec_diagram() -> None:
     show(
         drawn,
         "wav2vec 2.0. Convolutions turn a waveform into frames z1 to z8. A span, z4 to z6, is replaced by a learned "
-        "vector, and a Transformer in which every frame attends to all makes guesses c4 to c6 there. A codebook turns "
-        "the frames that were masked into codes q4 to q6. The guess c5 must tell its own code q5 from the others.",
+        "vector, and a Transformer in which every frame attends to all makes guesses c4 to c6 there. The frames "
+        f"that were masked go through the {targets} and become q4 to q6. "
+        "The guess c5 must tell its own, q5, from the others.",
     )
 
 
@@ -523,7 +524,9 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most:
     bare(ax, PALE)
     top = float(shares.max()) if most is None else most
     image = ax.imshow(shares, cmap=WEIGHTS, vmin=0, vmax=top, extent=extent, interpolation="nearest")
-    ax.contour(picture.numpy(), levels=[0.5 * float(picture.max())], colors=[ORANGE], linewidths=1.1)
+    ringed = np.pad(picture.numpy(), 1)  # empty pixels around it: no outline stays open at an edge
+    ax.contour(np.arange(-1, width + 1), np.arange(-1, height + 1), ringed, levels=[0.5 * float(picture.max())],
+               colors=[ORANGE], linewidths=1.1)  # fmt: skip
     ax.set_xlim(extent[0], extent[1])
     ax.set_ylim(extent[2], extent[3])
     for (i, j), share in np.ndenumerate(shares) if numbers else ():

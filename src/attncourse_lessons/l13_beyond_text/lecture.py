@@ -554,8 +554,8 @@ for how, runs in record["places"].items():
 
 # %% [markdown]
 # The same cosines, as maps. Each small panel belongs to one place of the 6 × 6 grid, the one with the orange dot, and
-# shows the whole grid: the stronger the colour of a patch, the higher the cosine of its position with that of the orange
-# place. Here is one panel, enlarged, and then all of them:
+# shows the whole grid. Blue patches have positions like that of the orange place, white ones have nothing to do with it,
+# and red ones are opposite. (The maps are those of the first seed; the figure above has all three.) Here is one panel, enlarged, and then all of them:
 
 # %%
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
@@ -616,12 +616,16 @@ def look(layer, head):
 viz.explore(look, layer=[0, 1], head=[0, 1, 2, 3], start={"layer": 1, "head": 0})
 #| caption: The class token's attention, by layer and head.
 
+# %% tags=["hide-input"]
+assert weights[example, 1, 0, 0, 1:].view(4, 4)[1:3, 1].max() < 0.05
+
 # %% [raw] slide
 # ## Layer by layer, head by head
 # {figure}
 
 # %% [markdown]
-# Heads differ: some give their weights to the ink and some to the background, and the numbers rarely suggest a rule.
+# An 8 is closed on the left where a 3 is open, so a person looks there. The head that is shown first gives the two
+# patches of the open side (rows 1 and 2 of column 1, counted from 0) nothing. Heads differ: some give their weights to the ink and some to the background, and the numbers rarely suggest a rule.
 # There is a further reason for caution. In layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0
 # has mixed all patches into it.
 #
@@ -680,7 +684,9 @@ for run in record["removed"]:
 #
 # Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
 # with retraining (ROAR, [@hooker2019]), and a map that uses gradients, too ([@chefer2021]). Before you believe a map,
-# compare it with a **baseline** that does not use the model.
+# compare it with a **baseline** that does not use the model. (In large ViTs a few background patches collect weight and
+# large vectors: the model keeps global notes there. A few extra learned tokens, **registers** ([@darcet2024]), take over
+# that job, and the maps become clean.)
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
@@ -843,8 +849,9 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 # **Contrastive loss** (InfoNCE): a lookup among the target and **negatives**.
 
 # %%
-figures.wav2vec_diagram()
-#| caption: wav2vec 2.0: masked frames, guesses, and targets among negatives.
+figures.wav2vec_diagram(targets="targets")
+#| caption: wav2vec 2.0 without its codebook: masked frames, guesses, and targets among
+#|   negatives.
 #| label: wav2vec
 
 # %% [raw] slide
@@ -855,7 +862,7 @@ figures.wav2vec_diagram()
 # Read the figure from the bottom. The waveform becomes frames $z$. A span of them is **masked**: each is replaced by one
 # and the same learned vector. In the Transformer every frame attends to all, and at each masked place $t$ it gives a guess
 # $c_t$. What stood there is the **target** $q_t$, and a few frames masked elsewhere in the same sound are the
-# **negatives**. (The codebook at the right is for *Going further*; until then $q_t$ is a matrix times the frame.) The
+# **negatives**. (Here $q_t$ is a matrix times the frame; *Going further* puts a codebook there.) The
 # loss is the cross-entropy of picking the target, by cosine:
 #
 # $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)}
@@ -1045,8 +1052,9 @@ for i in range(3):
 # none. All sounds are new to model and probe. The height is $R^2$, the share of the variance of the pitch's logarithm
 # that the probe explains.)
 #
-# **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** When
-# you read of a new method of this kind, look first for where its negatives come from.
+# **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** (A
+# negative can also be too like its target: where a sound repeats a vowel, the loss asks the model to tell two equal things
+# apart. Such **false negatives** are the price of drawing from one sound; assignment 13 counts them.) When you read of a new method of this kind, look first for where its negatives come from.
 #
 # Does the model use the formants? Then its mistakes are the predicted pairs:
 
@@ -1066,7 +1074,8 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # ## Where this went: DeiT, MAE, CLIP, HuBERT, Whisper
 #
-# What came after (or shortly before) ViT and wav2vec 2.0, and which idea of this page it uses:
+# What came after ViT and wav2vec 2.0, with two earlier ideas that belong beside them (SimCLR and CTC), and what each has
+# to do with this page:
 #
 # | model | what it changed | the idea on this page |
 # |---|---|---|
@@ -1074,7 +1083,8 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | Swin ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
 # | MAE ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees the visible ones alone | masking must leave a task that no interpolation solves |
 # | SimCLR ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
-# | CLIP ([@radford2021]) | an image against captions, a caption against images; 400 million pairs | InfoNCE; the batch is the negatives |
+# | CLIP ([@radford2021]) | an image against captions, a caption against images; 400 million pairs | InfoNCE in both directions; the batch is the negatives (see *Going further*) |
+# | DINO ([@caron2021]) | a student predicts, from one crop, what a slowly moving average of itself says of another; the class token's maps outline objects without a label | no negatives; test the maps all the same |
 # | HuBERT ([@hsu2021]) | predicts the *cluster* of a masked frame; clusters by k-means, made anew from the model's own features | no negatives, no learned codebook |
 # | AST ([@gong2021]) | patches of a spectrogram into a ViT | sound as an image |
 # | CTC ([@graves2006]) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
@@ -1117,7 +1127,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which asks of programs what this lecture asks of
-# representations: what does a falling loss show? Below are two sections for those who have time left.
+# representations: what does a falling loss show? Below are three sections for those who have time left.
 #
 # **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.
 # [+@abnar2020]. [+@adebayo2018]; [+@hooker2019]; [+@chefer2021]. [+@baevski2020]: sections 2 and 3 are what you have
@@ -1136,6 +1146,34 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # **Now do** assignment a@beyond_text. **Next:** lecture @errata_lab.
 
 # %% [markdown]
+# ## Going further: CLIP, InfoNCE in both directions
+#
+# A batch has $B$ pairs of an image and its caption. Two encoders make one vector of each: the rows of $U$ are the images,
+# those of $V$ the captions, all of length one. The table $UV^\top / \kappa$ has a cosine for each image with each caption,
+# and the right answers stand on its diagonal. Each row asks *which caption?*, each column *which image?*, and the loss is
+# the mean of the two cross-entropies. The negatives are the other pairs of the batch, and κ is learned. *What does the
+# second direction add?* Suppose that all vectors match but for one lazy caption, "a photo", which lies near every image:
+
+# %%
+torch.manual_seed(0)
+B, kappa = 6, 0.1
+U = F.normalize(torch.randn(B, 32), dim=-1)                   # (B, d)  images
+V = F.normalize(U + 0.1 * torch.randn(B, 32), dim=-1)         # (B, d)  captions, nearly right
+V[0] = F.normalize(U.sum(dim=0), dim=-1)                      # the lazy one
+logits, answers = U @ V.mT / kappa, torch.arange(B)           # (B, B), (B,)
+which_caption = F.cross_entropy(logits, answers)              # along the rows
+which_image = F.cross_entropy(logits.mT, answers)             # along the columns
+clip_loss = (which_caption + which_image) / 2
+print(f"which caption: {which_caption:.2f}   which image: {which_image:.2f}",
+      f"  loss: {clip_loss:.2f}")
+assert which_image > 2 * which_caption
+
+# %% [markdown]
+# The rows hardly notice: each image has a better caption than the lazy one. The columns do: asked which image it belongs
+# to, the lazy caption has no answer. To classify images without training a classifier, write a caption for each class ("a
+# photo of a cat") and take the one with the highest cosine (**zero-shot**). By the rule of this page: what no caption
+# tells apart, nothing forces the model to keep.
+#
 # ## Going further: a tenth of the images
 #
 # How hungry is each model? The same 450 steps with 120 images in place of 1,200, three seeds:
@@ -1165,7 +1203,12 @@ assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], 
 # entries, and an entry of each is taken.) What for? A frame is full of detail that is easy to match and worth
 # nothing: this microphone, this breath. A choice among a few hundred entries has little room for such detail, and in
 # the paper's ablation continuous targets did worse. (HuBERT answers the same question with k-means.)
-#
+
+# %% tags=["hide-input"]
+figures.wav2vec_diagram()
+#| caption: wav2vec 2.0 as it is: a codebook makes the targets.
+
+# %% [markdown]
 # A choice is not differentiable. Three tricks help. First, Gumbel noise $g$ is added to the scores $s$, so that each
 # entry is the largest with its softmax probability (the **Gumbel-max trick**). Second, a softmax with temperature $T$
 # takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([@jang2017]; [@maddison2017] call

@@ -41,6 +41,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
+
 # %% [markdown]
 # ## 1 · Weights that were masked too late
 #
@@ -59,7 +61,7 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 
     weights: (..., n_query, n_key), each row summing to one
     mask: the same shape, True where the query may attend
-    returns the same shape; a row that may look at nothing is all zeros
+    returns the same shape; a row with nothing allowed is all zeros
     """
     ...  # solution
 
@@ -427,17 +429,17 @@ def past_as_printed(x, W_Q, W_K, W_V):
     rows = []
     for t, _ in enumerate(x):
         queries, keys, value = x[: t + 1] @ W_Q, x[: t + 1] @ W_K, x[t : t + 1] @ W_V
-        shares = torch.softmax(queries @ keys.mT / math.sqrt(keys.shape[-1]), -1)
-        rows.append(shares @ value)
+        weights = torch.softmax(queries @ keys.mT / math.sqrt(keys.shape[-1]), -1)
+        rows.append(weights @ value)
     return torch.stack(rows)
 
 
 # %% exercise="repair_past"
 def repair_past(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
-    """Self-attention of a text that comes word by word: each sees itself and those before.
+    """Causal self-attention of a text that comes token by token.
 
     x: (n, d)   W_Q, W_K: (d, d_k)   W_V: (d, d_v)
-    returns (n, d_v): row t is what the word at t finds when it is the newest
+    returns (n, d_v): row t is the output of token t when it is the newest
         (scaled dot product)
     """
     ...  # solution
@@ -491,7 +493,7 @@ def cross_attention_as_printed(Z, H, W_Q, W_K, W_V):
 def repair_cross_attention(
     Z: Tensor, H: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The decoder's words look at the encoder's, by the scaled dot product.
+    """Cross-attention: each target token attends to all source tokens (scaled dot product).
 
     Z: (n_target, d), the decoder's states   H: (n_source, d), the encoder's
     W_Q, W_K: (d, d_k)   W_V: (d, d_v)

@@ -50,7 +50,7 @@ def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, *
 def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = "") -> None:
     """Faults down, tests along, {fault: {test: (caught, a word)}}: coloured, with a dot, where one catches it."""
     tests: Sequence[str] = list(next(iter(rows.values())))
-    drawn, ax = figure(2.9 + 0.74 * len(tests), 1.0 + 0.29 * len(rows))
+    drawn, ax = figure(2.9 + 0.82 * len(tests), 1.0 + 0.29 * len(rows))
     stage(ax, (-3.7, len(tests)), (len(rows), -1.6))
     for column, name in enumerate(tests):
         for k, line in enumerate(reversed(textwrap.wrap(name, 10, break_long_words=False))):
@@ -63,7 +63,7 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
             caught, word = found[name]
             fill = (0.84, 0.37, 0.0, 0.30) if caught else "white"
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE))
-            words = f"{'●' if caught else '·'} {word}".strip()
+            words = f"{'●' if caught else '' if word else '·'} {word}".strip()
             ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=9.5, color=INK)
         by = [name for name in tests if found[name][0]]
         said.append(f"{fault}: {', '.join(by) if by else 'nothing'}")
@@ -140,7 +140,7 @@ def three_blocks() -> None:
         for half, (sublayer, behind) in enumerate(zip(("attention", "feed-forward"), after, strict=True)):
             x = 7.4 * half
             arrow(ax, (x - (0.2 if half else 0.1), y), (x + 0.75, y))
-            box(ax, x + 1.4, y, "norm", ORANGE, width=1.3)
+            box(ax, x + 1.4, y, "norm", GREY, width=1.3)
             arrow(ax, (x + 2.1, y), (x + 3.05, y))
             box(ax, x + 4.45, y, sublayer, BLUE if half == 0 else GREEN, width=2.7)
             arrow(ax, (x + 5.85, y), (x + 6.55, y))
@@ -154,3 +154,47 @@ def three_blocks() -> None:
         where = ["after" if behind else "before" for behind in after]
         said.append(f"{name}: the residual path begins {where[0]} the first norm and {where[1]} the second")
     show(drawn, f"Three blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")
+
+
+def two_relations() -> None:
+    """Metamorphic relations: the same past before another future, and the same text alone and in a batch."""
+    drawn, ax = figure(8.8, 3.1)
+    stage(ax, (-0.3, 18.4), (-4.3, 1.5))
+
+    def row(x: float, y: float, letters: str, changed: Sequence[int] = (), hatched: Sequence[int] = ()) -> None:
+        for i, letter in enumerate(letters):
+            colour = ORANGE if i in changed else BLUE
+            ax.add_patch(Rectangle((x + 0.62 * i, y - 0.31), 0.6, 0.62, facecolor="white", edgecolor=colour,
+                                   hatch="////" if i in hatched else "", linewidth=1.4))  # fmt: skip
+            ax.text(x + 0.62 * i + 0.3, y, letter, ha="center", va="center", fontsize=10.5, color=colour)
+
+    for left, title in ((0.0, "another future"), (9.3, "another batch")):
+        ax.text(left, 1.2, title, ha="left", va="center", fontsize=11, weight="bold", color=INK)
+        for y in (0.0, -3.0):
+            arrow(ax, (left + 3.3, y), (left + 3.7, y))
+            box(ax, left + 4.4, y, "model", GREY, width=1.3)
+            arrow(ax, (left + 5.1, y), (left + 5.5, y))
+    row(0, 0, "abcde")
+    row(0, -3, "abcxy", changed=(3, 4))
+    row(5.6, 0, "     ", hatched=(3, 4))
+    row(5.6, -3, "     ", hatched=(3, 4), changed=(3, 4))
+    _equal(ax, 5.6, 3, -1.5, "equal up to the change")
+    row(9.3, 0, "abcde")
+    for k, word in enumerate(("abcde", "vwxyz")):
+        row(9.3, -2.65 - 0.7 * k, word, changed=range(5) if k else ())
+        row(14.9, -2.65 - 0.7 * k, "     ", hatched=range(5) if k else (), changed=range(5) if k else ())
+    row(14.9, 0, "     ")
+    _equal(ax, 14.9, 5, -1.3, "the whole row equal")
+    show(
+        drawn,
+        "Two relations. Left: a text and the same text with other tokens at its end go through the model; the outputs "
+        "before the change must be equal, those after it are not compared. Right: a text alone and the same text in a "
+        "batch with another; its row of outputs must be equal, the other row is not compared.",
+    )
+
+
+def _equal(ax: Axes, x: float, n: int, y: float, words: str) -> None:
+    """An equals sign below each of n cells, and words beside them."""
+    for i in range(n):
+        ax.text(x + 0.62 * i + 0.3, y, "=", ha="center", va="center", fontsize=13, color=GREEN)
+    ax.text(x - 0.25, y, words, ha="right", va="center", fontsize=10, color=GREEN)
