@@ -586,8 +586,8 @@ def _plain(node: Any) -> Any:
             return ast.Subscript(ast.Attribute(value, "shape", ast.Load()), ast.Constant(0), ast.Load())
         case ast.Call(ast.Attribute(value, "size"), [axis], []):
             return ast.Subscript(ast.Attribute(value, "shape", ast.Load()), axis, ast.Load())
-        case ast.Subscript(value, part, ast.Load()) if (axis := _new_axis(part)) is not None:
-            return ast.Call(ast.Attribute(value, "unsqueeze", ast.Load()), [_number(axis)], [])
+        case ast.Subscript(value, part, ast.Load()) if (place := _new_axis(part)) is not None:
+            return ast.Call(ast.Attribute(value, "unsqueeze", ast.Load()), [_number(place)], [])
         case ast.Call(ast.Attribute(value, "transpose" | "swapaxes"), [_, _], []):
             return ast.Attribute(value, "mT", ast.Load())
         case ast.Call(ast.Attribute(ast.Name("torch" | "F"), "matmul" | "bmm"), [a, b], []):

@@ -306,6 +306,8 @@ class Search:
         self.exercise, self.seeds, self.source, self.bench = exercise, seeds, source, bench
         self.started = clock()
         self.took: dict[str, float] = before.took if before else {}
+        self.seed: int
+        self.failing: list[Aspect]
         self.seed, self.failing = (before.seed, before.failing) if before else self._failing()
         self.done: set[str] = set()
         self.inputs: set[str] = set()
