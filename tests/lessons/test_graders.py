@@ -144,6 +144,11 @@ HALF_TRUE |= {"norms in front", "a norm left out"}
 HALF_TRUE |= {"shifted the wrong way", "padding answers"}
 # Padding that begins one place early takes the last token that is read, and `eos`.
 HALF_TRUE |= {"the last token is not read", "no eos"}
+# The padding summed and counted is the mean of all; a mask from the ids, one place late, has the pads in it.
+HALF_TRUE |= {"the padding is in the sum", "divided by the padded length", "the mask from the ids", "one position off"}
+# Who takes the tokens for values projects nothing there; divided by n, there is neither a root nor the width.
+HALF_TRUE |= {"tokens for values", "no projections at all", "by d for √d"}
+HALF_TRUE |= {"scaled by a number that does not depend on the width"}
 # Where t is below 0, the wrong sign is none.
 HALF_TRUE |= {"without its sign"}
 

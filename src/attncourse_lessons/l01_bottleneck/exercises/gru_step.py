@@ -126,7 +126,7 @@ slip("the candidate handed on", KEEPS, {"z * state + (1 - z) * candidate": "cand
 slip("gates without their biases", ALL, {" + b[0]": "", " + b[1]": ""}, words="""
     The two gates were computed without their biases. `b` has three rows, one for each line: reset, update,
     candidate.""")
-slip("the input reset too", STEP,
+slip("the input reset too", FRESH,
      {f"x @ W_x[2] + {PAST}": "r * (x @ W_x[2] + state @ W_h[2])"},
      {f"x @ W_x[2] + {PAST} + b[2]": "r * (x @ W_x[2] + state @ W_h[2] + b[2])"}, words="""
     The reset gate multiplies what comes from the input as well. It decides how much of the *past* the candidate sees:
