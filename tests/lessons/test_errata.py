@@ -79,7 +79,7 @@ NO_DECK = {
 }
 
 # Sentences about boxes, not boxes.
-ABOUT_BOXES = "which you can read without the slide", "You need not have seen the slides"
+ABOUT_BOXES = "which you can read without the slide", "which you need not have seen"
 
 
 def test_every_box_is_marked_with_its_entry_or_says_why_it_has_none():

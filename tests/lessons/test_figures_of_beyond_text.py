@@ -81,7 +81,7 @@ def test_a_sound_and_the_game_say_what_they_show(alt):
     figures.wav2vec_diagram()
     figures.image_row([torch.rand(8, 8)] * 2, ["one", "two"])
     assert "hod, heed" in alt[0] and "4 frames" in alt[0]
-    assert "own code q5" in alt[1] and alt[2] == "2 pictures of 8 by 8 pixels: one, two."
+    assert "its own, q5" in alt[1] and alt[2] == "2 pictures of 8 by 8 pixels: one, two."
 
 
 # What is drawn
@@ -151,7 +151,8 @@ def test_where_was_looked_lies_beside_its_picture_under_its_title():
 
 
 def at(image, x, y):
-    """Between pixels, in proportion: for a place on a line between two that are neighbours."""
+    """Between pixels, in proportion: for a place on a line between two that are neighbours. Around the image is 0."""
+    image, x, y = torch.nn.functional.pad(image, (1, 1, 1, 1)), x + 1, y + 1
     low, left = int(y), int(x)
     beside = image[min(low + (y > low), len(image) - 1), min(left + (x > left), image.shape[1] - 1)]
     share = max(x - left, y - low)

@@ -77,7 +77,7 @@ def test_the_slope_of_a_power_law_is_its_exponent():
 @proven
 def test_norm_steps_take_the_mean_off_and_bring_all_to_one_length():
     side, above = axes(figures.norm_steps, torch.tensor([[1.0, 1.0, 4.0], [-3.0, 0.0, 0.0]]))
-    assert side.get_title().startswith("from the side") and above.get_title().startswith("from above")
+    assert "from the side" in side.get_title() and "from above" in above.get_title()
     # In the plane of mean 0 the first lies along (1, 1, -2), and both are 6 ** 0.5 from its middle.
     flat = [(0, -math.sqrt(6)), (-3 / math.sqrt(2), -math.sqrt(1.5))]
     high = [6 / math.sqrt(3), -3 / math.sqrt(3)]
@@ -88,7 +88,8 @@ def test_norm_steps_take_the_mean_off_and_bring_all_to_one_length():
     assert places(side, " 1", " 2") == {f" {i + 1}": near(flat[i][0], high[i]) for i in (0, 1)}
     (circle,) = (patch for patch in above.patches if isinstance(patch, Circle))
     assert circle.center == (0, 0) and circle.radius == pytest.approx(math.sqrt(3))
-    middle, *dots = strokes(above)
+    middle, radius, *dots = strokes(above)
+    assert radius == [(0, 0), near(-math.sqrt(1.5), -math.sqrt(1.5))]
     assert middle == [(0, 0)] and [dot[0] for dot in dots] == [near(*place) for place in flat]
     ends = [near(x / math.sqrt(2), y / math.sqrt(2)) for x, y in flat]    # from a length of 6 ** 0.5 to one of 3 ** 0.5
     assert arrows(above) == [(near(*place), end) for place, end in zip(flat, ends, strict=True)]

@@ -117,12 +117,12 @@ RUNS = {"alone": torch.tensor([[0.5, 0.01, 0.0001], [0.5, 0.0001, 0.000001]]),
 @proven
 def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_logarithms():
     everything, staying = axes(figures.relative_residuals, RUNS)
-    residual = {"1": 0.75, "2": 0.5, "3": 0.25}
+    residual = {"1": 0.75, 2.0: 0.5, "3": 0.25}  # every other layer has its number
     assert curves(everything) == {
-        "alone": {"1": 0.5, "2": pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual
+        "alone": {"1": 0.5, 2.0: pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual
     }  # fmt: skip
     assert curves(staying) == {"residual": residual}
-    assert [ax.get_title() for ax in (everything, staying)] == ["all", "those that stay, on a linear scale"]
+    assert [ax.get_title() for ax in (everything, staying)] == ["all four, logarithmic", "with residual connections, linear"]
     for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"]])):
         points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if line.get_linestyle() == "None"]  # fmt: skip

@@ -382,11 +382,13 @@ b = torch.zeros(4, requires_grad=True)               # (4,)
 print("slope of b:", b.grad)
 
 # %% [raw] slide
-# ## Four rules of autograd
+# ## What a second backward() and a step leave
 # {print 2}
 # . . .
 # {print}
-# . . .
+
+# %% [raw] slide
+# ## Four rules of autograd
 # 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
 # 2. Change parameters under `torch.no_grad()`.
 # 3. `.item()`, `.detach()`, `.tolist()` hand over bare numbers, without the record.
