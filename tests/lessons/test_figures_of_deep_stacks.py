@@ -4,11 +4,13 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, contours, curves, joined, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, cells, contours, curves, joined, labels, places, strokes, texts
+from matplotlib.colors import to_hex
 from matplotlib.patches import Circle
 from proven import proven
 
 from attncourse import viz
+from attncourse.viz.style import BLUE
 from attncourse_lessons import course
 
 figures = course.part("deep_stacks", "figures")
@@ -226,3 +228,15 @@ def test_groups_of_one_kind_look_alike():
 
     a, b, c = looks({"a": "counts", "b": "networks", "c": "networks"})
     assert a != b == c and len(set(looks(None))) == 3
+
+
+@proven
+def test_a_mean_goes_over_a_row_or_a_column_of_one_sentence_or_a_column_of_all():
+    panels = axes(figures.mean_axes, ["layer", "instance", "batch"], 2, 3, 4)
+    assert [ax.get_title() for ax in panels] == ["layer", "instance", "batch"]
+    blue = [{where[:2] for where, (face, _) in cells(ax).items() if face == to_hex(BLUE)} for ax in panels]
+    row, column = {(x, 1) for x in range(4)}, {(2, y) for y in range(3)}     # the second sentence begins at 4
+    assert blue == [row, column, column | {(2, 4 + y) for y in range(3)}]
+    for ax in panels:
+        assert {where[:2] for where in cells(ax)} == {(x, y) for x in range(4) for y in (0, 1, 2, 4, 5, 6)}
+        assert [words.partition("\n")[0] for words, _, _ in texts(ax)] == ["sentence 1", "sentence 2", "4 features"]

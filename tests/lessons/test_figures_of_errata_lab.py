@@ -136,3 +136,29 @@ def test_a_test_that_catches_a_fault_is_dark_and_marked_in_its_row():
     assert [at[-0.1, y] for y in (0.5, 1.5, 2.5)] == ["no mask", "no scale", "none"]
     assert [at[x, -0.25] for x in (-0.1, 0.5, 1.5)] == ["mutant", "one", "two"]
     assert [[at[x, y] for x in (0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [["● 0.3", "·"], ["·", "●"], ["·", "·"]]
+
+
+@proven
+def test_what_may_change_is_hatched_and_what_must_be_equal_is_not():
+    (ax,) = axes(figures.two_relations)
+    small = {(x, y): hatch for (x, y, width, _), (_, hatch) in cells(ax).items() if width == pytest.approx(0.6)}
+    seen = texts(ax)
+    at = {round(x, 2): {} for _, x, _ in seen}
+    for words, x, y in seen:
+        at[round(x, 2)][round(y, 2)] = words
+    rows = {(x, y): "".join(at[round(x + 0.62 * i, 2)][y] for i in range(5)) for x, y in
+            ((0.3, 0), (0.3, -3), (9.6, 0), (9.6, -2.65), (9.6, -3.35))}  # fmt: skip
+    assert list(rows.values()) == ["abcde", "abcxy", "abcde", "abcde", "vwxyz"]
+    hatched = [sum(bool(hatch) for (x, y), hatch in small.items() if x > left and low < y < low + 0.5)
+               for left, low in ((5.5, -0.5), (5.5, -3.4), (14.8, -0.5), (14.8, -3.1), (14.8, -3.8))]  # fmt: skip
+    assert hatched[1:] == [2, 0, 0, 5] and hatched[0] == 2
+    assert [words for words, _, y in seen if words != "=" and y in (-1.5, -1.3)] == [
+        "equal up to the change", "the whole row equal"
+    ]  # fmt: skip
+    assert [words for words, _, y in seen if y == 1.2] == ["another future", "another batch"]
+    assert boxed(ax).count("model") == 4
+    assert sum(words == "=" for words, _, y in seen if y == -1.5) == 3 and sum(words == "=" for words, *_ in seen) == 8
+    assert arrows(ax) == [
+        (pytest.approx((left + begin, y)), pytest.approx((left + begin + 0.4, y)))
+        for left in (0, 9.3) for y in (0, -3) for begin in (3.3, 5.1)
+    ]  # fmt: skip

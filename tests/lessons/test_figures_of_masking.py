@@ -122,7 +122,8 @@ def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_lo
         "alone": {"1": 0.5, 2.0: pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual
     }  # fmt: skip
     assert curves(staying) == {"residual": residual}
-    assert [ax.get_title() for ax in (everything, staying)] == ["all four, logarithmic", "with residual connections, linear"]
+    titles = [ax.get_title() for ax in (everything, staying)]
+    assert titles == ["all four, logarithmic", "with residual connections, linear"]
     for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"]])):
         points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if line.get_linestyle() == "None"]  # fmt: skip
@@ -261,3 +262,22 @@ def test_each_position_is_joined_to_itself_and_all_before_it():
     above = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > 1]
     assert [words for words, _, y in texts(ax) if 0 < y < 1] == ["thick: its own token", "thin: its past"]
     assert below == ["goes in", "<start>", "the", "chef"] and above == ["must come out", "the", "chef", "cooks"]
+
+
+@proven
+def test_phrases_stand_in_both_planes_and_one_line_parts_them_in_the_second():
+    features = torch.tensor([[0.0, 0], [1, 0], [0, 1], [1, 1]])
+    hidden = torch.tensor([[0.0, 0], [1, 0], [0, 1], [0, 0]])
+    verdict = torch.tensor([[0.0], [1], [1], [0]])
+    planes = axes(figures.folded_plane, features, hidden, verdict, ["a", "b", "c", "d"])
+    assert [(ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) for ax in planes] == [
+        ("features", "praise", "not"), ("hidden units", "hidden 1", "hidden 2")
+    ]  # fmt: skip
+    assert [[(line.get_marker(), *line.get_xydata()[0].tolist()) for line in ax.lines[:4]] for ax in planes] == [
+        [("o" if good else "s", *place) for place, good in zip(table.tolist(), verdict.flatten().tolist(), strict=True)]
+        for table in (features, hidden)
+    ]
+    assert texts(planes[0]) == [("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1)]
+    assert texts(planes[1]) == [("a, d", 0, 0), ("b", 1, 0), ("c", 0, 1)]
+    ends = [pytest.approx((-0.3, 0.8)), pytest.approx((0.8, -0.3))]
+    assert len(planes[0].lines) == 4 and strokes(planes[1])[4] == ends

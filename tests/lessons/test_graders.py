@@ -146,6 +146,7 @@ HALF_TRUE |= {"shifted the wrong way", "padding answers"}
 HALF_TRUE |= {"the last token is not read", "no eos"}
 # The padding summed and counted is the mean of all; a mask from the ids, one place late, has the pads in it.
 HALF_TRUE |= {"the padding is in the sum", "divided by the padded length", "the mask from the ids", "one position off"}
+HALF_TRUE |= {"sums the padding too", "divides by the padded length"}
 # Who takes the tokens for values projects nothing there; divided by n, there is neither a root nor the width.
 HALF_TRUE |= {"tokens for values", "no projections at all", "by d for √d"}
 HALF_TRUE |= {"scaled by a number that does not depend on the width"}

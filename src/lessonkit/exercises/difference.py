@@ -63,7 +63,7 @@ def what_is_seen(got: np.ndarray, expected: np.ndarray, *, places: bool = True) 
     >>> what_is_seen(np.array([1.0, 2.0, 3.5, 4.5]), np.array([1.0, 2.0, 3.0, 4.0]))
     'it is right at 0 and 1 alone; what is wrong is too large'
     >>> what_is_seen(np.array([0.4, 0.3, 0.3, 0.9]), np.array([0.7, 0.1, 0.2, 0.1]))
-    'on average the numbers are 1.44 times as large as they should be'
+    'on average the numbers are 1.45 times as large as they should be'
     """
     if got.shape != expected.shape or got.size < ENOUGH or got.ndim > MOST_AXES:
         return None
