@@ -30,6 +30,12 @@ def right(answer):
     return answer
 
 
+def answers_in(module):
+    """The answers of a file such as this, {exercise__what is wrong: answer}."""
+    return {name: value for name, value in vars(module).items()
+            if callable(value) and "__" in name and not name.startswith("_")}  # fmt: skip
+
+
 class _Layer(nn.Module):
     """What the notebook gives of the multi-head layer."""
 

@@ -30,9 +30,8 @@ from lessonkit.exercises import repair
 def answers(module: ModuleType) -> dict[str, list[Any]]:
     """The wrong answers with one mistake, by exercise."""
     found: dict[str, list[Any]] = {}
-    for name, value in vars(module).items():
-        single = name not in drawn_answers.TWO | drawn_answers.RIGHT
-        if callable(value) and not name.startswith("_") and "__" in name and single:
+    for name, value in drawn_answers.answers_in(module).items():
+        if name not in drawn_answers.TWO | drawn_answers.RIGHT:
             found.setdefault(name.partition("__")[0], []).append(value)
     return found
 
@@ -65,9 +64,12 @@ def searched(name: str, answer: Any, seconds: float) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--drawn", action="store_true", help="those to ten exercises drawn at random")
-    which.add_argument("--again", action="store_true", help="those to eighteen more")
-    which.add_argument("--third", action="store_true", help="those to ten more")
+    for flag, module, help in (
+        ("--drawn", drawn_answers, "those to ten exercises drawn at random"),
+        ("--again", drawn_again, "those to eighteen more"),
+        ("--third", drawn_third, "those to ten more"),
+    ):
+        which.add_argument(flag, dest="file", action="store_const", const=module, default=unseen_answers, help=help)
     parser.add_argument("--exercise", nargs="+", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=repair.SECONDS, help="for each search")
     parser.add_argument("--show", action="store_true", help="print every answer")
@@ -76,8 +78,7 @@ def main() -> None:
 
     repair.clock = time.process_time
     repair.HANGS = 10 * repair.HANGS
-    third = drawn_third if args.third else unseen_answers
-    known = answers(drawn_answers if args.drawn else drawn_again if args.again else third)
+    known = answers(args.file)
     rows: dict[str, list[dict]] = {}
     print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
     for name in args.exercise or known:
