@@ -98,12 +98,19 @@ if solved("perplexity"):
 #
 # Vectors are rows, so they stand on the left of their matrices. The step is done for a batch of texts at once: row $i$ of `x` and
 # row $i$ of `state` belong to text $i$.
+#
+# The texts have different lengths, and `there` says which of them have a token at this step. A text that is over **keeps its
+# state**; what stands in its row of `x` is padding and may be any numbers. *Answer before you write:* with what would a decoder
+# start for the shortest text of the batch, if all texts took all steps? And why is it not enough to set the padding to 0?
 
 # %% exercise="rnn_step"
-def rnn_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
-    """The state after one more token.
+def rnn_step(
+    x: Tensor, state: Tensor, there: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor
+) -> Tensor:
+    """The state after one more token; a text that is over keeps its state.
 
     x: (batch, d_in)   state: (batch, d_hidden)
+    there: (batch,), boolean, True where a text has a token at this step
     W_x: (d_in, d_hidden)   W_h: (d_hidden, d_hidden)   b: (d_hidden,)
     returns (batch, d_hidden)
     """
@@ -122,12 +129,12 @@ if solved("rnn_step"):
     text = "a (bc (d e) fghij"
     print(" " * 16, text)
     signs = {"(": 1.0, ")": -1.0}
-    W_x, b = torch.tensor([[6.0]]), torch.zeros(1)
+    W_x, b, there = torch.tensor([[6.0]]), torch.zeros(1), torch.tensor([True])
     for w_h in (0.5, 3.0):
         state, seen = torch.full((1, 1), -0.9), ""           # (batch, d_hidden): outside
         for character in text:
             x = torch.tensor([[signs.get(character, 0.0)]])  # (batch, d_in)
-            state = rnn_step(x, state, W_x, torch.tensor([[w_h]]), b)
+            state = rnn_step(x, state, there, W_x, torch.tensor([[w_h]]), b)
             seen += "#" if state > 0.5 else "." if state < -0.5 else "?"
         print(f"with w_h = {w_h}:  {seen}    (# inside, . outside, ? forgotten)")
     print("One bit says that a bracket is open, not how many: after (d e) we are still in one.")
@@ -188,7 +195,7 @@ if solved("rnn_step") and solved("shifted_loss"):
     def letter_logits(tokens):
         state, logits = torch.zeros(len(tokens), 64), []             # (batch, d_hidden)
         for token in tokens.unbind(dim=1):                           # (batch,)
-            state = rnn_step(table(token), state, W_x, W_h, b)
+            state = rnn_step(table(token), state, token > 0, W_x, W_h, b)
             logits.append(to_logits(state))
         return torch.stack(logits, dim=1)                            # (batch, n, vocab_size)
 
@@ -483,10 +490,10 @@ if solved("mean_pool"):
 # %% [markdown]
 # ## Extension: all states of a batch
 #
-# Exercise 2 is one step. Now let a batch of texts of *several lengths* go through all their steps, from $h_0 = 0$. What comes
-# after a text's end is padding: numbers of any size that mean nothing. Return two things, both of which are famous for being
-# wrong without a message: all states, with zeros where a text is over, and the **last state** of each text, the one after *its
-# own* last token.
+# Exercise 2 is one step, and is told which texts are still there. Now you get the *lengths* alone, and the texts go through
+# all their steps, from $h_0 = 0$. What comes after a text's end is padding: numbers of any size that mean nothing. Return two
+# things, both of which are famous for being wrong without a message: all states, with zeros where a text is over, and the
+# **last state** of each text, the one after *its own* last token.
 
 # %% exercise="rnn_states"
 def rnn_states(
