@@ -157,6 +157,35 @@ def test_only_the_last_state_reaches_the_decoder_which_reads_what_it_wrote():
 
 
 @proven
+def test_two_readers_differ_only_in_which_states_reach_attend():
+    one, every = axes(figures.two_readers, ["b4", "f0", "s1"], 2)
+    assert "last state" in one.get_title() and "3 × $d$" in every.get_title()
+    same = [
+        ("b4", "$h_1$"), ("f0", "$h_2$"), ("s1", "$h_3$"), ("$h_1$", "$h_2$"), ("$h_2$", "$h_3$"), ("s?", "attend"),
+        ("s?", "gate"), ("gate", "×"), ("attend", "×"), ("×", "combine, tanh"), ("combine, tanh", "answer"),
+        ("answer", "1"),
+    ]  # fmt: skip
+    for ax, kept in ((one, ["$h_3$"]), (every, ["$h_1$", "$h_2$", "$h_3$"])):
+        assert boxed(ax) == ["$h_1$", "$h_2$", "$h_3$", "attend", "gate", "×", "combine, tanh", "answer"]
+        at = {(words, y): (x, y) for words, x, y in texts(ax)}
+        where = {"answer": at["answer", 7.8], **{words: place for (words, y), place in at.items() if y != 2.95}}
+
+        def nearest(x, y, where=where):
+            half = {"attend": 1.2, "combine, tanh": 1.8, "answer": 1.1, "gate": 0.9}
+            away = {words: max(abs(x - at_x) - half.get(words, 0.5), 0) + max(abs(y - at_y) - 0.5, 0)
+                    for words, (at_x, at_y) in where.items() if words not in ("found", "selected")}  # fmt: skip
+            return min(away, key=away.__getitem__)
+
+        drawn = [(nearest(*start), nearest(*end)) for start, end in arrows(ax)]
+        assert sorted(drawn) == sorted([*same, *((state, "attend") for state in kept)])
+        assert [words for words in lit(ax) if words.startswith("$h_")] == kept
+        labelled = {x: words for words, x, y in texts(ax) if y == 2.95}
+        assert [labelled[x] for x in sorted(labelled)] == (
+            ["not kept", "not kept", "1"] if kept == ["$h_3$"] else [r"$\alpha_1$", r"$\alpha_2$", r"$\alpha_3$"]
+        )
+
+
+@proven
 def test_lines_of_several_seeds_go_through_the_means_with_a_point_for_each_seed():
     panels = {"one": {"d = 2": {1: [0.9, 1.0], 4: [0.2, 0.4]}, "d = 4": {1: [1.0, 1.0], 4: [0.5, 0.9]}},
               "all": {"d = 2": {1: [1.0, 0.8], 4: [0.7, 0.7]}, "d = 4": {1: [0.6, 0.8], 4: [0.1, 0.3]}}}  # fmt: skip

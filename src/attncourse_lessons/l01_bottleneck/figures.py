@@ -1,4 +1,4 @@
-"""Drawings of recurrence: unrolled, with gates, as encoder and decoder, a signal's path; and lines of several seeds."""
+"""Drawings of recurrence: unrolled, with gates, encoder and decoder, two readers, a signal's path; lines of seeds."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -187,6 +187,59 @@ def encoder_decoder(source: Sequence[str], target: Sequence[str]) -> None:
     )
 
 
+def two_readers(pairs: Sequence[str], asked: int) -> None:
+    """Two readers of `pairs` that are asked for one of them: what the last state keeps, and what attention keeps.
+
+    All that differs is which states reach `attend`. Three pairs fit.
+    """
+    drawn, panels = figure(9.6, 4.4, columns=2)
+    last, (letter, digit) = len(pairs) - 1, pairs[asked]
+    states = f"h 1 to h {len(pairs)}"
+    titles = (
+        "one vector: keeps the last state,\n$d$ numbers",
+        f"attention: keeps all states,\n{len(pairs)} × $d$ numbers",
+    )
+    for ax, title, kept in zip(panels, titles, ([last], range(len(pairs))), strict=True):
+        stage(ax, (-1.0, 9.4), (-0.5, 8.7))
+        ax.set_title(title, fontsize=11)
+        for t, pair in enumerate(pairs):
+            x = 2.0 * t
+            ax.text(x, 0.0, pair, ha="center", va="center", fontsize=11)
+            arrow(ax, (x, 0.35), (x, 1.45))
+            box(ax, x, 2.0, f"$h_{t + 1}$", BLUE if t in kept else GREY, fill=None if t in kept else "white")
+            if t < last:
+                arrow(ax, (x + 0.6, 2.0), (x + 1.4, 2.0), width=1.8)
+            if t in kept:
+                arrow(ax, (x, 2.55), (2.0 + 0.35 * (t - 1), 3.65), colour=ORANGE, width=2.6)
+                weight = "1" if len(kept) == 1 else f"$\\alpha_{t + 1}$"
+                ax.text(x + (-0.3 if t == 0 else 0.3), 2.95, weight, ha="center", va="center", fontsize=11, color=INK)
+            else:
+                ax.text(x, 2.95, "not kept", ha="center", va="center", fontsize=10, color=GREY)
+        box(ax, 2.0, 4.2, "attend", ORANGE, width=2.4)
+        ax.text(6.9, 4.2, f"{letter}?", ha="center", va="center", fontsize=11)
+        arrow(ax, (6.4, 4.2), (3.25, 4.2))
+        arrow(ax, (6.9, 4.6), (6.9, 5.45))
+        box(ax, 6.9, 6.0, "gate", GREEN, width=1.8)
+        arrow(ax, (2.0, 4.75), (2.0, 5.45))
+        ax.text(2.2, 5.1, "found", ha="left", va="center", fontsize=10, color=GREY)
+        box(ax, 2.0, 6.0, "×", PURPLE)
+        arrow(ax, (5.95, 6.0), (2.6, 6.0))
+        arrow(ax, (2.0, 6.55), (2.0, 7.25))
+        ax.text(2.2, 6.9, "selected", ha="left", va="center", fontsize=10, color=GREY)
+        box(ax, 2.0, 7.8, "combine, tanh", BLUE, width=3.6)
+        arrow(ax, (3.85, 7.8), (5.75, 7.8))
+        box(ax, 6.9, 7.8, "answer", BLUE, width=2.2)
+        arrow(ax, (8.05, 7.8), (8.75, 7.8))
+        ax.text(9.05, 7.8, digit, ha="center", va="center", fontsize=11, color=ORANGE)
+    show(
+        drawn,
+        f"Two readers of {' '.join(pairs)}, asked for {letter}. A recurrent network makes the states {states}. On the "
+        "left the last state alone reaches the box attend, with the weight 1; on the right all states do, with weights "
+        "α. The rest is the same: attend averages what reaches it, by the question; the question's gate multiplies "
+        f"what was found; a layer with tanh and a last layer make the answer, {digit}.",
+    )
+
+
 def seed_lines(
     panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]],
     x_name: str,
@@ -258,7 +311,7 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
         (recurrent, f"recurrent: the signal goes through {cells} cells; {n} steps, one after the other"),
         (attention, "attention: the signal goes through 1 average; 1 step (arrows: into the last position)"),
     ):
-        stage(ax, (-0.9, 15.9), (-0.55, 2.6))
+        stage(ax, ((n - 1) / 2 - 8.4, (n - 1) / 2 + 8.4), (-0.55, 2.6))          # as wide for any n, and in the middle
         ax.set_title(title, fontsize=10.5)
     for t in range(n):
         on = start <= t <= end

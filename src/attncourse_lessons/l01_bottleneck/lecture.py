@@ -9,7 +9,7 @@
 # %% [markdown] teaches="language modelling and its objective"
 # # Lecture @bottleneck · Language models, recurrent networks, and the bottleneck of one vector
 #
-# *About 50 minutes, of which one is computing time. You need Python, tensors in PyTorch and the habits of
+# *About 55 minutes, of which one is computing time. You need Python, tensors in PyTorch and the habits of
 # [lecture @getting_ready](@getting_ready): shapes, masks, softmax. No language model and no recurrent network is
 # assumed.*
 #
@@ -480,8 +480,8 @@ figures.unrolled_rnn(["<bos>", "Return", "the", "number", "of"])
 # through every state in between. And each state is a vector of the same size, whether it stands for three tokens or for
 # three hundred.
 #
-# **Now you:** [a01](@bottleneck/assignment), exercise 2. (The extension `rnn_states` does all steps, for texts of several
-# lengths.)
+# **Now you:** [a01](@bottleneck/assignment), exercise 2, for texts of several lengths. (The extension `rnn_states` does all
+# steps.)
 #
 # ## Training without a target leak: one step to the left
 #
@@ -922,10 +922,16 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # states. **Attention** takes a weighted average of all states, once it knows the question. (How it does that is the
 # next lecture; here it is a box, `attend`.) Then a **readout** computes the answer from what was found. To be fair to
 # the one vector, the readout must be able to *select*: it multiplies what was found, number by number, by a linear
-# map of the question, which can switch some numbers off and let others through, as a gate does. Both readers have the
-# same parameters. They train for some seconds: `losses_of` yields the loss of one batch after another, and the
-# library's `descend` takes an optimiser's step down each. *Use the time:* draw the share of right answers against the
-# number of pairs, for a single vector of 16, 32, 64 and 128 numbers, and for attention. Guessing gives 0.1.
+# map of the question, which can switch some numbers off and let others through, as a gate does.
+
+# %%
+figures.two_readers(["k7", "a3", "q9"], asked=1)
+#| caption: Two readers with the same parameters. They differ only in which states reach `attend`.
+
+# %% [markdown]
+# The readers train for some seconds: `losses_of` yields one batch's loss after another, and the library's `descend` takes
+# an optimiser's step down each. *Use the time:* draw the share of right answers against the number of pairs, for a
+# single vector of 16, 32, 64 and 128 numbers, and for attention. Guessing gives 0.1.
 
 # %%
 class Reader(nn.Module):
@@ -963,9 +969,8 @@ for memory in ("last state", "attention"):
     print(f"{memory:>10}, d = 16: {right:.0%} right with 8 pairs")
 
 # %% [markdown]
-# (The weighted average of a single vector is that vector. So both run through the same code.) This is one width and
-# one seed. The record has four widths and three seeds, with a learning rate chosen for each. Here is what you have
-# drawn:
+# (The weighted average of a single vector is that vector.) This is one width and one seed. The record has four widths
+# and three seeds, with a learning rate chosen for each. Here is what you have drawn:
 
 # %%
 recall = measured("recall")
@@ -1229,7 +1234,7 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # > 3. For instance by mean pooling, in which every state is one average away while the vector stays as narrow; or by a
 # >    wider state with the same path.</details>
 #
-# **Now do** [assignment @bottleneck](@bottleneck/assignment) (about 75 minutes): exercises 1 to 5, two questions in words,
+# **Now do** [assignment @bottleneck](@bottleneck/assignment) (about 80 minutes): exercises 1 to 5, two questions in words,
 # and as extensions the mean of states and all states of a batch. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
 # that depends on a question?
 #
