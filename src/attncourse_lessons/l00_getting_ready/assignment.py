@@ -220,7 +220,9 @@ check("squared_distances", squared_distances)
 # %% [markdown]
 # **Use it.** The customer from the rain had the largest dot product with the umbrella. *Guess:* is the umbrella also the nearest
 # product? Then a vector `w` goes downhill, by the steps of the lecture: its loss is the squared distance from the nearest
-# product. *Guess* where it ends, and what `w.grad = None` is for. (Leave it out, and look.)
+# product. *Guess* where it ends, and what `w.grad = None` is for. (Leave it out, and look.) **Then** let an optimiser do it: make
+# a `torch.optim.SGD([w], lr=0.1)` before the loop, and replace the last three lines of the loop by two of the lecture's. You
+# have it right if the same numbers are printed.
 
 # %%
 if solved("squared_distances"):

@@ -159,7 +159,7 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 
 # %%
 figures.batch_axes(x)
-#| caption: A tensor of shape (batch, n, d) and its three axes.
+#| caption: A tensor of shape (batch, n, d), and its mean over each of its three axes.
 #| label: batch-axes
 
 # %% [raw] slide
@@ -178,16 +178,16 @@ figures.batch_axes(x)
 # > 5. `x.mean(dim=-1)`
 
 # %% [markdown]
-# *Guess five shapes before you run the cell.* `x.mean(dim=1)` is one vector for each sentence. `x[:, 0]` takes the first
+# *Guess five shapes before you run the cell.* `x.amax(dim=(0, 1))` reduces two axes at once. `x[:, 0]` takes the first
 # position. `x[:, None]` makes a new axis of length one where `None` stands. `x.mT` swaps the last two axes and leaves the
 # batch alone. A negative `dim` counts the axes from the end.
 
 # %%
-print("x.mean(dim=1)   ", tuple(x.mean(dim=1).shape))
-print("x[:, 0]         ", tuple(x[:, 0].shape))
-print("x[:, None]      ", tuple(x[:, None].shape))
-print("x.mT            ", tuple(x.mT.shape))
-print("x.mean(dim=-1)  ", tuple(x.mean(dim=-1).shape))
+print("x.amax(dim=(0, 1))", tuple(x.amax(dim=(0, 1)).shape))
+print("x[:, 0]           ", tuple(x[:, 0].shape))
+print("x[:, None]        ", tuple(x[:, None].shape))
+print("x.mT              ", tuple(x.mT.shape))
+print("x.mean(dim=-1)    ", tuple(x.mean(dim=-1).shape))
 
 # %% [raw] slide
 # ## Five shapes
@@ -399,7 +399,7 @@ print("slope of b:", b.grad)
 #
 # * `backward()` *adds* to `.grad`. (The step above used 12 where the slope is 6.) Set it to `None` before the next step (an
 #   optimiser's `zero_grad()` does that).
-# * Change parameters under `torch.no_grad()`; otherwise the change itself would be recorded.
+# * Change parameters under `torch.no_grad()`. Outside it the change itself would be recorded, and torch refuses it.
 # * `.item()`, `.detach()`, `.tolist()` and NumPy hand over bare numbers, without the record. What is computed from them
 #   has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
 #   which it was cut.
@@ -408,7 +408,7 @@ print("slope of b:", b.grad)
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
-# How much harm can broadcasting do? We train the smallest model there is, `nn.Linear(3, 1)`, to predict the rating of
+# How much harm can broadcasting do? We train the smallest model there is, `nn.Linear(3, 1)` (three weights and a bias), to predict the rating of
 # a product from three measured features. It returns a column, (200, 1). The first run subtracts the ratings, (200,),
 # from this column as it stands. The second run first makes the predictions (200,), by `prediction[:, 0]`. The two
 # runs are identical otherwise.
@@ -521,7 +521,7 @@ assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 # + b$ when it is called. (torch stores the weight as (out, in). Hence the transpose, and many a `.mT` that you will meet.)
 # `model.parameters()` lists all that can be learned, of a module and of the modules in it. An **optimiser** does what we
 # did by hand under `no_grad`: `zero_grad()` forgets the last slopes, `step()` goes downhill. Ours is **SGD**, stochastic
-# gradient descent. (Adam, from lecture @bottleneck on, gives each parameter a step size of its own.) *Guess* the shapes of the two
+# gradient descent. (It is *stochastic* when each step sees a random batch; ours sees all. Adam, from lecture @bottleneck on, gives each parameter a step size of its own.) *Guess* the shapes of the two
 # parameters, and where the loss ends, beside that of our own steps.
 
 # %%

@@ -111,6 +111,9 @@ slip("one maximum for all rows", ("large scores",),
     The same number was taken from every row: the largest of the whole tensor. A row that lies far below it then has
     only exponentials of 0, and 0/0 is NaN. Each row needs its own maximum, kept as an axis of length one so that it
     lines up with its row.""")
+slip("the largest of each column", VALUES, {"amax(dim=-1": "amax(dim=0"}, {"amax(dim=-1": "amax(dim=-2"}, words="""
+    From each score the largest of its *column* was taken away. Then two scores of one row move by different amounts,
+    and the weights change. Only what is taken from *all* scores of a row cancels: each row needs its own maximum.""")
 slip("moved, but not by the maximum", ("scores far apart", "a score of −∞"),
      {"amax": "mean"},
      {"amax": "amin"},
