@@ -121,22 +121,28 @@ check("rnn_step", rnn_step)
 
 # %% [markdown]
 # **Use it.** A state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and anything
-# else as 0, and it should remember whether it is inside brackets. *Guess* with which $w_h$ it remembers, 0.5 or 3, and what
-# happens at the second bracket.
+# else as 0, and it should remember whether it is inside brackets. Three texts are read at once, and the padding after the shorter
+# ones is nothing but opening brackets. *Guess* with which $w_h$ the state remembers, 0.5 or 3, what happens at the second
+# bracket, and what the padding does.
 
 # %%
 if solved("rnn_step"):
-    text = "a (bc (d e) fghij"
-    print(" " * 16, text)
-    signs = {"(": 1.0, ")": -1.0}
-    W_x, b, there = torch.tensor([[6.0]]), torch.zeros(1), torch.tensor([True])
+    texts = ["a (bc (d e) fghij", "k (lm) nop", "x (y"]
+    n, signs = max(map(len, texts)), {"(": 1.0, ")": -1.0}
+    padded = [text.ljust(n, "(") for text in texts]
+    W_x, b = torch.tensor([[6.0]]), torch.zeros(1)
     for w_h in (0.5, 3.0):
-        state, seen = torch.full((1, 1), -0.9), ""           # (batch, d_hidden): outside
-        for character in text:
-            x = torch.tensor([[signs.get(character, 0.0)]])  # (batch, d_in)
+        state, seen = torch.full((3, 1), -0.9), ["", "", ""]             # (batch, d_hidden): outside
+        for t in range(n):
+            x = torch.tensor([[signs.get(text[t], 0.0)] for text in padded])     # (batch, d_in)
+            there = torch.tensor([t < len(text) for text in texts])      # (batch,)
             state = rnn_step(x, state, there, W_x, torch.tensor([[w_h]]), b)
-            seen += "#" if state > 0.5 else "." if state < -0.5 else "?"
-        print(f"with w_h = {w_h}:  {seen}    (# inside, . outside, ? forgotten)")
+            for i, h in enumerate(state[:, 0].tolist()):
+                seen[i] += "#" if h > 0.5 else "." if h < -0.5 else "?"
+        print(f"w_h = {w_h}  (# inside, . outside, ? forgotten)")
+        for text, signal in zip(texts, seen, strict=True):
+            print("   ", text.ljust(n + 3), signal)
+    print("After its end each text keeps what it knew, whatever its padding says.")
     print("One bit says that a bracket is open, not how many: after (d e) we are still in one.")
 
 # %% [markdown]
