@@ -132,7 +132,7 @@ if solved("rnn_step"):
     padded = [text.ljust(n, "(") for text in texts]
     W_x, b = torch.tensor([[6.0]]), torch.zeros(1)
     for w_h in (0.5, 3.0):
-        state, seen = torch.full((3, 1), -0.9), ["", "", ""]             # (batch, d_hidden): outside
+        state, seen = torch.full((3, 1), -0.9), ["", "", ""]     # (batch, d_hidden): outside
         for t in range(n):
             x = torch.tensor([[signs.get(text[t], 0.0)] for text in padded])     # (batch, d_in)
             there = torch.tensor([t < len(text) for text in texts])      # (batch,)
