@@ -926,7 +926,8 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 
 # %%
 figures.two_readers(["k7", "a3", "q9"], asked=1)
-#| caption: Two readers with the same parameters. They differ only in which states reach `attend`.
+#| caption: Two readers with the same parameters, which differ only in which states reach
+#|   `attend`.
 
 # %% [markdown]
 # The readers train for some seconds: `losses_of` yields one batch's loss after another, and the library's `descend` takes
