@@ -125,8 +125,9 @@ for text in [text for text in corpus.test if 60 < len(text) < 100][:3]:
 tokenizer = Tokenizer.train(corpus.train, size=1024)
 train = encode_texts(corpus.train, tokenizer)              # lists of token ids
 test = encode_texts(corpus.test, tokenizer)
-n_test = sum(len(text) - 1 for text in test)               # tokens to predict
-print(f"{len(tokenizer)} different tokens; {n_test:,} to predict in the test set")
+n_train, n_test = (sum(len(text) - 1 for text in texts) for texts in (train, test))
+print(f"{len(tokenizer)} different tokens; to predict: {n_train:,} in the training set,",
+      f"{n_test:,} in the test set")
 print(" | ".join(tokenizer.pieces("Return the number of bytes that remain in the buffer.")))
 
 # %% [raw] slide
