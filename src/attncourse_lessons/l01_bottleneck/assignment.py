@@ -133,9 +133,9 @@ if solved("rnn_step"):
     W_x, b = torch.tensor([[6.0]]), torch.zeros(1)
     for w_h in (0.5, 3.0):
         state, seen = torch.full((3, 1), -0.9), ["", "", ""]     # (batch, d_hidden): outside
-        for t in range(n):
-            x = torch.tensor([[signs.get(text[t], 0.0)] for text in padded])     # (batch, d_in)
-            there = torch.tensor([t < len(text) for text in texts])      # (batch,)
+        for at in range(n):
+            x = torch.tensor([[signs.get(text[at], 0.0)] for text in padded])    # (batch, d_in)
+            there = torch.tensor([at < len(text) for text in texts])     # (batch,)
             state = rnn_step(x, state, there, W_x, torch.tensor([[w_h]]), b)
             for i, h in enumerate(state[:, 0].tolist()):
                 seen[i] += "#" if h > 0.5 else "." if h < -0.5 else "?"
