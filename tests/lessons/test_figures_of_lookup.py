@@ -117,6 +117,20 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
 
 
 @proven
+def test_a_topic_is_a_frame_around_its_queries_and_its_keys():
+    weights, queries, keys = torch.tensor([[0.5, 0.25, 0.25, 0.0]] * 5 + [[0.0, 0.0, 0.75, 0.25]]), "pqrstu", "abcd"
+    (ax,) = axes(figures.lookup_table, weights, queries, keys, topics=2)
+    shares = dict(zip(keys, (0.5, 0.25, 0.25, 0), strict=True))
+    assert table(ax) == dict.fromkeys("pqrst", shares) | {"u": {"a": 0, "b": 0, "c": 0.75, "d": 0.25}}
+    said = {"a": "0.5", "b": "0.2", "c": "0.2"}
+    assert written(ax) == dict.fromkeys("pqrst", said) | {"u": {"c": "0.8", "d": "0.2"}}
+    (plain,) = axes(figures.lookup_table, weights, queries, keys)
+    frames = [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches]
+    assert frames == [(0, 0, 2, 3), (2, 3, 2, 3)]
+    assert not plain.patches and table(plain) == table(ax)
+
+
+@proven
 def test_a_score_landscape_has_each_height_where_a_key_would_get_that_score():
     query, keys = torch.tensor([1.0, 0.5]), torch.tensor([[1.0, 0.0], [2.0, -1.0], [0.0, 1.5]])
     steep = {"gentle": 0.5, "as it is": 1.0, "backwards": -1.0, "steep": 1.5}
