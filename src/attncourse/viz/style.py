@@ -117,13 +117,13 @@ def runs_and_means(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]]) 
     """{line: {x: a value for each run}}: every run a mark, and a line through the means, which come back by name."""
     found = {}
     for i, (name, points) in enumerate(runs.items()):
-        style = line_style(i)
+        style = line_style(i) | {"markersize": 5.5, "markeredgewidth": 1.5 if i == 0 else 1}
         means = found[name] = [sum(values) / len(values) for values in points.values()]
         # Where a mean is, there need not be a run: the line has its marker in the legend alone.
         ax.plot(list(points), means, label=name, **style | {"markevery": []})
         xs = [x for x, values in points.items() for _ in values]
         ys = [y for values in points.values() for y in values]
-        ax.plot(xs, ys, **style | {"linestyle": "none", "markersize": 5, "markeredgewidth": 1.5 if i == 0 else 1})
+        ax.plot(xs, ys, **style | {"linestyle": "none"})
     return found
 
 

@@ -1053,8 +1053,8 @@ assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
 # %% [markdown]
 # With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect
 # to the right key's score is $\alpha - 1$, which does not vanish while the weight is small. But then the loss stays
-# high. Our reading is that the steps are too large: Adam moves each of the $d_k$ components by about the learning rate,
-# so one step changes a score by an amount that grows with $d_k$. A tenth of the rate takes longer to undo the bad start,
+# high. Our reading is that the steps are too large: Adam moves every entry of $W_Q$ and $W_K$ by about the learning
+# rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A tenth of the rate takes longer to undo the bad start,
 # and ends lower.
 #
 # With the loss that sees the *average*, 150 steps do not undo the bad start. After them the plain dot product is about
