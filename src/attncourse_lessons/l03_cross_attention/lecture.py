@@ -743,9 +743,9 @@ alignments = {}
 for seed, model in models.items():
     _, weights = model(one.source, one.lengths, one.target_in, with_weights=True)
     alignments[f"seed {seed}"] = weights[0]                          # (n_target, n_source)
+partners = {"vier": "four", "hundert": "hundred", "sechs": "six", "dreißig": "thirty-"}
 figures.alignments(alignments, rows=german.pieces(one.target_out[0].tolist()),
-                   columns=english.pieces(one.source[0].tolist()),
-                   partners={"vier": "four", "hundert": "hundred", "sechs": "six", "dreißig": "thirty-"})
+                   columns=english.pieces(one.source[0].tolist()), partners=partners)
 #| caption: Alignments that three trained models found. A frame marks the true partner of a token;
 #|   weights below 0.05 have no number.
 #| label: alignments
