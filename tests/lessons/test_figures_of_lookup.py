@@ -118,15 +118,16 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
 
 @proven
 def test_a_topic_is_a_frame_around_its_queries_and_its_keys():
-    weights, queries, keys = torch.tensor([[0.5, 0.25, 0.25, 0.0]] * 5 + [[0.0, 0.0, 0.75, 0.25]]), "pqrstu", "abcd"
-    (ax,) = axes(figures.lookup_table, weights, queries, keys, topics=2)
-    shares = dict(zip(keys, (0.5, 0.25, 0.25, 0), strict=True))
-    assert table(ax) == dict.fromkeys("pqrst", shares) | {"u": {"a": 0, "b": 0, "c": 0.75, "d": 0.25}}
-    said = {"a": "0.5", "b": "0.2", "c": "0.2"}
-    assert written(ax) == dict.fromkeys("pqrst", said) | {"u": {"c": "0.8", "d": "0.2"}}
-    (plain,) = axes(figures.lookup_table, weights, queries, keys)
+    weights = torch.tensor([[0.9, 0.1, 0, 0], [0.2, 0.8, 0, 0], [0, 0, 0.3, 0.7], [0, 0, 0.6, 0.4]])
+    (ax,) = axes(figures.lookup_table, weights, "qrst", "abcd", topics=2)
+    assert table(ax)["r"] == {"a": 0.2, "b": 0.8, "c": 0, "d": 0}
+    assert written(ax) == {
+        "q": {"a": "0.9", "b": "0.1"}, "r": {"a": "0.2", "b": "0.8"},
+        "s": {"c": "0.3", "d": "0.7"}, "t": {"c": "0.6", "d": "0.4"},
+    }  # fmt: skip
+    (plain,) = axes(figures.lookup_table, weights, "qrst", "abcd")
     frames = [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches]
-    assert frames == [(0, 0, 2, 3), (2, 3, 2, 3)]
+    assert frames == [(0, 0, 2, 2), (2, 2, 2, 2)]
     assert not plain.patches and table(plain) == table(ax)
 
 

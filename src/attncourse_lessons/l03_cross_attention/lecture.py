@@ -768,7 +768,8 @@ viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 # {figure}
 
 # %% [markdown]
-# The comma attends to the comma. But so does the first *und*, which has no counterpart. One picture proves little. In our task we can count, because we know the true alignment. We use two populations: all
+# The comma attends to the comma. Neither *und* has a counterpart in English: compare where the two attend. One picture
+# proves little. In our task we can count, because we know the true alignment. We use two populations: all
 # numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German by
 # teacher forcing again, so that every number can be counted, even one that a model would get wrong. If every token of
 # the target is predicted correctly this way, the model also writes the number correctly by itself. *Guess, for seed 0,
