@@ -128,7 +128,7 @@ def test_a_topic_is_a_frame_around_its_queries_and_its_keys():
     (plain,) = axes(figures.lookup_table, weights, "qrst", "abcd")
     frames = [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches]
     assert frames == [(0, 0, 2, 2), (2, 2, 2, 2)]
-    assert not plain.patches and table(plain) == table(ax)
+    assert not plain.patches and table(plain) == table(ax) and written(plain) == written(ax)
 
 
 @proven
