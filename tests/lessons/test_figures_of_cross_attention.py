@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import axes, boxed, curves, joined, labels, places, strokes, table, texts
+from drawn import axes, boxed, curves, grid, joined, labels, places, strokes, table, texts, written
 from matplotlib.collections import PolyCollection
 from proven import proven
 
@@ -168,6 +168,24 @@ def test_lists_right_are_a_line_through_the_means_and_a_band_from_the_worst_seed
             assert {n: (min(ys), max(ys)) for n, ys in found.items()} == {
                 int(n): (min(seed[n] for seed in seeds), max(seed[n] for seed in seeds)) for n in seeds[0]
             }
+
+
+@proven
+def test_alignments_stand_in_a_row_with_a_frame_at_each_true_partner():
+    rows, columns = ["x", "y", "z"], ["a", "b"]
+    first = torch.tensor([[0.9, 0.1], [0.04, 0.96], [0.5, 0.5]])
+    second = torch.tensor([[0.2, 0.8], [1.0, 0.0], [0.3, 0.7]])
+    left, right = axes(figures.alignments, {"seed 0": first, "seed 1": second}, rows, columns, {"x": "a", "z": "b"})
+    assert (left.get_title(), right.get_title()) == ("seed 0", "seed 1")
+    assert table(left) == {"x": {"a": 0.9, "b": 0.1}, "y": {"a": 0.04, "b": 0.96}, "z": {"a": 0.5, "b": 0.5}}
+    assert grid(right) == [[0.2, 0.8], [1, 0], [0.3, 0.7]] and list(labels(right.xaxis).values()) == columns
+    assert written(left) == {"x": {"a": "0.90", "b": "0.10"}, "y": {"b": "0.96"}, "z": {"a": "0.50", "b": "0.50"}}
+    assert [words for words, _, _ in texts(right)] == ["0.20", "0.80", "1.00", "0.30", "0.70"]
+    for ax in (left, right):
+        assert [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches] == [
+            (0, 0, 1, 1), (1, 2, 1, 1),
+        ]  # fmt: skip
+    assert (left.get_xlabel(), left.get_ylabel()) == ("source (keys)", "target (queries)")
 
 
 @proven

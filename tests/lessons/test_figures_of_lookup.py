@@ -117,6 +117,21 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
 
 
 @proven
+def test_a_topic_is_a_frame_around_its_queries_and_its_keys():
+    weights = torch.tensor([[0.9, 0.1, 0, 0], [0.2, 0.8, 0, 0], [0, 0, 0.3, 0.7], [0, 0, 0.6, 0.4]])
+    (ax,) = axes(figures.lookup_table, weights, "qrst", "abcd", topics=2)
+    assert table(ax)["r"] == {"a": 0.2, "b": 0.8, "c": 0, "d": 0}
+    assert written(ax) == {
+        "q": {"a": "0.9", "b": "0.1"}, "r": {"a": "0.2", "b": "0.8"},
+        "s": {"c": "0.3", "d": "0.7"}, "t": {"c": "0.6", "d": "0.4"},
+    }  # fmt: skip
+    (plain,) = axes(figures.lookup_table, weights, "qrst", "abcd")
+    frames = [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches]
+    assert frames == [(0, 0, 2, 2), (2, 2, 2, 2)]
+    assert not plain.patches and table(plain) == table(ax) and written(plain) == written(ax)
+
+
+@proven
 def test_a_score_landscape_has_each_height_where_a_key_would_get_that_score():
     query, keys = torch.tensor([1.0, 0.5]), torch.tensor([[1.0, 0.0], [2.0, -1.0], [0.0, 1.5]])
     steep = {"gentle": 0.5, "as it is": 1.0, "backwards": -1.0, "steep": 1.5}

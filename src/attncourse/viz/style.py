@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -111,6 +111,20 @@ def name_lines(ax: Axes, x_name: str, y_name: str, title: str = "") -> None:
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
     if title:
         ax.set_title(title)
+
+
+def runs_and_means(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]]) -> dict[str, list[float]]:
+    """{line: {x: a value for each run}}: every run a mark, and a line through the means, which come back by name."""
+    found = {}
+    for i, (name, points) in enumerate(runs.items()):
+        style = line_style(i) | {"markersize": 5.5, "markeredgewidth": 1.5 if i == 0 else 1}
+        means = found[name] = [sum(values) / len(values) for values in points.values()]
+        # Where a mean is, there need not be a run: the line has its marker in the legend alone.
+        ax.plot(list(points), means, label=name, **style | {"markevery": []})
+        xs = [x for x, values in points.items() for _ in values]
+        ys = [y for values in points.values() for y in values]
+        ax.plot(xs, ys, **style | {"linestyle": "none"})
+    return found
 
 
 def smallest_text(drawn: Figure) -> float:

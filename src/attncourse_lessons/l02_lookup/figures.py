@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from attncourse._checks import check_shape
@@ -23,6 +24,7 @@ from attncourse.viz.style import (
     figure,
     hold_still,
     line_style,
+    runs_and_means,
     show,
     stage,
 )
@@ -97,7 +99,8 @@ def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str
         ax.text(0.8 * x, 0.8 * y, f"{printed}", ha="center", va="center", fontsize=8.5, color=GREY)
     x, y = _on_the_clock(asked)
     arrow(ax, (0, 0), (x, y), colour=GREEN, width=2.2)
-    ax.text(0.42 * x - 0.17 * y, 0.42 * y + 0.17 * x, "query", ha="center", va="center", fontsize=10, color=INK)
+    beside = (0.42 * x - 0.17 * y, 0.42 * y + 0.17 * x)
+    ax.text(*beside, f"query: {asked:g} h", ha="center", va="center", fontsize=10, color=INK)
     for hour, number in zip(hours, numbers.tolist(), strict=True):
         x, y = _on_the_clock(hour)
         ax.scatter([x], [y], s=40 + 700 * max(0.0, number), color=BLUE, alpha=0.85, edgecolor="white", zorder=3)
@@ -295,14 +298,8 @@ def scores_by_width(
 def _runs(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]], level: tuple[float, str] | None) -> list[str]:
     """Every run a point, a line through their means; a dotted line at `level`. Says the means of each line."""
     said = []
-    for i, (name, points) in enumerate(runs.items()):
-        means = [sum(values) / len(values) for values in points.values()]
-        style = line_style(i)
-        ax.plot(list(points), means, color=style["color"], linestyle=style["linestyle"], linewidth=2, label=name)
-        xs = [x for x, values in points.items() for _ in values]
-        ys = [y for values in points.values() for y in values]
-        ax.plot(xs, ys, linestyle="none", marker=style["marker"], color=style["color"], markersize=5)
-        each = ", ".join(f"{mean:.2f} at {x}" for x, mean in zip(points, means, strict=True))
+    for name, means in runs_and_means(ax, runs).items():
+        each = ", ".join(f"{mean:.2f} at {x}" for x, mean in zip(runs[name], means, strict=True))
         said.append(f"{name}: means {each}")
     if level:
         ax.axhline(level[0], color=INK, linewidth=1.2, linestyle=":", label=level[1])
@@ -339,10 +336,13 @@ def worlds(runs: Mapping[str, Mapping[str, Sequence[float]]], chance: float) -> 
     show(drawn, f"Accuracy of score functions, a mark for each seed. {'. '.join(said)}. Guessing gives {chance:.2f}.")
 
 
-def lookup_table(weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str = "", alt: str = "") -> None:
+def lookup_table(
+    weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str = "", alt: str = "", topics: int = 1
+) -> None:
     """Who answers whom, (n_queries, n_keys): darker for more, with the number where a weight is 0.1 or more.
 
-    Raises ValueError where the shape does not fit the labels, and for what are no weights.
+    Of several `topics`, equally many queries and keys each, in order, every one has a frame. Raises ValueError where
+    the shape does not fit the labels, and for what are no weights.
     """
     matrix = as_weights(weights, queries, keys)
     drawn, ax = figure(1.5 + 0.6 * len(keys), 1.0 + 0.27 * len(queries))
@@ -351,6 +351,10 @@ def lookup_table(weights: Tensor, queries: Sequence[str], keys: Sequence[str], t
         if value >= 0.1:
             colour = "white" if value > 0.6 else INK
             ax.text(j + 0.5, i + 0.5, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=colour)
+    high, across = len(queries) / topics, len(keys) / topics
+    for topic in range(topics) if topics > 1 else ():
+        frame = Rectangle((topic * across, topic * high), across, high, fill=False, edgecolor=ORANGE, linewidth=1.6)
+        ax.add_patch(frame).set_clip_on(False)
     ax.invert_yaxis()
     ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()

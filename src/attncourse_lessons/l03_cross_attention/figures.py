@@ -23,6 +23,7 @@ from attncourse.viz.style import (
     figure,
     line_style,
     name_lines,
+    runs_and_means,
     show,
     stage,
 )
@@ -192,6 +193,39 @@ def tables_with_sums(
     show(drawn, " ".join(said))
 
 
+def alignments(
+    models: Mapping[str, Tensor], rows: Sequence[str], columns: Sequence[str], partners: Mapping[str, str]
+) -> None:
+    """The weights (n_target, n_source) of several models in a row, with a frame at each true partner, {target: source}.
+
+    Weights of 0.05 or more have their number. Raises ValueError where a shape does not fit the labels.
+    """
+    drawn, _ = figure(0.9 + 2.6 * len(models), 1.4 + 0.36 * len(rows), columns=len(models))
+    said = []
+    for ax, (name, weights) in zip(drawn.axes, models.items(), strict=True):
+        matrix = as_matrix(weights, rows, columns)
+        cells(ax, matrix, rows if ax is drawn.axes[0] else [""] * len(rows), columns, numbers=False)
+        for (i, j), weight in np.ndenumerate(matrix):
+            if weight >= 0.05:
+                ax.text(j + 0.5, i + 0.5, f"{weight:.2f}", ha="center", va="center", fontsize=8.5,
+                        color="white" if weight > 0.7 else INK)  # fmt: skip
+        for target, partner in partners.items():
+            place = columns.index(partner), rows.index(target)
+            ax.add_patch(Rectangle(place, 1, 1, fill=False, edgecolor=ORANGE, linewidth=2)).set_clip_on(False)
+        ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("top")
+        ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=35, ha="left", rotation_mode="anchor")
+        ax.set_xlabel("source (keys)")
+        ax.set_title(name, pad=8)
+        most = ", ".join(
+            f"{row} {columns[int(line.argmax())]} {line.max():.2f}" for row, line in zip(rows, matrix, strict=True)
+        )
+        said.append(f"{name}, where each target token attends most: {most}")
+    drawn.axes[0].set_ylabel("target (queries)")
+    pairs = ", ".join(f"{target} and {partner}" for target, partner in partners.items())
+    show(drawn, f"Alignments. {'. '.join(said)}. Framed, the true partners: {pairs}.")
+
+
 def with_and_without(rows: Sequence[Compared]) -> None:
     """BLEU of the first attention model: RNNencdec and RNNsearch of one training joined, what has no partner alone.
 
@@ -229,16 +263,8 @@ def with_and_without(rows: Sequence[Compared]) -> None:
 def gradients_by_length(gradients: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
     """{model: {source length: one gradient a seed}}: every run a mark, a line through their means."""
     drawn, ax = figure(6.6, 3.4)
-    said = []
-    for i, (name, by_length) in enumerate(gradients.items()):
-        style = line_style(i)
-        lengths = list(by_length)
-        means = [sum(values) / len(values) for values in by_length.values()]
-        ax.plot(lengths, means, label=name, **style | {"marker": ""})
-        xs = [x for x, values in by_length.items() for _ in values]
-        ys = [y for values in by_length.values() for y in values]
-        ax.plot(xs, ys, **style | {"linestyle": "none", "markersize": 4})
-        said.append(f"{name} goes from {means[0]:.2g} to {means[-1]:.2g}")
+    found = runs_and_means(ax, gradients)
+    said = [f"{name} goes from {means[0]:.2g} to {means[-1]:.2g}" for name, means in found.items()]
     ax.set_yscale("log")
     name_lines(ax, "source length n", "gradient at the middle token")
     show(drawn, f"Gradient at the middle token against the source length, marks for seeds. {'; '.join(said)}.")

@@ -107,7 +107,8 @@ for source, target in pairs.test[:3]:
 #
 # The bottleneck disappears if the decoder may use *all* hidden states of the encoder. In the model of Bahdanau, Cho and
 # Bengio ([-@bahdanau2015]) the decoder computes a new context vector $c_t$ at every step $t$: an average of the encoder's
-# states, with **attention weights** that depend on what the decoder needs now.
+# states, with **attention weights** that depend on what the decoder needs now. We draw and build the simpler variant of Luong et
+# al. ([-@luong2015]); a later section compares the two.
 
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
@@ -449,7 +450,7 @@ print(german.pieces(written))
 # Training and inference differ in one respect: in training the model never reads a mistake of its own. That gap is
 # called **exposure bias**, and [lecture @writing](@writing) measures it. A loss under teacher forcing is not a
 # translation. So from here on we let the models write their own translations, and count a list as right only if every
-# letter is right.
+# letter is right. *Guess:* how many of the 1,000 test lists are right, and how far apart are the three seeds?
 
 # %%
 sources, truths = zip(*pairs.test, strict=True)
@@ -742,10 +743,11 @@ alignments = {}
 for seed, model in models.items():
     _, weights = model(one.source, one.lengths, one.target_in, with_weights=True)
     alignments[f"seed {seed}"] = weights[0]                          # (n_target, n_source)
-viz.draw_weights(alignments, rows=german.pieces(one.target_out[0].tolist()),
-                 columns=english.pieces(one.source[0].tolist()), row_name="target (queries)",
-                 column_name="source (keys)")
-#| caption: Alignments that three trained models found, a table for each seed.
+partners = {"vier": "four", "hundert": "hundred", "sechs": "six", "dreißig": "thirty-"}
+figures.alignments(alignments, rows=german.pieces(one.target_out[0].tolist()),
+                   columns=english.pieces(one.source[0].tolist()), partners=partners)
+#| caption: Alignments that three trained models found. A frame marks the true partner of a token;
+#|   weights below 0.05 have no number.
 #| label: alignments
 
 # %% [raw] slide
@@ -766,7 +768,8 @@ viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 # {figure}
 
 # %% [markdown]
-# One picture proves little. In our task we can count, because we know the true alignment. We use two populations: all
+# The comma attends to the comma. Neither *und* has a counterpart in English: compare where the two attend. One picture
+# proves little. In our task we can count, because we know the true alignment. We use two populations: all
 # numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German by
 # teacher forcing again, so that every number can be counted, even one that a model would get wrong. If every token of
 # the target is predicted correctly this way, the model also writes the number correctly by itself. *Guess, for seed 0,
@@ -911,8 +914,8 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # does not mean that the token plays no part.
 #
 # In translation the same was found: Koehn and Knowles ([-@koehn2017, section 3.5]) compared attention with word
-# alignments. Often they agree, but in one of their models nearly all of the attention is off by one word, and its
-# translations are good. Jain and Wallace ([-@jain2019]) found other weights that give nearly the same predictions, and called their paper
+# alignments. Often they agree, but in one of their models, which they call an outlier, most of the attention is off by one
+# word. Jain and Wallace ([-@jain2019]) found other weights that give nearly the same predictions, and called their paper
 # *Attention is not explanation*; Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not
 # explanation*. The lesson: an alignment is a hypothesis about what a model uses. To test it, intervene.
 #

@@ -111,7 +111,8 @@ slip("the key itself", (*ALL, "gradient"), {"values[best]": "keys[best]"}, words
     stored beside it, and that may have another width.""")
 slip("the place, not the value", (*ALL, "gradient"), {"values[best]": "best"}, words="""
     These are the numbers of the rows where the matches stand. One more step: take from `values` what stands there.""")
-slip("the score, not the value", (*ALL, "gradient"), {"argmax": "amax", "values[best]": "best"}, words="""
+slip("the score, not the value", (*ALL, "gradient"),
+     {"argmax": "amax", "values[best]": "best"}, {"argmax": "amax", "values[best]": "best[:, None]"}, words="""
     These are the largest scores: how well the best key matches, not what is stored beside it. Ask for the place of the
     largest score, and take from `values` what stands there.""")
 slip("the worst match", ALL, {"argmax": "argmin"}, words="""

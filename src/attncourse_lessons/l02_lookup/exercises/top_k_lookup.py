@@ -99,8 +99,8 @@ slip("cut after the softmax", CHOICE, {"scores.topk": "scores.softmax(dim=-1).to
 slip("a score of 0 for the others", CHOICE,
      {SOFTMAX: "torch.zeros_like(scores).scatter(-1, best.indices, best.values).softmax(dim=-1)",
       "(weights[..., None] * values[best.indices]).sum(dim=-2)": "weights @ values"}, words="""
-    The other keys were given the score 0, and softmax turns that into e⁰ = 1, more than any negative score gets. Which
-    score becomes a weight of exactly 0?""")
+    The other keys were given the score 0, and softmax turns that into exp(0) = 1, more than any negative score gets.
+    Which score becomes a weight of exactly 0?""")
 slip("the k worst", CHOICE,
      {"topk(k, dim=-1)": "topk(k, dim=-1, largest=False)"},
      {"topk(k, dim=-1)": "sort(dim=-1)", "best.values": "best.values[:, :k]", "best.indices": "best.indices[:, :k]"},

@@ -152,7 +152,7 @@ def attentional_vector(answer, draw):
     explain=explain_worst("the logits differ from `output(attentional)` by up to {size}, at {place}"),
 )
 def logits(answer, draw):
-    """one for each word, from the attentional vector"""
+    """one for each token of the vocabulary, from the attentional vector"""
     step, inputs = _step(answer, draw, fed=False)
     logits, _, attentional, _ = step(*inputs)
     output = step.reference_with_same_weights.output
@@ -214,17 +214,17 @@ RETURNED = f"{OUTPUT}, state, attentional, weights"
 
 slip("[s; c] for [c; s]", COMBINED, {"[context, state]": "[state, context]"}, words="""
     The two halves are swapped. A network trained from scratch would not mind, but weights from a classmate's model or a
-    checkpoint would meet the wrong half. The contract is [context; state], as on the slides and in the paper.""")
+    checkpoint would meet the wrong half. The contract is [context; state], as in the exercise and in the paper.""")
 slip("ignores the mask", ("padding",), {MASKED: ""}, words="""
     The padding took part: change what stands there and the answer changes, so a sentence is translated differently in
     another batch. Give padded positions a score of −∞.""")
 slip("mask upside down", ("weights", "padding", "attentional vector", "logits", "large scores", "gradient"),
      {"~mask": "mask"}, words="""
-    The words were silenced and the padding was heard; where there is no padding, everything is NaN. True means "may
+    The tokens were silenced and the padding was heard; where there is no padding, everything is NaN. True means "may
     attend": fill where the mask is False, `~mask`.""")
 slip("no input feeding", ("input feeding",), {FED: "self.embedding(token), torch.zeros_like(attentional)]"}, words="""
     The cell never saw the attentional vector of the step before. The decoder is then not told what that step found, and
-    must infer it from the words that it wrote. Feed it in beside the embedding.""")
+    must infer it from the tokens that it wrote. Feed it in beside the embedding.""")
 slip("the old state asks", WEIGHTS, {CELL: "old, state = state, self.cell", "@ state": "@ old"}, words="""
     The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et al.
     (2015), the cell moves on first and the new state asks.""")
@@ -232,7 +232,7 @@ slip("tanh left out", COMBINED, {"torch.tanh": ""}, words="""
     The combination went on without its tanh. `output` comes next, which is linear as well, and two linear maps in a row
     are only one: it is the tanh between them that makes two layers of them.""")
 slip("words from the state alone", LOGITS, {OUTPUT: "self.output(state)"}, words="""
-    The next word was predicted from the state alone, bypassing everything that attention found. The logits come from
+    The next token was predicted from the state alone, bypassing everything that attention found. The logits come from
     the attentional vector, which holds both.""")
 slip("the state stands still", STATE,
      {CELL: "old, state = state, self.cell", f"{OUTPUT}, state": f"{OUTPUT}, old"}, words="""

@@ -28,7 +28,7 @@ exercise = Exercise(
         "Which axis runs over the source positions? Along that one a row must sum to one. torch's softmax takes each "
         "row's largest score away before it takes exponentials; if you write your own, do so too.",
         "What must the score of a padded position be, for softmax to give it exactly 0? Set it *before* the softmax: "
-        "afterwards, nobody gets what the padding had, and a high score of the padding has left the words nothing.",
+        "afterwards, nobody gets what the padding had, and a high score of the padding has left the tokens nothing.",
         "In a row of padding alone every score is −∞, and softmax divides 0 by 0. Let softmax run, then put zeros "
         "wherever the mask is False. (On the way back, filling the padded scores keeps the NaN from them; adding −∞ "
         "does not.)",
@@ -57,7 +57,7 @@ def padding(answer, draw):
 
 @aspect("beside padding", points=1, hint=2, explain=row_sums)
 def beside_padding(answer, draw):
-    """the real words share everything"""
+    """the tokens that are there share everything"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
     return answer(draw.normal(batch, n_target, n_source), mask) * mask
@@ -96,7 +96,7 @@ def large_scores(answer, draw):
 
 @aspect("high scores in the padding", points=1, hint=2, explain=row_sums)
 def high_scores_in_the_padding(answer, draw):
-    """however far above the words' scores those of the padding are, the words share everything"""
+    """however far above the tokens' scores those of the padding are, the tokens share everything"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
     scores = draw.normal(batch, n_target, n_source)
@@ -126,31 +126,31 @@ MASKED, ZEROED = ".masked_fill(~mask, -torch.inf)", ".masked_fill(~mask, 0.0)"
 slip("normalises over the targets", VALUES,
      {"dim=-1": "dim=-2", ZEROED: ""},
      {"dim=-1": "dim=-2", ZEROED: "", MASKED: ""}, words="""
-    Your weights sum to one down each source column, as if source words shared out their attention. It is each target
+    Your weights sum to one down each source column, as if source tokens shared out their attention. It is each target
     position that distributes its attention over the source: normalise along the last axis.""")
 slip("normalises over the batch", NOT_PADDING, {"dim=-1": "dim=0"}, words="""
     `dim=0` is the batch: your weights sum to one over the sentences, so what one sentence gets depends on which others
     came along. The source positions are the last axis.""")
 slip("masks after the softmax", ("beside padding", *HIGH), {MASKED: ""}, words="""
-    The rows no longer sum to one: what was taken from the padding was not given back to the words. Mask the scores
+    The rows no longer sum to one: what was taken from the padding was not given back to the tokens. Mask the scores
     first, and let softmax share out the whole among what is left.""")
 slip("ignores the mask", UNMASKED, {MASKED: "", ZEROED: ""}, words="""
-    Padding got a share. A padded position holds no word, yet its score is as good a number as any, so softmax cannot
+    Padding got a share. A padded position holds no token, yet its score is as good a number as any, so softmax cannot
     know: only the mask can say who is there.""")
 slip("a score of 0 for padding", FILLED,
      {"-torch.inf": "0.0", ZEROED: ""},
      {f"scores{MASKED}": "(scores * mask)", ZEROED: ""}, words="""
-    A score of 0 is not "no attention": softmax turns it into e⁰ = 1, more than any negative score gets. The score that
-    becomes a weight of exactly 0 is −∞.""")
+    A score of 0 is not "no attention": softmax turns it into exp(0) = 1, more than any negative score gets. The score
+    that becomes a weight of exactly 0 is −∞.""")
 slip("a score of +∞ for padding", FILLED, {"-torch.inf": "torch.inf", ZEROED: ""}, words="""
     The sign is wrong: softmax favours large scores, and +∞ is the largest, so ∞/∞ came out where there is padding. The
     score that earns nothing is −∞.""")
 slip("0 · ∞", EVERYTHING, {f"scores{MASKED}": "(scores + (1 - mask.float()) * -torch.inf)", ZEROED: ""}, words="""
-    The mask, as 0 and 1, was multiplied by −∞ and then added. Where there is a word that is 0 · −∞, and floating-point
+    The mask, as 0 and 1, was multiplied by −∞ and then added. Where there is a token that is 0 · −∞, and floating-point
     arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill` or
     `torch.where`.""")
 slip("mask upside down", VALUES, {"~mask, -torch.inf": "mask, -torch.inf", ZEROED: ""}, words="""
-    The words were silenced and the padding was heard. In this course True means "may attend", as it does for torch's
+    The tokens were silenced and the padding was heard. In this course True means "may attend", as it does for torch's
     `scaled_dot_product_attention`: fill where the mask is False, `~mask`.""")
 slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="""
     In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
@@ -172,7 +172,7 @@ slip("masked after the exponentials", HIGH,
       f"return weights{ZEROED}": "return weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)"}, words="""
     The padding was taken out after the softmax, or after the exponentials, and what was left was divided by its sum. On
     paper that is the same. In float32 it is not: the largest score, which softmax takes away, may be one of the
-    padding's, and if it is far above the words', all *their* exponentials are rounded to 0. Mask the scores first.""")
+    padding's, and if it is far above the tokens', all *their* exponentials are rounded to 0. Mask the scores first.""")
 slip("cut off from the gradient", ("gradient",), {"scores": "scores.detach()"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
     forget where numbers came from, so the scores can never learn. Stay with tensor operations.""")
@@ -374,5 +374,5 @@ equal_shares_of_padding.slip("NaN for a row of padding", ("nothing but padding",
     loss NaN. Here it is to share out equally.""")
 equal_shares_of_padding.slip("every padded score is 0", ("padding", "beside padding", "large scores", *HIGH),
     {"nobody, 0.0": "~mask, 0.0"}, words="""
-    All padding got a score of 0, which is a weight of e⁰ beside the words'. Equal scores are for the rows in which
+    All padding got a score of 0, which is a weight of exp(0) beside the tokens'. Equal scores are for the rows in which
     there is nothing else.""")

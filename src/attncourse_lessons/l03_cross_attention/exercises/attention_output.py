@@ -73,7 +73,7 @@ ALL = ("output", "one weight of one", "one decoder state")
 AVERAGE = "weights @ encoder_states"
 
 slip("divided once more", ALL, {AVERAGE: f"{AVERAGE} / encoder_states.shape[1]"}, words="""
-    The weights already sum to one, so their weighted sum is an average. Dividing by the number of source words (or
+    The weights already sum to one, so their weighted sum is an average. Dividing by the number of source tokens (or
     taking `mean` where a sum is meant) shrinks it, and the longer the sentence, the more.""")
 slip("softmax once more", ALL, {"weights": "weights.softmax(dim=-1)"}, words="""
     The weights went through softmax again. They already sum to one and lie between 0 and 1; softmax takes them for
