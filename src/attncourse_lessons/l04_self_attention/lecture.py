@@ -595,8 +595,8 @@ viz.weight_tables(tables, numbers=True, digits=2)
 # %% [markdown]
 # On the right each day attends to the next, and Sunday to Monday: a clean line beside the diagonal, learned from the
 # dinners alone. On the left most days do the same, and the line breaks at the day that the layer gets wrong, Saturday.
-# The day before it is unsure: Friday divides its weight between itself and Saturday, and it was right in 85% of the
-# weeks. We shall see why.
+# Towards that day the layer is less sure: Friday keeps some of its weight for itself, and in some seeds the day before the
+# lost one is wrong in a part of the weeks. We shall see why.
 #
 # How can one projection work at all? That a word matches nobody better than itself was said of vectors of *equal
 # length*. Let $u_i = x_i W$ be the one vector with which a day asks and by which it is found. *Guess:* what has training
@@ -655,8 +655,9 @@ for seed in range(5):
 # $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$. So the week winds outwards. In [@fig:winding] the
 # dashed line through the tip of $u_i$, at right angles to it, is where the product with $u_i$ equals
 # $u_i \cdot u_i$, and each $u_{i+1}$ ends beyond it. (At the end of the week there is little room left: Friday's product
-# with Saturday, 599, is hardly larger than with itself, 596. So the meals of the week decide which of the two Friday
-# attends to.) But the circle cannot be closed: once round, a vector would have to be longer than itself. (The written question of the assignment asks for a proof without lengths.)
+# with Saturday is hardly larger than with itself. So in some weeks the meals decide which of the two Friday attends to.)
+# But the circle cannot be closed: once round, a vector would have to be longer than itself. (The written question of the
+# assignment asks for a proof without lengths.)
 #
 # In one formula: up to a scale the scores are $X\,(W_Q W_K^\top)\,X^\top$. With two matrices the product in the middle
 # can be any matrix of rank at most $d_k$, symmetric or not. With one it is $W W^\top$, which is always symmetric.

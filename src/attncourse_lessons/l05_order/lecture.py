@@ -1267,7 +1267,7 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
         "3 longer texts: × 32": measured_wish(times_32),
         "4 nothing to learn": (scheme not in trained, ""),
         "4 the model uses it": measured_wish(by_seed(scheme, "inside")),
-        "6 distance alone": (apart < 0.01, f"by {apart:,.1f}"),
+        "6 distance alone": (apart < 0.01, f"by {apart:,.{0 if apart > 99 else 1}f}"),
     }
 figures.property_table(results)
 #| caption: Which scheme has which property, as tested.
