@@ -199,15 +199,18 @@ def test_dials_are_turned_by_their_pair_and_position_and_columns_have_the_colour
     assert at["interleaved"] == (-0.6, -1.75) and at["half"] == (-0.6, -1.2)
     assert [at[f"pair {i}\n$\\theta_{i}$ = {theta}"] for i, theta in enumerate((1, 0.01))] == [(-0.6, 0), (-0.6, 1)]
     boxes = {place: colour for place, (colour, _) in cells(ax).items()}
-    rows = {y: [colour for (_, low, _, _), colour in sorted(boxes.items()) if low == pytest.approx(y - 0.2)]
+    rows = {y: [colour for (_, low, _, _), colour in sorted(boxes.items()) if low == pytest.approx(y - 0.24)]
             for y in (-1.75, -1.2)}  # fmt: skip
     first, second = (to_hex([0.35 * part + 0.65 for part in to_rgb(colour)]) for colour in SERIES[:2])
     assert rows[-1.75] == [first, first, second, second] and rows[-1.2] == [first, second, first, second]
     centres = [patch.center for patch in ax.patches if isinstance(patch, Circle)]
     assert centres == [(column, pair) for pair in range(2) for column in range(3)]
-    names = [(words, y) for words, x, y in sorted(texts(ax), key=lambda each: each[1]) if words.startswith("$x")]
-    assert [words for words, y in names if y == -1.2] == [f"$x_{{{column}}}$" for column in range(4)]
-    assert [words for words, y in names if y == -1.75] == [f"$x_{{{column}}}$" for column in range(4)]
+    inside = sorted(texts(ax), key=lambda each: each[1])
+    for y, pairs in ((-1.75, (0, 0, 1, 1)), (-1.2, (0, 1, 0, 1))):
+        assert [words for words, x, at_y in inside if at_y == y - 0.1 and x > -0.5] == [
+            f"$x_{{{column}}}$" for column in range(4)
+        ]  # fmt: skip
+        assert [words for words, x, at_y in inside if at_y == y + 0.12] == [f"pair {pair}" for pair in pairs]
 
 
 @proven

@@ -233,8 +233,13 @@ def test_the_graph_has_an_arrow_to_each_asking_token_from_those_of_whom_it_takes
     assert [patch.get_linewidth() for patch in ax.patches] == pytest.approx([4 * 0.5, 4 * 0.4, 4 * 0.9])
     on = [(words, x, y) for words, x, y in texts(ax) if words not in WORDS]
     for (words, x, y), weight, (start, end) in zip(on, (0.5, 0.4, 0.9), arrows(ax), strict=True):
-        assert words == f"{weight:.2f}" and math.dist((x, y), end) == pytest.approx(0.3, abs=1e-3)
-        assert math.dist((x, y), start) == pytest.approx(abs(math.dist(start, end) - 0.3), abs=1e-3), "on its arrow"
+        long = math.dist(start, end)
+        way = (end[0] - start[0]) / long, (end[1] - start[1]) / long
+        from_head = end[0] - x, end[1] - y
+        assert words == f"{weight:.2f}"
+        assert from_head[0] * way[0] + from_head[1] * way[1] == pytest.approx(0.3, abs=1e-3), "near its head"
+        assert abs(from_head[0] * way[1] - from_head[1] * way[0]) == pytest.approx(0.13, abs=1e-3), "beside its arrow"
+        assert math.hypot(x, y) >= math.hypot(end[0] - 0.3 * way[0], end[1] - 0.3 * way[1]), "on the outer side"
 
 
 def test_a_graph_says_its_edges_and_refuses_what_are_no_weights(shown):

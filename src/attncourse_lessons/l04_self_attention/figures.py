@@ -241,7 +241,7 @@ def winding(names: Sequence[str], vectors: Tensor, lengths: Mapping[str, Tensor]
 def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -> None:
     """Tokens as nodes, attention weights as edges: an arrow from the token that answers to the one that asks.
 
-    An arrow is as thick as its weight, which stands on it.
+    An arrow is as thick as its weight, which stands beside it, on the outer side.
 
     `weights` (n, n), a row for each that asks; edges below `least` and a token's edge to itself are not drawn. Raises
     ValueError where words and weights do not fit.
@@ -257,9 +257,10 @@ def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -
         way = (places[i] - places[j]) / np.linalg.norm(places[i] - places[j])
         start, end = places[j] + 0.16 * way, places[i] - 0.16 * way
         arrow(ax, tuple(start), tuple(end), BLUE, width=4 * rows[i, j])
-        x, y = end - 0.3 * way                                # near its head: arrows cross in the middle
-        ax.text(x, y, f"{rows[i, j]:.2f}", ha="center", va="center", fontsize=9, color=INK,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+        across = np.array([-way[1], way[0]])
+        at = end - 0.3 * way                                  # near its head: arrows cross in the middle
+        x, y = at + (0.13 if at @ across > -1e-9 else -0.13) * across
+        ax.text(x, y, f"{rows[i, j]:.2f}", ha="center", va="center", fontsize=9.5, color=INK)
     for (x, y), word in zip(places, words, strict=True):
         ax.plot(x, y, "o", markersize=11, color=GREY, markeredgecolor="white", zorder=3)
         ax.text(1.27 * x, 1.22 * y, word, ha="center", va="center", fontsize=11, color=INK)

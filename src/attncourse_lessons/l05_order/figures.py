@@ -273,7 +273,7 @@ def rope_dials(angles: Tensor, positions: Sequence[int]) -> None:
     """What RoPE does in many dimensions: a dial for each pair and position; above, which columns are a pair.
 
     `angles` (positions, pairs) in radians. A vector that pointed to the right is drawn where its pair has turned it.
-    Above the dials the columns of the vector, in the colours of their pairs, in both layouts.
+    Above the dials the columns of the vector, with the colours and numbers of their pairs, in both layouts.
     """
     n, pairs = angles.shape
     drawn, ax = figure(1.6 + 0.95 * max(n, 5), 1.9 + 0.95 * pairs)
@@ -288,8 +288,9 @@ def rope_dials(angles: Tensor, positions: Sequence[int]) -> None:
         for column, pair in enumerate(order):
             x = -0.5 + column * size
             face = (*rgb(SERIES[pair]), 0.35)
-            ax.add_patch(Rectangle((x, y - 0.2), 0.94 * size, 0.4, facecolor=face, edgecolor=SERIES[pair]))
-            ax.text(x + 0.47 * size, y, f"$x_{{{column}}}$", ha="center", va="center", fontsize=10, color=INK)
+            ax.add_patch(Rectangle((x, y - 0.24), 0.94 * size, 0.48, facecolor=face, edgecolor=SERIES[pair]))
+            ax.text(x + 0.47 * size, y - 0.1, f"$x_{{{column}}}$", ha="center", va="center", fontsize=10, color=INK)
+            ax.text(x + 0.47 * size, y + 0.12, f"pair {pair}", ha="center", va="center", fontsize=9, color=INK)
     said = []
     for i in range(pairs):
         colour = SERIES[i]

@@ -419,8 +419,8 @@ assert right == 998
 #
 # In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. *Know* asks
 # (green), and *we* answers (blue). In this picture each place turns by 25 degrees, and the pale arrows are the words
-# before the rotation. *Choose an offset, then move the shift, which moves both words. Guess first:* which line on
-# the right stays level?
+# before the rotation. *Choose an offset, then move the shift, which moves both words. Guess first:* does the score
+# rise or fall when the offset grows?
 
 # %% [raw] slide
 # ## Rotary embeddings (RoPE): turn, do not add
@@ -448,8 +448,10 @@ viz.explore(
 # {figure}
 
 # %% [markdown]
-# Both arrows turn together. The angle between them, and so the score, depends on the offset alone. The dashed line is the
-# score of the same two words with sine and cosine *added* (with the simplest $B$, the identity). It changes with the place.
+# Both arrows turn together. For these two words, the angle between them and so the score depend on the offset alone: here
+# a larger offset opens the angle, and the score falls. (Two other words may come closer. A score depends on the words *and*
+# on their distance.) The dashed line is the score of the same two words with sine and cosine *added* (with the simplest
+# $B$, the identity). It changes with the place.
 #
 # A head has more than two columns. So RoPE takes the columns in pairs and gives pair $i = 0, \dots, d_k/2 - 1$ the
 # frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. The pair $(a, b)$ of a query at position $m$ is turned by the
@@ -798,7 +800,8 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # How can a model that was trained on 4,096 tokens read 32,768? Three methods are common, mostly with a little further
 # training. **Position interpolation** ([@chen2023]) divides all positions by $s$, the new length over the old: pair $i$
 # is turned by $m\theta_i / s$, and the long text falls into the known range of angles. **Raising the base** slows the slow
-# pairs and leaves the fast ones nearly as they are (**NTK-aware scaling** computes the new base from $s$). **YaRN**
+# pairs and leaves the fast ones nearly as they are. (**NTK-aware scaling** raises the base $b$ to $b\,s^{d_k/(d_k-2)}$, which
+# slows the last pair exactly $s$ times.) **YaRN**
 # ([@peng2024yarn]) interpolates the slow pairs only, and makes the scores a little sharper. And some recent models leave
 # RoPE *out* in every fourth layer ([@yang2025rope]; [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3)
 # is one of them): a layer without angles meets no new ones, and a causal mask tells it something about order.
@@ -870,8 +873,8 @@ models = {"sinusoidal": train("sinusoidal"), "learned": train("learned"),
 
 # %% [markdown]
 # For a longer text we build the same model with more positions and load the trained weights. This works for formulas and
-# for clipped distances. A learned table has no further rows. This page trains four models with one seed. The record
-# has eight schemes with three seeds each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in
+# for clipped distances. A learned table has no further rows. This page trains four models with one seed. The
+# figure shows recorded runs: eight schemes, three seeds each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in
 # texts of 128. Where is each line up to 32, and what happens there?
 
 # %% tags=["hide-input"]
@@ -928,10 +931,9 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 #
 # * **No order.** Without positions, a model does little better than guessing. (It is better to guess a letter that is
 #   frequent in the text.) Integers are no better: LayerNorm has removed them.
-# * **A vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Digits make
-#   nearly all of theirs at positions 16 and 17, where the digit for 16 flips between a letter and the one two places
-#   before. (The digit for 8 flips as well, at 8 and at 24, and there the model is right. Why one flip is harder than the
-#   other we did not test.) Beyond 32, sinusoids and digits fail, and the table refuses. Now compare orange and blue in the shaded part.
+# * **A vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Binary
+#   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and the one two places
+#   before. (The digit for 8 flips as well, and there the model is right. Why, we did not test.) Beyond 32, sinusoids and digits fail, and the table refuses. Now compare orange and blue in the shaded part.
 #   In a long text even the trained positions suffer: with digits from the start, with sinusoids from about 20 on.
 #   Letters beyond 32 have vectors that the model has never seen, and some of them draw attention away.
 # * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative too, but they
@@ -958,6 +960,7 @@ for name, scheme in in_config.items():
 figures.attention_past_training(looked, trained=TRAINED)
 #| caption: Attention weights inside and beyond the trained length (orange lines), mean of the
 #|   two heads.
+#| label: past-training
 
 # %% [raw] slide
 # ## The same from inside
@@ -1002,7 +1005,7 @@ for d in (64, 512):
 
 # %%
 schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
-scales = {"embedding as it is": False, "embedding × √64": True}
+scales = {"embedding as it is": False, "embedding × √64 = 8": True}
 by_scale = {scheme: {name: by_seed(scheme, "inside", scaled) for name, scaled in scales.items()}
             for scheme in schemes}
 figures.scale_points(by_scale, "share right in texts of 32", chance=1 / LETTERS)
@@ -1107,7 +1110,8 @@ for n in (128, 1024):
 # 1,024 keys in sight, it is right throughout. So here the cause is (b), the **new angles**. (In training a key stands at
 # most 31 places before or after its query. With base 10,000 only the first 4 of a head's 16 pairs come full circle
 # within these distances, with periods of 6 to 35 tokens, and the fifth, with 63, nearly does. The others meet new
-# angles, and all of them together meet new combinations. So a far key sometimes scores as high as the right one.)
+# angles, and all of them together meet new combinations. So a far key sometimes scores as high as the right one: the
+# specks in RoPE's panel of [@fig:past-training] lie more than 31 places from the diagonal.)
 #
 # The right panel shows that (a) happens as well. Shaw's vectors and T5's biases have no angles, so nothing about a far
 # key is new to them; yet both lose in long texts, and a window of 16 brings back what they had at 32. For T5 that answers the
@@ -1135,7 +1139,7 @@ for n in (128, 1024):
 #
 # ### Could sinusoids extrapolate, if they were trained otherwise?
 #
-# The record has three attempts: a head of ours that looks two places back, put into the model before the training; a
+# Three attempts were recorded: a head of ours that looks two places back, put into the model before the training; a
 # small base, 4, so that all pairs come full circle; and training texts that begin at any position from 0 to 96. *Guess which
 # of them helps.* (The fold below the numbers says how each was done.)
 
@@ -1181,7 +1185,7 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # 24 to 33%.
 # </details>
 #
-# ## Going further: wishes for positions, tested
+# ## Going further: properties of a positional encoding, tested
 #
 # *This section is not counted in the minutes above.*
 #
@@ -1239,7 +1243,8 @@ def distance_alone(scheme):                                      # wish 6: do sc
     return max(scores) - min(scores)
 
 # %% [markdown]
-# For wish 3 and half of wish 4 the record has the answers of three seeds. A tick asks for more than 95% from *every* seed.
+# Wish 3 and half of wish 4 are answered by the recorded runs of three seeds. A tick asks for more than 95% from *every*
+# seed. For wish 6 the number says by how much the score moves when both tokens do.
 # *Guess:* which scheme fulfils every wish?
 
 # %% tags=["hide-input"]
@@ -1262,7 +1267,7 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
         "3 longer texts: × 32": measured_wish(times_32),
         "4 nothing to learn": (scheme not in trained, ""),
         "4 the model uses it": measured_wish(by_seed(scheme, "inside")),
-        "6 distance alone": (apart < 0.01, f"± {apart:,.1f}"),
+        "6 distance alone": (apart < 0.01, f"by {apart:,.{0 if apart > 99 else 1}f}"),
     }
 figures.property_table(results)
 #| caption: Which scheme has which property, as tested.
@@ -1280,7 +1285,7 @@ assert granted("3 longer texts: × 32") == []
 
 # %% [markdown]
 # No scheme fulfils them all. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the embedding as
-# it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there in the record, and RoPE 30 to 55%.) RoPE
+# it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there, and RoPE 30 to 55%.) RoPE
 # fulfils every other wish that we tested. That may be one reason why most open language models use it. Other reasons may be
 # that it is cheap, has no parameters, and works with fused attention and a cache.
 #
