@@ -211,6 +211,7 @@ def test_each_letters_weights_are_a_row_and_the_letter_that_followed_is_outlined
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query")
         outlined = {(left, low) for left, low, *_ in cells(ax)}
         assert outlined == {(1, 3), (2, 4)}  # the second a has b after the first, the second b has c
+        assert not any(patch.get_clip_on() for patch in ax.patches)  # the last row's outline is whole
 
 
 @proven

@@ -232,6 +232,7 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2], [torch.nan, 0.001, 0.25]])
     mask, shares = axes(figures.mask_frame, causal_mask(3), weights, WORDS)
     assert (mask.get_title(), shares.get_title()) == ("mask", "weights") and mask.yaxis_inverted()
+    assert {(ax.get_xlabel(), ax.get_ylabel()) for ax in (mask, shares)} == {("key", "query")}
     assert written(mask) == {"pad": {"pad": "✓"}, "the": {"pad": "✓", "the": "✓"}, "chef": dict.fromkeys(WORDS, "✓")}
     filled = {(round(y), round(x)) for (x, y, *_), (_, hatch) in cells(mask).items() if not hatch}
     assert filled == {tuple(place) for place in causal_mask(3).nonzero().tolist()}

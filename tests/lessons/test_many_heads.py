@@ -1,4 +1,6 @@
-"""The record of induction heads holds what lecture 07 says of it, and its measures read what they name."""
+"""The records of heads hold what lecture 07 says of them, and their measures read what they name."""
+
+import random
 
 import pytest
 import torch
@@ -10,6 +12,11 @@ from attncourse_lessons.results import measured
 @pytest.fixture(scope="module")
 def benchmark():
     return benchmarks.load("induction")
+
+
+@pytest.fixture(scope="module")
+def readers():
+    return benchmarks.load("gossip_heads")
 
 
 def test_the_record_has_the_same_seeds_for_one_block_and_for_two():
@@ -54,3 +61,32 @@ def test_silencing_a_block_leaves_the_other_as_it_was(benchmark):
         if not torch.equal(tensor, model.state_dict()[name])
     }  # fmt: skip
     assert changed == {"decoder.stack.blocks.0.attention.sublayer.output.weight"}
+
+
+def test_in_ten_seeds_a_head_attends_and_is_not_missed_and_pronouns_need_the_first_layer():
+    runs = measured("gossip_heads")["runs"]
+    assert len({run["seed"] for run in runs}) == 10
+    assert all(run["unmissed"] and run["by_pronoun"] < run["by_name"] == 1 for run in runs)
+
+
+def test_silencing_heads_zeroes_their_columns_alone(readers, monkeypatch):
+    torch.manual_seed(0)
+    model, seen = readers.Reader(8), []
+    monkeypatch.setattr(readers, "right", lambda silenced, told: seen.append(silenced) or torch.ones(len(told.kind)))
+    readers.without(model, [(0, 1), (1, 3)], readers.gossip(2, random.Random(0)))
+    for layer, head in readers.HEADS:
+        before, after = (m.encoder.stack.blocks[layer].attention.sublayer.output.weight for m in (model, seen[0]))
+        block = slice(2 * head, 2 * head + 2)
+        expected = torch.zeros(8, 2) if (layer, head) in ((0, 1), (1, 3)) else before[:, block]
+        assert torch.equal(after[:, block], expected)
+
+
+def test_a_partner_is_the_other_head_that_attends_to_the_name_most(readers, monkeypatch):
+    weights = torch.zeros(8, 3)
+    weights[2, 0], weights[5, 0] = 0.9, 0.3
+    monkeypatch.setattr(readers, "weight_on_name", lambda model, told: weights)
+    shares = {0: 1.0, 1: 0.99, 2: 0.6}
+    monkeypatch.setattr(readers, "without", lambda model, heads, told: torch.full((3,), shares[len(heads)]))
+    (found,) = readers.unmissed(None, None, None)
+    assert found["heads"] == [(0, 2), (1, 1)] and found["question"] == readers.QUESTIONS[0]
+    assert found["lost"] == pytest.approx([0.01, 0.01, 0.4])

@@ -24,9 +24,8 @@
 # * explain how one pass through an **autoregressive** model trains all positions of a text (**teacher forcing**).
 #
 # [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first.
-# This lecture adds the other two, in two halves. The first half is about computing more than averages: repeated
-# averaging, the feed-forward network, rank collapse. The second half is about the future, which a language model must
-# not see: the causal mask, tests for leaks, teacher forcing, padding, the other masks in use, and NaN.
+# This lecture adds the other two, in two halves. The first half is about computing more than averages. The second half
+# is about the future, which a language model must not see.
 #
 # ## Repeated averaging: six pots of paint
 #
@@ -367,7 +366,8 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # **Now you:** a@masking, exercise 1
 
 # %% [markdown]
-# Both go to 0 far to the left and to $z$ far to the right, as ReLU does, but have a slope at 0 and dip below it.
+# Both go to 0 far to the left and to $z$ far to the right, as ReLU does. But they have no kink at 0, and to the left of
+# it they dip below zero.
 #
 # > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
 # > no feed-forward networks. What comes out, as a function of what went in?
@@ -465,8 +465,7 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
 # feed-forward network has not slowed it down. If anything, the collapse came a little sooner, as the last line counts.
 # *At initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds
-# some. The two upper curves fall as well, but slowly: after twelve layers about half is left. So the residual
-# connection holds the collapse off, but does not abolish it.
+# some. The two upper curves fall as well, but slowly: after twelve layers about half is left.
 #
 # Could the network have helped? It is *the same function at every position*. If two tokens have become the same vector,
 # it returns the same vector for both. It may stretch small differences, and so delay the end.
@@ -640,6 +639,8 @@ for (name, _), model in models.items():
     random[name].append(f"{guessed.float().mean():.0%}")
 for name in losses:
     print(f"{name:>11}: first letters", *first[name], "  random letters", *random[name])
+commonest = numbers[:, 1].bincount().max() / len(texts)
+print(f"the commonest first letter begins {commonest:.0%} of the numbers")
 
 # %% tags=["hide-input"]
 found = {name: [[int(share[:-1]) for share in shares[name]] for shares in (first, random)]
@@ -648,9 +649,9 @@ assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "the
 assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
 # %% [markdown] teaches="masking the future, with scores of −∞"
-# Nobody can know a first letter in advance, yet the models without a mask get every one right. So they do read ahead.
-# But of the random letters they get at most one in ten, where a guess gets one in twenty and a copy would get all. So they
-# do not simply copy the next place. They may recognise the whole number by its letters and then spell it; we did not
+# Nobody can know a first letter in advance. The best guess is the commonest one, and with the mask no model does better.
+# The models without a mask get every first letter right, so they do read ahead. But of the random letters they get at
+# most one in ten, where a guess gets one in twenty and a copy would get all. So they do not simply copy the next place. They may recognise the whole number by its letters and then spell it; we did not
 # test this. A leak needs no copying: any use of the answer is enough.
 #
 # Which signs would *not* have shown the fault? The training loss is splendid. A validation loss need not show it
@@ -934,15 +935,14 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # %% [markdown]
 # One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
 # of the text on average: about sixteen times as many tokens. (A KV cache, [lecture @many_heads](@many_heads), saves most
-# of this arithmetic. But the steps still come one after the other.) One pass through a text of $n$ tokens gives $n$ losses and
-# their gradients, thanks to the mask. A recurrent network can be taught with the true words, too, but it must walk
-# along the text. Here all positions are computed at the same time. This is a large part of the reason why Transformers
-# could be trained on so much text. For the model without a mask the two questions are *not* the same, so this
-# comparison is one more leak test.
+# of this arithmetic.) One pass through a text of $n$ tokens gives $n$ losses and their gradients, thanks to the mask. A
+# recurrent network can be taught with the true words, too, but it must walk along the text. This is a large part of the
+# reason why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
+# same, so this comparison is one more leak test.
 #
 # Teacher forcing has a price. In training a model sees only true beginnings. When it writes, it reads its own text with
 # all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of
-# [@ranzato2016]). Researchers debate how much harm it does; [lecture @writing](@writing) comes back to it.
+# [@ranzato2016]); [lecture @writing](@writing) asks how much harm it does.
 #
 # ## Padding masks, and both together
 #
@@ -1236,13 +1236,17 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # > 3. A boolean mask in `nn.MultiheadAttention` is True where attending is *forbidden*, in
 # >    `scaled_dot_product_attention` where it is allowed. You mix them up in a decoder. What does each position see,
 # >    and what about the last one?
+# > 4. The six pots again, under a causal mask: pot A takes from A alone, pot B from A and B, pot C from A, B and C, and
+# >    so on. Which colour do they have in the end?
 # > <details><summary>Answers</summary>
 # >
 # > 1. A linear map of rank at most d_model (with a bias). One matrix could replace it: its hidden layer gains nothing.
 # > 2. To those that are forbidden once: they score −1e9, the others −2e9. If these are the future, the model reads it.
 # > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. The module, if
 # >    asked for its weights, makes NaN of that row. The function puts zeros there (older versions of torch made NaN
-# >    too), and then nothing but a splendid loss shows the mistake.</details>
+# >    too), and then nothing but a splendid loss shows the mistake.
+# > 4. A's. Pot A never changes, and in each round every other pot takes some of A's paint, which never leaves it again.
+# >    Under a causal mask attention alone collapses, too: to the first token.</details>
 #
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.

@@ -226,7 +226,7 @@ def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
         table = as_matrix(weights, letters, letters)
         draw_cells(ax, table, letters, letters, numbers=False)
         for i, j in followed:
-            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.4))
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.4, clip_on=False))
         ax.xaxis.tick_top()
         ax.set_title(title, pad=10)
         ax.set_xlabel("key")
