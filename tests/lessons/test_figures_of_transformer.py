@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import arrows, axes, bars, boxed, cells, joined, strokes, texts
+from drawn import arrows, axes, bars, boxed, cells, curves, joined, labels, strokes, texts
 from proven import proven
 
 from attncourse import viz
@@ -141,6 +141,13 @@ def test_a_curve_is_what_a_budget_buys_with_the_model_and_the_lowest_loss_on_it(
         assert [y for _, y in curve] == pytest.approx([loss(x, 1) for x, _ in curve], abs=1e-3)
         assert mark == (size, pytest.approx(loss(size, 1), abs=1e-3))
         assert cross == min(curve, key=lambda point: point[1]) and cross[0] == pytest.approx(5e10, rel=0.02)
+    named = {name: list(points.values()) for name, points in curves(ax).items()}
+    assert named == {
+        "small: 3.6e+22 FLOPs": [pytest.approx(loss(1e10, 1), abs=1e-3)],
+        "large: 3.6e+23 FLOPs": [pytest.approx(loss(2e11, 1), abs=1e-3)],
+    }
+    billions = [5, 10, 20, 50, 100, 200, 500, 1000]
+    assert labels(ax.xaxis) == {1e9 * number: f"{number:,}" for number in billions}
     (ax,) = axes(figures.budget_curves, tokens_alone, {"one": (1e10, 6e11)})
     paid = [x * y for x, y in strokes(ax)[0]]
     assert paid == pytest.approx([6e21] * 301, rel=1e-3), "of one budget"

@@ -397,7 +397,7 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # apply LSUV again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not.
 # These runs are from the record: six blocks, three seeds, each variant at the best of three rates.
 
-# %%
+# %% tags=["hide-input"]
 partial = {}
 for row in record["partial"]:
     partial.setdefault(row["residual"], []).append(row)
@@ -872,7 +872,7 @@ assert abs(here - kept) < 0.1
 # A model that knows the frequency of each letter, and nothing more, has a loss of 2.77. *Guess:* which lines go up to 2.77,
 # and at which rates?
 
-# %%
+# %% tags=["hide-input"]
 def swept(placements):
     lines = {}
     for row in record["sweep"]:
@@ -993,7 +993,7 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # Do models with small branches *learn*? And there is the opposite test: if large branches are the cause, doubling them must
 # break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
 
-# %%
+# %% tags=["hide-input"]
 trained = {(row["name"], row["warm_up"], row["lr"]): row["losses"]
            for row in record["branches"]}
 trained["post-norm", 30, 1e-2] = swept(["post-norm"])["post-norm, warm-up"][1e-2]
@@ -1053,7 +1053,7 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 #
 # > **Guess first.** Which without any norm learn?
 
-# %%
+# %% tags=["hide-input"]
 rows = {}
 for row in record["branches"]:
     if row["warm_up"] == 0:
