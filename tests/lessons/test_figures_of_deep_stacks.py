@@ -43,7 +43,7 @@ def test_a_branch_may_have_norms_at_both_ends(shown):
 
 def test_flows_say_where_they_begin_and_end(shown):
     figures.flow_grid({"residual": {2: ([1.5, 3.0, 2e11], [1e12, 20.0])}})
-    assert "residual, 2 deep: x from 1.5 to 2e+11, gradient 1e+12 in the first block and 20 in the last" in shown[0]
+    assert "residual, 2 blocks: x from 1.5 to 2e+11, gradient 1e+12 in the first block and 20 in the last" in shown[0]
 
 
 def test_runs_over_rates_say_their_medians_and_the_level(shown):
@@ -137,7 +137,7 @@ def test_each_placement_has_a_column_with_its_sizes_above_and_its_gradients_belo
     assert strokes(above_2) == [[(0, 2), (1, 5), (2, 6)], [(0, 1), (1, 1)]]
     assert strokes(below_2) == [[(1, 0.5), (2, 0.25)], [(0, 1), (1, 1)]]
     assert strokes(above)[2] == strokes(below)[2] == [(0, 1), (1, 1)]
-    assert curves(above_2) == {"2 deep": {0: 2, 1: 5, 2: 6}}
+    assert curves(above_2) == {"2 blocks": {0: 2, 1: 5, 2: 6}}
     assert {ax.get_yscale() for ax in (above, above_2, below, below_2)} == {"log"}
 
 

@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from drawn import arrows, axes, bars, boxed, cells, joined, strokes, texts
+from drawn import arrows, axes, bars, boxed, cells, curves, joined, labels, strokes, texts
 from proven import proven
 
 from attncourse import viz
@@ -74,7 +75,7 @@ def test_sampling_says_what_is_left_and_refuses_another_cut():
     logits = torch.tensor([2.0, 1.0, 0.0, -9.0])
     said = figures.sampling_frame(logits, ["a", "b"], 1.0, "top-k 2")[1]
     assert "2 tokens are left" in said and "a 0.73, b 0.27; all tokens not shown 0.00" in said
-    assert "1 tokens are left, effectively 1.0" in figures.sampling_frame(logits, ["a"], 0.1, "top-p 0.9")[1]
+    assert "1 token is left, perplexity 1.0" in figures.sampling_frame(logits, ["a"], 0.1, "top-p 0.9")[1]
     with pytest.raises(ValueError, match="cut: got 'beam 3'"):
         figures.sampling_frame(logits, ["a"], 1.0, "beam 3")
 
@@ -120,6 +121,36 @@ def test_a_mask_stands_beside_its_objective_row_by_row_and_what_it_forbids_is_ha
     assert said["causal"] == (pytest.approx(grid[0][0]), pytest.approx(-2.9 + 0.44))
     assert said["query"][0] < grid[0][0] and said["query"][1] == pytest.approx((grid[1][0] + grid[1][1]) / 2, abs=0.01)
     assert grid[0][0] < said["key"][0] < grid[0][1] + 1 and said["key"][1] < grid[1][-1]
+
+
+@proven
+def test_a_curve_is_what_a_budget_buys_with_the_model_and_the_lowest_loss_on_it(shown):
+    def loss(n_parameters, n_tokens):
+        return 10 + abs(np.log(n_parameters / 5e10)) + 0 * n_tokens
+
+    def tokens_alone(n_parameters, n_tokens):
+        return n_tokens
+
+    models = {"small": (1e10, 6e11), "large": (2e11, 3e11)}
+    figures.budget_curves(loss, models)
+    assert "small, 3.6e+22 FLOPs: 11.609 at 10 billion parameters, lowest 10.0" in shown[0]
+    (ax,) = axes(figures.budget_curves, loss, models)
+    lines = strokes(ax)
+    assert [len(line) for line in lines] == [301, 1, 1] * 2
+    for (curve, (mark,), (cross,)), size in zip((lines[:3], lines[3:]), (1e10, 2e11), strict=True):
+        assert [y for _, y in curve] == pytest.approx([loss(x, 1) for x, _ in curve], abs=1e-3)
+        assert mark == (size, pytest.approx(loss(size, 1), abs=1e-3))
+        assert cross == min(curve, key=lambda point: point[1]) and cross[0] == pytest.approx(5e10, rel=0.02)
+    named = {name: list(points.values()) for name, points in curves(ax).items()}
+    assert named == {
+        "small: 3.6e+22 FLOPs": [pytest.approx(loss(1e10, 1), abs=1e-3)],
+        "large: 3.6e+23 FLOPs": [pytest.approx(loss(2e11, 1), abs=1e-3)],
+    }
+    billions = [5, 10, 20, 50, 100, 200, 500, 1000]
+    assert labels(ax.xaxis) == {1e9 * number: f"{number:,}" for number in billions}
+    (ax,) = axes(figures.budget_curves, tokens_alone, {"one": (1e10, 6e11)})
+    paid = [x * y for x, y in strokes(ax)[0]]
+    assert paid == pytest.approx([6e21] * 301, rel=1e-3), "of one budget"
 
 
 @proven

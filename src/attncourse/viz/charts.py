@@ -21,7 +21,7 @@ from attncourse.viz.style import (
 )
 
 # From where a point's name is written: to the right of it, and where that is taken, elsewhere.
-SIDES = {"right": (7, 0), "upper": (7, 7), "lower": (7, -8), "left": (-7, 0)}
+SIDES = {"right": (7, 0), "upper": (7, 7), "lower": (7, -8), "left": (-7, 0), "lower left": (-7, -8)}
 
 
 def labelled_points(
@@ -34,7 +34,8 @@ def labelled_points(
 ) -> None:
     """A point for each model, {panel: {model: (x, y)}}; squares for those whose name begins with `ours`.
 
-    `sides` says for single models where their name stands: "right" (unless said), "upper" or "lower" right, or "left".
+    `sides` says for single models where their name stands: "right" (unless said), "upper" or "lower" right, "left" or
+    "lower left".
     """
     drawn, _ = figure(4.3 * len(panels), 3.7, columns=len(panels))
     said = []

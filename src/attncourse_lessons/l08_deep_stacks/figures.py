@@ -364,11 +364,11 @@ def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
     for k, (name, by_depth) in enumerate(flows.items()):
         up, down = drawn.axes[k], drawn.axes[k + len(flows)]
         for i, (depth, (sizes, gradients)) in enumerate(by_depth.items()):
-            style = line_style(i) | {"markersize": 0}
-            up.plot(range(len(sizes)), sizes, label=f"{depth} deep", **style)
+            style = line_style(i) | {"markersize": 0, "linestyle": ("-.", "--", "-")[i % 3]}  # the longest is solid
+            up.plot(range(len(sizes)), sizes, label=f"{depth} blocks", **style)
             down.plot(range(1, len(gradients) + 1), gradients, **style)
             said.append(
-                f"{name}, {depth} deep: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
+                f"{name}, {depth} blocks: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
                 f"first block and {gradients[-1]:.2g} in the last"
             )
         up.set_title(name)

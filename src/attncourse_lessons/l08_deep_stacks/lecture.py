@@ -23,11 +23,11 @@
 # * place what today's models do: sandwich norm, norm on the branch, **QK-norm**, DeepNorm, ReZero;
 # * write a **structural test** that finds a bug which the loss does not show.
 #
-# The argument has four steps. A deep stack does not learn, and none of three initialisations helps. Residual connections
-# keep what each token carries, but sizes explode. A norm controls the sizes. Whether the stack then trains depends on where
-# the norm stands and on how large each branch is.
+# The argument has four steps. What is lost in a deep stack, and can another initialisation prevent it? What do residual
+# connections keep, and what do they leave open? What does a norm do to a vector? Where should it stand, and how large may
+# the additions to $x$ be?
 #
-# ## Deeper is worse: the degradation problem
+# ## The degradation problem: six blocks against one
 #
 # Attention followed by a feed-forward network is a **block**, and each of the two is a **sublayer**. If one block learns a
 # task, six blocks should learn it better, or at least no worse: five of them could simply pass on their input. We use the
@@ -134,7 +134,7 @@ def train(model, lr=1e-2, warm_up=0, steps=60, seed=0):
     return losses
 
 # %% [raw] slide
-# ## Deeper is worse? Spell all numbers below a thousand
+# ## Six blocks against one: spell all numbers below a thousand
 # - A **block**: attention, then a feed-forward network; each is a **sublayer**.
 # - What changes is how $x$, sublayer and norm are put together. Plainest: the sublayer's output *replaces* $x$.
 #
@@ -149,7 +149,8 @@ plain = {}
 for depth in (1, 6):
     for seed in range(3):
         plain[depth, seed] = train(fresh(no_residual, depth, seed), lr=3e-3, seed=seed)
-figures.training_curves({f"{depth} deep": [plain[depth, seed] for seed in range(3)]
+names = {1: "1 block", 6: "6 blocks"}
+figures.training_curves({names[depth]: [plain[depth, seed] for seed in range(3)]
                          for depth in (1, 6)}, "loss (nats per letter)")
 #| caption: Training loss of plain stacks, by depth: seeds are thin lines, their mean is thick.
 
@@ -203,7 +204,7 @@ def flow(model):
 
 for depth in (2, 6, 12, 24):
     sizes, gradients = flow(fresh(no_residual, depth, d=64))
-    print(f"{depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
+    print(f"{depth:>2} blocks: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
           f"gradient at the first block {gradients[0]:.0e}")
 
 # %% tags=["hide-input"]
@@ -300,7 +301,7 @@ def calibrated(model):
 for name, start in {"He": he, "LSUV": calibrated}.items():
     for depth in (6, 12):
         sizes, gradients = flow(start(fresh(no_residual, depth, d=64)))
-        print(f"{name:>4}, {depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:<7.2g} "
+        print(f"{name:>4}, {depth:>2} blocks: x {sizes[0]:.1f} → {sizes[-1]:<7.2g} "
               f"gradient at the first block {gradients[0]:.0e}")
 
 # %% tags=["hide-input"]
@@ -372,7 +373,7 @@ for depth in (6, 12):
         model = calibrated(fresh(no_residual, depth, seed, d=64))
         loss_of(model, torch.arange(0, 1000, 30), stream)
         left[depth, seed] = token_spread(stream[-1])
-    print(f"LSUV, {depth:>2} deep: token spread {token_spread(stream[0]):.2f} → "
+    print(f"LSUV, {depth:>2} blocks: token spread {token_spread(stream[0]):.2f} → "
           + ", ".join(f"{left[depth, seed]:.4f}" for seed in range(3)))
 
 # %% tags=["hide-input"]
@@ -396,7 +397,7 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # apply LSUV again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not.
 # These runs are from the record: six blocks, three seeds, each variant at the best of three rates.
 
-# %%
+# %% tags=["hide-input"]
 partial = {}
 for row in record["partial"]:
     partial.setdefault(row["residual"], []).append(row)
@@ -497,7 +498,7 @@ assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms;
 # %%
 for depth in (2, 6, 12):
     sizes, gradients = flow(fresh(residual, depth, d=64))
-    print(f"{depth:>2} deep: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
+    print(f"{depth:>2} blocks: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
           f"gradient at the first block {gradients[0]:.0e}")
 
 # %% tags=["hide-input"]
@@ -635,8 +636,8 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # > deviation": the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
 #
 # *Which of them would you notice?* The folded cell below tries four variants on vectors of the usual size and on small ones.
-# The first two show at once. The other two hide: with $d - 1$ each number changes by less than 1 %, and an ε outside the root
-# (in a deck, and in older code) makes no difference until vectors are small. To run a checkpoint you need the convention with
+# The sum and the extra root show at once. Two hide: with $d - 1$ each number changes by less than 1 %, and an ε outside the
+# root (in a deck, and in older code) makes no difference until vectors are small. To run a checkpoint you need the convention with
 # which it was trained.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 2.
@@ -692,8 +693,6 @@ figures.mean_axes(list(over))
 #| label: mean-axes
 
 # %%
-
-
 def standardise(x, axes):
     variance, mean_over = torch.var_mean(x, dim=axes, keepdim=True, correction=0)
     return (x - mean_over) / torch.sqrt(variance + 1e-5)
@@ -873,7 +872,7 @@ assert abs(here - kept) < 0.1
 # A model that knows the frequency of each letter, and nothing more, has a loss of 2.77. *Guess:* which lines go up to 2.77,
 # and at which rates?
 
-# %%
+# %% tags=["hide-input"]
 def swept(placements):
     lines = {}
     for row in record["sweep"]:
@@ -986,7 +985,7 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # {figure}
 
 # %% [markdown]
-# In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down to half or less.
+# In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down to about half.
 # After twelve norms less than a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same
 # rate and after as many steps, most of the spread remains. (The warm-up lies in between. By itself it would prove little: the
 # sum of its first ten rates is a sixth of that of the others, so this model has moved less.)
@@ -994,7 +993,7 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # Do models with small branches *learn*? And there is the opposite test: if large branches are the cause, doubling them must
 # break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
 
-# %%
+# %% tags=["hide-input"]
 trained = {(row["name"], row["warm_up"], row["lr"]): row["losses"]
            for row in record["branches"]}
 trained["post-norm", 30, 1e-2] = swept(["post-norm"])["post-norm, warm-up"][1e-2]
@@ -1039,7 +1038,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | [@wang2022], for 1,000 layers |
 #
 # The figure shows all of them with six blocks and no warm-up, at two rates with three seeds each. (The rows *sandwich* and
-# *norm on the branch* belong to the next section.) *Guess:* which of the three rows without any norm learn?
+# *norm on the branch* belong to the next section.) Three rows have no norm at all: plain residual connections, branches
+# that begin at zero, and ReZero. *Guess:* which of them learn?
 
 # %% [raw] slide
 # ## How large should a branch be?
@@ -1053,7 +1053,7 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 #
 # > **Guess first.** Which without any norm learn?
 
-# %%
+# %% tags=["hide-input"]
 rows = {}
 for row in record["branches"]:
     if row["warm_up"] == 0:
@@ -1136,7 +1136,7 @@ assert largest[0] > 0.9 and largest[1] < 0.4
 # %% [markdown] teaches="code: a block and a language model"
 # With QK-norm the gain alone sets the size of queries and keys, whatever the projections do.
 #
-# ## A bug that the loss prefers: structural tests
+# ## Structural tests: a bug in a block that learns
 #
 # One deck shows a small language model in code. Its block does this (the names are ours):
 #
@@ -1151,7 +1151,7 @@ assert largest[0] > 0.9 and largest[1] < 0.4
 # training run show it?*
 
 # %% [raw] slide
-# ## A bug that the loss prefers
+# ## A bug in a block that learns
 # ```python
 # x = norm_1(x)                  # pre-normalisation
 # x = x + attention(x)           # residual connection
@@ -1211,7 +1211,7 @@ assert all(wrong < right for wrong, right in
 # loss, you keep it. Adding the missing final norm does not change this: the two repaired versions cannot be told apart, and
 # the printed block has a lower loss than the one with the final norm in every seed.
 #
-# A test of a *property* finds the bug in a millisecond. If its sublayers write zeros, a pre-norm block must return its input.
+# A test of a *property* finds the bug at once. If its sublayers write zeros, a pre-norm block must return its input.
 # This follows from the equation, for every $x$, before any training:
 
 # %%
@@ -1231,7 +1231,7 @@ assert torch.equal(pre_norm(x, writes_nothing, LayerNorm(32)), x) and moved == 0
 #
 # {print}
 # . . .
-# It is a **post-norm** stack, with a norm in front and the last one missing. So: whose line does it follow six deep?
+# It is a **post-norm** stack, with a norm in front and the last one missing. So: whose line does it follow with six blocks?
 
 # %% [markdown]
 # This is a **structural test**. It does not ask whether a model is good, but whether it is built as intended. You know

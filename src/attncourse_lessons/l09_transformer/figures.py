@@ -1,6 +1,6 @@
 """The Transformer put together: figure 1, stacks of blocks, a block line by line; what it is trained on; sampling."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,21 @@ from attncourse.decoding import warp_logits
 from attncourse.viz.architectures import transformer_architecture
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.figures import check_shares
-from attncourse.viz.style import AMBER, BLUE, GREEN, GREY, INK, ORANGE, PALE, figure, hold_still, show, stage
+from attncourse.viz.style import (
+    AMBER,
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    figure,
+    hold_still,
+    line_style,
+    name_lines,
+    show,
+    stage,
+)
 
 KINDS = ("encoder", "decoder", "decoder-only", "encoder of 2017")
 # Which lesson a part of figure 1 was built in.
@@ -200,6 +214,37 @@ def _blank(x: float, y: float, width: float) -> Rectangle:
     return Rectangle((x - width / 2, y - 0.5), width, 1.0, facecolor="white", edgecolor="none", zorder=1)
 
 
+# How large a model a budget pays for
+
+
+def budget_curves(loss: Callable[[float, float], float], models: Mapping[str, tuple[float, float]]) -> None:
+    """What `loss(n_parameters, n_tokens)` predicts for the budget of each model, however it is split between the two.
+
+    {model: (parameters, tokens)}. A curve for each budget, 6 N D FLOPs, with a mark where the model stands and a cross
+    at the lowest loss.
+    """
+    drawn, ax = figure(7.4, 3.6)
+    sizes = np.geomspace(5e9, 1e12, 301)
+    said = []
+    for i, (name, (n_parameters, n_tokens)) in enumerate(models.items()):
+        budget = 6 * n_parameters * n_tokens
+        losses = [loss(size, budget / (6 * size)) for size in sizes]
+        style, at, best = line_style(i), loss(n_parameters, n_tokens), int(np.argmin(losses))
+        ax.plot(sizes, losses, color=style["color"], linestyle=style["linestyle"], linewidth=2)
+        ax.plot(n_parameters, at, label=f"{name}: {budget:.1e} FLOPs", **style | {"markersize": 8})
+        ax.plot(sizes[best], losses[best], "x", color=style["color"], markersize=9, markeredgewidth=2.2, zorder=5)
+        said.append(
+            f"{name}, {budget:.1e} FLOPs: {at:.3f} at {n_parameters / 1e9:g} billion parameters, lowest "
+            f"{losses[best]:.3f} at {sizes[best] / 1e9:.0f} billion"
+        )
+    ax.set_xscale("log")
+    ticks = [5, 10, 20, 50, 100, 200, 500, 1000]
+    ax.set_xticks([1e9 * tick for tick in ticks], [f"{tick:,}" for tick in ticks])
+    ax.minorticks_off()
+    name_lines(ax, "parameters (billions)", "predicted loss (nats per token)")
+    show(drawn, f"Predicted loss against the number of parameters, a curve for each budget. {'; '.join(said)}.")
+
+
 # What a model is pre-trained on
 
 # In the drawing of the objectives a unit up is so much shorter than one to the right; and what is left between masks.
@@ -316,11 +361,11 @@ def sampling_frame(
     left = int((after > 0).sum())
     entropy = float(torch.special.entr(after).sum())
     rest = 1 - float(after[best].sum())
-    said = f"{left:,} tokens left; effectively {np.exp(entropy):.1f}; all tokens not shown: {rest:.0%}"
-    ax.set_title(said, fontsize=10)
+    tokens_left = f"{left:,} {'token is' if left == 1 else 'tokens are'} left, perplexity {np.exp(entropy):.1f}"
+    ax.set_title(f"{tokens_left}; tokens that are not shown: {rest:.0%}", fontsize=10)
     shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(tokens, after[best].tolist(), strict=True))
     return drawn, (
-        f"Temperature {temperature:g}, {cut}: {left:,} tokens are left, effectively {np.exp(entropy):.1f}. {shares}; "
+        f"Temperature {temperature:g}, {cut}: {tokens_left}. {shares}; "
         f"all tokens not shown {rest:.2f}. Dashes: the model's own probabilities."
     )
 

@@ -29,10 +29,9 @@
 #
 # ## Three tasks and one architecture
 #
-# You have built all the parts: attention, positions, masks, the feed-forward network, residual connections, norms. Now
-# you get three tasks. The first is to fill *gaps* in a text. The second is to *continue* a text from its beginning. The
-# third is to translate German into English: the model reads one text and *writes* another. How many different models
-# must you build?
+# You have built all the parts. Now you get three tasks. The first is to fill *gaps* in a text. The second is to
+# *continue* a text from its beginning. The third is to translate German into English: the model reads one text and
+# *writes* another. How many different models must you build?
 #
 # *Guess first:* which parts does each model need? Which tokens may the first one see that the other two must not?
 
@@ -450,7 +449,7 @@ assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and ca
 # its attention weights on the true targets, averaged over 500 texts, three models and their heads. Beside them are
 # those of the right model.
 
-# %%
+# %% tags=["hide-input"]
 shifted = torch.cat([torch.zeros(500, 1, dtype=torch.long), fresh.sort(dim=1).values], dim=1)
 read = ["begin", "y₁", "y₂", "y₃", "y₄", "y₅"]
 tables = {}
@@ -585,7 +584,8 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # very different sizes. They found that the loss falls as a power of $N$, of $D$ and of $C$, as long as the other two are
 # not too small. They concluded that most of a larger budget should go into $N$, and GPT-3 was built so ([@brown2020],
 # figure 2.2). Hoffmann et al. ([-@hoffmann2022]) wrote the loss as a sum of three terms. With constants fitted anew by
-# Besiroglu et al. ([-@besiroglu2024]), because the first ones had been rounded too far, it is
+# Besiroglu et al. ([-@besiroglu2024]), because the first fit had stopped too early and its
+# printed constants were rounded too far, it is
 #
 # $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$ (eq:scaling-law)
 #
@@ -607,6 +607,10 @@ splits = {size: predicted_loss(size, budget / (6 * size))
 best = min(splits, key=splits.get)
 print(f"lowest for this budget: {best / 1e9:.0f} billion parameters, "
       f"{budget / (6 * best**2):.0f} tokens per parameter")
+figures.budget_curves(predicted_loss, giants)
+#| caption: Predicted loss for three training budgets, by the size of the model. A mark is the
+#|   published model, a cross the lowest loss for its budget.
+#| label: budget-curves
 
 # %% tags=["hide-input"]
 assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
@@ -621,8 +625,9 @@ assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
 
 # %% [markdown]
 # The formula prefers Chinchilla, and in fact it was better than Gopher, which is four times as large. Hoffmann et al. found
-# that $N$ and $D$ should grow alike, at about 20 tokens per parameter. By that rule GPT-3, with fewer than 2, was far too
-# large for its training. (The constants hold for one kind of text and one tokenizer.) Models of today read many more than 20
+# that $N$ and $D$ should grow alike, at about 20 tokens per parameter. GPT-3 and Gopher, with fewer than 2, stand far to the
+# right of the best size in [@fig:budget-curves]: they were too large for their training. (The constants hold for one kind of
+# text and one tokenizer.) Models of today read many more than 20
 # tokens per parameter, because a model is trained once and then *used*, at $2N$ FLOPs per token.
 #
 # > **Check yourself.** You may spend 10¹⁸ FLOPs. How large a model, and how many tokens, by the rule of 20?
@@ -848,7 +853,7 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # In [lecture @bottleneck](@bottleneck), n-gram counts competed with networks on the docstrings of Python's standard
 # library. Our candidate now is a small Llama: decoder-only, pre-norm, with rotary embeddings and a gate (explained
 # below). We train it here for some seconds. Beside it stands a **kept checkpoint** of the same shape, trained for longer
-# and on more text: the same docstrings, and those of torch, numpy and matplotlib. The command that made it is printed.
+# and on more text: the same docstrings, and those of torch, numpy and matplotlib.
 
 # %%
 corpus, folder = docstrings(), kept_checkpoint("writer")
@@ -874,7 +879,7 @@ history = fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, 
 # > **Guess first.** Which has the lowest loss on modules that none has read?
 
 # %% [markdown]
-# (The docstrings are those of the Python that is running; versions other than 3.11 give other numbers. Their licence, the
+# (The docstrings are those of the running Python; versions other than 3.11 give other numbers. Their licence, the
 # PSF's, and the BSD-like ones of the three packages allow this use.) The best of the counters, a 5-gram model, needs no
 # training at all. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
 
@@ -1010,7 +1015,8 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
 # * **Top-p**, or nucleus sampling ([@holtzman2020]), keeps the fewest tokens whose probabilities add up to at least
 #   $p$: few where the model is sure, many where it is not.
 #
-# The figure shows what the kept model expects after *Return True if*. *Guess first:* how many tokens does top-p 0.9 leave at $T = 0.3$, and how many at $T = 1.5$?
+# The figure shows what the kept model expects after *Return True if*. *Guess first:* how many tokens does top-p 0.9 keep
+# at $T = 0.3$, and how many at $T = 1.5$?
 
 # %% [raw] slide
 # ## Sampling: temperature, top-k, top-p
@@ -1045,16 +1051,16 @@ viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
 # %%
 for T in (0.3, 1.0, 1.5):
     left = int((warp_logits(logits[None], T, top_p=0.9) > -torch.inf).sum())
-    print(f"T = {T}: top-p 0.9 leaves {left} tokens")
+    print(f"T = {T}: top-p 0.9 keeps {left} of {len(logits):,} tokens")
 
 # %% [markdown]
-# The same top-p leaves one token or hundreds, because the cut is made *after* the temperature. ("Effectively" in the figure is
-# the perplexity of what is left: so many equally likely tokens would be as hard to predict.)
+# The same top-p leaves one token or hundreds, because the cut is made *after* the temperature. (The figure's title has
+# the perplexity of what is left.)
 #
 # How do the settings change whole texts? We count two things, with three seeds each: the share of *different* tokens
 # among those written, and the share of runs of six tokens that stand word for word in the standard library's part of
-# the training text. (Parsing the three packages as well would take too long here.) For comparison, the last line counts
-# such runs in the test set, docstrings that people wrote for the same library.
+# the training text. For comparison, the last line counts such runs in the test set, docstrings that people wrote for the
+# same library.
 
 # %% tags=["hide-input"]
 def runs(texts, n=6):
@@ -1244,7 +1250,7 @@ for row in MODIFICATIONS:
         spread = 2.31 * math.sqrt((row.early_deviation**2 + vanilla.early_deviation**2) / 5)
         published[same[row.name]] = row.early_loss - vanilla.early_loss, spread
 
-# %%
+# %% tags=["hide-input"]
 drawn = {name: bar for name, bar in here.items() if name not in ("baseline", "post-norm")}
 viz.differences_from_baseline(
     {"here: the docstrings": drawn, "Narang et al. 2021: early loss": published},
@@ -1255,6 +1261,10 @@ four, rope = (run["variants"][name]["losses"] for name in ("Llama's four", "RoPE
 pairs = [both - alone for both, alone in zip(four, rope, strict=True)]
 half = 2.78 * statistics.stdev(pairs) / math.sqrt(len(pairs))
 print(f"Llama's four − RoPE, paired: {statistics.mean(pairs):+.3f} ± {half:.3f}")
+sizes = {name: row["parameters"] for name, row in run["variants"].items()}
+more = {name: sizes[name] / sizes["baseline"] - 1 for name in ("untied output", "GQA")}
+print(f"parameters: baseline {sizes['baseline']:,},",
+      ", ".join(f"{name} {share:+.0%}" for name, share in more.items()))
 #| caption: Changes to the block: difference in loss, here (95 % intervals; a ring where one
 #|   contains zero) and as published ([@narang2021]). Scales differ.
 
@@ -1266,6 +1276,8 @@ assert here["RoPE"][0] < here["Llama's four"][0] < 0 and here["no positions"][0]
 assert here["untied output"][0] < -0.05 and published["untied output"][0] > 0
 assert statistics.mean(pairs) > half, "the four are worse than one of them"
 assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
+rest = [size / sizes["baseline"] - 1 for name, size in sizes.items() if name not in more]
+assert max(map(abs, [*rest, more["GQA"]])) < 0.08 < 0.15 < more["untied output"], "one has more parameters"
 
 # %% [raw] slide
 # ## Twelve changes, and the same at a thousand times the size
@@ -1280,9 +1292,12 @@ assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 #   inside.
 # * **No positions at all are better than sinusoids here.** A causal mask by itself shows a decoder some order ([lecture
 #   @order](@order)). So removing the sinusoids gives a third of what rotary embeddings gain.
+# * **The untied output has 18 % more parameters**, so this comparison is not fair. (The others differ from the baseline by
+#   less than 8 %.)
 # * **Some effects may depend on the setting.** We have three guesses. *Post-norm* needs a lower learning rate. *The
 #   untied output* gains because a tied model with scaled embeddings begins by echoing, and 300 steps are too few to
-#   unlearn this. *Rotary embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last two gains shrink with more steps.
+#   unlearn this. *Rotary embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last
+#   two gains shrink with more steps.
 #
 # All three sound plausible. Which do you believe? Three more experiments test them: four times as many steps, a third of
 # the learning rate, and embeddings without the factor $\sqrt d$. (All fourteen versions had it.) Without it a tied model does
@@ -1316,7 +1331,8 @@ assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
 # One of the three guesses has passed. At the lower rate post-norm is only a tenth of a nat behind. The gain of rotary
 # embeddings has *grown* with more steps to more than twice its size, so that explanation was wrong. The untied output is the
 # instructive case. With more steps its gain is half as large, as guessed. But without the factor, where nothing echoes, it is
-# four times as large. So the echo is at most a part of the reason. An explanation that comes after the result is a guess
+# four times as large. So the echo is at most a part of the reason. (Its extra parameters are another candidate, which no run
+# here tests.) An explanation that comes after the result is a guess
 # until it has passed a test that could have refuted it, and a second test may refute what the first did not.
 #
 # And the factor of ten? Our own post-norm block, that of 2017, ends one and a half nats behind at the high learning rate
@@ -1349,10 +1365,17 @@ for pair, title in {"en-de": "English to German", "en-fr": "English to French"}.
 viz.labelled_points(
     panels, x_name="training cost (FLOPs)", y_name="BLEU, newstest2014",
     sides={
-        "ConvS2S": "lower", "MoE": "upper",
+        "ConvS2S": "lower left", "MoE": "upper",
         "ConvS2S ensemble": "upper", "GNMT + RL ensemble": "lower",
     },
 )
+cost = {row.model: row.flops["en-de"] for row in TRANSLATION if row.model.startswith("Transf")}
+for name, steps in {"base": 100_000, "big": 300_000}.items():           # the paper's
+    config, model, *_ = preset(f"vaswani {name}")
+    # about 25,000 tokens of source and of target a step, here as sentences of 25
+    counted = steps * count_training_flops(config, model, batch=1000, n=25, n_target=25)
+    share = counted / cost[f"Transformer ({name})"]
+    print(f"{name:>4}: counted {counted:.1e} FLOPs, {share:.0%} of the published cost")
 #| caption: BLEU against training cost, as published in 2017.
 
 # %% [raw] slide
@@ -1362,9 +1385,8 @@ viz.labelled_points(
 # %% [markdown]
 # It is both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival.
 # For French only the big model is above all others, at less than a quarter of the cheapest rival's cost. (The paper's
-# FLOPs are hours × GPUs × 9.5 TFLOPS, what the GPUs could have computed. A count by $6ND$ [@eq:training-flops] gives
-# less than a third of that; this share is the **MFU**, model FLOPs utilisation, [@chowdhery2022]. See [lecture
-# @training](@training).) One of the first decoder-only Transformers wrote Wikipedia articles from their sources
+# FLOPs are hours × GPUs × 9.5 TFLOPS, what the GPUs could have computed. Counted as above, the models used 29 % and 42 % of
+# that: the **MFU**, model FLOPs utilisation, [@chowdhery2022]. See [lecture @training](@training).) One of the first decoder-only Transformers wrote Wikipedia articles from their sources
 # ([@liu2018]). By early 2021, a deck shows, the first six places of the GLUE leaderboard were pre-trained Transformers.
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
