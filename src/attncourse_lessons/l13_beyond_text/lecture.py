@@ -1126,7 +1126,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > </details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
-# words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which asks of programs what this lecture asks of
+# words, and two extensions. **Next:** [lecture @errata_lab](@errata_lab), which asks of programs what this lecture asks of
 # representations: what does a falling loss show? Below are three sections for those who have time left.
 #
 # **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.
