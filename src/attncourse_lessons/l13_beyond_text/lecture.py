@@ -417,15 +417,14 @@ assert same
 # > **Guess first.** Which row will contradict the usual explanation?
 
 # %%
-suspects = ("CNN", "CNN, pixels shuffled", "ViT",             # as before
-            "CNN, mean over places", "ViT, all rows read",    # readout
-            "ViT, three times the steps",                     # optimisation
-            "ViT, pixels shuffled")                           # geometry
-figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
+suspects = {"CNN": "as before", "CNN, pixels shuffled": "as before", "ViT": "as before",
+            "CNN, mean over places": "readout", "ViT, all rows read": "readout",
+            "ViT, three times the steps": "optimisation", "ViT, pixels shuffled": "geometry"}
+figures.mistakes({name: mistakes(name) for name in suspects}, n=397, groups=suspects)
 for name in ("ViT, no positions", "ViT, dropout before the head",
              "ViT, all rows read, no dropout", "CNN, no dropout"):
     print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
-#| caption: Test errors of the networks and of their variants.
+#| caption: Test errors of the networks and of their variants, by suspect.
 
 # %% tags=["hide-input"]
 assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
@@ -660,10 +659,11 @@ figures.attention_on_images([images[test][i, 0] for i in some],
 # > **Guess first.** Replace the four patches to which rollout gives most. Compare with four at random, and with a baseline that needs no model.
 
 # %%
-titles = {"any four": "four at random", "the most unusual": "most unusual (no model)"}
-left = {titles.get(name, name): [run[name] for run in record["removed"]]
-        for name in record["removed"][0]}
-viz.strip_plot(left, "accuracy with four of sixteen patches taken away")
+chosen = {"rollout's least": "by rollout", "any four": "without the model",
+          "last layer's most": "by the last layer", "rollout's most": "by rollout",
+          "the most unusual": "without the model"}
+left = {name: [run[name] for run in record["removed"]] for name in chosen}
+viz.strip_plot(left, "accuracy with four of sixteen patches taken away", kinds=chosen)
 #| caption: Accuracy when four patches are taken away, by how they were chosen.
 
 # %% tags=["hide-input"]
@@ -675,8 +675,8 @@ for run in record["removed"]:
 # {figure}
 
 # %% [markdown]
-# Compare with four patches at random. The patches that rollout points at matter more, and those that it leaves out matter
-# less. The last layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this
+# Compare with any four patches, drawn at random. The patches that rollout points at matter more, and those that it leaves
+# out matter less. The last layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this
 # test. But look at the last row: it takes the four patches that differ most from what usually stands there. That needs no
 # model at all, and it costs even more accuracy. So a map that lies on the ink is no evidence that it shows how the model
 # works: a method without a model finds the ink, too. (Rollout uses the weights only, and neither the values nor the
@@ -724,8 +724,8 @@ def spectra(waveform):                                        # 25 ms at a time,
 
 sung = [[hertz * size.item() for hertz in FORMANTS[word]] for *_, word in spoken]
 figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=160,
-                                 formants=sung, title="one second of a voice that was made")
-#| caption: A sung vowel: waveform and spectrogram.
+                                 formants=sung, title="one second of a synthetic voice")
+#| caption: One second of sung vowels: waveform, and spectrogram with formants.
 #| label: spectrogram
 
 # %% [raw] slide
@@ -1062,12 +1062,16 @@ for i in range(3):
 by_listener = {name: torch.tensor(listened["confusions"][name])
                for name in ("any sound", "one sound")}
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
+for name, table in by_listener.items():
+    wrong = table - table.diag().diag()
+    inside = wrong[0, 3] + wrong[3, 0] + wrong[1, 4] + wrong[4, 1]
+    print(f"{name}: {inside / wrong.sum():.0%} of the mistakes are the predicted pairs")
 #| caption: Vowels confused, for encoders trained with negatives from any sound and from the
 #|   same sound.
 
 # %% [markdown]
-# With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
-# cells would hold two in ten.) A probe of F1 makes the same mistakes, and nobody told the network about formants. Log
+# With negatives from one sound, eight in ten of the mistakes are the predicted pairs. By chance these four of twenty
+# cells would hold two in ten. A probe of F1 makes the same mistakes, and nobody told the network about formants. Log
 # spectra, which engineers designed, are still better: the model had 400 sounds, and began with raw samples. The paper's
 # largest model had 53,000 hours. Fine-tuned on *ten minutes* of transcribed speech, and helped by a language model, it
 # gets 4.8 % of the words wrong on LibriSpeech's clean test set, and 8.2 % on the harder one.
