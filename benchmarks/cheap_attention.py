@@ -120,7 +120,7 @@ PATTERNS = {
     "few pairs, one hop": one_hop(dense_mask(sliding_window(2), N)),
     "most pairs, two hops": two_hops(),
 }
-PATTERN_RATES = (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2)
+PATTERN_RATES = (5e-3, 1e-2, 2e-2, 4e-2, 8e-2)
 
 
 def patterns(seeds: list[int]) -> list[dict]:
