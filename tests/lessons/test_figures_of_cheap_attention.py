@@ -376,6 +376,13 @@ def test_loss_curves_have_a_line_a_seed_and_a_thick_one_for_the_median():
     assert places(ax)["guessing"] == (1, 1.7)
 
 
+def test_a_peak_of_the_loss_leaves_the_frame_and_what_lies_below_guessing_stays_large():
+    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 9.0, 0.5]]}, 5, 2.0)
+    assert ax.get_ylim() == (0, pytest.approx(2.8))
+    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 0.5]]}, 5, 2.0)
+    assert ax.get_ylim() == (0, pytest.approx(2.3))
+
+
 @proven
 def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     lines = {"a": {2: [1.0, 0.9, 0.95], 4: [0.5, 0.7, 0.4]}, "b": {2: [0.3], 4: [0.2]}}

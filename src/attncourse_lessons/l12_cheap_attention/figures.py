@@ -406,7 +406,8 @@ def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chanc
     ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
     ax.annotate("guessing", (1, chance), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
                 ha="right", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
-    ax.set_ylim(0, 1.15 * max(chance, *(max(losses) for seeds in runs.values() for losses in seeds)))
+    highest = max(max(losses) for seeds in runs.values() for losses in seeds)
+    ax.set_ylim(0, min(1.15 * max(chance, highest), 1.4 * chance))               # a spike may leave the frame
     name_lines(ax, "training step", "loss (nats)")
     show(drawn, f"Loss against training step, thin lines for seeds, thick ones for their median. {'; '.join(said)}. "
                 f"Guessing costs {chance:.2f}.")  # fmt: skip

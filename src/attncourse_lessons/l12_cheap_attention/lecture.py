@@ -705,8 +705,8 @@ def tell(name):
     runs = pattern[name]["runs"]
     right = ", ".join(f"{run['right']:.0%}" for run in runs)
     steps = [first_below(run["losses"]) for run in runs]
-    print(f"{name:>20}: {pattern[name]['pairs']:4.0%} of the pairs, lr {pattern[name]['lr']:<5}  "
-          f"below 0.5 at step {steps}, right: {right}")
+    print(f"{name:>20}: {pattern[name]['pairs']:4.0%} of the pairs, rate {pattern[name]['lr']}\n"
+          f"{'':>22}loss below 0.5 at step {steps}, right in the end {right}")
 
 
 for name in four:
@@ -727,6 +727,8 @@ assert abs((first_below(fives) or 999) - first_below(again)) <= 50
 # %% [markdown]
 # With the window alone nothing of the first half reaches the end, and nothing is learned. With a global token a fifth of
 # the pairs is enough, but learning takes longer: full attention needs 40 to 45 steps, the two sparse patterns 125 to 205.
+# (Afterwards full attention is unsteady at its rate, the largest of the four. One peak leaves the frame.)
+#
 # Why? They differ from full attention in two things: they have fewer pairs, and the letter needs **two hops** to the last
 # position. Two controls change one of these at a time: the window, where the last position also attends to all others;
 # and full attention, where the last position attends to the second half alone. *Which of the two will be slow?*
