@@ -702,10 +702,10 @@ def first_below(losses, level=0.5):
 
 
 def tell(name):
-    runs = pattern[name]["runs"]
+    row, runs = pattern[name], pattern[name]["runs"]
     right = ", ".join(f"{run['right']:.0%}" for run in runs)
     steps = [first_below(run["losses"]) for run in runs]
-    print(f"{name:>20}: {pattern[name]['pairs']:4.0%} of the pairs, rate {pattern[name]['lr']}\n"
+    print(f"{name:>20}: {row['pairs']:4.0%} of the pairs, rate {row['lr']}\n"
           f"{'':>22}loss below 0.5 at step {steps}, right in the end {right}")
 
 
