@@ -3,7 +3,8 @@
     python benchmarks/cheap_attention.py [--seeds 0 1 2] [--only patterns recall …] [--save FILE] [--json]
 
 * patterns: two layers of attention under four patterns, and one layer of minGRU, must find a marked letter; the loss of
-  every step, averaged over five.
+  every step, averaged over five. Two controls tell the number of pairs from the number of hops between the letter and
+  the position that must name it: few pairs and one hop, most pairs and two.
 * partners: one layer with four heads answers three questions at every position: full attention, a window, Linformer.
 * recall: associative recall by softmax attention and by linear attention, where one thing differs at a time: the
   feature map, the division by the sum of the weights, keys of length one, the update of the state, the width.
@@ -12,12 +13,13 @@
 * way_out: the same, where the weights of the tokens may sum to less than one, since a key of zeros takes the rest.
 
 Finder and Clerk are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with
-equal numbers where they have the same parameters, and see the same examples. In `recall` each kind has the best of
-six learning rates, chosen with a seed that is not used again. One thread; about four minutes of processor time.
+equal numbers where they have the same parameters, and see the same examples. In `patterns` each kind has the best of
+five learning rates (the lowest mean loss of all steps), in `recall` of six, chosen with a seed that is not used again.
+One thread; about seven minutes of processor time.
 
 With `--only` the parts that it names are measured and put into the record that stands in `--save`; processor seconds
 add up. The stored record was put together so: `recall` and `way_out` were measured after the rest, on the same day
-with the same versions.
+with the same versions, and `patterns` again on a later one.
 """
 
 import argparse
@@ -100,30 +102,50 @@ class Carrier(nn.Module):
         return self.read(self.layer(self.token(tokens))[:, -1])                  # (batch, letters)
 
 
+def one_hop(mask: Tensor) -> Tensor:
+    """The mask, where the last position, which answers, may also attend to all others."""
+    return mask | (torch.arange(N) == N - 1)[:, None]
+
+
+def two_hops() -> Tensor:
+    """All pairs but those of the last position with the first half, where the marked letter is."""
+    return (torch.arange(N) < N - 1)[:, None] | (torch.arange(N) >= N // 2)
+
+
 PATTERNS = {
-    "full": sliding_window(N - 1),
-    "window": sliding_window(2),
-    "window + global": longformer(2, 1),
-    "BigBird": bigbird(N, 1, 1, 2),
+    "full": dense_mask(sliding_window(N - 1), N),
+    "window": dense_mask(sliding_window(2), N),
+    "window + global": dense_mask(longformer(2, 1), N),
+    "BigBird": dense_mask(bigbird(N, 1, 1, 2), N),
+    "few pairs, one hop": one_hop(dense_mask(sliding_window(2), N)),
+    "most pairs, two hops": two_hops(),
 }
+PATTERN_RATES = (5e-3, 1e-2, 2e-2, 4e-2, 8e-2)
 
 
 def patterns(seeds: list[int]) -> list[dict]:
     rows = []
     for name in (*PATTERNS, "minGRU"):
-        row: dict = {"name": name, "runs": []}
+        row: dict = {"name": name}
         mask = None
         if name in PATTERNS:
-            mask = dense_mask(PATTERNS[name], N)
+            mask = PATTERNS[name]
             reached = receptive_field(mask, layers=2)[-1, : N // 2]              # of the half that holds the mark
             row |= {"pairs": mask.double().mean().item(), "reached": reached.double().mean().item()}
-        for seed in seeds:
+
+        def run(seed, lr, name=name, mask=mask):
             torch.manual_seed(seed)
             model = Finder(mask) if name in PATTERNS else Carrier()
-            losses = learn(model, marked_lines, 350, 1e-2, 32, seed)
-            row["runs"].append({"seed": seed, "right": right(model, marked_lines, seed).mean().item(),
-                                "losses": thinned(losses)})  # fmt: skip
-        print(f"{name:>16}: right", *(f"{run['right']:.3f}" for run in row["runs"]), flush=True)
+            losses = learn(model, marked_lines, 350, lr, 32, seed)
+            return {"seed": seed, "right": right(model, marked_lines, seed).mean().item(), "losses": thinned(losses)}
+
+        pilots = {lr: sum(losses := run(PILOT_SEED, lr)["losses"]) / len(losses) for lr in PATTERN_RATES}
+        lr = min(pilots, key=pilots.__getitem__)
+        row |= {"lr": lr, "pilots": {f"{rate:g}": round(mean, 4) for rate, mean in pilots.items()}}
+        row["runs"] = [run(seed, lr) for seed in seeds]
+        below = [next((5 * (at + 1) for at, loss in enumerate(r["losses"]) if loss < 0.5), None) for r in row["runs"]]
+        print(f"{name:>20}, lr {lr}: below 0.5 at {below}, right", *(f"{r['right']:.3f}" for r in row["runs"]),
+              row["pilots"], flush=True)  # fmt: skip
         rows.append(row)
     return rows
 

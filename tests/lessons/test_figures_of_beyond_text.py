@@ -66,7 +66,7 @@ def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
 def test_a_frame_of_spans_tells_the_share_and_the_longest_stretch():
     mask = torch.tensor([[True, True, False, True], [False, True, True, True]])
     _, words = figures.span_frame(mask, 0.5, "spans")
-    assert "2 sounds of 4 frames" in words and "masked: 75%" in words and "stretch has 3 frames" in words
+    assert "2 sounds of 4 frames" in words and "masked (hatched): 75%" in words and "stretch has 3 frames" in words
 
 
 def test_the_use_of_codes_names_the_most_used(alt):
@@ -244,6 +244,19 @@ def test_every_run_has_a_mark_at_its_mistakes_over_what_the_test_set_can_tell():
 
 
 @proven
+def test_rows_of_a_group_stand_between_lines_with_its_name_beside_them():
+    runs = {"CNN": [4], "ViT": [6], "ViT, all rows": [5]}
+    (ax,) = axes(figures.mistakes, runs, 100, {"CNN": "before", "ViT": "readout", "ViT, all rows": "readout"})
+    assert texts(ax) == [("before", 1.02, 0), ("readout", 1.02, 1.5)]
+    assert labels(ax.yaxis) == {0: "CNN", 1: "ViT", 2: "ViT, all rows"}
+    at = ((4, 0), (6, 1), (5, 2))
+    marks = [line for x, y in at for line in ([(x, y - 0.3), (x, y + 0.3)], [(x, y)])]
+    assert strokes(ax) == [*marks, [(0, 0.5), (1, 0.5)]]
+    bars_of = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
+    assert bars_of == [pytest.approx(ends, abs=0.01) for ends in ((1.57, 9.84), (2.78, 12.48), (2.15, 11.18))]
+
+
+@proven
 def test_a_line_runs_through_the_means_of_the_seeds():
     runs = {"any": {10: [1.0, 3.0], 20: [0.5, 0.5]}, "one": {10: [2.0, 3.0]}}
     (ax,) = axes(figures.runs_over, runs, "step", "loss", ("guessing", 2.75))
@@ -327,8 +340,11 @@ def test_masked_frames_are_hatched_in_the_row_of_their_sound():
     assert rows == [["////" if masked else "" for masked in row] for row in mask.tolist()]
     assert ax.get_title() == "spans"
     assert [text.get_text() for text in ax.figure.texts] == [
-        "masked: 50% of these frames; 50% expected in very long sounds"
+        "masked (hatched): 50% of these frames; 50% expected in very long sounds"
     ]  # fmt: skip
+    named = {words: y for words, x, y in texts(ax) if x < 0}
+    assert named == {"sound 1": 1.36, "sound 2": 0.36}
+    assert [words[:6] for words, _, y in texts(ax) if y < 0] == ["frames"]
     assert len(cells(ax)) == 8 and sorted({x for x, *_ in cells(ax)}) == [0, 1, 2, 3]
 
 

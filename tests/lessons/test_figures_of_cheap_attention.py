@@ -227,6 +227,26 @@ def test_a_window_that_does_not_fit_into_blocks_is_refused():
 
 
 @proven
+def test_a_rolling_cache_holds_the_last_tokens_each_in_its_slot_and_the_newest_is_orange():
+    (ax,) = axes(figures.rolling_cache, 3, [1, 2, 3, 7])
+    drawn = cells(ax)
+    held = [{0: 0, 1: 1}, {0: 0, 1: 1, 2: 2}, {0: 3, 1: 1, 2: 2}, {0: 6, 1: 7, 2: 5}]
+    inside = {(x, y): words for words, x, y in texts(ax)}
+    for row, (t, tokens) in enumerate(zip((1, 2, 3, 7), held, strict=True)):
+        for slot in range(3):
+            colour, hatch = drawn[slot, row, 1, 0.84]
+            assert (colour == AMBER) == (tokens.get(slot) == t) and bool(hatch) == (slot not in tokens)
+            words = f"$k_{{{tokens[slot]}}}, v_{{{tokens[slot]}}}$" if slot in tokens else None
+            assert inside.get((slot + 0.5, row + 0.42)) == words
+    beside = [words for words, x, _ in sorted(texts(ax), key=lambda text: text[2]) if x > 3]
+    assert beside == [f"it attends to tokens {span}" for span in ("0 to 1", "0 to 2", "1 to 3", "5 to 7")]
+    assert [inside[-0.2, row + 0.42] for row in range(4)] == [f"after token {t}" for t in (1, 2, 3, 7)]
+    assert [inside[slot + 0.5, -0.3] for slot in range(3)] == ["slot 0", "slot 1", "slot 2"]
+    with pytest.raises(ValueError, match="expected at least one slot"):
+        figures.rolling_cache(0, [1])
+
+
+@proven
 def test_tiles_are_numbered_down_the_columns_in_2022_and_along_the_rows_in_2023():
     old, new = axes(figures.tile_orders, 2, 3, 3)
     orders = {}
@@ -333,8 +353,14 @@ def test_every_family_stands_beside_what_it_changes_and_its_examples():
     middles = [(left + width / 2, low + height / 2) for left, low, width, height in cells(ax)]
     assert middles == [pytest.approx(at[name]) for name in figures.FAMILIES]
     colours = [colour for colour, _ in cells(ax).values()]
-    assert colours[0] not in colours[1:]                                  # the same answer
-    assert len({*colours[1:4]}) == len({*colours[4:]}) == 1 and colours[1] != colours[4]
+    assert colours[0] not in colours[1:]                                  # the same result
+    assert len({*colours[1:5]}) == len({*colours[5:]}) == 1 and colours[1] != colours[5]
+    heights = [y for _, y in middles]
+    kinds = dict(zip(("exact", "softmax kept", "softmax\nreplaced"), strokes(ax), strict=True))
+    rows_of = (heights[:1], heights[1:5], heights[5:])
+    for (words, [(_, low), (_, high)]), rows in zip(kinds.items(), rows_of, strict=True):
+        assert [y for y in heights if low < y < high] == rows and at[words][1] == pytest.approx((low + high) / 2)
+        assert at[words][0] < middles[0][0]
     for name, (changed, members) in figures.FAMILIES.items():
         assert at[name][1] == at[changed][1] == at[members][1]
         assert at[name][0] < at[changed][0] == at["what changes"][0] < at[members][0] == at["for example"][0]
@@ -348,6 +374,13 @@ def test_loss_curves_have_a_line_a_seed_and_a_thick_one_for_the_median():
     assert seeds[:3] == [[2.0, 1.0], [1.5, 0.4], [1.9, 0.5]] and seeds[-1] == [1.7, 1.7]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("training step", "loss (nats)") and [*places(ax)] == ["guessing"]
     assert places(ax)["guessing"] == (1, 1.7)
+
+
+def test_a_peak_of_the_loss_leaves_the_frame_and_what_lies_below_guessing_stays_large():
+    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 9.0, 0.5]]}, 5, 2.0)
+    assert ax.get_ylim() == (0, pytest.approx(2.8))
+    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 0.5]]}, 5, 2.0)
+    assert ax.get_ylim() == (0, pytest.approx(2.3))
 
 
 @proven

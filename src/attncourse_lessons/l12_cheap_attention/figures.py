@@ -214,6 +214,31 @@ def blocked_window(n: int, width: int) -> None:
     )
 
 
+def rolling_cache(w: int, times: Sequence[int]) -> None:
+    """What stands in the w slots of a rolling cache after each of some tokens, a row for each: the newest is orange."""
+    if w < 1 or min(times) < 0:
+        raise ValueError(f"w, times: got {w} and {list(times)}, expected at least one slot, and tokens from 0 on")
+    drawn, ax = figure(6.4, 0.9 + 0.42 * len(times))
+    stage(ax, (-2.6, w + 3.9), (len(times) + 0.1, -0.9))
+    for slot in range(w):
+        ax.text(slot + 0.5, -0.3, f"slot {slot}", ha="center", va="center", fontsize=10, color=GREY)
+    said = []
+    for row, t in enumerate(times):
+        for slot in range(w):
+            token = t - (t - slot) % w
+            face, hatch = ("white", "////") if token < 0 else (AMBER if token == t else WEIGHTS(0.28), "")
+            ax.add_patch(Rectangle((slot, row), 1, 0.84, facecolor=face, hatch=hatch, edgecolor=GREY, linewidth=1))
+            if token >= 0:
+                ax.text(slot + 0.5, row + 0.42, f"$k_{{{token}}}, v_{{{token}}}$", ha="center", va="center",
+                        fontsize=10.5, color=INK)  # fmt: skip
+        first = max(0, t - w + 1)
+        seen = f"tokens {first} to {t}" if first < t else f"token {t}"
+        ax.text(-0.2, row + 0.42, f"after token {t}", ha="right", va="center", fontsize=10, color=INK)
+        ax.text(w + 0.2, row + 0.42, f"it attends to {seen}", ha="left", va="center", fontsize=10, color=INK)
+        said.append(f"token {t} stands in slot {t % w} and attends to {seen}")
+    show(drawn, f"A rolling cache with {w} slots. {'; '.join(said)}. Slots that are hatched are empty.")
+
+
 def two_orders_of_products(n: int = 6, d: int = 2) -> None:
     """Q K^T V from the left, over a table (n, n), and from the right, over a state (d, d): shapes drawn to scale."""
     drawn, axes = figure(8.6, 2.9, rows=1, columns=2)
@@ -330,12 +355,13 @@ def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
     show(drawn, f"Contexts beside six times the width. {'; '.join(said)}.")
 
 
-# What changes, and who does it. The first line gives the same answer, the others another one, the last two without a
+# What changes, and who does it. The first line gives the same result, the others another one, the last two without a
 # softmax of scores.
 FAMILIES = {
-    "same answer": ("how it is computed", "online softmax 2018, Rabe and Staats 2021, FlashAttention 2022, KV cache"),
+    "same result": ("how it is computed", "online softmax 2018, FlashAttention 2022, KV cache"),
     "smaller cache": ("what is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
     "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020"),
+    "chosen keys": ("pairs, by content", "Reformer 2020, Routing Transformer 2020, NSA 2025"),
     "low rank": ("the number of keys", "Linformer 2020"),
     "kernel": ("the softmax", "linear attention 2020 (gated 2023), Performer 2020, DeltaNet 2021"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
@@ -344,16 +370,22 @@ FAMILIES = {
 
 def taxonomy() -> None:
     """Families of cheaper attention, by what each of them changes, with examples. After Tay et al. 2020, figure 2."""
-    drawn, ax = figure(8.6, 3.1)
-    stage(ax, (-1.1, 16.0), (-6.9, 1.0))
-    colours = (BLUE, ORANGE, ORANGE, ORANGE, GREEN, GREEN)
-    for words, x in (("what changes", 2.5), ("for example", 6.4)):
+    drawn, ax = figure(8.8, 3.5)
+    stage(ax, (-2.7, 15.4), (-8.1, 1.0))
+    kinds = (("exact", BLUE, 1), ("softmax kept", ORANGE, 4), ("softmax\nreplaced", GREEN, 2))
+    colours: list[str] = []
+    for words, colour, rows in kinds:
+        middle = -0.3 - 1.2 * (len(colours) + (rows - 1) / 2)
+        ax.plot([-1.3, -1.3], [middle - 0.6 * rows + 0.1, middle + 0.6 * rows - 0.1], color=colour, linewidth=2)
+        ax.text(-1.5, middle, words, ha="right", va="center", fontsize=9.5, rotation=90, color=INK)
+        colours += rows * [colour]
+    for words, x in (("what changes", 2.5), ("for example", 6.2)):
         ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
     for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
         y = -0.3 - 1.2 * row
-        box(ax, 0.6, y, name, colour, width=3.2)
+        box(ax, 0.6, y, name, colour, width=3.4)
         ax.text(2.5, y, changed, va="center", fontsize=9.5, color=INK)
-        ax.text(6.4, y, members, va="center", fontsize=9.5, color=INK)
+        ax.text(6.2, y, members, va="center", fontsize=9.5, color=INK)
     said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
     show(drawn, f"Families of cheaper attention. {said}.")
 
@@ -374,7 +406,8 @@ def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chanc
     ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
     ax.annotate("guessing", (1, chance), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
                 ha="right", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
-    ax.set_ylim(0, 1.15 * max(chance, *(max(losses) for seeds in runs.values() for losses in seeds)))
+    highest = max(max(losses) for seeds in runs.values() for losses in seeds)
+    ax.set_ylim(0, min(1.15 * max(chance, highest), 1.4 * chance))               # a spike may leave the frame
     name_lines(ax, "training step", "loss (nats)")
     show(drawn, f"Loss against training step, thin lines for seeds, thick ones for their median. {'; '.join(said)}. "
                 f"Guessing costs {chance:.2f}.")  # fmt: skip

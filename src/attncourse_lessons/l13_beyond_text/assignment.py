@@ -327,7 +327,7 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # grow?
 # **(b)** Which of its learned parameters no longer fit, and which could be used as they are?
 # **(c)** Suggest what to do with those that do not fit, without training them from nothing, and say what your
-# suggestion assumes.
+# suggestion assumes. (Answer before you open the last extension, which builds one suggestion.)
 #
 # Answer in four to eight sentences or lines. (3 points)
 
@@ -380,7 +380,7 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # %% [markdown]
 # ## Extension: attention rollout
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# The two extensions are worth extra credit, and nothing is lost by leaving them out.
 #
 # Attention weights say what a layer averages. But what it averages has been mixed by the layers below. *Attention
 # rollout* ([@abnar2020]) follows the mixing through the whole stack. Each layer's weights are averaged over the heads, and half
@@ -418,3 +418,55 @@ if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
     figures.attention_on_images([digits[test[i], 0] for i in some],
                                 {"your rollout": list(rolled), "ink": list(ink)},
                                 [f"a {labels[test[i]]}" for i in some])
+
+# %% [markdown]
+# ## Extension: positions for a larger image
+#
+# A ViT was trained on images with `old` = (rows, columns) patches. Now the images are larger or smaller, and have `new`
+# = (rows, columns) patches of the same size in pixels. One learned parameter does not fit: the positions. Dosovitskiy
+# et al. ([-@dosovitskiy2021], section 3.2) do not learn them anew. They lay the learned ones out as the grid of places
+# in the image, and **interpolate** over the grid.
+#
+# Write this, with bilinear interpolation: each new place takes a mixture of the old places around its centre.
+# `torch.nn.functional.interpolate(…, mode="bilinear", align_corners=False)` does the mixing, for a tensor (batch,
+# channels, rows, columns), and you may use it. The work is to bring the positions into such a shape, and back. The class
+# token has no place in the image: its position stays as it is.
+
+# %% exercise="resize_positions"
+def resize_positions(
+    positions: Tensor, old: tuple[int, int], new: tuple[int, int]
+) -> Tensor:
+    """The positions of a ViT for another number of patches.
+
+    positions: (1 + old_rows · old_columns, d), the class token's first, then row by row
+    old, new: (rows, columns), how many patches an image has
+    returns (1 + new_rows · new_columns, d), in the same order
+    """
+    ...  # solution
+
+# %% check="resize_positions"
+check("resize_positions", resize_positions)
+
+# %% [markdown]
+# **Use it.** Your ViT has seen digits of 8 × 8 pixels, 16 patches. Here are the test digits enlarged to 12 × 12, 36
+# patches, and no further training. *Guess* how many it reads with your positions. And with two others: the learned
+# positions followed by zeros, and random ones?
+
+# %%
+if solved("resize_positions") and solved("patchify") and solved("vit_forward"):
+    large = nn.functional.interpolate(digits[test], size=(12, 12), mode="bilinear")
+    with torch.no_grad():
+        learned = parts.positions.table                      # (17, 64)
+        tables = {"interpolated": resize_positions(learned, (4, 4), (6, 6)),
+                  "learned, then zeros": torch.cat([learned, torch.zeros(20, 64)]),
+                  "random": learned.std() * torch.randn(37, 64)}
+        for name, table in tables.items():
+            said = vit_forward(patchify(large, 2), parts.patches, parts.class_token, table,
+                               parts.stack, parts.head).argmax(dim=-1)           # (397,)
+            right = (said == labels[test]).float().mean()
+            print(f"{name:>20}: {right:.0%} of the enlarged digits (guessing: 10%)")
+
+# %% [markdown]
+# No weight was changed. So the model can read strokes at places that lie between those that it knows. (A model that is
+# then trained a little on the larger images reads them better; this is how large ViTs are adapted to a higher
+# resolution.)

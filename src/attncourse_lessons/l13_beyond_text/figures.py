@@ -39,25 +39,32 @@ MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
 SURE = 1.96  # standard errors to each side: 95 %
 
 
-def mistakes(runs: Mapping[str, Sequence[int]], n: int) -> None:
+def mistakes(runs: Mapping[str, Sequence[int]], n: int, groups: Mapping[str, str] | None = None) -> None:
     """A row for each model, a mark for each run's mistakes of `n`; the bar is what n test images can tell of the mean.
 
-    It is Wilson's 95 % interval for a share of n. Marks of equal runs stand above each other.
+    It is Wilson's 95 % interval for a share of n. Marks of equal runs stand above each other. Rows that follow each
+    other and have the same of the `groups`, {model: group}, stand between lines, with its name beside them.
     Raises ValueError for more mistakes than n, or fewer than none.
     """
     if not all(0 <= wrong <= n for group in runs.values() for wrong in group):
         raise ValueError(f"runs: got {dict(runs)}, expected mistakes from 0 to n = {n}")
     drawn, ax = figure(7.0, 0.9 + 0.4 * len(runs))
     said = []
-    for y, (name, group) in enumerate(runs.items()):
-        share = sum(group) / len(group) / n
+    for y, (name, wrongs) in enumerate(runs.items()):
+        share = sum(wrongs) / len(wrongs) / n
         middle, half = _wilson(share, n)
         ax.barh(y, 2 * n * half, left=n * (middle - half), height=0.5, color=PALE, zorder=1)
         ax.plot([n * share] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2, zorder=2)
-        heights = [y + 0.13 * (group[:i].count(wrong) - (group.count(wrong) - 1) / 2) for i, wrong in enumerate(group)]
-        ax.plot(group, heights, **line_style(0) | {"linestyle": "none", "markersize": 6, "zorder": 3})
-        said.append(f"{name}: {', '.join(map(str, group))}, interval {n * (middle - half):.0f} to "
+        above = [wrongs[:i].count(wrong) - (wrongs.count(wrong) - 1) / 2 for i, wrong in enumerate(wrongs)]
+        heights = [y + 0.13 * step for step in above]
+        ax.plot(wrongs, heights, **line_style(0) | {"linestyle": "none", "markersize": 6, "zorder": 3})
+        said.append(f"{name}: {', '.join(map(str, wrongs))}, interval {n * (middle - half):.0f} to "
                     f"{n * (middle + half):.0f}")  # fmt: skip
+    for group in dict.fromkeys((groups or {}).values()):
+        rows = [y for y, name in enumerate(runs) if (groups or {})[name] == group]
+        ax.annotate(group, (1.02, sum(rows) / len(rows)), xycoords=("axes fraction", "data"), va="center", fontsize=10)
+        if rows[0]:
+            ax.axhline(rows[0] - 0.5, color=GREY, linewidth=0.8)
     ax.set_yticks(range(len(runs)), list(runs))
     ax.set_ylim(len(runs) - 0.5, -0.5)
     ax.set_xlim(left=0)
@@ -461,16 +468,18 @@ def span_frame(mask: Tensor, expected: float, title: str = "") -> tuple[Figure, 
     if n > MOST_FRAMES:
         raise ValueError(f"mask: got {n} frames, expected at most {MOST_FRAMES}, such as mask[:, :{MOST_FRAMES}]")
     drawn, ax = figure(6.5, 2.3)
-    hold_still(drawn, left=0.02, right=0.98, bottom=0.2, top=0.84)
-    stage(ax, (-0.5, n), (-0.4, batch + 0.1))
+    hold_still(drawn, left=0.13, right=0.98, bottom=0.26, top=0.86)
+    stage(ax, (-0.5, n), (-0.1, batch + 0.1))
+    ax.text(0, -0.2, "frames, in the order of time →", ha="left", va="top", fontsize=9.5, color=GREY)
     for b, row in enumerate(mask.tolist()):
+        ax.text(-0.8, batch - 1 - b + 0.36, f"sound {b + 1}", ha="right", va="center", fontsize=10, color=INK)
         for i, masked in enumerate(row):
             face, hatch = (PALE, "////") if masked else (WEIGHTS(0.55), "")
             ax.add_patch(Rectangle((i, batch - 1 - b), 0.92, 0.72, facecolor=face, hatch=hatch, edgecolor="white"))
     ax.set_title(title)
     share = mask.float().mean().item()
-    words = f"masked: {share:.0%} of these frames; {expected:.0%} expected in very long sounds"
-    drawn.text(0.5, 0.07, words, ha="center", va="center", fontsize=10.5)
+    words = f"masked (hatched): {share:.0%} of these frames; {expected:.0%} expected in very long sounds"
+    drawn.text(0.5, 0.06, words, ha="center", va="center", fontsize=10.5)
     longest = max(len(run) for row in mask.tolist() for run in "".join(" x"[x] for x in row).split() or [""])
     stretch = f"The longest masked stretch has {longest} {'frame' if longest == 1 else 'frames'}."
     return drawn, f"{title}: {batch} sounds of {n} frames. {words}. {stretch}"

@@ -192,7 +192,7 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # > says. The mean of all rows is the other usual choice (global average pooling; [@beyer2022] prefer it). Mean pooling
 # > did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17:
 # > sixteen patches and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment
-# > @beyond_text asks what to do about it.
+# > @beyond_text asks what to do about it, and its last exercise does it.
 # >
 # > </details>
 #
@@ -201,9 +201,9 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # ## Training a ViT on digits: does it read?
 #
 # The 1,797 images are shuffled once and split: a **training set** of 1,200; a **validation set** of 200, by which the
-# number of steps was chosen; a **test set** of 397 for the numbers that are reported. (The same people wrote the digits of
+# number of steps was chosen; a **test set** of 397 for the numbers that are reported. The same people wrote the digits of
 # all three sets; for other people's digits every number below would probably be worse. The authors saw test results while
-# they wrote this page, and chose nothing by them.)
+# they wrote this page, and chose nothing by them.
 
 # %%
 order = torch.randperm(len(images), generator=torch.Generator().manual_seed(12))
@@ -417,15 +417,14 @@ assert same
 # > **Guess first.** Which row will contradict the usual explanation?
 
 # %%
-suspects = ("CNN", "CNN, pixels shuffled", "ViT",             # as before
-            "CNN, mean over places", "ViT, all rows read",    # readout
-            "ViT, three times the steps",                     # optimisation
-            "ViT, pixels shuffled")                           # geometry
-figures.mistakes({name: mistakes(name) for name in suspects}, n=397)
+suspects = {"CNN": "as before", "CNN, pixels shuffled": "as before", "ViT": "as before",
+            "CNN, mean over places": "readout", "ViT, all rows read": "readout",
+            "ViT, three times the steps": "optimisation", "ViT, pixels shuffled": "geometry"}
+figures.mistakes({name: mistakes(name) for name in suspects}, n=397, groups=suspects)
 for name in ("ViT, no positions", "ViT, dropout before the head",
              "ViT, all rows read, no dropout", "CNN, no dropout"):
     print(f"{name}: {mean(mistakes(name)):.0f} mistakes, the mean of three seeds")
-#| caption: Test errors of the networks and of their variants.
+#| caption: Test errors of the networks and of their variants, by suspect.
 
 # %% tags=["hide-input"]
 assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
@@ -512,7 +511,7 @@ assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
 # The ViT with shifts also reads moved digits as well as the others, but it misreads one digit in seven. Are shifts not
 # enough, or are 450 steps too few? The last row answers: with three times the steps it misreads one in twenty, and each of
 # the three seeds gains at least seven points. So data can replace a bias that is not built in, at the price of more steps.
-# (Even so, the ViT has not caught up with the CNN, which needs 450.)
+# Even so, the ViT has not caught up with the CNN, which needs 450.
 #
 # ## The position map: what makes it appear?
 #
@@ -583,8 +582,8 @@ for how, by_distance in cosines.items():
 # But look at the control. Digits that were moved *once* give the same map, a little fainter, and that model never saw a
 # digit in two places. So showing one digit in several places is not needed. It is enough that strokes occur
 # **everywhere**: what must be learned at one place must be learned at the next one, too. Our guess at the rest:
-# similar positions let the model learn it once for both. (Both models of moved digits are far from fully trained after
-# 400 steps.) A figure in a paper is a finding about that model, and about its data.
+# similar positions let the model learn it once for both. Both models of moved digits are far from fully trained after
+# 400 steps. A figure in a paper is a finding about that model, and about its data.
 #
 # ## Attention maps and rollout: do they show what mattered?
 #
@@ -660,10 +659,11 @@ figures.attention_on_images([images[test][i, 0] for i in some],
 # > **Guess first.** Replace the four patches to which rollout gives most. Compare with four at random, and with a baseline that needs no model.
 
 # %%
-titles = {"any four": "four at random", "the most unusual": "most unusual (no model)"}
-left = {titles.get(name, name): [run[name] for run in record["removed"]]
-        for name in record["removed"][0]}
-viz.strip_plot(left, "accuracy with four of sixteen patches taken away")
+chosen = {"rollout's least": "by rollout", "any four": "without the model",
+          "last layer's most": "by the last layer", "rollout's most": "by rollout",
+          "the most unusual": "without the model"}
+left = {name: [run[name] for run in record["removed"]] for name in chosen}
+viz.strip_plot(left, "accuracy with four of sixteen patches taken away", kinds=chosen)
 #| caption: Accuracy when four patches are taken away, by how they were chosen.
 
 # %% tags=["hide-input"]
@@ -675,18 +675,18 @@ for run in record["removed"]:
 # {figure}
 
 # %% [markdown]
-# Compare with four patches at random. The patches that rollout points at matter more, and those that it leaves out matter
-# less. The last layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this
+# Compare with any four patches, drawn at random. The patches that rollout points at matter more, and those that it leaves
+# out matter less. The last layer alone does worse, so it was useful to follow the mixing through both layers. Rollout passes this
 # test. But look at the last row: it takes the four patches that differ most from what usually stands there. That needs no
 # model at all, and it costs even more accuracy. So a map that lies on the ink is no evidence that it shows how the model
-# works: a method without a model finds the ink, too. (Rollout uses the weights only, and neither the values nor the
-# feed-forward networks; lecture @many_heads says the same of maps of heads.)
+# works: a method without a model finds the ink, too. Rollout uses the weights only, and neither the values nor the
+# feed-forward networks; lecture @many_heads says the same of maps of heads.
 #
 # Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
 # with retraining (ROAR, [@hooker2019]), and a map that uses gradients, too ([@chefer2021]). Before you believe a map,
-# compare it with a **baseline** that does not use the model. (In large ViTs a few background patches collect weight and
-# large vectors: the model keeps global notes there. A few extra learned tokens, **registers** ([@darcet2024]), take over
-# that job, and the maps become clean.)
+# compare it with a **baseline** that does not use the model. In large ViTs the vectors of a few background patches
+# become large, and collect weight: the model keeps notes about the whole image there. A few extra learned tokens,
+# **registers** ([@darcet2024]), take over that job, and the maps become clean.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
@@ -724,8 +724,8 @@ def spectra(waveform):                                        # 25 ms at a time,
 
 sung = [[hertz * size.item() for hertz in FORMANTS[word]] for *_, word in spoken]
 figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=160,
-                                 formants=sung, title="one second of a voice that was made")
-#| caption: A sung vowel: waveform and spectrogram.
+                                 formants=sung, title="one second of a synthetic voice")
+#| caption: One second of sung vowels: waveform, and spectrogram with formants.
 #| label: spectrogram
 
 # %% [raw] slide
@@ -1062,12 +1062,16 @@ for i in range(3):
 by_listener = {name: torch.tensor(listened["confusions"][name])
                for name in ("any sound", "one sound")}
 figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "heard")])
+for name, table in by_listener.items():
+    wrong = table - table.diag().diag()
+    inside = wrong[0, 3] + wrong[3, 0] + wrong[1, 4] + wrong[4, 1]
+    print(f"{name}: {inside / wrong.sum():.0%} of the mistakes are the predicted pairs")
 #| caption: Vowels confused, for encoders trained with negatives from any sound and from the
 #|   same sound.
 
 # %% [markdown]
-# With negatives from one sound, eight in ten of the mistakes are the predicted pairs. (By chance these four of twenty
-# cells would hold two in ten.) A probe of F1 makes the same mistakes, and nobody told the network about formants. Log
+# With negatives from one sound, eight in ten of the mistakes are the predicted pairs. By chance these four of twenty
+# cells would hold two in ten. A probe of F1 makes the same mistakes, and nobody told the network about formants. Log
 # spectra, which engineers designed, are still better: the model had 400 sounds, and began with raw samples. The paper's
 # largest model had 53,000 hours. Fine-tuned on *ten minutes* of transcribed speech, and helped by a language model, it
 # gets 4.8 % of the words wrong on LibriSpeech's clean test set, and 8.2 % on the harder one.
@@ -1090,6 +1094,8 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # | CTC ([@graves2006]) | a loss for labels without alignment: sums over all ways to spread the letters over the frames | how wav2vec 2.0 is fine-tuned to write text |
 # | Whisper ([@radford2023]) | lecture @transformer's encoder–decoder, spectrogram in, text out; 680,000 hours with transcripts from the web | with enough labels, no self-supervised loss is needed |
 # | LLaVA ([@liu2023]) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
+# | DiT ([@peebles2023]) | a ViT in place of the convolutions of a diffusion model: noisy patches in, the noise out | an image as output: patches put together again |
+# | AudioLM ([@borsos2023]) | a language model over codes of sound: clusters as in HuBERT, then the entries of a codec's codebooks | sound as output: a codebook (*Going further*) makes its tokens |
 #
 # ## In short
 #
@@ -1126,7 +1132,7 @@ figures.confusions(by_listener, names, predicted=[("heed", "who'd"), ("head", "h
 # > </details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
-# words, and an extension. **Next:** [lecture @errata_lab](@errata_lab), which asks of programs what this lecture asks of
+# words, and two extensions. **Next:** [lecture @errata_lab](@errata_lab), which asks of programs what this lecture asks of
 # representations: what does a falling loss show? Below are three sections for those who have time left.
 #
 # **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the hunger for images.

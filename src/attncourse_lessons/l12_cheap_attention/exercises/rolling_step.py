@@ -183,6 +183,16 @@ def pushed_along(query, key, value, key_cache, value_cache, t):
     return (scores.masked_fill(empty, -torch.inf).softmax(dim=-1) @ values).squeeze(2), keys, values
 
 
+@variant("pushed along", fails=("half full", "full", "slots"))
+def pushed_along_and_cut(query, key, value, key_cache, value_cache, t):
+    """The last t + 1 slots in place of a mask: from an empty cache on, its outputs are right."""
+    keys = torch.cat([key_cache[:, :, 1:], key.unsqueeze(2)], dim=2)
+    values = torch.cat([value_cache[:, :, 1:], value.unsqueeze(2)], dim=2)
+    full = min(t + 1, keys.shape[2])
+    weights = (query.unsqueeze(2) @ keys[:, :, -full:].mT / math.sqrt(query.shape[-1])).softmax(dim=-1)
+    return (weights @ values[:, :, -full:]).squeeze(2), keys, values
+
+
 @misconception("a cache that grows", fails=("the first token", "half full", "full", "slots", "as a window"))
 def a_cache_that_grows(query, key, value, key_cache, value_cache, t):
     """The new token was put behind the others, and the cache is one longer at each step. Under a window nobody looks at
