@@ -95,7 +95,7 @@ ADDED_BEHIND = Erratum(
     decks=(PARAMETRIC,),
     place="Fixing the first self-attention problem: sequence order",
     claim="q_i = q̃_i + p_i, k_i = k̃_i + p_i, v_i = ṽ_i + p_i",
-    correction="on that slide q, k, v are the inputs, and it is x_i + p_i. Added after W_Q and W_K it is something else",
+    correction="on that slide q, k, v are the inputs, and it is x_i + p_i. Added after W_Q and W_K it is another thing",
     question="Is a query what W_Q makes of x_i + p_i?",
     printed=_added_to_what_is_the_input,
     misread=_added_after,

@@ -73,8 +73,8 @@ def kept_tokens(
 ) -> None:
     """What several ways of cutting leave of next-token distributions: {step: {way: (probabilities, kept?)}}.
 
-    A row of panels for each step, a column for each way; filled bars may be drawn, hatched ones with a cross may not. The bars are
-    those of `tokens[step]`, the likeliest first.
+    A row of panels for each step, a column for each way; filled bars may be drawn, hatched ones with a cross
+    may not. The bars are those of `tokens[step]`, the likeliest first.
     """
     ways = list(next(iter(panels.values())))
     drawn, _ = figure(2.9 * len(ways), 2.3 * len(panels), rows=len(panels), columns=len(ways))

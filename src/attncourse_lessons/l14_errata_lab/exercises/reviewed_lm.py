@@ -131,7 +131,8 @@ def longest_text(answer, draw):
     return torch.tensor(model(draw.integers(VOCAB_SIZE, 1, 150)).shape)
 
 
-@aspect("zeroed sublayers", points=2, hint=2, explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))
+@aspect("zeroed sublayers", points=2, hint=2,
+        explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))  # fmt: skip
 def zeroed_sublayers(answer, draw):
     """with zeroed sublayers the logits are those of embeddings and positions, after the final norm"""
     model, tokens = _model(answer, draw)
