@@ -821,6 +821,8 @@ assert interval(scores["Transformer, greedy"])[2] < interval(scores["attention"]
 # > trained once. Run it again from another seed and BLEU moves too, by how much no bootstrap can tell. That needs
 # > more runs, as in the last section of this page.
 #
+# **Now you:** [assignment @writing](@writing/assignment), the extension (a paired bootstrap).
+#
 # ## Translations on the page
 #
 # A score says how much is wrong, never what. Here are ten sentences that we wrote ourselves, in the manner of
