@@ -117,7 +117,7 @@ assert 0.75 < right < 0.95
 # By the end we shall know why, and it is not what you would expect. **Keep in mind how the data were made.**
 
 # %% [markdown]
-# More than one list in ten is wrong. By the end of this page we shall know why for half of them, and it is not what you
+# More than one list in ten is wrong. By the end of this page we shall know why for about half of them, and it is not what you
 # would expect. Keep the number in mind, and the few lines that made the data.
 #
 # ## Autoregressive decoding: one pass to train, one pass a token to write
@@ -294,8 +294,8 @@ def draw_search(beam_width):
 
 
 viz.explore(draw_search, beam_width=[1, 2, 3], start={"beam_width": 2})
-#| caption: Beam search. Filled: kept; thick green: finished and put aside; thick orange: the result;
-#|   dotted: dropped.
+#| caption: Beam search. Filled: kept; thick green: finished and put aside; thick orange: the
+#|   result; dotted: dropped.
 #| label: beam-search
 
 # %% tags=["hide-input"]
@@ -361,7 +361,7 @@ print(f"exactly right of 300: {found}, for {cost:.1f} times the computing")
 
 @torch.no_grad()
 def log_p_of(pairs):
-    """Log-probability of each target token, (n_pairs, n) with 0 for padding, and the targets."""
+    """Log-probabilities of the target tokens, (n_pairs, n), 0 for padding, and the targets."""
     source, lengths, target_in, target = collate(encode_pairs(pairs, german, english))
     log_p = transformer(source, lengths, target_in).log_softmax(dim=-1)
     return log_p.gather(-1, target[:, :, None])[:, :, 0] * (target_in != PAD), target
@@ -572,7 +572,7 @@ by_place = {"true prefix": dictated.mean(dim=0), "own prefix": own.mean(dim=0)}
 viz.line_plot({name: dict(zip(range(1, 6), shares.tolist(), strict=True))
                for name, shares in by_place.items()},
               x_name="place in the list", y_name="share of numbers right")
-#| caption: Share of numbers right by their place in the list, after true and after own prefixes.
+#| caption: Share of numbers right by their place in the list, after true and own prefixes.
 #| label: exposure-bias
 
 # %% tags=["hide-input"]
@@ -592,11 +592,12 @@ fewer = torch.tensor([text.count(",") < 4 for text in texts])
 print(f"{fewer.sum()} of {len(texts)} texts have fewer than five numbers; fifth numbers wrong:")
 for name, right_here in (("true prefix", dictated), ("own prefix", own)):
     lost = 1 - right_here[:, 4]
-    print(f"{name:>12}: {lost[fewer].sum():2.0f} in those, {lost[~fewer].sum():2.0f} in the others")
+    print(f"{name:>12}: {lost[fewer].sum():2.0f} in those, "
+          f"{lost[~fewer].sum():2.0f} in the others")
 
 # %% [markdown]
 # The gap lies in the texts that have no fifth number: the model skipped one, or ended early, often at the hard fourth
-# place. In the others its own prefix does not cost more. So this picture alone does not show that a wrong prefix harms.
+# place. In the others the difference is small. So this picture alone does not show that a wrong prefix harms.
 #
 # Change that one thing, then. Take the lists in which a number went wrong and others follow, and dictate each twice: the
 # true list, and the same with the model's own wrong number in it. The rest is the same, and so is its right translation.
@@ -986,8 +987,8 @@ assert in_training[4] > 100 and wrong[4] > 0.3 * asked[4] and wrong[6] < 0.1 * a
 # > **Write down a suspect** for the first row. Does it explain the third, too?
 
 # %% [markdown]
-# Half of the mistakes are in long lists, where every number has to be right. The other half are in *short* ones.
-# Two tokens, one word and `<eos>`: nearly all wrong. Four tokens, two short numbers: about half. Six
+# About half of the mistakes are in long lists, where every number has to be right. The others are in *short* ones.
+# Two tokens, one word and `<eos>`: nearly all wrong. Four tokens, two short numbers: half or more. Six
 # tokens: fine. *Write down a suspect for the first row before you read on. Does it explain the third row, too?*
 #
 # **Suspect 1: there was nothing to learn from.** Look again at how the lists were dealt out. No list comes twice,

@@ -119,7 +119,7 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
             ax.text(n + 0.12, i + 0.5, total, ha="left", va="center", fontsize=9.5, color=colour)
         ax.text(n + 0.12, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
         ax.set_xlim(0, n + 1.2)  # the sums stand within, away from the next table's queries
-        ax.set_title(title, pad=14, loc="left")
+        ax.set_title(title, pad=14, x=n / 2 / (n + 1.2))
         ax.set_xlabel("key", x=n / 2 / (n + 1.2))
         ax.set_ylabel("query" if at == 0 else "")
         future = weights.masked_fill(allowed, 0).nan_to_num(1).sum() > 0

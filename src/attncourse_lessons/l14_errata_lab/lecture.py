@@ -23,8 +23,8 @@
 # ## A list of claims, each with a test
 #
 # This course grew from five decks of slides ([lecture @getting_ready](@getting_ready) introduces them). You do not need
-# them: each line is quoted where it is tested. They are good decks, and these lectures follow their order of ideas by and large. They also contain mistakes, as everything does that
-# people write, this course included. You have met some of them in boxes headed "A common mistake". The package has the
+# them: each line is quoted where it is tested. They are good decks. They contain mistakes, as
+# everything does that people write, this course included. You have met some of them in boxes headed "A common mistake". The package has the
 # whole list, `attncourse_lessons.errata`. *Guess first:* how many entries does it have, and how many of them are errors
 # beyond doubt?
 
@@ -394,7 +394,7 @@ viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
 # > **Guess first.** The same 64 texts, read one by one, four at a time, and so on. What do the lines look like?
 
 # %% [markdown]
-# Both fall, along nearly the same curve. Nobody who sees one of them alone would be alarmed. Now both models read the same
+# Both fall, along nearly the same curve. Now both models read the same
 # 64 test texts one by one, four at a time, and so on. Batch invariance says that the loss must not depend on the size of
 # the batch. *What will the lines look like?*
 
@@ -539,8 +539,8 @@ for name, faults in kinds.items():
         [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
     ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
-#| caption: Size of the logits against the number of blocks (thin: a seed each). The missing norm
-#|   shows once the block is repaired.
+#| caption: Size of the logits against the number of blocks (thin: a seed each). The missing
+#|   norm shows once the block is repaired.
 
 # %% tags=["hide-input"]
 growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
@@ -662,7 +662,7 @@ assert disputed == 14
 # %% [markdown] erratum="BertVis"
 # > **A common mistake: to read for the sense.** "See also BertVis", says a slide, and the link beside it ends with
 # > *bertviz*. It is the smallest entry of the list. It shows how such mistakes are found: by reading letter by letter, and
-# > comparing with what stands next to it. Somebody who reads for the sense does not see them.
+# > comparing with what stands next to it.
 
 # %% tags=["hide-input"]
 run = measured("errata")
@@ -997,8 +997,8 @@ for name in ("keys and queries", "cheaper while n is small"):
 # Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would ask
 # first. The game then shows what the list asks, and what its test finds in the line as printed. Then judge the line: is
 # it a definite error, an overclaim, a convention, or no error? Your first judgement counts. The question is not scored:
-# several questions can find one mistake, and the list names only one. Play ten, and come back for more: you have met
-# some of the lines. (What the game says of the loss comes from the table of mutants.)
+# several questions can find one mistake, and the list names only one. Play ten, and come
+# back for more. (What the game says of the loss comes from the table of mutants.)
 
 # %% tags=["hide-input"]
 def said_by_the_loss(name):

@@ -502,7 +502,7 @@ slip("the order of the halves", ("side by side",), {HALVES: ""}, words="""
     Each sublayer was tried by itself, and never the two together. One after the other, they must give what the whole
     block gives: the feed-forward network gets what attention has left.""")
 
-slip("equal to the last digit", FAINT, {"same(zeroed, x)": "torch.equal(silent, x)"}, words="""
+slip("equal to the last digit", FAINT, {"same(zeroed, x)": "torch.equal(zeroed, x)"}, words="""
     No difference at all was allowed, and a sound block was accused of rounding. Float32 is good to seven digits. Allow
     a little: `torch.allclose` does.""")
 
