@@ -137,7 +137,7 @@ def test_the_definite_ones_are_these_and_no_others():
 
 # Lines that a hasty reviewer would report, and that are right as their slides have them.
 NO_ERROR = {
-    "√|k|", "weights set to 0", "cheaper while n is small", "positions behind the projections", "outputs 2 and 5",
+    "√|k|", "weights set to 0", "cheaper while n is small", "positions after the projections", "outputs 2 and 5",
     "keys and queries", "projected twice", "no final norm", "each other word",
     "the one thing everyone agrees on",
 }  # fmt: skip

@@ -73,6 +73,7 @@ def test_masked_tables_print_the_sum_of_each_row_and_hatch_the_future():
         inside = {(x, y): words for words, x, y in texts(ax) if x < 3}
         assert inside == {(j + 0.5, i + 0.5): f"{weights[i, j]:.2f}" for i in range(3) for j in range(3)}
         assert ("sum", 3.12, -0.1) in texts(ax)
+        assert ax.get_xlim() == pytest.approx((0, 4.2)), "the sums stand within, not in the next table"
 
 
 LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0]]}

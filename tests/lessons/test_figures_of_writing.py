@@ -52,6 +52,9 @@ def test_what_may_be_drawn_is_filled_and_the_rest_is_hatched():
     ):
         assert bars(ax) == {"": dict(zip(tokens[step], p, strict=True))}
         assert [not bar.get_hatch() for bar in sorted(ax.patches, key=lambda bar: bar.get_x())] == kept
+        crossed = {x: y for words, x, y in texts(ax) if words == "×"}
+        cut = {x: pytest.approx(share + 0.02) for x, share in enumerate(p) if not kept[x]}
+        assert crossed == cut
 
 
 @proven

@@ -56,7 +56,7 @@ SQUARE_TABLE = Erratum(
     place="Cross-attention (details); Encoder-Decoder Attention",
     claim="ZQKᵀHᵀ ∈ R^(T×T); all three number both sequences up to one letter",
     correction="T_target × T_source",
-    question="Three words look at five: is that the table's shape?",
+    question="Three target tokens attend to five source tokens: is that the shape of the scores?",
     printed=_one_length,
     corrected=_two_lengths,
     check=_shape_of_the_table,
@@ -88,7 +88,7 @@ def _look(asking: Tensor, answering: Tensor) -> Tensor:
 
 
 def _one_answer_a_target_word(cross) -> Finding:
-    return equal(len(cross(drawn(3, 4), drawn(5, 4))), 3, "for 3 target and 5 source words: answers")
+    return equal(len(cross(drawn(3, 4), drawn(5, 4))), 3, "for 3 target and 5 source tokens: outputs")
 
 
 ENCODER_CROSS = Erratum(
@@ -97,7 +97,7 @@ ENCODER_CROSS = Erratum(
     place="The Transformer Encoder: Cross-attention (details)",
     claim="The Transformer Encoder: Cross-attention",
     correction="a heading alone: it is the decoder's, and the slide below it has that right",
-    question="Is there one answer for each word that is written?",
+    question="Is there one output for each target token?",
     printed=lambda decoder, encoder: _look(encoder, decoder),
     corrected=lambda decoder, encoder: _look(decoder, encoder),
     check=_one_answer_a_target_word,

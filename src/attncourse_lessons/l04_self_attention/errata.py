@@ -25,11 +25,11 @@ def _average(weighted_sum) -> Finding:
 
 
 SUM_OVER_I = Erratum(
-    name="sum over the asker",
+    name="sum over the query",
     decks=(CSE576,),
     place="Self-Attention: keys, queries, values from the same sequence",
     claim="o_i = Σ_i α_ij v_i",
-    correction="o_i = Σ_j α_ij v_j: the sum runs over the words that answer",
+    correction="o_i = Σ_j α_ij v_j: the sum runs over the keys",
     question="Values that are all alike: does their average come back?",
     printed=lambda weights, values: weights.mT @ values,                      # summed over i: what is left names j
     corrected=lambda weights, values: weights @ values,
@@ -48,7 +48,7 @@ QX_AND_XQ = Erratum(
     decks=(CSE576, FOUNDATIONS, PARAMETRIC),
     place="Self-attention (Key-Query-Value, or its recipe), first by word and then in matrices",
     claim="q_i = Qx_i on one slide, XQ on a later one",
-    correction="with words as rows, x_i Q and XQ; the other Q is this one's transpose",
+    correction="with tokens as rows, x_i Q and XQ; the other Q is this one's transpose",
     question="Does one matrix serve both?",
     printed=lambda x, matrix: torch.stack([matrix @ row for row in x]),
     corrected=lambda x, matrix: x @ matrix,
@@ -62,7 +62,7 @@ def _cost_of_a_layer(cost) -> Finding:
     n, d = 30, 1000
     counted = layer_cost("self-attention", n, d).multiply_adds
     said = cost(n, d)
-    return Finding(abs(said / counted - 1) < 0.01, f"30 words, d = 1000: said {said:,}, counted {counted:,}")
+    return Finding(abs(said / counted - 1) < 0.01, f"30 tokens, d = 1000: said {said:,}, counted {counted:,}")
 
 
 N_SQUARED = Erratum(
@@ -71,7 +71,7 @@ N_SQUARED = Erratum(
     place="Quadratic computation …; Computational Complexity per layer; RNNs vs. Transformers",
     claim="its total number of operations grows as O(n²d)",
     correction="O(nd² + n²d): the projections rule while n is below d (the paper's table 1 leaves them out, too)",
-    question="Thirty words, d = 1000, as one slide proposes: is it what a layer computes?",
+    question="Thirty tokens, d = 1000, as one slide proposes: is it what a layer computes?",
     printed=lambda n, d: 2 * n * n * d,
     corrected=lambda n, d: 3 * n * d * d + 2 * n * n * d,
     check=_cost_of_a_layer,
@@ -85,7 +85,7 @@ def _cheaper_where_said(recurrence) -> Finding:
     n, d = 50, 512
     attention = layer_cost("self-attention", n, d).multiply_adds + n * d * d  # and W_O
     share = attention / (recurrence() * layer_cost("recurrent", n, d).multiply_adds)
-    return Finding(share < 1, f"{n} words, d = {d}: attention takes {share:.2f} of the recurrence's arithmetic")
+    return Finding(share < 1, f"{n} tokens, d = {d}: attention takes {share:.2f} of the recurrence's arithmetic")
 
 
 SHORT_IS_CHEAPER = Erratum(

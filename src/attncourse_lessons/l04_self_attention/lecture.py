@@ -337,7 +337,7 @@ viz.weight_tables({"attention weights: who takes how much of whom": (words, A)},
 #
 # Rows sum to one. Columns need not: three words look for Anna, and Anna's column sums to more than two.
 
-# %% [markdown] erratum="sum over the asker"
+# %% [markdown] erratum="sum over the query"
 # > **A common mistake: the sum over the wrong index.** Some slides print $o_i = \sum_i \alpha_{ij} v_i$. An index that
 # > is summed over cannot also name the result. Each *row* of $A$ sums to one, so the sum must run along a row, over
 # > $j$, the tokens that answer. Along a column the weights need not sum to one: three words look for Anna, and

@@ -19,7 +19,7 @@ from attncourse_lessons.slides.erratum import (
     drawn,
     near,
 )
-from attncourse_lessons.slides.model import alone_and_in_company, small_model
+from attncourse_lessons.slides.model import alone_and_in_a_batch, small_model
 
 D = 8
 
@@ -30,9 +30,9 @@ def _pairs(position: int, first: int, last: int) -> Tensor:
     return torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
 
 
-def _fits_the_word(place) -> Finding:
+def _fits_the_embedding(place) -> Finding:
     rows = len(place(3))
-    return Finding(rows == D, f"{rows} numbers for a word of {D}")
+    return Finding(rows == D, f"{rows} numbers for an embedding of {D}")
 
 
 TWICE_THE_ROWS = Erratum(
@@ -41,10 +41,10 @@ TWICE_THE_ROWS = Erratum(
     place="Position representation vectors through sinusoids (original)",
     claim="the last pair is sin, cos(i/10000^(2·d/d))",
     correction="2·(d/2)/d: there are d/2 pairs",
-    question="Has p_i as many numbers as the word to which it is added?",
+    question="Has p_i as many numbers as the embedding to which it is added?",
     printed=lambda position: _pairs(position, 1, D),
     corrected=lambda position: _pairs(position, 1, D // 2),
-    check=_fits_the_word,
+    check=_fits_the_embedding,
     by="shapes",
     slip=True,
 )
@@ -79,7 +79,7 @@ def _added_to_what_is_the_input(x: Tensor, p: Tensor, matrix: Tensor) -> tuple[T
     return x + p, torch.eye(len(matrix))                                      # nothing has been projected yet
 
 
-def _added_behind(x: Tensor, p: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+def _added_after(x: Tensor, p: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
     return x @ matrix + p, matrix
 
 
@@ -91,14 +91,14 @@ def _sees_the_position(make) -> Finding:
 
 
 ADDED_BEHIND = Erratum(
-    name="positions behind the projections",
+    name="positions after the projections",
     decks=(PARAMETRIC,),
     place="Fixing the first self-attention problem: sequence order",
     claim="q_i = q̃_i + p_i, k_i = k̃_i + p_i, v_i = ṽ_i + p_i",
-    correction="on that slide q, k, v are the inputs, and it is x_i + p_i. Behind W_Q and W_K it is something else",
+    correction="on that slide q, k, v are the inputs, and it is x_i + p_i. Added after W_Q and W_K it is another thing",
     question="Is a query what W_Q makes of x_i + p_i?",
     printed=_added_to_what_is_the_input,
-    misread=_added_behind,
+    misread=_added_after,
     corrected=_added_to_the_input,
     check=_sees_the_position,
     by="trusted",
@@ -174,7 +174,7 @@ IDENTICAL = Erratum(
     decks=(CSE5321,),
     place="Positional Embeddings, Motivating Example",
     claim="the output is identical for the same token in different positions",
-    correction="without a mask, as in the slide's code; under a causal mask, as Llama's, two dogs see other words",
+    correction="without a mask, as in the slide's code; under a causal mask, as Llama's, they have different pasts",
     question="Are the two dogs equal exactly where this says so?",
     printed=lambda causal: True,
     corrected=lambda causal: not causal,
@@ -209,11 +209,11 @@ POSITIONS_BY_BATCH = Erratum(
     decks=(CS11711,),
     place="In code, class TransformerLM",
     claim="pos = torch.arange(x.size(0)).unsqueeze(1), where x is (batch, n)",
-    correction="torch.arange(x.size(1)): axis 0 is the batch",
-    question="Does a text get the same answer alone and in company?",
+    correction="torch.arange(x.size(1)), without unsqueeze. The line fits (n, batch), and this page's inputs are not",
+    question="Does a text get the same answer alone and in a batch?",
     printed=partial(small_model, "positions by the batch"),
     corrected=small_model,
-    check=alone_and_in_company,
+    check=alone_and_in_a_batch,
 )
 
 

@@ -342,7 +342,7 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 #
 # **Now you:** a@order, exercise 1
 
-# %% [markdown] erratum="positions behind the projections" teaches="sinusoidal positions, and shifts as a linear map"
+# %% [markdown] erratum="positions after the projections" teaches="sinusoidal positions, and shifts as a linear map"
 # The two curves of the waves coincide, because
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$ contains the offset $k$ and not $p$. The
 # digits have a different curve at every position.

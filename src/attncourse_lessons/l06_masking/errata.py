@@ -22,7 +22,7 @@ from attncourse_lessons.slides.erratum import (
 def _no_future(weigh) -> Finding:
     weights = weigh(drawn(N, N))                                              # (n, n)
     ahead = weights.triu(1).sum(dim=-1).max().item()
-    return Finding(ahead == 0, f"at most {ahead:.2f} of a word's weight lies in its future")
+    return Finding(ahead == 0, f"at most {ahead:.2f} of a token's weight lies in its future")
 
 
 def _nothing_masked(scores: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ KEYS_AND_QUERIES = Erratum(
     decks=(CSE576, FOUNDATIONS, PARAMETRIC),
     place="Masking the future in self-attention",
     claim="we could change the set of keys and queries to include only past words",
-    correction="right, and wasteful, as the slide says: attend over the prefix. To keep are keys and values alone",
+    correction="right, and wasteful, as the slide says: attend over the prefix. A cache keeps keys and values alone",
     question="Do the steps give what one masked pass gives?",
     printed=_all_of_the_prefix,
     misread=_growing_queries,

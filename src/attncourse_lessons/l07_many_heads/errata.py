@@ -34,7 +34,7 @@ Y_ON_THE_LEFT = Erratum(
     place="Multi-headed attention",
     claim="output_ℓ ∈ R^(d/h), and output = Y[output_1; …; output_h]; […]Y in the other deck",
     correction="that is one token, a column. Tokens are rows in the line above: R^(n×d/h), and […]Y",
-    question="Seven words, d = 32: does each word's row go through Y?",
+    question="Seven tokens, d = 32: does each token's row go through Y?",
     printed=lambda heads, matrix: matrix @ torch.cat(list(heads), dim=-1),
     corrected=lambda heads, matrix: torch.cat(list(heads), dim=-1) @ matrix,
     check=_heads_to_outputs,
@@ -49,7 +49,7 @@ SEMICOLON = Erratum(
     place="Sequence-Stacked form of Attention; Multi-headed attention",
     claim="X = [x_1; …; x_n] ∈ R^(n×d), and on the next slide [output_1; …; output_h]",
     correction="the first stacks rows, the second sets matrices side by side: say torch.stack, torch.cat(dim=-1)",
-    question="Seven words, d = 32: what the first means, done to two heads, does it go through Y?",
+    question="Seven tokens, d = 32: what the first means, done to two heads, does it go through Y?",
     printed=lambda heads, matrix: torch.cat(list(heads), dim=0) @ matrix,
     corrected=lambda heads, matrix: torch.cat(list(heads), dim=-1) @ matrix,
     check=_heads_to_outputs,
@@ -174,7 +174,7 @@ def _scores_held(numbers) -> Finding:
         MultiHeadAttention(16, heads)(x, weights=tables)
         counted[heads] = tables[0].numel()
     said = {heads: numbers(n, heads) for heads in counted}
-    return Finding(said == counted, f"said {said[8]} scores for 8 heads and 10 words, counted {counted[8]}")
+    return Finding(said == counted, f"said {said[8]} scores for 8 heads and 10 tokens, counted {counted[8]}")
 
 
 SAME_COMPUTATION = Erratum(

@@ -110,13 +110,13 @@ UNIT_MEAN = Erratum(
 )
 
 
-def _silent(x: Tensor) -> Tensor:
+def _zeroed(x: Tensor) -> Tensor:
     return torch.zeros_like(x)
 
 
-def _silent_block(block) -> Finding:
+def _zeroed_block(block) -> Finding:
     x = drawn(3, 5, D, scale=2.0, shift=1.0)                                  # (batch, n, d)
-    return near(block(x, _silent, _silent), x, "with silent sublayers x moves by")
+    return near(block(x, _zeroed, _zeroed), x, "with zeroed sublayers x moves by")
 
 
 def _from_the_normalised(x: Tensor, attention, feed_forward) -> Tensor:
@@ -137,10 +137,10 @@ RESIDUAL_EQUATION = Erratum(
     place="Pre vs Post norm, right column",
     claim="x³ = x² + x¹, where x¹ = LayerNorm(x)",
     correction="x³ = x² + x",
-    question="Silent sublayers: does x come back?",
+    question="Zeroed sublayers: does x come back?",
     printed=_from_the_normalised,
     corrected=_pre_norm,
-    check=_silent_block,
+    check=_zeroed_block,
     slip=True,
 )
 
@@ -158,10 +158,10 @@ RESIDUAL_CODE = Erratum(
     place="In code, class Block",
     claim="x = self.ln1(x) … x = x + x2, and again with ln2",
     correction="give the normalised x a name of its own, and add to the x that came in, in both sublayers",
-    question="Silent sublayers: does x come back?",
+    question="Zeroed sublayers: does x come back?",
     printed=_both_from_the_normalised,
     corrected=_pre_norm,
-    check=_silent_block,
+    check=_zeroed_block,
 )
 
 
@@ -201,7 +201,7 @@ SAME_LABEL = Erratum(
     place="Pre vs Post norm, left column",
     claim="x_l = LayerNorm(x_l⁵), the last line of block l",
     correction="x_{l+1}: what goes into the next block",
-    question="Is there a state behind every block?",
+    question="Is there a state after every block?",
     printed=_same_label,
     corrected=_next_label,
     check=_states_by_label,
@@ -220,7 +220,7 @@ FINAL_OF_ANY = Erratum(
     decks=(CSE5321,),
     place="Pre vs Post norm, last line",
     claim="Final LayerNorm: LayerNorm(x_{l+1})",
-    correction="of x_{L+1}, behind the last block; l stands for any",
+    correction="of x_{L+1}, after the last block; l stands for any",
     question="Three blocks, and l = 1: is it the last state that is normalised?",
     printed=lambda states, l=1: layer_norm(states[l + 1]),
     corrected=lambda states: layer_norm(states[max(states)]),
@@ -234,7 +234,7 @@ NO_FINAL_NORM = Erratum(
     decks=(CS11711,),
     place="In code, class TransformerLM",
     claim="for block in self.blocks: x = block(x); logits = self.fc(x)",
-    correction="harmless with the blocks as printed. Repair those, and a norm must stand behind the last one",
+    correction="harmless with the blocks as printed. Repair those, and a norm must stand after the last one",
     question="Have the logits of an untrained model the same size at every depth?",
     printed=partial(small_model, "no final norm", "the residual from the normalised x"),
     misread=partial(small_model, "no final norm"),

@@ -71,7 +71,7 @@ NO_TRANSFORMER = Erratum(
 def _looks_across(decoder) -> Finding:
     config = TransformerConfig(vocab_size=5, d_model=8, n_layers=1, n_heads=2)
     across = all(block.cross is not None for block in decoder(config).stack.blocks)
-    return Finding(across, "it looks at a memory" if across else "it looks at nobody but itself")
+    return Finding(across, "its output depends on a memory" if across else "its output depends on its own input alone")
 
 
 DECODER = Erratum(
@@ -79,8 +79,8 @@ DECODER = Erratum(
     decks=(CSE576, CSE5321, FOUNDATIONS, PARAMETRIC),
     place="The Transformer Decoder; Encoder-Decoder Attention",
     claim="The Transformer Decoder: a stack without cross-attention in two decks, with it in two others",
-    correction="here a decoder looks across, unless we say decoder-only",
-    question="Does it look across?",
+    correction="here a decoder has cross-attention, unless we say decoder-only",
+    question="Does it have cross-attention?",
     printed=lambda config: Decoder(config, cross=False),
     corrected=lambda config: Decoder(config, cross=True),
     check=_looks_across,

@@ -73,8 +73,8 @@ def kept_tokens(
 ) -> None:
     """What several ways of cutting leave of next-token distributions: {step: {way: (probabilities, kept?)}}.
 
-    A row of panels for each step, a column for each way; filled bars may be drawn, hatched ones may not. The bars are
-    those of `tokens[step]`, the likeliest first.
+    A row of panels for each step, a column for each way; filled bars may be drawn, hatched ones with a cross
+    may not. The bars are those of `tokens[step]`, the likeliest first.
     """
     ways = list(next(iter(panels.values())))
     drawn, _ = figure(2.9 * len(ways), 2.3 * len(panels), rows=len(panels), columns=len(ways))
@@ -87,6 +87,8 @@ def kept_tokens(
             for x, height, may in zip(xs, p, kept, strict=True):
                 ax.bar(x, height, 0.8, color=BLUE if may else "white", edgecolor=BLUE if may else GREY,
                        hatch="" if may else "////", linewidth=0.8)  # fmt: skip
+                if not may:
+                    ax.text(x, height + 0.02, "×", ha="center", va="bottom", fontsize=10, color=INK)
             ax.set_xticks(xs, tokens[step], rotation=60, ha="right", rotation_mode="anchor")
             ax.tick_params(labelsize=8.5)
             ax.set_ylim(0, 1.05)

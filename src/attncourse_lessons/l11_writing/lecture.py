@@ -117,8 +117,8 @@ assert 0.75 < right < 0.95
 # By the end we shall know why, and it is not what you would expect. **Keep in mind how the data were made.**
 
 # %% [markdown]
-# More than one list in ten is wrong. By the end of this page we shall know why, and it is not what you would
-# expect. Keep the number in mind, and the few lines that made the data.
+# More than one list in ten is wrong. By the end of this page we shall know why for about half of them, and it is not what you
+# would expect. Keep the number in mind, and the few lines that made the data.
 #
 # ## Autoregressive decoding: one pass to train, one pass a token to write
 #
@@ -204,8 +204,8 @@ assert seconds["without a cache"][120] > 1.5 * seconds["with a cache"][120]
 # {figure}
 
 # %% [markdown]
-# The tokens are the same. Without a cache each token pays again for all before it, and the time grows with the
-# square of the length in the end. With one it grows about in proportion.
+# The tokens are the same. Without a cache each token pays again for all before it, and the time grows at least with the
+# square of the length. With one it grows about in proportion, as long as the texts are short.
 #
 # > **A common mistake: dropout left on.** Dropout belongs to training. A model in training mode writes with a part
 # > of its activations set to zero, a different part each time. Nothing warns you: `torch.no_grad()` does not switch
@@ -270,7 +270,8 @@ for words, following in TREE.items():
 # %% [markdown]
 # **Beam search** keeps the best few beginnings instead of one. Their number is the **beam width**. The one hard
 # thing about it is what to do with a sentence that ends early: it leaves the beam, and it must not be forgotten. We
-# put it aside, and it competes again at the end.
+# put it aside, and it competes again at the end. (Here other hypotheses fill its place. In the assignment the beam gets
+# narrower instead; both are in use.)
 
 # %%
 def search(width):
@@ -293,7 +294,8 @@ def draw_search(beam_width):
 
 
 viz.explore(draw_search, beam_width=[1, 2, 3], start={"beam_width": 2})
-#| caption: Beam search, step by step.
+#| caption: Beam search. Filled: kept; thick green: finished and put aside; thick orange: the
+#|   result; dotted: dropped.
 #| label: beam-search
 
 # %% tags=["hide-input"]
@@ -337,7 +339,7 @@ for alpha in (0.0, 0.6, 1.0):
 # {print}
 
 # %% [markdown]
-# The long one: a large divisor brings a negative score nearer to zero, and at $\alpha = 1$ the order turns round.
+# The long one: a large divisor brings a negative score nearer to zero, and at $\alpha = 1$ the order flips.
 #
 # ### What beam search is worth
 #
@@ -356,8 +358,24 @@ for name, rows in (("greedy", one), ("width 4", four.tokens[:, 0])):        # th
     found[name] = sum(exact_match(texts, truths[:300]))
 print(f"exactly right of 300: {found}, for {cost:.1f} times the computing")
 
+
+@torch.no_grad()
+def log_p_of(pairs):
+    """Log-probabilities of the target tokens, (n_pairs, n), 0 for padding, and the targets."""
+    source, lengths, target_in, target = collate(encode_pairs(pairs, german, english))
+    log_p = transformer(source, lengths, target_in).log_softmax(dim=-1)
+    return log_p.gather(-1, target[:, :, None])[:, :, 0] * (target_in != PAD), target
+
+
+mistakes = [(Pair(pair.source, text), pair) for text, pair in zip(written, test, strict=True)
+            if text != pair.target and len(text) < 150]                     # those that end
+ours, theirs = (log_p_of(pairs)[0].sum(dim=1) for pairs in zip(*mistakes, strict=True))
+preferred = (ours > theirs).sum().item()
+print(f"the model gives its own text more than the right one: {preferred} of {len(mistakes)}")
+
 # %% tags=["hide-input"]
 assert cost > 1.5 and abs(found["width 4"] - found["greedy"]) <= 20
+assert preferred > 0.7 * len(mistakes)
 
 # %% [raw] slide
 # ## What beam search is worth
@@ -369,10 +387,9 @@ assert cost > 1.5 and abs(found["width 4"] - found["greedy"]) <= 20
 # > **Guess first.** BLEU of captions against the beam width, without a length penalty: where is the best width?
 
 # %% [markdown]
-# Few. Where there is one right answer and the model knows it, the greedy path *is* the likeliest sentence.
-# Where it does not know, the likeliest sentence is wrong as well. A wrong translation that the model prefers to the
-# right one is a **model error**, and no search mends it. A better sentence that the search did not find is a
-# **search error**.
+# Few. Where there is one right answer and the model knows it, the greedy path *is* the likeliest sentence. A wrong
+# translation that the model prefers to the right one is a **model error**, and no search mends it: the last line says
+# that most mistakes are of this kind. A likelier sentence that the search did not find is a **search error**.
 #
 # Real sentences can be said in several ways, and there beams help. The next picture is a kept record: a Transformer
 # that was trained on captions for a short time (more of it below) writes 200 captions of the validation set with
@@ -388,7 +405,7 @@ viz.line_plot({"Transformer": dict(zip(at, widths["bleu"], strict=True))},
               x_name="beam width, no length penalty", y_name="BLEU", log_x=True, low=0)
 for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True):
     print(f"width {width:>3}: {ratio:4.0%} of the reference's words, {empty} texts empty")
-#| caption: BLEU against the beam width.
+#| caption: BLEU of 200 validation captions against the beam width, without a length penalty.
 
 # %% [raw] slide
 # ## A wide beam meets the model errors
@@ -399,7 +416,7 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # **Now you:** a@writing, exercises 1 and 2
 
 # %% [markdown]
-# Width 1, greedy search, is far from the best: the model stammers, and writes twice as many words as the reference
+# Width 1, greedy search, is far from the best: the model repeats itself, and writes twice as many words as the reference
 # has. Widths of 4 to 16 double its BLEU. Then it falls again. With 128 beams the texts are less than half as long
 # as they should be, and some are empty: the likeliest text of all is often a very short one. A wide beam makes few
 # search errors, and so it meets the model errors ([@koehn2017], section 3.6). Stahlberg and Byrne ([-@stahlberg2019])
@@ -500,6 +517,17 @@ assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 # Every draw from the tail is a mistake here, and a list has a dozen tokens in which to make it. Cutting the tail
 # (top-p) brings most of it back. So: search where there is a right answer, sample where there are many.
 #
+# <details><summary>Going further: four more ways to write</summary>
+#
+# * **Minimum Bayes risk decoding**: sample many translations, and take the one that agrees best with all the others, by
+#   chrF or COMET ([@kumar2004]; [@eikema2020]). It looks for a typical text, not for the likeliest.
+# * **Repetition penalty**: divide the logits of tokens that have been written already ([@keskar2019]).
+# * **Constrained decoding**: give −∞ to every token that a grammar forbids, as for a program or a form.
+# * **Speculative decoding**: a small model writes a few tokens ahead, the large one checks them all in one pass, and
+#   keeps those that it would have drawn ([@leviathan2023]). The distribution stays the large model's.
+#
+# </details>
+#
 # **Now you:** [assignment @writing](@writing/assignment), exercise 3 (temperature, top-k, top-p).
 #
 # ## Exposure bias: the price of teacher forcing
@@ -536,14 +564,15 @@ def right_when_writing(text, truth):
 
 # %%
 fives = [pair for pair in test if pair.target.count(",") == 4]
-own = [right_when_writing(text, pair.target)
-       for text, pair in zip(write(transformer, fives), fives, strict=True)]
-by_place = {"true prefix": right_when_dictated(fives).float().mean(dim=0),
-            "own prefix": torch.tensor(own).float().mean(dim=0)}
+texts = write(transformer, fives)
+dictated = right_when_dictated(fives).float()                               # (n_lists, 5)
+own = torch.tensor([right_when_writing(text, pair.target)
+                    for text, pair in zip(texts, fives, strict=True)]).float()
+by_place = {"true prefix": dictated.mean(dim=0), "own prefix": own.mean(dim=0)}
 viz.line_plot({name: dict(zip(range(1, 6), shares.tolist(), strict=True))
                for name, shares in by_place.items()},
               x_name="place in the list", y_name="share of numbers right")
-#| caption: Accuracy by the place in the list, with true and with own prefixes.
+#| caption: Share of numbers right by their place in the list, after true and own prefixes.
 #| label: exposure-bias
 
 # %% tags=["hide-input"]
@@ -555,24 +584,31 @@ assert gap[0] == 0 and gap[4] > 0.02 and gap[4] == gap.max()
 # {figure}
 
 # %% [markdown]
-# At the first place nothing wrong can have been read yet, so the two agree. At the last, reading its own text costs
-# the model several more numbers in a hundred. (That the fourth place is so hard from either prefix is another
-# question.)
-#
-# But is the wrong prefix the cause, or are these just hard lists? Change that one thing. Take the lists in which a
-# number went wrong and others follow, and dictate each twice: the true list, and the same with the model's own
-# wrong number in it. The rest of the list is the same, and so is its right translation.
+# At the first place nothing wrong can have been read yet, so the two agree. At the last the gap is widest. Is that the
+# price of *reading* its own mistakes? *What else can be wrong with a fifth number?*
 
 # %%
-@torch.no_grad()
+fewer = torch.tensor([text.count(",") < 4 for text in texts])
+print(f"{fewer.sum()} of {len(texts)} texts have fewer than five numbers; fifth numbers wrong:")
+for name, right_here in (("true prefix", dictated), ("own prefix", own)):
+    lost = 1 - right_here[:, 4]
+    print(f"{name:>12}: {lost[fewer].sum():2.0f} in those, "
+          f"{lost[~fewer].sum():2.0f} in the others")
+
+# %% [markdown]
+# The gap lies in the texts that have no fifth number: the model skipped one, or ended early, often at the hard fourth
+# place. In the others the difference is small. So this picture alone does not show that a wrong prefix harms.
+#
+# Change that one thing, then. Take the lists in which a number went wrong and others follow, and dictate each twice: the
+# true list, and the same with the model's own wrong number in it. The rest is the same, and so is its right translation.
+
+# %%
 def loss_of_last(pairs, n_tokens):
     """Mean cross-entropy of the last n tokens of each target, in nats per token."""
-    source, lengths, target_in, target = collate(encode_pairs(pairs, german, english))
-    log_p = transformer(source, lengths, target_in).log_softmax(dim=-1)
-    loss = -log_p.gather(-1, target[:, :, None])[:, :, 0]                   # (n_lists, n)
+    log_p, target = log_p_of(pairs)                                         # (n_lists, n)
     ends = (target == EOS).long().argmax(dim=1)                             # where <eos> stands
-    return [row[end + 1 - n : end + 1].mean().item()
-            for row, end, n in zip(loss, ends, n_tokens, strict=True)]
+    return [-row[end + 1 - n : end + 1].mean().item()
+            for row, end, n in zip(log_p, ends, n_tokens, strict=True)]
 
 # %% [raw] slide
 # ## Is the wrong prefix the cause?
@@ -606,13 +642,13 @@ assert after_mistake.mean() > 1.1 * after_truth.mean() and worse > 0.5
 
 # %% [markdown]
 # The same lists, the same rest, one number changed: the rest gets harder, although that number says nothing about
-# it. In training no prefix was ever wrong, so a model may learn to lean on it, to find its place in the source by
-# what it has written, say. (That last part is a guess.)
+# it. That is exposure bias, in one trained model. In training no prefix was ever wrong, so a model may learn to lean on
+# it, to find its place in the source by what it has written, say. (That last part is a guess.)
 #
 # What helps? **Scheduled sampling** ([@bengio2015]) feeds the model its own tokens now and then while it trains.
 # Ranzato et al. ([-@ranzato2016]) train on whole sentences that the model has written, with BLEU as the reward; the
-# fine-tuning of today's language models by reinforcement learning is a relative of that. And a better model helps: who
-# makes few mistakes reads few.
+# fine-tuning of today's language models by reinforcement learning is a relative of that. And a better model helps: one
+# that makes few mistakes reads few.
 #
 # ## BLEU by hand
 #
@@ -786,6 +822,8 @@ assert interval(scores["Transformer, greedy"])[2] < interval(scores["attention"]
 # > trained once. Run it again from another seed and BLEU moves too, by how much no bootstrap can tell. That needs
 # > more runs, as in the last section of this page.
 #
+# **Now you:** [assignment @writing](@writing/assignment), the extension (a paired bootstrap).
+#
 # ## Translations on the page
 #
 # A score says how much is wrong, never what. Here are ten sentences that we wrote ourselves, in the manner of
@@ -823,7 +861,7 @@ for i, (german_text, truth) in enumerate(sentences.items()):
 #
 # The two that attend keep more of the content: both have the red coat, and the Transformer the helmet, the bicycle,
 # the reading, the mother who watches. They fail on rare words (*Steg*, *Akkordeon*), where German puts things
-# elsewhere (*wird ... getragen*), and they stammer. "The ball." is what a beam makes of a sentence that the model
+# elsewhere (*wird ... getragen*), and they repeat themselves. "The ball." is what a beam makes of a sentence that the model
 # cannot translate: short, safe and useless.
 #
 # Where did the two that attend look? A row is a token that was written, a column a token of the source. (The
@@ -920,7 +958,7 @@ for text, pair in spoilt[:5]:
 # {print}
 
 # %% [markdown]
-# Single numbers! The easiest lists there are, and the model stammers. Five examples prove nothing, though. So count
+# Single numbers! The easiest lists there are, and the model repeats itself. Five examples prove nothing, though. So count
 # *all* mistakes, by the length of the translation in tokens (`<eos>` is one), beside the number of training lists
 # of that length.
 
@@ -949,19 +987,20 @@ assert in_training[4] > 100 and wrong[4] > 0.3 * asked[4] and wrong[6] < 0.1 * a
 # > **Write down a suspect** for the first row. Does it explain the third, too?
 
 # %% [markdown]
-# Some of the long lists fail, as they must: everything in them has to be right. But the *short* ones fail as well.
-# Two tokens, one word and `<eos>`: nearly all wrong. Four tokens, two short numbers: about half or more. Six
+# About half of the mistakes are in long lists, where every number has to be right. The others are in *short* ones.
+# Two tokens, one word and `<eos>`: nearly all wrong. Four tokens, two short numbers: half or more. Six
 # tokens: fine. *Write down a suspect for the first row before you read on. Does it explain the third row, too?*
 #
 # **Suspect 1: there was nothing to learn from.** Look again at how the lists were dealt out. No list comes twice,
 # and there are only ten numbers of one digit and ninety of two. The first thousand lists drawn are the test set,
 # and they take nearly all of the short ones with them. The model has seen *zwölf* hundreds of times and almost
-# never alone. The test set is bent, by the very rule that was to keep it honest.
+# never alone. The split is **biased**: the test set is not drawn as the training set is, by the very rule that was to
+# keep it honest.
 #
 # That fits two tokens. It does not fit four: there were some two hundred of those.
 #
-# **Suspect 2: like-with-like batches.** To save padding, lists of like length share a batch. *In how many steps of
-# the run was there a list of at most four tokens?*
+# **Suspect 2: length bucketing.** To save padding, lists of like length share a batch. *In how many steps of the run was
+# there a list of at most four tokens?*
 
 # %%
 batches = epoch_batches(encoded, recipe.batch_tokens, recipe.seed, epoch=0)[: recipe.steps]
@@ -975,11 +1014,12 @@ assert met < 20
 
 # %% [markdown]
 # A handful of visits, with long stretches in between in which every list goes on and on. A model that is about to
-# end a list early has been punished for it in hundreds of updates in a row.
+# end a list early has been punished for it in hundreds of updates in a row. (That a network loses what it does not
+# meet for long is called **catastrophic forgetting**.)
 #
 # ### Both experiments
 #
-# Two suspects make four conditions. Mix the batches at random, or do not. Give ten of the one-word lists back to
+# Two suspects make four conditions, a **factorial experiment**. Mix the batches at random, or do not. Give ten of the one-word lists back to
 # the training set (each twenty times: one list in a hundred), or do not. All else stays the same: the weights at
 # the beginning, the number of steps, and the test, which is what is left, with the nine other one-word lists in it.
 # Three seeds of each are kept in a record. *Which rows does each experiment mend?*
@@ -987,7 +1027,7 @@ assert met < 20
 # %% [raw] slide
 # ## Two suspects, four conditions
 # 1. **Nothing to learn from**: the test set was dealt first, and took nearly all short lists.
-# 2. **Like-with-like batches**: lists of like length share a batch, so short ones are met in a handful of steps.
+# 2. **Length bucketing**: lists of like length share a batch, so short ones are met in a handful of steps.
 #
 # Mix the batches, or not. Give ten lists back, or not.
 
@@ -1005,6 +1045,9 @@ conditions = {"as it was": "as it was", "mixed batches": "mixed batches",
 figures.paired_points({f"{n} tokens": {name: share_wrong(splits["suspects"][key], n)
                                        for name, key in conditions.items()} for n in (2, 4)},
                       y_name="share wrong")
+for name, key in conditions.items():
+    wrong_in_all = [sum(run["wrong"].values()) for run in splits["suspects"][key]]
+    print(f"{name:>16}: {wrong_in_all} of 990 lists wrong in all, by seed")
 #| caption: Share of wrong answers, before and after two remedies, for two lengths.
 
 # %% tags=["hide-input"]
@@ -1015,14 +1058,17 @@ assert min(at_two["mixed batches"]) > 0.5 and min(at_two["lists given back"]) > 
 assert max(at_two["both"]) < min(at_two["mixed batches"])
 
 # %% [raw] slide
-# ## Both are guilty, of different deaths
+# ## Both suspects are guilty
 # {figure}
 
 # %% [markdown]
-# **Both suspects are guilty, of different deaths.** *Four tokens*: mixing the batches is enough. There were two
-# hundred such lists, and all that was missing was to meet them now and then. *Two tokens*: neither experiment mends
-# them alone, both together do. There has to be something to learn from, *and* it has to be met. Whoever gives lists
+# **Both suspects are guilty.** *Four tokens*: mixing the batches alone mends most. There were two hundred such lists,
+# and they had to be met now and then. *Two tokens*: neither remedy alone mends many, both together mend most. There has
+# to be something to learn from, *and* it has to be met: the effects do not add up, they **interact**. Whoever gives lists
 # back, sees no change and stops there lets the first suspect go. Two suspects need all four conditions.
+#
+# The last lines keep us modest: both remedies together leave about a hundred lists wrong, most of them long ones. Why the
+# fourth number of five is so hard, we do not know.
 #
 # Should batches be mixed, then? And would an even split have shown us any of this? The record has the same
 # Transformer on an even split: all lists shuffled *before* the test set is dealt. (In "pooled" batches, lists of
@@ -1048,7 +1094,7 @@ assert n_short < 10
 # %% [markdown]
 # Mixed batches are full of padding: in the same steps the model sees little more than half as many lists, and on
 # this test it does worse from every seed. It is tempting to say *because* of that. But pooled batches see nearly as
-# many lists as like-with-like ones, and do no better than mixed ones. So that explanation is dead, and we have no
+# many lists as bucketed ones, and do no better than mixed ones. So that explanation is dead, and we have no
 # other.
 #
 # The even test holds next to no short lists. **An even split mends the measurement, not the model**: it asks for
@@ -1103,8 +1149,8 @@ assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["at
 # %% [markdown]
 # One vector is not enough: both summaries get about one list in twenty. Attention is the large step. The
 # Transformer is ahead of the recurrent model with attention from each of the three seeds, by a few points. Be
-# careful with three: if the two were equal, the same one would win all three in one case of four. The seeds of one
-# rung differ by as much as the two rungs do, so with one seed we could have printed nearly any story.
+# careful with three: if the two were equal, the same one would win all three in one case of four. And the three
+# differences lie far apart: from one seed alone we could have told of a small step or of a large one.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercise 5: read a result as a reviewer would.
 #
@@ -1132,7 +1178,7 @@ assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["at
 # > may be drawn? (3) A translation is a perfect copy of the first half of its reference. Is its BLEU 50? (4) System
 # > A beats B by 0.4 BLEU, and the paired interval of the difference is from −0.1 to 0.9. What may you say? (5)
 # > Which of these would the *training loss* have told you: dropout on while writing, a multiplied length penalty, a
-# > bent test set, a lower-cased score?
+# > biased split, a lower-cased score?
 # > <details><summary>Answers</summary>(1) The divisor is the same for all of them, so it changes no order. It matters
 # > where lengths meet: among finished hypotheses. (2) One. (3) No: its precisions are 1, and the brevity penalty is
 # > e<sup>1−2</sup>, so it is 37. (4) That this test set cannot tell them apart, and even if it could, one seed each

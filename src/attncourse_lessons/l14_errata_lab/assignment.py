@@ -218,7 +218,7 @@ class PrintedLM(nn.Module):
 
 
 # %% [markdown]
-# Test it first, in a cell of your own: a text alone and in a batch, silent sublayers, more than 128 tokens, many layers,
+# Test it first, in a cell of your own: a text alone and in a batch, zeroed sublayers, more than 128 tokens, many layers,
 # the number of parameters. Then write the whole module that the comments promise. It has the parts of the printed one
 # under the same names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more,
 # `norm`: an `nn.LayerNorm` after the last layer.
@@ -293,11 +293,11 @@ if solved("ReviewedLM"):
 # You are handed a block that is said to be the pre-norm block of a decoder, and the losses of a training run in which it
 # was used. You cannot read its code, but you can call it, and it has two knobs. `block(x, a, f)` multiplies the output of
 # attention by the number `a`, and that of the feed-forward network by `f`, before it is added. So `block(x, 1.0, 1.0)` is
-# the block as it is, and with 0 a sublayer is silent.
+# the block as it is, and with 0 a sublayer is zeroed.
 #
 # For a **sound** block all of this is true, whatever its parameters are:
 #
-# * The output of each sublayer is added to the x that came in. With both silent, x comes out.
+# * The output of each sublayer is added to the x that came in. With both zeroed, x comes out.
 # * Each sublayer gets a normalised x. Its output does not change when x is multiplied by ten.
 # * Neither sublayer's output is zero.
 # * Attention comes first, and the feed-forward network gets the sum that attention returns: the block is its two halves,
@@ -353,7 +353,7 @@ if solved("structural_test"):
         return block
 
     x = 2 * torch.randn(3, 7, 16, generator=torch.Generator().manual_seed(1)) + 1
-    mutants = ("i > i", "not even itself", "weights set to 0", "sum over the asker",
+    mutants = ("i > i", "not even itself", "weights set to 0", "sum over the query",
                "the residual from the normalised x")
     for faults in [(), *((name,) for name in mutants)]:
         sound = structural_test(block_with(*faults), x, [3.0, 2.5, 2.2])

@@ -107,7 +107,7 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
     """Weights (n, n) by several masks, {title: weights}: sums of rows beside them, forbidden cells hatched."""
     n = len(allowed)
     names = [f"{i}" for i in range(n)]
-    drawn, axes = figure(2.2 * len(tables) + 0.3, 2.5, columns=len(tables))
+    drawn, axes = figure(2.35 * len(tables) + 0.3, 2.4, columns=len(tables))
     said = []
     for at, (ax, (title, weights)) in enumerate(zip(axes, tables.items(), strict=True)):
         cells(ax, weights.numpy(), names, names, True, digits=2)
@@ -118,8 +118,9 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
             colour = INK if total == "1.00" else ORANGE
             ax.text(n + 0.12, i + 0.5, total, ha="left", va="center", fontsize=9.5, color=colour)
         ax.text(n + 0.12, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
-        ax.set_title(title, pad=14)
-        ax.set_xlabel("key")
+        ax.set_xlim(0, n + 1.2)  # the sums stand within, away from the next table's queries
+        ax.set_title(title, pad=14, x=n / 2 / (n + 1.2))
+        ax.set_xlabel("key", x=n / 2 / (n + 1.2))
         ax.set_ylabel("query" if at == 0 else "")
         future = weights.masked_fill(allowed, 0).nan_to_num(1).sum() > 0
         said.append(f"{title}: the rows sum to {', '.join(sums)}, and the future gets "

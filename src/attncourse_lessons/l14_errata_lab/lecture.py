@@ -23,8 +23,8 @@
 # ## A list of claims, each with a test
 #
 # This course grew from five decks of slides ([lecture @getting_ready](@getting_ready) introduces them). You do not need
-# them: each line is quoted where it is tested. They are good decks, and these lectures follow their order of ideas by and large. They also contain mistakes, as everything does that
-# people write, this course included. You have met some of them in boxes headed "A common mistake". The package has the
+# them: each line is quoted where it is tested. They are good decks. They contain mistakes, as
+# everything does that people write, this course included. You have met some of them in boxes headed "A common mistake". The package has the
 # whole list, `attncourse_lessons.errata`. *Guess first:* how many entries does it have, and how many of them are errors
 # beyond doubt?
 
@@ -70,7 +70,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 print(len(ERRATA), "entries:", dict(Counter(entry.kind for entry in ERRATA)))
-print(erratum("sum over the asker"))
+print(erratum("sum over the query"))
 
 # %% [raw] slide
 # ## An entry is code that fails
@@ -108,7 +108,7 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) =
 # | Is it the same as something trusted? | three lines | **differential testing** |
 # | Does it train? | a run for each seed | training and evaluation |
 #
-# Fourteen entries can be programmed into a small language model. How many would somebody notice who watches the loss? Note a number; we count in the end.
+# Fourteen entries can be programmed into a small language model. How many would somebody who watches the loss notice? Note a number; we count in the end.
 
 # %% [markdown]
 # ## Four questions, in the order of their cost
@@ -119,7 +119,7 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) =
 # | ask | it costs | the field's name |
 # |---|---|---|
 # | **Do the shapes fit?** | a pencil | with sizes drawn at random it is **property-based testing** ([@claessen2000]) |
-# | **What comes out where the answer is known?** Equal values, silent sublayers, another future, another batch | two calls | **metamorphic testing** ([@chen1998]), where the answer is known only *relative to another call* |
+# | **What comes out where the answer is known?** Equal values, zeroed sublayers, another future, another batch | two calls | **metamorphic testing** ([@chen1998]), where the answer is known only *relative to another call* |
 # | **Is it the same as something trusted?** A library, another slide, a table that can be counted | three lines, if the peer exists | **differential testing** ([@mckeeman1998]), or a parity test |
 # | **Does it train?** | a training run for each seed | training and evaluation |
 #
@@ -135,8 +135,8 @@ figures.two_relations()
 #| label: relations
 
 # %% [markdown]
-# Fourteen of the entries can be programmed into a small language model. How many of them would somebody notice who watches
-# the loss? Note a number in the margin now; the section *Mutation testing* counts them.
+# Fourteen of the entries can be programmed into a small language model. How many of them would somebody who watches
+# the loss notice? Note a number in the margin now; the section *Mutation testing* counts them.
 #
 # ## Property-based testing: do the shapes fit?
 #
@@ -265,7 +265,7 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 # The most instructive page of the five decks has fifty lines of code. (Exercise 4 shows all of it, in our words.) The
 # figure shows its block, which you know from [lecture @deep_stacks](@deep_stacks), and two repairs. Its comments say
 # "pre-normalization" and "residual connection", twice each. So we know what was meant, and that has a **limiting case**:
-# *silent* sublayers, which return zeros.
+# **zeroed** sublayers, which return nothing but zeros.
 
 # %% tags=["hide-input"]
 figures.three_blocks()
@@ -281,7 +281,7 @@ figures.three_blocks()
 # x = x + feed_forward(x)        # residual connection
 # ```
 #
-# A **limiting case**: *silent* sublayers, which return zeros.
+# A **limiting case**: **zeroed** sublayers, which return nothing but zeros.
 #
 # > **Guess first.** What do the printed, the half-repaired and the repaired block return? For which $x$ would you see no difference?
 
@@ -304,7 +304,7 @@ def repaired(x, attention, feed_forward):
     return x + feed_forward(layer_norm(x))
 
 # %% [markdown]
-# *Before you run it:* with both sublayers silent, what does each of the three return? And for which x would you see no
+# *Before you run it:* with both sublayers zeroed, what does each of the three return? And for which x would you see no
 # difference?
 
 # %%
@@ -394,7 +394,7 @@ viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
 # > **Guess first.** The same 64 texts, read one by one, four at a time, and so on. What do the lines look like?
 
 # %% [markdown]
-# Both fall, along nearly the same curve. Nobody who sees one of them alone would be alarmed. Now both models read the same
+# Both fall, along nearly the same curve. Now both models read the same
 # 64 test texts one by one, four at a time, and so on. Batch invariance says that the loss must not depend on the size of
 # the batch. *What will the lines look like?*
 
@@ -416,7 +416,8 @@ figures.seed_curves(shown, sizes, "texts in a batch", "loss on 64 test texts (na
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["right"]) < 1e-4, "the same in every batch"
 assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
-#| caption: Test loss against the number of texts in a batch.
+#| caption: Test loss against the number of texts in a batch (thin: a seed each). Only the right
+#|   model's lines are flat, as they must be.
 
 # %% tags=["hide-input"]
 for by_right, by_fault in zip(*shown.values(), strict=True):
@@ -426,7 +427,7 @@ for by_right, by_fault in zip(*shown.values(), strict=True):
 # ## The loss depends on the batch
 # {figure}
 #
-# The effect of one character, a 0 for a 1. The test needs two calls and no training.
+# The line is right for inputs (n, batch); here they are (batch, n). The test needs two calls and no training.
 
 # %% [markdown]
 # The right model's lines are flat, as they must be, for each seed. The other model's loss depends on the batch: each text
@@ -445,8 +446,10 @@ except IndexError as error:
     print("by the batch:", type(error).__name__, error)
 
 # %% [markdown]
-# That is the effect of one character, a 0 for a 1. The test that finds it needs two calls and no training. (Allow for rounding: the order in which a GPU sums, and with it the last digits, may
-# depend on the size of the batch.)
+# The line would be right for inputs of shape (n, batch), which were long the default in PyTorch. The rest of the page has
+# (batch, n), and there it should be `torch.arange(x.size(1))`, without the `unsqueeze`. The test that finds it needs two
+# calls and no training. (Allow for rounding: the order in which a GPU sums, and with it the last digits, may depend on the
+# size of the batch.)
 #
 # > **Check yourself.** Somebody makes the crash go away with `pos % max_len`. Which of the two tests, the large batch
 # > or batch invariance, still finds the fault?
@@ -536,7 +539,8 @@ for name, faults in kinds.items():
         [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
     ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
-#| caption: Size of the logits against the number of blocks.
+#| caption: Size of the logits against the number of blocks (thin: a seed each). The missing
+#|   norm shows once the block is repaired.
 
 # %% tags=["hide-input"]
 growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
@@ -548,15 +552,10 @@ assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in 
 # {figure}
 #
 # After each repair, run *all* the tests again.
-#
-# **Now you:** a@errata_lab, exercise 4
 
 # %% [markdown]
 # In the code as printed the size does not grow, since each sublayer begins from a normalised x. So the missing norm is
 # *no error there*: it becomes one when only the block is repaired. After each repair, run *all* the tests again.
-#
-# **Now you:** [a14](@errata_lab/assignment), exercise 4, the capstone. It takes
-# more than half an hour; so finish the page first.
 
 # %% [markdown] erratum="ε outside the root"
 # ## Differential testing: is it the same as something trusted?
@@ -663,16 +662,7 @@ assert disputed == 14
 # %% [markdown] erratum="BertVis"
 # > **A common mistake: to read for the sense.** "See also BertVis", says a slide, and the link beside it ends with
 # > *bertviz*. It is the smallest entry of the list. It shows how such mistakes are found: by reading letter by letter, and
-# > comparing with what stands next to it. Somebody who reads for the sense does not see them.
-
-# %% [markdown]
-# ## A game: what would you ask?
-#
-# Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would ask
-# first. The game then shows what the list asks, and what its test finds in the line as printed. Then judge the line: is
-# it a definite error, an overclaim, a convention, or no error? Your first judgement counts. The question is not scored:
-# several questions can find one mistake, and the list names only one. Play ten, and come back for more. (What the game
-# says of the loss comes from the experiment of the next section.)
+# > comparing with what stands next to it.
 
 # %% tags=["hide-input"]
 run = measured("errata")
@@ -686,26 +676,6 @@ for name in FAULTS:
     else:
         change = row["difference"]
         verdicts[name] = change > luck or change < -0.5, f"{change:+z.2f}".replace("-", "−")
-
-
-def said_by_the_loss(name):
-    seen, word = verdicts[name]
-    if word in ("crash", "NaN"):
-        return f"programmed and trained, it cannot be overlooked ({word})."
-    judged = "somebody may notice" if seen else "nobody would notice"
-    return f"programmed and trained, {word} nats per token: {judged}."
-
-# %% [raw] slide
-# ## A game: what would you ask?
-# You see a line as a slide has it, and nothing else. Choose the question that you would ask first, then judge the line.
-
-# %%
-game = review_game(ERRATA, loss={name: said_by_the_loss(name) for name in FAULTS})
-game
-
-# %% [raw] slide
-# ## Play
-# {figure}
 
 # %% [markdown]
 # ## Mutation testing: would the loss have shown it?
@@ -829,7 +799,7 @@ figures.paired_seeds(again, "test loss (nats per token)")
 # %% tags=["hide-input"]
 gaps = [a - b for a, b in zip(again["right"], again["as printed"], strict=True)]
 assert 0 < sum(gaps) / 3 < 0.1
-assert not structural("the residual from the normalised x")["silence is identity"].passes
+assert not structural("the residual from the normalised x")["identity at zero"].passes
 
 # %% [raw] slide
 # ## Seeds change it as much as the fault
@@ -852,7 +822,7 @@ assert not structural("the residual from the normalised x")["silence is identity
 # |---|---|
 # | the past stays | another future does not change the outputs before it |
 # | rows sum to 1 | $\sum_j \alpha_{ij} = 1$ |
-# | silence is identity | $\text{block}(x) = x$ where both sublayers return 0 |
+# | identity at zero | $\text{block}(x) = x$ where both sublayers return 0 |
 # | norm as torch's | the norm is that of `F.layer_norm` |
 # | batch invariance | a text has the same logits alone and in a batch |
 # | 200 tokens | a text of 200 tokens runs where 256 are allowed |
@@ -866,7 +836,7 @@ assert not structural("the residual from the normalised x")["silence is identity
 # |---|---|
 # | the past stays | another future does not change the outputs before it |
 # | rows sum to 1 | $\sum_j \alpha_{ij} = 1$ |
-# | silence is identity | $\text{block}(x) = x$ where sublayers return 0 |
+# | identity at zero | $\text{block}(x) = x$ where sublayers return 0 |
 # | norm as torch's | the norm is that of `F.layer_norm` |
 # | batch invariance | the same logits alone and in a batch |
 # | 200 tokens | runs where 256 are allowed |
@@ -890,7 +860,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # ## Which test kills which mutant
 # {figure}
 #
-# **Now you:** a@errata_lab, exercise 5
+# **Now you:** a@errata_lab, exercises 4 and 5
 
 # %% [markdown]
 # Read a row: every mutant is killed by at least one structural test. (That is no miracle, as we wrote the tests with the
@@ -902,7 +872,8 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # the future in, and only somebody who distrusts a very low loss notices them ([lecture @masking](@masking)). The other
 # result does not depend on the size of the model: a structural test needs no training at all.
 #
-# **Now you:** [a14](@errata_lab/assignment), exercise 5, in which your test meets mutants.
+# **Now you:** [a14](@errata_lab/assignment), exercises 4, the capstone, and 5, in which your test meets mutants. Both take
+# more than half an hour, so finish the page first.
 #
 # > **Check yourself.** "The loss fell, so it is right." Write down the strongest sentence of this kind that is true.
 # > <details><summary>Answer</summary>For instance: the loss on unseen texts fell to what another implementation of
@@ -1019,14 +990,44 @@ for name in ("keys and queries", "cheaper while n is small"):
 # your findings will turn out to be wrong. **Look for the reading in which it is right**, on the slides before and after.
 # **Make the cell that fails**, as small as possible, and the cell that passes. **Measure the effect**, and say so when
 # there is none: "four lines, no effect at two layers" helps an author more than an exclamation mark.
+
+# %% [markdown]
+# ## A game: what would you ask?
 #
+# Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would ask
+# first. The game then shows what the list asks, and what its test finds in the line as printed. Then judge the line: is
+# it a definite error, an overclaim, a convention, or no error? Your first judgement counts. The question is not scored:
+# several questions can find one mistake, and the list names only one. Play ten, and come
+# back for more. (What the game says of the loss comes from the table of mutants.)
+
+# %% tags=["hide-input"]
+def said_by_the_loss(name):
+    seen, word = verdicts[name]
+    if word in ("crash", "NaN"):
+        return f"programmed and trained, it cannot be overlooked ({word})."
+    judged = "somebody may notice" if seen else "nobody would notice"
+    return f"programmed and trained, {word} nats per token: {judged}."
+
+# %% [raw] slide
+# ## A game: what would you ask?
+# You see a line as a slide has it, and nothing else. Choose the question that you would ask first, then judge the line.
+
+# %%
+game = review_game(ERRATA, loss={name: said_by_the_loss(name) for name in FAULTS})
+game
+
+# %% [raw] slide
+# ## Play
+# {figure}
+
+# %% [markdown]
 # ## In short
 #
 # | question | relation to test | shapes |
 # |---|---|---|
 # | shapes | the result is $(n, d)$ for drawn $n \ne d$ | all sizes different |
 # | causal weights | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ | $\alpha$: $(n, n)$ |
-# | residual connection | $\text{block}(x) = x$ for silent sublayers | $x$: $(b, n, d)$, not normalised |
+# | residual connection | $\text{block}(x) = x$ for zeroed sublayers | $x$: $(b, n, d)$, not normalised |
 # | batch invariance | $f([x; y])_1 = f([x])_1$ | $(2, n)$ against $(1, n)$ tokens |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ | $(n, d)$ |
 #
@@ -1045,7 +1046,7 @@ for name in ("keys and queries", "cheaper while n is small"):
 # > <details><summary>Answers</summary>
 # >
 # > 1. Metamorphic: the past stays, batch invariance, size at depth (each compares two calls). Differential: the norm as
-# >    torch's. Rows that sum to 1, silence and 200 tokens are known cases of a single call.
+# >    torch's. Rows that sum to 1, zeroed sublayers and 200 tokens are known cases of a single call.
 # > 2. Both were written from the same page, or one was copied from the other; or the inputs never reach the critical
 # >    case, such as a row with nothing allowed.
 # > 3. Within a layer, when the whole sequence is given. The layers wait for one another, and in writing each token waits
@@ -1060,7 +1061,7 @@ for name in ("keys and queries", "cheaper while n is small"):
 # |---|---|
 # | shapes | the result is $(n, d)$ for drawn $n \ne d$ |
 # | causal weights | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ |
-# | residual connection | $\text{block}(x) = x$ for silent sublayers |
+# | residual connection | $\text{block}(x) = x$ for zeroed sublayers |
 # | batch invariance | $f([x; y])_1 = f([x])_1$ |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ |
 #

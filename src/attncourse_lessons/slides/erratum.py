@@ -120,7 +120,7 @@ def equal(got: Any, expected: Any, what: str) -> Finding:
     return Finding(got == expected, f"{what} {got}, expected {expected}" if got != expected else f"{what} {got}")
 
 
-N = 6  # words, where a number of words is needed
+N = 6  # tokens, where a number of tokens is needed
 
 
 def masked(scores: Tensor, forbidden: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def masked(scores: Tensor, forbidden: Tensor) -> Tensor:
 
 
 def places(n: int) -> tuple[Tensor, Tensor]:
-    """i (n, 1), the word that asks, and j (n,), the word that answers."""
+    """i (n, 1), the query's position, and j (n,), the key's."""
     return torch.arange(n)[:, None], torch.arange(n)
 
 

@@ -76,7 +76,7 @@ class SlideBlock(nn.Module):
         if "weights set to 0" in self.faults:
             return scores.softmax(dim=-1) * ~forbidden
         weights = scores.masked_fill(forbidden, -torch.inf).softmax(dim=-1)
-        return weights.mT if "sum over the asker" in self.faults else weights
+        return weights.mT if "sum over the query" in self.faults else weights
 
     def attend(self, x: Tensor) -> Tensor:
         batch, n, d_model = x.shape
@@ -134,7 +134,7 @@ class SlideModel(nn.Module):
         return self.logits(self.norm(x))
 
     @torch.no_grad()
-    def silence(self) -> "SlideModel":
+    def zero_sublayers(self) -> "SlideModel":
         """Set to zero what the sublayers write with: they find nothing more. Returns the model, changed."""
         for block in self.blocks:
             assert isinstance(block, SlideBlock)
@@ -156,7 +156,7 @@ def drawn_tokens(batch: int, n: int) -> Tensor:
 
 
 @torch.no_grad()
-def alone_and_in_company(build) -> Finding:
+def alone_and_in_a_batch(build) -> Finding:
     model, tokens = build(), drawn_tokens(3, 7)
     return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and as the last of three, a text's logits differ by")
 
@@ -175,7 +175,7 @@ def logits_by_depth(build) -> Finding:
 
 
 FAULTS = (
-    "sum over the asker", "i > i", "not even itself", "weights set to 0", "Y on the left",
+    "sum over the query", "i > i", "not even itself", "weights set to 0", "Y on the left",
     "a sum for the mean", "a product for the difference", "a root too many", "unit mean", "ε outside the root",
     "the residual from the normalised x", "positions by the batch", "max_len not handed on", "no final norm",
 )  # fmt: skip
@@ -199,11 +199,11 @@ def _shares_sum_to_one(build) -> Finding:
 
 
 def _comes_back(build) -> Finding:
-    model, tokens = build().silence(), drawn_tokens(2, 9)
+    model, tokens = build().zero_sublayers(), drawn_tokens(2, 9)
     x = model.embed(tokens)
     for block in model.blocks:
         x = block(x)
-    return near(x, model.embed(tokens), "with silent sublayers x moves by")
+    return near(x, model.embed(tokens), "with zeroed sublayers x moves by")
 
 
 def _norms_as_torch(build) -> Finding:
@@ -215,13 +215,13 @@ def _norms_as_torch(build) -> Finding:
 
 def _any_batch(build) -> Finding:
     model, tokens = build(), drawn_tokens(100, 7)
-    return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and in company, a text's logits differ by")
+    return near(model(tokens[-1:])[0], model(tokens)[-1], "alone and in a batch, a text's logits differ by")
 
 
 STRUCTURAL = {
     "the past stays": _hears_no_future,
     "rows sum to 1": _shares_sum_to_one,
-    "silence is identity": _comes_back,
+    "identity at zero": _comes_back,
     "norm as torch's": _norms_as_torch,
     "batch invariance": _any_batch,
     "200 tokens": longer_than_128,

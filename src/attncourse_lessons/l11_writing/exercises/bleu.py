@@ -240,6 +240,16 @@ slip("NaN where nothing is found", ("precisions", "nothing in common"),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
+@misconception("a mean of the sentences' scores", fails=("score",))
+def a_mean_of_scores(hypotheses, references, max_n):
+    """The precisions are the corpus's, but the score is the mean of the sentences' own scores. Make it of the
+    precisions and the brevity penalty that you return."""
+    precisions, brevity, _ = solution(hypotheses, references, max_n)
+    pairs = zip(hypotheses, references, strict=True)
+    scores = [solution([ours], [theirs], max_n)[2] for ours, theirs in pairs]
+    return precisions, brevity, sum(scores) / len(scores)
+
+
 @misconception("a mean over sentences", fails=("the whole corpus",))
 def a_mean_over_sentences(hypotheses, references, max_n):
     """Each sentence's precisions were taken, and then their mean: a short sentence counts as much as a long one.

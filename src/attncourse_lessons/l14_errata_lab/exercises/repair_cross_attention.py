@@ -1,4 +1,4 @@
-"""repair_cross_attention: The decoder's words look at the encoder's, by the scaled dot product."""
+"""repair_cross_attention: The decoder's tokens attend to the encoder's, by the scaled dot product."""
 
 import math
 
@@ -65,14 +65,14 @@ def output(answer, draw):
 
 @aspect("a long source", points=1, hint=1)
 def a_long_source(answer, draw):
-    """two words that look at eleven"""
+    """two target tokens that attend to eleven"""
     output, weights = answer(*_two_texts(draw, n_target=2, n_source=11))
     return torch.cat([output, weights], dim=-1)
 
 
 @aspect("a long target", points=1, hint=1)
 def a_long_target(answer, draw):
-    """eleven that look at two"""
+    """eleven that attend to two"""
     output, weights = answer(*_two_texts(draw, n_target=11, n_source=2))
     return torch.cat([output, weights], dim=-1)
 

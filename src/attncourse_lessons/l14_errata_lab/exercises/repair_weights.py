@@ -71,7 +71,7 @@ def little_left(answer, draw):
 
 @aspect("nothing allowed", points=1, hint=3, explain=expected_zero)
 def nothing_allowed(answer, draw):
-    """zeros in a row that may look at nothing, and right rows beside it"""
+    """zeros in a row that may attend to nothing, and right rows beside it"""
     n, m = draw.sizes(2, 4, 7)
     mask = _some(draw, n, m)
     mask[1] = False
@@ -115,13 +115,13 @@ slip("a small number in the divisor", ("little left",),
     beside them, and takes most of the row. Only a total of exactly 0 needs care.""")
 
 slip("0/0 in an empty row", ("nothing allowed",), {RETURNED: "left / sums"}, words="""
-    A row that may look at nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
+    A row that may attend to nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
 
 slip("an empty row for everybody", ("nothing allowed",),
      {RETURNED: "weights.log().masked_fill(~mask, -1e9).softmax(dim=-1)"},
      {RETURNED: "torch.where(sums > 0, left / sums, 1 / weights.shape[-1])"},
      words="""
-    A row that may look at nothing was shared out among all that are forbidden. That is what a large negative number in
+    A row with nothing allowed was shared out among all that are forbidden. That is what a large negative number in
     place of −∞ does: where all scores are −10⁹ they are equal. It should be all zeros.""")
 
 slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""

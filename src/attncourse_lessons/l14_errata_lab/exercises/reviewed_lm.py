@@ -76,7 +76,7 @@ exercise = Exercise(
     hints=(
         "Do not read harder: ask. Build the printed model, and call it with a text alone and with the same text in a "
         "batch; with more tokens than 128; with sublayers whose numbers are all zero. Which surprises you?",
-        "With silent sublayers a pre-norm stack must return what went in. Follow x through the printed loop: at which "
+        "With zeroed sublayers a pre-norm stack must return what went in. Follow x through the printed loop: at which "
         "lines does the only copy of x that came in get lost?",
         "What is added to x grows with each layer and is never taken back. Which line of a pre-norm stack, after the "
         "last layer, answers for that? Is each size that the model is told handed on to all that need it? And count "
@@ -117,8 +117,8 @@ def registered(answer, draw):
     return sizes_by_part(model.parameters, PARTS)
 
 
-@aspect("company", points=1, hint=1, explain=explain_worst("its logits move by {size} at {place}"))
-def company(answer, draw):
+@aspect("batch", points=1, hint=1, explain=explain_worst("its logits move by {size} at {place}"))
+def batch_invariance(answer, draw):
     """a text gets the same logits alone and as the last of its batch"""
     model, tokens = _model(answer, draw)
     return require_variation(model(tokens))[-1] - model(tokens[-1:])[0]
@@ -131,9 +131,10 @@ def longest_text(answer, draw):
     return torch.tensor(model(draw.integers(VOCAB_SIZE, 1, 150)).shape)
 
 
-@aspect("silence", points=2, hint=2, explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))
-def silence(answer, draw):
-    """with silent sublayers the logits are those of embeddings and positions, after the final norm"""
+@aspect("zeroed sublayers", points=2, hint=2,
+        explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))  # fmt: skip
+def zeroed_sublayers(answer, draw):
+    """with zeroed sublayers the logits are those of embeddings and positions, after the final norm"""
     model, tokens = _model(answer, draw)
     right = _right(model, ("embedding", "positions", "norm", "logits"))
     found = ("attention", "ff")
@@ -164,29 +165,29 @@ def learns(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-WIRED, LOGITS = ("silence", "logits"), ("logits",)
+WIRED, LOGITS = ("zeroed sublayers", "logits"), ("logits",)
 PLACES = "self.positions(torch.arange(n))"
 FIRST, SECOND = "x = x + self.attention[layer](self.norm_1[layer](x))", "x = x + self.ff[layer](self.norm_2[layer](x))"
 NORM, OUT = "self.norm = nn.LayerNorm(d_model)", "self.logits(self.norm(x))"
 ATTENTION = "Attention(d_model, n_heads, max_length)"
 
-slip("positions by the batch", ("company", *WIRED),
+slip("positions by the batch", ("batch", *WIRED),
      {PLACES: "self.positions(torch.arange(len(tokens)).unsqueeze(1))"},
      {PLACES: "self.positions(torch.arange(len(tokens)).unsqueeze(1) % self.positions.num_embeddings)"},
      words="""
     The positions still count the texts of the batch: axis 0. All tokens of a text get one vector, and which one depends
-    on the texts above it. A text alone and in company shows it.""")
+    on the texts above it. A text alone and in a batch shows it.""")
 slip("max_length not handed on", ("longest text",), {ATTENTION: "Attention(d_model, n_heads)"}, words="""
     The model takes `max_length` and makes its table of positions with it. The masks are made for 128 tokens all the
     same, since nobody told them. It reads 128 tokens, whatever it was promised.""")
 slip("attention adds to the normalised x", WIRED,
      {FIRST: "x = self.norm_1[layer](x)\n        x = x + self.attention[layer](x)"}, words="""
-    What attention found is added to the *normalised* x: the name x was given away before the sum. Silence the
+    What attention found is added to the *normalised* x: the name x was given away before the sum. Zero the
     sublayers, and x should come out as it went in.""")
 slip("the feed-forward network adds to the normalised x", WIRED,
      {SECOND: "x = self.norm_2[layer](x)\n        x = x + self.ff[layer](x)"}, words="""
     The first half of each layer is right. In the second the sum still begins at the normalised x. Half a repair does
-    not pass the test with silent sublayers.""")
+    not pass the test with zeroed sublayers.""")
 slip("the block as printed", WIRED,
      {FIRST: "x = self.norm_1[layer](x)\n        x = x + self.attention[layer](x)",
       SECOND: "x = self.norm_2[layer](x)\n        x = x + self.ff[layer](x)"}, words="""

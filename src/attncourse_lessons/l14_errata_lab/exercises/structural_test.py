@@ -60,17 +60,17 @@ def solution(block, x, losses):
     def same(got, expected):
         return torch.allclose(got, expected, rtol=1e-4, atol=1e-4)
 
-    silent, whole = block(x, 0.0, 0.0), block(x, 1.0, 1.0)       # (batch, n, d)
+    zeroed, whole = block(x, 0.0, 0.0), block(x, 1.0, 1.0)       # (batch, n, d)
     attended, thought = block(x, 1.0, 0.0), block(x, 0.0, 1.0)
     questions = [
-        same(silent, x),
+        same(zeroed, x),
         not same(attended, x),
         not same(thought, x),
         same(block(10 * x, 1.0, 0.0) - 10 * x, attended - x),
         same(block(10 * x, 0.0, 1.0) - 10 * x, thought - x),
         same(block(attended, 0.0, 1.0), whole),
     ]
-    for b in range(len(x)):                                      # alone as in company
+    for b in range(len(x)):                                      # alone as in the batch
         questions.append(same(block(x[b : b + 1], 1.0, 1.0), whole[b : b + 1]))
     for i in range(x.shape[1] - 1):                              # whatever comes after i
         future = x.clone()
@@ -455,13 +455,13 @@ FAINT = ("faint, or rounding",)
 ATTENDED = "same(block(10 * x, 1.0, 0.0) - 10 * x, attended - x)"
 THOUGHT = "same(block(10 * x, 0.0, 1.0) - 10 * x, thought - x)"
 FROM_SILENCE = {  # what a sublayer finds at 10 x, whatever the residual connection does to 10 x
-    ATTENDED: "same(block(10 * x, 1.0, 0.0) - block(10 * x, 0.0, 0.0), attended - silent)",
-    THOUGHT: "same(block(10 * x, 0.0, 1.0) - block(10 * x, 0.0, 0.0), thought - silent)",
+    ATTENDED: "same(block(10 * x, 1.0, 0.0) - block(10 * x, 0.0, 0.0), attended - zeroed)",
+    THOUGHT: "same(block(10 * x, 0.0, 1.0) - block(10 * x, 0.0, 0.0), thought - zeroed)",
 }
 HALVES = "same(block(attended, 0.0, 1.0), whole),"
 
 slip("an x that is normalised already", ("the printed block", "half repaired", "side by side", *FAINT),
-     {"silent, whole =": "x = torch.nn.functional.layer_norm(x, x.shape[-1:])\nsilent, whole =",
+     {"zeroed, whole =": "x = torch.nn.functional.layer_norm(x, x.shape[-1:])\nzeroed, whole =",
       **FROM_SILENCE, HALVES: ""},
      words="""
     Silence was tried on an x of mean 0 and size 1. To such an x a norm does nothing, so that a residual from the
@@ -477,7 +477,7 @@ slip("the future is not tried", ("the future",),
 slip("attention alone must not look ahead", ("the future",),
      {"same(block(future, 1.0, 1.0)[:, : i + 1], whole": "same(block(future, 1.0, 0.0)[:, : i + 1], attended"},
      words="""
-    The future was tried with the feed-forward network silent. It has no mask, but it can be fed with the wrong words
+    The future was tried with the feed-forward network zeroed. It has no mask, but it can be fed with the wrong words
     all the same. Try the whole block.""")
 slip("the company is not tried", ("the company",),
      {"range(len(x))": "()"},
@@ -502,7 +502,7 @@ slip("the order of the halves", ("side by side",), {HALVES: ""}, words="""
     Each sublayer was tried by itself, and never the two together. One after the other, they must give what the whole
     block gives: the feed-forward network gets what attention has left.""")
 
-slip("equal to the last digit", FAINT, {"same(silent, x)": "torch.equal(silent, x)"}, words="""
+slip("equal to the last digit", FAINT, {"same(zeroed, x)": "torch.equal(zeroed, x)"}, words="""
     No difference at all was allowed, and a sound block was accused of rounding. Float32 is good to seven digits. Allow
     a little: `torch.allclose` does.""")
 
@@ -550,8 +550,8 @@ def accuses_every_block(block, x, losses):
 
 
 @variant("accuses every block", fails=EVERY_BLOCK)
-def accuses_what_is_not_silent(block, x, losses):
-    """One sublayer is silent, the other is not."""
+def accuses_what_is_not_zeroed(block, x, losses):
+    """One sublayer is zeroed, the other is not."""
     return all(torch.allclose(block(x, a, f), x, rtol=1e-4, atol=1e-4) for a, f in ((0, 1), (1, 0), (0, 0)))
 
 
@@ -563,10 +563,10 @@ def accuses_what_is_not_post_norm(block, x, losses):
     return bool(centred) and torch.allclose(block(x, 0.0, 0.0), x, atol=1e-4)
 
 
-@misconception("only silence", fails=_but(*RESIDUALS, "faint, or rounding"))
-def only_silence(block, x, losses):
-    """That silence must be the identity is the best single question, but it is not the only one. A silent block says
-    nothing about what it attends to when it speaks, at which size, and in which order. Go on through the other
+@misconception("only zeroed sublayers", fails=_but(*RESIDUALS, "faint, or rounding"))
+def only_zeroed_sublayers(block, x, losses):
+    """That zeroed sublayers must give the identity is the best single question, but not the only one. It says nothing
+    about what the sublayers read, at which size, and in which order. Go on through the other
     sentences of the contract."""
     return torch.allclose(block(x, 0.0, 0.0), x, rtol=1e-4, atol=1e-5)
 
@@ -584,7 +584,7 @@ def a_list_of_questions(block, x, losses):
     found = {(a, f): block(x, a, f) for a in (0, 1) for f in (0, 1)}
     broken = []
     if far(found[0, 0], x) > 1e-4:
-        broken.append("silence")
+        broken.append("zeroed sublayers")
     for key in ((1, 0), (0, 1)):
         if far(found[key], x) < 1e-3:
             broken.append("left out")
