@@ -17,7 +17,7 @@ import numpy as np
 from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference, what_is_seen
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
 from lessonkit.exercises.local_runner import Guard, LocalRunner, Problem
-from lessonkit.exercises.near import near
+from lessonkit.exercises.near import near, parts
 from lessonkit.exercises.observe import PARAMETER, Observation, observe_aspect
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
@@ -322,16 +322,19 @@ def _one_step_away(
     if not any(_telling(observations[name]) for name in wrong):
         return []
     until = time.process_time() + SECONDS_NEAR
-    telling = sorted(exercise.aspects, key=lambda a: (a.name not in wrong, observations[a.name].value is None))
-    fitting: dict[str, Misconception] = {}
+    in_order = sorted(exercise.aspects, key=lambda a: (a.name not in wrong, observations[a.name].value is None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is wrong may be warned of
-        for code in near(exercise):
-            if time.process_time() > until:
-                return []
-            if all(_does_the_same(exercise, code.answer, aspect, observations, seed) for aspect in telling):
-                fitting.setdefault(code.name, replace(code, fails=tuple(wrong)))
-    return list(fitting.values()) if len(fitting) == 1 else []
+        for codes in (near, parts):
+            fitting: dict[str, Misconception] = {}
+            for code in codes(exercise):
+                if time.process_time() > until:
+                    return []
+                if all(_does_the_same(exercise, code.answer, aspect, observations, seed) for aspect in in_order):
+                    fitting.setdefault(code.name, replace(code, fails=tuple(wrong)))
+            if fitting:
+                return list(fitting.values()) if len(fitting) == 1 else []
+    return []
 
 
 def _telling(seen: Observation) -> bool:

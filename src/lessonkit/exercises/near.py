@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import TypeGuard
 
-from lessonkit.exercises.exercise import Code, Exercise, body_of, compiled
+from lessonkit.exercises.exercise import Code, Exercise, body_of, compiled, compiled_like, edited
 from lessonkit.exercises.steps import AXES, OPERATORS, TWINS, Step, places
 
 ALONG = {
@@ -50,6 +50,21 @@ def near(exercise: Exercise) -> tuple[Code, ...]:
             made = compiled(inspect.signature(right), body, right.__globals__, f"{exercise.name}: near {len(found)}")
             found[body] = Code(name, exercise.as_answer(made), known.get(name, words), body)
     return tuple(found.values())
+
+
+@lru_cache(maxsize=256)
+def parts(exercise: Exercise) -> tuple[Code, ...]:
+    """The slips that are made in several places, each in one of them alone."""
+    found = []
+    for code in exercise.misconceptions + exercise.variants:
+        if exercise.truths or code.base is None or not code.change or len(code.change) < 2:
+            continue
+        for number, piece in enumerate(code.change):
+            body = edited(body_of(code.base), {piece: code.change[piece]}, f"{exercise.name}: {code.name}")
+            answer = exercise.as_answer(compiled_like(code.base, body, f"{exercise.name}: {code.name}, at {number}"))
+            words = f"Here it is in one place alone. {code.hint}"
+            found.append(Code(f"{code.name}, in one place", answer, words, body))
+    return tuple(found)
 
 
 def _changed(right: Callable, arguments: tuple[str, ...]) -> Iterator[tuple[str, Said]]:
@@ -111,11 +126,14 @@ def _instead(node: ast.AST, arguments: tuple[str, ...], own: list[str]) -> Itera
                         f"{_about(node, arguments)}. Try it on the smallest case, and at the border itself.",
                     )
         case ast.UnaryOp(ast.Invert(), inside):
-            yield inside, ("a mask upside down", "True stands where False belongs, and the other way round"
-                           f"{_about(node, arguments)}.")  # fmt: skip
+            yield inside, _upside_down(node, arguments)
         case ast.Tuple([one, other], ast.Load()) | ast.List([one, other], ast.Load()):
             yield type(node)([other, one], ast.Load()), ("two in the wrong order", "Two things that stand side by side "
                                                          f"have changed places{_about(node, arguments)}.")  # fmt: skip
+        case ast.Call(ast.Attribute(_, "masked_fill") as fill, [mask, filling], _):
+            turned = mask.operand if isinstance(mask, ast.UnaryOp) else ast.UnaryOp(ast.Invert(), mask)
+            yield from ((ast.Call(fill, [turned, new], []), _upside_down(node, arguments))
+                        for new in (filling, ast.UnaryOp(ast.USub(), ast.Constant(1e9))))  # fmt: skip
         case ast.Call(ast.Attribute(value, name), _, _) if name in ALONG or name in ("exp", "sigmoid", "tanh", "relu"):
             if not _is(value, "torch", "nn", "F", "math", "self"):
                 yield value, (f"no {name}", f"Something goes on as it is that should go through `{name}` first"
@@ -183,6 +201,11 @@ def _for(new: str, old: str) -> Said:
 
 def _transposed(name: str) -> Said:
     return f"`{name}` transposed", f"`{name}` is multiplied the other way round: its axes have changed places."
+
+
+def _upside_down(node: ast.AST, arguments: tuple[str, ...]) -> Said:
+    about = _about(node, arguments)
+    return "a mask upside down", f"True stands where False belongs, and the other way round{about}."
 
 
 def _about(node: ast.AST, arguments: tuple[str, ...]) -> str:
