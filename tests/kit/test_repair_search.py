@@ -16,7 +16,7 @@ from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.repair import where
-from lessonkit.exercises.steps import steps
+from lessonkit.exercises.steps import Step, steps
 
 SEEDS = (0, 1, 2)
 WAYS = [pytest.param(False, id="here"), pytest.param(True, id="apart", marks=pytest.mark.skipif(
@@ -296,8 +296,8 @@ def test_shares_that_have_changed_places_are_put_right_whatever_they_are_called(
 
 
 def test_of_several_lines_the_first_where_all_inputs_have_met_is_told():
-    def found(line, met, rank=2):
-        return repair.Message(rank, line, 0.1, (repair.Place(line, f"line {line}", "piece"), "code"), met)
+    def found(line, met, rank=2, size=1):
+        return repair.Message(rank, line, 0.1, (repair.Place(line, f"line {line}", "piece"), "code"), met, size)
 
     def told(*messages):
         return repair.followed(messages, 5.0, lambda share: None)
@@ -305,6 +305,7 @@ def test_of_several_lines_the_first_where_all_inputs_have_met_is_told():
     assert told(found(6, met=2), found(4, met=2), found(2, met=1)).place.line == 4
     assert told(found(6, met=2), found(4, met=2), found(2, met=1)).lines == (6, 4, 2)
     assert told(found(3, met=1), found(2, met=5, rank=3)).place.line == 3, "what is tried later is no better"
+    assert told(found(2, met=2, size=3), found(4, met=1)).place.line == 4, "the smallest change comes first"
     assert told(repair.Message(0, 0, 0.0)).place is None
 
 
@@ -386,3 +387,18 @@ def test_nothing_is_looked_for_where_somebody_grades(toy, capsys, monkeypatch):
 def toy(monkeypatch):
     monkeypatch.syspath_prepend(os.path.join(os.path.dirname(__file__), "toy_course", "src"))
     return Course("shapes_lessons", library=("shapes",))
+
+
+def test_a_small_change_is_told_before_a_large_one_and_a_scale_where_its_variable_is_set():
+    def of(text, new, at):
+        tree = ast.parse(text).body[0]
+        node = next(n for n in ast.walk(tree) if isinstance(n, ast.expr) and ast.unparse(n) == at)
+        return tree, Step(tree, "body", None, ast.parse(new, mode="eval").body, node)
+
+    sizes = [repair._size(of(f"def f(): return {at}", new, at)[1])
+             for at, new in (("a @ b.T", "b @ a.T"), ("0", "-1"), ("f(x)", "x"), ("x", "x / 2"))]  # fmt: skip
+    assert sizes == [3, 2, 1, 3]
+    tree, step = of("def f(a):\n    b = g(a)\n    c = h(b)\n    return c", "b / 2", "b")
+    other = repair._scaled_where_set(tree, step)
+    assert ast.unparse(other.new) == "g(a) / 2" and other.at.lineno == 2
+    assert repair._scaled_where_set(*of("def f(b):\n    return h(b)", "b / 2", "b")) is None

@@ -444,16 +444,12 @@ def _differences(wrong: ast.AST, right: ast.AST) -> Iterator[Rule]:
             else:
                 pairs.append((one, other))
         differing = [(a, b) for a, b in pairs if _dumped(a) != _dumped(b)]
-        if differing and all(isinstance(a, ast.expr | ast.stmt | ast.keyword) and isinstance(b, ast.AST)
-                             for a, b in differing):  # fmt: skip
-            inner = [rule for a, b in differing for rule in _differences(a, b)]
-            if inner:
-                yield from inner
-                if isinstance(
-                    wrong, ast.Call | ast.BinOp | ast.Subscript
-                ):  # with what is around it, too: two may have changed places
-                    yield Rule(wrong, right)
-                return
+        inside = all(isinstance(a, ast.expr | ast.stmt | ast.keyword) and isinstance(b, ast.AST) for a, b in differing)
+        if inside and (inner := [rule for a, b in differing for rule in _differences(a, b)]):
+            yield from inner
+            if isinstance(wrong, ast.Call | ast.BinOp | ast.Subscript):  # around it, too: two may have changed places
+                yield Rule(wrong, right)
+            return
     if isinstance(wrong, ast.expr) and isinstance(right, ast.expr):
         yield Rule(wrong, right)
 

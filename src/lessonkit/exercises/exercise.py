@@ -180,7 +180,7 @@ class Exercise:
         known = next((code for code in self.misconceptions if code.name == name), None)
         for number, change in enumerate(changes):
             body = edited(body_of(right), change, f"{self.name}, {name!r}")
-            function = _compiled_like(right, body, f"{self.name}: {name} ({number})")
+            function = compiled_like(right, body, f"{self.name}: {name} ({number})")
             code = self._mistake(name, function, fails, body)
             hint = known.hint if known else " ".join(words.split())
             code = replace(code, hint=hint, change=change, base=right)
@@ -272,7 +272,7 @@ class Exercise:
                 body = edited(self.solution_body, code.change, title)
             except ValueError:  # it is another code here
                 continue
-            answer = _compiled_like(self.solution, body, title)
+            answer = compiled_like(self.solution, body, title)
             known = code.name in {each.name for each in self.misconceptions}
             own = replace(code, answer=answer, body=body, base=self.solution)
             (self.variants if known else self.misconceptions).append(own)
@@ -291,7 +291,7 @@ class Exercise:
             title = f"{self.name}: {one.name}, and {other.name}"
             body = _edited_by_both(base, one.change or {}, other.change or {}, title)
             if body is not None:
-                found.append((one, other, self.as_answer(_compiled_like(base, body, title))))
+                found.append((one, other, self.as_answer(compiled_like(base, body, title))))
         return found
 
     def reword(self, change: Callable[[str], str]) -> None:
@@ -374,7 +374,7 @@ def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], 
     return answer
 
 
-def _compiled_like(right: Callable, body: str, title: str) -> Callable:
+def compiled_like(right: Callable, body: str, title: str) -> Callable:
     """What `right` would be with this body, in the module that it comes from: a function, or a module class."""
     if not isinstance(right, type):
         return compiled(_signature(right), body, right.__globals__, title)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,9 +17,11 @@ import numpy as np
 from lessonkit.exercises.difference import ABSOLUTE, RELATIVE, close, kind_of_difference, what_is_seen
 from lessonkit.exercises.exercise import Aspect, Exercise, Explain, Misconception
 from lessonkit.exercises.local_runner import Guard, LocalRunner, Problem
+from lessonkit.exercises.near import near, parts
 from lessonkit.exercises.observe import PARAMETER, Observation, observe_aspect
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
+SECONDS_NEAR = 0.4  # for mistakes that nobody has written down
 IN_FLOAT64 = "; it came back in float64, which is twice the size of the inputs’ float32"
 
 
@@ -305,13 +310,42 @@ def _explain(
         both = _two_at_once(exercise, observations, set(wrong), seed)
         if len(both) > 1 or (left and both):
             return both
-    return found[:2] if 2 * len(left) < len(wrong) else []
+    if 2 * len(left) < len(wrong):
+        return found[:2]
+    return [] if found else _one_step_away(exercise, observations, wrong, seed)
+
+
+def _one_step_away(
+    exercise: Exercise, observations: Mapping[str, Observation], wrong: list[str], seed: int
+) -> list[Misconception]:
+    """A mistake that nobody has written down, if it does exactly what was seen, and none of another name does."""
+    if not any(_telling(observations[name]) for name in wrong):
+        return []
+    until = time.process_time() + SECONDS_NEAR
+    in_order = sorted(exercise.aspects, key=lambda a: (a.name not in wrong, observations[a.name].value is None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is wrong may be warned of
+        for codes in (near, parts):
+            fitting: dict[str, Misconception] = {}
+            for code in codes(exercise):
+                if time.process_time() > until:
+                    return []
+                if all(_does_the_same(exercise, code.answer, aspect, observations, seed) for aspect in in_order):
+                    fitting.setdefault(code.name, replace(code, fails=tuple(wrong)))
+            if fitting:
+                return list(fitting.values()) if len(fitting) == 1 else []
+    return []
+
+
+def _telling(seen: Observation) -> bool:
+    """Whether it is a thing that two different mistakes hardly share: numbers, or an error about shapes."""
+    return seen.value is not None or bool(seen.problem and re.search(r"\d", _as_raised(seen.problem)))
 
 
 def _unexplained(exercise: Exercise, named: Sequence[Misconception], wrong: list[str]) -> tuple[str, ...]:
     """The wrong aspects that no code of the named misconceptions fails: something else is wrong there, too."""
     names = {misconception.name for misconception in named}
-    codes = [code for code in exercise.misconceptions + exercise.variants if code.name in names]
+    codes = [code for code in [*exercise.misconceptions, *exercise.variants, *named] if code.name in names]
     return tuple(name for name in wrong if named and not any(name in code.fails for code in codes))
 
 
@@ -325,7 +359,8 @@ def _still_named(
     """Those of the named misconceptions that explain something on this seed, too."""
 
     def explains(misconception: Misconception) -> bool:
-        codes = [m for m in exercise.misconceptions + exercise.variants if m.name == misconception.name]
+        known = [m for m in exercise.misconceptions + exercise.variants if m.name == misconception.name]
+        codes = known or [misconception]  # one step away from the solution, and known to nobody
         return any(_explained(exercise, code, observations, wrong, seed) for code in codes)
 
     still = tuple(filter(explains, named))

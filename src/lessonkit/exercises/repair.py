@@ -32,6 +32,7 @@ import types
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -127,17 +128,17 @@ def where(
 def followed(messages: Iterable[Message], seconds: float, told: Callable[[float], None]) -> Found:
     """What a search came to that says these messages; it is left when its time is up. `told` hears how much is gone.
 
-    A scale mends the queries, the scores and the masked scores alike. Of several places of one rank the first is told
-    at which all inputs have met that do so at any of them: there the quantity was made.
+    Of several places of one rank that is told at which the smallest change does. A scale mends the queries, the scores
+    and the masked scores alike: of those the first at which all inputs have met, for there the quantity was made.
     """
-    places: list[tuple[int, int, Place, str]] = []  # its rank, how many inputs have not met, and what was found
+    places: list[tuple[int, tuple[int, int], Place, str]] = []  # its rank, size and inputs not met, and what was found
     until, tried, elapsed = seconds, 0, 0.0
     try:
         for message in messages:
             tried, elapsed = message.number, message.elapsed
             told(min(elapsed / seconds, 1.0))
             if message.found and not (places and message.rank > places[0][0]):
-                places.append((message.rank, -message.met, *message.found))
+                places.append((message.rank, (message.size, -message.met), *message.found))
                 until = min(until, elapsed + AFTER)
             if elapsed > until or (places and message.rank > places[0][0]):
                 break
@@ -175,6 +176,7 @@ class Message:
     elapsed: float
     found: tuple[Place, str] | None = None
     met: int = 0  # how many of the inputs have met there
+    size: int = 0  # of the change: how many pieces are new, or gone
 
 
 Saw = TypeVar("Saw")
@@ -344,24 +346,28 @@ class Search:
                     self.done.add(key)
                     yield step
 
-        return [
-            partial(new, rank, every)
-            for rank, every in enumerate(
-                (
-                    lambda: back.steps_of_rules(tree, self.exercise, seen),
-                    lambda: itertools.chain(back.statements_back(tree, seen), steps(tree)),
-                    lambda: back.steps_back(tree, seen),
-                    lambda: back.steps_of_rules(tree, self.exercise, seen, loosely=True),
-                )
-            )
-        ]
+        ranks: tuple[Callable[[], Iterator[Step]], ...] = (
+            lambda: back.steps_of_rules(tree, self.exercise, seen),
+            lambda: itertools.chain(back.statements_back(tree, seen), steps(tree)),
+            lambda: back.steps_back(tree, seen),
+            lambda: back.steps_of_rules(tree, self.exercise, seen, loosely=True),
+        )
+        return [partial(new, rank, every) for rank, every in enumerate(ranks)]
 
-    def tried(self, step: Step) -> tuple[tuple[Place, str], int] | None:
-        """Where the step is and what it makes, and how many inputs meet there, if it makes the answer right."""
-        tree = self.source.tree
+    def tried(self, step: Step) -> tuple[tuple[Place, str], int, int] | None:
+        """Where the step is, what it makes, how many inputs meet there and its size, if it makes the answer right."""
+        made = self._made_right(step)
+        if not made:
+            return None
+        where_set = _scaled_where_set(self.source.tree, step)
+        if where_set and (there := self._made_right(where_set)):
+            step, made = where_set, there
+        return (self.source.place(step.at), made), _met(self.source.tree, step.at, self.inputs), _size(step)
+
+    def _made_right(self, step: Step) -> str | None:
+        """The code with this step, if it earns everything."""
         with step.made():
-            made = ast.unparse(tree) if self._earns_all() else None
-        return ((self.source.place(step.at), made), _met(tree, step.at, self.inputs)) if made else None
+            return ast.unparse(self.source.tree) if self._earns_all() else None
 
     def _ordered(self, every: Iterator[Step], seen: back.Seen, last_first: bool) -> list[Step]:
         """Without those in code that no failing aspect has reached; first those that use an argument not used yet.
@@ -521,6 +527,43 @@ def _met(function: ast.FunctionDef, node: ast.AST, inputs: set[str]) -> int:
     """How many of the inputs have met in a piece. Things side by side, `q, k, v`, have not met each other."""
     pieces = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
     return max((len(inputs_of(function, piece) & inputs) for piece in pieces), default=0)
+
+
+def _size(step: Step) -> int:
+    """How much a step changes: the pieces that are new, and one more if any are gone."""
+    new, old = step.new, step.at
+    if isinstance(new, list):  # what is gone of a block is one statement, or has changed places
+        held = getattr(step.parent, step.field)
+        return 1 if len(new) < len(held) else max(2, *(len(_labels(one)) for one in new if one not in held), 0)
+    came, went = _labels(new), _labels(old)
+    kept = sum(block.size for block in SequenceMatcher(None, went, came, autojunk=False).get_matching_blocks())
+    return len(came) - kept + (kept < len(went))
+
+
+def _labels(node: ast.AST) -> list[str]:
+    """The pieces of an expression, as they are read; a number with its sign is one."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        return [ast.unparse(node)]
+    own = [str(value) for _, value in ast.iter_fields(node) if isinstance(value, str | int | float)]
+    below = [label for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)
+             for label in _labels(child)]  # fmt: skip
+    return [" ".join([type(node).__name__, *own]), *below]
+
+
+def _scaled_where_set(function: ast.FunctionDef, step: Step) -> Step | None:
+    """For a scale put to a variable where it is used: the same, put to it where it is set."""
+    match step.new:
+        case ast.BinOp(ast.Name(name) as scaled, ast.Mult() | ast.Div() as op, by) if isinstance(step.at, ast.Name):
+            sets = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
+                    and name in _names(ast.Tuple(_targets(node), ast.Store()))]  # fmt: skip
+            match sets:
+                case [ast.Assign([ast.Name()], value) as made] if scaled.id == step.at.id:
+                    return Step(made, "value", None, ast.BinOp(value, op, by), value)
+    return None
+
+
+def _targets(node: ast.Assign | ast.AugAssign | ast.For) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
 def _names(node: ast.AST) -> set[str]:

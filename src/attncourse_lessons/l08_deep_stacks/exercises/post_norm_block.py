@@ -115,10 +115,11 @@ slip("x normalised, and not the sum", (*POST, "size"),
 slip("no residual", (*POST, "gradient"),
      {"carry * x + attend": "attend", "carry * x + feed_forward": "feed_forward"},
      {"carry * x + feed_forward": "feed_forward"},
+     {"carry * x + attend": "attend"},
      words="""
     Norm, but no add: what a sublayer found replaced x. Where it has nothing to say, everything that came before is
     lost.""")
-slip("one norm for both", POST, {"norm_2": "norm_1"}, words="""
+slip("one norm for both", POST, {"norm_2": "norm_1"}, {"norm_1": "norm_2"}, words="""
     Both sums pass the same norm. The block has two, with gains and biases of their own.""")
 slip("norms exchanged", POST, {"norm_1": "norm_2", "norm_2": "norm_1"}, words="""
     Each sum passes the other's norm. `norm_1` comes after attention.""")
@@ -152,6 +153,7 @@ slip("carry without effect", ("carry",),
      {ADDS_AGAIN: "x + feed_forward(x)"},
      {ADDS: "x + attend(x)"},
      {ADDS: "carry * (x + attend(x))", ADDS_AGAIN: "carry * (x + feed_forward(x))"},
+     {ADDS_AGAIN: "carry * (x + feed_forward(x))"},
      {"attend(x)": "attend(carry * x)", "forward(x)": "forward(carry * x)"},
      words="""
     In at least one of the two sums x counts no more than once beside what the sublayer found. Either `carry` is

@@ -87,7 +87,7 @@ _TREES = {
     | {"c": "d .99", "cd": "e .96", "cde": ". .96"},
     # What ended at once would, if it went on, take the place of b e, which wins.
     "penalty": _WAYS
-    | {"": "a .41  b .38  . .19", "a": "d .5  . .47", "b": "d .5  e .43", "bec": ". .97"}
+    | {"": "a .4  b .38  . .2", "a": "d .5  . .47", "b": "d .5  e .43", "bec": ". .97"}
     | {"bd": "f .25", "bdf": "a .8  . .1", "bdfa": "b .75", "bdfab": ". .99"},
     # Two beams: c d f is best and falls out at once; b d f wins where an ended hypothesis makes room for another.
     "narrow": {"": "a .5  b .3  c .15", "a": ". .35  d .3  e .15", "b": "d .35  e .3", "bd": "f .98", "bdf": ". .98"}
@@ -204,6 +204,9 @@ slip("the penalty's sign", ("length penalty", "score"), {"total /": "total *"}, 
 slip("no length penalty", ("length penalty", "score"), {f" / {PENALTY} ** length_penalty": ""}, words="""
     The totals were compared as they are. Each token makes a total smaller, so short hypotheses win; that is what
     `length_penalty` is there to make good, and here it has no effect.""")
+slip("chosen before the penalty", ("length penalty",), {"key=score": "key=lambda hypothesis: hypothesis[1]"}, words="""
+    The hypotheses were compared by their totals, and only the winner's was divided by the penalty. What the penalty is
+    there for is the comparison: it is the scores that compete.""")
 slip("the first to end wins", ("several beams", "length penalty", "one has ended", "score"),
      {"if not open_": "if finished", COMPETE: "finished or open_"},
      words="""
@@ -260,6 +263,9 @@ slip("a different penalty", SCORE,
     The total was divided by a power of the length itself. That is used, too, and is stronger: the same hypothesis
     wins here, but elsewhere another may. What is asked for is ((5 + n) / 6)^α, which treats the first few tokens
     gently.""")
+slip("the exponent left out", SCORE, {" ** length_penalty": ""}, words="""
+    The total was divided by (5 + n) / 6 as it stands, as if `length_penalty` were 1. The penalty is that to the power
+    of `length_penalty`: with 0 there is none.""")
 slip("tokens miscounted", SCORE,
      {"len(tokens) - 1": "len(tokens)"},
      {"len(tokens)": "len([token for token in tokens if token != eos])"},  # without the <eos>
