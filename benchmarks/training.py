@@ -1,18 +1,24 @@
 """How fast our training is beside a plain loop and transformers' Trainer, and how good what it trains becomes.
 
     python benchmarks/training.py [--profile cpu|gpu|base] [--data multi30k|number-words] [--source de --target en]
-                                  [--only speed|quality] [--rung attention] [--steps 40] [--rounds 3] [--save FILE]
-                                  [--json]
+                                  [--only step|speed|quality] [--rung attention] [--steps 40] [--rounds 3]
+                                  [--no-compile] [--length STEPS] [--save FILE] [--json]
+
+Step: where the milliseconds of one of our steps go. The same steps with their batches already on the device (so that
+what making and moving them costs is the difference to the speed), in the profile's precision and in float32 (on a GPU
+TF32), without a compiler; and from torch's profiler the kernels that a GPU was given and the milliseconds in which it
+computed at all: where these are few beside the step, the step waits for the CPU that launches them.
 
 Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten lines, and transformers' Marian in its
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
-profile says; on a GPU all compiled. They take turns; the first steps of each turn are not timed. Model FLOPs
-utilisation counts three times the matrix products of a forward pass over the real tokens, against the peak that the
+profile says; all compiled where the profile says so. They take turns; the first steps of each turn are not timed.
+Model FLOPs utilisation counts three times the matrix products of a forward pass over the real tokens, against the peak that the
 device's data sheet promises for the run's precision, or where none is known (a CPU) against its speed in one large
 product of that precision.
 
 Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
-seconds of training until then, and with all that is reported at the end. What is kept is chosen by the validation set.
+seconds of training until then, and with all that is reported at the end; on a GPU the most memory that the steps took.
+What is kept is chosen by the validation set. --length gives the run another number of steps than the profile.
 --rung trains one of lecture 03's recurrent models on the same batches by the same recipe instead (and no speed).
 
 Goals: 1.5 times the tokens a second of the fastest peer; on an H100 45 % utilisation for the base preset and 36.5 BLEU
@@ -46,10 +52,12 @@ from attncourse.metrics import bleu
 from attncourse.recurrent import SUMMARIES, Seq2Seq
 from attncourse.training import hardware
 from attncourse.training.evaluation import BEST_BY, final_metrics, make_evaluate
+from attncourse.training.examples import as_examples
+from attncourse.training.micro_batches import micro_batches as micro_batches_of
 from attncourse.training.profiles import DATA, PROFILES, load_corpora, make_run_config, settings, train_tokenizers
 from attncourse.training.progress import LOOK_EVERY, LOOK_EVERY_ELSEWHERE, Progress
 from attncourse.training.recipe import Recipe
-from attncourse.training.trainer import train
+from attncourse.training.trainer import Trainer, train
 from attncourse.transformer import EncoderDecoder, TransformerConfig
 
 SPEED_GOAL, MFU_GOAL, FAST_BLEU, SECONDS_GOAL = 1.5, 0.45, 36.5, 60
@@ -192,6 +200,41 @@ def speed(
     }
 
 
+def where_a_step_goes(
+    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str
+) -> dict[str, dict[str, float | None]]:
+    """Milliseconds of a step by precision, with no reader of data and no compiler; on a GPU also its kernels."""
+    found = {}
+    for precision in dict.fromkeys([recipe.precision, "float32"]):
+        model = EncoderDecoder(config).to(device)
+        run = replace(recipe, precision=precision, compile=False)
+        trainer = Trainer(model, as_examples(pairs, model), run)
+        stream = micro_batches_of(trainer.data, run, trainer.processes, 0)
+        steps = [list(itertools.islice(stream, run.accumulate)) for _ in range(UNTIMED + run.steps)]
+        with hardware.fast_float32(torch.device(device)):
+            model.train()
+            for number, step in enumerate(steps):
+                if number == UNTIMED:
+                    _wait(device)
+                    begun = time.perf_counter()
+                trainer.update(number + 1, step)
+            _wait(device)
+            took = (time.perf_counter() - begun) / run.steps
+            found[precision] = {"ms": 1000 * took} | (_kernels(trainer, steps[:UNTIMED]) if device == "cuda" else {})
+    return found
+
+
+def _kernels(trainer: Trainer, steps: list) -> dict[str, float | None]:
+    """How many kernels a step launches, and for how many milliseconds the GPU is busy with them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for number, step in enumerate(steps):
+            trainer.update(number + 1, step)
+        torch.cuda.synchronize()
+    ran = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    busy = sum(event.self_device_time_total for event in ran) / 1000
+    return {"kernels": len(ran) / len(steps), "gpu_busy_ms": busy / len(steps)}
+
+
 def peak_flops(device: str, precision: hardware.Precision) -> tuple[float, str]:
     """Floating-point operations a second at best, and where the number is from: printed by the maker, or measured."""
     printed = hardware.peak_flops(torch.device(device), precision)
@@ -232,11 +275,16 @@ def quality(run_config, corpora, tokenizers, device: str, rung: str | None = Non
     pairs = encode_pairs(corpora.train, *tokenizers)
     curve: list[dict[str, float]] = []
     lost = 0.0                                                    # seconds of evaluation
+    memory: list[int] = []                                        # before the first evaluation, on a GPU
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     started = time.perf_counter()
 
     def watch(model) -> dict[str, float]:
         nonlocal lost
         _wait(device)
+        if device == "cuda" and not memory:
+            memory.append(torch.cuda.max_memory_allocated())
         begun = time.perf_counter()
         scores = dict(evaluate(model))
         if name == "multi30k":
@@ -257,6 +305,7 @@ def quality(run_config, corpora, tokenizers, device: str, rung: str | None = Non
         "measured": measured, "curve": curve, "training_seconds": curve[-1]["seconds"],
         "seconds_with_evaluation": progress.seconds, "steps": progress.step, "ended": progress.ended,
         "seconds_to_bleu_36_5": reached[0] if reached else None,
+        "training_memory_bytes": memory[0] if memory else None,
     }  # fmt: skip
 
 
@@ -286,10 +335,12 @@ def main() -> None:
     parser.add_argument("--data", choices=DATA, default="multi30k")
     parser.add_argument("--source", default="de")
     parser.add_argument("--target", default="en")
-    parser.add_argument("--only", choices=["speed", "quality"])
+    parser.add_argument("--only", choices=["step", "speed", "quality"])
     parser.add_argument("--rung", choices=SUMMARIES, help="a recurrent model of lecture 03 in place of the Transformer")
     parser.add_argument("--steps", type=int, default=40 if device == "cpu" else 300, help="of each turn, for the speed")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile, whatever the profile says")
+    parser.add_argument("--length", type=int, metavar="STEPS", help="of the whole run, not the profile's")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the JSON object in this file, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     args = parser.parse_args()
@@ -305,7 +356,8 @@ def main() -> None:
     tokenizers = train_tokenizers(data, corpora.train)
     run_config = make_run_config(args.profile, args.data, tokenizers, languages)
     precision = hardware.settle_precision(run_config.recipe.precision, torch.device(device))
-    run_config = run_config._replace(recipe=replace(run_config.recipe, precision=precision))
+    whole = replace(run_config.recipe, precision=precision, steps=args.length or run_config.recipe.steps)
+    run_config = run_config._replace(recipe=replace(whole, compile=whole.compile and not args.no_compile))
     threads = f"{platform.machine()}, {torch.get_num_threads()} threads"
     where = torch.cuda.get_device_name() if device == "cuda" else threads
     kind = f"recurrent, {args.rung}" if args.rung else "Transformer"
@@ -318,14 +370,20 @@ def main() -> None:
         "precision": precision, "compiled": run_config.recipe.compile,
         "date": time.strftime("%Y-%m-%d"),
         "command": f"python benchmarks/training.py --profile {args.profile} --data {args.data} "
-                   f"--source {args.source} --target {args.target}" + f" --rung '{args.rung}'" * bool(args.rung),
+                   f"--source {args.source} --target {args.target}" + f" --rung '{args.rung}'" * bool(args.rung)
+                   + " --no-compile" * args.no_compile + f" --length {args.length}" * bool(args.length),
         "versions": {name: version(name) for name in ("torch", "transformers", "sacrebleu", "attncourse")}
         | {"python": platform.python_version()},
     }  # fmt: skip
 
-    if args.only != "quality" and not args.rung:
-        recipe = replace(run_config.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
-        pairs = encode_pairs(corpora.train, *tokenizers)
+    recipe = replace(run_config.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
+    pairs = encode_pairs(corpora.train, *tokenizers)
+    if args.only in (None, "step") and not args.rung:
+        result["step"] = where_a_step_goes(run_config.model, pairs, recipe, device)
+        for name, at in result["step"].items():
+            of_gpu = "; {kernels:,.0f} kernels, GPU busy {gpu_busy_ms:.1f} ms".format(**at) if "kernels" in at else ""
+            print(f"a step in {name}, batches at hand: {at['ms']:.1f} ms{of_gpu}")
+    if args.only in (None, "speed") and not args.rung:
         rates = speed(run_config.model, pairs, recipe, device, args.rounds)
         print(f"{'':<24}{'tokens/s':>12}{'steps/s':>10}{'parameters':>13}")
         for name, rate in rates.items():
@@ -338,7 +396,7 @@ def main() -> None:
         print(f"{ratio:.2f} times the fastest peer (goal {SPEED_GOAL}); {mfu:.0%} of the device's {peak_is}, "
               f"{peak / 1e12:.2f} TFLOP/s (goal for the base preset {MFU_GOAL:.0%})")  # fmt: skip
         result |= {"rates": rates, "tokens_per_second_ratio": ratio, "mfu": mfu, "peak_flops": peak, "peak_is": peak_is}
-    if args.only != "speed":
+    if args.only in (None, "quality"):
         trained = quality(run_config, corpora, tokenizers, device, args.rung)
         measured = trained["measured"]
         result |= trained | {key: measured.get(key) for key in ("bleu", "bleu_signature", "exact")}
