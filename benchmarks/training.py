@@ -12,9 +12,9 @@ computed at all: where these are few beside the step, the step waits for the CPU
 Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten lines, and transformers' Marian in its
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
 profile says; all compiled where the profile says so. They take turns; the first steps of each turn are not timed.
-Model FLOPs utilisation counts three times the matrix products of a forward pass over the real tokens, against the peak that the
-device's data sheet promises for the run's precision, or where none is known (a CPU) against its speed in one large
-product of that precision.
+Model FLOPs utilisation counts three times the matrix products of a forward pass over the real tokens, against the peak
+that the device's data sheet promises for the run's precision, or where none is known (a CPU) against its speed in one
+large product of that precision.
 
 Quality: a run of the profile to its end, in a folder that is thrown away; BLEU on test2016 at each evaluation, with the
 seconds of training until then, and with all that is reported at the end; on a GPU the most memory that the steps took.
