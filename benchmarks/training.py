@@ -6,8 +6,9 @@
 
 Step: where the milliseconds of one of our steps go. The same steps with their batches already on the device (so that
 what making and moving them costs is the difference to the speed), in the profile's precision and in float32 (on a GPU
-TF32), without a compiler; and from torch's profiler the kernels that a GPU was given and the milliseconds in which it
-computed at all: where these are few beside the step, the step waits for the CPU that launches them.
+TF32), without a compiler; how many operations of torch it calls; and from torch's profiler the kernels that a GPU was
+given and the milliseconds in which it computed at all: where these are few beside the step, the step waits for the CPU
+that launches them.
 
 Speed: `attncourse train`'s own loop, torch.nn.Transformer in a loop of ten lines, and transformers' Marian in its
 Trainer: the same shape, the same micro-batches in the same order, the same precision, fused AdamW, dropout as the
@@ -44,6 +45,7 @@ from pathlib import Path
 import torch
 from model import Marian, Torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from attncourse.counting import count_training_flops
 from attncourse.data import PAD, Batch, EncodedPair, collate, encode_pairs, epoch_batches
@@ -200,31 +202,49 @@ def speed(
     }
 
 
+class CountOperations(TorchDispatchMode):
+    """Calls of torch's operations that compute something; a view, the same numbers in another shape, is none."""
+
+    n = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.n += not function.is_view
+        return function(*args, **(kwargs or {}))
+
+
 def where_a_step_goes(
-    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str
-) -> dict[str, dict[str, float | None]]:
-    """Milliseconds of a step by precision, with no reader of data and no compiler; on a GPU also its kernels."""
-    found = {}
+    config: TransformerConfig, pairs: Sequence[EncodedPair], recipe: Recipe, device: str, rounds: int
+) -> dict[str, dict[str, float]]:
+    """Milliseconds of a step by precision, with no reader of data and no compiler, medians over rounds in which the
+    precisions take turns; how many operations a step calls; on a GPU also its kernels."""
+    found: dict[str, dict[str, float]] = {}
+    trainers, steps = {}, {}
     for precision in dict.fromkeys([recipe.precision, "float32"]):
-        model = EncoderDecoder(config).to(device)
+        model = EncoderDecoder(config).to(device).train()
         run = replace(recipe, precision=precision, compile=False)
-        trainer = Trainer(model, as_examples(pairs, model), run)
+        trainers[precision] = trainer = Trainer(model, as_examples(pairs, model), run)
         stream = micro_batches_of(trainer.data, run, trainer.processes, 0)
-        steps = [list(itertools.islice(stream, run.accumulate)) for _ in range(UNTIMED + run.steps)]
-        with hardware.fast_float32(torch.device(device)):
-            model.train()
-            for number, step in enumerate(steps):
-                if number == UNTIMED:
-                    _wait(device)
-                    begun = time.perf_counter()
-                trainer.update(number + 1, step)
-            _wait(device)
-            took = (time.perf_counter() - begun) / run.steps
-            found[precision] = {"ms": 1000 * took} | (_kernels(trainer, steps[:UNTIMED]) if device == "cuda" else {})
+        steps[precision] = [list(itertools.islice(stream, run.accumulate)) for _ in range(run.steps)]
+    took: dict[str, list[float]] = {precision: [] for precision in trainers}
+    with hardware.fast_float32(torch.device(device)):
+        for _ in range(rounds + 1):                               # the first warms up
+            for precision, trainer in trainers.items():
+                _wait(device)
+                begun = time.perf_counter()
+                for number, step in enumerate(steps[precision], start=1):
+                    trainer.update(number, step)
+                _wait(device)
+                took[precision].append(1000 * (time.perf_counter() - begun) / recipe.steps)
+        for precision, trainer in trainers.items():
+            few = steps[precision][:UNTIMED]
+            with CountOperations() as operations:
+                trainer.update(1, few[0])
+            found[precision] = {"ms": statistics.median(took[precision][1:]), "operations": operations.n}
+            found[precision] |= _kernels(trainer, few) if device == "cuda" else {}
     return found
 
 
-def _kernels(trainer: Trainer, steps: list) -> dict[str, float | None]:
+def _kernels(trainer: Trainer, steps: list) -> dict[str, float]:
     """How many kernels a step launches, and for how many milliseconds the GPU is busy with them."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for number, step in enumerate(steps):
@@ -379,10 +399,10 @@ def main() -> None:
     recipe = replace(run_config.recipe, steps=args.steps, label_smoothing=0.0, ema=0.0)
     pairs = encode_pairs(corpora.train, *tokenizers)
     if args.only in (None, "step") and not args.rung:
-        result["step"] = where_a_step_goes(run_config.model, pairs, recipe, device)
+        result["step"] = where_a_step_goes(run_config.model, pairs, recipe, device, args.rounds)
         for name, at in result["step"].items():
             of_gpu = "; {kernels:,.0f} kernels, GPU busy {gpu_busy_ms:.1f} ms".format(**at) if "kernels" in at else ""
-            print(f"a step in {name}, batches at hand: {at['ms']:.1f} ms{of_gpu}")
+            print(f"a step in {name}, batches at hand: {at['ms']:.1f} ms, {at['operations']:,} operations{of_gpu}")
     if args.only in (None, "speed") and not args.rung:
         rates = speed(run_config.model, pairs, recipe, device, args.rounds)
         print(f"{'':<24}{'tokens/s':>12}{'steps/s':>10}{'parameters':>13}")

@@ -36,6 +36,7 @@ CAPTIONS = {"name": "multi30k", "vocab_size": 60, "joint": True}
 def tiny(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setattr("attncourse.training.distributed.best_device", lambda: torch.device("cpu"))
     monkeypatch.setitem(profiles._SIZES, ("cpu", "number-words"), (NUMBERS, TINY_MODEL, TINY_RECIPE))
     monkeypatch.setitem(profiles._SIZES, ("cpu", "multi30k"), (CAPTIONS, TINY_MODEL, TINY_RECIPE))
     number_words = profiles.number_words

@@ -193,7 +193,7 @@ def two_readers(pairs: Sequence[str], asked: int) -> None:
     All that differs is which states reach `attend`. Three pairs fit.
     """
     drawn, panels = figure(9.6, 4.4, columns=2)
-    last, (letter, digit) = len(pairs) - 1, pairs[asked]
+    last, (letter, digit) = len(pairs) - 1, list(pairs[asked])
     states = f"h 1 to h {len(pairs)}"
     titles = (
         "one vector: keeps the last state,\n$d$ numbers",

@@ -472,7 +472,8 @@ viz.function_curves(valleys | noise, temperatures, log_x=True,
 for name, line in valleys.items():
     print(f"{name}: best T = {temperatures[line.argmin()]:.3f}, off by {line.min():.0f};"
           f"  cold {line[0]:.0f},  hot {line[-1]:.0f}")
-#| caption: Error on counts left out, against the temperature, for three samples; dotted, the noise.
+#| caption: Error on counts left out, against the temperature, for three samples; dotted,
+#|   the noise.
 
 # %% tags=["hide-input"]
 for line in valleys.values():
@@ -775,8 +776,8 @@ contexts = torch.stack([context for context, _ in table])                       
 unsure = contexts.amax(dim=1).argmin()
 said = ", ".join(f"{topic} {x:.2f}" for topic, x in zip(topics, contexts[unsure], strict=True))
 print(f"least sure: {words[10 + unsure]}.", said)
-#| caption: Attention weights between words, with keys made from their neighbours. A frame is a topic;
-#|   weights below 0.1 have no number.
+#| caption: Attention weights between words, with keys made from their neighbours. A frame is
+#|   a topic; weights below 0.1 have no number.
 
 # %% [raw] slide
 # ## Soft attention says more than who wins
@@ -1001,8 +1002,8 @@ for sees in equal_weights:
             runs = [losses(score, d_k, seed, sees) for seed in seeds]
             ends[sees][name][d_k] = [at_the_end(run) for run in runs]
 figures.losses_by_width(ends, equal_weights)
-#| caption: Loss at the end of 150 steps (mean of the last 25) against the width, with and without the scale. The
-#|   lines go through the means of the seeds.
+#| caption: Loss at the end of 150 steps (mean of the last 25) against the width, with and
+#|   without the scale. The lines go through the means of the seeds.
 #| label: losses
 
 # %% tags=["hide-input"]

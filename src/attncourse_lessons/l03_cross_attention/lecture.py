@@ -746,8 +746,8 @@ for seed, model in models.items():
 partners = {"vier": "four", "hundert": "hundred", "sechs": "six", "dreißig": "thirty-"}
 figures.alignments(alignments, rows=german.pieces(one.target_out[0].tolist()),
                    columns=english.pieces(one.source[0].tolist()), partners=partners)
-#| caption: Alignments that three trained models found. A frame marks the true partner of a token;
-#|   weights below 0.05 have no number.
+#| caption: Alignments that three trained models found. A frame marks the true partner of
+#|   a token; weights below 0.05 have no number.
 #| label: alignments
 
 # %% [raw] slide

@@ -1277,7 +1277,8 @@ assert here["untied output"][0] < -0.05 and published["untied output"][0] > 0
 assert statistics.mean(pairs) > half, "the four are worse than one of them"
 assert 0.25 < here["no positions"][0] / here["RoPE"][0] < 0.4, "a third"
 rest = [size / sizes["baseline"] - 1 for name, size in sizes.items() if name not in more]
-assert max(map(abs, [*rest, more["GQA"]])) < 0.08 < 0.15 < more["untied output"], "one has more parameters"
+assert max(map(abs, [*rest, more["GQA"]])) < 0.08, "the others have as many parameters"
+assert more["untied output"] > 0.15, "one has more"
 
 # %% [raw] slide
 # ## Twelve changes, and the same at a thousand times the size
