@@ -465,7 +465,7 @@ def test_every_profile_can_be_planned_and_only_the_t4s_is_bound_to_a_format(monk
             *_, recipe = profiles.settings(profile, name)
             wanted = runs.Recipe(**recipe).precision
             assert wanted == {"cpu": "float32", "t4": "fp16"}.get(profile, "auto")
-            assert runs.Recipe(**recipe).compile == (profile in ("gpu", "base"))
+            assert runs.Recipe(**recipe).compile == (profile == "base")
 
 
 def test_a_prediction_counts_what_the_run_would_do_and_does_nothing(tiny, capsys):

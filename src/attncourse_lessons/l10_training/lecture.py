@@ -1001,31 +1001,67 @@ print(f"{1000 * took:.0f} ms a step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:.0
 
 # %% [markdown]
 # PaLM reports 46 % on 6,144 TPUs. Memory-bound operations, overhead and communication take the rest. Now the question
-# that you wanted to ask: **how long does it take to train on Multi30k?** 6,000 steps of 8,192 tokens are about 110
+# that you wanted to ask: **how long does it take to train on Multi30k?** 1,800 steps of 8,192 tokens are about 33
 # epochs. We *assume* that computing and memory allow an MFU of 20 %; where launching takes longer than that, launching
 # decides.
 
 # %%
-assumed_mfu = 0.20
+assumed_mfu, steps = 0.20, 1800
+predicted = {}
 for name, chip in CHIPS.items():
     number_format = "bf16" if "bf16" in chip.flops else "fp16"
     computing = step_flops / (assumed_mfu * chip.flops[number_format])
-    minutes = 6000 * max(computing, launching) / 60
-    print(f"prediction, {name:>4}, {number_format}: {minutes:.1f} minutes "
+    predicted[name] = steps * max(computing, launching)
+    print(f"prediction, {name:>4}, {number_format}: {predicted[name]:.0f} s "
           f"({1000 * computing:.1f} ms a step computing, {1000 * launching:.1f} ms launching)")
 
-kept_runs = [run for run in results.training_runs() if run.profile != "cpu"]
-for run in kept_runs:
-    print(f"measured on {run.device}: {run.seconds / 60:.1f} minutes, BLEU {run.bleu:.1f}; "
-          f"{run.command}")
-if not kept_runs:
-    print("measured: no GPU run is kept in this course yet, so these predictions are untested")
+# %% [markdown]
+# We could run it on one H200, which computes as fast as an H100 and has more memory. *Guess first:* is the prediction
+# right within a factor of two? If not, which of three assumptions failed: the MFU of 20 %, the number of operations,
+# or the 5 µs?
+
+# %%
+kept_run = results.measured("training_gpu_de_en")         # one run, one seed
+measured_seconds = kept_run["training_seconds"]
+print(f"{kept_run['device_name']}, {kept_run['steps']:,} steps: {measured_seconds:.0f} s, "
+      f"BLEU {kept_run['bleu']:.1f}; {measured_seconds / predicted['H100']:.0f} times the prediction")
+for number_format, step in kept_run["step"].items():
+    print(f"a step in {'TF32' if number_format == 'float32' else number_format}, its batch on the GPU: "
+          f"{step['ms']:.1f} ms, {step['kernels']:,.0f} kernels, "
+          f"{1000 * step['ms'] / step['kernels']:.0f} µs for each; GPU busy {step['gpu_busy_ms']:.1f} ms")
+
+# %% tags=["hide-input"]
+in_bf16, in_tf32 = (kept_run["step"][number_format] for number_format in ("bf16", "float32"))
+assert kept_run["steps"] == steps and predicted["H100"] == steps * launching
+assert 15 < measured_seconds / predicted["H100"] < 18 and in_bf16["kernels"] > 2 * operations.n
+assert in_bf16["gpu_busy_ms"] < in_bf16["ms"] / 2.9 and in_tf32["ms"] < 0.85 * in_bf16["ms"]
+assert round(in_bf16["kernels"]) == 1356 and round(1000 * in_bf16["ms"] / in_bf16["kernels"]) == 22
+assert round(measured_seconds) == 86 and round(predicted["H100"]) == 5
+assert 45 < 1000 * measured_seconds / steps < 50 and in_tf32["gpu_busy_ms"] > in_bf16["gpu_busy_ms"]
+
+# %% [raw] slide
+# ## Predicted 5 seconds, measured 86
+# - The GPU computes in a third of the step: **overhead-bound**, as predicted
+# - but 1,356 kernels, not 580 operations: AdamW, clipping, casts to bf16
+# - and 22 µs of Python, autograd and dispatcher for each, not 5
+
+# %% [markdown]
+# The diagnosis was right and both of its numbers were wrong. The GPU is busy for a third of the step; for the rest it
+# waits for the CPU, so the step is overhead-bound. But we had counted the operations of one loss and its gradients in
+# float32. A whole step also clips and runs AdamW, and autocast casts numbers to bf16 and back. That makes more than
+# twice as many kernels. And each took the CPU not 5 µs but four times as long: before a launch, Python, autograd and
+# the dispatcher do their work. TF32 shows it from another side. There the GPU computes *longer*, but without casts
+# there are fewer kernels to launch, and the step is shorter.
+#
+# The steps of the run took 48 ms each. On top of what the table shows they make the batch, move it, and average the
+# weights. All of this is one machine: with another CPU the times of launching differ.
 
 # %% [markdown]
 # > **Check yourself.** Double the assumed MFU, and the prediction for the fastest chip stays where it is. What would
 # > make training faster there?
 # > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
-# > <code>torch.compile</code>. A still faster chip would change nothing.</details>
+# > <code>torch.compile</code>, which takes minutes first; or a faster CPU. A still faster GPU would change
+# > nothing.</details>
 #
 # **Now you:** [a10](@training/assignment), question 6, and the extension "What a step costs".
 #
