@@ -18,7 +18,9 @@ from attncourse.data import (
     epoch_batches,
     loader,
     number_words,
+    pad_batch,
 )
+from attncourse.data.batches import rectangle
 
 LENGTHS = random.Random(0).choices(range(1, 40), k=500)
 
@@ -113,6 +115,17 @@ def test_the_loader_gives_the_batches_of_the_indices_from_wherever_it_starts(pai
             assert torch.equal(tensor, expected)
 
 
+def test_other_processes_make_the_same_batches_in_the_same_order(pairs):
+    indices = epoch_batches(pairs, 512, seed=0, epoch=0)[:9]
+    for made, expected in zip(loader(pairs, indices, workers=2), loader(pairs, indices), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(made, expected, strict=True))
+
+
+def test_lists_become_the_rectangle_that_they_become_one_by_one():
+    rows = [[7, 8, 9], [5], [], [4, 6]]
+    assert torch.equal(rectangle(rows), pad_batch(rows)[0]) and rectangle(rows).dtype == torch.int64
+
+
 def test_the_loader_asks_for_no_more_indices_than_it_needs(pairs):
     def endless():
         epoch = 0
@@ -130,9 +143,10 @@ def test_the_loader_draws_nothing_from_torchs_generator(pairs):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_on_a_gpu_the_batches_are_the_same(pairs):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_on_a_gpu_the_batches_are_the_same(pairs, workers):
     indices = epoch_batches(pairs, 512, seed=0, epoch=0)[:9]
-    for made, expected in zip(loader(pairs, indices, "cuda"), loader(pairs, indices), strict=True):
+    for made, expected in zip(loader(pairs, indices, "cuda", workers=workers), loader(pairs, indices), strict=True):
         assert made.source.is_cuda and all(torch.equal(a.cpu(), b) for a, b in zip(made, expected, strict=True))
 
 

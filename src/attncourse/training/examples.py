@@ -10,8 +10,8 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from attncourse.counting import count_training_flops
-from attncourse.data import EncodedPair, collate, draw_batches, pad_batch
-from attncourse.data.batches import cut
+from attncourse.data import EncodedPair, collate, draw_batches
+from attncourse.data.batches import cut, rectangle
 from attncourse.metrics import token_loss
 from attncourse.transformer import EncoderDecoder, LanguageModel
 from attncourse.unpadding import unpadded_loss
@@ -35,6 +35,8 @@ class Examples(Generic[E]):
     """
 
     called = "examples"
+    workers = 2
+    """For a GPU, how many processes make batches ahead; 0 where that takes longer than to make one."""
 
     def __init__(self, examples: Sequence[E]):
         self.examples = examples
@@ -97,6 +99,7 @@ class Pairs(Examples[EncodedPair]):
     """
 
     called = "pairs"
+    workers = 0
 
     def n_targets(self, example: EncodedPair) -> int:
         return len(example.target) + 1                            # <eos>
@@ -158,6 +161,7 @@ class Texts(Examples[Sequence[int]]):
     """
 
     called = "texts"
+    workers = 0
 
     def __init__(self, texts: Sequence[Sequence[int]], max_length: int | None = None):
         for i, text in enumerate(texts):
@@ -169,7 +173,7 @@ class Texts(Examples[Sequence[int]]):
         return len(example) - 1
 
     def collate(self, examples: Sequence[Sequence[int]]) -> IndexedTexts:
-        tokens, _ = pad_batch(examples)                                               # (batch, n + 1)
+        tokens = rectangle(examples)                                                  # (batch, n + 1)
         return IndexedTexts(tokens[:, :-1], tokens[:, 1:], _index([self.n_targets(text) for text in examples]))
 
     def loss(self, model: Any, compiled: bool) -> Loss:

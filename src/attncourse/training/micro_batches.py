@@ -57,5 +57,6 @@ def micro_batches(
 ) -> Iterator[MicroBatch]:
     """What is planned, with its tensors on the device."""
     planned, ahead = tee(plan(data, recipe, processes, done, model))                  # the loader reads ahead
-    batches = loader(data, (one.examples for one in ahead), processes.device, data.collate)  # type: ignore[arg-type]
+    indices, workers = (one.examples for one in ahead), data.workers if processes.device.type == "cuda" else 0
+    batches = loader(data, indices, processes.device, data.collate, workers)                  # type: ignore[arg-type]
     return map(MicroBatch, planned, batches)
