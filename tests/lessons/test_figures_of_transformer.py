@@ -146,9 +146,10 @@ def test_a_curve_is_what_a_budget_buys_with_the_model_and_the_lowest_loss_on_it(
         "small: 3.6e+22 FLOPs": [pytest.approx(loss(1e10, 1), abs=1e-3)],
         "large: 3.6e+23 FLOPs": [pytest.approx(loss(2e11, 1), abs=1e-3)],
     }
-    billions = [5, 10, 20, 50, 100, 200, 500, 1000]
-    assert labels(ax.xaxis) == {1e9 * number: f"{number:,}" for number in billions}
+    billions = {1e9 * number: f"{number:,}" for number in [5, 10, 20, 50, 100, 200, 500, 1000]}
+    assert labels(ax.xaxis) == billions
     (ax,) = axes(figures.budget_curves, tokens_alone, {"one": (1e10, 6e11)})
+    assert labels(ax.xaxis) == billions
     paid = [x * y for x, y in strokes(ax)[0]]
     assert paid == pytest.approx([6e21] * 301, rel=1e-3), "of one budget"
 
