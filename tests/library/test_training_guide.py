@@ -7,7 +7,7 @@ from pathlib import Path
 from attncourse.training import command, generating, scoring, translating
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "training.md").read_text("utf-8")
-OTHER_PROGRAMS = {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--index-url", "--save"}
+OTHER_PROGRAMS = {"--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint", "--index-url", "--only", "--length"}
 
 
 def test_the_program_of_the_guide_runs(capsys):

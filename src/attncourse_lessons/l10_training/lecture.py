@@ -552,7 +552,7 @@ figures.learning_rates({
     "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
     "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
 })
-#| caption: Learning rate against the step, for three schedules.
+#| caption: Learning rate against the step, for two schedules.
 #| label: schedules
 
 # %% [raw] slide
@@ -560,9 +560,8 @@ figures.learning_rates({
 # {figure}
 
 # %% [markdown]
-# The inverse square root ([@vaswani2017], equation 3) need not know how long the run will be. The cosine must, ends at
-# nearly zero, and is usually a little better. Steps are counted from one: counted from zero, the first step has rate
-# zero.
+# The inverse square root ([@vaswani2017], equation 3) need not know how long the run will be. The cosine must, and ends
+# at nearly zero. Steps are counted from one: counted from zero, the first step has rate zero.
 #
 # ### The learning-rate sweep
 #
@@ -1023,21 +1022,25 @@ for name, chip in CHIPS.items():
 # %%
 kept_run = results.measured("training_gpu_de_en")         # one run, one seed
 measured_seconds = kept_run["training_seconds"]
+times = measured_seconds / predicted["H100"]
 print(f"{kept_run['device_name']}, {kept_run['steps']:,} steps: {measured_seconds:.0f} s, "
-      f"BLEU {kept_run['bleu']:.1f}; {measured_seconds / predicted['H100']:.0f} times the prediction")
+      f"{times:.0f} times the prediction; BLEU {kept_run['bleu']:.1f}")
+print("a step, its batch on the GPU:")
 for number_format, step in kept_run["step"].items():
-    print(f"a step in {'TF32' if number_format == 'float32' else number_format}, its batch on the GPU: "
-          f"{step['ms']:.1f} ms, {step['kernels']:,.0f} kernels, "
-          f"{1000 * step['ms'] / step['kernels']:.0f} µs for each; GPU busy {step['gpu_busy_ms']:.1f} ms")
+    name = "TF32" if number_format == "float32" else number_format
+    each = 1000 * step["ms"] / step["kernels"]
+    print(f"{name:>5}: {step['ms']:.1f} ms, {step['kernels']:,.0f} kernels, "
+          f"{each:.0f} µs for each; GPU busy {step['gpu_busy_ms']:.1f} ms")
 
 # %% tags=["hide-input"]
 in_bf16, in_tf32 = (kept_run["step"][number_format] for number_format in ("bf16", "float32"))
 assert kept_run["steps"] == steps and predicted["H100"] == steps * launching
-assert 15 < measured_seconds / predicted["H100"] < 18 and in_bf16["kernels"] > 2 * operations.n
+assert 15 < times < 18 and in_bf16["kernels"] > 2 * operations.n
 assert in_bf16["gpu_busy_ms"] < in_bf16["ms"] / 2.9 and in_tf32["ms"] < 0.85 * in_bf16["ms"]
-assert round(in_bf16["kernels"]) == 1356 and round(1000 * in_bf16["ms"] / in_bf16["kernels"]) == 22
+assert round(in_bf16["kernels"]) == 1356 and in_tf32["gpu_busy_ms"] > in_bf16["gpu_busy_ms"]
+assert round(1000 * in_bf16["ms"] / in_bf16["kernels"]) == 22
 assert round(measured_seconds) == 86 and round(predicted["H100"]) == 5
-assert 45 < 1000 * measured_seconds / steps < 50 and in_tf32["gpu_busy_ms"] > in_bf16["gpu_busy_ms"]
+assert 45 < 1000 * measured_seconds / steps < 50
 
 # %% [raw] slide
 # ## Predicted 5 seconds, measured 86
