@@ -142,7 +142,8 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 #   three learned matrices: queries $s_t W_Q$, keys $h_i W_K$, values $h_i W_V$. [Lecture @transformer](@transformer)
 #   has it.)
 #
-# (State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted.)
+# (State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted. The
+# drawing leaves out one arrow, from $\tilde s_t$ to the next step; the section on the decoder's step adds it.)
 #
 # Here is one step in full. Read it from the bottom to the top. (The section on the decoder's step explains the initial
 # state $s_0$ and the right-hand side.)
@@ -603,7 +604,7 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 # The bands reach from the worst of three seeds to the best. After 450 steps, all three models translate most single
 # numbers correctly. On longer lists both one-vector models get much worse: of the lists of five they get about 1 % or
 # less right, and attention gets 95 %. Which of the two one-vector models is ahead depends on the length, the budget and
-# the seed; beside their distance from attention the difference is small.
+# the seed; compared with their distance from attention the difference is small.
 #
 # Is one vector too narrow, or does the model only learn more slowly? With four times the steps both one-vector models
 # get four in ten of the longest lists right, and attention practically all. Much of the gap at 450 steps is therefore
@@ -662,7 +663,8 @@ for summary in SUMMARIES:
 figures.gradients_by_length(gradients)
 for summary, by_size in gradients.items():
     falls = sum(by_size[5]) / sum(by_size[80])                       # of means over seeds
-    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor {falls:,.0f}")
+    rounded = float(f"{falls:.2g}")                                  # to two digits
+    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor of about {rounded:,.0f}")
 #| caption: Gradient at the middle token of the source, against the length of the source: a
 #|   mark for each of three seeds, and lines through their means.
 
@@ -880,7 +882,9 @@ for seed, model in models.items():
 # %% tags=["hide-input"]
 of_six = [units_right(model, three, [4]) for model in models.values()]
 nothing_left = units_right(models[0], three, [0, 1, 2, 3, 4])
-if not (of_six[0] > 0.9 and max(of_six[1:]) < 0.75 and nothing_left < 0.2):
+of_hundred = [units_right(model, three, [0, 2, 3, 4]) for model in models.values()]
+weights_mislead = of_six[0] > 0.9 and max(of_six[1:]) < 0.75 and nothing_left < 0.2
+if not (weights_mislead and max(of_hundred[1:]) < 0.5 < of_hundred[0]):
     print("Your three models differ from those of the text: take the method from it.")
 
 # %% [raw] slide
@@ -906,18 +910,22 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # %% [markdown]
 # With *hundred* alone, seed 0 still writes most units correctly. With *four* alone it is no better than guessing, which
 # is one in nine, although it starts from the same $s_0$. So $s_0$ alone does not carry the unit, and the state at
-# *hundred* does: the bidirectional encoder has copied the unit into several states. The copies of seeds 1 and 2 are
-# weaker: with *hundred* alone, seed 1 is no better than guessing either, and seed 2 is only somewhat better. A mask
-# forces weights that never occurred in training, so trust large drops and not small ones. (For seed 0, hiding *thirty-*
-# as well, in the second row, even helps. In the last row the context vector is zero, which no model has met in training,
-# so that row says little.) So a large weight does not mean that the position is needed, and a small weight on a token
-# does not mean that the token plays no part.
+# *hundred* does: the bidirectional encoder has copied the unit into several states. With *hundred* alone, seeds 1 and 2
+# write most units wrong: if their encoders have copied the unit there, their decoders make little use of the copy.
 #
-# In translation the same was found: Koehn and Knowles ([-@koehn2017, section 3.5]) compared attention with word
-# alignments. Often they agree, but in one of their models, which they call an outlier, most of the attention is off by one
-# word. Jain and Wallace ([-@jain2019]) found other weights that give nearly the same predictions, and called their paper
-# *Attention is not explanation*; Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not
-# explanation*. The lesson: an alignment is a hypothesis about what a model uses. To test it, intervene.
+# A mask forces weights that never occurred in training, so trust large drops and not small ones. (For seed 0, hiding
+# *thirty-* as well, in the second row, even helps. In the last row the context vector is zero, which no model has met
+# in training, so that row says little.)
+#
+# So a large weight does not mean that the position is needed, and a small weight on a token does not mean that the
+# token plays no part. An alignment is a hypothesis about what a model uses. To test it, intervene.
+#
+# Published studies point the same way. Koehn and Knowles ([-@koehn2017, section 3.5]) compared attention with word
+# alignments in translation. The two often agree; but in one model, which they call an outlier, most of the attention is
+# off by one word. Attention, they write, "does not always fulfill the role of a word alignment model". Jain and
+# Wallace ([-@jain2019]) studied tasks such as text classification and question answering. They found other weights that
+# give nearly the same predictions, and called their paper *Attention is not explanation*. Wiegreffe and Pinter
+# ([-@wiegreffe2019]) answered with *Attention is not not explanation*.
 #
 # ## In short
 #

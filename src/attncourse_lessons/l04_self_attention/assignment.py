@@ -10,20 +10,21 @@
 # # Assignment @self_attention · Self-attention
 #
 # In this assignment you build the scaled dot-product self-attention of [lecture @self_attention](@self_attention) twice,
-# once token by token as the sums read and once with matrices. You find three mistakes in somebody else's layer, by rules that
-# every such layer keeps, and you count what a layer costs beside others. The code is short. What takes time is to know who asks, who answers, and along which axis the softmax goes. After each
-# check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# once token by token, as the sums read, and once with matrices. You find three mistakes in a course-mate's layer with
+# the help of rules that every such layer obeys, and you compare the costs of four kinds of layer. The code is short; it
+# takes time to be sure who asks, who answers, and along which axis the softmax goes. After each check comes a cell that
+# *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not pass.
 #
 # {exercises}
 #
 # If you are stuck, `hint("self_attention_loop", 1)` prints a hint; the later ones of an exercise tell more. Your answers
 # are refused if they call the course's own attention and counts, or torch's attention: this is the place to build them.
-# Stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a
-# gradient flows from what you return back to what you were given.
+# Use torch operations throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a gradient
+# flows from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -310,9 +311,9 @@ if solved("layer_cost"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: see no further than this
+# ## Extension: restricted self-attention
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is for extra credit; you lose nothing if you leave it out.
 #
 # If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side ([@vaswani2017],
 # section 4, call it restricted self-attention). Compute all the scores as before, and forbid those that are too far away. (The

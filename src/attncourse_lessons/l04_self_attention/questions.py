@@ -89,7 +89,7 @@ def crossover(lots):
         *((f"n = {value}", abs(value - first) <= 1, why) for value, why in {
             d // 2: "2 n² d = n d² at n = d/2. (The projections of both are left out.)",
             d: "That forgets that every pair is met twice: for its score and in the average.",
-            2 * d: "The factor 2 stands at the square: it brings the crossing nearer.",
+            2 * d: "The factor 2 belongs to the quadratic part: it brings the crossing nearer.",
             d * d: "One n cancels: 2 n d = d².",
         }.items()),
     )  # fmt: skip

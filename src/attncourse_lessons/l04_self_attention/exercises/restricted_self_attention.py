@@ -119,8 +119,8 @@ slip("zeros after the softmax", FAR, {FILL: "", "dim=-1)": "dim=-1) * near"}, wo
     The weights outside the window were set to 0, so what is left no longer sums to one, and the far tokens still decide
     how much is left. Mask the scores, then normalise.""")
 slip("a score of 0 for the far ones", FAR, {"-torch.inf": "0.0"}, words="""
-    A score of 0 is not "no attention": softmax turns it into e⁰ = 1. The score that becomes a weight of exactly 0 is
-    −∞.""")
+    A score of 0 is not "no attention": softmax turns it into exp(0) = 1. The score that becomes a weight of exactly 0
+    is −∞.""")
 slip("`width` shared by both sides", WITHIN, {"<= width": "<= width // 2"}, words="""
     The window is half as large as it should be: `width` tokens on *each* side, so 2 · `width` + 1 with the token
     itself.""")
