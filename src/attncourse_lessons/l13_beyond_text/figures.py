@@ -208,7 +208,7 @@ def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[
         said.append(f"{name}: {where}")
     grid[0, 0].set_title("picture", fontsize=10)
     drawn.colorbar(image, ax=grid[:, 1:], label="share of a patch", fraction=0.05, aspect=25)
-    show(drawn, f"Where was looked, by patch (row, column), counted from 1 at the top left. {'. '.join(said)}.")
+    show(drawn, f"Attention weights of the class token on (row, column), counted from 1. {'. '.join(said)}.")
 
 
 def attention_on_image(

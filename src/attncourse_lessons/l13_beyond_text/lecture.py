@@ -269,8 +269,7 @@ print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 # %% [markdown]
 # The CNN does better, at least in one run. But one run says little; its last digit is chance. So this page keeps a record
 # of the same program from six seeds, which decide the first weights and the batches. Each mark is a run, and the long
-# line is the mean. The grey bar is a 95 % interval for having only 397 test images: with another 397 the mean could lie
-# anywhere in it.
+# line is the mean. The grey bar is a 95 % interval: 397 test images cannot tell apart the error rates that lie in it.
 
 # %%
 record = measured("vision")
@@ -305,8 +304,8 @@ figures.mistakes(rows, n=397)
 # %% [markdown]
 # The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So does the small CNN, and the regression
 # makes about as many. This is not a bug. The paper found the same pattern on its own scale: trained on a million images,
-# ViT was a little worse than convolutional networks of its size; it needed fourteen million, or better three hundred
-# million, to overtake them. (With a better recipe the million is enough: see *Where this went*.)
+# ViT was a few percentage points worse than convolutional networks of its size; it needed fourteen million, or better
+# three hundred million, to overtake them. (With a better recipe the million is enough: see *Where this went*.)
 #
 # ## Inductive bias: locality and translation equivariance
 #
@@ -394,7 +393,8 @@ assert same
 # the ViT on intact images**. Its lead has shrunk by about half. So the assumptions of the CNN can explain about half of
 # the lead that we measured, and no more: on shuffled pixels they are not only absent but false. What else differs?
 # *Make a list before you look.* Here are three suspects, each with a cheap experiment. (The CNN's last layer has a weight
-# for every feature *at every place*; the ViT's head reads one row.) In each experiment one thing changes:
+# for every feature *at every place*; the ViT's head reads one row.) Each experiment exchanges one part. (A last layer
+# brings its dropout and its parameters along; the folded box below the figure takes them apart as far as we could.)
 #
 # | suspect | what is changed | the run |
 # |---|---|---|
@@ -1038,6 +1038,7 @@ figures.two_probes({name: [*zip(vowel[name], pitch[name], strict=True)] for name
 for i in range(3):
     assert pitch["any sound"][i] > 0.85 and vowel["any sound"][i] < vowel["one sound"][i] - 0.2
     assert vowel["one sound"][i] > vowel["untrained"][i] + 0.2 and pitch["one sound"][i] < 0.6
+    assert vowel["any sound"][i] < vowel["untrained"][i]
     assert vowel["log spectra"][0] > vowel["one sound"][i], "an engineer still does better"
 
 # %% [raw] slide
@@ -1046,9 +1047,9 @@ for i in range(3):
 
 # %% [markdown]
 # With negatives from any sound the model holds the pitch nearly perfectly, and the vowels less well than the untrained
-# network did: the voice is enough to tell a frame from those of other singers. With negatives from the same sound pitch is
-# of no use, since all candidates share it; now the probe reads about two vowels in three, though the network has seen no
-# label. The model that won its game more easily holds less of the vowels. (Each mark is a training seed; log spectra have
+# network did: to tell a frame from those of other singers, the voice is enough. With negatives from the same sound the
+# pitch is useless, since all candidates share it. Now the probe reads about two vowels in three, though the network has
+# seen no label. The model with the easier game holds less of the vowels. (Each mark is a training seed; log spectra have
 # none. All sounds are new to model and probe. The height is $R^2$, the share of the variance of the pitch's logarithm
 # that the probe explains.)
 #

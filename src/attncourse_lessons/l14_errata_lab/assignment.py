@@ -383,8 +383,8 @@ if solved("structural_test"):
 # 2. (b) One of: many blocks, where post-norm's gradients are uneven; the full learning rate from the first step,
 #    without a warm-up; with a reason (the free path through the sums is gone, so that every gradient goes through
 #    each norm). "With other data" earns nothing.
-# 3. (c) Silence the sublayers (set to zero what they write with) and compare the block's output with its input, on
-#    vectors that are neither centred nor of size one: they must be equal. Half a point where x is, or may be,
+# 3. (c) Zero the sublayers (set the matrices that they write with to zero) and compare the block's output with its
+#    input, on vectors that are neither centred nor of size one: they must be equal. Half a point where x is, or may be,
 #    normalised already, since then the test sees nothing. Comparing with a trusted implementation after copying the
 #    weights is as good.
 # ### END SOLUTION

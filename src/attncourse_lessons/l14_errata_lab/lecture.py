@@ -22,8 +22,8 @@
 #
 # ## A list of claims, each with a test
 #
-# This course grew from five decks of slides ([lecture @getting_ready](@getting_ready) introduces them). You do not need
-# them: each line is quoted where it is tested. They are good decks. They contain mistakes, as
+# This course grew from five good decks of slides ([lecture @getting_ready](@getting_ready) introduces them). You do not need
+# them: each line is quoted where it is tested. They contain mistakes, as
 # everything does that people write, this course included. You have met some of them in boxes headed "A common mistake". The package has the
 # whole list, `attncourse_lessons.errata`. *Guess first:* how many entries does it have, and how many of them are errors
 # beyond doubt?
@@ -167,7 +167,7 @@ print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
 # {print}
 
 # %% [markdown]
-# On the right. This test needs no insight. It works because 7 is not 32: with as many tokens as features the left product
+# On the right. It works because 7 is not 32: with as many tokens as features the left product
 # would have run, and would have mixed tokens instead of features. *Never test with a square matrix.* A property-based
 # test goes one step further. It states a property, "for all sizes the result is $(n, d)$", and lets a program draw the
 # sizes, so that it tries more than its author's favourite numbers:
@@ -329,8 +329,8 @@ assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is bli
 
 # %% [markdown]
 # Only the repaired block returns x. The test finds the slip in either sublayer, so half a repair does not pass. But the
-# test can be blind: on vectors that are already normalised a norm does nothing, and the broken block passes. This happens
-# easily, for instance where the test's inputs come out of a norm. *Choose inputs that have nothing special about them.*
+# test can be blind: on vectors that are already normalised a norm does nothing, and the broken block passes. *Choose
+# inputs that have nothing special about them.*
 #
 # ### Batch invariance: a text alone and in a batch
 #
@@ -465,8 +465,8 @@ except IndexError as error:
 # Which finds the printed block?*
 
 # %% tags=["hide-input"]
-def two_tests(*faults):
-    torch.manual_seed(0)
+def two_tests(*faults, seed):
+    torch.manual_seed(seed)
     model, few = SlideModel(**SIZES, faults=faults), texts[:8]           # (8, 33)
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=5e-3), []
     for _ in range(150):
@@ -480,12 +480,14 @@ def two_tests(*faults):
 # %%
 print(f"guessing: {torch.tensor(128.0).log():.2f} nats")
 for faults in ((), (FAULT,), ("the residual from the normalised x",)):
-    first, last = two_tests(*faults)
-    print(f"untrained {first:.2f}, one batch {last:.3f}:  {' '.join(faults) or 'right'}")
-    assert abs(first - 4.85) < 0.4 and last < 0.2
+    firsts, lasts = zip(*(two_tests(*faults, seed=seed) for seed in range(3)), strict=True)
+    print("untrained", *(f"{loss:.2f}" for loss in firsts), "  one batch",
+          *(f"{loss:.3f}" for loss in lasts), f"  {' '.join(faults) or 'right'}")
+    assert max(abs(loss - 4.85) for loss in firsts) < 0.4 and max(lasts) < 0.2
 
 # %% [markdown]
-# Neither finds either. They ask whether a model *can learn*; the other tests ask whether it is the model that was meant.
+# Neither finds either, from three seeds. With positions by the batch the model fits the batch even better. (A guess: each
+# text's position names it.) Both tests ask whether a model *can learn*; the others, whether it is the model that was meant.
 
 # %% [raw] slide
 # ## Boundary values: the longest text
@@ -661,7 +663,7 @@ assert disputed == 14
 
 # %% [markdown] erratum="BertVis"
 # > **A common mistake: to read for the sense.** "See also BertVis", says a slide, and the link beside it ends with
-# > *bertviz*. It is the smallest entry of the list. It shows how such mistakes are found: by reading letter by letter, and
+# > *bertviz*. It shows how such mistakes are found: by reading letter by letter, and
 # > comparing with what stands next to it.
 
 # %% tags=["hide-input"]
@@ -757,17 +759,17 @@ assert FAULT in better
 # is lower. The printed block is among them. (*Why* has not been tested. Two guesses: a model without the final norm, or
 # with larger vectors after its norms, starts with larger logits, which may help in so short a run; and weights that are
 # set to 0 let a little of the future through, since the softmax's sum has counted it. A learning rate for each, as in
-# [lecture @cheap_attention](@cheap_attention), or a longer training might change the order: one more reason why the loss
-# is no test of the code.) Somebody who compared both blocks
-# with care, as [lecture @transformer](@transformer) teaches, would have kept the slide's. "It trains better with my
+# [lecture @cheap_attention](@cheap_attention), or a longer training might change the order.) Somebody who compared both
+# blocks with care, as [lecture @transformer](@transformer) teaches, would have kept the slide's. "It trains better with my
 # change" does not say that the change is what you think it is.
 #
-# And one difference is exactly 0: "max_len not handed on" changes nothing for texts of at most 128 tokens. A mutant that no
-# allowed input can tell from the original is an **equivalent mutant**; no test can kill it.
+# And one difference is exactly 0: "max_len not handed on" changes nothing for texts of at most 128 tokens, and the record
+# has no longer ones. A mutant that *no* allowed input can tell from the original is an **equivalent mutant**, and no test
+# can kill it. This one is not equivalent: a model that should take 256 tokens crashes at 200. The record lacks such texts.
 #
-# Test the stored table, too, with smaller runs of two parts, from three seeds each. First, positions by the batch,
-# tested in batches of 512 tokens, as in the record and in training, and in larger ones. Second, the printed block and the
-# right one. *Will the seeds or the fault change the loss more?*
+# Test the stored table, too, with two smaller experiments of three seeds each. The first tests positions by the batch in
+# batches of 512 tokens, as in the record and in training, and in larger ones. The second compares the printed block with
+# the right one. *Will the seeds or the fault change the loss more?*
 
 # %% tags=["hide-input"]
 @torch.no_grad()
@@ -902,18 +904,18 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > <details><summary>True of</summary>
 # >
 # > 1. all layers of Llama 2, every other layer of GPT-3, no layer of Mistral 7B
-# > 2. the two that the lecture is about; BERT is a third
-# > 3. its 34B and 70B
-# > 4. the two recipes that it names, learning rates included; ten times in what, and at which loss and budget, it does not say
-# > 5. attention in neural translation, 2014; averages by similarity are kernel regression, 1964, and the fast weights of 1991 ([@schmidhuber1992]) learn their keys and values
+# > 2. the two types that the lecture is about; encoder-only models, such as BERT, are a third
+# > 3. its models of 34B and 70B parameters
+# > 4. the two recipes that the slide names, learning rates included; it does not say what is ten times better, nor at which loss and budget
+# > 5. attention in neural translation (2014); averages weighted by similarity are older (kernel regression, 1964), and the fast weights of 1991 learn their keys and values ([@schmidhuber1992])
 # > 6. most of the arithmetic, and less of the time
 # > 7. the plain implementation; tiles need not be kept
-# > 8. their purpose; but where all attention weights are equal, all tokens become the same without a residual connection
+# > 8. what the tricks were introduced for, which is training; but the residual connection also changes what a model can do: without it, equal attention weights make all tokens the same
 # > 9. *dilated* convolutions
 # > </details>
 #
 # The authors of these sentences would probably agree with the conditions; a slide has no room for them. When a sentence
-# has no condition, look for it: the habit helps readers and writers. Eight of the nine are entries of the list, with a
+# has no condition, look for it. Eight of the nine are entries of the list, with a
 # test. (The "10×" is not: the slide does not say what would have to be measured.) One of the eight:
 
 # %% [raw] slide
@@ -971,8 +973,7 @@ print(erratum("a T × T matrix must be stored"))
 # > change the set of keys and queries to include only past words (Inefficient!)": not a cache that keeps the wrong
 # > things, but attention over the prefix, all of it anew, at every step. That is right, and inefficient, as the slide
 # > says. "The one thing everyone agrees on", pre-norm: a heading, and further down the same slide says "almost all", and
-# > names BERT and OPT 350M. (2024 brought Gemma 2, with norms before and after its sublayers, and OLMo 2, with
-# > norms after them.) "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
+# > names BERT and OPT 350M. "$\sqrt{|k|}$": in that deck $|x|$ is how many entries $x$ has.
 
 # %%
 for name in ("keys and queries", "cheaper while n is small"):

@@ -454,7 +454,7 @@ def _but(*caught):
 FAINT = ("faint, or rounding",)
 ATTENDED = "same(block(10 * x, 1.0, 0.0) - 10 * x, attended - x)"
 THOUGHT = "same(block(10 * x, 0.0, 1.0) - 10 * x, thought - x)"
-FROM_SILENCE = {  # what a sublayer finds at 10 x, whatever the residual connection does to 10 x
+FROM_ZEROED = {  # what a sublayer finds at 10 x, whatever the residual connection does to 10 x
     ATTENDED: "same(block(10 * x, 1.0, 0.0) - block(10 * x, 0.0, 0.0), attended - zeroed)",
     THOUGHT: "same(block(10 * x, 0.0, 1.0) - block(10 * x, 0.0, 0.0), thought - zeroed)",
 }
@@ -462,10 +462,10 @@ HALVES = "same(block(attended, 0.0, 1.0), whole),"
 
 slip("an x that is normalised already", ("the printed block", "half repaired", "side by side", *FAINT),
      {"zeroed, whole =": "x = torch.nn.functional.layer_norm(x, x.shape[-1:])\nzeroed, whole =",
-      **FROM_SILENCE, HALVES: ""},
+      **FROM_ZEROED, HALVES: ""},
      words="""
-    Silence was tried on an x of mean 0 and size 1. To such an x a norm does nothing, so that a residual from the
-    normalised x looks like one from x. Try it on vectors that are neither centred nor of size one.""")
+    Zeroed sublayers were tried on an x of mean 0 and size 1. To such an x a norm does nothing, so that a residual from
+    the normalised x looks like one from x. Try it on vectors that are neither centred nor of size one.""")
 
 slip("the future is not tried", ("the future",),
      {"range(x.shape[1] - 1)": "()"},
@@ -506,7 +506,7 @@ slip("equal to the last digit", FAINT, {"same(zeroed, x)": "torch.equal(zeroed, 
     No difference at all was allowed, and a sound block was accused of rounding. Float32 is good to seven digits. Allow
     a little: `torch.allclose` does.""")
 
-slip("a faint fault taken for rounding", FAINT, {"atol=1e-4": "atol=0.2", **FROM_SILENCE}, words="""
+slip("a faint fault taken for rounding", FAINT, {"atol=1e-4": "atol=0.2", **FROM_ZEROED}, words="""
     So much was allowed that a faint fault passed for rounding. Rounding moves these numbers by about a millionth.""")
 
 
