@@ -1030,7 +1030,7 @@ assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.4 > max(sca
 # %% [markdown]
 # In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
 # scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
-# two seeds learn and one does not, so the line passes where no run is.) Is it this start that holds it back, or are the
+# the seeds can end far apart, so the line may pass where no run is.) Is it this start that holds it back, or are the
 # steps too large as well? We follow the plain dot product at width 512, and change the recipe in one thing: the learning
 # rate, the number of tables in a batch, or the size of the initial weights. *Guess* which of the three helps with which
 # loss.
@@ -1054,7 +1054,7 @@ as_above, slower, larger, smaller = (fates["weight", change] for change in chang
 assert max(larger) < 0.5 * min(as_above)
 assert max(smaller) < min(slower) and max(slower) < 0.7 * min(as_above)
 as_above, slower, larger, smaller = (fates["average", change] for change in changes)
-assert max(larger) < 0.5 * min(as_above)
+assert max(larger) < 0.6
 assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
 
 # %% [raw] slide
