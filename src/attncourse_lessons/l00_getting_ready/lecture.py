@@ -199,7 +199,7 @@ print("x.mean(dim=-1)    ", tuple(x.mean(dim=-1).shape))
 # `dim=-1` is the features, whether or not a batch stands in front. Code that says `-1` and `-2` works for one sentence and
 # for a batch of them.
 #
-# Now the step at which everybody stumbles once. From each word we want to subtract its mean over the four features.
+# Now a step at which many people stumble. From each word we want to subtract its mean over the four features.
 
 # %%
 try:
@@ -248,7 +248,7 @@ print(centred[0, 0])
 #
 # Below you choose both shapes. Dotted cells are not in memory: they are the copies that broadcasting acts as if it
 # had made. Predict each result before you look. Start with (3, 1) and (4,), and then find a pair that does not fit.
-# Look at (3,) minus (3, 1) last, and for longest.
+# Keep (3,) minus (3, 1) for last, and take your time over it.
 
 # %%
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]

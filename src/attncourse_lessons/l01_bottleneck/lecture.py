@@ -609,7 +609,7 @@ figures.lstm_and_gru()
 # %% [markdown]
 # The **LSTM** (long short-term memory) keeps such a state $c_t$, along the top of the picture, beside the hidden state $h_t$.
 # Read the last line first: it is the line of code above, for vectors. $\sigma$ is the sigmoid, and $\odot$ a product
-# number by number. Each of the first four lines is [@eq:recurrence] with weights of its own. Because the index now names
+# element by element. Each of the first four lines is [@eq:recurrence] with weights of its own. Because the index now names
 # the gate, $W$ stands for $W_x$ and $U$ for $W_h$:
 #
 # $$
@@ -922,8 +922,9 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # The readers below differ in one thing: what they still have when the question comes. It is one vector, or it is all
 # states. **Attention** takes a weighted average of all states, once it knows the question. (How it does that is the
 # next lecture; here it is a box, `attend`.) Then a **readout** computes the answer from what was found. To be fair to
-# the one vector, the readout must be able to *select*: it multiplies what was found, number by number, by a linear
-# map of the question, which can switch some numbers off and let others through, as a gate does.
+# the one vector, the readout must be able to *select*: it multiplies what was found, element by element, by a linear
+# map of the question, which can switch some numbers off and let others through, as a gate does. (The tables below call
+# this readout *product*.)
 
 # %%
 figures.two_readers(["k7", "a3", "q9"], asked=1)
@@ -1037,8 +1038,9 @@ for pairs, d in ((2, 32), (4, 64), (8, 128)):
 # One vector of as many numbers is nearly as good. What attention buys: memory that grows by itself, and nothing to learn about packing.
 
 # %% [markdown]
-# At equal memory one vector is nearly as good. So what attention buys here is above all memory that grows by itself,
-# without more parameters; and nobody has to learn how to pack it.
+# At equal memory one vector is nearly as good, but its GRU is up to eight times as wide, with many more parameters. So
+# what attention buys here is above all memory that grows by itself, without more parameters; and nobody has to learn how
+# to pack it.
 #
 # ## Is it the width of the vector? Four tests that could refute us
 #
@@ -1064,8 +1066,8 @@ for reader in [*recall["readers"], recall["longer"]]:
 # Training helps a part of the way. Concatenation cannot **select**: a fault of the readout, not the bottleneck. Vary one thing at a time.
 
 # %% [markdown] teaches="operations that cannot be parallel"
-# * **Mean pooling** does no better than the last state, although every state is one average away. So a long path is
-#   not what limits it here.
+# * **Mean pooling** does no better than the last state, although every state is one average away. (It also blends all
+#   states, so this test alone does not clear the long path. A direct one follows.)
 # * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of
 #   the trouble is to *learn* how to pack a vector from which anything may be asked. How much would be left after still
 #   more steps, the record does not say.
@@ -1078,9 +1080,36 @@ for reader in [*recall["readers"], recall["longer"]]:
 #   mind: it has selected before.) Had we compared with this readout alone, we would have taken a fault of the readout for
 #   the bottleneck. Vary one thing at a time.
 #
-# So the answer: the long path is not to blame here, the readout can be and was not, and of the rest a part is learning and
-# a part is width. Within one budget the width decides how many pairs are answered. Six times the budget moves the curve
-# and does not lift it to that of attention.
+# If the long path were to blame, the pairs that were read first would be answered worst. *Guess* whether they are. Here
+# are three single vectors of 64 numbers, asked for pairs from each quarter of what they read:
+
+# %% tags=["hide-input"]
+short = next(reader for reader in recall["readers"] if reader["d"] == 64
+             and (reader["memory"], reader["readout"]) == ("last state", "product"))
+by_quarter = {8: [], 16: []}
+for seed in range(3):
+    torch.manual_seed(seed)
+    reader, draws = Reader("last state", d=64), torch.Generator().manual_seed(seed)
+    descend(reader, losses_of(reader, draws), steps=800, lr=short["lr"], progress=False)
+    for n, rows in by_quarter.items():
+        letters, digits, asked, answer = letters_with_digits(8000, n, draws)
+        with torch.no_grad():
+            right = (reader(letters, digits, asked).argmax(dim=-1) == answer).double()
+        quarter = (letters == asked[:, None]).int().argmax(dim=1) * 4 // n       # (8000,)
+        rows.append([right[quarter == i].mean().item() for i in range(4)])
+for n, rows in by_quarter.items():
+    for seed, row in enumerate(rows):
+        print(f"{n:>2} pairs, seed {seed}, from the first quarter to the last:",
+              "  ".join(f"{share:.2f}" for share in row))
+        assert row[0] > mean(row[1:3]) - 0.03 and (n == 8 or row[3] == max(row))
+        assert max(row) - min(row) < (1 - max(row)), "most of the errors: at every distance"
+
+# %% [markdown]
+# The first quarter is not answered worse than the middle ones. With sixteen pairs the last quarter, the nearest, is
+# answered best, but most of the errors are there at every distance. So the answer: the long path is hardly to blame here.
+# The readout can be to blame, and ours was not. Of the rest a part is learning and a part is width. Within one budget the
+# width decides how many pairs are answered. Six times the budget moves the curve and does not lift it to that of
+# attention.
 #
 # **Now you:** [a01](@bottleneck/assignment), exercise 5, a readout that can select.
 #

@@ -9,7 +9,7 @@
 # %% [markdown] teaches="attention as a soft lookup: query, key, value"
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 58 minutes, of which less than one is computing time. You need Python, and from
+# *About 58 minutes, of which about one is computing time. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
 # why anybody wants this; nothing here depends on it.*
 #
@@ -52,7 +52,7 @@ from attncourse.attention import (
     scaled_dot_score,
 )
 from attncourse.data import docstrings
-from attncourse.data.bridge import BICYCLES, counts, days
+from attncourse.data.bridge import BICYCLES, counts, days, rush
 from attncourse.data.word_contexts import word_contexts
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
@@ -417,7 +417,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # ## Kernel regression: the same average in 1964
 #
 # Our six entries were exact. Real measurements are noisy. Here are sixty counts from sixty days, at random hours, with
-# noise as from rain and holidays. A dictionary of these would be useless. A soft lookup smooths them:
+# noise, such as rain and holidays cause. A dictionary of these would be useless. A soft lookup smooths them:
 
 # %% [raw] slide
 # ## Kernel regression: the same average in 1964
@@ -425,7 +425,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 #
 # Nadaraya and Watson. For vectors of length one it **is** soft attention, with $T = h^2$.
 # . . .
-# New in Bahdanau et al. (2015): queries, keys and values come out of a network, trained *through* the average. The weights $\alpha$ are not parameters.
+# Added by Bahdanau et al. (2015): queries, keys and values come out of a network, trained *through* the average. The weights $\alpha$ are not parameters.
 
 # %%
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
@@ -466,27 +466,34 @@ valleys = {}
 for seed in range(3):
     sample = counts(60, torch.Generator().manual_seed(seed))
     valleys[f"sample {seed}"] = torch.stack([hidden_error(*sample, t) for t in temperatures])
-noise = {"noise put in": torch.full((25,), 40.0)}             # what no prediction can know
-viz.function_curves(valleys | noise, temperatures, log_x=True,
+at, new = counts(100_000, torch.Generator().manual_seed(9))   # (100000,) each
+noise = (new - rush(at)).square().mean().sqrt()               # ()  rush: the true curve
+lines = valleys | {"true curve": noise.expand(25)}
+viz.function_curves(lines, temperatures, log_x=True,
                     x_name="temperature", y_name="error (bicycles)")
 for name, line in valleys.items():
     print(f"{name}: best T = {temperatures[line.argmin()]:.3f}, off by {line.min():.0f};"
           f"  cold {line[0]:.0f},  hot {line[-1]:.0f}")
+print(f"the true curve, on new counts: off by {noise:.0f}")
 #| caption: Error on counts left out, against the temperature, for three samples; dotted,
-#|   the noise.
+#|   the error of the true curve on new counts.
 
 # %% tags=["hide-input"]
 for line in valleys.values():
     assert line.min() < 0.95 * line[0] and line.min() < 0.7 * line[-1]
+    assert noise < line.min() < 1.3 * noise
+all_weights = (clock(day) @ clock(asked).mT / 0.01).softmax(dim=-1)           # (289, 60)
+effective = 1 / all_weights.square().sum(dim=-1)                              # (289,)
+assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.01"
 
 # %% [raw] slide
 # ## A valley for each sample
 # {figure}
 
 # %% [markdown]
-# Each curve has a valley, and its lowest point is not far above the noise that was put in. (The best
-# temperature is lower than our 0.1, because sixty keys lie close together: even at 0.01 a query averages several of
-# them.)
+# Each curve has a valley. The dotted line is the error of the curve around which the counts were drawn. Even that
+# curve does not know the noise, and the lowest point of each valley is not far above it. (The best temperature is lower
+# than our 0.1. Sixty keys lie close together, so even at 0.01 a query averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
 # at $q$, average the measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of
@@ -506,8 +513,8 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
     assert torch.isclose((kernel * counted).sum() / kernel.sum(), attention, rtol=1e-4)
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
-# So an average whose weights depend on the query is half a century older than the Transformer. What was new in Bahdanau
-# et al. ([-@bahdanau2015]) is that a network makes the queries, keys and values, and that it is trained *through* the
+# So an average whose weights depend on the query is half a century older than the Transformer. Bahdanau et al.
+# ([-@bahdanau2015]) added that a network makes the queries, keys and values, and that it is trained *through* the
 # average. Be careful with the phrase "the weights are learned". The attention weights $\alpha$ are not parameters: they
 # are computed anew for each query. The network that makes the vectors is learned.
 #
@@ -966,7 +973,8 @@ assert torch.allclose(divided, torch.tensor([0.95, 0.65]), atol=0.005)
 # separate, and with which loss more.
 
 # %%
-def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, steps=150):
+def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, batch=32, steps=150,
+           slopes=None):
     generator = torch.Generator().manual_seed(seed)
     turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))   # other coordinates
     start = gain / math.sqrt(8)
@@ -974,16 +982,19 @@ def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, steps=150):
     W_K = nn.Parameter(start * torch.randn(8, d_k, generator=generator))
     optimizer, history = torch.optim.Adam([W_Q, W_K], lr=lr), []
     for _ in range(steps):
-        x = torch.randn(32, 16, 8, generator=generator)            # 32 tables, 16 keys
-        scores = score(x[:, :1] @ turn @ W_Q, x @ W_K)[:, 0]                      # (32, 16)
+        x = torch.randn(batch, 16, 8, generator=generator)         # tables of 16 keys
+        scores = score(x[:, :1] @ turn @ W_Q, x @ W_K)[:, 0]                      # (batch, 16)
         if sees == "weight":                                       # key 0 is right
-            loss = nn.functional.cross_entropy(scores, torch.zeros(32, dtype=torch.long))
+            right_key = torch.zeros(batch, dtype=torch.long)
+            loss = nn.functional.cross_entropy(scores, right_key)
         else:
-            v = torch.randn(32, 16, generator=generator)           # (32, 16)  values
-            c = (scores.softmax(dim=-1) * v).sum(dim=-1)           # (32,)     their averages
+            v = torch.randn(batch, 16, generator=generator)        # (batch, 16)  values
+            c = (scores.softmax(dim=-1) * v).sum(dim=-1)           # (batch,)  their averages
             loss = ((c - v[:, 0]) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
+        if slopes is not None:                                     # a list: keep them for later
+            slopes.append(torch.cat([W_Q.grad.flatten(), W_K.grad.flatten()]))
         optimizer.step()
         history.append(loss.item())
     return torch.tensor(history)
@@ -1019,12 +1030,14 @@ assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.4 > max(sca
 # %% [markdown]
 # In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
 # scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
-# two seeds learn and one does not, so the line passes where no run is.) Is it this start that holds it back, or are the
+# the seeds can end far apart, so the line may pass where no run is.) Is it this start that holds it back, or are the
 # steps too large as well? We follow the plain dot product at width 512, and change the recipe in one thing: the learning
-# rate, or the size of the initial weights.
+# rate, the number of tables in a batch, or the size of the initial weights. *Guess* which of the three helps with which
+# loss.
 
 # %%
 changes = {"as above": {}, "a tenth of the rate": {"lr": 0.001},
+           "eight times the batch": {"batch": 256},
            "scores of variance 1 at first": {"gain": 512**-0.25}}
 print("dot, width 512, steps                           1–5  6–10 41–45 126–150  by seed")
 fates = {}
@@ -1037,9 +1050,11 @@ for sees in equal_weights:
               "  ", [round(x, 1) for x in fates[sees, change]])
 
 # %% tags=["hide-input"]
-as_above, slower, smaller = (fates["weight", change] for change in changes)
+as_above, slower, larger, smaller = (fates["weight", change] for change in changes)
+assert max(larger) < 0.5 * min(as_above)
 assert max(smaller) < min(slower) and max(slower) < 0.7 * min(as_above)
-as_above, slower, smaller = (fates["average", change] for change in changes)
+as_above, slower, larger, smaller = (fates["average", change] for change in changes)
+assert max(larger) < 0.6
 assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
 
 # %% [raw] slide
@@ -1047,7 +1062,7 @@ assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
 # {print}
 #
 # - Loss on the **weight**: the bad start is undone in ten steps, but the steps are too large.
-# - Loss on the **average**, as in a Transformer: the start itself holds it back.
+# - Loss on the **average**, as in a Transformer: the start itself holds it back. Batches disagree on the gradient; a larger batch helps.
 #
 # **Now you:** a@lookup, exercises 3 and 4
 
@@ -1055,11 +1070,42 @@ assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
 # With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect
 # to the right key's score is $\alpha - 1$, which does not vanish while the weight is small. But then the loss stays
 # high. Our reading is that the steps are too large: Adam moves every entry of $W_Q$ and $W_K$ by about the learning
-# rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A tenth of the rate takes longer to undo the bad start,
-# and ends lower.
+# rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A larger batch, whose
+# gradient is less noisy, ends lower. So does a tenth of the rate, which takes longer to undo the bad start.
 #
 # With the loss that sees the *average*, 150 steps do not undo the bad start. After them the plain dot product is about
-# as bad as equal weights, or worse, and here a tenth of the rate does not help. That is what the small gradient predicts.
+# as bad as equal weights, or worse. A tenth of the rate does not help, but a larger batch does. Why? The *size* of the
+# gradient cannot explain it, because Adam divides each step by the usual size. So we keep the initial weights, by a
+# learning rate of 0, and compare the gradients of forty batches of 32. How large are they? Do two of them point the same
+# way?
+
+# %% tags=["hide-input"]
+print("width 512, at the start       size of the gradient   cosine of two batches, by seed")
+agree, sizes = {}, {}
+for sees in equal_weights:
+    for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
+        agree[sees, name], sizes[sees, name] = [], []
+        for seed in seeds:
+            slopes = []
+            losses(score, 512, seed, sees, lr=0.0, steps=40, slopes=slopes)
+            table = torch.stack(slopes)                            # (40, 2 · 8 · 512)
+            sizes[sees, name].append(table.norm(dim=1).mean().item())
+            directions = nn.functional.normalize(table, dim=1)     # (40, 2 · 8 · 512)
+            cosines = directions @ directions.mT                   # (40, 40)
+            agree[sees, name].append(((cosines.sum() - 40) / (40 * 39)).item())
+        print(f"sees the {sees:>7}, {name:>10}:", *(f"{x:6.1f}" for x in sizes[sees, name]),
+              "     ", *(f"{x:6.2f}" for x in agree[sees, name]))
+assert min(sizes["average", "dot"]) > 5 * max(sizes["average", "scaled dot"])
+assert max(agree["average", "dot"]) < 0.5 * min(agree["average", "scaled dot"])
+assert min(agree["weight", "dot"]) > 0.6
+
+# %% [markdown]
+# With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root, because
+# a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change. But with the loss that sees the
+# average, the gradients of two batches have next to nothing in common. Most queries send hardly any gradient, as printed
+# above, so what a batch says comes from a few of them. The steps go in unrelated directions, unless a batch is large. With
+# the loss that sees the weight, every query sends a gradient, and the batches agree.
+#
 # The output of a Transformer depends on its weights only through such averages, so this is its case. Smaller initial
 # weights help with both losses, so training without the root is possible. The advantage of the root is that *one* recipe
 # fits all widths.
@@ -1246,8 +1292,8 @@ assert min(plain["additive"]) > 0.9 and max(cosines) < 0
 # the query. It always answers, its answer has a fixed size, and it has a gradient. For vectors of length one, it is
 # kernel regression with a Gaussian kernel; in a network the vectors are learned. The dot product is cheap, but needs
 # vectors of similar length in the same coordinates; learned layers can provide them. Every query meets every key, so
-# there are $n_\text{query} \cdot n_\text{key}$ scores, a price that stays until [lecture
-# @cheap_attention](@cheap_attention).
+# there are $n_\text{query} \cdot n_\text{key}$ scores, a cost that [lecture
+# @cheap_attention](@cheap_attention) takes up.
 #
 # The package has all of this in one function, `attend`, which uses the scaled dot product unless you choose another
 # score. It takes many queries at once, a row for each: scores and weights are then a table $(n_\text{query},
