@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from drawn_answers import RIGHT, TWO, answers_in, handed_in, right, two
 
-# ruff: noqa: B905, RUF005, RUF059, SIM300, SIM108, C416, B007  (as learners write)
+# ruff: noqa: B905, F841  (as learners write)
 
 __all__ = ["RIGHT", "TWO", "answers_in", "handed_in"]
 

@@ -152,7 +152,7 @@ HALF_TRUE |= {"the last token is not read", "no eos"}
 HALF_TRUE |= {"the padding is in the sum", "divided by the padded length", "the mask from the ids", "one position off"}
 HALF_TRUE |= {"sums the padding too", "divides by the padded length"}
 # Who takes the tokens for values projects nothing there; divided by n, there is neither a root nor the width.
-HALF_TRUE |= {"tokens for values", "no projections at all", "by d for √d"}
+HALF_TRUE |= {"something else for the values", "no projections at all", "by d for √d"}
 HALF_TRUE |= {"scaled by a number that does not depend on the width"}
 # A chunk with its own largest knows of no older one, and has nothing to rescale.
 HALF_TRUE |= {"rescale forgotten", "the old largest is dropped"}

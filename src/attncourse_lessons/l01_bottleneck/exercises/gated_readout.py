@@ -104,6 +104,9 @@ slip("the sigmoid around everything", ALL,
     of the curve. The sigmoid makes the *shares*; what was found is multiplied by them and not bent.""")
 slip("closed where it should be open", CLOSES, {" * shares": " * (1 - shares)"}, words="""
     Open and closed are exchanged: a share of 1 lets a number through as it is, a share of 0 makes it 0.""")
+slip("the bias outside of the sigmoid", CLOSES, {GATE: "torch.sigmoid(questions @ W) + b"}, words="""
+    `b` was added to the shares, so they leave the range from 0 to 1. It is added in front of the sigmoid: it says how
+    far a gate stands open before anything is asked.""")
 slip("bias left out", ("the shares", "a gate that closes", "gradient"), {" + b": ""}, words="""
     `b` was never used. It says how far a gate stands open before anything is asked.""")
 slip("one question for all", SHARES,

@@ -150,7 +150,7 @@ slip("reshaped for transposed", WEIGHTS, {"keys.mT": "keys.reshape(len(keys), ke
 slip("sums over the tokens that ask", ("output",), {"return weights @": "return weights.mT @"}, words="""
     The table of weights was used transposed: each output added up what its token *gave* to the others. Those numbers
     need not sum to one. Row i of the weights is what token i asked for.""")
-slip("tokens for values", NOT_THE_VALUES,
+slip("something else for the values", NOT_THE_VALUES,
     {"weights @ values": "weights @ x"},
     {"weights @ values": "weights @ keys"},
     words="""
@@ -261,7 +261,7 @@ def columns_not_contiguous(x, W_Q, W_K, W_V):
     contract={"x: (batch, n, d_model)": "x: (batch, d_model, n)", "output (batch, n, d_v)": "output (batch, d_v, n)"},
     given=lambda x, *projections: (x.mT, *projections),
     back=lambda results: _output_turned(results),
-    without=("tokens for values", "all but itself"),
+    without=("something else for the values", "all but itself"),
     hints=("Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each: on "
            "which side must W_Q stand, or what must be turned first, for a token to be projected?",
            "Row i of the weights belongs to the token that asks. Along which axis does the softmax make it sum to 1? "

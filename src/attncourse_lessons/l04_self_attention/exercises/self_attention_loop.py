@@ -146,12 +146,12 @@ slip("only the tokens before", IN_ORDER, {"keys @": "keys[: i + 1] @", "@ values
     The inner loop stopped at token i, so a token looked at itself and at those before it. That is what a decoder does
     while it writes (lecture @masking). Here the whole sentence is there: a token looks at all n, before and after
     it.""")
-slip("tokens for values", ALL,
+slip("something else for the values", ALL,
     {"weights @ values": "weights @ x"},
     {"weights @ values": "weights @ keys"},
     words="""
-    The tokens themselves were averaged, and W_V was not used. What a token hands over is a third role beside asking and
-    offering: the value, d_v wide.""")
+    Something other than the values was averaged: the tokens themselves, or the keys. What a token hands over is a third
+    role beside asking and offering, with a matrix of its own: the value, d_v wide.""")
 slip("exponentials that may overflow", OVERFLOWS, {SHIFTED: "scores"}, words="""
     The exponentials were taken of the scores as they are. In float32 exp(89) is infinite, and infinity divided by
     infinity is NaN. A softmax does not change if one number is subtracted from all of its scores: which number makes
@@ -248,6 +248,18 @@ def the_last_token_overwrites(x, W_Q, W_K, W_V):
         for j in range(len(x)):
             collected = weights[j] * values[j]
         output.append(collected)
+    return torch.stack(output)
+
+
+@variant("all but itself", fails=NOT_AN_AVERAGE)
+def all_but_itself_in_a_list(x, W_Q, W_K, W_V):
+    """A token without others finds nobody, and the list of its scores is empty."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    output = []
+    for i in range(len(x)):
+        others = [j for j in range(len(x)) if j != i]
+        scores = torch.stack([queries[i] @ keys[j] for j in others]) / math.sqrt(W_K.shape[1])
+        output.append(scores.softmax(dim=0) @ values[others])
     return torch.stack(output)
 
 

@@ -1,5 +1,8 @@
 """memory_and_flops: What a step of training an encoder–decoder takes, in bytes and in operations."""
 
+import math
+from fractions import Fraction
+
 import torch
 
 from attncourse import counting
@@ -76,10 +79,13 @@ def _setting(draw, bytes_each=(4, 4, 4, 0)):
 
 
 def _whole(got, expected):
-    """Counts, to the last digit."""
+    """Counts, to the last digit, and what one is of the other if that is a simple fraction."""
     got, expected = got.reshape(-1), expected.reshape(-1)
     worst = int(abs(got - expected).argmax())
-    return f"counted {float(got[worst]):,.12g}, expected {float(expected[worst]):,.12g}"
+    counted, right = float(got[worst]), float(expected[worst])
+    times = Fraction(counted / right).limit_denominator(12) if counted > 0 < right else Fraction(1)
+    simple = times != 1 and min(times.numerator, times.denominator) == 1 and math.isclose(times * right, counted)
+    return f"counted {counted:,.12g}, expected {right:,.12g}" + f": {times} of it" * simple
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
