@@ -10,7 +10,10 @@ from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
 
-@pytest.fixture(scope="module", params=["drawn_answers", "drawn_again", "drawn_third", "drawn_fourth"])
+WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50}  # answers of each file
+
+
+@pytest.fixture(scope="module", params=WRONG)
 def drawn(request):
     return benchmarks.load(request.param)
 
@@ -28,7 +31,7 @@ def verdicts(drawn):
 
 def test_every_wrong_answer_loses_points_and_few_lose_all(drawn, verdicts):
     wrong = [verdict for name, verdict in verdicts.items() if name not in drawn.RIGHT]
-    assert len(wrong) == {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50}[drawn.__name__]
+    assert len(wrong) == WRONG[drawn.__name__]
     assert all(verdict.points < verdict.out_of for verdict in wrong)
     assert sum(verdict.points > 0 for verdict in wrong) > 0.6 * len(wrong)
 
