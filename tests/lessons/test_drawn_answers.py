@@ -9,7 +9,6 @@ from lessonkit.exercises.exercise import Alternative
 from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
-
 WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50}  # answers of each file
 
 
