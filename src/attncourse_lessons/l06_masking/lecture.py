@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @masking · Masks and the feed-forward network: what a token may see, and what it computes from it
 #
-# *About 50 minutes, of which less than one is computing time. You need self-attention with its matrix of attention weights
+# *About 55 minutes, of which less than one is computing time. You need self-attention with its matrix of attention weights
 # ([lecture @self_attention](@self_attention)), and from [lecture @bottleneck](@bottleneck) what a language model is:
 # something that predicts the next token from those before it.*
 #
