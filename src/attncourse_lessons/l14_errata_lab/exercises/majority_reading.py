@@ -105,7 +105,8 @@ slip("disputed for undisputed", DISPUTED,
      {"(readings != readings[0]).any(dim=0)": "(readings == readings[0]).all(dim=0)"}, words="""
     It is True where all agree. Disputed are the other places.""")
 slip("an axis of length one left", AGREED, {".squeeze(0)": ""}, words="""
-    What `gather` found has the axis of the transcriptions still, of length one. The agreed table is (rows, columns).""")
+    What `gather` found still has the axis of the transcriptions, of length one. The agreed table is (rows,
+    columns).""")
 slip("compared with the next alone", DISPUTED, {"(readings != readings[0]).any(dim=0)": "readings[0] != readings[1]"},
      words="""
     Only the first two transcriptions were compared. A third may differ from both.""")
