@@ -517,8 +517,8 @@ assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 #
 # ## Modules and optimisers: the loop of every training
 #
-# `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes $x W^\top
-# + b$ when it is called. (torch stores the weight as (out, in). Hence the transpose, and many a `.mT` that you will meet.)
+# `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes
+# $x W^\top + b$ when it is called. (torch stores the weight as (out, in). Hence the transpose, and many a `.mT` that you will meet.)
 # `model.parameters()` lists all that can be learned, of a module and of the modules in it. An **optimiser** does what we
 # did by hand under `no_grad`: `zero_grad()` forgets the last slopes, `step()` goes downhill. Ours is **SGD**, stochastic
 # gradient descent. (It is *stochastic* when each step sees a random batch; ours sees all. Adam, from lecture @bottleneck on, gives each parameter a step size of its own.) *Guess* the shapes of the two

@@ -606,8 +606,8 @@ if solved("repair_the_block"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$: $(y \odot \gamma
-# + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are one. Find the matrix and
+# In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$:
+# $(y \odot \gamma + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are one. Find the matrix and
 # the bias of a single layer that does the same to $y$, so that the norm needs no parameters. (Folding is the first step
 # when one looks inside a trained model, or makes it run fast.)
 
