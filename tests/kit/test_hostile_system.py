@@ -171,8 +171,10 @@ ENDS = {
     "aborting keeps what came before": dies(OUTPUT, "import os; os.abort()", DIED),
     "overflowing the stack of compiled code keeps what came before": dies(
         OUTPUT,
-        "import sys\nsys.setrecursionlimit(10**9)\nvalue = []\nfor _ in range(10**6): value = [value]\n"
-        "repr(value)\nreturn value",
+        # in a thread whose stack is small: to run through eight megabytes takes a busy machine seconds
+        "import sys, threading\nsys.setrecursionlimit(10**9)\nthreading.stack_size(1 << 18)\nvalue = []\n"
+        "for _ in range(10**5): value = [value]\n"
+        "thread = threading.Thread(target=repr, args=(value,))\nthread.start()\nthread.join()\nreturn value",
         DIED,
     ),
 }

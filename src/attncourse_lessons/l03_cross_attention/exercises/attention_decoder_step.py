@@ -188,7 +188,9 @@ def _cut(got, expected):
 def gradient(answer, draw):
     """the loss finds its way back to the cell, to the encoder, and to the step before"""
     step, inputs = _step(answer, draw)
-    old_state, fed, encoder_states = (tensor.requires_grad_() for tensor in inputs[1:4])
+    # Small vectors: where one weight is next to 1, hardly anything goes back through the scores.
+    inputs[1:4] = [(tensor / tensor.shape[-1] ** 0.5).requires_grad_() for tensor in inputs[1:4]]
+    old_state, fed, encoder_states = inputs[1:4]
     logits, state, attentional, _ = step(*inputs)
     unfed = step(*inputs[:2], torch.zeros_like(fed), *inputs[3:])[1]
     cell = step.parameter("cell.weight_ih")
