@@ -9,12 +9,14 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from bs4 import BeautifulSoup
 
 from attncourse_lessons import course as lessons
 from attncourse_lessons.cli import main
 from commandkit.errors import CommandError
 from lessonkit.authoring.checkout import open_course
-from lessonkit.authoring.questions import command, exports
+from lessonkit.authoring.questions import command, exports, generate
+from lessonkit.authoring.questions.exports import html
 from lessonkit.authoring.questions.question import Option, Question
 from lessonkit.authoring.release import contents
 
@@ -201,6 +203,16 @@ def test_the_command_writes_what_the_files_name_says_and_counts_without_one(tmp_
     (tmp_path / "file").write_text("")
     assert main(["questions", "--to", str(tmp_path / "file" / "bank.md")]) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["x + self.attention[layer](self.norm_1[layer](x))", "a * b[_] * c", "n<d>n", r"\_"])
+def test_a_line_of_an_answer_that_a_check_quotes_is_shown_as_it_is(line):
+    shown = BeautifulSoup(html(generate._verbatim(f"raised ValueError  (line 2: {line})")), "html.parser")
+    assert [each.name for each in shown.find_all()] == ["p"] and line in shown.text
+
+
+def test_what_a_check_says_in_code_stays_code():
+    assert "<code>x[0]</code> is" in html(generate._verbatim("`x[0]` is [1, 2]"))
 
 
 def test_lessons_are_named_by_numbers_and_ranges():

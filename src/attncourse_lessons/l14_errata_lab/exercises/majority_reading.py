@@ -49,12 +49,18 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _transcriptions(draw, k):
+def _transcriptions(draw, k, rows, columns):
     """Tables that mostly agree: (k, rows, columns), each place with one of three readings."""
-    rows, columns = draw.sizes(2, 5, 8)
     truth, other = draw.integers(50, rows, columns), draw.integers(3, k, rows, columns)
     slipped = draw.integers(5, k, rows, columns) < 2
     return (truth + torch.where(slipped, other, torch.zeros_like(other))).double() / 4
+
+
+def _of_several(answer, draw, *numbers):
+    """What comes back for so many transcriptions of tables of one size: the agreed readings, and where they differ."""
+    rows, columns = draw.sizes(2, 5, 8)
+    found = [answer(_transcriptions(draw.child(str(k)), k, rows, columns)) for k in numbers]
+    return [torch.stack(each) for each in zip(*found, strict=True)]          # (numbers, rows, columns) each
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -63,22 +69,19 @@ def _transcriptions(draw, k):
 @aspect("agreed", points=2, hint=1)
 def agreed(answer, draw):
     """what more than half of three, four or five transcriptions say"""
-    found = [answer(_transcriptions(draw.child(str(k)), k))[0].nan_to_num(0.0).flatten() for k in (3, 4, 5)]
-    return torch.cat(found)
+    return _of_several(answer, draw, 3, 4, 5)[0].nan_to_num(0.0)
 
 
 @aspect("no majority", points=1, hint=2)
 def no_majority(answer, draw):
     """NaN where no reading has more than half, and only there"""
-    found = [answer(_transcriptions(draw.child(str(k)), k))[0].isnan().flatten() for k in (3, 4, 6)]
-    return require_variation(torch.cat(found))
+    return require_variation(_of_several(answer, draw, 3, 4, 6)[0].isnan())
 
 
 @aspect("disputed", points=1, hint=3)
 def disputed(answer, draw):
     """True where not all say the same"""
-    found = [answer(_transcriptions(draw.child(str(k)), k))[1].flatten() for k in (3, 4, 5)]
-    return torch.cat(found)
+    return _of_several(answer, draw, 3, 4, 5)[1]
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -101,6 +104,9 @@ slip("disputed where nobody wins", DISPUTED, {"(readings != readings[0]).any(dim
 slip("disputed for undisputed", DISPUTED,
      {"(readings != readings[0]).any(dim=0)": "(readings == readings[0]).all(dim=0)"}, words="""
     It is True where all agree. Disputed are the other places.""")
+slip("an axis of length one left", AGREED, {".squeeze(0)": ""}, words="""
+    What `gather` found still has the axis of the transcriptions, of length one. The agreed table is
+    (rows, columns).""")
 slip("compared with the next alone", DISPUTED, {"(readings != readings[0]).any(dim=0)": "readings[0] != readings[1]"},
      words="""
     Only the first two transcriptions were compared. A third may differ from both.""")

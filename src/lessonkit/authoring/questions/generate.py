@@ -229,7 +229,8 @@ class _Cause(_Kind):
             options.append(Option(f"line {each.at + 1}: {_code(each.line)}", each.fails == bug.fails, told))
         numbered = [f"{number:2}  {line}" for number, line in enumerate(lines, start=1)]
         card = "\n".join(
-            f"- {'✓' if line.ok else '✗'} {_bold(line.name)}: {line.message}" for line in bug.verdicts[0].aspects
+            f"- {'✓' if line.ok else '✗'} {_bold(line.name)}: {_verbatim(line.message)}"
+            for line in bug.verdicts[0].aspects
         )
         prompt = (
             f"A right answer:\n\n{_block(numbered)}\n\nIn somebody's copy **one line** is different, and the check "
@@ -425,6 +426,13 @@ def _block(lines: Sequence[str]) -> str:
 def _code(line: str) -> str:
     fence = "``" if "`" in line else "`"
     return f"{fence}{line}{fence}"
+
+
+def _verbatim(message: str) -> str:
+    """What a check says, as Markdown shows it: `layers[i](x)` in a line of an answer is no link."""
+    parts = message.split("`")
+    parts[::2] = [re.sub(r"([\\\[\]*_<])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _bold(name: str) -> str:
