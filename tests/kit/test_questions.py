@@ -205,7 +205,9 @@ def test_the_command_writes_what_the_files_name_says_and_counts_without_one(tmp_
     assert "cannot be written" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("line", ["x + self.attention[layer](self.norm_1[layer](x))", "a * b[_] * c", "n<d>n", r"\_"])
+@pytest.mark.parametrize(
+    "line", ["x + self.attention[layer](self.norm_1[layer](x))", "a * b[_] * c", "n<d>n", r"\_", "a lone ` and a[n](d)"]
+)
 def test_a_line_of_an_answer_that_a_check_quotes_is_shown_as_it_is(line):
     shown = BeautifulSoup(html(generate._verbatim(f"raised ValueError  (line 2: {line})")), "html.parser")
     assert [each.name for each in shown.find_all()] == ["p"] and line in shown.text

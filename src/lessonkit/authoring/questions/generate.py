@@ -430,9 +430,8 @@ def _code(line: str) -> str:
 
 def _verbatim(message: str) -> str:
     """What a check says, as Markdown shows it: `layers[i](x)` in a line of an answer is no link."""
-    parts = message.split("`")
-    parts[::2] = [re.sub(r"([\\\[\]*_<])", r"\\\1", part) for part in parts[::2]]
-    return "`".join(parts)
+    code_or_sign = r"`[^`]*`|(?P<sign>[\\\[\]*_<])"
+    return re.sub(code_or_sign, lambda found: rf"\{found[0]}" if found["sign"] else found[0], message)
 
 
 def _bold(name: str) -> str:
