@@ -838,6 +838,18 @@ def sums():
     return exercise
 
 
+def test_two_slips_are_both_named_where_only_together_they_spoil_a_third_thing(sums):
+    @sums.aspect("larger", points=1)
+    def larger(answer, draw):
+        """the larger of the two, for zeros"""
+        return torch.maximum(*answer(torch.zeros(2), torch.zeros(2))) > 0
+
+    verdict = one(sums, lambda x, y: (x, y))
+    assert [line.ok for line in verdict.aspects] == [False, False, False]
+    assert [m.name for m in verdict.misconceptions] == ["no 1", "no 2"]
+    assert verdict.unexplained == ()
+
+
 def test_what_a_name_does_not_explain_is_said(sums):
     verdict = one(sums, lambda x, y: (x, y.exp()))
     assert verdict.unexplained == ()  # half of what is wrong: no name, and so nothing that it leaves

@@ -5,7 +5,6 @@ import pytest
 import benchmarks
 from attncourse_lessons import course
 from lessonkit.course import VISIBLE_SEEDS
-from lessonkit.exercises.exercise import Alternative
 from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
@@ -48,16 +47,31 @@ def test_most_mistakes_are_named_and_of_two_at_once_both(drawn, verdicts):
 
 
 def test_right_answers_are_judged_on_many_seeds():
-    right = benchmarks.load("right_answers")
+    known = benchmarks.load("known_answers")
     exercise = course.exercise("causal_mask")
-    row = right.judged(exercise, range(5), float("inf"))
-    assert row == {"exercise": "causal_mask", "answers": 4, "seeds": 5, "lost": []}
+    row = known.judged(exercise, known.right_answers(exercise), range(5), float("inf"))
+    assert row == {"exercise": "causal_mask", "answers": 4, "seeds": 5, "departures": []}
 
 
-def test_a_right_answer_that_loses_a_point_is_told(monkeypatch):
-    right = benchmarks.load("right_answers")
+def test_a_right_answer_that_loses_a_point_is_told():
+    known = benchmarks.load("known_answers")
     exercise = course.exercise("causal_mask")
     wrong = exercise.misconceptions[0]
-    monkeypatch.setattr(exercise, "alternatives", [Alternative("not at all", wrong.answer, "", "")])
-    (fault, *_) = right.judged(exercise, range(1), float("inf"))["lost"]
+    (fault, *_) = known.judged(exercise, {"not at all": (wrong.answer, set())}, range(1), float("inf"))["departures"]
     assert fault["answer"] == "not at all" and fault["aspect"] in wrong.fails and fault["said"]
+
+
+def test_slips_are_judged_by_the_aspects_that_they_say():
+    known = benchmarks.load("known_answers")
+    exercise = course.exercise("causal_mask")
+    row = known.judged(exercise, known.wrong_answers(exercise), range(5), float("inf"))
+    assert row["answers"] == len(exercise.misconceptions) + len(exercise.variants) and row["departures"] == []
+
+
+def test_a_slip_that_passes_what_it_should_fail_is_told():
+    known = benchmarks.load("known_answers")
+    exercise = course.exercise("causal_mask")
+    aspect = exercise.aspects[0].name
+    answers = {"right after all": (exercise.as_answer(exercise.solution), {aspect})}
+    (fault,) = known.judged(exercise, answers, range(1), float("inf"))["departures"]
+    assert fault == {"answer": "right after all", "seed": 0, "aspect": aspect, "said": "passed"}

@@ -380,12 +380,13 @@ def _two_at_once(
     fitting = [
         {one.name, other.name}
         for one, other, answer in exercise.pairs
-        if wrong == {*one.fails, *other.fails}
+        if len(wrong - {*one.fails, *other.fails}) <= 1  # together they may cut a gradient that each leaves whole
+        and wrong >= {*one.fails, *other.fails}
         and {one.name, other.name} <= known.keys()
         and all(_does_the_same(exercise, answer, aspect, observations, seed) for aspect in exercise.aspects)
     ]
     sure = set.intersection(*fitting) if fitting else set()  # where several pairs fit, what they have in common
-    return [misconception for name, misconception in known.items() if name in sure]
+    return [replace(misconception, fails=tuple(wrong)) for name, misconception in known.items() if name in sure]
 
 
 def _does_the_same(
