@@ -327,6 +327,43 @@ def test_of_a_mask_of_numbers_it_is_told_what_they_mean(softmax, answer, words):
     assert words in told and (":" in told) == (":" in words)
 
 
+@pytest.fixture
+def positive():
+    exercise = Exercise("positive", lambda scores: scores > 0, ("mask",), difficulty=1, minutes=1, hints=())
+
+    @exercise.aspect("a table", points=1)
+    def table(answer, draw):
+        """what is positive in a table"""
+        return answer(draw.normal(3, 4))
+
+    @exercise.aspect("a row", points=1)
+    def row(answer, draw):
+        """what is positive in a row"""
+        return answer(draw.normal(40))
+
+    @exercise.aspect("everything", points=1)
+    def everything(answer, draw):
+        """all is positive"""
+        return answer(draw.normal(5).abs() + 1)
+
+    return exercise
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (lambda scores: (scores > 0).float(), {"a table"}),
+        (lambda scores: torch.where(scores > 0, 0.0, -torch.inf), {"a table"}),
+        (lambda scores: torch.where(scores > 0, 0.0, -1e9), {"a table"}),
+        (lambda scores: (scores > 1).int(), {"a table", "a row"}),
+        (lambda scores: (scores <= 0).int(), {"a table", "a row", "everything"}),
+        (lambda scores: scores, {"a table", "a row", "everything"}),
+    ],
+)
+def test_a_mask_of_numbers_that_is_right_otherwise_costs_the_first_aspect_alone(positive, answer, wrong):
+    assert {line.name for line in one(positive, answer).aspects if not line.ok} == wrong
+
+
 def test_a_place_is_told_only_of_what_the_answer_returned(softmax):
     @softmax.aspect("stacked", points=1)
     def stacked(answer, draw):

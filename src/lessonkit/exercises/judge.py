@@ -32,9 +32,10 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
     """
     expected = observe_known(exercise, exercise.reference, seed)
     wide = [a.name for a in exercise.aspects if _in_float64(observations[a.name], expected[a.name])]
+    once = _truths_told_once(observations, expected)
     lines = []
     for aspect in exercise.aspects:
-        fault = fault_of(aspect, observations[aspect.name], expected[aspect.name], exercise.writes_init)
+        fault = fault_of(aspect, once[aspect.name], expected[aspect.name], exercise.writes_init)
         meaning = aspect.meaning + IN_FLOAT64 * (aspect.name in wide[:1])  # it is said once, and costs nothing
         lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or meaning))
     wrong = [line.name for line in lines if not line.ok]
@@ -215,6 +216,32 @@ def _truths_as_numbers(seen: Observation, expected: Observation) -> str:
     if (high == right).all():
         return ": True stands where the larger number is, and nothing else is wrong"
     return ": and they are the wrong way round, too" if (low == right).all() else ""
+
+
+def _truths_told_once(
+    observations: Mapping[str, Observation], expected: Mapping[str, Observation]
+) -> Mapping[str, Observation]:
+    """The observations, where numbers in place of booleans cost the first aspect alone if they mean the right thing.
+
+    They are 1 for what is allowed and 0 for the rest, or 0 and something far below, as what is added to scores.
+    """
+    numbers = {
+        name: seen.value
+        for name, seen in observations.items()
+        if seen.value is not None and seen.value.dtype != np.bool_ and _is_of_truths(expected[name])
+    }
+    added = any((values < -1000).any() for values in numbers.values())
+    once = dict(observations)
+    for name, values in list(numbers.items())[1:]:
+        allowed = values == (0 if added else 1)
+        forbidden = values < -1000 if added else values == 0
+        if (allowed | forbidden).all() and np.array_equal(allowed, expected[name].value):  # type: ignore[arg-type]
+            once[name] = expected[name]
+    return once
+
+
+def _is_of_truths(seen: Observation) -> bool:
+    return seen.value is not None and seen.value.dtype == np.bool_
 
 
 def _is_what_came_back(seen: Observation) -> bool:

@@ -101,7 +101,7 @@ slip("pads kept", MASKS, {MASK: "torch.ones_like(tokens, dtype=torch.bool)"}, wo
 slip("mask upside down", MASKS, {" < ": " >= "}, words="""
     The mask is True where the padding is. In this course True means "there is a token here, it counts". (Some of
     torch's functions mean the opposite by their `key_padding_mask`, so always say what True means.)""")
-slip("a mask of numbers", MASKS, {MASK: f"({MASK}).long()"}, {MASK: f"({MASK}).float()"}, words="""
+slip("a mask of numbers", ("mask",), {MASK: f"({MASK}).long()"}, {MASK: f"({MASK}).float()"}, words="""
     The mask holds zeros and ones. They look like False and True and act differently: `~` of the number 1 is −2, and
     indexing with numbers picks rows 0 and 1 over and over. A mask is boolean; a comparison makes one.""")
 slip("one position off", MASKS, {" < ": " <= "}, {"lengths[:, None]": "lengths[:, None] - 1"}, words="""

@@ -114,7 +114,7 @@ slip("itself alone", ("past", *PIECES), {"ones": "eye"}, words="""
 slip("True for what is forbidden", EVERY, {TRIANGLE: ".triu(n_key - n_query + 1)"}, words="""
     This is the mask of what must *not* be seen. torch's `nn.MultiheadAttention` wants it that way round; here, and in
     `scaled_dot_product_attention`, True means "may attend".""")
-slip("numbers for booleans", EVERY,
+slip("numbers for booleans", ("past",),
     {", dtype=torch.bool": ""},
     {"torch.bool": "torch.int64"},
     {f"torch.ones(n_query, n_key, dtype=torch.bool){TRIANGLE}":

@@ -142,12 +142,10 @@ slip("as wide as the longest sentence", ("no full sentence", *FRONT),
     {"arange(n)": "arange(int(lengths.max()))"}, words="""
     The width was taken from the longest sentence of the batch. It is n that says how wide the batch is: it may have
     been padded further, to a fixed size.""")
-slip("numbers for booleans", ALL_MASKS,
-    {ROW: f"{ROW}.int()"},
-    {ROW: f"{ROW}.float()"},
-    words="""
+slip("numbers for booleans", ("tokens and padding",), {ROW: f"{ROW}.int()"}, words="""
     These are numbers, and a mask is boolean: `~mask` of numbers is not its opposite, and `&` may refuse them. A
     comparison makes booleans; leave them as they are.""")
+slip("numbers for booleans", ("tokens and padding", "with a causal mask"), {ROW: f"{ROW}.float()"})
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
