@@ -809,6 +809,12 @@ def test_a_slip_is_the_solution_with_a_piece_replaced_and_each_further_edit_a_va
     assert [m.name for m in one(slips, slips.variants[0].answer).misconceptions] == ["over the queries"]
 
 
+def test_an_error_in_a_slip_is_placed_in_its_own_line(slips):
+    slips.slip("no axis kept", ("weights",), {", keepdim=True": ""}, words="The sum lost its axis.")
+    said = one(slips, slips.misconceptions[-1].answer).aspects[0].message
+    assert said.startswith("raised RuntimeError") and "(line 3: return exponentials / exponentials.sum(-1))" in said
+
+
 def test_two_slips_at_once_are_both_named_where_neither_explains_it_alone(slips):
     def both(scores):
         exponentials = (-scores).exp()

@@ -371,6 +371,7 @@ def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], 
         return function()(*arguments, **named)
 
     answer.__signature__ = signature  # type: ignore[attr-defined]
+    answer.file = file  # type: ignore[attr-defined]  # an error is placed there, not in the line above
     return answer
 
 

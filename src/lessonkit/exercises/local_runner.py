@@ -311,7 +311,8 @@ def _argument_name(function: Any, position: int) -> str:
 def where_in(error: BaseException, function: Any) -> str:
     """The learner's own line where it happened: the last frame in the file (the cell) that holds the answer."""
     code = _code(function)
-    lines = [f for f in traceback.extract_tb(error.__traceback__) if code and f.filename == code.co_filename]
+    file = getattr(function, "file", code.co_filename if code else None)  # a slip's text is compiled late
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if not lines:
         return ""
     frame = lines[-1]
