@@ -69,8 +69,12 @@ def answers(answer, draw):
 @aspect("very cold", points=1, hint=3)
 def very_cold(answer, draw):
     """at a very low temperature the nearest of the others answers alone"""
-    keys, values, _ = _a_table(draw)
-    keys = (3 * keys.abs() * 64).round() / 64  # no score is negative, few are nearly equal, and float32 holds each
+    gap = 0.0
+    while gap < 1 / 64:  # at this temperature all the weight is then the nearest's, in float32, too
+        keys, values, _ = _a_table(draw)
+        keys = (3 * keys.abs() * 64).round() / 64  # no score is negative, and float32 holds each
+        best = (keys @ keys.mT).fill_diagonal_(-torch.inf).topk(2, dim=-1).values
+        gap = float((best[:, 0] - best[:, 1]).min())
     return answer(keys, values, 1 / 2048)
 
 
