@@ -114,7 +114,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
     words = ["the", "dog", "chased", "another", "dog"]
     PE, tables = sinusoidal(torch.arange(5), 64), {}                                 # (5, 64)
     for k in (-1, 2):
-        scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT                # (5, 5)  2: to make it sharper
+        scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT            # (5, 5)  the 2 sharpens
         tables[f"k = {k}"] = (words, scores.softmax(dim=-1))
     viz.weight_tables(tables, numbers=True, digits=2)
 

@@ -1089,8 +1089,8 @@ print("RoPE, periods of a head's first pairs:", *(f"{period:.0f}" for period in 
 gap = torch.arange(64) - torch.arange(64)[:, None]               # (64, 64)  key − query
 off_line = looked["RoPE"][2:] * ((gap[2:] + BACK).abs() > 1)     # (62, 64)
 near = gap[2:].abs() < TRAINED
-print(f"RoPE, texts of 64, largest weight off the line: {off_line[near].max():.2f} within 31 places,",
-      f"{off_line[~near].max():.2f} further away")
+print("RoPE, text of 64, largest weight off the line:",
+      f"{off_line[near].max():.2f} within 31 places, {off_line[~near].max():.2f} further away")
 #| caption: Accuracy against the length of the text: points are seeds, lines join their means.
 #|   RoPE with a window and RoPE clipped nearly coincide.
 #| label: reach
