@@ -673,8 +673,8 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
 # $$
 #
-# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.) *Guess
-# for $r = 2$:* which distances stand in the last row, that of *it*? And where in the figure are equal ones? The large
+# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.)
+# *Guess for $r = 2$:* which distances stand in the last row, that of *it*? Where in the figure are equal ones? The large
 # number is the distance, and the small one is the row of the table.
 
 # %% [raw] slide
