@@ -114,7 +114,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
     words = ["the", "dog", "chased", "another", "dog"]
     PE, tables = sinusoidal(torch.arange(5), 64), {}                                 # (5, 64)
     for k in (-1, 2):
-        scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT                                # (5, 5)
+        scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT            # (5, 5)  the 2 sharpens
         tables[f"k = {k}"] = (words, scores.softmax(dim=-1))
     viz.weight_tables(tables, numbers=True, digits=2)
 
@@ -239,8 +239,9 @@ if solved("relative_index"):
 # depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
 # and RoPE was not needed."
 #
-# Without the scale, the score of query $i$ and key $j$ is $(x_i + s_i)\, B\, (x_j + s_j)^\top$ with $B = W_Q W_K^\top$, where
-# $x_i$ is the embedding of the token at position $i$ and $s_i = \mathrm{PE}(i)$ its sinusoidal vector, both of them rows.
+# Without the division by $\sqrt{d_k}$, the score of query $i$ and key $j$ is $(x_i + s_i)\, B\, (x_j + s_j)^\top$ with
+# $B = W_Q W_K^\top$, where $x_i$ is the embedding of the token at position $i$ and $s_i = \mathrm{PE}(i)$ its
+# sinusoidal vector, both of them rows.
 #
 # **(a)** The lecture multiplies it out and says of the two mixed terms that they change when both tokens move together. Give
 # an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$ and two positions.

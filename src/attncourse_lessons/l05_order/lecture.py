@@ -10,7 +10,7 @@
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
 # *About 50 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
-# ([lecture @self_attention](@self_attention)), and from school sine, cosine, and rotation by an angle.*
+# ([lecture @self_attention](@self_attention)), and sine, cosine and rotation by an angle, as taught at school.*
 #
 # After this lecture you can
 #
@@ -125,8 +125,8 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # the dog*.
 #
 # > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A deck
-# > shows it for Llama, which has a causal mask, and there it is wrong. (With a start token in front, every token stands
-# > one place later. Look up where yours stands before you compare outputs.)
+# > shows it for Llama, which has a causal mask, and there it is wrong. (Its code reads the two dogs at places 2 and 5,
+# > because its tokenizer puts a start token in front. With another tokenizer, look up where the words stand.)
 #
 # > **Check yourself.** An encoder without positions reads *A big dog and a very big cat* and *A big cat and a very big
 # > dog*. You average the outputs of each sentence. How do the averages differ?
@@ -134,8 +134,7 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # > same vectors in another order. An average does not depend on the order.</details>
 #
 # **Where can a position enter?** On the way to the attention weights there are three places, and every scheme in this
-# lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.) Keep the map below in
-# mind: each section fills in one box.
+# lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.)
 #
 # These are the letters of this page. As in the papers, $i$ and $n$ have two meanings each:
 #
@@ -293,9 +292,9 @@ figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal positi
 # **A common mistake: pairs counted from 1.** Good vectors, but not the paper's.
 
 # %% [markdown]
-# Each row on the left is a position. The columns on the left change fast. From the middle on they hardly change: 64
-# positions are a small part of a period of thousands, so the sines stay near 0 and the cosines near 1. On the right,
-# columns 8 and 9 are one pair: the same wave, shifted by a quarter of a period.
+# Each row on the left is a position. The first columns change fast. The last third hardly changes: 64 positions are a
+# small part of a period of thousands, so the sines stay near 0 and the cosines near 1. In the right panel, columns 8
+# and 9 are one pair: the same wave, shifted by a quarter of a period.
 
 # %% [markdown] erratum="twice the rows; pairs counted from 1"
 # > **A common mistake: pairs counted from 1.** Many slides do this, so that the first exponent is $2 \cdot 1/d$. These
@@ -338,14 +337,14 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # |||
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k)$ is $\sum_i \cos(k\,\theta_i)$
 #
-# Digits have a different curve at every position.
+# Digits have another curve around 47 than around 20.
 #
 # **Now you:** a@order, exercise 1
 
 # %% [markdown] erratum="positions after the projections" teaches="sinusoidal positions, and shifts as a linear map"
 # The two curves of the waves coincide, because
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$ contains the offset $k$ and not $p$. The
-# digits have a different curve at every position.
+# digits have another curve around 47 than around 20.
 #
 # > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to query, key and
 # > value. That is right only as long as these are the inputs themselves, without projections, as on that slide. A
@@ -361,21 +360,21 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # angle $a = p\,\theta$. After $k$ more positions the angle is $a + b$ with $b = k\,\theta$, and the addition formulas say
 #
 # $$
-# \bigl(\sin(a + b),\ \cos(a + b)\bigr) = \bigl(\sin a,\ \cos a\bigr)
-# \begin{pmatrix} \cos b & -\sin b \\ \sin b & \cos b \end{pmatrix}.
+# \sin(a + b) = \cos b\, \sin a + \sin b\, \cos a, \qquad \cos(a + b) = \cos b\, \cos a - \sin b\, \sin a.
 # $$
 #
-# The matrix does not contain $a$. It is a **rotation** by $b$, the same at every position. All pairs together have such
-# blocks on a diagonal: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows, as everywhere in this course.)
-# A head can use this. Let $W_Q W_K^\top = M_{-2}$, in a head as wide as the model, and leave the words out. Then the query
-# of position $i$ is the vector of position $i - 2$, and its best key stands there. *Guess:* up to which length does this
-# work?
+# The new pair is a weighted sum of the old one, and the factors contain $b$, not $a$. So a $2 \times 2$ matrix leads
+# from $(\sin a, \cos a)$ to the new pair, a **rotation** by $b$, the same at every position. One matrix moves all
+# pairs: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows, as everywhere in this course. You build $M_k$
+# in exercise 2.) A head can use this. Let $W_Q W_K^\top = M_{-2}$, in a head as wide as the model, and leave the words
+# out. Then the query of position $i$ is the vector of position $i - 2$, and the key there gets the highest score.
+# *Guess:* up to which length does this work?
 
 # %% [raw] slide
 # ## The shift matrix: one rotation for each distance
 # With $a = p\,\theta$ and $b = k\,\theta$:
 #
-# $$\bigl(\sin(a + b),\ \cos(a + b)\bigr) = \bigl(\sin a,\ \cos a\bigr) \begin{pmatrix} \cos b & -\sin b \\ \sin b & \cos b \end{pmatrix}$$
+# $$\sin(a + b) = \cos b\, \sin a + \sin b\, \cos a, \qquad \cos(a + b) = \cos b\, \cos a - \sin b\, \sin a$$
 #
 # $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
 #
@@ -470,7 +469,7 @@ viz.explore(
 # > **Guess first.** A head of eight columns has four pairs. Which is back at its start after a few tokens, and which hardly moves?
 
 # %%
-shown = [0, 1, 2, 3, 30, 300]
+shown = [0, 1, 2, 6, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 #| caption: Rotary embeddings as dials, one for each pair of columns.
 #| label: rope
@@ -480,8 +479,8 @@ figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 # {figure}
 
 # %% [markdown]
-# Pair 0 turns far from one token to the next, but after about 6 tokens it is back where it was. Pairs 2 and 3 hardly move
-# between neighbours, and have not come full circle at position 300, so they tell near from far. The cell turns one
+# Pair 0 turns far from one token to the next, and after 6 tokens it is nearly back where it was. Pairs 2 and 3 hardly
+# move between neighbours, and have not come full circle at position 300, so they tell near from far. The cell turns one
 # vector, pair by pair.
 
 # %%
@@ -562,9 +561,10 @@ assert torch.allclose(by_neighbours, rearranged, atol=1e-3)
 assert not torch.allclose(by_neighbours, untouched, atol=1) and same
 
 # %% [markdown]
-# Both are equally good, but weights trained with one need their columns rearranged for the other. Without that nothing
-# crashes, but the scores are wrong, and the model writes nonsense. In the code of models you will meet RoPE as in the last
-# lines: `rotate_half` is the quarter turn $(a, b) \mapsto (-b, a)$, and cosine and sine mix the vector with it.
+# Both are equally good, but weights trained with one need their columns rearranged for the other. If they are not
+# rearranged, nothing crashes, but the scores are wrong, and the model writes nonsense. In the code of models you will
+# meet RoPE as in the last lines: `rotate_half` is the quarter turn $(a, b) \mapsto (-b, a)$, and cosine and sine mix
+# the vector with it.
 #
 # ### The base: `rope_theta`
 #
@@ -598,14 +598,14 @@ viz.function_curves(decay, apart, log_x=True,
 # **Now you:** a@order, exercise 3
 
 # %% [markdown] teaches="learned absolute positions"
-# The score falls with the distance and then moves around zero, because the pairs point in all directions. This is RoPE's
-# **long-term decay**. (Su et al. ([-@su2021, section 3.4.3]) prove a bound that decays. A trained query and key need
-# not follow it.) A larger base slows all pairs but pair 0, most of all the slow ones, so the score falls over more
-# tokens. In a model's config the base is `rope_theta`.
+# The score falls with the distance and then moves around zero, because the pairs point in all directions. This is
+# RoPE's **long-term decay**. (Su et al. ([-@su2021, section 3.4.3]) derive an upper bound of the score and show in a
+# plot that it decays. The score of a trained query and key need not.) A larger base slows all pairs but pair 0, most of
+# all the slow ones, so the score falls over more tokens. In a model's config the base is `rope_theta`.
 #
 # > **Check yourself.** (1) A model with RoPE writes token by token and keeps the past keys in a cache. Must it turn the
-# > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + \tilde x \otimes \sin$. What must
-# > $\otimes$ mean?
+# > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + x' \otimes \sin$, where
+# > $x'$ is the quarter turn of $x$, pair by pair. What must $\otimes$ mean?
 # > <details><summary>Answers</summary>
 # >
 # > (1) No. A key is turned once, by its own position. The distance arises in the dot
@@ -674,8 +674,8 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # $$
 #
 # Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.)
-# *Guess for $r = 2$:* what is equal along each diagonal? In the figure the large number is the distance, and the small one
-# is the row of the table.
+# *Guess for $r = 2$:* which distances stand in the last row, that of *it*? Where in the figure are equal ones? The large
+# number is the distance, and the small one is the row of the table.
 
 # %% [raw] slide
 # ## Relative positions: a vector for each distance (Shaw)
@@ -683,7 +683,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 #
 # Distances beyond $\pm r$ are clipped: $2r + 1$ rows.
 #
-# > **Guess first.** For $r = 2$: what is equal along each diagonal?
+# > **Guess first.** For $r = 2$ and six words: which distances stand in the last row? Where are equal ones?
 
 # %%
 text = ["we", "know", "that", "you", "know", "it"]
@@ -706,8 +706,8 @@ figures.distance_table(index, text, max_distance=2)
 # **Now you:** a@order, exercise 4
 
 # %% [markdown]
-# The distance is equal along each diagonal. Both *know* see their neighbours in the same way, wherever they stand. The
-# cell computes one query in code, with the value side.
+# The last row is −2, −2, −2, −2, −1, 0, and the distance is equal along each diagonal. Both *know* see their neighbours
+# in the same way, wherever they stand. The cell computes one query in code, with the value side.
 
 # %%
 torch.manual_seed(0)
@@ -730,21 +730,12 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 # With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ nearly all of it is there: it is
 # enough to know the neighbours. (In a stack, each layer passes on what it has gathered.)
 #
-# Is the score really the same wherever the two tokens stand? Take the same query and the same key, one place apart:
-
-# %%
-one_query, one_key = torch.randn(2, 16)
-far = relative_index(505, 505, max_distance=2)                   # (505, 505)
-for i, j in ((3, 4), (13, 14), (503, 504)):
-    score = one_query @ (one_key + shaw.key[far[i, j]])
-    print(f"query at {i:>3}, key at {j:>3}: {score.item():.4f}")
-
-# %% [markdown]
-# It is. But unlike RoPE's, this score is not an inner product of something at $i$ and something at $j$, because
-# $a^K_{j-i}$ belongs to the pair.
+# As with RoPE, the score does not change if both tokens move together. Unlike RoPE's, it is not an inner product of
+# something at $i$ and something at $j$, because $a^K_{j-i}$ belongs to the pair.
 #
 # **Now you:** [a05](@order/assignment), exercise 4.
-#
+
+# %% [markdown]
 # ## Relative biases: a number for each distance (T5, ALiBi)
 #
 # A number for each distance is cheaper than a vector: $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$.
@@ -775,10 +766,10 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # . . .
 # {figure}
 
-# %% [markdown] erratum="most systems use this" teaches="most systems use learned positions"
+# %% [markdown] erratum="most systems use this" teaches="most systems use learned positions @ Which model uses which positions"
 # T5 has 25 numbers for 81 distances. (Keys to the right of the query have buckets of their own, from 17 on. A model
-# that sees only the past needs half as many.) A distance need not be counted in tokens: Wang et al. ([-@wang2019])
-# count steps in a tree of which word depends on which. ALiBi is the extension of the assignment.
+# that sees only the past has all 32 buckets for the past.) A distance need not be counted in tokens: Wang et al.
+# ([-@wang2019]) count steps in a tree of which word depends on which. ALiBi is the extension of the assignment.
 #
 # ## Which model uses which positions
 #
@@ -872,10 +863,10 @@ models = {"sinusoidal": train("sinusoidal"), "learned": train("learned"),
           "relative (Shaw)": train("shaw"), "RoPE": train("rope")}
 
 # %% [markdown]
-# For a longer text we build the same model with more positions and load the trained weights. This works for formulas and
-# for clipped distances. A learned table has no further rows. This page trains four models with one seed. The
-# figure shows recorded runs: eight schemes, three seeds each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in
-# texts of 128. Where is each line up to 32, and what happens there?
+# For a longer text we build the same model with more positions and load the trained weights. This works for formulas
+# and for clipped distances. A learned table has no further rows. This page trains four models with one seed. The figure
+# shows recorded runs: eight schemes, three seeds each. *Sketch it first:* accuracy against the position, once in texts
+# of 32 and once in texts of 128. How high is each line up to position 32, and how high after it?
 
 # %% tags=["hide-input"]
 kept = measured("positions")
@@ -896,7 +887,7 @@ figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, firs
 #|   three seeds, in means over eight positions.
 #| label: length-generalisation
 
-# %%
+# %% tags=["hide-input"]
 def by_seed(scheme, what, scaled=False):
     return [run[what] for run in kept["runs"]
             if run["scheme"] == scheme and run["scaled"] == scaled and what in run]
@@ -932,12 +923,15 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # * **No order.** Without positions, a model does little better than guessing. (It is better to guess a letter that is
 #   frequent in the text.) Integers are no better: LayerNorm has removed them.
 # * **A vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Binary
-#   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and the one two places
-#   before. (The digit for 8 flips as well, and there the model is right. Why, we did not test.) Beyond 32, sinusoids and digits fail, and the table refuses. Now compare orange and blue in the shaded part.
-#   In a long text even the trained positions suffer: with digits from the start, with sinusoids from about 20 on.
-#   Letters beyond 32 have vectors that the model has never seen, and some of them draw attention away.
-# * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative too, but they
-#   fail. Can you guess why? They are not sharp even at 32. (The answer comes with [@fig:reach].)
+#   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and
+#   the one two places before. (At 8 and 9, 24 and 25 the digit for 8 flips in the same way, and there the model is
+#   right. Why, we did not test.) Beyond 32, sinusoids and digits fail, and the table refuses. Now compare orange and
+#   blue in the shaded part. In a long text even the trained positions suffer: with digits from the start, with
+#   sinusoids from about 20 on. Letters beyond 32 have vectors that the model has never seen, and some of them draw
+#   attention away.
+# * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative too, but in
+#   texts of 128 only about 40% are right, at *all* positions alike. Can you guess why? (The answer comes with
+#   [@fig:reach].)
 #
 # The attention weights show the same from inside. The models read a text of 64, and orange lines mark the end of the
 # trained length. A perfect model has a single thin diagonal, two places below the main one.
@@ -998,12 +992,12 @@ for d in (64, 512):
 # > **Guess first.** Our task needs positions more than anything. What does the factor do to each scheme?
 
 # %% [markdown]
-# A fresh embedding has length 1, and a sinusoidal vector has $\sqrt{d/2}$: at width 512 the position is sixteen times as
-# long as the word. Once the embedding is scaled, the word is longer. A *learned* table starts short, so beside a scaled
-# embedding it is hardly visible. (Training can make it longer.) *Guess:* our task needs positions more than anything. What does the factor do to
-# each scheme?
+# A fresh embedding has length 1, and a sinusoidal vector has $\sqrt{d/2}$: at width 512 the position is sixteen times
+# as long as the word. With the factor, the word is the longer of the two. The vectors of a *learned* table start short,
+# so beside a scaled embedding they are hardly visible. (Training can make them longer.) *Guess:* our task needs
+# positions more than anything. What does the factor do to each scheme?
 
-# %%
+# %% tags=["hide-input"]
 schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
 scales = {"embedding as it is": False, "embedding × √64 = 8": True}
 by_scale = {scheme: {name: by_seed(scheme, "inside", scaled) for name, scaled in scales.items()}
@@ -1035,8 +1029,8 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # With the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–75%. The other schemes hardly
 # change. Sinusoids are added too, but they are long enough beside a scaled embedding.
 #
-# Is the cause the scale, or the *ratio* of position to embedding? Where the printout says so, embedding *and* positions
-# are multiplied by eight. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
+# Is the cause the scale, or the *ratio* of position to embedding? The lines "and positions × 8" below the figure
+# multiply both by eight. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
 # third). So the ratio explains all of the loss, or nearly all.
 #
 # Why scale at all, then? The paper gives no reason. The usual explanation, which we do not test, is this: in language
@@ -1054,9 +1048,11 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances the slow
 # pairs have angles that never occurred in training. Two interventions on the trained models separate them:
 #
-# * a **window**: each letter sees 16 neighbours on either side. This removes both suspects.
-# * **clipped** distances: all keys are seen, but none is turned further from its query than 16 places. This removes (b)
-#   alone, so if (a) is the cause, it cannot help.
+# * a **window**: each letter sees 16 neighbours on either side. There are few keys, and no new angles.
+# * **clipped** distances: all keys are seen, but those further than 16 places away are turned as if they stood 16
+#   places away. There are many keys, and no new angles.
+#
+# So if the many keys are the cause, only the window helps. If the new angles are, both do.
 
 # %% [raw] slide
 # ## RoPE at 32 times the trained length
@@ -1088,6 +1084,13 @@ added = {"sinusoidal": at_lengths(by_seed("sinusoidal", "by_length")),
 for name, shares in added.items():
     for n in (128, 1024):
         print(f"{name:>18}, texts of {n:>5,}:", *(f"{share:4.0%}" for share in shares[n]))
+periods = 2 * math.pi / rope_angles(torch.tensor(1), 32)         # (16,)  in tokens
+print("RoPE, periods of a head's first pairs:", *(f"{period:.0f}" for period in periods[:6]))
+gap = torch.arange(64) - torch.arange(64)[:, None]               # (64, 64)  key − query
+off_line = looked["RoPE"][2:] * ((gap[2:] + BACK).abs() > 1)     # (62, 64)
+near = gap[2:].abs() < TRAINED
+print("RoPE, text of 64, largest weight off the line:",
+      f"{off_line[near].max():.2f} within 31 places, {off_line[~near].max():.2f} further away")
 #| caption: Accuracy against the length of the text: points are seeds, lines join their means.
 #|   RoPE with a window and RoPE clipped nearly coincide.
 #| label: reach
@@ -1107,18 +1110,20 @@ for n in (128, 1024):
 
 # %% [markdown]
 # RoPE is nearly perfect at four times the length, but at thirty-two times it gets only 40 to 69% right. Clipped, with all
-# 1,024 keys in sight, it is right throughout. So here the cause is (b), the **new angles**. (In training a key stands at
-# most 31 places before or after its query. With base 10,000 only the first 4 of a head's 16 pairs come full circle
-# within these distances, with periods of 6 to 35 tokens, and the fifth, with 63, nearly does. The others meet new
-# angles, and all of them together meet new combinations. So a far key sometimes scores as high as the right one: the
-# specks in RoPE's panel of [@fig:past-training] lie more than 31 places from the diagonal.)
+# 1,024 keys in sight, it is right throughout. So here the cause is (b), the **new angles**: in training a key stands at
+# most 31 places before or after its query, and a key further away sometimes scores as high as the right one. The dark
+# specks in RoPE's panel of [@fig:past-training] are such keys, as the last printed line says.
 #
 # The right panel shows that (a) happens as well. Shaw's vectors and T5's biases have no angles, so nothing about a far
 # key is new to them; yet both lose in long texts, and a window of 16 brings back what they had at 32. For T5 that answers the
 # question above: its biases are too small to silence far keys. Each gets a small weight, and many small weights add up.
 # With 2,000 steps of training, in which the biases can grow, the fall begins later.
 #
-# <details><summary><b>Going further</b>: Shaw and T5 at 1,024</summary>
+# <details><summary><b>Going further</b>: which angles are new, and Shaw and T5 at 1,024</summary>
+#
+# With base 10,000 only the first 4 of a head's 16 pairs come full circle within 31 places before and after, with
+# periods of 6 to 35 tokens, and the fifth, with 63, nearly does. The others meet new angles, and all of them together
+# meet new combinations.
 #
 # Shaw's vectors have no angles, and distances beyond 16 share the outermost vectors, which were trained. At 1,024 they
 # fall to 75–98%. The window restores 100%, so their loss is (a), the **many keys**.
@@ -1129,34 +1134,38 @@ for n in (128, 1024):
 # With 2,000 steps T5 is right at 32, nearly right at 128, and still lost at 1,024.
 # </details>
 #
-# A window does not make an unknown position known. It removes far letters, so it doubles the sinusoids' share at 1,024, from
-# 9 to 19% in the mean, and no more.
+# Sinusoids gain little from a window. It removes far letters, but the positions stay unknown: at 1,024 the share right
+# goes from 9 to 19% in the mean.
 #
-# These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers. In large language
-# models RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that grow far too large at
-# unseen distances. On small reasoning tasks Kazemnejad et al. ([-@kazemnejad2023]) found a decoder without positions
-# ahead of RoPE, ALiBi and absolute positions in longer texts.
+# These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers. In
+# large language models RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that
+# grow far too large at unseen distances. ALiBi was made for longer texts: a language model trained on 1,024 tokens read
+# 2,048 as well as one with sinusoids that was trained on 2,048 ([@press2022]). But on small reasoning tasks Kazemnejad
+# et al. ([-@kazemnejad2023]) found a decoder *without* positions ahead of T5's biases, ALiBi, RoPE and absolute
+# positions.
 #
-# ### Could sinusoids extrapolate, if they were trained otherwise?
+# ## Going further: could sinusoids extrapolate, if they were trained otherwise?
+#
+# *The two sections "Going further" are not counted in the minutes above.*
 #
 # Three attempts were recorded: a head of ours that looks two places back, put into the model before the training; a
 # small base, 4, so that all pairs come full circle; and training texts that begin at any position from 0 to 96. *Guess which
-# of them helps.* (The fold below the numbers says how each was done.)
+# of them helps.*
 
 # %% tags=["hide-input"]
 rows = {"as above": by_seed("sinusoidal", "beyond"),
-        "the same, embedding scaled": by_seed("sinusoidal", "beyond", scaled=True),
-        "our own head put in first": changed("own head"),
-        "the same, embedding scaled ": changed("own head scaled"),
+        "as above, embedding scaled": by_seed("sinusoidal", "beyond", scaled=True),
+        "our head first": changed("own head"),
+        "our head first, embedding scaled": changed("own head scaled"),
         "base 4 for 10,000": changed("base 4"),
         "texts begin anywhere": changed("anywhere"),
         "… beyond 128, texts of 256": changed("anywhere", "beyond 128")}
 print("sinusoidal, right beyond 32 in texts of 128, three seeds")
 for name, shares in rows.items():
-    print(f"{name:>28}:", *(f"{share:4.0%}" for share in shares))
+    print(f"{name:>32}:", *(f"{share:4.0%}" for share in shares))
 
 # %% tags=["hide-input"]
-assert min(changed("own head scaled")) > 0.9 > 0.3 > max(rows["the same, embedding scaled"])
+assert min(changed("own head scaled")) > 0.9 > 0.3 > max(rows["as above, embedding scaled"])
 assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) < 0.4
 
 # %% [markdown]
@@ -1164,7 +1173,7 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # And positions that were seen in training work: texts that begin anywhere. Beyond those positions this fails again. A small
 # base does not help.
 #
-# <details><summary><b>Going further</b>: can sinusoids extrapolate? The three experiments printed above</summary>
+# <details><summary>The three experiments in detail</summary>
 #
 # We built a sinusoidal head that looks two places back in texts of a thousand tokens. The trained model did not find
 # it. Is there no room for it, with 32 columns in place of 64 and the letters in the way? Or does training not get there?
@@ -1186,8 +1195,6 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # </details>
 #
 # ## Going further: properties of a positional encoding, tested
-#
-# *This section is not counted in the minutes above.*
 #
 # A deck lists what one may wish of positions: (1) a unique vector for each; (2) a linear relation between two positions;
 # (3) that they carry over to longer texts; (4) that nothing has to be learned, and the model can use them; (5) that they
@@ -1269,6 +1276,9 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
         "4 the model uses it": measured_wish(by_seed(scheme, "inside")),
         "6 distance alone": (apart < 0.01, f"by {apart:,.{0 if apart > 99 else 1}f}"),
     }
+for scheme in ("relative (Shaw)", "RoPE"):
+    shares = [run["1024"] for run in by_seed(scheme, "by_length", scaled=True)]
+    print(f"{scheme}, embedding scaled, × 32:", *(f"{share:.0%}" for share in shares))
 figures.property_table(results)
 #| caption: Which scheme has which property, as tested.
 
@@ -1289,7 +1299,7 @@ assert granted("3 longer texts: × 32") == []
 # fulfils every other wish that we tested. That may be one reason why most open language models use it. Other reasons may be
 # that it is cheap, has no parameters, and works with fused attention and a cache.
 #
-# Now read the table by rows. Sinusoids are unique and linear, but fail on longer texts. Shaw's vectors are neither (all far
+# Now compare. Sinusoids are unique and linear, but fail on longer texts. Shaw's vectors are neither (all far
 # places share one vector), but do well. Only the row of wish 6 agrees with that of four times the length. Yet wish 6 is
 # not enough: T5's biases, which are not in the table, depend on the distance alone and fail there all the same.
 
@@ -1343,8 +1353,8 @@ assert granted("3 longer texts: × 32") == []
 #
 # > **Check yourself.**
 # > 1. Which of these schemes can be switched on *without further training* in a model that was trained without it?
-# > 2. A head's queries and keys are turned at positions $m$ and $n$. Write the score with rotation matrices $R_m$ for
-# >    rows, and show where $m - n$ comes from.
+# > 2. Somebody turns queries by $m\theta_i$, as it should be, and keys by $-n\theta_i$. Write the score with rotation
+# >    matrices. On what does it depend?
 # > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
 # >    beyond the trained length?
 # > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
@@ -1352,8 +1362,8 @@ assert granted("3 longer texts: × 32") == []
 # >
 # > 1. None is of use. The weights have learned to read what they were given. (Biases that are all zero change nothing. A
 # >    model can learn them from there.)
-# > 2. $(q_m R_m)(k_n R_n)^\top = q_m R_m R_n^\top k_n^\top = q_m R_{m-n} k_n^\top$: a turn by the angles of $m$ and back by those of $n$
-# >    is a turn by those of $m - n$.
+# > 2. $(q_m R_m)(k_n R_{-n})^\top = q_m R_m R_{-n}^\top k_n^\top = q_m R_{m+n} k_n^\top$: on the sum of the positions.
+# >    The transpose turns back what the key was turned, so both must be turned the same way.
 # > 3. Little. Inside the trained lengths sinusoidal, learned, relative and rotary positions all did it here, and in the
 # >    original paper learned and sinusoidal ones were about equal.
 # > 4. All but pair 0, whose frequency is 1 for every base; the last pair most of all.</details>
