@@ -213,7 +213,7 @@ def test_vectors_wind_outwards_by_their_angles_and_what_ends_beyond_a_dashed_lin
         assert end[1] * x - end[0] * y > 0 > start[1] * x - start[0] * y, "it reaches further to the next arrow"
     assert len(strokes(left)) == 2, "none after the last"
     assert curves(right) == {"seed 0": {1: 1, 2: 2.5, 3: 3}, "seed 1": {1: 1.5, 2: 2, 3: 4}}
-    assert (right.get_xlabel(), right.get_ylabel()) == ("days after the one that is lost", "length of the vector")
+    assert (right.get_xlabel(), right.get_ylabel()) == ("days after the lost day", "length of the vector")
 
 
 @proven

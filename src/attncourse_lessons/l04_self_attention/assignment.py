@@ -57,10 +57,10 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})} \qquad
 # o_i = \sum_{j} \alpha_{ij} \, v_j$$
 #
-# Write it the way it reads: a loop over the tokens that ask, and, inside it, over the tokens that answer (or one product
-# in that inner loop's place). Write the softmax yourself, and let no exponential overflow, as in
-# [assignment @getting_ready](@getting_ready/assignment): the check tries scores of some hundreds. Matrices will do away with
-# the loops in the next exercise.
+# Write it as it reads: a loop over the tokens that ask and, inside it, a loop over the tokens that answer (or one
+# product in place of the inner loop). Write the softmax yourself, and let no exponential overflow, as in
+# [assignment @getting_ready](@getting_ready/assignment): the check tries scores of some hundreds. Matrices will do away
+# with the loops in the next exercise.
 
 # %% exercise="self_attention_loop"
 def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
@@ -75,8 +75,8 @@ def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Ten
 check("self_attention_loop", self_attention_loop)
 
 # %% [markdown]
-# **Use it.** *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. But this time pronouns hand
-# over half of themselves, too. *Guess* what *her* receives, and what *book* does.
+# **Use it.** *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. But this time a pronoun
+# also hands over half of itself. *Guess* what *her* receives, and what *book* receives.
 
 # %%
 if solved("self_attention_loop"):
@@ -96,8 +96,8 @@ if solved("self_attention_loop"):
 # %% [markdown]
 # ## 2 · All tokens at once
 #
-# Nothing that one token computes waits for another. So the loops can go, and a whole batch of sentences is done in a few
-# matrix products:
+# No token waits for what another one computes. So you can do without the loops, and compute a whole batch of sentences
+# in a few matrix products:
 #
 # $$Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad A = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
 # \qquad O = A V$$
@@ -118,9 +118,9 @@ def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Te
 check("self_attention", self_attention)
 
 # %% [markdown]
-# **Use it.** The lecture's diary: each of seven shuffled cards is asked for tomorrow's dinner. Your function is the layer;
-# the rest is an embedding and an optimiser. It trains for some seconds. *Guess* what the table of weights will look like
-# when the days are put in order.
+# **Use it.** The lecture's diary: each of seven shuffled cards must say what there will be for dinner tomorrow. Your
+# function is the layer; the rest is an embedding and an optimiser. Training takes some seconds. *Guess* what the table
+# of weights will look like when the days are put in order.
 
 # %%
 if solved("self_attention"):
@@ -154,12 +154,12 @@ if solved("self_attention"):
 # receives is the same with and without it. (Padding itself receives zeros.) The next cell is a course-mate's layer. It runs,
 # its shapes are right, padding comes out as zeros, and **it has three mistakes**. None of them crashes.
 #
-# Do not read it first; *test* it, by what must be true of every such layer. Three rules find the three mistakes:
+# Do not read it first. *Test* it: three rules hold for every such layer, and they find the three mistakes.
 #
-# * What stands in the padding makes no difference to a real token.
+# * The contents of the padding make no difference to a real token.
 # * A token whose query is zero, and whose key is not, has equal scores, and receives the mean of the real values. (Let the
 #   token have feature 0 alone, and set row 0 of $W_Q$ to zero.)
-# * A feature that is zero in every token, added to $x$, makes no difference (each matrix gets one more row).
+# * If every token gets one more feature, which is zero, the output stays the same. (Each matrix gets one more row.)
 #
 # The cell tests the first rule. Write the other two tests below it. Then write the function as it should be.
 
@@ -175,12 +175,12 @@ def change_the_padding(layer):
     torch.manual_seed(0)
     x, real = torch.randn(2, 4, 6), torch.tensor([[True] * 4, [True, True, False, False]])
     W_Q, W_K, W_V = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
-    other = torch.where(real[..., None], x, torch.randn(2, 4, 6))    # only padding is another
+    other = torch.where(real[..., None], x, torch.randn(2, 4, 6))    # only padding differs
     before, after = layer(x, real, W_Q, W_K, W_V), layer(other, real, W_Q, W_K, W_V)
     return (after - before)[real].abs().max().item()                 # of real tokens
 
 
-print(f"another padding changes real tokens by up to {change_the_padding(suspicious):.3f}")
+print(f"new padding moves real tokens by up to {change_the_padding(suspicious):.3f}")
 
 # %% exercise="padded_self_attention"
 def padded_self_attention(
@@ -199,8 +199,8 @@ def padded_self_attention(
 check("padded_self_attention", padded_self_attention)
 
 # %% [markdown]
-# **Use it.** The sentence *Anna lent Ben her book*, alone and beside a longer one, by your layer and by the suspicious one.
-# *Guess* by how much a token's vector moves when its sentence gets company.
+# **Use it.** The sentence *Anna lent Ben her book*, alone and in one batch with a longer one, in your layer and in the
+# suspicious one. *Guess* by how much each token's vector moves when its sentence shares a batch.
 
 # %%
 if solved("padded_self_attention"):
@@ -216,7 +216,7 @@ if solved("padded_self_attention"):
             second = layer(embedding(both), real, *matrices)[0, :5]
         moved = (second - first).norm(dim=-1) / first.norm(dim=-1)   # (5,)
         print(f"{name:>10}: moved by", ", ".join(f"{share:.0%}" for share in moved.tolist()))
-    print(f"another padding changes real tokens by {change_the_padding(padded_self_attention)}")
+    print(f"new padding moves real tokens by {change_the_padding(padded_self_attention)}")
 
 # %% [markdown]
 # ## 4 · What a layer costs
@@ -284,13 +284,14 @@ if solved("layer_cost"):
 #
 # **(a)** Show that the table of scores is then symmetric. Is the table of *weights* symmetric too? Say why, or why not.
 #
-# **(b)** Seven days sit in a circle, and each is to look most at the next one: token $i$'s largest weight is to be at token
-# $i + 1$, and the seventh's at the first. Show from the symmetry of the scores alone that this cannot be. (The lecture
-# argues with lengths of vectors. Your proof should hold for every symmetric score, also for one that is no dot product.)
+# **(b)** Seven days form a circle, and each should attend most to the next: the largest weight of token $i$ should be
+# at token $i + 1$, and that of token 7 at token 1. Show from the symmetry of the scores alone that this is impossible.
+# (The lecture argues with lengths of vectors. Your proof should hold for every symmetric score, even if it is not a dot
+# product.)
 #
-# **(c)** In a row, with no way back from the last to the first, it can be. Give three vectors $u_1, u_2, u_3$ in the plane,
-# each serving as query and as key, so that token 1 looks most at token 2, and token 2 at token 3. Write down the nine scores
-# $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: it changes no order).
+# **(c)** In a row, where the last need not attend to the first, it is possible. Give three vectors $u_1, u_2, u_3$ in
+# the plane, each both query and key, so that token 1 attends most to token 2, and token 2 to token 3. Write down the
+# nine scores $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: the order stays the same).
 #
 # Answer in five to ten sentences or lines of mathematics. (4 points)
 
@@ -315,9 +316,9 @@ if solved("layer_cost"):
 #
 # This exercise is for extra credit; you lose nothing if you leave it out.
 #
-# If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side ([@vaswani2017],
-# section 4, call it restricted self-attention). Compute all the scores as before, and forbid those that are too far away. (The
-# work is not saved in this way, only its result is the same; how to save it is a subject of lecture @cheap_attention.)
+# If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side
+# ([@vaswani2017], section 4, call it restricted self-attention). Compute all the scores as before, and forbid those
+# that are too far away. (This gives the right result but saves no work. Lecture @cheap_attention shows how to save it.)
 
 # %% exercise="restricted_self_attention"
 def restricted_self_attention(
@@ -334,8 +335,8 @@ def restricted_self_attention(
 check("restricted_self_attention", restricted_self_attention)
 
 # %% [markdown]
-# **Use it.** Stack it three times, with random matrices, and ask the gradient from which tokens something reaches token 10.
-# *Guess* the first and the last of them, for a width of 2.
+# **Use it.** Stack it three times, with random matrices. The gradient tells which tokens token 10 hears of. *Guess* the
+# first and the last of them, for a width of 2.
 
 # %%
 if solved("restricted_self_attention"):

@@ -226,7 +226,7 @@ def winding(names: Sequence[str], vectors: Tensor, lengths: Mapping[str, Tensor]
         left.text(*at, name, ha="center", va="center", fontsize=10, color=ORANGE if lost else INK)
     for i, (name, line) in enumerate(lengths.items()):
         right.plot(range(1, len(names) + 1), line.tolist(), label=name, **line_style(i) | {"markersize": 5})
-    name_lines(right, "days after the one that is lost", "length of the vector")
+    name_lines(right, "days after the lost day", "length of the vector")
     right.set_ylim(0, None)
     right.legend(frameon=False, fontsize=9.5, loc="lower right")
     said = "; ".join(f"{name} {', '.join(f'{each:.1f}' for each in line.tolist())}" for name, line in lengths.items())
@@ -255,7 +255,7 @@ def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -
     edges = [(i, j) for i in range(len(words)) for j in range(len(words)) if i != j and rows[i, j] >= least]
     for i, j in edges:
         way = (places[i] - places[j]) / np.linalg.norm(places[i] - places[j])
-        start, end = places[j] + 0.16 * way, places[i] - 0.16 * way
+        start, end = places[j] + 0.1 * way, places[i] - 0.1 * way
         arrow(ax, tuple(start), tuple(end), BLUE, width=4 * rows[i, j])
         across = np.array([-way[1], way[0]])
         at = end - 0.3 * way                                  # near its head: arrows cross in the middle
