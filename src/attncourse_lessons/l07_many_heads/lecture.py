@@ -811,7 +811,7 @@ viz.attention_viewer(seen, words, title="Attention weights", view="all")
 
 # %% [markdown]
 # One sentence is an anecdote. So we measure the whole test set. How much weight goes from the word that asks to the
-# *name* that is the answer? (In *she sold Ben the bike*, that is the name that *she* stands for. We come back to this.)
+# *name* that is the answer? (In *she sold Ben the bike*, that is the name that *she* stands for.)
 # And how many answers are lost without the head?
 
 # %%
@@ -852,24 +852,6 @@ lost = [lost_without_each(model) for model in readers]
 names = [f"layer {layer}, head {head}" for layer, head in HEADS]
 titles = ("weight on the name", "lost without the head")
 figures.reads_and_losses(reads[0], lost[0], names, QUESTIONS, titles)
-for seed, model in enumerate(readers):              # chosen on validation, counted on the test set
-    attends = weight_on_name(model, validation)                           # (heads, questions)
-    missed = lost_without_each(model, validation).where(attends > 0.4, 1.0)
-    i, q = divmod(missed.argmin().item(), len(QUESTIONS))       # of heads that attend, the least
-    attends[i] = 0.0
-    partner = attends[:, q].argmax().item()  # the other head with the most weight on the name
-    alone = lost[seed][:, q]                                              # (heads,)
-    more = {}                       # lost without i and j, beyond what the two cost one by one
-    for j in set(range(len(HEADS))) - {i}:
-        both = (full[seed] - without(model, [HEADS[i], HEADS[j]]))[q]
-        more[j] = (both - alone[i] - alone[j]).item()
-    of_partner = more.pop(partner)
-    both = alone[i] + alone[partner] + of_partner
-    print(f"seed {seed}, {QUESTIONS[q]}: lost without {names[i]} {alone[i]:.0%}, "
-          f"without {names[partner]} {alone[partner]:.0%}, without both {both:.0%}:")
-    print(f"   {of_partner:.0%} more than the sum; with the six others in the partner's place"
-          f" {statistics.mean(more.values()):.0%} on average")
-    assert alone[i] < 0.1 and of_partner > max(0.0, statistics.mean(more.values()))
 #| caption: Seed 0: mean attention weight on the name that is the answer, and the share of
 #|   answers that are lost without the head.
 
@@ -883,10 +865,30 @@ for seed, model in enumerate(readers):              # chosen on validation, coun
 #
 # In every seed a head attends straight to the name, and little is lost without it.
 
+# %% tags=["hide-input"]
+for seed, model in enumerate(readers):       # chosen on validation, counted on the test set
+    attends = weight_on_name(model, validation)                           # (heads, questions)
+    missed = lost_without_each(model, validation).where(attends > 0.4, 1.0)
+    i, q = divmod(missed.argmin().item(), len(QUESTIONS))     # of heads that attend, the least
+    attends[i] = 0.0
+    partner = attends[:, q].argmax().item()  # the other head with the most weight on the name
+    alone = lost[seed][:, q]                                              # (heads,)
+    more = {}                       # lost without i and j, beyond what the two cost one by one
+    for j in set(range(len(HEADS))) - {i}:
+        both = (full[seed] - without(model, [HEADS[i], HEADS[j]]))[q]
+        more[j] = (both - alone[i] - alone[j]).item()
+    of_partner = more.pop(partner)
+    of_others = statistics.mean(more.values())
+    both = alone[i] + alone[partner] + of_partner
+    print(f"seed {seed}, {QUESTIONS[q]}: lost without {names[i]} {alone[i]:.0%}, "
+          f"without {names[partner]} {alone[partner]:.0%}, without both {both:.0%}:")
+    print(f"   {of_partner:.0%} more than the sum; with the six others in the partner's place"
+          f" {of_others:.0%} on average")
+    assert alone[i] < 0.1 and of_partner > max(0.0, of_others)
+
 # %% [markdown]
 # The two tables do not agree. In every seed at least one head attends straight to the name, and little is lost without
-# it: each printed line begins with one. So neither table alone says "what a head does". (Each table has its own scale of
-# blue: compare colours within one.)
+# it: each printed pair of lines begins with one. (Each table has its own scale of blue: compare colours within one.)
 #
 # * **Weights** show where a head reads, but not whether the model uses what it reads.
 # * **An ablation** shows what the model cannot do *without* a head, but not what the head does.
@@ -895,7 +897,7 @@ for seed, model in enumerate(readers):              # chosen on validation, coun
 # removes the **partner**, the other head with the most weight on the same name. Without both heads more answers are lost
 # than the two single losses add up to, as one expects of heads that stand in for each other. But would not *any* second
 # head hurt a weakened model? As a control, each other head takes the partner's place: it costs less beyond the sum, on
-# average. (One can also replace a head's output by its mean, so that the layers above see nothing unusual.)
+# average. (**Mean ablation** puts a head's mean in place of its output, so that the layers above see nothing unusual.)
 #
 # ### Two heads in two layers: composition
 #
@@ -943,7 +945,8 @@ for seed, model in enumerate(readers):
     hook.remove()
     named, meant = hit[gave[~by_pronoun]].mean(), hit[gave[by_pronoun]].mean()
     print(f"seed {seed}, who gave: giver a name {named:.0%} right, a pronoun {meant:.0%};")
-    print(f"   layer 1, head {head}: {before:.2f} on the pronoun, and with nothing written {after:.2f}")
+    print(f"   layer 1, head {head}: {before:.2f} on the pronoun,"
+          f" with nothing written {after:.2f}")
 
 # %% [raw] slide
 # ## Composition: two heads in two layers
@@ -1002,8 +1005,8 @@ for seed, model in enumerate(readers):
     can_go = sum(share >= 0.9 for share in line[1:])
     together = without(model, spare).min()
     print(f"seed {seed}: {can_go} heads can go, one after the other, above 90 %;")
-    print(f"   {len(spare)} can each go alone, but without these {len(spare)} together the worst"
-          f" question is at {together:.0%}")
+    print(f"   {len(spare)} can each go alone, but without these {len(spare)} together"
+          f" the worst question is at {together:.0%}")
 x_name = "heads silenced, least missed first"
 viz.curves(worst, xs=range(9), x_name=x_name, y_name="accuracy, worst of three questions")
 #| caption: Accuracy on the worst of the three questions against the number of heads
@@ -1032,12 +1035,13 @@ print(f"{'':>21}lost beyond the sum:")
 print("seed  hardly missed  partner  another   giver a name, a pronoun   can go")
 for run in record["runs"]:
     pairs = run["unmissed"]
-    beyond = [both - first - second for first, second, both in (pair["lost"] for pair in pairs)]
+    triples = [pair["lost"] for pair in pairs]
+    beyond = [both - first - second for first, second, both in triples]
     partner = statistics.mean(beyond)
     another = statistics.mean(share for pair in pairs for share in pair["control"])
     can_go = sum(share >= 0.9 for share in run["worst"][1:])
-    print(f"{run['seed']:>4}{len(pairs):>15}{partner:>9.0%}{another:>9.0%}{run['by_name']:>16.0%},"
-          f"{run['by_pronoun']:>10.0%}{can_go:>9}")
+    print(f"{run['seed']:>4}{len(pairs):>15}{partner:>9.0%}{another:>9.0%}"
+          f"{run['by_name']:>16.0%},{run['by_pronoun']:>10.0%}{can_go:>9}")
     assert partner > another + 0.02 and 2 <= can_go <= 4
     assert run["by_pronoun"] < run["by_name"] == 1
 
