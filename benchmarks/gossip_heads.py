@@ -7,11 +7,13 @@ all that is counted is counted on the test sentences.
 
 Of each model the record has the accuracy on each question, and `unmissed`: the heads that attend to the name that is
 the answer (mean weight above 0.4) and without which less than 10 % of the answers are lost. Each stands beside the
-*other* head with the most weight on the same name, and beside what is lost without each and without both. `by_name`
-and `by_pronoun` are the right answers to "who gave" if the first layer writes nothing into pronouns: of verbs whose
-giver is a name, and a pronoun. `worst` is the accuracy on the worst question as heads are silenced, the least missed
-first, and `together` what it is without all heads that can each be silenced above 90 % (`alone` of them). One thread;
-about two minutes of processor time.
+*other* head with the most weight on the same name, and beside what is lost without each and without both. `control`
+is what is lost without the head and each of the six remaining ones in the partner's place, more than the two single
+losses add up to: removing *any* second head from a weakened model may do that. `by_name` and `by_pronoun` are the right
+answers to "who gave" if the first layer writes nothing into pronouns: of verbs whose giver is a name, and a pronoun.
+`worst` is the accuracy on the worst question as heads are silenced, the least missed first, and `together` what it is
+without all heads that can each be silenced above 90 % (`alone` of them). One thread; about two minutes of processor
+time.
 """
 
 import argparse
@@ -108,7 +110,15 @@ def unmissed(model: Reader, validation: Gossip, test: Gossip) -> list[dict]:
         pair = [HEADS[i], HEADS[int(others.argmax())]]
         silenced = [without(model, heads, test)[kind].item() for heads in ([], pair[:1], pair[1:], pair)]
         losses = [silenced[0] - share for share in silenced[1:]]
-        found.append({"question": QUESTIONS[kind], "heads": pair, "lost": [round(x, 3) for x in losses]})
+        control = []
+        for third in HEADS:
+            if third not in pair:
+                alone, both = (without(model, heads, test)[kind].item() for heads in ([third], [pair[0], third]))
+                control.append((silenced[0] - both) - losses[0] - (silenced[0] - alone))
+        found.append({
+            "question": QUESTIONS[kind], "heads": pair, "lost": [round(x, 3) for x in losses],
+            "control": [round(x, 3) for x in control],
+        })  # fmt: skip
     return found
 
 

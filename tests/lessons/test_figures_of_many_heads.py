@@ -199,7 +199,7 @@ def test_what_heads_read_and_what_is_lost_are_two_tables_each_on_its_own_scale()
 
 
 @proven
-def test_each_letters_weights_are_a_row_and_the_letter_that_followed_is_outlined():
+def test_each_letters_weights_are_a_row_the_future_is_hatched_and_the_letter_that_followed_is_outlined():
     draws = torch.Generator().manual_seed(0)
     heads = {name: torch.rand(5, 5, generator=draws).tril() for name in ("one head", "another")}
     places = {0.5: "a", 1.5: "b", 2.5: "c", 3.5: "a", 4.5: "b"}
@@ -209,9 +209,11 @@ def test_each_letters_weights_are_a_row_and_the_letter_that_followed_is_outlined
         assert ax.get_title() == name and ax.yaxis_inverted()
         assert labels(ax.xaxis) == labels(ax.yaxis) == places
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query")
-        outlined = {(left, low) for left, low, *_ in cells(ax)}
+        hatched = {(left, low) for (left, low, *_), (_, hatch) in cells(ax).items() if hatch}
+        assert hatched == {(key, query) for query in range(5) for key in range(query + 1, 5)}  # the future
+        outlined = {(left, low) for (left, low, *_), (_, hatch) in cells(ax).items() if not hatch}
         assert outlined == {(1, 3), (2, 4)}  # the second a has b after the first, the second b has c
-        assert not any(patch.get_clip_on() for patch in ax.patches)  # the last row's outline is whole
+        assert not any(patch.get_clip_on() for patch in ax.patches if not patch.get_hatch())  # nothing cut off
 
 
 @proven

@@ -67,6 +67,7 @@ def test_in_ten_seeds_a_head_attends_and_is_not_missed_and_pronouns_need_the_fir
     runs = measured("gossip_heads")["runs"]
     assert len({run["seed"] for run in runs}) == 10
     assert all(run["unmissed"] and run["by_pronoun"] < run["by_name"] == 1 for run in runs)
+    assert all(len(pair["control"]) == 6 for run in runs for pair in run["unmissed"])
 
 
 def test_silencing_heads_zeroes_their_columns_alone(readers, monkeypatch):
@@ -89,4 +90,4 @@ def test_a_partner_is_the_other_head_that_attends_to_the_name_most(readers, monk
     monkeypatch.setattr(readers, "without", lambda model, heads, told: torch.full((3,), shares[len(heads)]))
     (found,) = readers.unmissed(None, None, None)
     assert found["heads"] == [(0, 2), (1, 1)] and found["question"] == readers.QUESTIONS[0]
-    assert found["lost"] == pytest.approx([0.01, 0.01, 0.4])
+    assert found["lost"] == pytest.approx([0.01, 0.01, 0.4]) and found["control"] == pytest.approx([0.38] * 6)

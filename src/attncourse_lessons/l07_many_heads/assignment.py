@@ -225,7 +225,7 @@ if solved("MultiHeadAttention"):
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
 # same padding, and each sentence has its own.
 #
-# The padding may stand behind a sentence, in front of it, or on both sides: `is_token` says where there are tokens. Nobody
+# The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. Nobody
 # reads the output at a place of the padding, but it must be a number: a NaN would spread through the next layer, and
 # through the gradient already in this one. The heads are already split, and the merge comes later.
 
@@ -243,10 +243,10 @@ def decoder_attention(query: Tensor, key: Tensor, value: Tensor, is_token: Tenso
 check("decoder_attention", decoder_attention)
 
 # %% [markdown]
-# **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: behind, as a translator's targets are in
-# training, and in front, as prompts are when a language model writes for several people at once. The cell compares the
-# tokens' outputs with those of the sentence alone, with your padding mask and with the causal mask alone. *Guess* in
-# which of the four cases there is a difference.
+# **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: on the right (**right padding**), as a
+# translator's targets are in training, and on the left (**left padding**), as prompts are when a language model writes
+# for several people at once. The cell compares the tokens' outputs with those of the sentence alone, with your padding
+# mask and with the causal mask alone. *Guess* in which of the four cases there is a difference.
 
 # %%
 if solved("decoder_attention"):
@@ -254,10 +254,10 @@ if solved("decoder_attention"):
     lengths = (3, 6, 9)
     query, key, value = torch.randn(3, 3, 4, 9, 8)                        # 3 sentences, 4 heads
     all_places = torch.ones(3, 9, dtype=torch.bool)
-    for side in ("behind", "in front"):
+    for side in ("right", "left"):
         for mask in ("both masks", "causal alone"):
             is_token = torch.stack([torch.arange(9) < n for n in lengths])
-            is_token = is_token.flip(1) if side == "in front" else is_token
+            is_token = is_token.flip(1) if side == "left" else is_token
             allowed = is_token if mask == "both masks" else all_places       # (3, 9)
             output = decoder_attention(query, key, value, allowed)
             off = 0.0
@@ -265,13 +265,13 @@ if solved("decoder_attention"):
                 sentence = [x[i : i + 1, :, is_token[i]] for x in (query, key, value)]
                 alone = decoder_attention(*sentence, all_places[i : i + 1, : lengths[i]])[0]
                 off = max(off, float((output[i, :, is_token[i]] - alone).abs().max()))
-            print(f"padding {side:>8}, {mask:>12}: off by {off:.6f}")
+            print(f"{side:>5} padding, {mask:>12}: off by {off:.6f}")
 
 # %% [markdown]
-# Behind a sentence the causal mask hides the padding by itself, because the padding comes later. So a decoder that is
-# trained with padding behind needs no other mask (its loss must still leave the padding out). With padding in front it
-# needs both. Why do programs that write still pad in front? Then every row ends with its last token, and the next token
-# comes from one place for all rows.
+# The causal mask hides right padding by itself, because the padding comes later. So a decoder that is trained with right
+# padding needs no other mask (its loss must still leave the padding out). With left padding it needs both. Why do
+# programs that write still pad on the left? Then every row ends with its last token, and the next token comes from one
+# place for all rows.
 
 # %% [markdown]
 # ## 5 · What each head adds
@@ -340,8 +340,8 @@ if solved("contributions"):
 # ## 6 · Grouped-query attention: fewer keys than queries
 #
 # While a model writes, it keeps the keys and values of all tokens so far, and this cache fills the memory. In
-# **grouped-query attention** several query heads share one head of keys and values. With 6 heads of queries and 2 of
-# keys, query heads 0, 1 and 2 use the first, and 3, 4 and 5 the second. `n_kv_heads` divides `n_heads`.
+# **grouped-query attention** several query heads share one head of keys and values, a **KV head**. With 6 query heads and
+# 2 KV heads, query heads 0, 1 and 2 use the first, and 3, 4 and 5 the second. `n_kv_heads` divides `n_heads`.
 
 # %% exercise="grouped_query_attention"
 def grouped_query_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -358,7 +358,7 @@ check("grouped_query_attention", grouped_query_attention)
 # %% [markdown]
 # **Use it.** One layer of the size of Llama 3's 8B: 32 query heads of width 128, one query at the end of a text of 512
 # tokens. Torch's kernel knows groups, too. *Guess* how many bytes a layer's keys and values take, with 32, 8 and 1
-# heads of keys, in float32. Then your function writes with a **KV cache**: a text of 20 tokens goes through it one query
+# KV heads, in float32. Then your function writes with a **KV cache**: a text of 20 tokens goes through it one query
 # at a time, and all keys and values so far are kept. It needs no mask for this. Why not? The result is compared with one
 # causal pass of torch.
 
@@ -372,10 +372,10 @@ if solved("grouped_query_attention"):
         off = float((grouped_query_attention(query, key, value) - fused).abs().max())
         kept = sum(x.numel() * x.element_size() for x in (key, value))
         mib = kept / 2**20
-        print(f"{n_kv_heads:>2} heads of keys: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
+        print(f"{n_kv_heads:>2} KV heads: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
     x, W = torch.randn(1, 20, 64), [torch.randn(64, width) / 8 for width in (64, 16, 16)]
-    query, key, value = (  # (1, heads, 20, 8): 8 query heads, 2 heads of keys, each 8 wide
+    query, key, value = (  # (1, heads, 20, 8): 8 query heads, 2 KV heads, each 8 wide
         (x @ projection).unflatten(-1, (-1, 8)).transpose(1, 2) for projection in W
     )
     keys = values = torch.empty(1, 2, 0, 8)                        # the cache, nothing yet
@@ -431,7 +431,10 @@ if solved("grouped_query_attention"):
 #
 # **(a)** Let the $2 d_k$ elements of $q$ and $k$ be independent, with mean 0, those of $q$ with variance $a$ and those
 # of $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of
-# 0? **(b)** What in the slide's argument does not follow, in a real layer, where $q = x W_Q$ and $k = y W_K$?
+# 0? **(b)** LayerNorm makes $x$ and $y$; the layer multiplies $q = x W_Q$ and $k = y W_K$. Let the $d$ elements of $x$ be
+# uncorrelated, with mean 0 and variance 1, and let the elements of $W_Q$ be drawn independently of $x$ and of each
+# other, with mean 0 and variance $s^2$. What is the variance $a$ of an element of $q$? For which $s$ is the slide right
+# at the start of training, if $W_K$ is drawn alike? Why may it be wrong later?
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)
 
@@ -444,11 +447,11 @@ if solved("grouped_query_attention"):
 #    is gone).
 # 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
 #    independence or mean 0 is not said to be used anywhere.
-# 3. (b) LayerNorm acts on $x$, and it is $q$ and $k$ that are multiplied, after $W_Q$ and $W_K$: their variances $a$,
-#    $b$ are what the matrices make of them, at the start by initialisation, and later by learning, which is free to
-#    make scores large. Or: after training, $q$ and $k$ are not independent at all, and matching pairs are meant to have
-#    large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
-#    the data. Any one of the three.
+# 3. (b) $q_c = \sum_j x_j W_{jc}$ is a sum of $d$ uncorrelated terms, each of variance $1 \cdot s^2$: $a = d\,s^2$. So
+#    the variance of $q \cdot k$ is $d_k (d\,s^2)^2$, and the slide is right for $s = 1 / \sqrt d$ (half a point). Later:
+#    training may make $W_Q$ and $W_K$ as large as it likes. Or: $q$ and $k$ are no longer independent, and matching pairs
+#    are meant to have large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
+#    the data. Any one of the three (half a point).
 # ### END SOLUTION
 
 # %% [markdown]
@@ -456,7 +459,7 @@ if solved("grouped_query_attention"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# You have a trained model with `n_heads` heads of keys, and would like one with groups. Ainslie et al. ([-@ainslie2023,
+# You have a trained model with `n_heads` KV heads, and would like one with groups. Ainslie et al. ([-@ainslie2023,
 # section 2.1]) convert the old model: each new key head is the *mean* of the key heads of its group, and so for the
 # values. A little more training repairs the loss. Build the new weight of the key projection from the old.
 #
@@ -478,8 +481,7 @@ check("average_heads", average_heads)
 # %% [markdown]
 # **Use it.** How much does the mean lose? It depends on how similar the keys of a group are. Here the eight key heads of
 # two groups share a part of their weights, from nothing to everything. *Guess* at which share the scores of the new layer
-# still follow the old ones well. The cell compares the scores of the new layer with those of the
-# old.
+# still follow the old ones well. The cell compares the scores of the new layer with those of the old.
 
 # %%
 if solved("average_heads"):
@@ -494,3 +496,8 @@ if solved("average_heads"):
         before, after = query @ old.mT, query @ new[of_group].mT                     # (h, n, n)
         kept = torch.corrcoef(torch.stack([before.flatten(), after.flatten()]))[0, 1]
         print(f"common part {common:4.0%}: scores correlate with the old ones by {kept:.2f}")
+
+# %% [markdown]
+# Each key is a quarter of the mean, so even unrelated heads keep a correlation of about one half. With a common part $c$
+# it is $\sqrt{c + (1 - c)/4}$. Where heads differ much is lost, and the paper repairs it with a further 5 % of the
+# pre-training steps.

@@ -217,7 +217,8 @@ def reads_and_losses(
 def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
     """Each head's weights (n, n) on a text of letters, and, outlined, the letter that followed the last time.
 
-    A row is the letter that asks. Raises ValueError where shapes do not fit.
+    A row is the letter that asks; the future, which a causal mask forbids, is hatched. Raises ValueError where shapes
+    do not fit.
     """
     followed = [(i, letters.rindex(letter, 0, i) + 1) for i, letter in enumerate(letters) if letter in letters[:i]]
     drawn, _ = figure(4.4 * len(heads), 4.6, columns=len(heads))
@@ -225,6 +226,9 @@ def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
     for ax, (title, weights) in zip(drawn.axes, heads.items(), strict=True):
         table = as_matrix(weights, letters, letters)
         draw_cells(ax, table, letters, letters, numbers=False)
+        for i in range(len(letters)):
+            for j in range(i + 1, len(letters)):
+                ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=PALE, hatch="////", linewidth=0))
         for i, j in followed:
             ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.4, clip_on=False))
         ax.xaxis.tick_top()
@@ -234,7 +238,7 @@ def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
         mean = sum(table[i, j] for i, j in followed) / max(len(followed), 1)
         before = sum(table[i, i - 1] for i in range(1, len(letters))) / (len(letters) - 1)
         said.append(f"{title}: mean weight {before:.2f} on the letter before, {mean:.2f} on the one that followed")
-    show(drawn, f"Attention on {letters}. {'; '.join(said)}.")
+    show(drawn, f"Attention on {letters}; the future is hatched. {'; '.join(said)}.")
 
 
 def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:

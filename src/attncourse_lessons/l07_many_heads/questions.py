@@ -98,17 +98,19 @@ def scale_in_a_head(lots):
 
 
 def subtracting_heads(lots):
-    values = torch.tensor([[1.0], [lots.choice([2.0, 3.0, 5.0])]])
-    weights = torch.rand(1000, 2, generator=torch.Generator().manual_seed(0))
-    one = (weights / weights.sum(1, keepdim=True)) @ values
-    two = values[0] - values[1]
-    within = bool(one.min() <= two <= one.max())
+    factor = lots.choice([2, 3, 5])
+    x, y = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0))
+    share = torch.linspace(0, 1, 101)[:, None]                            # one head's weight on x
+    averages, wanted = share * x + (1 - share) * y, factor * (x - y)      # (101, 1000), (1000,)
+    fit = (averages @ wanted) ** 2 / (averages.square().sum(1) * wanted.square().sum())    # after the best factor of W_O
+    one_is_enough = bool(fit.max() > 0.99)
     return ask(
-        f"Two tokens have the values 1 and {values[1, 0]:g}. A layer is to give their difference, {two.item():g}. "
-        "What is the least that this takes?",
-        ("two heads, and an output matrix W_O with a minus", not within,
-         "Each head gives an average, between the values. W_O adds the heads up with any signs."),
+        f"Two tokens have the values x and y, any two numbers, on which the attention weights do not depend. A layer is to "
+        f"give {factor}x − {factor}y. What is the least that this takes?",
+        ("two heads, and an output matrix W_O with a minus", not one_is_enough,
+         "Each head gives an average of the values. W_O adds the heads up with any factors and signs."),
         ("one head whose attention weights are negative", False, "Weights come from a softmax: they are positive."),
-        ("one head, if its temperature is low enough", within, "At any temperature its output lies between the values."),
+        ("one head, if its temperature is low enough", one_is_enough,
+         "At a low temperature it hands on one of the values, and W_O can only multiply that."),
         ("two heads whose outputs are concatenated, without any W_O", False, "Side by side they are two numbers; nothing subtracts them."),
     )  # fmt: skip

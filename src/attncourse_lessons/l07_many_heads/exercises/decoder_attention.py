@@ -43,9 +43,9 @@ exercise = Exercise(
         "them are of length 1?",
         "`is_token[:, None, None, :]` is (batch, 1, 1, n): the same for all heads and all queries. Which of its axes "
         "do the padding's keys lie on, and are they where the padding really stands?",
-        "Let three numbers of padding stand in front. What may query 0 attend to, and what does softmax make of its "
-        "row? Whatever it gets must be a number, forth and back: fill scores with −∞ before the softmax, and weights "
-        "with 0 after it.",
+        "Let three places of padding stand in front. What may query 0 attend to, and what does softmax make of its "
+        "row? Whatever it gets must be a number, in the output and in the gradient: fill scores with −∞ before the "
+        "softmax, and weights with 0 after it.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -197,7 +197,7 @@ slip("padding masked after the softmax", PADDING,
     masks first, then mask the scores once.""")
 slip("a score of 0", (*FUTURE, *PADDING),
      {f"{FILLED}.softmax": "(scores * mask).softmax", f"weights = weights{ZEROS}": "pass"}, words="""
-    Forbidden scores were made 0, and softmax makes e⁰ = 1 of that, more than of any negative score. Only −∞, or
+    Forbidden scores were made 0, and softmax makes exp(0) = 1 of that, more than of any negative score. Only −∞, or
     something as far below all others as −1e9, leaves nothing.""")
 slip("not scaled", PLAIN, {ROOT: ""}, words="""
     The scores were not divided by the root of the head's width.""")

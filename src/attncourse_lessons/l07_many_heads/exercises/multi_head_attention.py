@@ -196,9 +196,9 @@ slip("a forbidden score that is not low enough", MASK,
     {"-torch.inf": "-1.0"},
     {"-torch.inf": "-10.0"},
     words="""
-    The padding got a score that is too high. Softmax takes 0, −1 and −1e-9 for scores like any other, and e⁰ is 1: the
-    padding keeps a share, and may even get more than a token. Only −∞, or something as far below every score as −1e9,
-    leaves it nothing.""")
+    The padding got a score that is too high. Softmax takes 0, −1 and −1e-9 for scores like any other, and exp(0) is 1:
+    the padding keeps a share, and may even get more than a token. Only −∞, or something as far below every score as
+    −1e9, leaves it nothing.""")
 slip("the truth value of a tensor", ("a memory", "mask", "gradient"), {MEMORY: "memory = memory or x"}, words="""
     `or` asks whether `memory` is true, and a tensor of many numbers is neither true nor false. Ask whether there is a
     memory: `is None`.""")
