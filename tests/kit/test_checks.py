@@ -353,8 +353,7 @@ def positive():
     ("answer", "wrong"),
     [
         (lambda scores: (scores > 0).float(), {"a table"}),
-        (lambda scores: torch.where(scores > 0, 0.0, -torch.inf), {"a table"}),
-        (lambda scores: torch.where(scores > 0, 0.0, -1e9), {"a table"}),
+        (lambda scores: torch.where(scores > 0, 0.0, -torch.inf), {"a table", "a row", "everything"}),
         (lambda scores: (scores > 1).int(), {"a table", "a row"}),
         (lambda scores: (scores <= 0).int(), {"a table", "a row", "everything"}),
         (lambda scores: scores, {"a table", "a row", "everything"}),

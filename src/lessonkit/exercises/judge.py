@@ -221,22 +221,14 @@ def _truths_as_numbers(seen: Observation, expected: Observation) -> str:
 def _truths_told_once(
     observations: Mapping[str, Observation], expected: Mapping[str, Observation]
 ) -> Mapping[str, Observation]:
-    """The observations, where numbers in place of booleans cost the first aspect alone if they mean the right thing.
-
-    They are 1 for what is allowed and 0 for the rest, or 0 and something far below, as what is added to scores.
-    """
-    numbers = {
-        name: seen.value
-        for name, seen in observations.items()
-        if seen.value is not None and seen.value.dtype != np.bool_ and _is_of_truths(expected[name])
-    }
-    added = any((values < -1000).any() for values in numbers.values())
-    once = dict(observations)
-    for name, values in list(numbers.items())[1:]:
-        allowed = values == (0 if added else 1)
-        forbidden = values < -1000 if added else values == 0
-        if (allowed | forbidden).all() and np.array_equal(allowed, expected[name].value):  # type: ignore[arg-type]
+    """The observations, where ones and zeros in place of booleans cost the first aspect alone if they are right."""
+    once, told = dict(observations), False
+    for name, seen in observations.items():
+        if seen.value is None or seen.value.dtype == np.bool_ or not _is_of_truths(expected[name]):
+            continue
+        if told and np.array_equal(seen.value, expected[name].value):  # type: ignore[arg-type]  # 1 equals True
             once[name] = expected[name]
+        told = True
     return once
 
 

@@ -117,11 +117,12 @@ slip("True for what is forbidden", EVERY, {TRIANGLE: ".triu(n_key - n_query + 1)
 slip("numbers for booleans", ("past",),
     {", dtype=torch.bool": ""},
     {"torch.bool": "torch.int64"},
-    {f"torch.ones(n_query, n_key, dtype=torch.bool){TRIANGLE}":
-     "torch.full((n_query, n_key), -torch.inf).triu(n_key - n_query + 1)"},  # to be added to scores
     words="""
     These are numbers. A mask of this course is boolean, so that `~mask` and `&` mean what they say, and nobody must ask
     whether 1 allows or forbids. A comparison makes booleans, and so does `dtype=torch.bool`.""")
+slip("numbers for booleans", EVERY,
+    {f"torch.ones(n_query, n_key, dtype=torch.bool){TRIANGLE}":
+     "torch.full((n_query, n_key), -torch.inf).triu(n_key - n_query + 1)"})  # to be added to scores
 slip("keys ask, queries answer", PIECES, {"n_query, n_key,": "n_key, n_query,"}, words="""
     The mask is (n_key, n_query). Rows ask and columns answer, as in the scores: n_query rows, n_key columns.""")
 
@@ -172,7 +173,7 @@ def row_by_row(n_query, n_key):
     reference=lambda n_query, n_key: ~reference(n_query, n_key),
     contract={"Who may attend to whom,": "Who may not attend to whom,",
               "may attend to key j": "may not attend to key j"},
-    back=lambda mask: ~mask,
+    back=lambda mask: ~mask if mask.dtype == torch.bool else 1 - mask,  # numbers are told as numbers
     without=("True for what is forbidden", "itself alone"),
 )
 def true_where_it_is_forbidden(n_query, n_key):
