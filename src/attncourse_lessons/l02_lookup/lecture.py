@@ -1182,7 +1182,8 @@ two, plain = runs["two languages"], runs["plain hours"]
 assert max(two["dot"] + two["scaled dot"]) < 0.5 < 0.9 < min(two["bilinear"] + two["additive"])
 assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4
 assert min(plain["additive"]) > 0.9
-assert sorted(two["dot"]) == [right for _, right in sorted(zip(cosines, two["dot"], strict=True))]
+by_cosine = sorted(zip(cosines, two["dot"], strict=True))
+assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 
 # %% [raw] slide
 # ## What each score function can learn
