@@ -33,7 +33,8 @@ figures = course.part("lookup", "figures")
 @proven
 def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     entries, weights = {5: 45, 8.5: 310, 12: 120, 23: 41}, torch.tensor([0.3, 0.5, 0.197, 0.003])
-    (ax,) = axes(figures.two_lookups, entries, weights, asked=7)
+    scores = 0.5 * weights.log()
+    (ax,) = axes(figures.two_lookups, entries, scores, 0.5, asked=7)
     keys, values, answer = ("5 h", "8.5 h", "12 h", "23 h"), ("45", "310", "120", "41"), "192"
     assert round(0.3 * 45 + 0.5 * 310 + 0.197 * 120 + 0.003 * 41) == 192
     ways = [way for key, value in zip(keys, values, strict=True) for way in (("7 h", key), (value, answer))]
@@ -43,6 +44,8 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     assert [(y, words) for words, x, y in texts(ax) if words.endswith("×")] == [
         (rows[key], words) for key, words in zip(keys, ("0.30 ×", "0.50 ×", "0.20 ×", "<0.01 ×"), strict=True)
     ]
+    assert [words for words, x, y in texts(ax) if words.startswith("−")] == ["−0.60", "−0.35", "−0.81", "−2.90"]
+    assert "weights = softmax(scores / 0.5)" in [words for words, x, y in texts(ax)]
     thick = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
     assert thick[2::2] == thick[3::2] == pytest.approx(0.5 + 3 * weights)
     pairs = [word for pair in zip(keys, values, strict=True) for word in pair]

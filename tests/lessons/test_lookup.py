@@ -75,7 +75,7 @@ def shown(monkeypatch):
 XS = torch.linspace(0, 24, 25)
 FIGURES = {
     "two lookups": (
-        lambda: figures.two_lookups({5: 45, 8: 310, 12: 120}, torch.tensor([0.25, 0.5, 0.25]), asked=7),
+        lambda: figures.two_lookups({5: 45, 8: 310, 12: 120}, 2 * torch.tensor([0.25, 0.5, 0.25]).log(), 2.0, asked=7),
         "5 h 0.25, 8 h 0.50, 12 h 0.25; the values, so weighted, add up to 196",
     ),
     "runs": (

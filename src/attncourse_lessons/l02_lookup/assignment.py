@@ -9,9 +9,9 @@
 # %% [markdown]
 # # Assignment @lookup · Attention is a lookup
 #
-# In this assignment you build hard and soft attention, and then three of the four score functions of [lecture
-# @lookup](@lookup). (You write the fourth, the plain dot product, along the way.) At the end you find the mistakes in
-# somebody else's lookup. The lecture asks one query at a time; here many queries come at once, without a loop. None of
+# In this assignment you build hard and soft attention, find the mistakes in somebody else's lookup, and then build
+# three of the four score functions of [lecture @lookup](@lookup). (You write the fourth, the plain dot product, along
+# the way.) The lecture asks one query at a time; here many queries come at once, without a loop. None of
 # the functions needs more than five lines. The hard part is to know which axis is which, and which factor of a product
 # stands on the left. After each check comes a cell that *uses* what you wrote. It waits until the check gives all
 # points, and is not graded.
@@ -77,6 +77,7 @@ check("hard_lookup", hard_lookup)
 
 # %% [markdown]
 # **Use it.** The bridge of the lecture, asked at every hour. *Guess* between which hours the answer jumps.
+# (At 10 and 20 two keys match equally well: rounding decides.)
 
 # %%
 if solved("hard_lookup"):
@@ -139,138 +140,7 @@ if solved("soft_lookup"):
     print(f"furthest off at {day[worst]:.1f} h: how many counts are near?")
 
 # %% [markdown]
-# ## 3 · The scaled dot product
-#
-# The three score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own,
-# and no query ever meets the keys of another table. What comes back is a table of scores for each, with a row for each query
-# and a column for each key. No softmax here.
-#
-# The first is the one that Transformers use, the dot product over the root of the width of a key:
-#
-# $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
-
-# %% exercise="scaled_dot_score"
-def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
-    """How well each query matches each key: dot products, scaled for the width of the vectors.
-
-    query: (batch, n_query, d_k)   key: (batch, n_key, d_k)
-    returns (batch, n_query, n_key)
-    """
-    ...  # solution
-
-# %% check="scaled_dot_score"
-check("scaled_dot_score", scaled_dot_score)
-
-# %% [markdown]
-# **Use it.** Random queries, sixteen random keys. *Guess* the standard deviation of your scores at each width, and how
-# large the largest weight is.
-
-# %%
-if solved("scaled_dot_score"):
-    for d_k in (4, 64, 1024):
-        draws = torch.Generator().manual_seed(0)
-        query = torch.randn(500, 1, d_k, generator=draws)
-        scores = scaled_dot_score(query, torch.randn(500, 16, d_k, generator=draws))
-        for name, table in {"scaled": scores, "plain": scores * math.sqrt(d_k)}.items():
-            largest = table.softmax(dim=-1).amax(dim=-1).median()
-            print(f"d_k {d_k:>4}, {name:>6}: standard deviation {table.std():5.2f},",
-                  f"largest weight {largest:.2f}")
-
-# %% [markdown]
-# ## 4 · The bilinear score
-#
-# If query and key come from different places, their components mean different things, and their widths may differ, too.
-# A matrix between them translates:
-#
-# $$e_{ij} = q_i W \cdot k_j$$
-#
-# Vectors are rows, as everywhere in this course. (Papers write them as columns: $q_i^\top W k_j$.)
-
-# %% exercise="bilinear_score"
-def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
-    """How well each query matches each key, through a matrix (Luong et al. 2015, "general").
-
-    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query, d_key)
-    returns (batch, n_query, n_key)
-    """
-    ...  # solution
-
-# %% check="bilinear_score"
-check("bilinear_score", bilinear_score)
-
-# %% [markdown]
-# **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, turned by a matrix
-# that nobody is told. Your score learns the dictionary. *Guess* what $W$ will have to do with that matrix.
-
-# %%
-if solved("bilinear_score"):
-    draws = torch.Generator().manual_seed(0)
-    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=draws))
-    W = nn.Parameter(0.1 * torch.randn(4, 4, generator=draws))
-    optimizer = torch.optim.Adam([W], lr=0.1)
-    for step in range(301):
-        keys = torch.randn(64, 8, 4, generator=draws)
-        keys = nn.functional.normalize(keys, dim=-1)                 # the first is right
-        scores = bilinear_score(keys[:, :1] @ turn, keys, W)[:, 0]   # (64, 8)
-        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 100 == 0:
-            right = (scores.argmax(dim=-1) == 0).float().mean()
-            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
-    print("turn @ W, up to a factor:")
-    for row in (2 * turn @ W / W.norm()).tolist():
-        print("   ", *(f"{x:6.2f}" for x in row))
-
-# %% [markdown]
-# ## 5 · The additive score
-#
-# The oldest of the four applies a small network to each pair. It puts query and key side by side, query first. A hidden
-# layer with tanh follows, and a vector $w$ turns the hidden units into one number:
-#
-# $$e_{ij} = \tanh\bigl([\,q_i;\ k_j\,]\, W\bigr) \cdot w$$
-#
-# Here all vectors are rows, so $W$ has a row for each input number and a column for each hidden unit. Every query has
-# to meet every key. That makes a table of pairs, with a hidden vector in each cell.
-
-# %% exercise="additive_score"
-def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
-    """How well each query matches each key, by a small network (Bahdanau et al. 2015).
-
-    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)
-    W: (d_query + d_key, d_hidden)   w: (d_hidden,)
-    returns (batch, n_query, n_key)
-    """
-    ...  # solution
-
-# %% check="additive_score"
-check("additive_score", additive_score)
-
-# %% [markdown]
-# **Use it.** Hours as plain numbers, where every dot product fails: the query is the number of one of eight keys, and
-# that key should win. Your score learns it within seconds. (Each vector has a 1 beside its number, for a bias.)
-
-# %%
-if solved("additive_score"):
-    draws = torch.Generator().manual_seed(0)
-    W = nn.Parameter(torch.randn(4, 32, generator=draws))
-    w = nn.Parameter(torch.randn(32, generator=draws) / 6)
-    optimizer = torch.optim.Adam([W, w], lr=0.03)
-    for step in range(601):
-        numbers = 2 * torch.rand(64, 8, 1, generator=draws) - 1
-        keys = torch.cat([numbers, torch.ones(64, 8, 1)], dim=-1)    # the first is right
-        scores = additive_score(keys[:, :1], keys, W, w)[:, 0]       # (64, 8)
-        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 200 == 0:
-            right = (scores.argmax(dim=-1) == 0).float().mean()
-            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
-
-# %% [markdown]
-# ## 6 · Debugging: leave one out
+# ## 3 · Debugging: leave one out
 #
 # A course-mate wants to choose a temperature by leave-one-out, for all keys at once and without a loop: each key is also a
 # query, the others answer it, and *nobody may look themselves up*. The next cell is their code. It runs, its answers are of
@@ -319,6 +189,137 @@ if solved("leave_one_out"):
             off[t] = (answers - counted).pow(2).mean().sqrt().item()
         said = ", ".join(f"{error:.0f} at {t}" for t, error in off.items())
         print(f"{name:>10}: off by {said}; best T = {min(off, key=off.get)}")
+
+# %% [markdown]
+# ## 4 · The scaled dot product
+#
+# The three score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own,
+# and no query ever meets the keys of another table. What comes back is a table of scores for each, with a row for each query
+# and a column for each key. No softmax here.
+#
+# The first is the one that Transformers use, the dot product over the root of the width of a key:
+#
+# $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
+
+# %% exercise="scaled_dot_score"
+def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
+    """How well each query matches each key: dot products, scaled for the width of the vectors.
+
+    query: (batch, n_query, d_k)   key: (batch, n_key, d_k)
+    returns (batch, n_query, n_key)
+    """
+    ...  # solution
+
+# %% check="scaled_dot_score"
+check("scaled_dot_score", scaled_dot_score)
+
+# %% [markdown]
+# **Use it.** Random queries, sixteen random keys. *Guess* the standard deviation of your scores at each width, and how
+# large the largest weight is.
+
+# %%
+if solved("scaled_dot_score"):
+    for d_k in (4, 64, 1024):
+        draws = torch.Generator().manual_seed(0)
+        query = torch.randn(500, 1, d_k, generator=draws)
+        scores = scaled_dot_score(query, torch.randn(500, 16, d_k, generator=draws))
+        for name, table in {"scaled": scores, "plain": scores * math.sqrt(d_k)}.items():
+            largest = table.softmax(dim=-1).amax(dim=-1).median()
+            print(f"d_k {d_k:>4}, {name:>6}: standard deviation {table.std():5.2f},",
+                  f"largest weight {largest:.2f}")
+
+# %% [markdown]
+# ## 5 · The bilinear score
+#
+# If query and key come from different places, their components mean different things, and their widths may differ, too.
+# A matrix between them translates:
+#
+# $$e_{ij} = q_i W \cdot k_j$$
+#
+# Vectors are rows, as everywhere in this course. (Papers write them as columns: $q_i^\top W k_j$.)
+
+# %% exercise="bilinear_score"
+def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
+    """How well each query matches each key, through a matrix (Luong et al. 2015, "general").
+
+    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query, d_key)
+    returns (batch, n_query, n_key)
+    """
+    ...  # solution
+
+# %% check="bilinear_score"
+check("bilinear_score", bilinear_score)
+
+# %% [markdown]
+# **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, turned by a matrix
+# that nobody is told. Your score learns the dictionary. *Guess* what $W$ will have to do with that matrix.
+
+# %%
+if solved("bilinear_score"):
+    draws = torch.Generator().manual_seed(0)
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=draws))
+    W = nn.Parameter(0.1 * torch.randn(4, 4, generator=draws))
+    optimizer = torch.optim.Adam([W], lr=0.1)
+    for step in range(301):
+        keys = torch.randn(64, 8, 4, generator=draws)
+        keys = nn.functional.normalize(keys, dim=-1)                 # the first is right
+        scores = bilinear_score(keys[:, :1] @ turn, keys, W)[:, 0]   # (64, 8)
+        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            right = (scores.argmax(dim=-1) == 0).float().mean()
+            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
+    print("turn @ W, up to a factor:")
+    for row in (2 * turn @ W / W.norm()).tolist():
+        print("   ", *(f"{x:6.2f}" for x in row))
+
+# %% [markdown]
+# ## 6 · The additive score
+#
+# The oldest of the four applies a small network to each pair. It puts query and key side by side, query first. A hidden
+# layer with tanh follows, and a vector $w$ turns the hidden units into one number:
+#
+# $$e_{ij} = \tanh\bigl([\,q_i;\ k_j\,]\, W\bigr) \cdot w$$
+#
+# Here all vectors are rows, so $W$ has a row for each input number and a column for each hidden unit. Every query has
+# to meet every key. That makes a table of pairs, with a hidden vector in each cell.
+
+# %% exercise="additive_score"
+def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
+    """How well each query matches each key, by a small network (Bahdanau et al. 2015).
+
+    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)
+    W: (d_query + d_key, d_hidden)   w: (d_hidden,)
+    returns (batch, n_query, n_key)
+    """
+    ...  # solution
+
+# %% check="additive_score"
+check("additive_score", additive_score)
+
+# %% [markdown]
+# **Use it.** Hours as plain numbers, where every dot product fails: the query is the number of one of eight keys, and
+# that key should win. Your score learns it within seconds. (Each vector has a 1 beside its number, for a bias.)
+
+# %%
+if solved("additive_score"):
+    draws = torch.Generator().manual_seed(0)
+    W = nn.Parameter(torch.randn(4, 32, generator=draws))
+    w = nn.Parameter(torch.randn(32, generator=draws) / 6)
+    optimizer = torch.optim.Adam([W, w], lr=0.03)
+    for step in range(601):
+        numbers = 2 * torch.rand(64, 8, 1, generator=draws) - 1
+        keys = torch.cat([numbers, torch.ones(64, 8, 1)], dim=-1)    # the first is right
+        scores = additive_score(keys[:, :1], keys, W, w)[:, 0]       # (64, 8)
+        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 200 == 0:
+            right = (scores.argmax(dim=-1) == 0).float().mean()
+            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
 
 # %% [markdown]
 # ## 7 · In your own words

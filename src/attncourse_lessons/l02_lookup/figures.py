@@ -30,23 +30,25 @@ from attncourse.viz.style import (
 )
 
 
-def two_lookups(table: Mapping[float, float], weights: Tensor, asked: float) -> None:
+def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: float) -> None:
     """A hash table, in which one key answers or none, beside a soft lookup, in which all keys do.
 
-    `table` {hour: value}, `weights` (n_keys,) of the soft lookup at `asked`. The hash table is asked for its third key.
-    Raises ValueError for another number of weights than keys, and for what are no weights.
+    `table` {hour: value}, `scores` (n_keys,) of the soft lookup at `asked`, `T` its temperature. The hash table is
+    asked for its third key. Raises ValueError for another number of scores than keys, and for scores that give no
+    weights.
     """
     check_places(table=len(table))
-    check_shape("weights", weights, "n_keys", n_keys=len(table))
+    check_shape("scores", scores, "n_keys", n_keys=len(table))
+    weights = (scores / T).softmax(dim=0)
     check_shares("weights", weights.numpy())
     keys, values = [f"{hour:g} h" for hour in table], [f"{value:g}" for value in table.values()]
     top, step, equal = 6.0, 1.2, 2
     middle = top - step * (len(keys) - 1) / 2
     found, foot = top - step * equal, top - step * len(keys) - 0.1
-    drawn, ax = figure(8.2, 5.0)
-    stage(ax, (0, 17.2), (foot - 0.5, 8.1))
-    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.2, "soft lookup", f"{asked:g} h", 0.9)):
-        ax.text(left + 3.6, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
+    drawn, ax = figure(8.6, 4.9)
+    stage(ax, (0, 18.5), (foot - 0.5, 8.1))
+    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.2, "soft lookup", f"{asked:g} h", 2.3)):
+        ax.text(left + 3.6 + apart / 2, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
         for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values")):
             ax.text(left + column, 6.95, name, ha="center", va="center", fontsize=10.5)
         box(ax, left + 0.7, middle, query, GREEN, width=1.2)
@@ -60,22 +62,25 @@ def two_lookups(table: Mapping[float, float], weights: Tensor, asked: float) -> 
     arrow(ax, (6.2, found), (7.0, found), colour=ORANGE, width=2.5)
     ax.text(7.05, found, values[equal], ha="left", va="center", fontsize=12)
     ax.text(3.6, foot, "one key is equal, or none is", ha="center", va="center", fontsize=10.5)
-    ax.text(13.15, 6.95, "weights", ha="center", va="center", fontsize=10.5)
-    for row, weight in enumerate(weights.tolist()):
+    ax.text(13.05, 6.95, "scores", ha="center", va="center", fontsize=10.5)
+    ax.text(14.45, 6.95, "weights", ha="center", va="center", fontsize=10.5)
+    for row, (score, weight) in enumerate(zip(scores.tolist(), weights.tolist(), strict=True)):
         y = top - step * row
         arrow(ax, (9.5, middle), (11.0, y), colour=GREEN, width=0.5 + 3 * weight)
-        arrow(ax, (15.3, y), (16.2, middle + 0.12 * (2.5 - row)), colour=ORANGE, width=0.5 + 3 * weight)
-        ax.text(13.15, y, f"{_weight(weight)} ×", ha="center", va="center", fontsize=10, color=INK)
+        arrow(ax, (16.7, y), (17.6, middle + 0.12 * (2.5 - row)), colour=ORANGE, width=0.5 + 3 * weight)
+        ax.text(13.05, y, f"{score:.2f}".replace("-", "−"), ha="center", va="center", fontsize=10, color=INK)
+        ax.text(14.45, y, f"{_weight(weight)} ×", ha="center", va="center", fontsize=10, color=INK)
     answer = sum(weight * value for weight, value in zip(weights.tolist(), table.values(), strict=True))
-    ax.text(16.27, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
-    ax.text(12.8, foot, "every key answers, by its weight", ha="center", va="center", fontsize=10.5)
+    ax.text(17.67, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
+    ax.text(13.4, foot, f"weights = softmax(scores / {T:g})", ha="center", va="center", fontsize=10.5)
     said = ", ".join(f"{key} {_weight(weight)}" for key, weight in zip(keys, weights.tolist(), strict=True))
+    scored = ", ".join(f"{key} {score:.2f}" for key, score in zip(keys, scores.tolist(), strict=True)).replace("-", "−")
     show(
         drawn,
         f"Two lookups in a table with the keys {', '.join(keys)} and the values {', '.join(values)}. On the left a "
         f"hash table: the query {keys[equal]} equals one key, and its value comes out, {values[equal]}. On the right a "
-        f"soft lookup: the query {asked:g} h is compared with every key, which gives the weights {said}; the values, "
-        f"so weighted, add up to {answer:.0f}.",
+        f"soft lookup: the query {asked:g} h is compared with every key, which gives the scores {scored}; the softmax "
+        f"of scores / {T:g} gives the weights {said}; the values, so weighted, add up to {answer:.0f}.",
     )
 
 

@@ -88,8 +88,7 @@ print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 # the last line shows.
 #
 # > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query above mapped to
-# > none. To *always* answer is the first of two things that a lookup has to learn before a network can use it. The
-# > second is to have a gradient.
+# > none. A network needs more: a lookup that always answers, and that has a gradient.
 #
 # Yet two of the six entries are nearly right. *What would you like the table to answer at seven?* Write a number down.
 # You have probably done one of two things: you took the nearest entry as it stands, or you mixed the two nearest. These
@@ -282,7 +281,7 @@ assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e
 # %%
 T = 0.1
 context, weights = soft_lookup(clock(7), keys, values, T)
-figures.two_lookups(BICYCLES, weights, asked=7)
+figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on the clock above
 #| caption: A dictionary, asked for a key that it holds, and a soft lookup, asked for one that
 #|   is not there.
 #| label: two-lookups
@@ -408,11 +407,11 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # lookup that is too cold early in training may hardly learn at all, if its loss sees nothing but the answer. (The
 # section on $\sqrt{d_k}$ measures it.)
 #
-# Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and samples
-# that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways,
-# and gave the two kinds their names. Another way takes the hard choice forward and the gradient of the soft one
-# backward; it is called a **straight-through** estimator. The gradient of soft attention is exact and costs one
-# backward pass. This is why nearly all attention is soft.
+# Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and
+# samples that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model
+# both ways, and gave the two kinds their names. Another way takes the hard choice forward and the gradient of the
+# soft one backward; it is called a **straight-through** estimator ([@bengio2013]). The gradient of soft attention is
+# exact and costs one backward pass. This is why nearly all attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
@@ -513,20 +512,22 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
     assert torch.isclose((kernel * counted).sum() / kernel.sum(), attention, rtol=1e-4)
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
-# So an average whose weights depend on the query is half a century older than the Transformer. Bahdanau et al.
-# ([-@bahdanau2015]) added that a network makes the queries, keys and values, and that it is trained *through* the
-# average. Be careful with the phrase "the weights are learned". The attention weights $\alpha$ are not parameters: they
-# are computed anew for each query. The network that makes the vectors is learned.
+# So an average whose weights depend on the query is half a century older than the Transformer. Weinberger and Tesauro
+# ([-@weinberger2007]) trained a linear map of the keys *through* the average, by its leave-one-out error. In Bahdanau
+# et al. ([-@bahdanau2015]) whole networks make the queries, keys and values, and are trained through it. Be careful
+# with the phrase "the weights are learned". The attention weights $\alpha$ are not parameters: they are computed anew
+# for each query. The network that makes the vectors is learned.
 #
-# **Now you:** [a02](@lookup/assignment), exercise 6: a leave-one-out by somebody else, with mistakes in it.
+# **Now you:** [a02](@lookup/assignment), exercise 3: a leave-one-out by somebody else, with mistakes in it.
 #
 # ## Learned keys: training through the average
 #
-# We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each of
-# the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from the
-# usual in its own way (rain in the morning, a concert at night), and its counter worked in only eight of the hours.
-# Soft attention to these eight must predict the other sixteen. The squared error trains the vectors with the optimiser
-# **Adam**, which is gradient descent with a separate step size for each number.
+# We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each
+# of the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from
+# the usual in its own way: by a smooth curve that closes at midnight, a random mixture of `waves` with one to four
+# periods a day. Its counter worked in only eight of the hours. Soft attention to these eight must predict the other
+# sixteen. The squared error trains the vectors with the optimiser **Adam**, which is gradient descent with a separate
+# step size for each number.
 #
 # *Guess:* nothing says that 7 comes next to 8. Where will the 24 vectors go?
 
@@ -947,10 +948,10 @@ assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
 # is $\partial \alpha_i / \partial e_i = \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or
 # nearly 0. A loss that depends only on the average of the values then sends hardly any gradient back to the scores,
 # before anything has been learned: the printed gradients are those of a squared error of the average, for the median
-# query. This is the reason that Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]). With the root, weights and
-# gradients at the start are about the same at every width. The root is a fixed temperature, $T = \sqrt{d_k}$. (The
-# derivation holds for the start of training. [Lecture @many_heads](@many_heads) shows what layers do to the variance and
-# to the gradient.)
+# query. This is why, Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]), additive attention was found to be better
+# than plain dot products in wide layers. With the root, weights and gradients at the start are about the same at every
+# width. The root is a fixed temperature, $T = \sqrt{d_k}$. (The derivation holds for the start of training. [Lecture
+# @many_heads](@many_heads) shows what layers do to the variance and to the gradient.)
 #
 # > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as
 # > its length, $\lVert k \rVert$. Then the score of each key is divided by a different number, which can change *which
@@ -974,7 +975,7 @@ assert torch.allclose(divided, torch.tensor([0.95, 0.65]), atol=0.005)
 
 # %%
 def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, batch=32, steps=150,
-           slopes=None):
+           slopes=None):                     # lr to slopes: for "Going further"
     generator = torch.Generator().manual_seed(seed)
     turn, _ = torch.linalg.qr(torch.randn(8, 8, generator=generator))   # other coordinates
     start = gain / math.sqrt(8)
@@ -1022,95 +1023,25 @@ dot, scaled_dot = ends["weight"].values()
 assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.6 > max(scaled_dot[32])
 dot, scaled_dot = ends["average"].values()
 assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.4 > max(scaled_dot[32])
+assert min(dot[512]) > 15 / 16
 
 # %% [raw] slide
 # ## Does it matter in training? One recipe for all widths
 # {figure}
+#
+# **Now you:** a@lookup, exercises 4 and 5
 
 # %% [markdown]
 # In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
 # scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
-# the seeds can end far apart, so the line may pass where no run is.) Is it this start that holds it back, or are the
-# steps too large as well? We follow the plain dot product at width 512, and change the recipe in one thing: the learning
-# rate, the number of tables in a batch, or the size of the initial weights. *Guess* which of the three helps with which
-# loss.
-
-# %%
-changes = {"as above": {}, "a tenth of the rate": {"lr": 0.001},
-           "eight times the batch": {"batch": 256},
-           "scores of variance 1 at first": {"gain": 512**-0.25}}
-print("dot, width 512, steps                           1–5  6–10 41–45 126–150  by seed")
-fates = {}
-for sees in equal_weights:
-    for change, what in changes.items():
-        runs = torch.stack([losses(dot_score, 512, seed, sees, **what) for seed in seeds])
-        parts = runs[:, :5], runs[:, 5:10], runs[:, 40:45], runs[:, -25:]        # (3, …) each
-        fates[sees, change] = [at_the_end(run) for run in runs]
-        print(f"sees the {sees:>7}, {change:>29}:", *(f"{x.mean():5.1f}" for x in parts),
-              "  ", [round(x, 1) for x in fates[sees, change]])
-
-# %% tags=["hide-input"]
-as_above, slower, larger, smaller = (fates["weight", change] for change in changes)
-assert max(larger) < 0.5 * min(as_above)
-assert max(smaller) < min(slower) and max(slower) < 0.7 * min(as_above)
-as_above, slower, larger, smaller = (fates["average", change] for change in changes)
-assert max(larger) < 0.6
-assert max(smaller) < 0.5 < 0.7 < min(as_above) and min(slower) > 15 / 16
-
-# %% [raw] slide
-# ## What holds the plain dot product back?
-# {print}
+# the seeds can end far apart, so the line may pass where no run is.) At width 512, with the loss that sees the average,
+# 150 steps do not undo this start, and the plain dot product ends worse than equal weights. The output of a Transformer
+# depends on its weights only through such averages, so this is its case.
 #
-# - Loss on the **weight**: the bad start is undone in ten steps, but the steps are too large.
-# - Loss on the **average**, as in a Transformer: the start itself holds it back. Batches disagree on the gradient; a larger batch helps.
+# Training without the root is possible, for instance with smaller initial weights. The advantage of the root is that
+# *one* recipe fits all widths. ("Going further", at the end of the page, changes the recipe in one thing at a time.)
 #
-# **Now you:** a@lookup, exercises 3 and 4
-
-# %% [markdown]
-# With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect
-# to the right key's score is $\alpha - 1$, which does not vanish while the weight is small. But then the loss stays
-# high. Our reading is that the steps are too large: Adam moves every entry of $W_Q$ and $W_K$ by about the learning
-# rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A larger batch, whose
-# gradient is less noisy, ends lower. So does a tenth of the rate, which takes longer to undo the bad start.
-#
-# With the loss that sees the *average*, 150 steps do not undo the bad start. After them the plain dot product is about
-# as bad as equal weights, or worse. A tenth of the rate does not help, but a larger batch does. Why? The *size* of the
-# gradient cannot explain it, because Adam divides each step by the usual size. So we keep the initial weights, by a
-# learning rate of 0, and compare the gradients of forty batches of 32. How large are they? Do two of them point the same
-# way?
-
-# %% tags=["hide-input"]
-print("width 512, at the start       size of the gradient   cosine of two batches, by seed")
-agree, sizes = {}, {}
-for sees in equal_weights:
-    for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
-        agree[sees, name], sizes[sees, name] = [], []
-        for seed in seeds:
-            slopes = []
-            losses(score, 512, seed, sees, lr=0.0, steps=40, slopes=slopes)
-            table = torch.stack(slopes)                            # (40, 2 · 8 · 512)
-            sizes[sees, name].append(table.norm(dim=1).mean().item())
-            directions = nn.functional.normalize(table, dim=1)     # (40, 2 · 8 · 512)
-            cosines = directions @ directions.mT                   # (40, 40)
-            agree[sees, name].append(((cosines.sum() - 40) / (40 * 39)).item())
-        print(f"sees the {sees:>7}, {name:>10}:", *(f"{x:6.1f}" for x in sizes[sees, name]),
-              "     ", *(f"{x:6.2f}" for x in agree[sees, name]))
-assert min(sizes["average", "dot"]) > 5 * max(sizes["average", "scaled dot"])
-assert max(agree["average", "dot"]) < 0.5 * min(agree["average", "scaled dot"])
-assert min(agree["weight", "dot"]) > 0.6
-
-# %% [markdown]
-# With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root, because
-# a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change. But with the loss that sees the
-# average, the gradients of two batches have next to nothing in common. Most queries send hardly any gradient, as printed
-# above, so what a batch says comes from a few of them. The steps go in unrelated directions, unless a batch is large. With
-# the loss that sees the weight, every query sends a gradient, and the batches agree.
-#
-# The output of a Transformer depends on its weights only through such averages, so this is its case. Smaller initial
-# weights help with both losses, so training without the root is possible. The advantage of the root is that *one* recipe
-# fits all widths.
-#
-# **Now you:** [a02](@lookup/assignment), exercises 3 and 4.
+# **Now you:** [a02](@lookup/assignment), exercises 4 and 5.
 #
 # ## What each score function can express
 #
@@ -1203,9 +1134,15 @@ def tables(world, turn, generator, batch=64, n=8):
     return torch.cat([query, ones[:, :1]], dim=-1), torch.cat([keys, ones], dim=-1), right
 
 
+def other_coordinates(generator):
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator))             # (4, 4)
+    signs = 2 * torch.randint(2, (4,), generator=generator) - 1                   # (4,)
+    return turn * signs                                       # qr alone favours some matrices
+
+
 def accuracy(score, world, seed, steps=400):
     generator = torch.Generator().manual_seed(seed)
-    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator))
+    turn = other_coordinates(generator)
     if isinstance(score, nn.Module):                          # the others have nothing to learn
         optimizer = torch.optim.Adam(score.parameters(), lr=0.02)
         for _ in range(steps):
@@ -1232,10 +1169,11 @@ for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items(
         for name, score in zip(runs[world], four, strict=True):
             runs[world][name].append(accuracy(score, world, seed))
 figures.worlds(runs, chance=1 / 8)
-generators = [torch.Generator().manual_seed(seed) for seed in range(3)]
-turns = [torch.linalg.qr(torch.randn(4, 4, generator=one))[0] for one in generators]
+turns = [other_coordinates(torch.Generator().manual_seed(seed)) for seed in range(3)]
 cosines = [turn.trace().item() / 4 for turn in turns]         # the mean over all directions
-print("two languages, mean cosine of a query and its own key:", [round(x, 2) for x in cosines])
+print("two languages: mean cosine of a query and its own key", [round(x, 2) for x in cosines])
+dots = runs["two languages"]["dot"]
+print("                        accuracy of the dot product", [round(x, 2) for x in dots])
 #| caption: Accuracy of the score functions in three worlds, a mark for each seed.
 
 # %% tags=["hide-input"]
@@ -1243,7 +1181,9 @@ assert min(min(values) for values in runs["one language"].values()) > 0.9
 two, plain = runs["two languages"], runs["plain hours"]
 assert max(two["dot"] + two["scaled dot"]) < 0.5 < 0.9 < min(two["bilinear"] + two["additive"])
 assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4
-assert min(plain["additive"]) > 0.9 and max(cosines) < 0
+assert min(plain["additive"]) > 0.9
+by_cosine = sorted(zip(cosines, two["dot"], strict=True))
+assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 
 # %% [raw] slide
 # ## What each score function can learn
@@ -1252,16 +1192,16 @@ assert min(plain["additive"]) > 0.9 and max(cosines) < 0
 # . . .
 # The field kept the cheap score and learned the vectors: $(x W_Q) \cdot (y W_K) = x\, W_Q W_K^\top\, y^\top$.
 #
-# **Now you:** a@lookup, exercise 5
+# **Now you:** a@lookup, exercise 6
 
 # %% [markdown]
-# In one language all four are right. In two languages the dot product compares coordinates that have nothing to do with
-# each other, and the matrix of the bilinear score corrects that. The dot product is even worse than guessing here: with
-# these three matrices a turned query points away from its own key on average, as the printed cosines show. With plain
-# hours, a score that is linear in the key is highest for the largest key or for the smallest. It cannot prefer one in
-# the middle, so three of the scores are right about two times in eight. Only the additive score can be a hill, with its
-# top between them. The two dot products always agree, because a constant divisor does not change which score is the
-# largest.
+# In one language all four are right. In two languages the dot product compares coordinates that have nothing to do
+# with each other, and the matrix of the bilinear score corrects that. The dot product is about as good as guessing:
+# better if a turned query happens to stay near its own key, and worse if it points away, as the printed lines show.
+# With plain hours, a score that is linear in the key is highest for the largest key or for the smallest. It cannot
+# prefer one in the middle, so three of the scores are right about two times in eight. Only the additive score can be
+# a hill, with its top between them. The two dot products always agree, because a constant divisor does not change
+# which score is the largest.
 #
 # So is the additive score the best? It is the most flexible of the four, and the slowest. With $d$ hidden units it makes
 # a vector of $d$ numbers for each pair of a query and a key, and takes a tanh of each. A dot product has about as many
@@ -1276,7 +1216,8 @@ assert min(plain["additive"]) > 0.9 and max(cosines) < 0
 # keys, so it can express fewer scores than a full matrix; and it has fewer parameters if $d_k$ is less than half the
 # width of $x$ and $y$.
 #
-# **Now you:** [a02](@lookup/assignment), exercise 5 and the question in words.
+# **Now you:** [a02](@lookup/assignment), exercise 6 and the question in words. For more, the extension
+# `top_k_lookup`: soft attention among the $k$ best keys alone.
 #
 # ## In short
 #
@@ -1341,7 +1282,82 @@ print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]
 # and an extension. **Next:**
 # [lecture @cross_attention](@cross_attention), where a translator asks.
 #
-# **Further reading.** [+@bahdanau2015], section 3.1: the additive score. [+@luong2015], section 3.1: dot, general, and
-# a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and soft attention.
-# [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. [+@nadaraya1964], and [+@watson1964]; [+@zhang2023], section
-# 11.2, on other kernels.
+# **Further reading.** [+@bahdanau2015], section 3.1 and appendix A.1.2: the additive score. [+@luong2015], section
+# 3.1: dot, general, and a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and
+# soft attention. [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. [+@nadaraya1964], and [+@watson1964];
+# [+@zhang2023], section 11.2, on other kernels.
+
+# %% [markdown]
+# ## Going further: what holds the plain dot product back
+#
+# In wide layers the plain dot product learned worse than the scaled one. Is it the start that holds it back, or are the
+# steps too large as well? We follow it at width 512, and change the recipe in one thing: the learning rate, the number
+# of tables in a batch, or the size of the initial weights. *Guess* which of the three helps with which loss.
+
+# %%
+changes = {"as above": {}, "a tenth of the rate": {"lr": 0.001},
+           "eight times the batch": {"batch": 256},
+           "scores of variance 1 at first": {"gain": 512**-0.25}}
+print("dot, width 512, steps                           1–5  6–10 41–45 126–150  by seed")
+fates = {}
+for sees in equal_weights:
+    for change, what in changes.items():
+        runs = torch.stack([losses(dot_score, 512, seed, sees, **what) for seed in seeds])
+        parts = runs[:, :5], runs[:, 5:10], runs[:, 40:45], runs[:, -25:]        # (3, …) each
+        fates[sees, change] = [at_the_end(run) for run in runs]
+        print(f"sees the {sees:>7}, {change:>29}:", *(f"{x.mean():5.1f}" for x in parts),
+              "  ", [round(x, 1) for x in fates[sees, change]])
+
+# %% tags=["hide-input"]
+as_above, slower, larger, smaller = (fates["weight", change] for change in changes)
+assert max(larger) < 0.5 * min(as_above)
+assert max(smaller) < min(slower) and max(slower) < 0.7 * min(as_above)
+as_above, slower, larger, smaller = (fates["average", change] for change in changes)
+assert max(larger) < 0.6
+assert max(smaller) < 0.5 < 15 / 16 < min(as_above) and min(slower) > 15 / 16
+
+# %% [raw] slide
+# ## Going further: what holds the plain dot product back
+# {print}
+#
+# - Loss on the **weight**: the bad start is undone in ten steps, but the steps are too large.
+# - Loss on the **average**, as in a Transformer: the start itself holds it back. Batches disagree on the gradient; a larger batch helps.
+
+# %% [markdown]
+# With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect
+# to the right key's score is $\alpha - 1$, which does not vanish while the weight is small. But then the loss stays
+# high. Our reading is that the steps are too large: Adam moves every entry of $W_Q$ and $W_K$ by about the learning
+# rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A larger batch, whose
+# gradient is less noisy, ends lower. So does a tenth of the rate, which takes longer to undo the bad start.
+#
+# With the loss that sees the *average*, 150 steps do not undo the bad start. A tenth of the rate does
+# not help, but smaller initial weights do, and so does a larger batch. Why the batch? The *size* of the gradient cannot
+# explain it, because Adam divides each step by the usual size. So we keep the initial weights, by a learning rate of 0,
+# and compare the gradients of forty batches of 32. How large are they? Do two of them point the same way?
+
+# %% tags=["hide-input"]
+print("width 512, at the start       size of the gradient   cosine of two batches, by seed")
+agree, sizes = {}, {}
+for sees in equal_weights:
+    for name, score in {"dot": dot_score, "scaled dot": scaled_dot_score}.items():
+        agree[sees, name], sizes[sees, name] = [], []
+        for seed in seeds:
+            slopes = []
+            losses(score, 512, seed, sees, lr=0.0, steps=40, slopes=slopes)
+            table = torch.stack(slopes)                            # (40, 2 · 8 · 512)
+            sizes[sees, name].append(table.norm(dim=1).mean().item())
+            directions = nn.functional.normalize(table, dim=1)     # (40, 2 · 8 · 512)
+            cosines = directions @ directions.mT                   # (40, 40)
+            agree[sees, name].append(((cosines.sum() - 40) / (40 * 39)).item())
+        print(f"sees the {sees:>7}, {name:>10}:", *(f"{x:6.1f}" for x in sizes[sees, name]),
+              "     ", *(f"{x:6.2f}" for x in agree[sees, name]))
+assert min(sizes["average", "dot"]) > 5 * max(sizes["average", "scaled dot"])
+assert max(agree["average", "dot"]) < 0.5 * min(agree["average", "scaled dot"])
+assert min(agree["weight", "dot"]) > 0.6
+
+# %% [markdown]
+# With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root, because
+# a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change. But with the loss that sees the
+# average, the gradients of two batches have next to nothing in common. Where the softmax is saturated, a query sends
+# hardly any gradient, so what a batch says comes from a few queries. The steps go in unrelated directions, unless a batch
+# is large. With the loss that sees the weight, every query that is wrong sends a gradient, and the batches agree.

@@ -85,7 +85,7 @@ def parameters_of_scores(lots):
         f"Queries have width {d_q}, keys width {d_k}. How many parameters has the **bilinear** score q W kᵀ?",
         *((str(value), value == bilinear, why) for value, why in {
             d_q * d_k: "W is (d_query, d_key): widths need not be equal.",
-            additive: f"That is the additive score with a hidden width of {d_a}: two matrices and a vector v.",
+            additive: f"That is the additive score with a hidden width of {d_a}: two matrices and a vector w.",
             0: "That is the plain dot product, which needs equal widths.",
             d_q + d_k: "A vector for each side would score q and k apart: the two would never meet.",
         }.items()),

@@ -16,10 +16,10 @@ EXERCISES = tuple(
     for module in (
         hard_lookup,
         soft_lookup,
+        leave_one_out,
         scaled_dot_score,
         bilinear_score,
         additive_score,
-        leave_one_out,
         top_k_lookup,
     )
 )
