@@ -245,8 +245,8 @@ if solved("AttentionDecoderStep"):
     viz.alignment_heatmap(one.weights, one.source_pieces, one.target_pieces)
 
 # %% [markdown]
-# Find the two places where units and tens change places. What does *und* attend to? Change the seed, train again, and
-# see what changes.
+# Find the two places where units and tens change places. What does *und* attend to, and does *sechs* attend to *six*?
+# Change the seed, train again, and see which alignments change, and whether the translations do.
 
 # %% [markdown]
 # ## 5 · In your own words

@@ -142,11 +142,9 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 #   three learned matrices: queries $s_t W_Q$, keys $h_i W_K$, values $h_i W_V$. [Lecture @transformer](@transformer)
 #   has it.)
 #
-# (State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted. The
-# drawing leaves out one arrow, from $\tilde s_t$ to the next step; the section on the decoder's step adds it.)
-#
-# Here is one step in full. Read it from the bottom to the top. (The section on the decoder's step explains the initial
-# state $s_0$ and the right-hand side.)
+# State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted. Here is
+# one step in full. Read it from the bottom to the top. (The section on the decoder's step explains the initial state
+# $s_0$ and the right-hand side, and adds the arrow from $\tilde s_t$ to the next step, which the drawing above leaves out.)
 
 # %%
 figures.decoding_step()
@@ -549,8 +547,9 @@ figures.with_and_without(FIRST_ATTENTION)
 #
 # Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
 # sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
-# ([@cho2014properties] had found the drop.) Our lists allow the same measurement, without unknown words and without
-# ambiguity.
+# ([@cho2014properties] had found the drop.) Attention has a limit of its own: Koehn and Knowles
+# ([-@koehn2017, section 3.4]) found that a recurrent model with attention falls behind a phrase-based system on sentences of more than
+# about 60 words. Our lists allow a measurement of this kind without unknown words and without ambiguity.
 #
 # ## What attention is worth on our lists: the ladder
 #
@@ -717,8 +716,8 @@ assert min(at_five) > 0.45 and max(at_five) < 0.55
 # half as wide and less than a third of the parameters. (The wider model's decoder is wider, too, so even the small gain may
 # not be the vector's.) At this budget, then, width is not the main limit. Selection remains: if the average is the same
 # at every step, the decoder's state has to do all the selecting. That is still an inference by exclusion, and other
-# learning rates or more steps may change the numbers. Attention removes all three limits at once: its path is short, it
-# selects anew at every step, and it hands over all states.
+# learning rates or more steps may change the numbers. Attention avoids all three at once: its path is short, it selects
+# anew at every step, and it hands over all states.
 #
 # ## Attention weights as a soft alignment
 #
@@ -909,9 +908,10 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 
 # %% [markdown]
 # With *hundred* alone, seed 0 still writes most units correctly. With *four* alone it is no better than guessing, which
-# is one in nine, although it starts from the same $s_0$. So $s_0$ alone does not carry the unit, and the state at
-# *hundred* does: the bidirectional encoder has copied the unit into several states. With *hundred* alone, seeds 1 and 2
-# write most units wrong: if their encoders have copied the unit there, their decoders make little use of the copy.
+# is one in nine, although it starts from the same $s_0$. So the decoder does not get the unit from $s_0$, whether $s_0$
+# contains it or not. It gets it from the state at *hundred*: the bidirectional encoder has copied the unit into several
+# states. With *hundred* alone, seeds 1 and 2 write most units wrong: if their encoders have copied the unit there, their
+# decoders make little use of the copy.
 #
 # A mask forces weights that never occurred in training, so trust large drops and not small ones. (For seed 0, hiding
 # *thirty-* as well, in the second row, even helps. In the last row the context vector is zero, which no model has met
@@ -921,9 +921,9 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # token plays no part. An alignment is a hypothesis about what a model uses. To test it, intervene.
 #
 # Published studies point the same way. Koehn and Knowles ([-@koehn2017, section 3.5]) compared attention with word
-# alignments in translation. The two often agree; but in one model, which they call an outlier, most of the attention is
-# off by one word. Attention, they write, "does not always fulfill the role of a word alignment model". Jain and
-# Wallace ([-@jain2019]) studied tasks such as text classification and question answering. They found other weights that
+# alignments in translation. The two often agree; but in one model, which they call an outlier, the attention is off by
+# one position, although the model translates well. Attention, they write, "does not always fulfill the role of a word
+# alignment model". Jain and Wallace ([-@jain2019]) studied tasks such as text classification and question answering. They found other weights that
 # give nearly the same predictions, and called their paper *Attention is not explanation*. Wiegreffe and Pinter
 # ([-@wiegreffe2019]) answered with *Attention is not not explanation*.
 #
@@ -946,7 +946,7 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
 # > positions swap places, states and all. What happens to $c_t$?
 # > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), context vectors (4, 9, 128). (2) All scores grow
-# > tenfold, so softmax puts nearly everything on the largest: attention becomes nearly a hard lookup. (3) Nothing: the
+# > tenfold, so the largest gets nearly all of the weight, unless another is close: nearly a hard lookup. (3) Nothing: the
 # > weights swap along with the values, and a sum does not depend on order. The model knows the order of the source only
 # > through its encoder; lecture @order is about models without such an encoder.</details>
 #
@@ -956,8 +956,8 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 #
 # **Further reading.** [+@bahdanau2015]: sections 3 and 5, and figure 3 for real alignments. [+@luong2015]: section 3 is
 # this lecture's decoder, and its local attention is the assignment's extension. [+@sutskever2014].
-# [+@cho2014properties]: quality against length. [+@schuster1997]. [+@koehn2017], section 3.5: attention against
-# word alignment. [+@jain2019]. [+@wiegreffe2019].
+# [+@cho2014properties]: quality against length. [+@schuster1997]. [+@koehn2017], sections 3.4 and 3.5: long
+# sentences, and attention against word alignment. [+@jain2019]. [+@wiegreffe2019].
 #
 # ## Going further: the scale of additive and multiplicative scores
 #
