@@ -9,7 +9,7 @@
 # %% [markdown] teaches="the quadratic cost of attention"
 # # Lecture @cheap_attention · Cheap attention: FlashAttention, windows, linear attention
 #
-# *About 55 minutes, of which less than one is computing time. You need self-attention and its cost
+# *About 58 minutes, of which less than one is computing time. You need self-attention and its cost
 # ([lecture @self_attention](@self_attention)), masks ([lecture @masking](@masking)), and the KV cache with grouped-query
 # attention ([lecture @many_heads](@many_heads)). From school: that $\exp(a - b) = \exp(a) / \exp(b)$.*
 #
@@ -914,8 +914,8 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 # In training the whole text is known. All pairs at once would cost $n^2$ again, and one step after the other leaves a GPU
 # idle. So the text is computed **chunkwise**: within a chunk of $C$ positions a small table of $C \times C$ products is
 # written out, and from chunk to chunk $S$ and $z$ are carried. That costs about $nCd + nd^2$, in large products.
-# `linear_attend` computes its causal output in this way, and so are gated linear attention and Mamba-2 ([@dao2024])
-# trained.
+# `linear_attend` computes its causal output in this way. Gated linear attention and Mamba-2 ([@dao2024]) are trained
+# in the same way.
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
 #
@@ -1207,7 +1207,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # **In the package.** `attncourse.efficient` has these mechanisms, `flex_attend`, which compiles any pattern, and
 # patterns that can be joined by `any_of` and `all_of`.
 #
-# **Now do** [assignment @cheap_attention](@cheap_attention/assignment) (about an hour and a half): exercises 1 to 6, a
+# **Now do** [assignment @cheap_attention](@cheap_attention/assignment) (about an hour and three quarters): exercises 1 to 6, a
 # question in words, and three extensions. **Next:** [lecture @beyond_text](@beyond_text), where the sequence is an image
 # or a sound. The sections below are for those who have time left; they are not counted in the minutes above.
 #

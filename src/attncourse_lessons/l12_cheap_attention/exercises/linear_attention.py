@@ -49,9 +49,10 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _vectors(draw):
+def _vectors(draw, batch=None):
     """Queries, keys and values, no two sizes alike."""
-    batch, n, d_k, d_v = draw.sizes(4, 3, 8)
+    size, n, d_k, d_v = draw.sizes(4, 3, 8)
+    batch = batch or size
     return draw.normal(batch, n, d_k), draw.normal(batch, n, d_k), draw.normal(batch, n, d_v)
 
 
@@ -68,8 +69,8 @@ def all_keys(answer, draw):
     "shares", points=1, hint=2, explain=explain_worst("values that are all 1 come out as {got}, at {place}")
 )
 def shares(answer, draw):
-    """the weights of a row sum to one, with all keys and with the past alone"""
-    query, key, value = _vectors(draw)
+    """the weights of a row sum to one, with all keys and with the past alone, in a batch of one"""
+    query, key, value = _vectors(draw, batch=1)
     value[..., 0] = 1.0
     sums = torch.stack([require_variation(answer(query, key, value, causal))[..., 0] for causal in (False, True)])
     return torch.where((sums - 1).abs() < 1e-2, 1.0, sums)               # over a sum near 0 rounding grows
@@ -139,6 +140,10 @@ slip("summed along the features", PAST,
      {PAIRS: "pairs.cumsum(dim=2)", KEYS: "key.cumsum(dim=2)"}, words="""
     The running sums go along the features. It is the *positions* that are added up, one after the other, and their axis
     is the one after the batch.""")
+slip("squeezed axes", ("shares",),
+     {"return summed": "return (summed", DIVIDED: f"{DIVIDED}).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, the batch's too when there is one sentence in it. Name the axis that
+    you mean.""")
 slip("cut off from the gradient", ("gradient",),
      {DIVIDED: " / (query * z).sum(dim=-1, keepdim=True).detach()"},
      {"summed / ": "summed.detach() / "},

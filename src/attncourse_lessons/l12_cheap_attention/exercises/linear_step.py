@@ -88,9 +88,9 @@ def output(answer, draw):
 
 @aspect("the first token", points=1, hint=1)
 def the_first_token(answer, draw):
-    """from a state of zeros, a token finds its own value"""
-    batch, d_k, d_v = draw.sizes(3, 2, 7)
-    return answer(*_token(draw, batch, d_k, d_v), torch.zeros(batch, d_k, d_v), torch.zeros(batch, d_k))[0]
+    """from a state of zeros, a token finds its own value, in a batch of one"""
+    d_k, d_v = draw.sizes(2, 2, 7)
+    return answer(*_token(draw, 1, d_k, d_v), torch.zeros(1, d_k, d_v), torch.zeros(1, d_k))[0]
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "value", "s", "z"))
@@ -125,7 +125,7 @@ slip("another φ", ("state", "output"),
      {Q: "query.exp()", K: "key.exp()"},
      {Q: "torch.nn.functional.softplus(query)", K: "torch.nn.functional.softplus(key)"}, words="""
     φ is another function here. elu(x) + 1 is x + 1 above 0 and exp(x) below: `features` does it.""")
-slip("one divisor for the whole batch", ("output", "the first token"),
+slip("one divisor for the whole batch", ("output",),
      {DIVIDED: " / (query * z).sum()"}, words="""
     All sentences were divided by one number, the sum over the whole batch. Each query has a sum of weights of its own:
     sum over the features alone, and keep the axis.""")
@@ -171,6 +171,10 @@ slip("divided by √d_k as well", ("output", "the first token"),
      {"return summed": "return summed / query.shape[-1] ** 0.5"}, words="""
     The output was divided by √d_k, too. There is no softmax here that would need it, and a single token finds its own
     value, undivided.""")
+slip("squeezed axes", ("the first token",),
+     {"return summed": "return (summed", DIVIDED: f"{DIVIDED}).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, the batch's too when there is one sentence in it. Name the axis that
+    you mean.""")
 slip("cut off from the past", ("gradient",),
      {"s = s + ": "s = s.detach() + ", "z = z + ": "z = z.detach() + "},
      {DIVIDED: " / (query * z).sum(dim=-1, keepdim=True).detach()"},

@@ -69,9 +69,9 @@ def _caches(draw, batch: int, n_heads: int, w: int, d_head: int) -> list[Tensor]
 
 @aspect("the first token", points=1, hint=3)
 def the_first_token(answer, draw):
-    """token 0 finds itself alone, whatever the slots hold"""
-    batch, n_heads, w, d_head = draw.sizes(4, 3, 7)
-    return answer(*_token(draw, batch, n_heads, d_head), *_caches(draw, batch, n_heads, w, d_head), 0)[0]
+    """token 0 finds itself alone, whatever the slots hold, in a batch of one"""
+    n_heads, w, d_head = draw.sizes(3, 3, 7)
+    return answer(*_token(draw, 1, n_heads, d_head), *_caches(draw, 1, n_heads, w, d_head), 0)[0]
 
 
 @aspect("half full", points=1, hint=3)
@@ -164,6 +164,9 @@ slip("not scaled", SEVERAL,
     does not matter.)""")
 slip("normalises over the heads", OUTPUTS, {"softmax(dim=-1)": "softmax(dim=1)"}, words="""
     Softmax ran over the heads. Each head shares out its own attention, over the slots: the last axis of the scores.""")
+slip("squeezed axes", ("the first token",), {"(weights @ values).squeeze(2)": "(weights @ values).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, the batch's too when there is one text in it. Name the axis that you
+    mean.""")
 slip("only a half of the cache", ("full", "as a window"), {"torch.arange(w) > t": "torch.arange(w) > t % w"}, words="""
     When the cache is full, the slots after the newest token were left out. They hold older tokens, and those are still
     in the window: nothing in a full cache is forbidden.""")
