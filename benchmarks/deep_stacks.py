@@ -13,7 +13,7 @@ sublayers at the start, and see the same numbers in the same order. None stands 
 * initialisation: six deep without residual connections, from Xavier's, He's and calibrated matrices;
 * partial: the same, calibrated, with residual connections around one kind of sublayer alone; the token spread at the
   start is that of the last layer;
-* printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds;
+* printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds; and at twice the rate;
 * last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds.
 
 One thread; about six minutes of processor time.
@@ -305,11 +305,11 @@ def partial(seeds: list[int]) -> list[dict]:
     return rows
 
 
-def printed(n_seeds: int) -> dict[str, list]:
+def printed(n_seeds: int, lr: float = 5e-3) -> dict[str, list]:
     models = {"as printed": (as_printed, False), "repaired": (pre_norm, False), "and final norm": (pre_norm, True)}
     found = {}
     for name, (wiring, final_norm) in models.items():
-        found[name] = [loss_after(fresh(seed, wiring, 2, final_norm=final_norm), seed, lr=5e-3, warm_up=30, steps=90)
+        found[name] = [loss_after(fresh(seed, wiring, 2, final_norm=final_norm), seed, lr=lr, warm_up=30, steps=90)
                        for seed in range(n_seeds)]  # fmt: skip
         print(f"{name:>16}", found[name], flush=True)
     return found
@@ -343,6 +343,7 @@ def main() -> None:
         "initialisation": initialisation(args.seeds),
         "partial": partial(args.seeds),
         "printed": printed(args.more),
+        "printed_twice": printed(args.more, lr=1e-2),
         "last_gradient": last_gradients(),
     }
     seeds = " ".join(map(str, args.seeds))

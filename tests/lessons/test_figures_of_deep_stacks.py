@@ -50,7 +50,7 @@ def test_runs_over_rates_say_their_medians_and_the_level(shown):
     lines = {"cold": {0.1: [2.0, 3.0, 1.0], 1.0: [None, 4.0, None]}, "warm-up": {0.1: [0.5, 0.25]}}
     figures.runs_over(lines, "rate", "loss", level=("guessing", 2.5), highest=10)
     assert "loss against rate, a mark a seed" in shown[0]
-    assert "cold: 2 at 0.1, 10 at 1; warm-up: 0.38 at 0.1; guessing: 2.50." in shown[0]
+    assert "cold: 2 at 0.1, above 10 at 1; warm-up: 0.38 at 0.1; guessing: 2.50." in shown[0]
 
 
 def test_rows_say_every_run_and_those_that_left_the_numbers(shown):

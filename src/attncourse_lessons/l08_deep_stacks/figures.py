@@ -241,7 +241,10 @@ def runs_over(
         inside = [place for place, middle in enumerate(middles) if middle < highest]
         style |= {"markersize": 5, "markeredgewidth": 1} | ({} if inside else {"linestyle": "none"})
         ax.plot(list(runs), middles, label=name, markevery=inside, **style)
-        listed = ", ".join(f"{middle:.2g} at {x:g}" for x, middle in zip(runs, middles, strict=True))
+        listed = ", ".join(
+            f"{'above ' if middle >= highest else ''}{middle:.2g} at {x:g}"
+            for x, middle in zip(runs, middles, strict=True)
+        )
         said.append(f"{name}: {listed}")
     if log_x:
         ax.set_xscale("log")

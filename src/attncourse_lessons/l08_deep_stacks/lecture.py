@@ -425,7 +425,7 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 
 # %% [markdown] teaches="residual connections and the gradient through them"
 # The guess survives. With a bypass around attention six blocks learn. With one around the feed-forward networks they
-# stay near the dotted line. (This is no proof, because a bypass changes the gradient as well.) So none of the three
+# stay far above one block's 0.6. (This is no proof, because a bypass changes the gradient as well.) So none of the three
 # initialisations was enough as long as each sublayer *replaced* $x$.
 #
 # ## Residual connections: add to x, do not replace it
@@ -434,7 +434,7 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 #
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
-# A sublayer now computes only what is to be *added* to $x$. If it writes zero, the layer is the identity. The vector that runs
+# Here $\ell$ counts sublayers. A sublayer now computes only what is to be *added* to $x$. If it writes zero, the layer is the identity. The vector that runs
 # through the whole stack is called the **residual stream**, and $f_\ell$ is a **branch**.
 
 # %%
@@ -831,7 +831,7 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # Post-norm and pre-norm are suitable for 24 blocks. (Mind the scales: the second column spans many powers of ten, the last
 # two hardly one.) In post-norm $x$ has size one after every norm, and all blocks have gradients of similar size. In pre-norm
 # $x$ *grows*: each sublayer reads something of size one and adds something of about that size. Independent contributions
-# add up like the steps of a random walk, so $x$ grows roughly like $\sqrt{2L}$, the square root of the number of sublayers.
+# add up like the steps of a random walk: with $L$ blocks, that is $2L$ sublayers, $x$ grows roughly like $\sqrt{2L}$.
 # (Our stack stays below that, as attention's averages are smaller than one. The first block has a larger gradient than the
 # last, since all later blocks read what it writes.)
 
@@ -988,7 +988,7 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down to about half.
 # After twelve norms less than a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same
 # rate and after as many steps, most of the spread remains. (The warm-up lies in between. By itself it would prove little: the
-# sum of its first ten rates is a sixth of that of the others, so this model has moved less.)
+# sum of its first ten rates is less than a fifth of that of the others, so this model has moved less.)
 #
 # Do models with small branches *learn*? And there is the opposite test: if large branches are the cause, doubling them must
 # break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
@@ -1107,7 +1107,7 @@ figures.block_diagrams({
 # | post-norm | $\operatorname{norm}(x + f(x))$ | the original, BERT; with scaled branches DeepNorm |
 # | pre-norm | $x + f(\operatorname{norm}(x))$ | GPT-2, GPT-3, Llama, Mistral, Qwen |
 # | **sandwich** | $x + \operatorname{norm}(f(\operatorname{norm}(x)))$ | CogView ([@ding2021]), Gemma 2 and 3 ([@gemma2024]; [@gemma2025]) |
-# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]), OLMo 2 ([@olmo2025]) |
+# | **norm on the branch** | $x + \operatorname{norm}(f(x))$ | Swin v2 ([@liu2022]; *res-post-norm*), OLMo 2 ([@olmo2025]; *reordered norm*) |
 # | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
 # In the last three, as in pre-norm, the residual stream has nothing but sums. A norm at the end of a branch fixes how much the
@@ -1171,7 +1171,7 @@ def as_printed(x, sublayer, norm):
 # > $x$. This is the deck's equation from above, as code: norms stand on the residual stream. After the last block the deck
 # > goes straight to the output layer, so the final norm of a pre-norm stack is missing as well.
 #
-# We train the printed and the repaired block, two blocks deep, with eight seeds and a warm-up. With the same seed both have
+# We train the printed and the repaired block, two blocks deep, with eight seeds, a warm-up and a rate of 0.005. With the same seed both have
 # the same matrices and batches, so the runs are **paired**: the *difference* within each pair counts, not the two means. (The
 # third row of the figure is the repaired block with a final norm.) *Guess:* which loss is lower, and is the difference clear?
 
@@ -1189,6 +1189,11 @@ whole = [with_norm - right for with_norm, right in
          zip(final["and final norm"], final["repaired"], strict=True)]
 print(f"with the final norm, too − repaired: {mean(whole):+.4f} "
       f"± {2.365 * stdev(whole) / math.sqrt(8):.4f}")
+twice = [wrong - right for wrong, right in
+         zip(record["printed_twice"]["as printed"], record["printed_twice"]["and final norm"],
+             strict=True)]
+print(f"at twice the rate, as printed − with the final norm: {mean(twice):+.4f} "
+      f"± {2.365 * stdev(twice) / math.sqrt(8):.4f}")
 figures.paired_runs(final, ("as printed", "repaired"), half,
                     "loss on all numbers (nats per letter)")
 #| caption: Loss as printed and as repaired: the runs of eight seeds, and the paired differences
@@ -1197,6 +1202,7 @@ figures.paired_runs(final, ("as printed", "repaired"), half,
 # %% tags=["hide-input"]
 assert mean(differences) + half < 0, "the loss prefers the bug"
 assert abs(mean(whole)) < 2.365 * stdev(whole) / math.sqrt(8), "the final norm changes nothing"
+assert abs(mean(twice)) < 2.365 * stdev(twice) / math.sqrt(8), "at twice the rate: not apart"
 assert all(wrong < right for wrong, right in
            zip(final["as printed"], final["and final norm"], strict=True))
 
@@ -1208,8 +1214,9 @@ assert all(wrong < right for wrong, right in
 # %% [markdown]
 # If the runs were not paired, the interval would reach zero. Paired, it does not, because most of the scatter is common to
 # both runs of a seed. The difference is small and points the wrong way: **the loss prefers the bug.** If you choose by the
-# loss, you keep it. Adding the missing final norm does not change this: the two repaired versions cannot be told apart, and
-# the printed block has a lower loss than the one with the final norm in every seed.
+# loss, you keep it. Adding the missing final norm does not change this at this rate: the two repaired versions cannot be told
+# apart, and the printed block has a lower loss than the one with the final norm in every seed. At twice the rate the last
+# line no longer tells these two apart. So a loss at one learning rate is no verdict on a block.
 #
 # A test of a *property* finds the bug at once. If its sublayers write zeros, a pre-norm block must return its input.
 # This follows from the equation, for every $x$, before any training:
@@ -1381,7 +1388,7 @@ for name, by_depth in last.items():
 
 # %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks. In
-# post-norm it rises a little; six seeds can only just tell. (It is often said that in post-norm the gradient *vanishes*
+# post-norm it rises at first and then falls, which is no power law. (It is often said that in post-norm the gradient *vanishes*
 # towards the input. With this initialisation it does not, as the flows above show. With others it may.)
 #
 # ## Going further: the loss landscape
