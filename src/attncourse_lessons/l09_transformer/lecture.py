@@ -1267,8 +1267,8 @@ more = {name: sizes[name] / sizes["baseline"] - 1 for name in ("untied output", 
 print(f"parameters: baseline {sizes['baseline']:,},",
       ", ".join(f"{name} {share:+.0%}" for name, share in more.items()))
 #| caption: Changes to the block: difference in loss, here and as published, early in the
-#|   training ([@narang2021]). Left of zero is better. Lines are 95 % intervals; a ring marks one
-#|   that contains zero. Scales differ.
+#|   training ([@narang2021]). Left of zero is better. Lines are 95 % intervals; a ring
+#|   marks one that contains zero. Scales differ.
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
@@ -1317,8 +1317,8 @@ for title, other in found.items():
     for name, (difference, half) in bars(other).items():
         tied, mean = (other["variants"][version]["mean"] for version in ("baseline", name))
         if name != "baseline":
-            print(f"  {name:>13}: {tied:.3f} → {mean:.3f}, difference {difference:+.3f} ± {half:.3f}"
-                  f" (above: {here[name][0]:+.3f})")
+            print(f"  {name:>13}: {tied:.3f} → {mean:.3f}, difference {difference:+.3f} "
+                  f"± {half:.3f} (above: {here[name][0]:+.3f})")
 with_factor, without = (
     [untied - tied for tied, untied in zip(
         *(found[title]["variants"][name]["losses"] for name in ("baseline", "untied output")),
@@ -1327,7 +1327,8 @@ with_factor, without = (
 )
 pairs = [more - less for more, less in zip(without, with_factor, strict=True)]
 half = 2.26 * statistics.stdev(pairs) / math.sqrt(len(pairs))
-print(f"with rotary embeddings the factor changes the gain by {statistics.mean(pairs):.3f} ± {half:.3f}")
+print("with rotary embeddings, gain with √d less gain without: "
+      f"{statistics.mean(pairs):.3f} ± {half:.3f}")
 
 # %% tags=["hide-input"]
 long, slow, no_factor, rotary, neither = (bars(other) for other in found.values())
@@ -1342,16 +1343,17 @@ assert statistics.mean(pairs) > half > 0
 # ## Three explanations, tested
 # {print}
 #
-# Post-norm: passed. RoPE's gain *grows* with more steps. The untied output: a test must change one thing; the echo is about half.
+# Post-norm: passed. RoPE's gain *grows* with more steps. The untied output: the echo may be half of it.
 
 # %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
 # At the lower rate post-norm is only a tenth of a nat behind: this guess has passed. The gain of rotary embeddings has
 # *grown* with more steps to more than twice its size, so that explanation was wrong. The untied output is the instructive
 # case. Without the factor its gain seems to be four times as large, but look at the losses: both models are worse by about a
 # nat or more. Beside sinusoids an embedding without the factor is nearly lost, so this test changed two things. With rotary
-# embeddings it changes one, and there the gain falls to half of its size. So the echo can explain about half of the gain.
-# (The extra parameters are a candidate for the rest, which no run here tests.) An explanation that comes after the result
-# is a guess until it has passed a test that could have refuted it, and that changes one thing.
+# embeddings nothing is added to it: both models lose only about a third of a nat, and the gain falls to half of its size. So
+# the echo may explain about half of the gain. (The extra parameters are a candidate for the rest, which no run here tests.)
+# An explanation that comes after the result is a guess until it has passed a test that could have refuted it, and a test
+# is worth more if it changes one thing.
 #
 # And the factor of ten? Our own post-norm block, that of 2017, ends one and a half nats behind at the high learning rate
 # and a tenth of a nat behind at the lower one. From such curves one can read almost any factor. A factor of efficiency
