@@ -73,7 +73,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     names = ["baseline", *(name for name in args.only if name != "baseline")]
-    common = {"positions": "rope"} if args.rope else {}
+    common: dict = {"positions": "rope"} if args.rope else {}
     common |= {"scale_embedding": False} if args.unscaled else {}
 
     corpus = docstrings()

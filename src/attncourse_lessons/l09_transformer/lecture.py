@@ -480,8 +480,8 @@ assert max(places["no mask"]) == places["no mask"][-1]
 
 # %% [markdown]
 # It does: *begin* should predict $y_1$, and attends to $y_1$. The last letter alone has no answer to its right.
-# There the model had to use the source, and this is the letter that it most often gets right by itself. A loss that is
-# too good to be true is the first sign of such a **target leak**.
+# There the model had to use the source, and this is the letter that it most often gets right by itself. Too good a loss is
+# the first sign of such a **target leak**.
 #
 # To prove a leak, use the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
 # from position $t + 1$ on, so no output at position $t$ or before it may change.
@@ -647,8 +647,8 @@ assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
 # $$\text{logits} = x\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$ (eq:weight-tying)
 #
 # where $x$ is the output of the last norm. So the output layer is a lookup, too: $x$ is the query, and every token's vector
-# is a key. In GPT-2 small, tying saves 39 of 163 million parameters. In a large model it saves hardly anything, and large
-# models are often untied. Is there a price? *Guess first:* what does a tied model predict before any training? Does it matter
+# is a key. In GPT-2 small, tying saves 39 of 163 million parameters. Large models, in which it saves hardly
+# anything, are often untied. Is there a price? *Guess first:* what does a tied model predict before any training? Does it matter
 # whether the embeddings are multiplied by $\sqrt d$, as in the paper?
 
 # %% [raw] slide
@@ -704,8 +704,8 @@ assert min(echo[True, True]) > 0.5 > 0.1 > max(others)
 #
 # Translations are rare, and plain text is not. **Pre-training** makes a task from plain text: hide a part and predict
 # it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives (LM: language
-# modelling), with their masks at the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden. *Guess
-# first:* in which of the four does every token of the text teach the model something?
+# modelling), with their masks at the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden.
+# *Guess first:* in which of the four does every token of the text teach the model something?
 
 # %% [raw] slide
 # ## Pre-training: hide a part of plain text, and predict it
@@ -880,9 +880,8 @@ history = fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, 
 # > **Guess first.** Which has the lowest loss on modules that none has read?
 
 # %% [markdown]
-# (The docstrings are those of the running Python; versions other than 3.11 give other numbers. Their licence, the
-# PSF's, and the BSD-like ones of the three packages allow this use.) The best of the counters, a 5-gram model, needs no
-# training at all. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
+# (The docstrings are those of the running Python; versions other than 3.11 give other numbers. The licences of Python and
+# of the three packages allow this use.) The best of the counters is a 5-gram model. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
 
 # %%
 counter = NGram(train, 5, len(tokenizer))
@@ -949,8 +948,8 @@ assert gain["low"] > 0
 assert at["kept checkpoint and 5-gram"] < min(at["5-gram"], at["kept checkpoint"])
 
 # %% [markdown]
-# The mixture is clearly better than both, so the two know different things. The counter remembers phrases word for word;
-# the network knows which words are similar. (This is the usual explanation. We did not test it.)
+# The mixture is clearly better than both, so the two know different things. The usual explanation, which we did
+# not test: the counter remembers phrases word for word, and the network knows which words are similar.
 #
 # How much better is the checkpoint on texts that it has read?
 
@@ -964,7 +963,7 @@ print(f"loss on texts it has read {loss_on_seen:.2f}, on the test set "
 assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
 
 # %% [markdown]
-# The loss is lower on these texts, though not by much. This difference is the **generalisation gap**. (Part of it may be
+# The loss is a little lower on these texts. This difference is the **generalisation gap**. (Part of it may be
 # that some modules are harder than others.) A gap alone is not **overfitting**, in which the validation loss rises while
 # the training loss still falls. Has this happened here?
 
@@ -1144,7 +1143,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # OpenAI's own weights are these tensors in a larger size: 12 blocks, width 768, 1,024 positions, 50,257 tokens, about half
 # a gigabyte. (Their names on the hub lack `transformer.`, and each block has a causal mask besides, `attn.bias`, which is no
 # parameter.) `pretrained.load("gpt2")` fetches them, given a network and the package `huggingface_hub`, and
-# `complete(["Return the"])` continues a prompt. This page runs without a network.
+# `complete(["Return the"])` continues a prompt.
 #
 # **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
 #
@@ -1302,7 +1301,7 @@ assert more["untied output"] > 0.15, "one has more"
 #   unlearn this. *Rotary embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last
 #   two gains shrink with more steps.
 #
-# All three sound plausible. Which do you believe? More steps and a lower learning rate test them. The second guess has
+# Which of the three do you believe? More steps and a lower learning rate test them. The second guess has
 # another test: without the factor $\sqrt d$, which all fourteen versions have, nothing echoes, so an untied output should
 # gain less.
 
