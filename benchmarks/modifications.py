@@ -1,7 +1,7 @@
 """Which of the Transformer's modifications help a small one? Each is trained on the docstrings at the same budget.
 
     python benchmarks/modifications.py [--steps 300] [--seeds 0 1 2 3 4] [--lr 0.01] [--only NAME ...]
-                                       [--unscaled] [--json] [--save FILE]
+                                       [--rope] [--unscaled] [--json] [--save FILE]
 
 The baseline is the block of 2017 with its norms in front, as a language model: LayerNorm, ReLU, sinusoidal positions, a
 tied output. Each variant changes one thing ("Llama's four" changes four) and gets the same texts in the same order, the
@@ -10,8 +10,10 @@ many parameters; where a variant's size differs all the same, the table says so.
 no model has read, in nats a token, and its difference from the baseline's *with the same seed*.
 
 The lecture on the Transformer draws what `--save src/attncourse_lessons/measured/modifications.json` keeps. Beside it
-lie three smaller runs on what the first leaves open: modifications_longer.json has four times as many steps,
+lie five smaller runs on what the first leaves open: modifications_longer.json has four times as many steps,
 modifications_slower.json a lower learning rate, modifications_unscaled.json embeddings without the factor √d.
+modifications_rope.json and modifications_rope_unscaled.json have rotary embeddings in all models, with and without that
+factor: beside sinusoids an embedding without it is nearly lost, and every model is worse by about a nat or more.
 """
 
 import argparse
@@ -64,12 +66,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4], help="one model a seed and variant")
     parser.add_argument("--lr", type=float, default=LR, help="the highest learning rate of the schedule")
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--rope", action="store_true", help="rotary embeddings in all models, the baseline's too")
     parser.add_argument("--unscaled", action="store_true", help="no factor √d on any embeddings")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--save", type=Path, help="write the same object to this file, after each seed")
     args = parser.parse_args()
     torch.set_num_threads(1)
     names = ["baseline", *(name for name in args.only if name != "baseline")]
+    common: dict = {"positions": "rope"} if args.rope else {}
+    common |= {"scale_embedding": False} if args.unscaled else {}
 
     corpus = docstrings()
     tokenizer = Tokenizer.train(corpus.train, size=VOCABULARY)
@@ -79,12 +84,11 @@ def main() -> None:
     for done, seed in enumerate(args.seeds, start=1):
         for name in names:
             started = time.process_time()
-            losses[name].append(test_loss(name, train, test, args.steps, seed, args.lr, args.unscaled))
+            losses[name].append(test_loss(name, train, test, args.steps, seed, args.lr, common))
             seconds[name].append(time.process_time() - started)
             print(f"seed {seed}  {name:<18} {losses[name][-1]:.4f}", flush=True)
         result = summary(losses, seconds, args.seeds[:done], args.steps, args.lr, len(train), len(test))
-        if args.unscaled:
-            result["command"] += " --unscaled"
+        result["command"] += " --rope" * args.rope + " --unscaled" * args.unscaled
         if args.save:
             args.save.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -98,11 +102,14 @@ def main() -> None:
 
 
 def test_loss(
-    name: str, train: list, test: list, steps: int, seed: int, lr: float = LR, unscaled: bool = False
+    name: str, train: list, test: list, steps: int, seed: int, lr: float = LR, common: dict | None = None
 ) -> float:
-    """The loss on the test texts after training, in nats a token, over texts cut where training cut them."""
+    """The loss on the test texts after training, in nats a token, over texts cut where training cut them.
+
+    `common` is what all models have, whatever the variant.
+    """
     torch.manual_seed(seed)
-    model = LanguageModel(replace(BASELINE, **VARIANTS[name], **({"scale_embedding": False} if unscaled else {})))
+    model = LanguageModel(replace(BASELINE, **VARIANTS[name] | (common or {})))
     fit_texts(model, train, steps, BATCH_TOKENS, LONGEST, lr, seed, progress=False)
     return held_out_loss(model, test, 8 * BATCH_TOKENS, LONGEST)
 

@@ -327,7 +327,7 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
 # The lecture's rule $12\,L\,d^2$ leaves out biases, norms and embeddings, and it takes $h\,d_k = d$ for granted. Count
 # exactly. This needs no tensor, only arithmetic. The model is made of
 #
-# * a table of `vocabulary` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
+# * a table of `vocab_size` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
 #   which turns vectors back into logits of tokens, uses the tokens' table again (it is *tied*), and has no bias;
 # * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
 #   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
@@ -467,7 +467,8 @@ if solved("DecoderLM"):
 # %% [markdown]
 # **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved in GPT-2's
 # format. Each of its tensors has a place in your model. The same lines load published weights: they have 12 blocks of
-# width 768, their GELU is the tanh form, and your model from above has room for all 124,439,808 numbers.
+# width 768, and your model from above has room for all 124,439,808 numbers. (Their GELU is the tanh form,
+# `nn.GELU("tanh")`. Their file also holds a causal mask for each block, `attn.bias`, which the loop leaves out.)
 
 # %%
 if solved("DecoderLM"):
@@ -502,6 +503,8 @@ if solved("DecoderLM"):
     yours = DecoderLM(vocab_size=64, max_length=16, d_model=32, n_heads=4, n_layers=2)
     state = {}
     for name, tensor in tensors.items():
+        if name.endswith(".attn.bias"):                               # a mask, no parameter
+            continue
         is_table = "wte" in name or "wpe" in name
         state[place_of(name)] = tensor if is_table else tensor.t()        # theirs: (in, out)
     yours.load_state_dict(state)

@@ -203,7 +203,7 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x, memory, source_mask=None, causal=True):
         x = x + self.attention(self.norm_1(x), causal=causal)       # (batch, n_target, d_model)
-        x = x + self.cross(self.norm_2(x), memory, source_mask)        # asks n_source states
+        x = x + self.cross(self.norm_2(x), memory, source_mask)     # keys: n_source states
         return x + self.feed_forward(self.norm_3(x))
 
 # %% [markdown]
@@ -479,9 +479,9 @@ assert max(places["no mask"]) == places["no mask"][-1]
 # **Now you:** a@transformer, exercises 3 and 4
 
 # %% [markdown]
-# It does: *begin* should predict $y_1$, and attends to $y_1$. Only for the last letter no answer stands to its right.
-# There the model had to use the source, and this is the letter that it most often gets right by itself. A loss that is
-# too good to be true is the first sign of such a **target leak**.
+# It does: *begin* should predict $y_1$, and attends to $y_1$. The last letter alone has no answer to its right.
+# There the model had to use the source, and this is the letter that it most often gets right by itself. Too good a loss is
+# the first sign of such a **target leak**.
 #
 # To prove a leak, use the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$ only
 # from position $t + 1$ on, so no output at position $t$ or before it may change.
@@ -524,6 +524,7 @@ for name in ("gpt-2 small", "gpt-3 xl", "llama 3 8b", "gpt-3 175b"):
     count = count_parameters(config, model)
     rule = 12 * config.n_layers * config.d_model**2
     blocks, tables = count.attention + count.feed_forward, count.embedding + count.positions
+    tables += count.output                                    # nothing, if the output is tied
     sizes = rule, blocks, tables, count.total
     print(f"{name:>12}", *(f"{size / 1e6:8,.0f} M" for size in sizes))
 
@@ -542,7 +543,8 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 # > **Guess first.** GPT-3 was trained on 300 billion tokens. What does the rule say?
 
 # %% [markdown]
-# (Llama's feed-forward network is wider and its heads share keys, so the rule is only close.)
+# (Llama's feed-forward network is wider and its heads share keys, so the rule is only close. Its third column holds two
+# tables: the output has a matrix of its own.)
 #
 # Now the arithmetic. For each token, each parameter of a matrix multiplies one number, and the product is added to a
 # sum: **2 FLOPs**. The backward pass has two products of the same size, one for the gradient of the input and one for
@@ -552,8 +554,8 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 #
 # (A lookup in the embedding costs nothing. But if the output uses the same table, as in GPT, its parameters multiply there
 # and count once.) The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. They grow
-# with $n^2$: beside the matrices of the blocks they cost about $n / 6d$. *Guess first:* GPT-3 was trained on 300 billion tokens. Its paper prints
-# 3.14 · 10²³ FLOPs. What does the rule say?
+# with $n^2$: beside the matrices of the blocks they cost about $n / (6d)$. *Guess first:* GPT-3's paper prints
+# 300 billion tokens and 3.14 · 10²³ FLOPs. What does the rule say?
 
 # %%
 config, model, *_ = preset("gpt-3 175b")
@@ -584,13 +586,13 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # very different sizes. They found that the loss falls as a power of $N$, of $D$ and of $C$, as long as the other two are
 # not too small. They concluded that most of a larger budget should go into $N$, and GPT-3 was built so ([@brown2020],
 # figure 2.2). Hoffmann et al. ([-@hoffmann2022]) wrote the loss as a sum of three terms. With constants fitted anew by
-# Besiroglu et al. ([-@besiroglu2024]), because the first fit had stopped too early and its
-# printed constants were rounded too far, it is
+# Besiroglu et al. ([-@besiroglu2024]), because the first fit had stopped too early, it is
 #
 # $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$ (eq:scaling-law)
 #
-# The first term is what no model can avoid; the others are what more parameters and more text could save. *Guess first:*
-# which of GPT-3, Gopher and Chinchilla has the lowest loss? How many parameters would the formula give Chinchilla's budget?
+# The first term is what no model can avoid; the others are what more parameters and more text could save. Gopher and
+# Chinchilla are DeepMind's models of 2021 and 2022. *Guess first:* which of them and GPT-3 has the lowest loss? How many
+# parameters would the formula give Chinchilla's budget?
 
 # %%
 def predicted_loss(n_parameters, n_tokens):
@@ -645,8 +647,8 @@ assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
 # $$\text{logits} = x\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$ (eq:weight-tying)
 #
 # where $x$ is the output of the last norm. So the output layer is a lookup, too: $x$ is the query, and every token's vector
-# is a key. In GPT-2 small, tying saves 39 of 163 million parameters. In a large model it saves hardly anything, and large
-# models are often untied. Is there a price? *Guess first:* what does a tied model predict before any training? Does it matter
+# is a key. In GPT-2 small, tying saves 39 of 163 million parameters. Large models, in which it saves hardly
+# anything, are often untied. Is there a price? *Guess first:* what does a tied model predict before any training? Does it matter
 # whether the embeddings are multiplied by $\sqrt d$, as in the paper?
 
 # %% [raw] slide
@@ -701,9 +703,9 @@ assert min(echo[True, True]) > 0.5 > 0.1 > max(others)
 # ## Pre-training: masked, causal and span-corruption objectives
 #
 # Translations are rare, and plain text is not. **Pre-training** makes a task from plain text: hide a part and predict
-# it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives, with their masks at
-# the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden. *Guess first:* in which of the four
-# does every token of the text teach the model something?
+# it. The architecture's mask decides what can be hidden. Here is one sentence, and four objectives (LM: language
+# modelling), with their masks at the right: row $i$ is a query, column $j$ a key, and a hatched cell is forbidden.
+# *Guess first:* in which of the four does every token of the text teach the model something?
 
 # %% [raw] slide
 # ## Pre-training: hide a part of plain text, and predict it
@@ -813,7 +815,7 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # Then **fine-tuning**, instruction tuning, preference training (RLHF, DPO).
 
 # %% [markdown]
-# The encoder uses both sides. Where nobody can know (*____ one* may be twenty-one or thirty-one), it names the words
+# The encoder uses both sides. Where nobody can know (*____-one* may be twenty-one or thirty-one), it names the words
 # that fit. A causal model that has read *two* cannot know that *and five* follows. Masked language modelling has a
 # price: only 15 % of the tokens give the encoder something to learn, and it cannot write.
 #
@@ -861,10 +863,9 @@ tokenizer = Tokenizer.load(folder / "tokenizer.json")                     # 2,04
 train, test = encode_texts(corpus.train, tokenizer), encode_texts(corpus.test, tokenizer)
 record = measured("writer")
 kept = pretrained.load(folder)                  # config.json, model.safetensors, tokenizer.json
-print(record["command"])
-print(f"{record['parameters']:,} parameters, {record['steps']:,} steps")
-print(f"{record['minutes']:.0f} minutes of a busy machine, "
-      f"{record['processor_minutes']:.0f} of them computing")
+print(record["command"])                                  # an hour at the most
+print(f"{record['parameters']:,} parameters, {record['steps']:,} steps, "
+      f"{record['processor_minutes']:.0f} minutes of one processor core")
 
 # %%
 torch.manual_seed(0)
@@ -879,9 +880,8 @@ history = fit_texts(quick, train, steps=100, batch_tokens=448, lr=5e-3, seed=0, 
 # > **Guess first.** Which has the lowest loss on modules that none has read?
 
 # %% [markdown]
-# (The docstrings are those of the running Python; versions other than 3.11 give other numbers. Their licence, the
-# PSF's, and the BSD-like ones of the three packages allow this use.) The best of the counters, a 5-gram model, needs no
-# training at all. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
+# (The docstrings are those of the running Python; versions other than 3.11 give other numbers. The licences of Python and
+# of the three packages allow this use.) The best of the counters is a 5-gram model. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
 
 # %%
 counter = NGram(train, 5, len(tokenizer))
@@ -929,9 +929,9 @@ print(f"gain {gain['mean']:+.3f} nats per token, 95 % interval "
 
 # %% [markdown]
 # More text helps the counter, but not enough: the whole interval lies above zero. (It is a bootstrap over the test texts,
-# drawn anew 2,000 times. It is rather too narrow: a second training with another seed would end elsewhere, and docstrings
-# of one module are alike. The long training kept 4 % of the standard library's texts as a validation set; the counter
-# has counted those, too.)
+# drawn anew 2,000 times, and rather too narrow: a training with another seed would end elsewhere, and docstrings of one
+# module are alike. The counter has also counted the texts that the training kept for validation, 4 % of the standard
+# library's.)
 #
 # Counts and a network may know different things. If so, a mixture of both may be better than either. *Guess first:* by how
 # much does the perplexity fall if we average the two models' probabilities, token by token?
@@ -948,8 +948,8 @@ assert gain["low"] > 0
 assert at["kept checkpoint and 5-gram"] < min(at["5-gram"], at["kept checkpoint"])
 
 # %% [markdown]
-# The mixture is clearly better than both, so the two know different things. The counter remembers phrases word for word;
-# the network knows which words are similar. (This is the usual explanation. We did not test it.)
+# The mixture is clearly better than both, so the two know different things. The usual explanation, which we did
+# not test: the counter remembers phrases word for word, and the network knows which words are similar.
 #
 # How much better is the checkpoint on texts that it has read?
 
@@ -963,7 +963,7 @@ print(f"loss on texts it has read {loss_on_seen:.2f}, on the test set "
 assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
 
 # %% [markdown]
-# The loss is lower on these texts, though not by much. This difference is the **generalisation gap**. (Part of it may be
+# The loss is a little lower on these texts. This difference is the **generalisation gap**. (Part of it may be
 # that some modules are harder than others.) A gap alone is not **overfitting**, in which the validation loss rises while
 # the training loss still falls. Has this happened here?
 
@@ -1054,8 +1054,7 @@ for T in (0.3, 1.0, 1.5):
     print(f"T = {T}: top-p 0.9 keeps {left} of {len(logits):,} tokens")
 
 # %% [markdown]
-# The same top-p leaves one token or hundreds, because the cut is made *after* the temperature. (The figure's title has
-# the perplexity of what is left.)
+# The same top-p leaves one token or hundreds, because the cut is made *after* the temperature.
 #
 # How do the settings change whole texts? We count two things, with three seeds each: the share of *different* tokens
 # among those written, and the share of runs of six tokens that stand word for word in the standard library's part of
@@ -1141,9 +1140,10 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in, out),
 # the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. The output has no matrix: it is tied.
 #
-# OpenAI's own weights differ in size alone: 12 blocks, width 768, 1,024 positions, 50,257 tokens, about half a
-# gigabyte. `pretrained.load("gpt2")` fetches them, given a network and the package `huggingface_hub`, and
-# `complete(["Return the"])` continues a prompt. This page must run without a network, so we do not run that here.
+# OpenAI's own weights are these tensors in a larger size: 12 blocks, width 768, 1,024 positions, 50,257 tokens, about half
+# a gigabyte. (Their names on the hub lack `transformer.`, and each block has a causal mask besides, `attn.bias`, which is no
+# parameter.) `pretrained.load("gpt2")` fetches them, given a network and the package `huggingface_hub`, and
+# `complete(["Return the"])` continues a prompt.
 #
 # **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
 #
@@ -1233,7 +1233,7 @@ assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in 
 # %% tags=["hide-input"]
 def bars(run):
     """Each variant's difference, and half of its 95 % interval, by Student's t."""
-    t = {3: 4.30, 5: 2.78}[len(run["seeds"])]
+    t = {3: 4.30, 5: 2.78, 10: 2.26}[len(run["seeds"])]
     rows = run["variants"].items()
     return {name: (row["difference"], t * row["standard_error"]) for name, row in rows}
 
@@ -1265,8 +1265,9 @@ sizes = {name: row["parameters"] for name, row in run["variants"].items()}
 more = {name: sizes[name] / sizes["baseline"] - 1 for name in ("untied output", "GQA")}
 print(f"parameters: baseline {sizes['baseline']:,},",
       ", ".join(f"{name} {share:+.0%}" for name, share in more.items()))
-#| caption: Changes to the block: difference in loss, here (95 % intervals; a ring where one
-#|   contains zero) and as published ([@narang2021]). Scales differ.
+#| caption: Changes to the block: difference in loss, here and as published, early in the
+#|   training ([@narang2021]). Left of zero is better. Lines are 95 % intervals; a ring
+#|   marks one that contains zero. Scales differ.
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
@@ -1300,41 +1301,58 @@ assert more["untied output"] > 0.15, "one has more"
 #   unlearn this. *Rotary embeddings* gain for a similar reason: sinusoids disturb at first. If so, the last
 #   two gains shrink with more steps.
 #
-# All three sound plausible. Which do you believe? Three more experiments test them: four times as many steps, a third of
-# the learning rate, and embeddings without the factor $\sqrt d$. (All fourteen versions had it.) Without it a tied model does
-# not echo, so by the second guess an untied output should gain little there.
+# Which of the three do you believe? More steps and a lower learning rate test them. The second guess has
+# another test: without the factor $\sqrt d$, which all fourteen versions have, nothing echoes, so an untied output should
+# gain less.
 
 # %% tags=["hide-input"]
-longer, slower = measured("modifications_longer"), measured("modifications_slower")
-unscaled = measured("modifications_unscaled")
-for other in (longer, slower, unscaled):
-    factor = ", embeddings without √d" if other is unscaled else ""
-    print(f"{other['steps']} steps, learning rate {other['lr']:g}{factor}")
+tests = {
+    "1200 steps": "longer", "learning rate 0.003": "slower", "without √d": "unscaled",
+    "with rotary embeddings": "rope", "with rotary embeddings, without √d": "rope_unscaled",
+}
+found = {title: measured(f"modifications_{name}") for title, name in tests.items()}
+for title, other in found.items():
+    print(f"{title} ({len(other['seeds'])} seeds)")
     for name, (difference, half) in bars(other).items():
+        tied, mean = (other["variants"][version]["mean"] for version in ("baseline", name))
         if name != "baseline":
-            now, before = f"{difference:+.3f} ± {half:.3f}", f"{here[name][0]:+.3f}"
-            print(f"{name:>18}  {now}   (before: {before})")
+            print(f"  {name:>13}: {tied:.3f} → {mean:.3f}, difference {difference:+.3f} "
+                  f"± {half:.3f} (above: {here[name][0]:+.3f})")
+with_factor, without = (
+    [untied - tied for tied, untied in zip(
+        *(found[title]["variants"][name]["losses"] for name in ("baseline", "untied output")),
+        strict=True)]
+    for title in ("with rotary embeddings", "with rotary embeddings, without √d")
+)
+pairs = [more - less for more, less in zip(without, with_factor, strict=True)]
+half = 2.26 * statistics.stdev(pairs) / math.sqrt(len(pairs))
+print("with rotary embeddings, gain with √d less gain without: "
+      f"{statistics.mean(pairs):.3f} ± {half:.3f}")
 
 # %% tags=["hide-input"]
-slow, long, no_factor = bars(slower), bars(longer), bars(unscaled)
-assert no_factor["untied output"][0] < 3 * here["untied output"][0] < 0, "gains far more"
+long, slow, no_factor, rotary, neither = (bars(other) for other in found.values())
+assert no_factor["untied output"][0] < 3 * here["untied output"][0] < 0, "seems to gain more"
 assert here["untied output"][0] < 1.4 * long["untied output"][0] < 0, "gains less than before"
 assert long["RoPE"][0] < 1.5 * here["RoPE"][0] < 0, "gains more than before"
 assert 0 < slow["post-norm"][0] < 0.3 < 1 < here["post-norm"][0]
+assert 0.4 < neither["untied output"][0] / rotary["untied output"][0] < 0.6, "half"
+assert statistics.mean(pairs) > half > 0
 
 # %% [raw] slide
 # ## Three explanations, tested
 # {print}
 #
-# One guess has passed. RoPE's gain *grows* with more steps. The untied output's shrinks, as guessed, but is largest where nothing echoes.
+# Post-norm: passed. RoPE's gain *grows* with more steps. The untied output: the echo may be half of it.
 
 # %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
-# One of the three guesses has passed. At the lower rate post-norm is only a tenth of a nat behind. The gain of rotary
-# embeddings has *grown* with more steps to more than twice its size, so that explanation was wrong. The untied output is the
-# instructive case. With more steps its gain is half as large, as guessed. But without the factor, where nothing echoes, it is
-# four times as large. So the echo is at most a part of the reason. (Its extra parameters are another candidate, which no run
-# here tests.) An explanation that comes after the result is a guess
-# until it has passed a test that could have refuted it, and a second test may refute what the first did not.
+# At the lower rate post-norm is only a tenth of a nat behind: this guess has passed. The gain of rotary embeddings has
+# *grown* with more steps to more than twice its size, so that explanation was wrong. The untied output is the instructive
+# case. Without the factor its gain seems to be four times as large, but look at the losses: both models are worse by about a
+# nat or more. Beside sinusoids an embedding without the factor is nearly lost, so this test changed two things. With rotary
+# embeddings nothing is added to it: both models lose only about a third of a nat, and the gain falls to half of its size. So
+# the echo may explain about half of the gain. (The extra parameters are a candidate for the rest, which no run here tests.)
+# An explanation that comes after the result is a guess until it has passed a test that could have refuted it, and a test
+# is worth more if it changes one thing.
 #
 # And the factor of ten? Our own post-norm block, that of 2017, ends one and a half nats behind at the high learning rate
 # and a tenth of a nat behind at the lower one. From such curves one can read almost any factor. A factor of efficiency
