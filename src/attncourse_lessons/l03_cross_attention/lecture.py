@@ -548,8 +548,8 @@ figures.with_and_without(FIRST_ATTENTION)
 # Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
 # sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
 # ([@cho2014properties] had found the drop.) Attention has a limit of its own: Koehn and Knowles
-# ([-@koehn2017, section 3.4]) found that a recurrent model with attention falls behind a phrase-based system on sentences of more than
-# about 60 words. Our lists allow a measurement of this kind without unknown words and without ambiguity.
+# ([-@koehn2017, section 3.4]) found that a recurrent model with attention falls behind a phrase-based system on very
+# long sentences, of more than about 60 words. Our lists allow a measurement of this kind without unknown words and without ambiguity.
 #
 # ## What attention is worth on our lists: the ladder
 #
@@ -923,8 +923,8 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # Published studies point the same way. Koehn and Knowles ([-@koehn2017, section 3.5]) compared attention with word
 # alignments in translation. The two often agree; but in one model, which they call an outlier, the attention is off by
 # one position, although the model translates well. Attention, they write, "does not always fulfill the role of a word
-# alignment model". Jain and Wallace ([-@jain2019]) studied tasks such as text classification and question answering. They found other weights that
-# give nearly the same predictions, and called their paper *Attention is not explanation*. Wiegreffe and Pinter
+# alignment model". Jain and Wallace ([-@jain2019]) studied tasks such as text classification and question answering.
+# They found other weights that give nearly the same predictions, and called their paper *Attention is not explanation*. Wiegreffe and Pinter
 # ([-@wiegreffe2019]) answered with *Attention is not not explanation*.
 #
 # ## In short

@@ -426,8 +426,8 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # 2. (b) While it writes, the next letter does not exist yet: there is nothing to use, and it has learned nothing else.
 #    In training and validation the whole text lies on the table (teacher forcing in one pass).
 # 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right,
-#    though the next one is often open (Shannon's estimates, or the loss of any good model, are of the order of half a
-#    nat or more). To settle it: change the text after a position and see whether the logits at the position change (with
+#    though the next one is often open (Shannon's estimates, or the loss of any good model, are between 0.4
+#    and 1 nat). To settle it: change the text after a position and see whether the logits at the position change (with
 #    or without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
 #    point.
 # ### END SOLUTION

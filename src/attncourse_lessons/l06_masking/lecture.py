@@ -29,8 +29,8 @@
 #
 # ## Repeated averaging: six pots of paint
 #
-# Six pots of paint stand in a circle, each of a different colour. In every round each pot is emptied and filled again
-# with a mixture of what was in the six. One pot takes a lot from its neighbour, another takes a little of everything.
+# Here are six pots of paint, each of a different colour. In every round each pot is emptied and filled again
+# with a mixture of what was in the six. One pot takes a lot from one other, another takes a little of everything.
 # What do the pots look like after ten rounds?
 #
 # This is a question about attention. A layer gives every token a weighted average of all values, and the next layer
@@ -130,7 +130,7 @@ for sharpness in (1.0, 2.0, 5.0):
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # It cannot. A weighted average lies between the things that it averages. In the plane it lies inside the shape that
 # they span, their **convex hull**. So each shape lies inside the one before it, and no shape ever grows. With sharp
-# recipes the shapes shrink more slowly, but in the end there are six pots of the same purple all the same.
+# recipes the shapes shrink more slowly, but in the end all six pots hold the same purple.
 #
 # ## Stacked self-attention with one head: still one average
 #
@@ -181,7 +181,8 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 # > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$ for two. Then its
 # > matrices can no longer be sorted to the left and to the right. [Lecture @many_heads](@many_heads) answers with two
 # > heads that *subtract*: their output is the difference of two tokens, which is no average. One thing does not change
-# > with several heads: each token's vector is only multiplied by matrices and added to others.
+# > with several heads: the values are only multiplied, by weights
+# > and matrices, and added.
 #
 # > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages
 # > and matrices. The *weights* come out of a softmax of the input, so the stack is not a linear function of $X$.
@@ -380,8 +381,8 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # ## Rank collapse: what keeps tokens apart
 #
 # Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
-# a matrix of token vectors is the share of it that is *not* common to all its rows. It is 1 if the tokens have nothing
-# in common, and 0 if all tokens have become the same vector. Then the matrix has rank one, hence the name **rank
+# a matrix of token vectors is the share of it that is *not* common to all its rows. It is 1 if their mean is the
+# zero vector, and 0 if all tokens have become the same vector. Then the matrix has rank one, hence the name **rank
 # collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
 #
 # We stack twelve layers with random matrices, as at initialisation, in four ways:
@@ -393,7 +394,7 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # * with both; then a residual connection stands around each feed-forward network, too.
 #
 # In all four, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
-# @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ keep them there. *Please draw the four curves before you
+# @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ give results of about the same size. *Please draw the four curves before you
 # run it.* Which of the two additions keeps the tokens apart?
 
 # %% [raw] slide
@@ -639,8 +640,8 @@ for (name, _), model in models.items():
     random[name].append(f"{guessed.float().mean():.0%}")
 for name in losses:
     print(f"{name:>11}: first letters", *first[name], "  random letters", *random[name])
-commonest = numbers[:, 1].bincount().max() / len(texts)
-print(f"the commonest first letter begins {commonest:.0%} of the numbers")
+most_common = numbers[:, 1].bincount().max() / len(texts)
+print(f"the most common first letter begins {most_common:.0%} of the numbers")
 
 # %% tags=["hide-input"]
 found = {name: [[int(share[:-1]) for share in shares[name]] for shares in (first, random)]
@@ -649,7 +650,7 @@ assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "the
 assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
 # %% [markdown] teaches="masking the future, with scores of −∞"
-# Nobody can know a first letter in advance. The best guess is the commonest one, and with the mask no model does better.
+# Nobody can know a first letter in advance. The best guess is the most common one, and with the mask no model does better.
 # The models without a mask get every first letter right, so they do read ahead. But of the random letters they get at
 # most one in ten, where a guess gets one in twenty and a copy would get all. So they do not simply copy the next place. They may recognise the whole number by its letters and then spell it; we did not
 # test this. A leak needs no copying: any use of the answer is enough.
@@ -934,7 +935,7 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 
 # %% [markdown]
 # One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
-# of the text on average: about sixteen times as many tokens. (A KV cache, [lecture @many_heads](@many_heads), saves most
+# of the text on average: about sixteen times as many tokens, and 31 more calls. (A KV cache, [lecture @many_heads](@many_heads), saves most
 # of this arithmetic.) One pass through a text of $n$ tokens gives $n$ losses and their gradients, thanks to the mask. A
 # recurrent network can be taught with the true words, too, but it must walk along the text. This is a large part of the
 # reason why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
@@ -1047,7 +1048,7 @@ figures.mask_zoo({
 # | mask | who may attend to whom | used by |
 # |---|---|---|
 # | **bidirectional** | every token to every real token | encoders: BERT ([@devlin2019]), T5's encoder ([@raffel2020]) |
-# | **causal** | $j \le i$ | decoder-only models: GPT-3 ([@brown2020]), Llama ([@touvron2023llama]) |
+# | **causal** | $j \le i$ | decoder-only models: GPT-2 ([@radford2019]), Llama ([@touvron2023llama]) |
 # | **causal and padding** | $j \le i$, if $j$ is a real token | decoders on batches of texts of different lengths |
 # | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma ([@beyer2024]) |
 # | **packed** | causal, within one document | training on rows of several documents: Llama 3 ([@grattafiori2024, section 3.2]) |

@@ -137,8 +137,8 @@ slip("zeros after the softmax", (*SHARES, "half precision"), {FORBIDDEN: "scores
     sum to less than one; and the allowed weights still depend on the forbidden scores, which are in the denominator.
     Mask the scores, then let softmax share out the whole.""")
 slip("a score of 0", ("forbidden", *SHARES), {"-torch.inf": "0.0", ZEROS: ""}, words="""
-    Forbidden scores were set to 0. Softmax makes e⁰ = 1 of that, more than of any negative score. Which score does it
-    turn into nothing at all?""")
+    Forbidden scores were set to 0. Softmax makes exp(0) = 1 of that, more than of any negative score. Which score does
+    it turn into nothing at all?""")
 slip("the mask added to the scores", EVERY, {FORBIDDEN: "(scores + mask)", ZEROS: ""}, words="""
     The mask was added to the scores: True counts as 1, so that what is allowed scores one more, and the rest is still
     there. A boolean mask is a condition, for `masked_fill` or `torch.where`. (Masks that are added exist; they hold 0
