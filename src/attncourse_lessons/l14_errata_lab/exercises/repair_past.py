@@ -160,8 +160,8 @@ def the_first_one_asks(x, W_Q, W_K, W_V):
 
 @misconception("scores set to 0", fails=STEPS)
 def scores_set_to_0(x, W_Q, W_K, W_V):
-    """The scores of the future were set to 0. To softmax that is a score like any other, e⁰ = 1, and the future goes
-    on being heard, each of its words with the same weight."""
+    """The scores of the future were set to 0. To softmax that is a score like any other, exp(0) = 1, and the future
+    goes on being heard, each of its words with the same weight."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V
     scores = query @ key.mT / math.sqrt(key.shape[-1])
     return scores.tril().softmax(dim=-1) @ value

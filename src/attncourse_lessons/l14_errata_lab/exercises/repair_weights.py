@@ -93,7 +93,7 @@ slip("softmax once more", REST,
      {RETURNED: "weights.masked_fill(~mask, -torch.inf).softmax(dim=-1)"},  # without a thought for empty rows
      words="""
     Softmax was taken of something that is a softmax already. Weights are not scores: 0 is not "nothing" to softmax (it
-    makes e⁰ of it), and two weights of 0.8 and 0.1 would come out nearly equal. The rows sum to one, but the
+    makes exp(0) of it), and two weights of 0.8 and 0.1 would come out nearly equal. The rows sum to one, but the
     proportions are gone.""")
 
 slip("shared out equally", REST,
