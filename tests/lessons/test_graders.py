@@ -156,6 +156,11 @@ HALF_TRUE |= {"something else for the values", "no projections at all", "by d fo
 HALF_TRUE |= {"scaled by a number that does not depend on the width"}
 # A chunk with its own largest knows of no older one, and has nothing to rescale.
 HALF_TRUE |= {"rescale forgotten", "the old largest is dropped"}
+# Two slips that are the third, line by line: a lower triangle of the transpose from the second diagonal on; one softmax
+# over the flattened table, along the axis before its last, which is the batch; of two masks, the one before the softmax
+# left out and the one after it, too.
+HALF_TRUE |= {"one step of the future", "softmax over the tokens that ask", "one softmax for the whole table"}
+HALF_TRUE |= {"masks after the softmax"}
 # Where t is below 0, the wrong sign is none.
 HALF_TRUE |= {"without its sign"}
 

@@ -1316,13 +1316,6 @@ as_above, slower, larger, smaller = (fates["average", change] for change in chan
 assert max(larger) < 0.6
 assert max(smaller) < 0.5 < 15 / 16 < min(as_above) and min(slower) > 15 / 16
 
-# %% [raw] slide
-# ## Going further: what holds the plain dot product back
-# {print}
-#
-# - Loss on the **weight**: the bad start is undone in ten steps, but the steps are too large.
-# - Loss on the **average**, as in a Transformer: the start itself holds it back. Batches disagree on the gradient; a larger batch helps.
-
 # %% [markdown]
 # With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect
 # to the right key's score is $\alpha - 1$, which does not vanish while the weight is small. But then the loss stays

@@ -1265,9 +1265,8 @@ sizes = {name: row["parameters"] for name, row in run["variants"].items()}
 more = {name: sizes[name] / sizes["baseline"] - 1 for name in ("untied output", "GQA")}
 print(f"parameters: baseline {sizes['baseline']:,},",
       ", ".join(f"{name} {share:+.0%}" for name, share in more.items()))
-#| caption: Changes to the block: difference in loss, here and as published, early in the
-#|   training ([@narang2021]). Left of zero is better. Lines are 95 % intervals; a ring
-#|   marks one that contains zero. Scales differ.
+#| caption: Changes to the block: difference in loss, here and as published early in
+#|   training ([@narang2021]). A ring marks a 95 % interval that contains zero.
 
 # %% tags=["hide-input"]
 for gate in ("ReGLU", "GEGLU", "SwiGLU"):
