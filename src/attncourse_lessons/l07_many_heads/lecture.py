@@ -950,7 +950,7 @@ for seed, model in enumerate(readers):
 
 # %% [raw] slide
 # ## Composition: two heads in two layers
-# > **Guess first.** *She sold Ben the bike.* Does the giver head attend to the name, or to *she*?
+# > **Guess first.** *She sold Ben the bike.* Does the giver head attend to the name, or to *she*? What if layer 0 writes nothing into the vector of *she*?
 #
 # . . .
 # {print}
