@@ -738,6 +738,19 @@ def test_torchs_own_attention_is_refused_under_any_name():
     assert "scaled_dot_product_attention" in str(verdict) and verdict.points == 0
 
 
+def test_a_function_that_the_answer_is_given_may_be_called_by_keyword():
+    asks = Exercise("asks", reference=lambda ask: ask(2, to=3), returns=("n",), forbidden=("torch.mm",), numbers=True,
+                    difficulty=1, minutes=1, hints=())  # fmt: skip
+
+    @asks.aspect("asked", points=1)
+    def asked(answer, draw):
+        """the function is called"""
+        return answer(lambda value, to: torch.tensor(value * to))
+
+    assert one(asks, lambda ask: ask(to=3, value=2)).points == 1
+    assert "unexpected keyword argument 'two'" in str(one(asks, lambda ask: ask(2, two=3)))
+
+
 def test_a_check_works_under_a_profiler():
     profiler = cProfile.Profile()
     verdict = profiler.runcall(check, "attention_output", lambda weights, states: weights @ states)

@@ -1023,7 +1023,7 @@ dot, scaled_dot = ends["weight"].values()
 assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.6 > max(scaled_dot[32])
 dot, scaled_dot = ends["average"].values()
 assert min(dot[512]) > 2 * max(scaled_dot[512]) and max(dot[32]) < 0.4 > max(scaled_dot[32])
-assert min(dot[512]) > 15 / 16
+assert min(dot[512]) > 0.6
 
 # %% [raw] slide
 # ## Does it matter in training? One recipe for all widths
@@ -1035,8 +1035,8 @@ assert min(dot[512]) > 15 / 16
 # In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
 # scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
 # the seeds can end far apart, so the line may pass where no run is.) At width 512, with the loss that sees the average,
-# 150 steps do not undo this start, and the plain dot product ends worse than equal weights. The output of a Transformer
-# depends on its weights only through such averages, so this is its case.
+# 150 steps do not undo this start, and the plain dot product ends about where equal weights are, or worse. The output of
+# a Transformer depends on its weights only through such averages, so this is its case.
 #
 # Training without the root is possible, for instance with smaller initial weights. The advantage of the root is that
 # *one* recipe fits all widths. ("Going further", at the end of the page, changes the recipe in one thing at a time.)
@@ -1314,7 +1314,7 @@ assert max(larger) < 0.5 * min(as_above)
 assert max(smaller) < min(slower) and max(slower) < 0.7 * min(as_above)
 as_above, slower, larger, smaller = (fates["average", change] for change in changes)
 assert max(larger) < 0.6
-assert max(smaller) < 0.5 < 15 / 16 < min(as_above) and min(slower) > 15 / 16
+assert max(smaller) < 0.5 < 0.6 < min(as_above) and min(slower) > 15 / 16
 
 # %% [markdown]
 # With the loss that sees the *weight*, the bad start is undone within ten steps: the gradient of this loss with respect

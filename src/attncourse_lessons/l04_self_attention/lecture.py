@@ -564,7 +564,9 @@ for seed in range(5):
     assert min(ordered) > 0.98, "with no choice to make they need none"
     assert min(two) > 0.98, "asking and being found, separately, solve it"
     assert sum(share > 0.9 for share in one) >= 4 and min(one) < 0.5, "it loses a day"
-    assert 0.65 < one[one.index(min(one)) - 1] < 0.96, "and the day before suffers"
+before = [one[one.index(min(one)) - 1] for (kind, _), (_, one) in diaries.items()
+          if kind == "one projection"]
+assert min(before) > 0.6 and sum(share < 0.98 for share in before) >= 3, "and often the day before"
 
 # %% [raw] slide
 # ## Fixed weights cannot choose; one projection loses a day
@@ -576,9 +578,8 @@ for seed in range(5):
 # more than once.) When the cards lie in order, fixed weights solve the task. So they fail only where the place to look
 # depends on the input. Two projections make almost no mistakes. One projection is the surprise. It gets most days
 # right, although we said that a word matches nothing better than itself. But in every seed there is **one day that it
-# nearly always gets wrong**. We call it the *lost day*; which day it is depends on the seed. The day before it suffers
-# as well: it is right in only 70 to 94 % of the weeks. Here are the attention weights, averaged over 2,000 weeks, with
-# the days in order:
+# nearly always gets wrong**. We call it the *lost day*; which day it is depends on the seed. In most seeds the day
+# before it suffers as well. Here are the attention weights, averaged over 2,000 weeks, with the days in order:
 
 # %%
 draws = torch.Generator().manual_seed(0)

@@ -16,8 +16,8 @@
 # language model with parameters of its own.
 #
 # In exercises 1, 2 and 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
-# check looks at nothing else. Call the parts by position, as in `attention(x, memory, mask)`. Under each exercise stands
-# a check. A check on other numbers and other sizes decides your points.
+# check looks at nothing else. Under each exercise stands a check. A check on other numbers and other sizes decides your
+# points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
 # gradient through wherever something is to be learned.

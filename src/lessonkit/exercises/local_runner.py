@@ -359,13 +359,13 @@ class Guard:
     def let(self, function: Callable) -> Callable:
         """A function of the check's own, handed to the answer: it may call what the answer may not."""
 
-        def allowed(*arguments: Any) -> Any:
+        def allowed(*arguments: Any, **named: Any) -> Any:
             watching, profile = self.watching, sys.getprofile()
             self.watching = False
             sys.setprofile(None)
             try:
                 with torch._C.DisableTorchFunction():  # a third of what a small function takes
-                    return function(*arguments)
+                    return function(*arguments, **named)
             finally:
                 self.watching = watching
                 sys.setprofile(profile)

@@ -111,6 +111,9 @@ slip("the k worst", CHOICE,
 slip("one key too few", ALL, {"topk(k, ": "topk(k - 1, "}, words="""
     Each query has k − 1 keys: the last of the best is missing. If you compare the scores with the k-th best, that one
     itself may stay.""")
+slip("the first values", ALL, {"values[best.indices]": "values[:k]"}, words="""
+    The weights of the k best met the values that stand *first*. `topk` returns the places where the best were found,
+    for each query its own: the values of these places belong to the weights.""")
 slip("equal weights", (*ALL, "gradient"), {SOFTMAX: "torch.full_like(best.values, 1 / k)"}, words="""
     The best keys were found, and then all of them counted the same. Among the k, the better match still gets more.""")
 

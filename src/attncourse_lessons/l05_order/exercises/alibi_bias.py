@@ -47,7 +47,9 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def slopes(answer, draw):
     """a neighbour costs each head its slope, the first head most"""
     n = draw.sizes(1, 5, 7)[0]
-    return torch.cat([answer(n_heads, n)[:, 0, 1] for n_heads in (2, 8, 16)])  # 16: exponents that are not whole
+    tables = [answer(n_heads, n) for n_heads in (2, 8, 16)]  # 16: exponents that are not whole
+    # Of the two neighbours the one that costs more: that both sides cost is the other aspect's business.
+    return torch.cat([torch.minimum(bias[:, 1, 0], bias[:, 1, 2]) for bias in tables])
 
 
 @aspect("distances", points=1, hint=1)
@@ -77,13 +79,20 @@ slip("slopes of eight heads", SLOPES, {"/ n_heads": "/ 8"}, words="""
     with fewer heads they fall faster.""")
 slip("another smallest slope", SLOPES, {"-8 *": "-4 *"}, {"-8 *": "-2 *"}, {"-8 *": "-16 *"}, {"-8 *": "-"}, words="""
     The exponent's constant is not 8, so the slopes come down to something else than 1/256 at the last head.""")
+slip("divided by the head's number", SLOPES,
+    {"-8 * torch.arange(1, n_heads + 1) / n_heads": "-8 / torch.arange(1, n_heads + 1)"}, words="""
+    The exponent is −8 *divided* by the head's number. It is −8 h / H: the number of the head is multiplied, and the
+    number of all heads divides.""")
 slip("whole exponents", SLOPES,
     {"2 ** (-8": "2.0 ** (-8", "/ n_heads": "// n_heads"},
     {"2 ** (-8": "2.0 ** -(8", "/ n_heads": "// n_heads"},  # towards zero
     words="""
     The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8h / H is whole
     there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`.""")
-slip("signed distance", (*SLOPES, *DISTANCES), {"(place - place[:, None]).abs()": "place[:, None] - place"}, words="""
+slip("signed distance", DISTANCES,
+    {"(place - place[:, None]).abs()": "place[:, None] - place"},
+    {"(place - place[:, None]).abs()": "place - place[:, None]"},
+    words="""
     Without the absolute value, keys on one side cost and keys on the other side are rewarded. In a decoder the mask
     hides that, because it hides the whole future; here both sides can be seen, and both should cost.""")
 slip("distance squared", DISTANCES, {".abs()": " ** 2"}, words="""
@@ -93,17 +102,6 @@ slip("the future masked", (*SLOPES, *DISTANCES),
     words="""
     Keys to the right of their query got −∞, as in a model that sees only its past. Who may look where is a mask's
     business; here attention looks both ways, and the cost is the same to either side.""")
-
-
-# ------------------------------------------------------------------------------------------------------ further from it
-
-
-@variant("signed distance", fails=DISTANCES)
-def the_past_rewarded(n_heads, n):
-    """The other side."""
-    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
-    place = torch.arange(n)
-    return -slopes[:, None, None] * (place - place[:, None])
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

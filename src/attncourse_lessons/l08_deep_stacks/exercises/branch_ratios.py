@@ -6,6 +6,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE, normed
@@ -74,16 +75,34 @@ def one_branch(answer, draw):
     return answer(*_stack(draw, 1))
 
 
-@aspect("along the stack", points=2, hint=2)
+@aspect("along the stack", points=1, hint=2)
 def along_the_stack(answer, draw):
     """each branch is judged beside the x that it is added to"""
     return answer(*_stack(draw, 4))
 
 
-@aspect("padding", points=1, hint=3)
+@aspect("what each branch reads", points=1, hint=2)
+def what_each_branch_reads(answer, draw):
+    """the first reads x, and every other what the branches before it have left"""
+    x, branches, real = _stack(draw, 3)
+    read = []
+
+    def watched(branch):
+        return lambda y: (read.append(y.detach().clone()), branch(y))[1]
+
+    require_variation(answer(x, [watched(branch) for branch in branches], real))
+    if len(read) != len(branches):
+        raise AspectFailed(Problem("unusable", f"{len(branches)} branches were called {len(read)} times"))
+    return torch.stack(read)
+
+
+@aspect("padding", points=1, hint=3, explain=explain_worst("they differ by {size} from those of the tokens alone"))
 def padding(answer, draw):
-    """only real tokens enter the mean, and all of them alike"""
-    return answer(*_stack(draw, 2, all_real=False))
+    """only real tokens enter the mean, all of them alike: the same ratios as for a batch of nothing but these"""
+    x, branches, real = _stack(draw, 2, all_real=False)
+    alone = x[real][None]                                                     # (1, tokens, d_model)
+    ratios = require_variation(answer(x, branches, real))
+    return ratios - answer(alone, branches, torch.ones(alone.shape[:2], dtype=torch.bool))
 
 
 @aspect("not moved by padding", points=0.5, hint=3,
@@ -105,8 +124,8 @@ def two_branches_exchanged(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 EVERY = tuple(aspect.name for aspect in exercise.aspects)
-VALUES = ("one branch", "along the stack", "padding", "two branches exchanged")
-STACK = ("along the stack", "padding", "two branches exchanged")
+VALUES = ("one branch", "along the stack", "two branches exchanged")
+STACK = ("along the stack", "what each branch reads", "two branches exchanged")
 RATIO, MEAN, NEXT = "added.norm(dim=-1) / x.norm(dim=-1)", "ratio[real].mean()", "x = x + added"
 
 slip("a ratio of means", VALUES,
@@ -148,7 +167,7 @@ slip("each sentence alike", ("padding",), {MEAN: "((ratio * real).sum(dim=1) / r
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-SEVERAL = tuple(name for name in EVERY if name != "one branch")
+SEVERAL = tuple(name for name in EVERY if name not in ("one branch", "what each branch reads"))
 
 
 @misconception("one number for all", fails=SEVERAL)

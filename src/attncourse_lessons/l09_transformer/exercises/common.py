@@ -58,9 +58,9 @@ class Asked:
     def __init__(self, part):
         self.part, self.times = part, 0
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs, **named):
         self.times += 1
-        return self.part(*inputs)
+        return self.part(*inputs, **named)
 
 def used(**parts):
     """Refuses an answer that did not ask these parts: of what is done with them nothing can be seen."""

@@ -148,7 +148,7 @@ def gradient(answer, draw):
 
 def _cut(part):
     """The same numbers, and no gradient."""
-    return lambda *inputs: part(*inputs).detach()
+    return lambda *inputs, **named: part(*inputs, **named).detach()
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -299,10 +299,10 @@ def the_sum_goes_on_without_its_norm(
 def names_for_everything(
     x, memory, mask, memory_mask, attention, cross_attention, feed_forward, norm_1, norm_2, norm_3
 ):
-    """One thing a line."""
+    """One thing a line, and by keyword what the contract names."""
     found = attention(x, x, mask)
     looked_back = norm_1(x + found)
-    answered = cross_attention(looked_back, memory, memory_mask)
+    answered = cross_attention(looked_back, memory=memory, mask=memory_mask)
     asked = norm_2(looked_back + answered)
     thought = feed_forward(asked)
     return norm_3(asked + thought)

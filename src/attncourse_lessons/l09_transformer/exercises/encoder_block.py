@@ -213,9 +213,9 @@ def thinks_before_it_looks(x, mask, attention, feed_forward, norm_1, norm_2, nor
 
 @alternative("names for everything")
 def names_for_everything(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
-    """One thing a line."""
+    """One thing a line, and by keyword what the contract names."""
     normalised = norm_1(x)
-    found = attention(normalised, normalised, mask)
+    found = attention(normalised, memory=normalised, mask=mask)
     middle = torch.add(x, norm_2(found))
     thought = feed_forward(norm_3(middle))
     return torch.add(middle, norm_4(thought))

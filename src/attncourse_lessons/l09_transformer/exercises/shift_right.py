@@ -127,6 +127,9 @@ slip("what stands after the end", ("padding",),
      words="""
     After a sentence's end something other than `pad` is left, in one of the rows or in both. The contract does not say
     what stands there in `target`, and a loss that leaves out padding knows it by `pad` alone.""")
+slip("eos for the padding", ("padding",), {"return ": "pad = eos\nreturn "}, words="""
+    After a sentence's end `eos` is repeated. One `eos` is the end; what fills up the row is `pad`, so that the loss can
+    leave it out.""")
 slip("padding one place early", NUMBERS[:3], {"behind = place > end": "behind = place >= end"}, words="""
     Padding begins one place too early, in both rows: the last token is not read and `eos` is lost. Both rows have
     length + 1 entries that count: what is read has `bos` more than the sentence, and what is predicted `eos` more.""")

@@ -107,6 +107,9 @@ GATE, VALUE = "z * torch.sigmoid(z)", " * (x @ W_up)"
 slip("gate and value swapped", OUTPUT, {"W_gate": "W_up", "W_up": "W_gate"}, words="""
     The wrong product was bent. It is the product with `W_gate` that is bent. (A model trained from scratch would
     not mind; weights from a checkpoint would.)""")
+slip("one product for both", ("output", "gradient"), {"W_gate": "W_up"}, {"W_up": "W_gate"}, words="""
+    The gate and the value are the same product: one of the two matrices is used twice, and the other not at all. x is
+    multiplied by `W_gate` for the gate and by `W_up` for the value.""")
 slip("sigmoid for silu", OUTPUT, {GATE: "torch.sigmoid(z)"}, words="""
     The gate is σ(z), between 0 and 1: that is the gated linear unit of 2016. In SwiGLU it is z · σ(z), which may be
     as large as it likes.""")

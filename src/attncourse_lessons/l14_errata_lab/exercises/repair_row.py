@@ -5,6 +5,7 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
 
 from .common import READY_MADE
 
@@ -73,11 +74,20 @@ def width_misprinted(answer, draw):
     return _rows(answer, draw, "width", (1.5, 0.75, 1.125, 0.9375, 1.0))
 
 
-@aspect("the paper's two rows", points=1, hint=2)
+@aspect("the paper's two rows", points=0.5, hint=2)
 def the_papers_two_rows(answer, draw):
     """GPT-3 XL and 13B"""
     rows = [answer(24, 2048, 24, 128, 1_210_000_000), answer(40, 5140, 40, 128, 12_590_000_000)]
     return torch.stack([torch.stack(row) for row in rows])
+
+
+@aspect("multiplies out", points=0.5, hint=1,
+        explain=explain_worst("a row comes back whose heads, side by side, are not as wide as the model: {got}"))
+def multiplies_out(answer, draw):
+    """whatever comes back, n_heads · d_head is d_model"""
+    rows = [_row(draw, wrong, factor) for wrong in ("heads", "width") for factor in (1.5, 0.75)]
+    found = [(answer(*row), row[3]) for row in rows]
+    return torch.stack([n_heads * d_head - d_model for (d_model, n_heads), d_head in found])
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -92,12 +102,23 @@ slip("too little is counted", MISPRINTS,
     block in place of all, or a part of each.
     There are n_layers blocks, and in each four matrices of d × d for attention, and d × 4d and back for the
     feed-forward network.""")
+slip("the one that is further off", MISPRINTS, {"<=": ">"}, words="""
+    Of the two candidates the wrong one came back: the one whose count is further from `parameters`. The sign of the
+    comparison is reversed.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("as printed", fails=MISPRINTS)
+@misconception("the width from the parameters", fails=("the paper's two rows",))
+def the_width_from_the_parameters(n_layers, d_model, n_heads, d_head, parameters):
+    """The width was computed from the number of parameters, which is known to within one part in a hundred only. One
+    of the two printed numbers is right: let the parameters choose between the two candidates."""
+    width = round(math.sqrt(parameters / (12 * n_layers)))
+    return width, width // d_head
+
+
+@misconception("as printed", fails=(*MISPRINTS, "multiplies out"))
 def as_printed(n_layers, d_model, n_heads, d_head, parameters):
     """The row came back as it was printed, and it does not multiply out."""
     return d_model, n_heads
@@ -117,7 +138,7 @@ def the_heads_are_always_right(n_layers, d_model, n_heads, d_head, parameters):
     return n_heads * d_head, n_heads
 
 
-@misconception("both at once", fails=MISPRINTS)
+@misconception("both at once", fails=(*MISPRINTS, "multiplies out"))
 def both_at_once(n_layers, d_model, n_heads, d_head, parameters):
     """Width and heads were both replaced. One of the two numbers is right: the candidates are the printed width with
     other heads, and the printed heads with another width."""
