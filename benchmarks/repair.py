@@ -4,10 +4,10 @@
                                 [--seconds 10] [--show] [--json]
 
 The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, of `drawn_again.py` with `--again`,
-of `drawn_third.py`, `drawn_fourth.py` or `drawn_fifth.py` with the option of that name: written from the notebooks' text
-before a module was opened. A line is right if it is one that is marked there; it is `named` if it is told at all, be it
-as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search; a learner's
-are the clock's.
+of `drawn_third.py`, `drawn_fourth.py` or `drawn_fifth.py` with the option of that name: written from the notebooks'
+text before a module was opened. A line is right if it is one that is marked there; it is `named` if it is told at all,
+be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search; a
+learner's are the clock's.
 """
 
 import argparse

@@ -8,7 +8,8 @@ from lessonkit.course import VISIBLE_SEEDS
 from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
-WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50, "drawn_fifth": 50}  # answers of each file
+# How many answers each file has.
+WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50, "drawn_fifth": 50}
 
 
 @pytest.fixture(scope="module", params=WRONG)

@@ -161,7 +161,7 @@ HALF_TRUE |= {"rescale forgotten", "the old largest is dropped"}
 # left out and the one after it, too.
 HALF_TRUE |= {"one step of the future", "softmax over the tokens that ask", "one softmax for the whole table"}
 HALF_TRUE |= {"masks after the softmax"}
-# One product for both, under a sigmoid, is z · σ(z): no gate. Who takes the worse candidate keeps the number that is wrong.
+# One product for both, under a sigmoid, is z · σ(z): no gate. Who takes the worse candidate keeps the wrong number.
 HALF_TRUE |= {"one product for both", "sigmoid for silu", "the width is always right", "the heads are always right"}
 # Where t is below 0, the wrong sign is none.
 HALF_TRUE |= {"without its sign"}
