@@ -160,7 +160,8 @@ check("masked_mean", masked_mean)
 
 # %% [markdown]
 # **Use it.** Save the lamp: the shop's list by your `masked_mean`, beside the mean over the padding. And what rating may
-# the two customers expect, if the products count by their interest? Your three functions together are attention.
+# the two customers expect, if the products count by their interest? Your `masked_mean` gives the values, and your `softmax`
+# the weights. With dot products for the scores, that is attention.
 
 # %%
 if solved("pad_batch") and solved("masked_mean"):

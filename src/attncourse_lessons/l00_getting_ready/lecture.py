@@ -871,7 +871,7 @@ assert torch.allclose(means, by_hand)
 # **Boolean mask**: True means *counts*, *is there*, *may attend*.
 
 # %% [markdown]
-# The lamp is on top, and its mean no longer depends on whether the shop sells kettles. (Whether one rating should
+# The lamp has the highest mean now, and its mean no longer depends on whether the shop sells kettles. (Whether one rating should
 # count as much as eight is a fair question, but it is not about padding.)
 #
 # How much harm does the padded mean do in a whole catalogue? Below are five hundred products, rated between once and

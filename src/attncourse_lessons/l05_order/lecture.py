@@ -121,8 +121,8 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # %% [markdown] erratum="identical output; outputs 2 and 5"
 # The output does not move. After one layer of causal attention, a token knows *which* tokens came before it, but not in
 # which order. Several layers can work out more: language models with a causal mask and no positions come close to models
-# with positions ([@haviv2022]). An encoder has no mask. It cannot tell *the dog chased the cat* from *the cat chased
-# the dog*.
+# with positions ([@haviv2022]). An encoder has no mask. Without positions it cannot tell *the dog chased the cat* from
+# *the cat chased the dog*.
 #
 # > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A deck
 # > shows it for Llama, which has a causal mask, and there it is wrong. (Its code reads the two dogs at places 2 and 5,
@@ -187,9 +187,9 @@ for d in (8, 64, 512):
     print(f"d = {d:>3}: cosine between two of them is ±{F.cosine_similarity(a, b).std():.2f}")
 
 # %% [markdown] teaches="integers and binary digits as positions"
-# Adding is concatenating with one matrix for both halves. Two matrices would be more general, but would cost width. In a
-# wide space there is little need for them: two random vectors are nearly orthogonal, so a projection can read one of
-# them and almost ignore the other.
+# Adding is concatenating with one matrix for both halves. Two matrices would be more general, but would cost width. As a
+# rule of thumb, a wide space has room for both: two random vectors are nearly orthogonal, so a projection can read one
+# and almost ignore the other. Their *lengths* must be alike for that (see *The embedding scale* below).
 #
 # ## Integers and binary digits: two first attempts
 #
@@ -805,7 +805,8 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 #
 # Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain the rest of
 # a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is the subject
-# of the next section. (ALiBi is left out on purpose: its costs are the same on both sides, so one block with it cannot
+# of the next section. T5's buckets end at a distance of 16 here, not at 128, so each of them is trained. (ALiBi is left
+# out on purpose: its costs are the same on both sides, so one block with it cannot
 # tell *two places before* from *two places after*.)
 
 # %% [raw] slide
