@@ -592,9 +592,10 @@ figures.rate_sweep(sweep)
 # **Now you:** a@training, exercises 2 and 3
 
 # %% [markdown]
-# A valley: to the left the model has not got far in 50 steps, to the right the steps overshoot. In a run as short as
-# this the left side is the steeper one; in a long run of a deep model it is the right, where the run is simply lost. So
-# take the bottom, or a little to its left. Sweep again when the batch, the width or the schedule changes.
+# A valley: to the left the model has not got far in 50 steps, to the right the steps overshoot. In this short run of a
+# shallow model both sides rise about alike. In a long run of a deep one expect the right side to be the steeper: there
+# the run is simply lost. So take the bottom, or a little to its left. Sweep again when the batch, the width or the
+# schedule changes.
 #
 # **Now you:** [a10](@training/assignment), exercises 2 and 3.
 #
