@@ -1311,6 +1311,7 @@ figures.runs_over(swept(["post-norm", "pre-norm", "as printed"]), "learning rate
 # | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
 # | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(d, d)$ for one token |
 # | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
+# | RMSNorm | $x / \sqrt{\frac1d \sum_c x_c^2 + \varepsilon} \odot \gamma$: no mean, no shift | $\gamma$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
 # Without residual connections our deep stack did not learn, from any of three initialisations. With residual connections
