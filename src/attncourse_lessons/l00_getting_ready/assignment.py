@@ -223,7 +223,7 @@ check("squared_distances", squared_distances)
 # product? Then a vector `w` goes downhill, by the steps of the lecture: its loss is the squared distance from the nearest
 # product. *Guess* where it ends, and what `w.grad = None` is for. (Leave it out, and look.) **Then** let an optimiser do it: make
 # a `torch.optim.SGD([w], lr=0.1)` before the loop, and replace the last three lines of the loop by two of the lecture's. You
-# have it right if the same numbers are printed.
+# have it right if the same numbers are printed. (Mind their order: which of the two needs the gradient?)
 
 # %%
 if solved("squared_distances"):
@@ -306,6 +306,7 @@ check("logsumexp", logsumexp)
 # %% [markdown]
 # **Use it.** The cross-entropy of a prediction is logsumexp minus the score of the right answer. Yours stands beside
 # torch's, for scores whose exponentials float32 cannot hold. *Guess* the loss of the third row, which is sure and wrong.
+# (Yours is a difference of two numbers near 1,000, where float32 has steps of 0.00006. So the last digits may differ.)
 
 # %%
 if solved("logsumexp"):

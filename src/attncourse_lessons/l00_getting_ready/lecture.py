@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 45 minutes, of which a few seconds are computing time. You need Python, and should have seen a PyTorch tensor. No
+# *About 47 minutes, of which a few seconds are computing time. You need Python, and should have seen a PyTorch tensor. No
 # knowledge of language models or attention is assumed.*
 #
 # After this lecture you can
@@ -1015,7 +1015,7 @@ figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
 # | shape | batch, n, d: say it at every line; `dim` names the axis that goes |
 # | broadcasting | flush right; equal, or 1, which stretches; else an error |
 # | autograd | `backward()` adds to `.grad`; a gradient has its parameter's shape |
-# | all dot products | $Q K^\top$: `q @ k.mT`, `einsum("btd,bsd->bts", q, k)` |
+# | all dot products | `q @ k.mT`, `einsum("btd,bsd->bts", q, k)` |
 # | softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $\; m = \max_j s_j$ |
 # | masked mean | choose before you compute; divide by the count |
 #
@@ -1052,7 +1052,7 @@ figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
 # |---|---|---|
 # | reduction | `x.mean(dim=1)`: the axis that is named goes | (batch, n, d) → (batch, d) |
 # | broadcasting | flush right; equal, or 1 | (n,) − (n, 1) → (n, n) |
-# | all dot products | $S = Q K^\top$, `torch.einsum("td,sd->ts", Q, K)` | (n_target, n_source) |
+# | all dot products | `q @ k.mT`, `torch.einsum("td,sd->ts", q, k)` | (t, d), (s, d) → (t, s) |
 # | stable softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $m = \max_j s_j$ | (…, n), sums to one |
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
 #

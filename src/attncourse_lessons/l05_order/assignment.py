@@ -149,7 +149,7 @@ def rope(
 check("rope", rope)
 
 # %% [markdown]
-# **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places before.
+# **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places back.
 # It is trained on texts of 8 to 32 letters, once with your `rope` and once without. This takes some seconds. Then it reads
 # texts of 128. *Guess* the four numbers.
 

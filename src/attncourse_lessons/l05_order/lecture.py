@@ -175,7 +175,7 @@ figures.ways_in()
 # $$\tilde x_p = x_p + \mathrm{PE}(p)$$
 #
 # Now the two dogs are different vectors. But a sum cannot be taken apart. Would it be better to **concatenate**,
-# $[x_p; \mathrm{PE}(p)]$? *Guess:* what does the first projection do with each?
+# $[x_p; \mathrm{PE}(p)]$? *Guess:* what can a first projection of the longer vector do that one of the sum cannot?
 
 # %%
 PE, W = torch.randn(5, 16), torch.randn(16, 16)
@@ -387,7 +387,7 @@ M = positions.shift_matrix(-2, 64)                               # (64, 64)
 vectors = positions.sinusoidal(torch.arange(1000), 64)           # (1000, 64)
 found = (vectors @ M @ vectors.mT).argmax(dim=-1)                # (1000,)  the best key of each
 right = (found[2:] == torch.arange(998)).sum().item()
-print(f"{right} of 998 queries attend most to the key two places before")
+print(f"{right} of 998 queries attend most to the key two places back")
 
 # %% tags=["hide-input"]
 assert right == 998
@@ -440,7 +440,8 @@ viz.explore(
     start={"offset": 1, "shift": 2},
     names={"offset": "offset: how far apart", "shift": "shift: both together"},
 )
-#| caption: Rotary embeddings: query and key are turned by their positions.
+#| caption: Rotary embeddings: query and key are turned by their positions (pale: before).
+#|   Right: the score over the shifts; dashed: with positions added.
 
 # %% [raw] slide
 # ## Move both words
@@ -471,7 +472,8 @@ viz.explore(
 # %%
 shown = [0, 1, 2, 6, 30, 300]
 figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
-#| caption: Rotary embeddings as dials, one for each pair of columns.
+#| caption: Rotary embeddings as dials, one for each pair of columns. The strips above show
+#|   which columns are a pair in either layout.
 #| label: rope
 
 # %% [raw] slide
@@ -745,7 +747,7 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 # * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with a
 #   fixed slope $s$ for each head. Some heads see near, others far.
 #
-# *Guess:* how many of 81 distances does T5 tell apart?
+# *Guess:* T5 shares out 32 numbers. Up to which distance does each have its own?
 
 # %%
 distances = list(range(-40, 41))
@@ -801,7 +803,7 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 #
 # Long texts make training expensive. **Length extrapolation** means to train on short texts and to read long ones. Which
 # schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters and says at
-# each place which letter stood *two places before*. It is trained on texts of 8 to 32 letters, and then reads 128.
+# each place which letter stood *two places back*. It is trained on texts of 8 to 32 letters, and then reads 128.
 #
 # Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain the rest of
 # a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is the subject
@@ -821,7 +823,7 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 
 # %% [raw] slide
 # ## Length extrapolation: one task for all schemes
-# Random letters: which stood **two places before**? Trained on texts of 8 to 32 letters, then 128.
+# Random letters: which stood **two places back**? Trained on texts of 8 to 32 letters, then 128.
 #
 # > **Guess first.** Accuracy against the position, in texts of 32 and of 128: sinusoidal, learned, Shaw, T5, RoPE. What happens at 32?
 
@@ -925,7 +927,7 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 #   frequent in the text.) Integers are no better: LayerNorm has removed them.
 # * **A vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Binary
 #   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and
-#   the one two places before. (At 8 and 9, 24 and 25 the digit for 8 flips in the same way, and there the model is
+#   the one two places back. (At 8 and 9, 24 and 25 the digit for 8 flips in the same way, and there the model is
 #   right. Why, we did not test.) Beyond 32, sinusoids and digits fail, and the table refuses. Now compare orange and
 #   blue in the shaded part. In a long text even the trained positions suffer: with digits from the start, with
 #   sinusoids from about 20 on. Letters beyond 32 have vectors that the model has never seen, and some of them draw
@@ -980,6 +982,7 @@ for d in (64, 512):
     word = torch.randn(1000, d) / math.sqrt(d)                   # 1,000 fresh embeddings
     lengths = {"embedding": word, "× √d": word * math.sqrt(d),
                "sinusoidal": positions.sinusoidal(torch.arange(1000), d),
+               "digits": positions.binary(torch.arange(1000), d),
                "learned, fresh": LearnedPositions(1000, d).table}
     means = {name: rows.norm(dim=-1).mean() for name, rows in lengths.items()}
     print(f"d = {d:>3}:", *(f"{name} {length:.2f} " for name, length in means.items()))
@@ -994,9 +997,9 @@ for d in (64, 512):
 
 # %% [markdown]
 # A fresh embedding has length 1, and a sinusoidal vector has $\sqrt{d/2}$: at width 512 the position is sixteen times
-# as long as the word. With the factor, the word is the longer of the two. The vectors of a *learned* table start short,
-# so beside a scaled embedding they are hardly visible. (Training can make them longer.) *Guess:* our task needs
-# positions more than anything. What does the factor do to each scheme?
+# as long as the word. With the factor, the word is the longer of the two. Digits have one length at any width, and the
+# vectors of a *learned* table start short, so both are hardly visible beside a scaled embedding. (Training can make
+# them longer.) *Guess:* our task needs positions more than anything. What does the factor do to each scheme?
 
 # %% tags=["hide-input"]
 schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
@@ -1135,8 +1138,8 @@ for n in (128, 1024):
 # With 2,000 steps T5 is right at 32, nearly right at 128, and still lost at 1,024.
 # </details>
 #
-# Sinusoids gain little from a window. It removes far letters, but the positions stay unknown: at 1,024 the share right
-# goes from 9 to 19% in the mean.
+# Sinusoids gain little from a window. It removes far letters, but the positions stay unknown: at 1,024 the share of
+# right answers rises from 9 to 19% in the mean.
 #
 # These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers. In
 # large language models RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that
@@ -1186,7 +1189,7 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 #
 # Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart", and, below that, that
 # it "doesn't really work". Does it fail because most periods are too long to restart? With the <b>base 4</b> in place
-# of 10,000 the slowest pair comes full circle after 24 letters. Beyond 32 there are 8% left: restarting does not help.
+# of 10,000 the slowest pair comes full circle after 24 letters. Beyond 32 only 8% are right: restarting does not help.
 # Each pair has been there before, but all of them <em>together</em> have not.
 #
 # If unknown combinations hurt, and not the length, there is a cure. Let the training texts <b>begin anywhere</b> from
@@ -1197,12 +1200,12 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 #
 # ## Going further: properties of a positional encoding, tested
 #
-# A deck lists what one may wish of positions: (1) a unique vector for each; (2) a linear relation between two positions;
+# A deck lists the properties that positions should have: (1) a unique vector for each; (2) a linear relation between two positions;
 # (3) that they carry over to longer texts; (4) that nothing has to be learned, and the model can use them; (5) that they
 # extend to two dimensions, for images ([lecture @beyond_text](@beyond_text)). For RoPE we add (6): scores that depend on the
-# distance alone. A function tests each wish but (5), which waits for that lecture. It takes what a scheme tells a query at
+# distance alone. A function tests each property but (5), which waits for that lecture. It takes what a scheme tells a query at
 # position 0 about a key at position $p$ below 32. Learned vectors come *trained*, from the models above. (The code is folded.
-# For wish 2 it fits a matrix on half of the positions and tests it on the other half.)
+# For property 2 it fits a matrix on half of the positions and tests it on the other half.)
 
 # %% tags=["hide-input"]
 p32 = torch.arange(TRAINED)
@@ -1221,11 +1224,11 @@ def told(scheme, p, d=64):
     return getattr(positions, scheme)(p, d)
 
 
-def unique(scheme):                                              # wish 1
+def unique(scheme):                                              # property 1
     return F.pdist(told(scheme, p32)).min().item() > 1e-3
 
 
-def linear(scheme, k=3):                                         # wish 2: fit half, try half
+def linear(scheme, k=3):                                         # property 2: fit half, try
     torch.manual_seed(0)
     p = torch.randperm(TRAINED - k)                              # (29,)
     here = torch.cat([told(scheme, p), torch.ones(len(p), 1)], dim=1).double()     # (29, d + 1)
@@ -1235,7 +1238,7 @@ def linear(scheme, k=3):                                         # wish 2: fit h
     return (wrong.norm() / (there[15:] - there[15:].mean(dim=0)).norm()).item()
 
 
-def distance_alone(scheme):                                      # wish 6: do scores differ?
+def distance_alone(scheme):                                      # property 6: same scores?
     torch.manual_seed(0)
     query, key = torch.randn(2, 64)
     index, scores = relative_index(TRAINED, TRAINED, 16), []     # (32, 32)
@@ -1251,12 +1254,12 @@ def distance_alone(scheme):                                      # wish 6: do sc
     return max(scores) - min(scores)
 
 # %% [markdown]
-# Wish 3 and half of wish 4 are answered by the recorded runs of three seeds. A tick asks for more than 95% from *every*
-# seed. For wish 6 the number says by how much the score moves when both tokens do.
-# *Guess:* which scheme fulfils every wish?
+# Property 3 and half of property 4 are answered by the recorded runs of three seeds. A tick asks for more than 95% from *every*
+# seed. For property 6 the number says by how much the score moves when both tokens do.
+# *Guess:* which scheme has all of them?
 
 # %% tags=["hide-input"]
-def measured_wish(shares):
+def measured_share(shares):
     if not shares:
         return False, "refuses"
     low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
@@ -1271,10 +1274,10 @@ for scheme in ("integer", "binary", "sinusoidal", "learned", "relative (Shaw)", 
     results[scheme] = {
         "1 unique": (unique(scheme), ""),
         "2 linear": (off < 0.01, f"{off:.0%} off"),
-        "3 longer texts: × 4": measured_wish(by_seed(scheme, "beyond")),
-        "3 longer texts: × 32": measured_wish(times_32),
+        "3 longer texts: × 4": measured_share(by_seed(scheme, "beyond")),
+        "3 longer texts: × 32": measured_share(times_32),
         "4 nothing to learn": (scheme not in trained, ""),
-        "4 the model uses it": measured_wish(by_seed(scheme, "inside")),
+        "4 the model uses it": measured_share(by_seed(scheme, "inside")),
         "6 distance alone": (apart < 0.01, f"by {apart:,.{0 if apart > 99 else 1}f}"),
     }
 for scheme in ("relative (Shaw)", "RoPE"):
@@ -1284,24 +1287,24 @@ figures.property_table(results)
 #| caption: Which scheme has which property, as tested.
 
 # %% tags=["hide-input"]
-def granted(wish):
-    return [scheme for scheme, row in results.items() if row[wish][0]]
+def schemes_with(name):
+    return [scheme for scheme, row in results.items() if row[name][0]]
 
 
-assert granted("1 unique") == ["integer", "binary", "sinusoidal", "learned", "RoPE"]
-assert granted("2 linear") == ["integer", "sinusoidal", "RoPE"]
+assert schemes_with("1 unique") == ["integer", "binary", "sinusoidal", "learned", "RoPE"]
+assert schemes_with("2 linear") == ["integer", "sinusoidal", "RoPE"]
 relative = ["relative (Shaw)", "RoPE"]
-assert granted("3 longer texts: × 4") == granted("6 distance alone") == relative
-assert granted("3 longer texts: × 32") == []
+assert schemes_with("3 longer texts: × 4") == schemes_with("6 distance alone") == relative
+assert schemes_with("3 longer texts: × 32") == []
 
 # %% [markdown]
-# No scheme fulfils them all. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the embedding as
+# No scheme has them all. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the embedding as
 # it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there, and RoPE 30 to 55%.) RoPE
-# fulfils every other wish that we tested. That may be one reason why most open language models use it. Other reasons may be
+# has every other property that we tested. That may be one reason why most open language models use it. Other reasons may be
 # that it is cheap, has no parameters, and works with fused attention and a cache.
 #
 # Now compare. Sinusoids are unique and linear, but fail on longer texts. Shaw's vectors are neither (all far
-# places share one vector), but do well. Only the row of wish 6 agrees with that of four times the length. Yet wish 6 is
+# places share one vector), but do well. Only the row of property 6 agrees with that of four times the length. Yet property 6 is
 # not enough: T5's biases, which are not in the table, depend on the distance alone and fail there all the same.
 
 # %% [markdown] erratum="learned positions credited to Shaw; Shaw's formula under Absolute"

@@ -442,8 +442,8 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # A table that fits your explanation is not a test of it.
 
 # %% [markdown]
-# **Readout: exchanging it reverses the order.** Without its dense last layer the CNN makes more mistakes than the ViT. With
-# such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains much of the gap. Our guess at the
+# **Readout: exchanging it reverses the order.** Without its dense last layer the CNN makes more mistakes than the ViT, in
+# five of six seeds. With such a layer, the ViT makes about as few as the shuffled CNN. So the readout explains much of the gap. Our guess at the
 # reason: every digit here stands in the middle, at one size, so a weight for each place is useful.
 #
 # **Optimisation: perhaps a part.** Three times the steps help in two seeds of three, and make no difference in the
@@ -487,8 +487,9 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 for name in ("CNN", "CNN, shifts", "ViT", "ViT, shifts",
              "ViT, shifts, three times the steps"):
     runs = record["models"][name]
-    plain, moved = (mean(run[key] for run in runs) for key in ("report", "moved"))
-    print(f"{name:<34} {plain:.1%} of the digits as they are, {moved:.1%} when moved")
+    plain, moved = ([run[key] for run in runs] for key in ("report", "moved"))
+    print(f"{name:<34} {mean(plain):.1%} of the digits as they are, {mean(moved):.1%} moved "
+          f"({len(runs)} seeds: {min(moved):.0%} to {max(moved):.0%})")
 
 # %% tags=["hide-input"]
 short, long = (record["models"][f"ViT, shifts{more}"]
@@ -696,7 +697,8 @@ for run in record["removed"]:
 # To see what was learned, we need sounds about which we know everything. So we make them: a voice sings vowel after vowel
 # on one pitch, each for one or two tenths of a second. A voice is a sum of **harmonics**, whole multiples of the pitch.
 # The resonances of the mouth, the **formants**, decide how loud each harmonic is. In our sounds the vowel lies in the
-# formants alone. Each voice has its own pitch and its own size of head, which multiplies all formants.
+# formants alone. Each voice has its own pitch and its own size of head, which multiplies all formants. Each vowel is named
+# by an English word that has it (the values are from [@peterson1952]).
 
 # %% [raw] slide
 # ## Sound as a sequence
@@ -733,7 +735,7 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 # {figure}
 
 # %% [markdown]
-# Each vowel is named by an English word that has it (the values are from [@peterson1952]). Below the waveform is a
+# Below the waveform is a
 # **spectrogram**: how loud each frequency is, in short pieces of sound. The dashed orange lines are the three formants as
 # they were sung. The first, F1, lies on the strong band. The fine stripes in the band are harmonics. F2 and F3 are nearly
 # lost in the noise, because a voice is weak at high frequencies.
@@ -1024,7 +1026,8 @@ figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 st
 # no better score. And we do not need a model that picks targets. We need what it has learned.
 #
 # *Write down two predictions.* Each sound has one pitch throughout, and its vowels change. Which model will hold the
-# vowel, and which the pitch? Linear probes read both from the frames:
+# vowel, and which the pitch? Linear probes read both from the frames. ($R^2$ is the share of the variance of the pitch's
+# logarithm that the probe explains.)
 
 # %%
 order_of_rows = ("untrained", "any sound", "one sound", "log spectra")
@@ -1052,8 +1055,7 @@ for i in range(3):
 # network did: to tell a frame from those of other singers, the voice is enough. With negatives from the same sound the
 # pitch is useless, since all candidates share it. Now the probe reads about two vowels in three, though the network has
 # seen no label. The model with the easier game holds less of the vowels. (Each mark is a training seed; log spectra have
-# none. All sounds are new to model and probe. The height is $R^2$, the share of the variance of the pitch's logarithm
-# that the probe explains.)
+# none. All sounds are new to model and probe.)
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** (A
 # negative can also be too like its target: where a sound repeats a vowel, the loss asks the model to tell two equal things

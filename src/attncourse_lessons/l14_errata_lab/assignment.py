@@ -51,7 +51,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # Can they be repaired? They can, and exactly: the result must be what masking the *scores* would have given.
 
 # %% locked=true
-def weights_as_printed(weights, mask):
+def weights_misread(weights, mask):
     return weights.masked_fill(~mask, 0)
 
 
@@ -76,7 +76,7 @@ check("repair_weights", repair_weights)
 if solved("repair_weights"):
     scores = torch.randn(5, 5, generator=torch.Generator().manual_seed(0))
     causal = torch.ones(5, 5, dtype=torch.bool).tril()
-    printed = weights_as_printed(scores.softmax(dim=-1), causal)
+    printed = weights_misread(scores.softmax(dim=-1), causal)
     print("rows as printed sum to", [round(total, 2) for total in printed.sum(dim=-1).tolist()])
     mended = repair_weights(scores.softmax(dim=-1), causal)
     right = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
@@ -425,7 +425,7 @@ if solved("structural_test"):
 # that:
 
 # %% locked=true
-def past_as_printed(x, W_Q, W_K, W_V):
+def past_misread(x, W_Q, W_K, W_V):
     rows = []
     for t, _ in enumerate(x):
         queries, keys, value = x[: t + 1] @ W_Q, x[: t + 1] @ W_K, x[t : t + 1] @ W_V

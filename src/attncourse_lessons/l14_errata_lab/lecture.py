@@ -9,7 +9,7 @@
 # %% [markdown] teaches="what slides get wrong"
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
-# *About 50 minutes, ten of them a game, and less than one of computing. You need the course up to [lecture
+# *About 55 minutes, ten of them a game, and less than one of computing. You need the course up to [lecture
 # @transformer](@transformer); what is used of it is linked where it is used.*
 #
 # After this lecture you can
@@ -42,6 +42,7 @@ except ModuleNotFoundError:
 
 import math
 from collections import Counter
+from textwrap import shorten
 
 import torch
 import torch.nn.functional as F
@@ -497,7 +498,7 @@ for faults in ((), (FAULT,), ("the residual from the normalised x",)):
           *(f"{loss:.3f}" for loss in lasts), f"  {' '.join(faults) or 'right'}")
     assert max(abs(loss - 4.85) for loss in firsts) < 0.4 and max(lasts) < 0.2
     below = max(lasts) < lowest_loss(texts[:8]) / 2
-    assert below == (FAULT in faults), "better than possible: something tells it which text it is"
+    assert below == (FAULT in faults), "better than possible: something names the text"
 
 # %% [markdown]
 # The first loss finds neither. The one batch finds the positions by the batch, in all three seeds, because the loss is *too
@@ -704,7 +705,14 @@ for name in FAULTS:
 # complicated ones, too.
 #
 # Fourteen entries can be programmed into the small language model, and are its mutants. (Not all are errors of a slide:
-# ε and $Y$ are conventions, and two stand in the list as no error, since they go wrong only in careless hands.)
+# ε and $Y$ are conventions, and two stand in the list as no error, since they go wrong only in careless hands.) Here they
+# are, with the line of the slide:
+
+# %%
+for name in FAULTS:
+    print(f"{name:>36}: {shorten(erratum(name).claim, 58, placeholder=' …')}")
+
+# %% [markdown]
 # `benchmarks/errata.py` trained the model with each of them, from ten seeds and with equal budgets, and wrote down the
 # loss on texts that no model had read, in batches as large as those of training. All have one learning rate, chosen for
 # none of them.
