@@ -553,6 +553,7 @@ def test_a_loss_over_padded_batches_compiles_into_one_graph_and_has_the_same_gra
         assert_close(ours, theirs)
 
 
+@pytest.mark.slow  # the compiler takes half a minute
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 @torch.no_grad()
 def test_inductors_kernels_give_the_same_logits(fresh_compiler):
