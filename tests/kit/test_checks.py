@@ -19,7 +19,7 @@ from lessonkit.course import Course
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge, judge_on_seeds
 from lessonkit.exercises.local_runner import which_axes
-from lessonkit.exercises.observe import observe
+from lessonkit.exercises.observe import apart, observe
 from lessonkit.exercises.verdict import Verdict
 from lessonkit.grading.sandbox.protocol import pack, unpack
 from lessonkit.mimetype import VERDICT
@@ -761,6 +761,13 @@ def test_a_slip_in_a_forbidden_name_does_not_disarm_the_guard(softmax):
     softmax.forbidden = ("torch.nn.functional.sotfmax",)
     with pytest.raises(LookupError, match="sotfmax"):
         one(softmax, by_hand)
+
+
+def test_what_is_the_same_twice_may_differ_by_rounding_and_by_no_more():
+    one = torch.tensor([1000.0, 1.0])
+    assert not apart(one + torch.tensor([0.0, 5e-3]), one).any()
+    assert apart(one + torch.tensor([0.0, 5e-2]), one).tolist() == pytest.approx([0, 5e-2], rel=1e-3)
+    assert apart(one / 1000 + 5e-5, one / 1000).all() and apart(torch.tensor([torch.nan]), one[:1]).isnan().all()
 
 
 # --------------------------------------------------------------------------------------- judging is pure and steady

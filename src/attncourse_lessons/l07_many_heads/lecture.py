@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @many_heads · Multi-head attention: several questions at once
 #
-# *About 55 minutes, of which less than one is computing time. You need scaled dot-product self-attention
+# *About 60 minutes, of which less than one is computing time. You need scaled dot-product self-attention
 # ([lecture @self_attention](@self_attention)), the reason for its $\sqrt{d_k}$ ([lecture @lookup](@lookup)), and for
 # the last third the causal mask of [lecture @masking](@masking).*
 #

@@ -27,8 +27,8 @@ ALONG = {
     "var": "a variance", "logsumexp": "a sum of exponentials", "repeat_interleave": "what is repeated",
 }  # fmt: skip
 DONE: dict[type, str] = {
-    ast.Add: "added", ast.Sub: "subtracted", ast.Mult: "multiplied", ast.Div: "divided", ast.MatMult: "multiplied",
-    ast.FloorDiv: "divided and rounded down", ast.Pow: "raised to a power",
+    ast.Add: "added", ast.Sub: "subtracted", ast.Mult: "multiplied", ast.Div: "divided",
+    ast.MatMult: "multiplied as matrices", ast.FloorDiv: "divided and rounded down", ast.Pow: "raised to a power",
 }  # fmt: skip
 COMPARED: dict[type, str] = {
     ast.Lt: "<", ast.LtE: "≤", ast.Gt: ">", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠",

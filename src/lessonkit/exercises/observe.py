@@ -203,6 +203,17 @@ def require_variation(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def apart(one: Tensor, other: Tensor) -> Tensor:
+    """By how much two results differ that should be equal; 0 where that is no more than rounding.
+
+    Rounding grows with the numbers: of an answer whose numbers are too large for another reason, an aspect that they
+    are the same twice must not say that they move.
+    """
+    difference = one - other
+    largest = torch.nan_to_num(other.detach(), 0.0, 0.0, 0.0).abs().max() if other.numel() else 0.0
+    return torch.where(difference.abs() <= 1e-5 * max(1.0, float(largest)), 0.0, difference)
+
+
 def gradients(output: Tensor, inputs: list[Tensor], draw: Draw) -> Tensor:
     """The gradient of a drawn combination of `output` at `inputs`: a row for each, filled up with zeros.
 

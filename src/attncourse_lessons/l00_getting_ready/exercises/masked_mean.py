@@ -5,7 +5,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
@@ -69,7 +69,7 @@ def what_stands_in_the_padding(answer, draw):
     """changes nothing"""
     values, mask = _padded(draw)
     other = values + 5 * draw.normal(*values.shape) * ~mask[..., None]
-    return require_variation(answer(values, mask)) - answer(other, mask)
+    return apart(require_variation(answer(values, mask)), answer(other, mask))
 
 
 @aspect("∞ in the padding", points=1, hint=2)

@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
@@ -70,7 +70,7 @@ def a_moved_origin(answer, draw):
     """changes no distance: only differences of rows count"""
     n_a, n_b, d = draw.sizes(3, 2, 8)
     a, b, moved = draw.normal(n_a, d).double(), draw.normal(n_b, d).double(), 1 + draw.uniform(d)
-    return require_variation(answer(a, b)) - answer(a + moved, b + moved)
+    return apart(require_variation(answer(a, b)), answer(a + moved, b + moved))
 
 
 def _below(got, expected):

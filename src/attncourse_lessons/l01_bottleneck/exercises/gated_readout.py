@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
@@ -58,7 +58,7 @@ def the_shares(answer, draw):
 def twice_the_memory(answer, draw):
     """gives twice the result: the questions alone decide the shares"""
     found, *rest = _asked(draw)
-    return require_variation(answer(found, *rest)) - answer(2 * found, *rest) / 2
+    return apart(require_variation(answer(found, *rest)), answer(2 * found, *rest) / 2)
 
 
 @aspect("a gate that closes", points=1, hint=3,

@@ -5,7 +5,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
@@ -71,7 +71,7 @@ def past_the_end(answer, draw):
     states, lengths = _states(draw, ragged=True)
     mask = torch.arange(states.shape[1]) < lengths[:, None]
     other = states + 5 * draw.normal(*states.shape) * ~mask[..., None]
-    return require_variation(answer(states, lengths)) - answer(other, lengths)
+    return apart(require_variation(answer(states, lengths)), answer(other, lengths))
 
 
 @aspect("a batch of one word", points=1, hint=2)

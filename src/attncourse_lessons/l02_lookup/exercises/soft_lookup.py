@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst, row_sums
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
@@ -67,7 +67,7 @@ def output(answer, draw):
     """the average of the values by these weights"""
     query, keys, values = _a_table(draw)
     output, weights = answer(query, keys, values, 1.0)
-    return require_variation(output).double() - require_variation(weights).double() @ values.double()
+    return apart(require_variation(output).double(), require_variation(weights).double() @ values.double())
 
 
 @aspect("temperature", points=1, hint=2)

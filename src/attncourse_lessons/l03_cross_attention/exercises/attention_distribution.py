@@ -5,7 +5,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import expected_zero, explain_worst, row_sums
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
@@ -91,7 +91,7 @@ def large_scores(answer, draw):
     mask = draw.padding_mask(batch, n_source)[:, None]
     scores = (64 * draw.normal(batch, n_target, n_source)).round() / 64  # adding 100 then loses no digits
     shift = 100 * (-1) ** (torch.arange(batch)[:, None, None] + torch.arange(n_target)[:, None])
-    return require_variation(answer(scores + shift, mask)) - answer(scores, mask)
+    return apart(require_variation(answer(scores + shift, mask)), answer(scores, mask))
 
 
 @aspect("high scores in the padding", points=1, hint=2, explain=row_sums)

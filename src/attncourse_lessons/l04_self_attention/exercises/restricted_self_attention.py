@@ -7,7 +7,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst, row_sums
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import MATRICES, READY_MADE, sentences
@@ -84,7 +84,7 @@ def out_of_reach(answer, draw):
     other = x.clone()
     other[:, width + 1 :] = 3 * draw.normal(*x[:, width + 1 :].shape)
     before, after = (answer(tokens, *projections, width)[0] for tokens in (x, other))
-    return require_variation(before)[:, 0] - after[:, 0]
+    return apart(require_variation(before)[:, 0], after[:, 0])
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back(*MATRICES))

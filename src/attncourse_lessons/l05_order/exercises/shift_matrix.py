@@ -67,12 +67,18 @@ def forwards(answer, draw):
     return vectors @ answer(k, d_model).to(vectors.dtype)
 
 
-@aspect("backwards", points=1, hint=1, explain=MOVED)
+@aspect(
+    "backwards",
+    points=1, hint=1,
+    explain=explain_worst("the product of the matrices for k and −k has {got} at {place}, and the identity {expected}"),
+)
 def backwards(answer, draw):
-    """a negative k goes back"""
+    """a shift by −k undoes the shift by k"""
     k, d_model = _two_shifts(draw)[0], even(draw)
-    vectors, _ = _table(draw, -k, d_model)
-    return vectors @ answer(-k, d_model).to(vectors.dtype)
+    there, back = answer(k, d_model), answer(-k, d_model)
+    if torch.equal(there, back):
+        raise AspectFailed(Problem("unusable", f"it is the same matrix for k = {k} and for k = {-k}"))
+    return there @ back
 
 
 @aspect(
@@ -93,26 +99,26 @@ def one_after_the_other(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-THERE_AND_BACK, BACKWARDS = ("forwards", "backwards"), ("backwards",)
+FORWARDS, BACKWARDS = ("forwards",), ("backwards",)
 ALL_SHIFTS = ("forwards", "backwards", "one after the other")
 BLOCK = "[[math.cos(b), -math.sin(b)], [math.sin(b), math.cos(b)]]"
 
-slip("written for columns", THERE_AND_BACK, {"-math.sin": "math.sin", "[math.sin": "[-math.sin"}, words="""
+slip("written for columns", FORWARDS, {"-math.sin": "math.sin", "[math.sin": "[-math.sin"}, words="""
     This is the matrix for column vectors, M PE(p). In this course a vector is a row and the matrix stands on its right,
     so what turns a column by +b turns a row by −b. What must be done to a matrix when it changes sides?""")
-slip("exponent off by one", THERE_AND_BACK, {"range(d_model // 2)": "range(1, d_model // 2 + 1)"}, words="""
+slip("exponent off by one", FORWARDS, {"range(d_model // 2)": "range(1, d_model // 2 + 1)"}, words="""
     Each block turns at the speed of the next pair: the pairs were counted from 1. The first pair of `sinusoidal` has i
     = 0 and turns by one radian a position, so the first block turns by k radians.""")
-slip("exponent without its 2", THERE_AND_BACK, {"2 * i": "i"}, words="""
+slip("exponent without its 2", FORWARDS, {"2 * i": "i"}, words="""
     The blocks do not slow down as fast as the pairs of `sinusoidal` do: the exponent is 2i / d_model for pair i.""")
-slip("exponent with one 2 too many", THERE_AND_BACK, {"range(d_model // 2)": "range(0, d_model, 2)"}, words="""
+slip("exponent with one 2 too many", FORWARDS, {"range(d_model // 2)": "range(0, d_model, 2)"}, words="""
     The blocks slow down twice as fast as the pairs of `sinusoidal`: a counter that already goes 0, 2, 4, … was doubled
     once more. The exponent of the last pair is a little below 1.""")
-slip("another base", THERE_AND_BACK, {"10000": "1000"}, {"10000": "500000.0"}, words="""
+slip("another base", FORWARDS, {"10000": "1000"}, {"10000": "500000.0"}, words="""
     The frequencies were made with another number than 10000. It decides how slow the slowest pair is. Newer models
     take a larger one, for longer texts; a table made with one base does not fit a model that was trained with
     another.""")
-slip("one frequency for all", THERE_AND_BACK, {" / 10000 ** (2 * i / d_model)": ""}, words="""
+slip("one frequency for all", FORWARDS, {" / 10000 ** (2 * i / d_model)": ""}, words="""
     Every block turns by k radians. Only the first pair does; the others gain less in k positions, each by its own
     frequency.""")
 slip("k left out", ALL_SHIFTS, {"k /": "1 /"}, words="""
@@ -141,7 +147,7 @@ slip("every column by itself", ALL_SHIFTS, {BLOCK: "[[math.cos(b), 0], [0, math.
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("halves for interleaved", fails=THERE_AND_BACK)
+@misconception("halves for interleaved", fails=FORWARDS)
 def halves_for_interleaved(k, d_model):
     """This matrix pairs column i with column i + d_model/2. In our vectors the two of a pair are neighbours,
     columns 2i and 2i + 1, so the blocks of two by two follow each other down the diagonal."""
@@ -175,7 +181,7 @@ def blocks_that_overlap(k, d_model):
     return matrix
 
 
-@variant("written for columns", "exponent off by one", fails=THERE_AND_BACK)
+@variant("written for columns", "exponent off by one", fails=FORWARDS)
 def written_for_columns_and_counted_from_one(k, d_model):
     """Both at once."""
     blocks = []

@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -67,7 +67,7 @@ def heads_apart(answer, draw):
     kept = int(draw.integers(heads.shape[1], 1))
     other = draw.normal(*heads.shape)
     other[:, kept] = heads[:, kept]
-    return require_variation(answer(heads, W_O)[:, kept]) - answer(other, W_O)[:, kept]
+    return apart(require_variation(answer(heads, W_O)[:, kept]), answer(other, W_O)[:, kept])
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("heads", "W_O"))

@@ -7,7 +7,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
@@ -87,7 +87,7 @@ def not_the_future(answer, draw):
     now = query.shape[2] // 2
     other = [torch.cat([x[:, :, :now], draw.normal(*x[:, :, now:].shape)], dim=2) for x in (key, value)]
     before = answer(query, key, value, is_token)[:, :, :now]
-    return require_variation(before) - answer(query, *other, is_token)[:, :, :now]
+    return apart(require_variation(before), answer(query, *other, is_token)[:, :, :now])
 
 
 @aspect(

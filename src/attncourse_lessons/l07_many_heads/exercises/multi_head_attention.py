@@ -8,7 +8,7 @@ from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE
 from .merge_heads import solution as merge_heads
@@ -85,7 +85,7 @@ def a_memory(answer, draw):
     output = module(x, memory)
     if torch.equal(output, module(x, 1 - memory)):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
-    return require_variation(output[:, 0]) - module(other, memory)[:, 0]
+    return apart(require_variation(output[:, 0]), module(other, memory)[:, 0])
 
 
 def _masked(got, expected):
@@ -106,7 +106,7 @@ def mask(answer, draw):
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
     alone = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
-    off = require_variation(output) - torch.cat([module(*sentence) for sentence in alone])
+    off = apart(require_variation(output), torch.cat([module(*sentence) for sentence in alone]))
     own = draw.padding_mask(*x.shape[:2])[:, None]                        # x for its own memory: the same, said twice
     return torch.stack([off, module(x, None, own) - module(x, x.clone(), own)])
 

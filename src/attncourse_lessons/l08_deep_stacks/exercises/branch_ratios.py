@@ -7,7 +7,7 @@ import torch
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import READY_MADE, normed
 
@@ -88,7 +88,11 @@ def what_each_branch_reads(answer, draw):
     read = []
 
     def watched(branch):
-        return lambda y: (read.append(y.detach().clone()), branch(y))[1]
+        def reads(y):
+            read.append(y.detach().clone())
+            return branch(y)
+
+        return reads
 
     require_variation(answer(x, [watched(branch) for branch in branches], real))
     if len(read) != len(branches):
@@ -111,7 +115,7 @@ def not_moved_by_padding(answer, draw):
     """what stands in the padding changes nothing"""
     x, branches, real = _stack(draw, 3, all_real=False)
     other = torch.where(real[..., None], x, 5 * draw.normal(*x.shape))
-    return require_variation(answer(x, branches, real)) - answer(other, branches, real)
+    return apart(require_variation(answer(x, branches, real)), answer(other, branches, real))
 
 
 @aspect("two branches exchanged", points=0.5, hint=2)

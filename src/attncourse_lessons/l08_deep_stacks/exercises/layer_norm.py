@@ -7,7 +7,7 @@ import torch
 from attncourse import layers
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import expected_zero, explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import ALONE, READY_MADE, slopes, vectors, wrong_slopes
 
@@ -60,7 +60,7 @@ def gain_and_bias(answer, draw):
     """the normalised vector times the gain, plus the bias"""
     x, width = vectors(draw, 2, 3)
     gain, bias = 1 + draw.normal(width), draw.normal(width)
-    return require_variation(answer(x, gain, bias, 1e-5)) - (answer(x, *_plain(width), 1e-5) * gain + bias)
+    return apart(require_variation(answer(x, gain, bias, 1e-5)), answer(x, *_plain(width), 1e-5) * gain + bias)
 
 
 @aspect("small inputs", points=1, hint=3)
@@ -83,7 +83,7 @@ def each_by_itself(answer, draw):
     """a vector comes out the same whoever stands beside it, however many axes there are"""
     x, width = vectors(draw, 2, 3)
     alone = [[answer(vector, *_plain(width), 1e-5) for vector in row] for row in x]
-    return require_variation(answer(x, *_plain(width), 1e-5)) - torch.stack([torch.stack(row) for row in alone])
+    return apart(require_variation(answer(x, *_plain(width), 1e-5)), torch.stack([torch.stack(row) for row in alone]))
 
 
 @aspect("gradient", points=1, hint=1, explain=wrong_slopes("x", "weight", "bias"))

@@ -78,7 +78,8 @@ def size(answer, draw):
     """how large x is makes no difference to what comes out: everything passes the norms"""
     x, attend, feed_forward, _, _ = parts(draw)
     plain = [lambda y: normed(y, eps=1e-10)] * 2
-    moved = require_variation(answer(10 * x, attend, feed_forward, *plain)) - answer(x, attend, feed_forward, *plain)
+    large = require_variation(answer(10 * x, attend, feed_forward, *plain))
+    moved = large - answer(x, attend, feed_forward, *plain)
     return torch.where(moved.abs() < 1e-4, 0.0, moved)  # of outputs as large as 1, that is rounding
 
 

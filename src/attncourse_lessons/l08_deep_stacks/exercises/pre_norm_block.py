@@ -5,7 +5,7 @@ import torch
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import HALVES, READY_MADE, _gradient, _nothing, cut, parts, through_both
 
@@ -45,7 +45,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def sublayers_that_write_nothing(answer, draw):
     """where both sublayers return zeros, x comes back as it was"""
     x, _, _, norm_1, norm_2 = parts(draw)
-    return require_variation(answer(x, _nothing, _nothing, norm_1, norm_2)) - x
+    return apart(require_variation(answer(x, _nothing, _nothing, norm_1, norm_2)), x)
 
 
 @aspect("attention's half", points=1, hint=1)

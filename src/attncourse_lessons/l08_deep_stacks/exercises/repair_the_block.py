@@ -6,7 +6,7 @@ from torch import nn
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import HALVES
 
@@ -80,7 +80,7 @@ def _without(answer, draw, *parts):
 def sublayers_that_write_nothing(answer, draw):
     """if the sublayers write nothing, x comes back as it was"""
     module, x, mask = _without(answer, draw, *ATTENTION, *FEED_FORWARD)
-    return require_variation(module(x, mask)) - x
+    return apart(require_variation(module(x, mask)), x)
 
 
 @aspect("attention's half", points=1, hint=2)
@@ -115,7 +115,7 @@ def mask(answer, draw):
     output = module(x, mask)
     if torch.equal(output, module(-x, mask)):
         raise AspectFailed(Problem("unusable", "changing x makes no difference"))
-    return require_variation(output)[:, :-1] - module(other, mask)[:, :-1]
+    return apart(require_variation(output)[:, :-1], module(other, mask)[:, :-1])
 
 
 TAUGHT = ("x", "norm_1.weight", "norm_2.weight", "attention.in_proj_weight", "up.weight", "down.weight")

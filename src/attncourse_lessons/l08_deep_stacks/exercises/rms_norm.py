@@ -5,7 +5,7 @@ import torch
 from attncourse import layers
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import ALONE, READY_MADE, slopes, vectors, wrong_slopes
 
@@ -48,7 +48,7 @@ def gain(answer, draw):
     """the normalised vector times the gain"""
     x, width = vectors(draw, 2, 3)
     gain = 1 + draw.normal(width)
-    return require_variation(answer(x, gain, 1e-6)) - answer(x, torch.ones(width), 1e-6) * gain
+    return apart(require_variation(answer(x, gain, 1e-6)), answer(x, torch.ones(width), 1e-6) * gain)
 
 
 @aspect("small inputs", points=1, hint=2)
@@ -64,7 +64,8 @@ def each_by_itself(answer, draw):
     """a vector comes out the same whoever stands beside it, however many axes there are"""
     x, width = vectors(draw, 2, 3)
     alone = [[answer(vector, torch.ones(width), 1e-6) for vector in row] for row in x]
-    return require_variation(answer(x, torch.ones(width), 1e-6)) - torch.stack([torch.stack(row) for row in alone])
+    together = require_variation(answer(x, torch.ones(width), 1e-6))
+    return apart(together, torch.stack([torch.stack(row) for row in alone]))
 
 
 @aspect("gradient", points=1, hint=1, explain=wrong_slopes("x", "weight"))

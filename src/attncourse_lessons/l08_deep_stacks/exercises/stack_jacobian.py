@@ -3,6 +3,8 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -68,31 +70,40 @@ def branches_that_write_nothing(answer, draw):
     return torch.stack([answer(0 * branches), answer(branches[:0])])
 
 
-@aspect("any depth", points=1, hint=2)
+@aspect(
+    "any depth",
+    points=1, hint=2,
+    explain=explain_worst("the whole stack differs by {size} at {place} from its upper half after its lower half"),
+)
 def any_depth(answer, draw):
-    """the product of all layers, however many"""
-    return answer(_branches(draw, 5 + int(draw.integers(4, 1))))
+    """however deep a stack is, it is its upper half after its lower half"""
+    branches = _branches(draw, 5 + int(draw.integers(4, 1)))
+    below, above = branches.tensor_split(2)
+    whole = require_variation(answer(branches))
+    apart = whole - answer(above) @ answer(below)
+    return torch.where(apart.abs() < 1e-4 * whole.abs().max(), 0.0, apart)  # of numbers so large that is rounding
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 MORE = ("order", "any depth")
 ALL = ("one layer", "order", "any depth")
+LAYERS = ("one layer", "order")  # each layer is wrong, and they are put together as they should be
 STEP, BEGIN = "product + J @ product", "torch.eye(jacobians.shape[-1])"
 
 slip("first layer on the left", MORE, {"J @ product": "product @ J"}, words="""
     The factors stand in the order of reading, with the first layer on the left. A small step of x is multiplied by the
     first layer's matrix first, so that one stands on the right, nearest to it. Multiply two different matrices in both
     orders: they do not commute.""")
-slip("no residual connection", (*ALL, "branches that write nothing"), {STEP: "J @ product"}, words="""
+slip("no residual connection", (*LAYERS, "branches that write nothing"), {STEP: "J @ product"}, words="""
     This is the product of the branches' own Jacobians: a stack without residual connections. With them a layer computes
     x + f(x), and the x that goes around the branch has a Jacobian, too.""")
 slip("the sum alone", MORE, {"J @ product": "J"}, words="""
     This is I plus the sum of the Jacobians, the terms of first order. The others are missing: what an early layer adds
     is read by the later ones.""")
-slip("number by number", ALL, {"J @ product": "J * product"}, words="""
+slip("number by number", LAYERS, {"J @ product": "J * product"}, words="""
     The matrices were multiplied number by number. The chain rule sums over what lies between: a matrix product.""")
-slip("transposed", ALL, {"J @ product": "J.mT @ product"}, words="""
+slip("transposed", LAYERS, {"J @ product": "J.mT @ product"}, words="""
     Each Jacobian was transposed. In this exercise a row is an output and a column an input, J_ij = ∂output_i/∂input_j,
     as in the lecture.""")
 slip("begun with ones", (*ALL, "branches that write nothing"),
@@ -101,14 +112,14 @@ slip("begun with ones", (*ALL, "branches that write nothing"),
      words="""
     The product begins with a matrix full of ones, or of zeros. What leaves every matrix as it is in a matrix product is
     the identity, with ones on the diagonal alone.""")
-slip("the number one for the identity", (*ALL, "branches that write nothing"), {STEP: "(1 + J) @ product"}, words="""
+slip("the number one for the identity", (*LAYERS, "branches that write nothing"), {STEP: "(1 + J) @ product"}, words="""
     In torch `1 + J` adds one to *every* entry. The identity has ones on the diagonal alone: `torch.eye`.""")
 slip("a layer left out", ALL,
      {"in jacobians": "in jacobians[1:]"},
      {"in jacobians": "in jacobians[:-1]"},
      words="""
     The first or the last layer is not in the product. `for J in jacobians` needs no numbers.""")
-slip("taken away", ALL, {STEP: "product - J @ product"}, words="""
+slip("taken away", LAYERS, {STEP: "product - J @ product"}, words="""
     The branch's Jacobian was subtracted. A residual connection adds.""")
 
 

@@ -5,7 +5,7 @@ import torch
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches, gradients, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, gradients, require_variation
 
 from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, used, with_padding
 
@@ -110,7 +110,7 @@ def past_only(answer, draw):
     other = torch.cat([x[:, :cut], draw.normal(*x[:, cut:].shape)], dim=1)
     output, changed = (answer(each, memory, mask.tril(), memory_mask, *parts) for each in (x, other))
     used(attention=parts[0])
-    return require_variation(output[:, :cut]) - changed[:, :cut]
+    return apart(require_variation(output[:, :cut]), changed[:, :cut])
 
 
 @aspect(
@@ -127,7 +127,7 @@ def memorys_padding(answer, draw):
     output, changed = (answer(x, each, mask, real[:, None], *parts) for each in (memory, other))
     if torch.equal(output, answer(x, -memory, mask, real[:, None], *parts)):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
-    return require_variation(output) - changed
+    return apart(require_variation(output), changed)
 
 
 @aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "memory"))

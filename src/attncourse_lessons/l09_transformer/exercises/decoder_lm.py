@@ -10,6 +10,7 @@ from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import (
+    apart,
     explain_sizes,
     gradient_reaches,
     gradients,
@@ -141,7 +142,7 @@ def logits(answer, draw):
     right(tokens)
     tables = [right.tokens.weight, *(model.parameter(name) for name in _others(model))]
     table = [each for each in tables if each.shape == tables[0].shape][-1]  # whether it is tied: another aspect
-    return require_variation(model(tokens)) - states[0] @ table.T
+    return apart(require_variation(model(tokens)), states[0] @ table.T)
 
 
 @aspect(
@@ -155,7 +156,7 @@ def causal(answer, draw):
     model, tokens = _model(answer, draw)
     now = tokens.shape[1] // 2
     other = torch.cat([tokens[:, :now], (tokens[:, now:] + 1) % VOCAB_SIZE], dim=1)
-    return require_variation(model(tokens)[:, :now]) - model(other)[:, :now]
+    return apart(require_variation(model(tokens)[:, :now]), model(other)[:, :now])
 
 
 @aspect("learns", points=1, hint=3)

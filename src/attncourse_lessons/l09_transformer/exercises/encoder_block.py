@@ -4,7 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE, Asked, _attends, _thinks, everybody, norms, used, with_padding
 
@@ -94,7 +94,7 @@ def mask(answer, draw):
     output = answer(x, mask[:, None], *parts)
     used(attention=parts[0])
     words = mask[..., None]
-    return require_variation(output * words) - answer(other, mask[:, None], *parts) * words
+    return apart(require_variation(output * words), answer(other, mask[:, None], *parts) * words)
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("x"))

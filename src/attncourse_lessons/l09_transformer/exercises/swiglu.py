@@ -8,7 +8,7 @@ from torch import nn
 from attncourse import layers
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -70,7 +70,7 @@ def axes_in_front(answer, draw):
     """one vector, a sentence, or a batch of them: each position by itself"""
     x, *matrices = _gated(draw, 2, 3)
     alone = torch.stack([torch.stack([answer(vector, *matrices) for vector in row]) for row in x])
-    return require_variation(answer(x, *matrices)) - alone
+    return apart(require_variation(answer(x, *matrices)), alone)
 
 
 def _where_not_finite(got, expected):

@@ -7,7 +7,7 @@ from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE, _attends, everybody, norms, with_padding
 
@@ -159,7 +159,7 @@ def no_peeking(answer, draw):
     logits, changed = (answer(source, each, mask, bos, *parts) for each in (target, other))
     if torch.equal(logits, changed):
         raise AspectFailed(Problem("unusable", "changing the target makes no difference"))
-    return require_variation(logits[:, :, : cut + 1]) - changed[:, :, : cut + 1]
+    return apart(require_variation(logits[:, :, : cut + 1]), changed[:, :, : cut + 1])
 
 
 @aspect(
@@ -176,7 +176,7 @@ def sources_padding(answer, draw):
     logits, changed = (answer(each, target, real[:, None], bos, *parts) for each in (source, other))
     if torch.equal(logits, answer((source + 7) % 30, target, real[:, None], bos, *parts)):
         raise AspectFailed(Problem("unusable", "changing the source makes no difference"))
-    return require_variation(logits) - changed
+    return apart(require_variation(logits), changed)
 
 
 @aspect("candidates apart", points=1, hint=1, 

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from attncourse import efficient
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE, start
 
@@ -75,7 +77,7 @@ def one_tile(answer, draw):
     return _averages(answer, sizes, *_asked(draw, sizes, 0.0))[0]
 
 
-@aspect("several tiles", points=2, hint=1)
+@aspect("several tiles", points=1, hint=1)
 def several_tiles(answer, draw):
     """tile by tile it is attention over all keys"""
     sizes = draw.sizes(3, 2, 6)
@@ -85,19 +87,33 @@ def several_tiles(answer, draw):
     return torch.cat([*rising, *falling], dim=-1)
 
 
-@aspect("large scores", points=1, hint=1)
+@aspect("cut otherwise", points=1, hint=1, explain=explain_worst("in three tiles it differs by {size} at {place}"))
+def cut_otherwise(answer, draw):
+    """the same keys in one tile and in three, in either order, have the same average"""
+    sizes = draw.sizes(3, 2, 6)
+    query, keys, values = _asked(draw, sizes, 4.0)
+    whole = require_variation(_averages(answer, [sum(sizes)], query, keys, values)[0])
+    forth = _averages(answer, sizes, query, keys, values)[0]
+    back = _averages(answer, sizes, query, keys.flip(1), values.flip(1))[0]
+    return torch.cat([forth - whole, back - whole], dim=-1)
+
+
+@aspect("large scores", points=1, hint=1, explain=explain_worst("with 100 added to all scores it moves by {size}"))
 def large_scores(answer, draw):
-    """no overflow, however large the scores become"""
+    """no overflow: a number that is added to all scores changes nothing, however large it is"""
     sizes = draw.sizes(3, 2, 6)
     query, keys, values = _asked(draw, sizes, 4.0, width=4)               # √4 rounds nothing, wherever it is divided by
+    small = require_variation(_averages(answer, sizes, query, keys, values)[0])
     keys[..., 0] += 100                                                   # exp(100) is ∞; float32 still has 5 digits
-    return _averages(answer, sizes, query, keys, values)[0]
+    moved = _averages(answer, sizes, query, keys, values)[0] - small
+    return torch.where(moved.abs() < 1e-3, 0.0, moved)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-SEVERAL = ("several tiles", "large scores")
-EVERY_TILE = ("one tile", "several tiles", "large scores")
+SEVERAL = ("several tiles", "cut otherwise")
+EVERY_TILE = ("one tile", "several tiles", "cut otherwise")
+SCORES = ("one tile", "several tiles")
 NEW_OUTPUT = "output * shrink + weights @ value"
 
 slip("the output is not rescaled", SEVERAL, {"output * shrink": "output"}, words="""
@@ -108,21 +124,21 @@ slip("the total is not rescaled", SEVERAL, {"total * shrink": "total"}, words=""
     The weighted sum of the values was brought to the new largest score, the sum of the weights was not. Both are sums
     of the same exponentials, so they need the same factor.""")
 
-slip("divided in every tile", EVERY_TILE,
-     {NEW_OUTPUT: f"({NEW_OUTPUT}) / new_total"},
-     {NEW_OUTPUT: "(output * total * shrink + weights @ value) / new_total"},  # and multiplied again: a running mean
-     words="""
+slip("divided in every tile", EVERY_TILE, {NEW_OUTPUT: f"({NEW_OUTPUT}) / new_total"}, words="""
     The output was divided by the total in this step, and will be again in the next, and once more at the end. Keep the
-    bare sum; the caller divides once. (A running mean, multiplied by the old total and divided by the new one in every
-    tile, is what FlashAttention did in 2022; FlashAttention-2 keeps the sum.)""")
+    bare sum; the caller divides once.""")
+
+slip("a running mean", SCORES, {NEW_OUTPUT: "(output * total * shrink + weights @ value) / new_total"}, words="""
+    The output is the mean so far, multiplied by the old total and divided by the new one in every tile. That is what
+    FlashAttention did in 2022. Here the bare sum is asked for, as in FlashAttention-2: the caller divides once.""")
 
 slip("a softmax for each tile", EVERY_TILE, {"weights @ value": "scores.softmax(dim=-1) @ value"}, words="""
     Each tile got a softmax of its own, whose weights sum to one within the tile. A tile of poor matches then counts as
     much as one with the best. The exponentials of all tiles belong in one sum.""")
 
-slip("no root", EVERY_TILE, {"math.sqrt(query.shape[-1])": "query.shape[-1]"}, words="""
+slip("no root", SCORES, {"math.sqrt(query.shape[-1])": "query.shape[-1]"}, words="""
     The scores were divided by d_k, not by its root. A dot product of d_k terms of size 1 is of size √d_k.""")
-slip("not scaled", EVERY_TILE, {" / math.sqrt(query.shape[-1])": ""}, words="""
+slip("not scaled", SCORES, {" / math.sqrt(query.shape[-1])": ""}, words="""
     The scores lack the root of the width.""")
 
 slip("nothing taken away", ("large scores",),

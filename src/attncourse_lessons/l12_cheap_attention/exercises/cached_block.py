@@ -6,7 +6,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE, norm, rotate
@@ -68,7 +68,7 @@ def _in_chunks(answer, draw, *lengths):
     for chunk in x.split(lengths, dim=1):
         output, *caches = answer(chunk, *caches, *matrices)
         outputs.append(output)
-    return require_variation(torch.cat(outputs, dim=1)) - answer(x, *empty, *matrices)[0]
+    return apart(require_variation(torch.cat(outputs, dim=1)), answer(x, *empty, *matrices)[0])
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed

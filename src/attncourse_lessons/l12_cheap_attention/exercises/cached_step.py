@@ -8,7 +8,7 @@ from torch import Tensor
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import READY_MADE
 
@@ -117,7 +117,7 @@ def as_all_at_once(answer, draw):
         outputs.append(output)
     query, key, value = (torch.stack(each, dim=2) for each in zip(*tokens, strict=True))
     at_once, _ = attention.attend(query, key, value, attention.causal_mask(5))
-    return require_variation(torch.stack(outputs, dim=2)) - at_once
+    return apart(require_variation(torch.stack(outputs, dim=2)), at_once)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

@@ -5,7 +5,7 @@ import torch
 from attncourse import efficient
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE, features
@@ -83,7 +83,7 @@ def output(answer, draw):
     sizes = draw.sizes(3, 2, 7)
     token = _token(draw, *sizes)
     output, s, z = answer(*token, *_state(draw, *sizes))
-    return require_variation(output) - _read(token[0], s, z)
+    return apart(require_variation(output), _read(token[0], s, z))
 
 
 @aspect("the first token", points=1, hint=1)

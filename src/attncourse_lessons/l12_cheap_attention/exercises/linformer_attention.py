@@ -8,7 +8,7 @@ from torch import Tensor
 from attncourse import efficient
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -78,7 +78,7 @@ def padding(answer, draw):
     for i, n in enumerate(mask.sum(dim=1).tolist()):
         sentence = query[i : i + 1], key[i : i + 1, :n], value[i : i + 1, :n]
         alone.append(answer(*sentence, E[:, :n], F[:, :n], mask[i : i + 1, :n]))
-    return require_variation(answer(query, key, value, E, F, mask)) - torch.cat(alone)
+    return apart(require_variation(answer(query, key, value, E, F, mask)), torch.cat(alone))
 
 
 @aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("query", "key", "value", "E", "F"))

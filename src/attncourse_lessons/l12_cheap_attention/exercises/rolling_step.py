@@ -8,7 +8,7 @@ from torch import Tensor
 from attncourse import attention, efficient
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import READY_MADE
 
@@ -114,7 +114,7 @@ def as_a_window(answer, draw):
     query, key, value = (torch.stack(each, dim=2) for each in zip(*tokens, strict=True))
     mask = efficient.dense_mask(efficient.sliding_window(w - 1, causal=True), n)
     at_once, _ = attention.attend(query, key, value, mask)
-    return require_variation(torch.stack(outputs, dim=2)) - at_once
+    return apart(require_variation(torch.stack(outputs, dim=2)), at_once)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution

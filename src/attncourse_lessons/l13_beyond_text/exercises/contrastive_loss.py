@@ -5,7 +5,7 @@ import torch
 from attncourse import beyond_text
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradient_reaches, require_variation
+from lessonkit.exercises.observe import apart, gradient_reaches, require_variation
 
 from .common import READY_MADE
 
@@ -97,7 +97,8 @@ def directions_alone(answer, draw):
     stretched = [x * (1 + 3 * draw.uniform(*x.shape[:-1], 1)) for x in (context, targets, negatives)]
     losses = [answer(stretched[0], targets, negatives, 1.0), answer(context, *stretched[1:], 1.0)]
     other = answer(context, negatives[:, 0], negatives, 1.0)              # a loss that is always the same is none
-    return require_variation(_all([answer(context, targets, negatives, 1.0), other, *losses]))[[0, 0]] - _all(losses)
+    found = require_variation(_all([answer(context, targets, negatives, 1.0), other, *losses]))
+    return apart(found[[0, 0]], _all(losses))
 
 
 @aspect(

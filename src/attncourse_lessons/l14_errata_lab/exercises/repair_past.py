@@ -7,7 +7,7 @@ import torch
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
-from lessonkit.exercises.observe import require_variation
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import READY_MADE, reached_where_heard
 
@@ -63,7 +63,7 @@ def the_past_stays(answer, draw):
     """changing the last word changes nothing before it"""
     x, *matrices = _one_text(draw, n=6)
     other = torch.cat([x[:-1], draw.normal(1, x.shape[1])])
-    return require_variation(answer(x, *matrices))[:-1] - answer(other, *matrices)[:-1]
+    return apart(require_variation(answer(x, *matrices))[:-1], answer(other, *matrices)[:-1])
 
 
 @aspect("one word", points=1, hint=2)
