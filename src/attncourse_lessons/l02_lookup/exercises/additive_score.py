@@ -5,6 +5,8 @@ import math
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import apart, require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
@@ -73,10 +75,13 @@ def scores(answer, draw):
     return answer(*_a_network(draw, alike=True))
 
 
-@aspect("query first", points=2, hint=3)
+@aspect("query first", points=2, hint=3, explain=explain_worst("the score differs by {size} from query to query"))
 def query_first(answer, draw):
-    """the first rows of W belong to the query, the others to the key"""
-    return answer(*_a_network(draw))
+    """the first rows of W belong to the query: where they are zero, every query gives a key the same score"""
+    query, key, W, w = _a_network(draw)
+    W[: query.shape[-1]] = 0.0
+    scores = require_variation(answer(query, key, W, w))
+    return apart(scores, scores[:, :1].expand_as(scores))
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "W", "w"))
@@ -88,7 +93,7 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-ALL = ("scores", "query first")
+ALL, ALIKE = ("scores", "query first"), ("scores",)
 SUM, BENT = "from_query + from_key", "torch.tanh(from_query + from_key)"
 SCORES = f"{BENT} @ w"
 
@@ -97,25 +102,25 @@ slip("[k; q] for [q; k]", ("query first",),
      words="""
     The halves came in the wrong order. Nothing crashes, because the total width is the same, and a network trained like
     this would work; but weights that were trained with the query first now meet the wrong numbers.""")
-slip("tanh left out", ALL, {"torch.tanh": ""}, words="""
+slip("tanh left out", ALIKE, {"torch.tanh": ""}, words="""
     Without tanh the score falls apart into one number that depends on the query plus one that depends on the key: the
     two never meet. (What softmax makes of that is the question at the end of this assignment.)""")
-slip("tanh of each by itself", ALL, {BENT: "(torch.tanh(from_query) + torch.tanh(from_key))"}, words="""
+slip("tanh of each by itself", ALIKE, {BENT: "(torch.tanh(from_query) + torch.tanh(from_key))"}, words="""
     tanh was taken of the query's part and of the key's part, and then they were added. So the two never meet inside the
     nonlinearity: the score is one number for the query plus one for the key, and what the query adds is the same for
     all keys. First add, then bend.""")
-slip("a different nonlinearity", ALL, {"tanh": "sigmoid"}, {"tanh": "relu"}, words="""
+slip("a different nonlinearity", ALIKE, {"tanh": "sigmoid"}, {"tanh": "relu"}, words="""
     The hidden layer bends by something other than tanh (σ, ReLU …). That makes a score, too, but not the one in the
     formula, and weights trained with one do not fit the other.""")
-slip("the score squashed", ALL,
+slip("the score squashed", ALIKE,
      {SCORES: f"torch.tanh(({SUM}) @ w)"},
      {SCORES: f"torch.tanh({SCORES})"}, words="""
     tanh was applied to the finished score, so none exceeds 1 and softmax can hardly prefer anything. It belongs inside:
     bend the hidden layer, then multiply by w.""")
-slip("w left out", (*ALL, "gradient"), {" @ w": ".sum(dim=-1)"}, words="""
+slip("w left out", (*ALIKE, "gradient"), {" @ w": ".sum(dim=-1)"}, words="""
     The hidden layer was added up with every unit counting the same. w says how much each unit counts, and in which
     direction.""")
-slip("subtracted, not added", ALL, {"from_query + from_key": "from_query - from_key"}, words="""
+slip("subtracted, not added", ALIKE, {"from_query + from_key": "from_query - from_key"}, words="""
     The key's part was subtracted from the query's. Side by side, [q; k], the two give the *sum* of their parts.""")
 slip("multiplied, not added", ALL, {SUM: "from_query * from_key"}, words="""
     The two parts were multiplied. W acts on query and key side by side, which is the *sum* of what it makes of each;
@@ -129,22 +134,25 @@ slip("no axis for the pairs", (*ALL, "gradient"),
 slip("a row for each key", ALL, {"[:, :, None]": "[:, None]", "[:, None]": "[:, :, None]"}, words="""
     Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
     keys: queries down the rows, keys along them. Which of the two new axes did you give to whom?""")
+OF_PAIRS = f"({SCORES}).view(-1, query.shape[1], key.shape[1])"
 slip("the pairs in another order", ALL,
      {"[:, :, None]": ".repeat_interleave(key.shape[1], dim=1)",
-      "[:, None]": ".repeat_interleave(query.shape[1], dim=1)",
-      SCORES: f"({SCORES}).view(-1, query.shape[1], key.shape[1])"},
-     {"[:, :, None]": ".repeat(1, key.shape[1], 1)", "[:, None]": ".repeat(1, query.shape[1], 1)",
-      SCORES: f"({SCORES}).view(-1, query.shape[1], key.shape[1])"}, words="""
-    Queries and keys were both repeated in the same way, so that the list of pairs meets some pairs twice and others
-    never. One of the two has to change slowly (`repeat_interleave`), the other fast (`repeat`); or leave it to
-    broadcasting, with an axis of length one in each.""")
+      "[:, None]": ".repeat_interleave(query.shape[1], dim=1)", SCORES: OF_PAIRS}, words="""
+    Queries and keys were both repeated one by one, so that the list of pairs meets some pairs twice and others never.
+    The keys have to go round as a whole (`repeat`). Or leave it to broadcasting, by axes of length one.""")
+slip("the queries in another order", ALIKE,
+     {"[:, :, None]": ".repeat(1, key.shape[1], 1)", "[:, None]": ".repeat(1, query.shape[1], 1)", SCORES: OF_PAIRS},
+     words="""
+    Queries and keys both go round as a whole, so that the list of pairs meets some pairs twice and others never. Each
+    query has to stand still while the keys go round (`repeat_interleave`); or leave it to broadcasting, with an axis of
+    length one in each.""")
 slip("W transposed", (*ALL, "gradient"), {"W[:d_query]": "W.mT[:d_query]", "W[d_query:]": "W.mT[d_query:]"}, words="""
     W was used lying on its side, as in formulas that write vectors as columns. Here a vector is a row and stands to the
     left: W has a row for each number that comes in, and a column for each hidden unit.""")
-slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
+slip("softmax already applied", ALIKE, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
     and sign.""")
-slip("w inside the tanh", ALL, {SCORES: f"torch.tanh(({SUM}) * w).sum(dim=-1)"}, words="""
+slip("w inside the tanh", ALIKE, {SCORES: f"torch.tanh(({SUM}) * w).sum(dim=-1)"}, words="""
     Each hidden unit was multiplied by its entry of w before the tanh, so no unit can add more than 1 to a score,
     however large its entry of w is. The tanh is taken of the hidden units alone; w weights what comes out of it.""")
 slip("cut off from the gradient", ("gradient",),

@@ -4,6 +4,8 @@ import torch
 
 from attncourse import beyond_text
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.observe import apart, require_variation
 
 from .common import READY_MADE
 
@@ -49,23 +51,26 @@ def one_layer(answer, draw):
     return answer(_tables(draw, 1))
 
 
-@aspect("several layers", points=1, hint=2)
+@aspect("several layers", points=1, hint=2, explain=explain_worst("it differs by {size} at {place}"))
 def several_layers(answer, draw):
-    """layer after layer, the last on the left"""
-    return answer(_tables(draw, 3))
+    """a stack is its upper part after its lower part, wherever it is cut: their product, with the upper on the left"""
+    weights = _tables(draw, 4)
+    whole = require_variation(answer(weights))
+    cut = torch.stack([answer(weights[:, below:]) @ answer(weights[:, :below]) for below in (1, 2, 3)])
+    return apart(whole.expand_as(cut), cut)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-LAYERS = ("one layer", "several layers")
+ONE = ("one layer",)
 SEVERAL = ("several layers",)
 TABLES = "(weights.mean(dim=2) + torch.eye(weights.shape[-1])) / 2"
 
-slip("no residual path", LAYERS, {TABLES: "weights.mean(dim=2)"}, words="""
+slip("no residual path", ONE, {TABLES: "weights.mean(dim=2)"}, words="""
     The tables alone were multiplied. Beside every attention there is a residual path on which each token keeps what it
     was (lecture @deep_stacks): mix in the identity.""")
 
-slip("not halved", LAYERS, {" / 2": ""}, words="""
+slip("not halved", ONE, {" / 2": ""}, words="""
     A + I, and the rows sum to 2, 4, 8 from layer to layer. They are to be shares: take half of it.""")
 
 slip("the layers in the wrong order", SEVERAL, {"tables[:, layer] @ rolled": "rolled @ tables[:, layer]"}, words="""
@@ -80,7 +85,7 @@ slip("multiplied cell by cell", SEVERAL, {"@ rolled": "* rolled"}, words="""
     `*` multiplies cell by cell: only what goes straight from k to i in *every* layer is left. Paths may change tokens
     on the way: `@` sums over all of them.""")
 
-slip("the heads summed", LAYERS, {"weights.mean(dim=2)": "weights.sum(dim=2)"}, words="""
+slip("the heads summed", ONE, {"weights.mean(dim=2)": "weights.sum(dim=2)"}, words="""
     The heads' tables were added up, so that the rows sum to the number of heads. Take their mean: shares stay
     shares.""")
 
@@ -90,7 +95,7 @@ slip("a layer is left out", SEVERAL,
     One layer's table is not in the product. `range(a, b)` ends before b: with the first layer as the start, the others
     are 1 to n_layers − 1, all of them.""")
 
-slip("one head for all", LAYERS,
+slip("one head for all", ONE,
      {"weights.mean(dim=2)": "weights.amax(dim=2)"},
      {TABLES: "weights.amax(dim=2) + torch.eye(weights.shape[-1])\ntables = tables / tables.sum(dim=-1, keepdim=True)"},
      {"weights.mean(dim=2)": "weights[:, :, 0]"},
