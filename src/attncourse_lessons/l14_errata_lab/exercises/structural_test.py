@@ -211,6 +211,20 @@ def _not_the_first(n: int) -> Tensor:
     return allowed
 
 
+def _last_but_one_ahead(n: int) -> Tensor:
+    """Causal, but for the last position but one, which sees the last."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril()
+    allowed[-2:-1, -1] = True
+    return allowed
+
+
+def _last_but_one_unseen(n: int) -> Tensor:
+    """Causal, but the last position does not see the one before it."""
+    allowed = torch.ones(n, n, dtype=torch.bool).tril()
+    allowed[-1, -2:-1] = False
+    return allowed
+
+
 def _last_alone(n: int) -> Tensor:
     """Causal, but the last position sees itself alone."""
     allowed = torch.ones(n, n, dtype=torch.bool).tril()
@@ -369,7 +383,9 @@ _blocks(
     ("a block that looks one step ahead", False, _pre(_ln, allowed=_one_ahead)),
     ("a block whose mask was made for three positions", False, _pre(_ln, allowed=_late)),
     ("a block in which the first position, and no other, looks one step ahead", False, _pre(_ln, allowed=_first_ahead)),
-    ("a block whose feed-forward network gets the next word", False, _pre(_ln, _with_the_next)),
+    ("a block in which the last position but one, and no other, looks ahead", False,
+     _pre(_ln, allowed=_last_but_one_ahead)),
+    ("a block whose feed-forward network gets the next token", False, _pre(_ln, _with_the_next)),
     hint=3,
 )
 
@@ -381,6 +397,8 @@ _blocks(
     ("a block in which a position attends to itself and to nothing else", False, _pre(_ln, allowed=_itself_alone)),
     ("a block in which nothing attends to the first position", False, _pre(_ln, allowed=_not_the_first)),
     ("a block in which the last position attends to itself alone", False, _pre(_ln, allowed=_last_alone)),
+    ("a block in which the last position does not attend to the one before it", False,
+     _pre(_ln, allowed=_last_but_one_unseen)),
     hint=3,
 )
 
