@@ -312,10 +312,10 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 
 # %% [markdown]
 # > **Check yourself.** `scores` is (batch, n_target, n_source), and `lengths` is (batch,). You want to compare every source
-# > position with its sentence's length, so that the result broadcasts against `scores`. What do you write?
-# > <details><summary>Answer</summary><code>torch.arange(n_source) &lt; lengths[:, None, None]</code>. The positions are
-# > (n_source,), the lengths (batch, 1, 1), so the result is (batch, 1, n_source), and the 1 stretches over the targets.
-# > With <code>lengths[:, None]</code> you would get (batch, n_source), which lines up with the wrong axes.</details>
+# > position with its sentence's length, so that the result broadcasts against `scores`. Which shapes must the two have?
+# > <details><summary>Answer</summary>The positions (n_source,), and the lengths (batch, 1, 1), with two new axes. So the
+# > result is (batch, 1, n_source), and the 1 stretches over the targets. With lengths (batch, 1) it would be
+# > (batch, n_source), which lines up with the wrong axes.</details>
 #
 # ## Autograd: a gradient in ten lines
 #

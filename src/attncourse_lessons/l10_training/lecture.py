@@ -638,13 +638,14 @@ def seconds(work, repeats=5, wait=True):
     return (time.perf_counter() - started) / repeats
 
 
-x = torch.randn(1024, 1024, device=device)
+side = 1024 if device.type == "cpu" else 4096              # a GPU needs more to do
+x = torch.randn(side, side, device=device)
 multiply = partial(torch.matmul, x, x)                    # call it, and it multiplies x by x
 for wait in (False, True):
     print(f"wait={wait}: {1000 * seconds(multiply, wait=wait):.2f} ms a product")
 
 # %% [markdown]
-# A CPU has no queue, so both lines are about the same there. On a GPU the first is a few microseconds, whatever the
+# A CPU has no queue, so both lines are about the same there. On a GPU the first is some microseconds, whatever the
 # size of the product. **Anything that needs a value waits, too**: `.item()`, `print(loss)`, `if loss > 3`. The loop
 # above keeps losses on the device for this reason.
 #
@@ -991,13 +992,13 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 
 # %%
 chip = hardware.chip_of(device)
-peak = chip.flops["float32"] if chip else 2 * 1024**3 / seconds(multiply)
+peak = chip.flops["float32"] if chip else 2 * side**3 / seconds(multiply)
 batch = first_batches(1, batch_tokens=1024)[0]
 shape = (*batch.source.shape, batch.target_in.shape[1])   # sentences, source and target length
 flops = count_training_flops(config, EncoderDecoder, *shape)
 took = seconds(partial(train_loop, new_model(), [batch] * 3, recipe.lr_at)) / 3
 mfu = flops / took / peak
-print(f"{1000 * took:.0f} ms a step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:.0%}")
+print(f"{1000 * took:.0f} ms a step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:.1%}")
 
 # %% [markdown]
 # PaLM reports 46 % on 6,144 TPUs. Memory-bound operations, overhead and communication take the rest. Now the question
@@ -1036,7 +1037,7 @@ for number_format, step in kept_run["step"].items():
 # %% tags=["hide-input"]
 in_bf16, in_tf32 = (kept_run["step"][number_format] for number_format in ("bf16", "float32"))
 assert kept_run["steps"] == steps and predicted["H100"] == steps * launching
-assert 15 < times < 18 and in_bf16["kernels"] > 2 * operations.n
+assert 14 < times < 22 and in_bf16["kernels"] > 2 * operations.n
 assert in_bf16["gpu_busy_ms"] < in_bf16["ms"] / 2.9 and in_tf32["ms"] < 0.85 * in_bf16["ms"]
 assert round(in_bf16["kernels"]) == 1356 and in_tf32["gpu_busy_ms"] > in_bf16["gpu_busy_ms"]
 assert round(1000 * in_bf16["ms"] / in_bf16["kernels"]) == 22
@@ -1080,8 +1081,10 @@ with torch.profiler.profile() as profile:
     train_loop(model, batches, recipe.lr_at)
 spent = {}
 for row in profile.key_averages():
-    on_cpu = device.type != "cuda"
-    spent[row.key] = row.self_cpu_time_total if on_cpu else row.self_device_time_total
+    if device.type != "cuda":
+        spent[row.key] = row.self_cpu_time_total
+    elif row.key.startswith("aten::"):                    # a kernel's time is its operation's
+        spent[row.key] = row.self_device_time_total
 total = sum(spent.values())
 for name in sorted(spent, key=spent.get, reverse=True)[:8]:
     print(f"{spent[name] / total:>5.0%}  {name}")
