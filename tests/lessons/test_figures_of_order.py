@@ -217,12 +217,12 @@ def test_dials_are_turned_by_their_pair_and_position_and_columns_have_the_colour
 def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
     groups = {"binary": {"× 1": [0.9, 0.95], "× 8": [0.6, 0.65]},
               "relative (T5)": {"× 1": [0.5, 0.7], "× 8": [0.3, 0.4]}}  # fmt: skip
-    (ax,) = axes(figures.scale_points, groups, "share right", chance=0.125)
+    (ax,) = axes(figures.scale_points, groups, "accuracy", chance=0.125)
     assert strokes(ax)[:4] == [
         [(-0.11, 0.9), (-0.11, 0.95)], [(0.11, 0.6), (0.11, 0.65)],
         [(0.89, 0.5), (0.89, 0.7)], [(1.11, 0.3), (1.11, 0.4)],
     ]  # fmt: skip
-    assert strokes(ax)[4] == [(0, 0.125), (1, 0.125)] and ax.get_ylabel() == "share right"
+    assert strokes(ax)[4] == [(0, 0.125), (1, 0.125)] and ax.get_ylabel() == "accuracy"
     assert labels(ax.xaxis) == {0: "binary", 1: "relative\n(T5)"}
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["× 1", "× 8", "guessing"]
 
@@ -262,7 +262,7 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
              "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
     a, b, c, empty = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
     assert [ax.get_title() for ax in (a, b, c)] == ["A: a", "B: b", "B: c"] and not empty.axison
-    assert [ax.get_ylabel() for ax in (a, b, c)] == ["share right", "", "share right"]
+    assert [ax.get_ylabel() for ax in (a, b, c)] == ["accuracy", "", "accuracy"]
     level, means = [(0, 0.125), (1, 0.125)], [(3.5, 0.75), (6.5, 0.75)]
     assert strokes(a) == [
         level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
@@ -293,7 +293,7 @@ def test_reach_joins_means_and_has_a_point_a_seed():
     assert len(set(colours)) == 3, "no two lines of the picture look alike"
     for ax in (left, right):
         assert [*cells(ax)] == [(16, 0, 16, 1)]
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("length of the text", "share right")
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("length of the text", "accuracy")
 
 
 @proven

@@ -369,7 +369,7 @@ def accuracy_past_training(
         if longest not in texts:
             ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
         ax.set_title(f"{family}: {name}", fontsize=11)
-        ax.set_ylabel("" if k % 2 else "share right")
+        ax.set_ylabel("" if k % 2 else "accuracy")
         ax.set_ylim(0, 1.03)
         ax.set_xlim(0, longest)
         ax.set_xticks([0, trained, longest])
@@ -411,7 +411,7 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
         ax.set_xlim(0.85 * min(xs), 1.15 * max(xs))
         ax.set_ylim(0, 1.03)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        name_lines(ax, "length of the text", "share right", title)
+        name_lines(ax, "length of the text", "accuracy", title)
         ax.legend(frameon=False, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=2)
     show(drawn, f"Share right against the length of the text, means over seeds. {'; '.join(said)}.")
 

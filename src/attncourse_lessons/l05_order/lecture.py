@@ -9,7 +9,7 @@
 # %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
-# *About 50 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
+# *About 52 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and sine, cosine and rotation by an angle, as taught at school.*
 #
 # After this lecture you can
@@ -769,9 +769,10 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # {figure}
 
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions @ Which model uses which positions"
-# T5 has 25 numbers for 81 distances. (Keys to the right of the query have buckets of their own, from 17 on. A model
-# that sees only the past has all 32 buckets for the past.) A distance need not be counted in tokens: Wang et al.
-# ([-@wang2019]) count steps in a tree of which word depends on which. ALiBi is the extension of the assignment.
+# Up to distance 7 each has a number of its own, and 8 to 11 share the next. In all T5 has 25 numbers for 81 distances.
+# (Keys to the right of the query have buckets of their own, from 17 on. A model that sees only the past has all 32
+# buckets for the past.) A distance need not be counted in tokens: Wang et al. ([-@wang2019]) count steps in a tree of
+# which word depends on which. ALiBi is the extension of the assignment.
 #
 # ## Which model uses which positions
 #
@@ -808,8 +809,8 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain the rest of
 # a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is the subject
 # of the next section. T5's buckets end at a distance of 16 here, not at 128, so each of them is trained. (ALiBi is left
-# out on purpose: its costs are the same on both sides, so one block with it cannot
-# tell *two places before* from *two places after*.)
+# out on purpose: its costs are the same on both sides, so one block with it cannot tell *two places before* from *two
+# places after*.)
 
 # %% [raw] slide
 # ## Which model uses which positions
@@ -1006,7 +1007,7 @@ schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)"
 scales = {"embedding as it is": False, "embedding × √64 = 8": True}
 by_scale = {scheme: {name: by_seed(scheme, "inside", scaled) for name, scaled in scales.items()}
             for scheme in schemes}
-figures.scale_points(by_scale, "share right in texts of 32", chance=1 / LETTERS)
+figures.scale_points(by_scale, "accuracy in texts of 32", chance=1 / LETTERS)
 for what in ("binary louder", "learned louder"):
     name = what.split()[0]
     both = [run["inside"] for run in kept["changed"] if run["name"] == what]
@@ -1228,7 +1229,7 @@ def unique(scheme):                                              # property 1
     return F.pdist(told(scheme, p32)).min().item() > 1e-3
 
 
-def linear(scheme, k=3):                                         # property 2: fit half, try
+def linear(scheme, k=3):                                         # property 2: fit, then try
     torch.manual_seed(0)
     p = torch.randperm(TRAINED - k)                              # (29,)
     here = torch.cat([told(scheme, p), torch.ones(len(p), 1)], dim=1).double()     # (29, d + 1)
@@ -1284,7 +1285,8 @@ for scheme in ("relative (Shaw)", "RoPE"):
     shares = [run["1024"] for run in by_seed(scheme, "by_length", scaled=True)]
     print(f"{scheme}, embedding scaled, × 32:", *(f"{share:.0%}" for share in shares))
 figures.property_table(results)
-#| caption: Which scheme has which property, as tested.
+#| caption: Which scheme has which property, as tested. “Off”: the error of the matrix on
+#|   positions that it was not fitted to.
 
 # %% tags=["hide-input"]
 def schemes_with(name):
