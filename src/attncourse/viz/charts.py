@@ -240,7 +240,9 @@ def line_plot(
     ax.set_xticks(xs)
     ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_ylim(bottom=low)
+    if low is not None:
+        top = max(y for line in lines.values() for y in line.values())
+        ax.set_ylim(low, top + 0.05 * (top - low))  # room for the highest marker
     name_lines(ax, x_name, y_name, title)
     said = "; ".join(
         f"{name}: " + ", ".join(f"{y:.3g} at {x:,.10g}" for x, y in line.items()) for name, line in lines.items()

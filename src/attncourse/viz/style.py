@@ -103,12 +103,16 @@ def hold_still(drawn: Figure, **margins: float) -> None:
 
 
 def name_lines(ax: Axes, x_name: str, y_name: str, title: str = "") -> None:
-    """What a plot of named lines ends with: names of the axes, faint lines to read heights by, the lines' own names."""
+    """What a plot of named lines ends with: names of the axes, faint lines to read heights by, the lines' own names.
+
+    A single line is what the y axis says: it needs no legend.
+    """
     ax.set_xlabel(x_name)
     ax.set_ylabel(y_name)
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
+    if len(ax.get_legend_handles_labels()[1]) > 1:
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
     if title:
         ax.set_title(title)
 

@@ -94,6 +94,8 @@ _TREES = {
     | {"c": "d .98", "cd": "f .98", "cdf": ". .98"},
     # What ends does so at once, and what is still open is better all the same.
     "both": {"": "a .6  . .2  b .15", "a": "c .95", "ac": "c .95", "acc": "d .95"},
+    # Here every search finds the same, so what is wrong with the search does not cost the score as well.
+    "score": {"": "a .9", "a": "b .9", "ab": "c .9", "abc": ". .95"},
     "nobody": _WAYS
     | {"": "a .45  b .4  c .07", "a": "f .333  d .3  e .3", "bec": "f .93", "bdf": "a .995"}
     | {"c": "c .99", "cc": "c .99", "ccc": "c .95"},
@@ -185,14 +187,14 @@ def no_more_than_the_beams(answer, draw):
 @aspect("score", points=1, hint=3)
 def score(answer, draw):
     """the total, divided by the penalty, where every token that was written counts"""
-    oracle = _Oracle(draw, "several")
+    oracle = _Oracle(draw, "score")
     return answer(oracle, 4, 0.7 + 0.2 * float(draw.uniform(1)), oracle.bos, oracle.eos, 6)[1]
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 EVERY_SEARCH = ("one beam", "several beams", "length penalty", "nobody ends", "one has ended", "no more than the beams")
-WIDE = ("several beams", "length penalty", "nobody ends", "score")
+WIDE = ("several beams", "length penalty", "nobody ends")
 SCORE = ("score",)
 BEAMS, COMPETE = "[:n_beams]", "finished + open_"
 ENDED, OPEN = "kept if hypothesis[0][-1] == eos]", "kept if hypothesis[0][-1] != eos]"
@@ -207,7 +209,7 @@ slip("no length penalty", ("length penalty", "score"), {f" / {PENALTY} ** length
 slip("chosen before the penalty", ("length penalty",), {"key=score": "key=lambda hypothesis: hypothesis[1]"}, words="""
     The hypotheses were compared by their totals, and only the winner's was divided by the penalty. What the penalty is
     there for is the comparison: it is the scores that compete.""")
-slip("the first to end wins", ("several beams", "length penalty", "one has ended", "score"),
+slip("the first to end wins", ("several beams", "length penalty", "one has ended"),
      {"if not open_": "if finished", COMPETE: "finished or open_"},
      words="""
     The search was over as soon as one hypothesis had ended. One that ends later may have the better score: let the
@@ -217,10 +219,16 @@ slip("runs past <eos>", ("one beam", "several beams", "length penalty", "no more
      words="""
     Hypotheses are continued after their <eos>. What has ended is taken out of the open ones, and waits with its
     total until the end.""")
+slip("what had ended is forgotten", ("several beams", "length penalty", "no more than the beams", "score"),
+     {"finished += [": "finished = ["},
+     {COMPETE: "open_ or finished"},
+     words="""
+    A hypothesis that had ended was forgotten while the search went on. It has left the beam, but it is one of the
+    candidates: put it aside, and let all that was put aside, in *every* round, compete at the end.""")
 slip("goes on for one more step", ("length penalty",), {OPEN: "kept if hypothesis[0][-2] != eos]"}, words="""
     What ended was taken out of the open hypotheses one step too late. It is asked for once more, and its continuations
     take places that belong to others. Look at the token that has just been written.""")
-slip("the past is forgotten", (*WIDE, "no more than the beams"), {"total + p": "p"}, words="""
+slip("the past is forgotten", (*WIDE, "no more than the beams", "score"), {"total + p": "p"}, words="""
     Continuations were ranked by the new token's log-probability alone. A beam is as good as all of its tokens
     together: add the hypothesis' own total before you compare.""")
 slip("each beam by itself", (*WIDE, "no more than the beams"),
@@ -237,7 +245,7 @@ slip("greedy whatever the beams", WIDE,
     This is greedy decoding, whatever `n_beams` says. Either one hypothesis is kept all along, or the search begins
     with several copies of the same one. Copies have the same continuations with the same totals, so they stay
     copies: begin with one, and let it have many continuations.""")
-slip("probabilities are added", WIDE, {"log_p.tolist()": "log_p.exp().tolist()"}, words="""
+slip("probabilities are added", (*WIDE, "score"), {"log_p.tolist()": "log_p.exp().tolist()"}, words="""
     Probabilities were added up. The probability of a sentence is the *product* of its tokens', so it is their
     logarithms that are added, and logarithms are what you were given.""")
 slip("<bos> comes along", EVERY_SEARCH, {"best[0][1:]": "best[0]"}, words="""

@@ -249,6 +249,10 @@ slip("sampled from the unfiltered", ("only from what is left",),
      words="""
     The probabilities that came back are filtered, and the token was sampled from all of them. What was taken out must
     not come back this way.""")
+slip("drawn without u", ("token", "only from what is left"),
+     {RUNNING: "torch.multinomial(probabilities, 1)[:, 0]"}, words="""
+    The token does not follow from u: it was drawn with other random numbers, so nobody can say which it should have
+    been. Look up where on the line from 0 to 1 the given u falls.""")
 slip("one u for all", ("token", "only from what is left"), {"u[:, None]": "u[0]"}, words="""
     The first sentence's u was used for all of them. Each sentence has a lot of its own.""")
 
