@@ -111,20 +111,23 @@ def test_the_network_says_how_wide_it_is_where(shown):
 
 
 RUNS = {"alone": torch.tensor([[0.5, 0.01, 0.0001], [0.5, 0.0001, 0.000001]]),
-        "residual": torch.tensor([[0.75, 0.5, 0.25], [0.75, 0.5, 0.25]])}  # fmt: skip
+        "residual": torch.tensor([[0.75, 0.5, 0.25], [0.75, 0.5, 0.25]]),
+        "norm": torch.tensor([[0.75, 0.5, 0.5], [0.75, 0.5, 0.5]])}  # fmt: skip
 
 
 @proven
 def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_logarithms():
     everything, staying = axes(figures.relative_residuals, RUNS)
     residual = {"1": 0.75, 2.0: 0.5, "3": 0.25}  # every other layer has its number
+    with_norm = {"1": 0.75, 2.0: 0.5, "3": 0.5}
     assert curves(everything) == {
-        "alone": {"1": 0.5, 2.0: pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual
+        "alone": {"1": 0.5, 2.0: pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual,
+        "norm": with_norm
     }  # fmt: skip
-    assert curves(staying) == {"residual": residual}
+    assert curves(staying) == {"residual": residual, "norm": with_norm}
     titles = [ax.get_title() for ax in (everything, staying)]
     assert titles == ["all four, logarithmic", "with residual connections, linear"]
-    for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"]])):
+    for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"], RUNS["norm"]])):
         points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if line.get_linestyle() == "None"]  # fmt: skip
         assert points == [pytest.approx(seed.tolist()) for run in runs for seed in run]

@@ -117,6 +117,7 @@ def differences_from_baseline(
 def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mapping[str, str] | None = None) -> None:
     """Single measurements, a row for each group, a mark for each: how far groups differ, and how far their members.
 
+    The marks of a row stand one below the other a little, in their order, so that none hides another.
     Groups of one of the `kinds` {group: kind} have the same colour and marker, which a legend names; without kinds
     each has its own.
     """
@@ -127,7 +128,8 @@ def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mappin
     for y, (name, values) in enumerate(groups.items()):
         style = line_style(order.index(kind_of[name])) | {"linestyle": "none"}
         label = kind_of[name] if kinds and kind_of[name] not in ax.get_legend_handles_labels()[1] else None
-        ax.plot(values, [y] * len(values), clip_on=False, label=label, **style)
+        steps = [y + 0.4 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
+        ax.plot(values, steps, clip_on=False, label=label, **style)
         ax.plot([sum(values) / len(values)] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2)
         said.append(f"{name}: " + ", ".join(f"{value:.3f}" for value in values))
     ax.set_yticks(range(len(groups)), list(groups))

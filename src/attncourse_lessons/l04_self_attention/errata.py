@@ -82,10 +82,11 @@ N_SQUARED = Erratum(
 
 def _cheaper_where_said(recurrence) -> Finding:
     """At lengths well below d, with all projections: attention's share of a recurrence with so many matrix pairs."""
+    name = {1: "a simple recurrence", 3: "a GRU", 4: "an LSTM"}[recurrence()]
     n, d = 50, 512
     attention = layer_cost("self-attention", n, d).multiply_adds + n * d * d  # and W_O
     share = attention / (recurrence() * layer_cost("recurrent", n, d).multiply_adds)
-    return Finding(share < 1, f"{n} tokens, d = {d}: attention takes {share:.2f} of the recurrence's arithmetic")
+    return Finding(share < 1, f"{n} tokens, d = {d}: attention takes {share:.2f} of the arithmetic of {name}")
 
 
 SHORT_IS_CHEAPER = Erratum(

@@ -192,7 +192,7 @@ for steps in (15, 30, 60, 120):
         tokens = writing(transformer, first, steps)
         seconds[name][steps] = time.process_time() - began
 viz.line_plot(seconds, x_name="tokens written", y_name="seconds for 16 lists", low=0)
-#| caption: Seconds of one CPU thread to write 16 lists, with and without a cache, against the tokens of each.
+#| caption: Seconds of one CPU thread to write 16 lists, with and without a cache.
 
 # %% tags=["hide-input"]
 short = [writing(transformer, first, 15) for writing in (write_without_cache, write_with_cache)]
@@ -456,8 +456,8 @@ with torch.no_grad():
 p = logits.softmax(dim=-1)
 entropy = -(p * p.clamp(min=1e-9).log()).sum(dim=-1)                        # (n_tokens,)
 order = entropy.argsort()
-steps = {"sure": logits[order[len(order) // 2]],              # the median, and the least sure of all
-         "unsure": logits[order[-1]]}
+steps = {"sure": logits[order[len(order) // 2]],              # the median
+         "unsure": logits[order[-1]]}                         # the least sure of all
 
 # %%
 ways = {"T = 1": {}, "T = 2": {"temperature": 2.0}, "top-k, k = 3": {"top_k": 3},
@@ -474,8 +474,8 @@ for step, z in steps.items():
         panels[step][way] = heights[likeliest].tolist(), left.isfinite()[likeliest].tolist()
 figures.kept_tokens(panels, names)
 print("may be drawn, of 112 tokens:", n_kept)
-#| caption: The ten likeliest tokens of two steps, filled where they may be drawn. Above a step where
-#| the model is sure, below the one where it is least sure.
+#| caption: The ten likeliest tokens of two steps; those that may be drawn are filled. Above, the
+#|   model is sure; below is its least sure step.
 
 # %% tags=["hide-input"]
 assert n_kept["sure"]["top-p, p = 0.9"] == 1 and n_kept["unsure"]["top-p, p = 0.9"] > 3
@@ -809,7 +809,7 @@ differences["beam 5 − greedy"] = interval(best - scores["Transformer, greedy"]
 figures.intervals({"BLEU (validation set)": {name: interval(s) for name, s in scores.items()},
                    "difference in BLEU, paired": differences})
 #| caption: BLEU of 1,014 captions with 95 % bootstrap intervals, beam 5 unless greedy is said.
-#| Right: paired differences, and a line at zero.
+#|   Right: paired differences, and a line at zero.
 
 # %% tags=["hide-input"]
 assert min(low for low, _, _ in differences.values()) > 0
@@ -849,7 +849,7 @@ for i, (german_text, truth) in enumerate(sentences.items()):
     for rung in rungs:
         print(f"{rung:>12}  {captions['rungs'][rung]['beam']['texts'][i]}")
 stammer = captions["rungs"]["Transformer"]["greedy"]["texts"][8]
-print(f"The ball again, greedily: {' '.join(stammer.split()[:8])} … {' '.join(stammer.split()[-3:])}")
+print(f"The ball, greedily: {' '.join(stammer.split()[:8])} … {' '.join(stammer.split()[-3:])}")
 
 # %% [raw] slide
 # ## Read the translations
@@ -885,7 +885,7 @@ for rung in ("attention", "Transformer"):
     weights = weights / weights.sum(dim=1, keepdim=True)                    # they were rounded
     viz.alignment_heatmap(weights, chosen["source"], chosen["target"], rung, numbers=False)
 #| caption: Alignments of one caption in two trained models: white is a weight of 0, the darkest
-#| blue 1, and each row sums to 1.
+#|   blue 1, and each row sums to 1.
 
 # %% [raw] slide
 # ## Where they looked
@@ -1063,7 +1063,7 @@ for name, key in conditions.items():
             for run in splits["suspects"][key]]
     print(f"{name:>16}: {wrong_in_all} of 990 lists wrong in all, by seed;"
           f" of nine tokens or more {long}")
-#| caption: Share of wrong answers, before and after two remedies, three seeds, for three lengths.
+#| caption: Share of wrong answers before and after two remedies, for three lengths and seeds.
 
 # %% tags=["hide-input"]
 at_two = {name: share_wrong(splits["suspects"][key], 2) for name, key in conditions.items()}
@@ -1071,7 +1071,8 @@ at_four = {name: share_wrong(splits["suspects"][key], 4) for name, key in condit
 assert max(at_four["mixed batches"]) < min(at_four["as it was"])
 assert min(at_two["mixed batches"]) > 0.5 and min(at_two["lists given back"]) > 0.5
 assert max(at_two["both"]) < min(at_two["mixed batches"])
-at_three = {key: [run["wrong"]["3"] for run in runs] for key, runs in splits["suspects"].items()}
+at_three = {key: [run["wrong"]["3"] for run in runs]
+            for key, runs in splits["suspects"].items()}
 assert at_three["as it was"] == [21, 11, 21] and at_three["mixed batches"] == [15, 7, 3]
 assert at_three["both"] == [2, 2, 1] and splits["suspects"]["both"][0]["asked"]["3"] == 47
 
@@ -1147,7 +1148,7 @@ figures.paired_points({"": reached}, y_name="share exactly right")
 gained = [a - b for a, b in zip(reached["Transformer"], reached["attention"], strict=True)]
 print("Transformer − attention, in points, seed by seed:",
       "  ".join(f"{100 * gain:+.1f}" for gain in gained))
-#| caption: Share of the even test set's 1,000 lists that are exactly right, three seeds a model.
+#| caption: Share of the even test set's lists that are exactly right, three seeds a model.
 
 # %% tags=["hide-input"]
 assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["attention"])

@@ -318,16 +318,17 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
     probe("trained  ")
 
 # %% [markdown]
-# ## 6 · In your own words: a larger image
+# ## 6 · In your own words: two ways to see finer
 #
-# A ViT was trained on images of 224 × 224 pixels with patches of 16 × 16. Now it is to look at images of
-# 448 × 448, cut into patches of the same size.
+# A ViT was trained on images of 224 × 224 pixels with patches of 16 × 16. It is to see finer detail. There are two plans:
 #
-# **(a)** How many tokens were there, and how many are there now? By what factor do the attention weights
-# grow?
-# **(b)** Which of its learned parameters no longer fit, and which could be used as they are?
-# **(c)** Suggest what to do with those that do not fit, without training them from nothing, and say what your
-# suggestion assumes. (Answer before you open the last extension, which builds one suggestion.)
+# * **A.** Photograph the same scenes in 448 × 448 pixels, and keep the patches of 16 × 16.
+# * **B.** Keep the images of 224 × 224, and cut them into patches of 8 × 8.
+#
+# **(a)** How many tokens has an image in each plan, and by what factor do the attention weights grow?
+# **(b)** Which learned parameters no longer fit, in A and in B, and which can be used as they are?
+# **(c)** For each parameter that does not fit, suggest how to begin with what was learned, and say what your suggestion
+# assumes. (Answer before you open the last extension, which builds one suggestion.)
 #
 # Answer in four to eight sentences or lines. (3 points)
 
@@ -335,17 +336,20 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) $14 \cdot 14 + 1 = 197$ tokens, then $28 \cdot 28 + 1 = 785$: about four times as many, so the tables grow by a
-#    factor of about 16 ($785^2/197^2 = 15.9$). Forgetting the class token costs nothing; answering "4" for the tables
-#    costs the point.
-# 2. (b) The positions do not fit: there is one for each place, and there are more places. All else does: the embedding
-#    of the patches (a patch has as many numbers as before), the class token, every matrix of the blocks (none of them
-#    depends on n), the head. Half a point for the positions alone.
-# 3. (c) Arrange the 196 positions as a 14 × 14 grid and interpolate it to 28 × 28, the class token's kept as it is
+# 1. (a) In both plans $28 \cdot 28 + 1 = 785$ tokens in place of $14 \cdot 14 + 1 = 197$: about four times as many, so
+#    the tables grow by a factor of about 16 ($785^2/197^2 = 15.9$). Forgetting the class token costs nothing; answering
+#    "4" for the tables costs the point, and so does an answer that differs between the plans.
+# 2. (b) In A only the positions do not fit: there is one for each place, and there are more places. In B these, and the
+#    patch embedding, whose rows belong to $16 \cdot 16 \cdot 3 = 768$ numbers and not to 192. All else fits in both:
+#    the class token, every matrix of the blocks (none of them depends on n), the head. Half a point for the positions
+#    alone.
+# 3. (c) *Positions*: arrange the 196 as a 14 × 14 grid and interpolate it to 28 × 28, the class token's kept as it is
 #    ([@dosovitskiy2021, section 3.2]). It assumes that positions vary smoothly over the grid, and that what stood at
 #    a third of the height is to be treated as before at a third of the height. Also right: repeat each position for the
-#    four new places (assumes that they need not be told apart); use positions that are computed or relative from the
-#    start. The suggestion without an assumption earns half.
+#    four new places (assumes that they need not be told apart). *Patch embedding, in B*: enlarge each patch to 16 × 16
+#    before it is multiplied, or (nearly the same) shrink each column of the matrix, seen as an image of
+#    16 × 16, to 8 × 8. It assumes that what was worth finding in a patch is worth finding at half its size. (So B begins
+#    as A with blurred images, and cannot see more than its pixels hold.) A suggestion without an assumption earns half.
 # ### END SOLUTION
 
 # %% [markdown]

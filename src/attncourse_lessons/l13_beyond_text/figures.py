@@ -208,7 +208,7 @@ def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[
         said.append(f"{name}: {where}")
     grid[0, 0].set_title("picture", fontsize=10)
     drawn.colorbar(image, ax=grid[:, 1:], label="share of a patch", fraction=0.05, aspect=25)
-    show(drawn, f"Attention weights of the class token on (row, column), counted from 1. {'. '.join(said)}.")
+    show(drawn, f"Attention weights of the class token on (row, column), counted from 0. {'. '.join(said)}.")
 
 
 def attention_on_image(
@@ -232,7 +232,7 @@ def attention_on_image(
         for ax in (left, right):
             corner = (column * wide - 0.5, row * high - 0.5)
             ax.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=ORANGE, linewidth=3))
-    who = "the class token" if asking is None else f"the patch in row {row + 1}, column {column + 1}"
+    who = "the class token" if asking is None else f"the patch in row {row}, column {column}"
     return drawn, f"{title}: of {table.sum():.0%} that {who} gives to patches, most goes to {_place(table)}."
 
 
@@ -451,7 +451,7 @@ def wav2vec_diagram(targets: str = "codebook") -> None:
         drawn,
         "wav2vec 2.0. Convolutions turn a waveform into frames z1 to z8. A span, z4 to z6, is replaced by a learned "
         "vector, and a Transformer in which every frame attends to all makes guesses c4 to c6 there. The frames "
-        f"that were masked go through the {targets} and become q4 to q6. "
+        f"that were masked go through a {targets} and become q4 to q6. "
         "The guess c5 must tell its own, q5, from the others.",
     )
 
@@ -548,7 +548,7 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most:
 
 def _place(table: Tensor) -> str:
     row, column = divmod(int(table.argmax()), table.shape[1])
-    return f"({row + 1}, {column + 1})"
+    return f"({row}, {column})"
 
 
 def _wilson(share: float, n: int) -> tuple[float, float]:

@@ -853,7 +853,7 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 # **Contrastive loss** (InfoNCE): a lookup among the target and **negatives**.
 
 # %%
-figures.wav2vec_diagram(targets="targets")
+figures.wav2vec_diagram(targets="matrix")
 #| caption: wav2vec 2.0 without its codebook: masked frames, guesses, and targets among
 #|   negatives.
 #| label: wav2vec
@@ -1194,7 +1194,8 @@ shares = {}
 for name, runs in record["few"].items():
     shares[f"{name}, 1,200"] = [run["report"] for run in record["models"][name][:3]]
     shares[f"{name}, 120"] = [run["report"] for run in runs]
-viz.strip_plot(shares, "share of the test images that are right")
+viz.strip_plot(shares, "share of the test images that are right",
+               kinds={name: f"{name.split(', ')[1]} images" for name in shares})
 for n, found in record["baselines"].items():
     print(f"nearest neighbour, {n} images: {found['nearest neighbour']:.1%}")
 #| caption: Test accuracy with a tenth of the images.

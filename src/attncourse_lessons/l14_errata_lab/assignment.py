@@ -102,9 +102,9 @@ def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
 check("majority_reading", majority_reading)
 
 # %% [markdown]
-# **Use it** on the table that three of our decks print. For two of its rows the paper's own text settles the matter:
-# 8 layers have d_ff = 4608, and the second row is GeLU. Two of the three decks have 4096, and ReLU. What does that say
-# about your vote?
+# **Use it** on the table that three of our decks print. *Guess first:* are the three outvoted about equally often? Then
+# look at the deck that is outvoted most. Its author may have been careless. Or the other two have one source, and so
+# always vote together. Does your vote tell the two apart? What would you look up to decide?
 
 # %%
 if solved("majority_reading"):
@@ -141,10 +141,11 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
 check("told_apart", told_apart)
 
 # %% [markdown]
-# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. Which of those that nobody would notice
-# can be told from the right model after all, and in which direction? (One of them has no t: with texts as short as these
-# it *is* the right model, all differences are 0, and 0/0 is NaN. And with a dozen tests you should ask for more than
-# t = 3: among many tests some pass by luck.)
+# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. How many seeds would have been enough? Your
+# function is asked twice, about the first three seeds and about all ten. With three, 95 % certainty begins at 4.3, with
+# ten at 2.3. *Guess first:* does t grow from three seeds to ten, and for which fault would three have left it open? (One
+# fault has no t: with texts as short as these it *is* the right model, all differences are 0, and 0/0 is NaN. And with
+# a dozen tests you should ask for more: among many tests some pass by luck.)
 
 # %%
 if solved("told_apart"):
@@ -155,8 +156,11 @@ if solved("told_apart"):
     for name, row in faults.items():
         losses = row.get("losses", [None])
         if name != "nothing" and None not in losses:
-            difference, t = told_apart(torch.tensor(losses), right)
-            print(f"{name:>36}:  {float(difference):+.3f} nats, t = {float(t):7.1f}")
+            with_fault = torch.tensor(losses)
+            _, of_three = told_apart(with_fault[:3], right[:3])
+            difference, t = told_apart(with_fault, right)
+            print(f"{name:>36}:  {float(difference):+.3f} nats, t = {float(of_three):7.1f}"
+                  f" from three seeds, {float(t):7.1f} from ten")
 
 # %% [markdown]
 # ## 4 · Capstone: review a page
@@ -218,10 +222,10 @@ class PrintedLM(nn.Module):
 
 
 # %% [markdown]
-# Test it first, in a cell of your own: a text alone and in a batch, zeroed sublayers, more than 128 tokens, many layers,
-# the number of parameters. Then write the whole module that the comments promise. It has the parts of the printed one
-# under the same names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more,
-# `norm`: an `nn.LayerNorm` after the last layer.
+# Test it first, in a cell of your own, with the questions of the lecture: where is the answer known, which two calls must
+# agree, and what happens at the boundaries? Then write the whole module that the comments promise. It has the parts of
+# the printed one under the same names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and
+# one more, `norm`: an `nn.LayerNorm` after the last layer.
 
 # %% exercise="ReviewedLM"
 class ReviewedLM(nn.Module):

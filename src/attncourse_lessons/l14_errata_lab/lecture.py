@@ -120,7 +120,7 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) =
 #
 # | ask | it costs | the field's name |
 # |---|---|---|
-# | **Do the shapes fit?** | a pencil | with sizes drawn at random it is **property-based testing** ([@claessen2000]) |
+# | **Do the shapes fit?** | a pencil | stated as a property and tried on sizes that a program draws: **property-based testing** ([@claessen2000]), which serves other properties, too |
 # | **What comes out where the answer is known?** Equal values, zeroed sublayers, another future, another batch | two calls | **metamorphic testing** ([@chen1998]), where the answer is known only *relative to another call* |
 # | **Is it the same as something trusted?** A library, another slide, a table that can be counted | three lines, if the peer exists | **differential testing** ([@mckeeman1998]), or a parity test |
 # | **Does it train?** | a training run for each seed | training and evaluation |
