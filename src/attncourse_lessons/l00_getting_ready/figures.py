@@ -223,9 +223,16 @@ def _number(x: float) -> str:
 
 
 def padded_batch(
-    rows: Mapping[str, Sequence[object]], pad: object = "pad", title: str = "", means: Sequence[float] | None = None
+    rows: Mapping[str, Sequence[object]],
+    pad: object = "pad",
+    title: str = "",
+    means: Sequence[float] | None = None,
+    counted: bool = False,
 ) -> None:
-    """Sequences of several lengths, by name, as one rectangle, its padding hatched. `means` stand at the right."""
+    """Sequences of several lengths, by name, as one rectangle. `means` stand at the right.
+
+    The padding is hatched, unless it is `counted` like what is real.
+    """
     n = max(map(len, rows.values()))
     names = max(map(len, rows))
     drawn, ax = figure(1.0 + 0.1 * names + 0.62 * n + (1.2 if means is not None else 0), 0.5 + 0.42 * len(rows))
@@ -236,7 +243,7 @@ def padded_batch(
         ax.text(-0.15, y + 0.5, name, ha="right", va="center", fontsize=10.5, color=INK)
         for j in range(n):
             real = j < len(cells)
-            face, edge, hatch = (FILL[BLUE], BLUE, "") if real else ("white", PALE, "////")
+            face, edge, hatch = (FILL[BLUE], BLUE, "") if real else ("white", PALE, "" if counted else "////")
             over = 2 if real else 1                               # a real cell's border lies on its neighbour's
             ax.add_patch(Rectangle((j, y), 1, 1, facecolor=face, edgecolor=edge, hatch=hatch, linewidth=1, zorder=over))
             said = str(cells[j] if real else pad)

@@ -71,7 +71,7 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
            "umbrella": [1, 2], "lamp": [5]}
 table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library fills up
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
-figures.padded_batch(ratings, pad=0, means=padded_means.tolist())
+figures.padded_batch(ratings, pad=0, means=padded_means.tolist(), counted=True)
 #| caption: Padding: rows of different lengths in one rectangle, filled up with zeros, and the
 #|   mean of each row with its zeros counted.
 
@@ -717,9 +717,9 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # $$\frac{\exp(s_i - m)}{\sum_j \exp(s_j - m)} = \frac{\exp(-m)\, \exp(s_i)}{\exp(-m) \sum_j \exp(s_j)} = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
 #
 # Let $m$ be the largest score of the row. Then the largest exponent is 0, nothing overflows, and the sum is at least 1, so
-# nothing is divided by 0. This is the **stable softmax**. For the logarithm of the sum the same shift gives the
-# **log-sum-exp trick**, $\log \sum_j \exp(s_j) = m + \log \sum_j \exp(s_j - m)$, which is in every cross-entropy from
-# lecture @bottleneck on.
+# nothing is divided by 0. This is the **stable softmax**. For the logarithm of the sum, too, the shift can be undone
+# afterwards: that is the **log-sum-exp trick**, which is in every cross-entropy from lecture @bottleneck on. (How it is
+# undone is the extension of the assignment.)
 #
 # Move the scores below and watch the two rows. Before the upper row turns to `nan` on the left, there is a stretch where it is
 # worse than that. What is worse than `nan`?
@@ -761,15 +761,14 @@ for shift in (0.0, 1000.0, -1000.0):
 # torch's `softmax` does the same inside. The two formulas are equal in mathematics, but in a computer the difference
 # can decide whether a model trains. The pattern comes back: the fast attention of [lecture
 # @cheap_attention](@cheap_attention) rests on this subtraction, done block by block. Ours is for a single row. In the assignment
-# you write it for any number of rows, each with a largest score of its own.
+# you write it for any number of rows.
 #
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do
-# > the weights change? (4) Each row has its own maximum. What goes wrong if you subtract the largest score of the whole
-# > table?
+# > the weights change? (4) Can three finite scores have exactly the weights (½, ½, 0)?
 # > <details><summary>Answers</summary>(1) A third each. (2) One quarter and three quarters, because the exponentials are 1
 # > and 3. (3) Yes: the differences double, and the largest score gets more. Only <em>adding</em> is free. (4)
-# > Mathematically nothing. But a row that lies more than about 104 below that maximum has exponentials of 0 throughout,
-# > and 0/0 is NaN.</details>
+# > Mathematically not: an exponential is above 0. In float32 yes: of (0, 0, −110) the third exponential is rounded to
+# > 0.</details>
 #
 # **Now you:** [a00](@getting_ready/assignment), exercise 1.
 #
@@ -848,15 +847,15 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 #
 # The mask of the shop's table comes from the lengths: a row of positions, (8,), is compared with a column of lengths,
 # (4, 1). Broadcasting makes (4, 8) of them. Here the library's `lengths_to_mask` does it; in the assignment you write
-# the comparison. The mask should not come from the table, as in `table != 0`. That works today, because no rating is
+# the comparison. A row of the table, indexed with its row of the mask, keeps the places that are True. (We go row by row
+# here. The assignment asks for all rows at once, and more than that.) The mask should not come from the table, as in `table != 0`. That works today, because no rating is
 # 0, and fails on the day when someone may give zero stars.
 
 # %%
 lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
 mask = attention.lengths_to_mask(lengths, table.shape[1])            # (4, 8)
-total = table.masked_fill(~mask, 0).sum(dim=1)                       # (4,)
-count = mask.sum(dim=1)                                              # (4,)  True counts as 1
-means = total / count                                                # (4,)
+of_rows = [row[real].float().mean() for row, real in zip(table, mask, strict=True)]
+means = torch.stack(of_rows)                                         # (4,)  of True places alone
 figures.padded_batch(ratings, pad="–", means=means.tolist())
 #| caption: The same rectangle with its mask: hatched cells take no part in the mean.
 
