@@ -93,7 +93,8 @@ def encoder_decoder(
                 arrow(ax, (h, 2.45), (x - 0.98, 3.95), colour, 0.8 + 4 * share if here else 0.8)
             arrow(ax, (x - 0.5, 2.45), (x - 0.5, 3.75), GREEN if here else PALE, 1.6)
             if here:
-                ax.text(x - 0.03, 3.1, "query", ha="center", va="center", fontsize=9, color=GREEN)
+                ax.text(x - 0.03, 3.1, "query", ha="center", va="center", fontsize=9, color=GREEN,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
             box(ax, x - 0.5, 4.3, f"$c_{{{t}}}$", ORANGE if here else GREY, width=0.9, fill=None if here else "white")
             # Context vector and state are joined to the attentional vector, and it predicts the token.
             box(ax, x, 6.1, rf"$\tilde s_{{{t}}}$", PURPLE if here else GREY, fill=None if here else "white")

@@ -186,8 +186,11 @@ def tables_with_sums(
         ax.text(-0.12, n + 0.5, "sum", ha="right", va="center", fontsize=10, color=GREY)
         ax.set_xlim(0, m + 1)
         ax.set_ylim(n + 1, 0)
+        each = "; ".join(
+            f"{row} {', '.join(f'{value:.2f}' for value in line)}" for row, line in zip(rows, matrix, strict=True)
+        )
         said.append(
-            f"{name}: the rows sum to {', '.join(f'{total:.2f}' for total in by_row)}, the columns to "
+            f"{name}: {each}; the rows sum to {', '.join(f'{total:.2f}' for total in by_row)}, the columns to "
             f"{', '.join(f'{total:.2f}' for total in by_column)}."
         )
     show(drawn, " ".join(said))

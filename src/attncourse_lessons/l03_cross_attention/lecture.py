@@ -533,7 +533,8 @@ print(additive.shape, multiplicative.shape)
 
 # %%
 figures.with_and_without(FIRST_ATTENTION)
-#| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]).
+#| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]). A star:
+#|   trained longer.
 
 # %% [raw] slide
 # ## Attention: 7.6 and 8.9 BLEU
