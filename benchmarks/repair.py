@@ -1,10 +1,10 @@
 """Does the search find the line? Wrong answers with one mistake each, whose faulty line is known, are given to it.
 
-    python benchmarks/repair.py [--drawn | --again | --third | --fourth | --fifth] [--exercise NAME ...]
+    python benchmarks/repair.py [--drawn | --again | --third | --fourth | --fifth | --sixth] [--exercise NAME ...]
                                 [--seconds 10] [--show] [--json]
 
 The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, of `drawn_again.py` with `--again`,
-of `drawn_third.py`, `drawn_fourth.py` or `drawn_fifth.py` with the option of that name: written from the notebooks'
+of `drawn_third.py` to `drawn_sixth.py` with the option of that name: written from the notebooks'
 text before a module was opened. A line is right if it is one that is marked there; it is `named` if it is told at all,
 be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search; a
 learner's are the clock's.
@@ -23,6 +23,7 @@ import drawn_again
 import drawn_answers
 import drawn_fifth
 import drawn_fourth
+import drawn_sixth
 import drawn_third
 import unseen_answers
 
@@ -73,7 +74,8 @@ def main() -> None:
         ("--again", drawn_again, "those to eighteen more"),
         ("--third", drawn_third, "those to ten more"),
         ("--fourth", drawn_fourth, "those to ten others"),
-        ("--fifth", drawn_fifth, "those to the last ten"),
+        ("--fifth", drawn_fifth, "those to ten after these"),
+        ("--sixth", drawn_sixth, "those to the last ten"),
     ):
         which.add_argument(flag, dest="file", action="store_const", const=module, default=unseen_answers, help=help)
     parser.add_argument("--exercise", nargs="+", metavar="NAME")

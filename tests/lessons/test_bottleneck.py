@@ -65,7 +65,7 @@ def test_the_record_of_recall_has_three_seeds_and_every_width_with_one_vector_an
 
 
 @pytest.mark.parametrize(
-    "model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU", "5-gram and GRU"]
+    "model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 168", "LSTM", "GRU", "5-gram and GRU"]
 )
 def test_the_record_of_language_models_has_each_model_once_a_seed_after_three_epochs(model):
     record = measured("language_models")

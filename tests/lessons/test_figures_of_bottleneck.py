@@ -101,7 +101,7 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
 
     boxes = {
         "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h, r"$\tilde h$": candidate,
-        "$U_n$": lambda past: past @ U[2],
+        r"$U_{\tilde h}$": lambda past: past @ U[2],
         "$r$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
         "$z$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
     }  # fmt: skip
@@ -162,16 +162,16 @@ def test_two_readers_differ_only_in_which_states_reach_attend():
     assert "last state" in one.get_title() and "3 × $d$" in every.get_title()
     same = [
         ("b4", "$h_1$"), ("f0", "$h_2$"), ("s1", "$h_3$"), ("$h_1$", "$h_2$"), ("$h_2$", "$h_3$"), ("s?", "attend"),
-        ("s?", "gate"), ("gate", "×"), ("attend", "×"), ("×", "combine, tanh"), ("combine, tanh", "answer"),
+        ("s?", "scale"), ("scale", "×"), ("attend", "×"), ("×", "combine, tanh"), ("combine, tanh", "answer"),
         ("answer", "1"),
     ]  # fmt: skip
     for ax, kept in ((one, ["$h_3$"]), (every, ["$h_1$", "$h_2$", "$h_3$"])):
-        assert boxed(ax) == ["$h_1$", "$h_2$", "$h_3$", "attend", "gate", "×", "combine, tanh", "answer"]
+        assert boxed(ax) == ["$h_1$", "$h_2$", "$h_3$", "attend", "scale", "×", "combine, tanh", "answer"]
         at = {(words, y): (x, y) for words, x, y in texts(ax)}
         where = {"answer": at["answer", 7.8], **{words: place for (words, y), place in at.items() if y != 2.95}}
 
         def nearest(x, y, where=where):
-            half = {"attend": 1.2, "combine, tanh": 1.8, "answer": 1.1, "gate": 0.9}
+            half = {"attend": 1.2, "combine, tanh": 1.8, "answer": 1.1, "scale": 0.9}
             away = {words: max(abs(x - at_x) - half.get(words, 0.5), 0) + max(abs(y - at_y) - 0.5, 0)
                     for words, (at_x, at_y) in where.items() if words not in ("found", "selected")}  # fmt: skip
             return min(away, key=away.__getitem__)

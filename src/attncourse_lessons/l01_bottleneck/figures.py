@@ -87,7 +87,7 @@ GRU_CELL = Wiring(
         "rest": ("1 −", 3.6, 3.9), "take": ("×", 5.4, 3.9), "z": ("$z$", 2.0, 2.2),
         "candidate": (r"$\tilde h$", 6.6, 2.2), "x": ("$x_t$", 8.8, 2.2),
         "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 4.5, 0.2), "reset": ("×", 6.6, 0.2),
-        "matrix": ("$U_n$", 8.8, 0.2), "past": ("$h_{t-1}$", 10.9, 0.2),
+        "matrix": (r"$U_{\tilde h}$", 8.8, 0.2), "past": ("$h_{t-1}$", 10.9, 0.2),
     },
     edges=(
         ("old", "keep"), ("z", "keep"), ("keep", "sum"), ("z", "rest"), ("rest", "take"), ("candidate", "take"),
@@ -99,7 +99,7 @@ GRU_CELL = Wiring(
 
 KEY = {
     GREEN: "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset",
-    BLUE: r"candidates $\tilde c$ and $\tilde h$, each a tanh; the cell state $c_t$; maps of a vector: tanh, $U_n$",
+    BLUE: r"candidates $\tilde c$ and $\tilde h$, each a tanh; the cell state $c_t$; maps of a vector: tanh, $U_{\tilde h}$",
     PURPLE: "computed number by number: products and sums",
 }
 
@@ -219,7 +219,7 @@ def two_readers(pairs: Sequence[str], asked: int) -> None:
         ax.text(6.9, 4.2, f"{letter}?", ha="center", va="center", fontsize=11)
         arrow(ax, (6.4, 4.2), (3.25, 4.2))
         arrow(ax, (6.9, 4.6), (6.9, 5.45))
-        box(ax, 6.9, 6.0, "gate", GREEN, width=1.8)
+        box(ax, 6.9, 6.0, "scale", GREEN, width=1.8)
         arrow(ax, (2.0, 4.75), (2.0, 5.45))
         ax.text(2.2, 5.1, "found", ha="left", va="center", fontsize=10, color=GREY)
         box(ax, 2.0, 6.0, "×", PURPLE)
@@ -235,7 +235,7 @@ def two_readers(pairs: Sequence[str], asked: int) -> None:
         drawn,
         f"Two readers of {' '.join(pairs)}, asked for {letter}. A recurrent network makes the states {states}. On the "
         "left the last state alone reaches the box attend, with the weight 1; on the right all states do, with weights "
-        "α. The rest is the same: attend averages what reaches it, by the question; the question's gate multiplies "
+        "α. The rest is the same: attend averages what reaches it, by the question; a scale from the question multiplies "
         f"what was found; a layer with tanh and a last layer make the answer, {digit}.",
     )
 

@@ -29,8 +29,7 @@
 #
 # In 1951 Claude Shannon published a game ([@shannon1951]). One person covers a page of a book, another guesses what
 # stands there, letter by letter, and is told the right letter each time. Try it with words: what comes after *Return
-# the number*? You probably said *of*. To say it, you used more than the last word and less than everything that you
-# have ever read.
+# the number*? You probably said *of*.
 #
 # A player who names one word tells us little. So let the player give a probability to every possible word. This is a
 # **language model**: given the beginning $w_1, \dots, w_t$ of a text, it returns a probability distribution over the
@@ -40,7 +39,7 @@
 #
 # Nothing is assumed here: the rule holds for any distribution. ($w_1$ is a mark for the beginning and is given.)
 # *Return the number* has three factors: how likely *Return* is after the mark, *the* after *Return*, and *number*
-# after *Return the*. If these are ½, ½ and ⅒, the text has the probability 1/40. The rule also says how to write:
+# after *Return the*. If these are ½, ½ and ⅒, a text begins so with the probability 1/40. The rule also says how to write:
 # sample the next token, append it, ask again. A model that writes in this way is **autoregressive**.
 #
 # The models of this lecture differ in how much of $w_1, \dots, w_t$ they keep, and in whether they count or learn.
@@ -118,7 +117,7 @@ for text in [text for text in corpus.test if 60 < len(text) < 100][:3]:
 #
 # What is a token? There are few different characters, but a model of characters must look far back to see anything.
 # There are many words, and the test set has some that nobody has seen. The usual way lies between: **subword
-# tokens**. Frequent words are one token, rare words are several, and nothing is unknown. (They are found by byte-pair
+# tokens**. Frequent words are one token, rare words are several, and nothing is unknown but a character that was never seen. (They are found by byte-pair
 # encoding; [lecture @training](@training) builds it.)
 
 # %%
@@ -169,7 +168,7 @@ print("losses", [round(loss, 2) for loss in losses])
 print("perplexity", round(math.exp(sum(losses) / 3), 2))
 
 # %% [markdown]
-# The second token makes most of the loss. A probability of zero would make it infinite; remember that, it is about to
+# The second token contributes most of the loss. A probability of zero would make it infinite; remember that, it is about to
 # matter. *Before you run the next cell:* if we count in bits, $-\log_2 p$, and raise 2 to the mean, is it another
 # perplexity? And what if somebody takes nats and raises 2 to them?
 
@@ -286,10 +285,10 @@ assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4) and p.min() > 0
 # %% [markdown]
 # <details><summary><b>Going further</b>: the formula of Kneser and Ney; counting without order (tf-idf)</summary>
 #
-# With c(h, w) for how often token w followed the context h, c(h) for how often anything did, N(h) for how many
-# <i>different</i> tokens did, and h′ for h without its first token, the model is
+# With c(u, w) for how often token w followed the context u, c(u) for how often anything did, N(u) for how many
+# <i>different</i> tokens did, and u′ for u without its first token, the model is
 #
-# $$p(w \mid h) = \frac{\max\bigl(c(h, w) - D,\ 0\bigr)}{c(h)} + \frac{D \cdot N(h)}{c(h)}\; p(w \mid h')$$
+# $$p(w \mid u) = \frac{\max\bigl(c(u, w) - D,\ 0\bigr)}{c(u)} + \frac{D \cdot N(u)}{c(u)}\; p(w \mid u')$$
 #
 # It is the interpolated form of the model of Kneser and Ney ([-@kneser1995]). There is one more trick in it. In
 # contexts shorter than the longest, c does not count how often a token was seen, but after how many <i>different</i>
@@ -343,7 +342,8 @@ assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: 
 #
 # From no context to one token is a leap, to two a step, and then the curves flatten. The text before does say more,
 # but a model that has never seen the run cannot use it. More text pushes the whole curve down: a bigram model that
-# has read everything is far better than a 5-gram model that has read a twentieth.
+# has read everything is far better than a 5-gram model that has read a twentieth. To answer the question: the first
+# token of context is worth most of all, it divides the perplexity by seven; after that, text helps more.
 #
 # > **A common mistake: comparing perplexities of different units.** A perplexity is *per token of this vocabulary*, and
 # > the unit decides the number. Perplexities compare only where both models predict the same tokens of the same text. The
@@ -435,8 +435,8 @@ print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr) \qquad\quad h_0 = 0$$ (eq:recurrence)
 #
 # This is a **recurrent neural network**, RNN ([@elman1990]; as a language model, [@mikolov2010]). The logits come from
-# $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the 3 that stands
-# first is left after three more steps?
+# $h_t$ as before. A state of a single number shows all that there is to it. *Guess:* how much of the first
+# state is left after three more steps?
 
 # %%
 w_x, w_h, h = 1.0, 0.5, 0.0
@@ -456,7 +456,7 @@ for x_t in (3.0, 0.0, 0.0, 0.0):
 # {print}
 
 # %% [markdown]
-# Some of the 3 is left, and less after each step. With vectors, $w_x$ and $w_h$ become matrices. The same two
+# Some of it is left, and less after each step. With vectors, $w_x$ and $w_h$ become matrices. The same two
 # matrices serve at every step and for every text, so the number of parameters does not depend on the length:
 
 # %%
@@ -513,16 +513,16 @@ trained, losses = train_a_little(leak=False)
 leaking, leaking_losses = train_a_little(leak=True)
 viz.curves({"predicts the next token": losses, "forgot to shift": leaking_losses},
            y_name="loss (nats per token)")
-#| caption: Training loss of a network that predicts the next token, and of one that can see its
-#|   target.
+#| caption: Training loss (means of three steps, one seed) of a network that predicts the next
+#|   token, and of one that can see its target.
 
 # %% [raw] slide
 # ## A target leak: the best loss of the day
 # {figure}
 
 # %% [markdown]
-# The curve that falls to nearly zero is the wrong one. To repeat the token that one has just read is easy, and the
-# best loss of the day means that nothing was learned. This is a **target leak**, and no error message will tell you.
+# The curve that falls to nearly zero is the wrong one. To repeat the token that one has just read is easy, and so
+# low a loss shows no knowledge of the language. This is a **target leak**, and no error message will tell you.
 # Let the models write, always the likeliest token (`greedy`), and they tell you:
 
 # %%
@@ -589,15 +589,6 @@ for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.
 # Most of the 3 is left, and the three numbers after it have left no trace. In a network each component of the state has gates
 # of its own, and the network learns when to open them.
 
-# %%
-figures.lstm_and_gru()
-#| caption: The cells of an LSTM and of a GRU.
-#| label: gated-cells
-
-# %% [raw] slide
-# ## LSTM and GRU
-# {figure}
-
 # %% [raw] slide
 # ## The LSTM in equations
 # $$\begin{aligned} f &= \sigma\bigl(x_t W_f + h_{t-1} U_f + b_f\bigr) && \text{forget gate}\\ i &= \sigma\bigl(x_t W_i + h_{t-1} U_i + b_i\bigr) && \text{input gate}\\ o &= \sigma\bigl(x_t W_o + h_{t-1} U_o + b_o\bigr) && \text{output gate}\\ \tilde c &= \tanh\bigl(x_t W_c + h_{t-1} U_c + b_c\bigr) && \text{candidate}\\ c_t &= f \odot c_{t-1} + i \odot \tilde c \qquad h_t = o \odot \tanh c_t \end{aligned}$$
@@ -607,9 +598,10 @@ figures.lstm_and_gru()
 # > **Guess first.** How many times the parameters of an RNN cell?
 
 # %% [markdown]
-# The **LSTM** (long short-term memory) keeps such a state $c_t$, along the top of the picture, beside the hidden state $h_t$.
+# The **LSTM** (long short-term memory) keeps such a state $c_t$, the **cell state**, beside the hidden state $h_t$.
 # Read the last line first: it is the line of code above, for vectors. $\sigma$ is the sigmoid, and $\odot$ a product
-# element by element. Each of the first four lines is [@eq:recurrence] with weights of its own. Because the index now names
+# element by element. Each of the first four lines is [@eq:recurrence] with weights of its own, three of them with $\sigma$
+# in place of tanh. Because the index now names
 # the gate, $W$ stands for $W_x$ and $U$ for $W_h$:
 #
 # $$
@@ -628,15 +620,25 @@ figures.lstm_and_gru()
 # \begin{aligned}
 # r &= \sigma\bigl(x_t W_r + h_{t-1} U_r + b_r\bigr) && \text{reset gate: how much of the past the candidate sees}\\
 # z &= \sigma\bigl(x_t W_z + h_{t-1} U_z + b_z\bigr) && \text{update gate: how much of the old state stays}\\
-# \tilde h &= \tanh\bigl(x_t W_n + r \odot (h_{t-1} U_n) + b_n\bigr) && \text{the candidate}\\
+# \tilde h &= \tanh\bigl(x_t W_{\tilde h} + r \odot (h_{t-1} U_{\tilde h}) + b_{\tilde h}\bigr) && \text{the candidate}\\
 # h_t &= z \odot h_{t-1} + (1 - z) \odot \tilde h
 # \end{aligned}
 # $$
 #
-# The update gate decides what the LSTM's $f$ and $i$ decide: what is not kept is replaced. (This is torch's form; Cho et
-# al. apply $r$ before the matrix. In other papers $z$ and $1 - z$ change places. Look which of the two multiplies
-# $h_{t-1}$.)
-#
+# The update gate decides what the LSTM's $f$ and $i$ decide: what is not kept is replaced. (This is torch's form, but for a
+# second bias in the brackets after $r$; Cho et al. apply $r$ before the matrix. In other papers $z$ and $1 - z$ change
+# places. Look which of the two multiplies $h_{t-1}$.) In the picture, follow the cell state along the top.
+
+# %%
+figures.lstm_and_gru()
+#| caption: The cells of an LSTM and of a GRU.
+#| label: gated-cells
+
+# %% [raw] slide
+# ## LSTM and GRU
+# {figure}
+
+# %% [markdown]
 # Here is the LSTM in code, beside torch's. *Guess* from the equations: how many times as many parameters does an LSTM cell
 # have as an RNN cell of the same width? And a GRU cell, with three lines that read $x_t$?
 
@@ -677,11 +679,12 @@ assert all(same)
 #
 # All models on one axis: n-gram models, the window network, and recurrent networks with the three cells. The networks
 # have states and embeddings of 96 numbers, and each trains for three epochs. Learning rates were chosen on a
-# validation set. Because gated cells have more parameters, there is a second RNN, of 128 numbers. *Place your bets.*
-# The 5-gram model keeps a count of every run of five, and no network has a fifth as many numbers.
+# validation set. Because gated cells have more parameters, there is a second RNN, of 168 numbers.
+# You know the n-gram models' perplexities: place the networks. (The 5-gram model keeps a count of every run of up to five
+# tokens, far more numbers than any network has.)
 
 # %% tags=["hide-input"]
-models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 128", "LSTM", "GRU"]
+models = ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 168", "LSTM", "GRU"]
 kinds = {model: "counting" if model.endswith("gram") else "networks" for model in models}
 viz.strip_plot({model: perplexities(model) for model in models}, "test perplexity", kinds)
 for model in models:
@@ -694,8 +697,10 @@ gains = {model: 1 - mean(perplexities(model)) / mean(perplexities(model, "a quar
          for model in ("5-gram", "GRU")}
 print("from a quarter of the texts to all the perplexity falls by",
       ", ".join(f"{gain:.0%} ({model})" for model, gain in gains.items()))
-#| caption: Test perplexity of n-gram models and networks: a mark for each run, a line at the
-#|   mean.
+longer = mean(perplexities("GRU, steps as on all", "a quarter"))
+print(f"GRU, with a quarter of the texts and as many steps as with all: {longer:.1f}")
+#| caption: Test perplexity of n-gram models and networks: a mark for each run, a line at the mean.
+#|   The axis begins at 35.
 
 # %% [raw] slide
 # ## Among networks gates pay; the 5-gram model beats them all
@@ -705,21 +710,24 @@ print("from a quarter of the texts to all the perplexity falls by",
 
 # %% [markdown]
 # Among the networks of one width LSTM and GRU are far ahead of the RNN, which is no better than the window. Is that the
-# gates or the size? The RNN of 128 numbers has more parameters than the GRU (and a wider state and wider embeddings), and it
-# makes up less than half of the distance to the GRU. So size explains a part of it. The rest is probably the gates, though
-# these networks may also differ in how easily they train.
+# gates or the size? The RNN of 168 numbers has more parameters than the GRU in its cell (56,784 against 55,872), wider
+# embeddings and a wider state, and it makes up less than half of the distance. So size explains a part of it at most. The
+# rest is probably the gates, though these networks may also differ in how easily they train.
 #
 # And the 5-gram model beats them all. Be careful what you conclude. Three epochs over half a million tokens with
 # about 100 numbers are a small budget. A network can use more of everything: more epochs, more text, a wider state.
 # An n-gram model of fixed order can use only more text, and here it gains as much from it as the GRU does: from a
-# quarter of the texts to all, either perplexity falls by about a third, as the last line says. On the Brown corpus of
+# quarter of the texts to all, either perplexity falls by about a third. (In three epochs of all the texts the GRU takes
+# four times as many steps, too. But that is not it: with as many steps on a quarter of the texts it only gets worse, as
+# the last line says. It learns them by heart.) On the Brown corpus of
 # about a million words, Bengio et al. ([-@bengio2003]) measured a perplexity of 312 for the best n-gram model, and of
 # 252 for a window network that was mixed with a trigram model.
 #
 # ## Where counting wins: known and unknown contexts
 #
 # Are the 5-gram model and the GRU good at the same tokens? For each token of the test set we ask how much of its
-# context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. A third model, *5-gram
+# context the 5-gram model had ever seen: all four tokens, or three, two, or no more than one. (The first three tokens
+# of each text are left out, as they do not have four before them.) A third model, *5-gram
 # and GRU*, averages the two models' probabilities. *Guess* what the curves look like, and where the third one lies.
 
 # %% tags=["hide-input"]
@@ -734,16 +742,19 @@ figures.seed_lines({"": by_known}, "tokens of the context seen before (share of 
                    "loss (nats per token)", log_x=False, y_range=(3.0, 4.0), ticks=ticks)
 for model in by_known:
     print(f"{model:>14}: test perplexity {mean(perplexities(model)):.1f}")
-#| caption: Test loss by how much of the context was seen in training.
+#| caption: Test loss by how much of the context was seen in training. The axis begins at 3.
 
 # %% tags=["hide-input"]
 assert all(0.3 < gain < 0.4 for gain in gains.values()), "four times the text: about a third"
+assert longer > mean(perplexities("GRU", "a quarter")), "more steps on a quarter: no better"
+cells = [kind(d, d) for kind, d in ((nn.RNNCell, 168), (nn.GRUCell, 96))]
+assert [sum(q.numel() for q in cell.parameters()) for cell in cells] == [56_784, 55_872]
 average = {model: mean(perplexities(model)) for model in [*models, *by_known]}
 assert average["5-gram and GRU"] < average["5-gram"] < average["GRU"] < 0.9 * average["RNN"]
 assert average["LSTM"] < 0.9 * average["RNN"] and average["window"] < 1.1 * average["RNN"]
-wide, sizes = perplexities("RNN, d = 128"), record["size"]
-assert sizes["RNN, d = 128"] > sizes["GRU"] and max(perplexities("GRU")) < 0.9 * min(wide)
-assert average["RNN, d = 128"] > (average["RNN"] + average["GRU"]) / 2, "less than half of it"
+wide, sizes = perplexities("RNN, d = 168"), record["size"]
+assert sizes["RNN, d = 168"] > sizes["GRU"] and max(perplexities("GRU")) < 0.9 * min(wide)
+assert average["RNN, d = 168"] > (average["RNN"] + average["GRU"]) / 2, "less than half of it"
 lead = {n: mean(by_known["GRU"][n]) - mean(by_known["5-gram"][n]) for n in (1, 2, 3, 4)}
 assert lead[1] < 0.1 and lead[1] + 0.1 < lead[4], "the less is known, the smaller the lead"
 for n in lead:
@@ -808,30 +819,36 @@ def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
 
 
 kinds = {"RNN": (nn.RNN, {}), "LSTM": (nn.LSTM, {}), "GRU": (nn.GRU, {}),
-         "RNN, W_h × 2.7": (nn.RNN, {"grow": 2.7}), "RNN, W_h × 4": (nn.RNN, {"grow": 4.0}),
-         "LSTM, f open": (nn.LSTM, {"keep": 3.0}), "GRU, z open": (nn.GRU, {"keep": 3.0})}
+         "RNN, $W_h$ × 2.5": (nn.RNN, {"grow": 2.5}), "RNN, $W_h$ × 2.7": (nn.RNN, {"grow": 2.7}),
+         "RNN, $W_h$ × 2.9": (nn.RNN, {"grow": 2.9}), "RNN, $W_h$ × 4": (nn.RNN, {"grow": 4.0}),
+         "LSTM, f + 1": (nn.LSTM, {"keep": 1.0}), "LSTM, f + 3": (nn.LSTM, {"keep": 3.0}),
+         "GRU, z + 3": (nn.GRU, {"keep": 3.0})}
+printed_alone = ("RNN, $W_h$ × 2.5", "RNN, $W_h$ × 2.9", "LSTM, f + 1")
 gradients, left = {}, {}
 print("from 60 steps back, as a share of that from 1 step back, three seeds:")
 for name, (kind, changed) in kinds.items():
     runs = [gradient_by_distance(kind, seed, **changed) for seed in range(3)]
-    gradients[name] = {k: [run[k] for run in runs] for k in runs[0]}
+    gradients[name] = {k: [run[k] / run[1] for run in runs] for k in runs[0]}
     left[name] = [run[60] / run[1] for run in runs]
-    print(f"{name:>14}:", "  ".join(f"{share:.0e}" for share in left[name]))
-figures.seed_lines({"": gradients}, "steps back", "norm of the gradient at that token",
+    print(f"{name.replace('$', ''):>14}:", "  ".join(f"{share:.0e}" for share in left[name]))
+drawn = {name: line for name, line in gradients.items() if name not in printed_alone}
+figures.seed_lines({"": drawn}, "steps back", "norm of the gradient, of that one step back",
                    log_x=False, log_y=True)
-#| caption: How much gradient reaches a token, by its distance from the last state: untrained
-#|   networks as torch initialises them, and with one thing changed.
+#| caption: Gradient that reaches a token, by its distance (logarithmic): untrained networks as
+#|   torch initialises them, and with one thing changed.
 #| label: vanishing-gradient
 
 # %% tags=["hide-input"]
 assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
-assert min(left["RNN, W_h × 4"]) > 1e2, "a far larger matrix makes it explode"
-assert min(left["RNN, W_h × 2.7"]) > 0.05 and max(left["RNN, W_h × 2.7"]) < 1, "on the edge"
+assert min(left["RNN, $W_h$ × 4"]) > 1e2, "a far larger matrix makes it explode"
+assert min(left["RNN, $W_h$ × 2.7"]) > 0.05 and max(left["RNN, $W_h$ × 2.7"]) < 1, "on the edge"
+assert max(left["RNN, $W_h$ × 2.5"]) < 0.05 and min(left["RNN, $W_h$ × 2.9"]) > 1, "a narrow one"
+assert max(left["LSTM, f + 1"]) < 1e-4
 torch.manual_seed(0)
 carried, fresh = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                  # (64, 64)
 shrinks = (carried @ fresh.mT).norm(dim=-1) / carried.norm(dim=-1)                   # (1000,)
 assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
-assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let it through"
+assert min(left["LSTM, f + 3"] + left["GRU, z + 3"]) > 1e-3, "open gates let it through"
 
 # %% [raw] slide
 # ## Vanishing and exploding gradients
@@ -844,23 +861,24 @@ assert min(left["LSTM, f open"] + left["GRU, z open"]) > 1e-3, "open gates let i
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
 # In all three untrained networks the gradient decays exponentially: on this axis that is a straight line. A network
 # cannot learn that the *keys* mattered if no gradient reaches them. The gated ones lose it as well, because a fresh
-# gate stands half open, $\sigma(0) = \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$: the gate is
-# the main path from state to state, not the only one.)
+# gate stands half open, $\sigma(0) = \tfrac12$. (Not quite as fast as $\tfrac12^{60} \approx 10^{-18}$, but by a
+# factor of 0.61 or so a step: perhaps because the gate is not the only path from state to state.)
 #
 # The difference is how easily it can be *mended*. In the RNN the whole matrix decides. At four times its size the
-# gradient explodes. At 2.7 times a good part of it gets through, as the list says; but that is a narrow edge between
-# vanishing and exploding, and nothing holds the matrix there while the network learns. (To start on such an edge, with an
+# gradient explodes. At 2.7 times a good part of it gets through, as the list says; at 2.5 it has nearly vanished, at 2.9
+# it has begun to grow. Nothing holds the matrix on so narrow an edge while the network learns. (To start on such an edge, with an
 # identity matrix and a ReLU, was a line of research of its own: [@le2015].) In the gated networks one bias decides. Add 3 to it, $\sigma(3) = 0.95$, and the GRU keeps about $0.95^{60} \approx 0.05$. This is one
 # reason why LSTMs and GRUs, and not plain RNNs, were the standard until the Transformer, and why the bias of the
-# forget gate is often set to 1 or more at the start ([@jozefowicz2015]). Exploding gradients are **clipped**: if the
+# forget gate is often set to 1 or more at the start ([@jozefowicz2015]; over sixty steps, 1 is too little, as the list
+# shows). Exploding gradients are **clipped**: if the
 # norm is larger than 1, say, the gradient is scaled down to 1.
 #
 # <details><summary><b>Going further</b>: why these RNNs vanish and explode, and what the LSTM keeps</summary>
 #
 # The RNN's factor is a matrix times the slope of tanh. torch draws a fresh $W_h$ from $\pm 1/\sqrt d$, and such a matrix
 # shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even before tanh, whose slope is at most 1. 2.7
-# times that is 1.6, which the slope about undoes; four times is 2.3, which outweighs it. The LSTM with its forget gate open keeps even more than $0.95^{60}$; perhaps
-# other paths, through $h$, add to it (a guess).
+# times that is 1.6, which the slope about undoes; four times is 2.3, which outweighs it. The LSTM with its forget gate open keeps even more than $0.95^{60}$, and its
+# line rises at the far end; perhaps other paths, through $h$, add to it (a guess).
 # </details>
 #
 # > **Check yourself.** An open gate keeps what is there. Why not open all of them for good?
@@ -923,8 +941,8 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # states. **Attention** takes a weighted average of all states, once it knows the question. (How it does that is the
 # next lecture; here it is a box, `attend`.) Then a **readout** computes the answer from what was found. To be fair to
 # the one vector, the readout must be able to *select*: it multiplies what was found, element by element, by a linear
-# map of the question, which can switch some numbers off and let others through, as a gate does. (The tables below call
-# this readout *product*.)
+# map of the question, which can switch some numbers off and let others through. (It is a gate without the sigmoid, so its
+# numbers may have any size and sign; the code calls it `scale`. The tables below call this readout *product*.)
 
 # %%
 figures.two_readers(["k7", "a3", "q9"], asked=1)
@@ -943,7 +961,7 @@ class Reader(nn.Module):
         self.memory = memory
         self.letter, self.digit = nn.Embedding(26, d), nn.Embedding(10, d)
         self.network = nn.GRU(d, d, batch_first=True)
-        self.gate, self.combine = nn.Linear(d, d), nn.Linear(d, d)
+        self.scale, self.combine = nn.Linear(d, d), nn.Linear(d, d)
         self.answer = nn.Linear(d, 10)
 
     def forward(self, letters, digits, asked):
@@ -952,7 +970,7 @@ class Reader(nn.Module):
         if self.memory == "last state":
             states = states[:, -1:]                                           # (batch, 1, d)
         found, _ = attend(question[:, None], states, states)                  # (batch, 1, d)
-        selected = found[:, 0] * self.gate(question)                          # (batch, d)
+        selected = found[:, 0] * self.scale(question)                         # (batch, d)
         return self.answer(self.combine(selected).tanh())                     # (batch, 10)
 
 
@@ -973,16 +991,16 @@ for memory in ("last state", "attention"):
 
 # %% [markdown]
 # (The weighted average of a single vector is that vector.) This is one width and one seed. The record has four widths
-# and three seeds, with a learning rate chosen for each. Here is what you have drawn:
+# and three seeds, with a learning rate chosen for each width from four. Here is what you have drawn:
 
 # %%
 recall = measured("recall")
 print(recall["command"])
 
 
-def lines(memory):
-    chosen = [reader for reader in recall["readers"]
-              if (reader["memory"], reader["readout"]) == (memory, "product")]
+def lines(memory, widths=(16, 32, 64, 128)):
+    chosen = [reader for reader in recall["readers"] if reader["d"] in widths
+              and (reader["memory"], reader["readout"]) == (memory, "product")]
     return {f"d = {reader['d']}": {int(n): [run["right"][n] for run in reader["runs"]]
                                    for n in ("1", "2", "4", "8", "16")} for reader in chosen}
 
@@ -1004,7 +1022,7 @@ assert halves == sorted(halves), "wider is better"
 # ## One vector is a bottleneck
 # {figure}
 #
-# Wider vectors move the breaking point. With attention, 16 numbers are enough: what is kept grows with the text.
+# A wider vector's line falls later. With attention, 16 numbers are enough: what is kept grows with the text.
 
 # %% [raw] slide
 # ## Is it the width? Four tests that could refute us
@@ -1015,46 +1033,49 @@ assert halves == sorted(halves), "wider is better"
 # > 4. a readout that puts vector and question side by side
 
 # %% [markdown]
-# Within this budget of 800 steps one vector is a **bottleneck**. Every width does well up to some number of pairs and
-# then gets worse. Wider vectors move the breaking point and do not remove it: 16 numbers get about 60% with four
-# pairs, 32 numbers with eight, 64 numbers with sixteen. Twice the pairs need twice the width, and twice the width makes
-# the matrices of the cell four times as large. With attention sixteen numbers are enough for all of it, because what is
+# Within this budget of 800 steps one vector is a **bottleneck**. Every line falls; that of a wider vector falls later, and
+# falls all the same: 16 numbers get about 60% with four pairs, 32 numbers with eight, 64 numbers with sixteen. Twice the
+# pairs need at least twice the width, and twice the width makes the matrices of the cell four times as large. With attention sixteen numbers are enough for all of it, because what is
 # kept grows with the text: one state for each token.
 #
-# Is that all, more memory? Compare at **equal memory**. With eight pairs the attention of $d = 16$ keeps 8 × 16 = 128
+# Is that all, more memory? Compare at **equal memory**. With sixteen pairs the attention of $d = 16$ keeps 16 × 16 = 256
 # numbers, as many as the widest single vector. *Guess* how far they are apart.
 
 # %%
-for pairs, d in ((2, 32), (4, 64), (8, 128)):
-    one_vector = mean(lines("last state")[f"d = {d}"][pairs])
+sizes = {(r["memory"], r["d"]): r["parameters"] for r in recall["readers"]
+         if r["readout"] == "product"}
+for pairs, d in ((2, 32), (4, 64), (8, 128), (16, 256)):
+    one_vector = mean(lines("last state", [d])[f"d = {d}"][pairs])
     all_states = mean(lines("attention")["d = 16"][pairs])
     print(f"{pairs} pairs, {pairs} × 16 = {d} numbers either way:",
-          f"one vector {one_vector:.2f}, attention {all_states:.2f}")
+          f"one vector {one_vector:.3f}, attention {all_states:.3f};",
+          f"{sizes['last state', d] / sizes['attention', 16]:.0f} times the parameters")
 
 # %% [raw] slide
 # ## Is it only more memory? Compare at equal memory
 # {print}
 #
-# One vector of as many numbers is nearly as good. What attention buys: memory that grows by itself, and nothing to learn about packing.
+# One vector of as many numbers comes close, with many more parameters. What attention buys: memory that grows by itself, and nothing to learn about packing.
 
 # %% [markdown]
-# At equal memory one vector is nearly as good, but its GRU is up to eight times as wide, with many more parameters. So
-# what attention buys here is above all memory that grows by itself, without more parameters; and nobody has to learn how
+# At equal memory one vector is close with two pairs and falls further behind with more, although its GRU is up to sixteen
+# times as wide and has many more parameters. So what attention buys here is above all memory that grows by itself, without more parameters; and nobody has to learn how
 # to pack it.
 #
 # ## Is it the width of the vector? Four tests that could refute us
 #
 # Sixteen digits would fit into 64 numbers many times over, if a network knew how to pack them. So the cause may be
-# the training, the long path, or the readout, and not the width. The record has a test for each, all with $d = 64$
-# and the mean of three seeds. *Guess first:* which of these four will help the one vector most: the mean of all
+# the training, the long path, or the readout, and not the width. The record has a test for each, with $d = 64$ (one
+# also with 128) and the mean of three seeds. *Guess first:* which of these four will help the one vector most: the mean of all
 # states, six times the training, a decoder that reads the question as one more token, or a readout that puts vector
 # and question side by side?
 
 # %% tags=["hide-input"]
-print(f"{'memory, readout, steps':<34}", *(f"{n:>5}" for n in (1, 2, 4, 8, 16)))
+print(f"{'memory, readout, steps':<42}", *(f"{n:>5}" for n in (1, 2, 4, 8, 16)))
 for reader in [*recall["readers"], recall["longer"]]:
-    if reader["d"] == 64:
-        name = f"{reader['memory']}, {reader['readout']}, {reader['steps']:,}".ljust(34)
+    if reader["d"] == 64 or (reader["d"], reader["readout"]) == (128, "concatenation"):
+        width = f", d = {reader['d']}" if reader["d"] != 64 else ""
+        name = f"{reader['memory']}, {reader['readout']}, {reader['steps']:,}{width}".ljust(42)
         for n in ("1", "2", "4", "8", "16"):
             name += f" {mean(run['right'][n] for run in reader['runs']):5.2f}"
         print(name)
@@ -1068,17 +1089,17 @@ for reader in [*recall["readers"], recall["longer"]]:
 # %% [markdown] teaches="operations that cannot be parallel"
 # * **Mean pooling** does no better than the last state, although every state is one average away. (It also blends all
 #   states, so this test alone does not clear the long path. A direct one follows.)
-# * **Training** six times as long helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70 with sixteen. So part of
+# * **Training** six times as long (with a rate chosen anew) helps, from 0.81 to 0.93 with eight pairs and from 0.57 to 0.70
+#   with sixteen. So part of
 #   the trouble is to *learn* how to pack a vector from which anything may be asked. How much would be left after still
 #   more steps, the record does not say.
 # * A **decoder's** GRU cell, which reads the question with the vector as its state, is the encoder–decoder of
 #   [@fig:bottleneck]. It breaks down earlier than our readout: 0.46 against 0.81 with eight pairs. Its gates can select,
 #   but each is computed from a sum of question and state; perhaps that is harder to learn in 800 steps (a guess).
-# * **Concatenation**, a readout that puts vector and question side by side, fails already at *two* pairs. That has
-#   nothing to do with the width of the vector. The first layer of such a readout can only *add* the question to what was
-#   found. A product of the two must be approximated through the tanh, which 800 steps do not learn. (Attention does not
-#   mind: it has selected before.) Had we compared with this readout alone, we would have taken a fault of the readout for
-#   the bottleneck. Vary one thing at a time.
+# * **Concatenation**, a readout that puts vector and question side by side, fails already at *two* pairs, also with 128
+#   numbers. So that is not the width. What such a readout cannot do is for you to find out: exercise 5. (With attention
+#   it does as well as the product, because the averaging has already selected.) Had we compared with this readout alone,
+#   we would have taken a fault of the readout for the bottleneck. Vary one thing at a time.
 #
 # If the long path were to blame, the pairs that were read first would be answered worst. *Guess* whether they are. Here
 # are three single vectors of 64 numbers, asked for pairs from each quarter of what they read:
@@ -1106,21 +1127,20 @@ for n, rows in by_quarter.items():
 
 # %% [markdown]
 # The first quarter is not answered worse than the middle ones. With sixteen pairs the last quarter, the nearest, is
-# answered best, but most of the errors are there at every distance. So the answer: the long path is hardly to blame here.
-# The readout can be to blame, and ours was not. Of the rest a part is learning and a part is width. Within one budget the
+# answered best, but most of the errors are there at every distance. So the answer: the long path (of at most sixteen
+# steps) is hardly to blame here. The readout can be to blame, and ours was the best of the three that we tried. More
+# training removes a part of the errors that remain, and a wider vector more of them. Within one budget the
 # width decides how many pairs are answered. Six times the budget moves the curve and does not lift it to that of
 # attention.
 #
 # **Now you:** [a01](@bottleneck/assignment), exercise 5, a readout that can select.
 #
 # > **Check yourself.** (1) Both readers have the same number of parameters. What does attention need more of, and how does
-# > it grow with $n$? (2) Why does a linear layer on [found; question] not
-# > select?
+# > it grow with $n$? (2) A reader gets 0.55 with two pairs and 0.36 with four. What may it know, and what not?
 # > <details><summary>Answers</summary>(1) Memory and work when the question comes: it keeps n states instead of one, and
-# > compares the question with each. That is the price; lecture @cheap_attention is about it. (2) It computes A·found +
-# > B·question: the question can shift the result, but not change which parts of found count. For that one needs a
-# > product of the two, as in a gate, or in a dot product. (A tanh and another layer can approximate a product; our readout
-# > has them, and does not learn it in 800 steps.)</details>
+# > averages over all of them. That is the price; lecture @cheap_attention is about it. (2) Which digits were there, but not
+# > with which letters: naming any of two is right in ½ + ½ · ⅒ = 0.55 of the cases, any of four in ¼ + ¾ · ⅒ =
+# > 0.33.</details>
 #
 # ## Trouble three: one step after the other
 #
@@ -1163,8 +1183,8 @@ taken = {name: {n: milliseconds(way, torch.randn(n, 128)) for n in (16, 64, 256,
 viz.line_plot(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
 recurrent, parallel = (line[1024] for line in taken.values())
 print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as long")
-#| caption: Time that one cell takes for a sequence, by its length: step by step, and all at
-#|   once.
+#| caption: Time that one cell takes for a sequence, step by step and all at once: one thread, the
+#|   fastest of seven, logarithmic axes.
 
 # %% tags=["hide-input"]
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]
@@ -1177,12 +1197,13 @@ assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"]
 # On one thread nothing runs in parallel. What we measured is the price of $n$ small calls in place of one large
 # product, and a recurrence with a tanh has no choice but to pay it. (Without the tanh there is a way: [lecture
 # @cheap_attention](@cheap_attention) computes a *linear* recurrence by a parallel scan.) A GPU does thousands of
-# things at a time. It makes the lower line flatter and does little for the upper one, which offers it one thing at a
-# time. Batches help, many texts side by side; but training holds all states of all of them in memory, and the longer
+# things at a time. It should make the lower line flatter and do little for the upper one, which offers it one thing
+# at a time. (We have not measured it here.) Batches help, many texts side by side; but training holds all states of all of them in memory, and the longer
 # the texts, the fewer fit.
 #
 # Move the widget. How many cells does a signal pass, and how many steps must it wait for? The number in a box is the
-# earliest step after which that state can be there.
+# earliest step after which that state can be there. (Here attention reads the tokens' vectors directly, as from lecture
+# @self_attention on.)
 
 # %%
 def draw_path(length, signal):
@@ -1216,9 +1237,10 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # **Now do** assignment a@bottleneck. **Next:** lecture @lookup.
 
 # %% [markdown] erratum="a missing with"
-# > **A common mistake: confusing the number of operations with the number that must wait.** Attention does not do fewer
-# > operations than a recurrence; it compares every position with every other. What does not increase with the length is
-# > how many of them must be done one after the other. ("Going further", at the end of the page, counts them.)
+# > **A common mistake: confusing the number of operations with the number that must wait.** Attention compares every
+# > position with every other, which takes about $n^2 d$ operations, against $n d^2$ for a recurrence: fewer in texts
+# > shorter than $d$, and more in longer ones. What does not increase with the length is how many of them must be done one
+# > after the other. ("Going further", at the end of the page, counts those that wait.)
 #
 # ## In short
 #
@@ -1262,8 +1284,8 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # > 1. ln 40 − ln 20 = ln 2 ≈ 0.69.
 # > 2. 51, counting both ends, from the earlier to the later. The second network carries signals the other way, and through
 # >    as many: no short cut.
-# > 3. For instance by mean pooling, in which every state is one average away while the vector stays as narrow; or by a
-# >    wider state with the same path.</details>
+# > 3. For the path, ask by position: are the words that were read first translated worse? For the bottleneck, widen the
+# >    state and leave the path as it is. (Mean pooling shortens the path, but it blends, so it does not decide.)</details>
 #
 # **Now do** [assignment @bottleneck](@bottleneck/assignment) (about 80 minutes): exercises 1 to 5, two questions in words,
 # and as extensions the mean of states and all states of a batch. **Next:** [lecture @lookup](@lookup) opens the box: what is a weighted average
@@ -1276,9 +1298,9 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # ## Going further: what the two models write
 #
 # Each model samples the next token from its distribution, sharpened: probabilities are squared and made to sum to one
-# again, which is sampling with a **temperature** of ½. (This GRU trains for a few seconds only.) The 5-gram model writes
-# what somebody has written, in runs that are glued together where a few tokens fit. The network's sentences are its own,
-# and a beginner's. Open the cell to see them.
+# again, which is sampling with a **temperature** of ½. (This GRU trains for a few seconds only.) In
+# these samples the 5-gram model writes what somebody has written, in runs that are glued together where a few tokens fit.
+# The network's sentences are its own, and a beginner's. Open the cell to see them.
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 torch.manual_seed(0)
@@ -1299,7 +1321,7 @@ def next_token(text):
     return gru(torch.tensor([text]))[0, -1].softmax(dim=-1)      # (vocab_size,)
 
 
-for seed in (0, 2):
+for seed in (0, 1, 2):
     print("5-gram:", write(five_gram.distribution, seed))
     print("GRU:   ", write(next_token, seed), "\n")
 

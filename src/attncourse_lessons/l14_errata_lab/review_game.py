@@ -19,7 +19,7 @@ QUESTIONS = {
     "loss": "Does the loss show it?",
 }
 KINDS = get_args(Kind)
-UNTRAINED = "No training run can show it: it is no part of a model, or of none that we trained."
+UNTRAINED = "We trained no model with it."
 
 
 class review_game(LiveWidget):

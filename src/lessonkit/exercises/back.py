@@ -197,6 +197,7 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
                 yield _put_inside(call, ast.BinOp(inside, op, b))  # before, not after
         case ast.Call(function, arguments, keywords):
             inside = _inside(node)
+            yield from _mean_of_those(node, inside, seen)
             match inside:
                 case ast.BinOp(a, ast.Mult() | ast.Div() as op, b):
                     yield ast.BinOp(_put_inside(node, a), op, b)  # after, not before
@@ -217,6 +218,20 @@ def _specific(node: ast.expr, seen: Seen) -> Iterator[ast.expr]:
                 yield from (ast.Call(function, arguments, more) for more in along)
             for extra in seen.named("number", "real")[:MOST]:
                 yield ast.Call(function, [*arguments, _name(extra)], keywords)
+
+
+def _mean_of_those(call: ast.Call, inside: ast.expr | None, seen: Seen) -> Iterator[ast.expr]:
+    """`(x * mask).mean()` divides by what is masked, too: `(x * mask).sum() / mask.sum()`."""
+    match call.func, inside:
+        case ast.Attribute(value, "mean"), ast.BinOp(a, ast.Mult(), b):
+            if _is_module(value):
+                return
+            for mask in (a, b):
+                kind = seen.kinds.get(id(mask))
+                if kind and kind.type == "truth":
+                    total, count = (ast.Call(ast.Attribute(of, "sum", ast.Load()), call.args, call.keywords)
+                                    for of in (inside, mask))  # fmt: skip
+                    yield ast.BinOp(total, ast.Div(), count)
 
 
 def _inside(call: ast.Call) -> ast.expr | None:

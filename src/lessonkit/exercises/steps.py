@@ -7,9 +7,11 @@ the code. A library of mutation operators would know nothing of axes, of `.mT` a
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 OPERATORS = {
@@ -155,6 +157,8 @@ def _instead(node: ast.AST, names: list[str], own: list[str]) -> Iterator[ast.AS
             yield from (ast.Constant(n) for n in (number + 1, number - 1))
         case ast.Constant(float(number)):
             yield from (ast.Constant(n) for n in (number + 1.0, 2 * number))
+        case ast.Constant(str(text)) if "->" in text:
+            yield from (ast.Constant(other) for other in _other_equations(text))
         case ast.keyword("dim", ast.AST()):
             yield from (ast.keyword("dim", ast.Constant(axis)) for axis in AXES)
         case ast.Name(name, ast.Load()) if name in names:
@@ -207,6 +211,16 @@ def _reordered(node: Any) -> Iterator[ast.AST]:
     for i in range(len(node.elts) - 1):
         new = [*node.elts[:i], node.elts[i + 1], node.elts[i], *node.elts[i + 2 :]]
         yield type(node)(new, ast.Load())
+
+
+def _other_equations(text: str) -> Iterator[str]:
+    """An einsum's equation with two neighbouring letters of one tensor in each other's place: its result's first."""
+    terms = re.split(r"(,|->)", text)
+    for at in reversed(range(0, len(terms), 2)):
+        for i, (a, b) in enumerate(pairwise(terms[at])):
+            if a.isalpha() and b.isalpha():
+                swapped = f"{terms[at][:i]}{b}{a}{terms[at][i + 2 :]}"
+                yield "".join([*terms[:at], swapped, *terms[at + 1 :]])
 
 
 def names_of(function: ast.FunctionDef) -> set[str]:

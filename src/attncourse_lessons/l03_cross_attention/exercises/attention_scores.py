@@ -91,9 +91,11 @@ slip("by the angle alone", ALL,
      {SCORES: "torch.cosine_similarity(decoder_states[:, :, None], encoder_states[:, None], dim=-1)"},
      {SCORES: "torch.nn.functional.normalize(decoder_states, dim=-1) "
               "@ torch.nn.functional.normalize(encoder_states, dim=-1).mT"},
+     {"decoder_states @": "torch.nn.functional.normalize(decoder_states, dim=-1) @"},  # one side alone
+     {"encoder_states.mT": "torch.nn.functional.normalize(encoder_states, dim=-1).mT"},
      words="""
-    The states were brought to length one first, so only their directions counted (cosine similarity). That is a
-    reasonable score, but the dot product is asked for: leave the states as they come.""")
+    States were brought to length one first, so that only their direction counts (of both, that is cosine similarity).
+    It makes a reasonable score, but the dot product is asked for: leave the states as they come.""")
 slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
     These are weights: each row sums to one. Scores are the bare dot products, of any size and sign. Softmax is the next
     exercise, where it must respect the mask.""")

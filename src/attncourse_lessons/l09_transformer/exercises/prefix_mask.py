@@ -45,7 +45,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def _prefixes(draw):
     batch, n = draw.sizes(2, 4, 8)
     lengths = 2 + draw.integers(n - 2, batch)                             # 2 … n - 1
-    lengths[0] = 2
+    lengths[:2] = torch.tensor([2, 3])                                    # not all alike
     return lengths, n
 
 
@@ -100,6 +100,17 @@ slip("both reasons needed", EVERY_PREFIX, {" | ": " & "}, words="""
 slip("one position too many", ("prefix and rest",), {"position < lengths": "position <= lengths"}, words="""
     The prefix has grown by one: positions are counted from 0, so the last of `length` positions is length − 1. The
     first token of the answer is now read by those who are to predict it.""")
+slip("the rest does not see the prefix", ("prefix and rest",),
+     {ALLOWED: "torch.where(prefix[:, :, None], prefix[:, None], past & ~prefix[:, None])"}, words="""
+    Two masks were put side by side, one within the prefix and one within the rest, and no position of the rest sees the
+    prefix. It is what the rest goes on from: the key alone decides, wherever the query stands.""")
+slip("not even itself", ("prefix and rest", "no prefix"), {"position <= position": "position < position"}, words="""
+    After the prefix a position does not see itself. What it has read last is the very token from which it goes on: the
+    diagonal is allowed.""")
+slip("the first length for all", ("prefix and rest",),
+     {"position < lengths[:, None]": "(position < lengths[0]).expand(len(lengths), n)"}, words="""
+    The first text's prefix was taken for all of them. Each text has a length of its own: compare the positions with a
+    column of lengths.""")
 slip("upside down", EVERY_PREFIX, {ALLOWED: f"~({ALLOWED})"}, words="""
     Allowed and forbidden have changed places. In this course True means "may attend".""")
 slip("the future for the past", ("prefix and rest", "no prefix"), {"position <= position": "position >= position"},

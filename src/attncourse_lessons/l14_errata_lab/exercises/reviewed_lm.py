@@ -227,6 +227,10 @@ slip("the final norm in every layer", WIRED, {
     SECOND: "x = self.norm(x + self.ff[layer](self.norm_2[layer](x)))"}, words="""
     The final norm stands inside the loop, so that x is normalised after every layer, and nothing can pass through the
     stack unchanged. It belongs after the last layer, once.""")
+slip("one layer too few", ("registered", "logits"), {"for _ in range(n_layers)": "for _ in range(1, n_layers)"},
+     words="""
+    One layer is missing: `range(1, n)` counts n − 1 of them, and a `zip` that is not strict drops what has no partner.
+    Build a model of one layer and count its parameters.""")
 slip("one sublayer for all layers", ("registered", "logits"),
      {"self.attention.append(Attention(d_model, n_heads, max_length))":
       "self.attention.append([*self.attention, Attention(d_model, n_heads, max_length)][0])"},
