@@ -9,7 +9,8 @@ from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
 # How many answers each file has.
-WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50, "drawn_fifth": 50, "drawn_sixth": 50}
+WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50, "drawn_fifth": 50,
+         "drawn_sixth": 50}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=WRONG)

@@ -49,9 +49,9 @@ def test_where_was_looked_is_said_by_row_and_column(alt):
     table = torch.zeros(4, 4)
     table[1, 2] = 0.8
     figures.attention_on_images([torch.rand(8, 8)], {"rollout": [table]}, ["a 3"])
-    assert "a 3: rollout most at (2, 3)" in alt[0]
+    assert "a 3: rollout most at (1, 2)" in alt[0]
     _, words = figures.attention_on_image(torch.rand(8, 8), table, asking=5, title="head 1")
-    assert words == "head 1: of 80% that the patch in row 2, column 2 gives to patches, most goes to (2, 3)."
+    assert words == "head 1: of 80% that the patch in row 1, column 1 gives to patches, most goes to (1, 2)."
 
 
 def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):

@@ -214,7 +214,7 @@ def test_a_landscape_is_as_high_as_the_losses_are():
 def test_each_run_has_a_mark_in_the_row_of_its_group_and_each_group_its_mean():
     (ax,) = axes(viz.strip_plot, {"right": [0.25, 0.75], "wrong": [0.125]}, "loss")
     assert strokes(ax) == [
-        [(0.25, 0), (0.75, 0)], [(0.5, -0.3), (0.5, 0.3)], [(0.125, 1)], [(0.125, 0.7), (0.125, 1.3)]
+        [(0.25, -0.1), (0.75, 0.1)], [(0.5, -0.3), (0.5, 0.3)], [(0.125, 1)], [(0.125, 0.7), (0.125, 1.3)]
     ]  # fmt: skip
     assert labels(ax.yaxis) == {0: "right", 1: "wrong"} and ax.yaxis_inverted() and ax.get_xlabel() == "loss"
 

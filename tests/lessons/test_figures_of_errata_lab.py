@@ -95,7 +95,7 @@ def test_seeds_are_thin_lines_and_their_mean_a_marked_one():
 def test_the_game_asks_all_entries_and_judgements_count_for_its_score():
     game = review_game(ENTRIES, loss={"i > i": "too good"}, step=2)
     assert [entry["name"] for entry in game.entries] == ["i > i", "Qx beside XQ", "keys and queries"]
-    assert game.entries[0]["loss"] == "too good" and "No training run" in game.entries[1]["loss"]
+    assert game.entries[0]["loss"] == "too good" and "trained no model" in game.entries[1]["loss"]
     assert [name for name, *_ in game.entries[2]["found"]] == ["as printed", "misread", "corrected"]
     assert game.score == (0, 0)
     game.asked, game.judged = ["limiting case", "loss", ""], ["definite", "", ""]

@@ -46,11 +46,11 @@ def test_the_best_rate_is_that_of_the_lowest_median_and_not_of_the_luckiest_run(
 
 def test_a_gpu_that_is_faster_than_the_launches_waits(said):
     figures.launches({"slow": 20, "fast": 2}, launch=5, n=3)
-    busy = "from the first on the GPU is busy"
+    busy = "in the long run the GPU is busy"
     assert said == [
         "When the CPU launches kernels and when the GPU runs them. "
         f"slow: the last of 3 is launched at 15 µs and done at 65 µs; {busy} 100% of the time. "
-        f"fast: the last of 3 is launched at 15 µs and done at 17 µs; {busy} 50% of the time."
+        f"fast: the last of 3 is launched at 15 µs and done at 17 µs; {busy} 40% of the time."
     ]
 
 
@@ -130,7 +130,7 @@ def test_a_training_step_goes_round_from_the_weights_to_the_weights():
         "activations", "m, v", "batch", "forward", "loss", "backward", "gradient", "clip", "AdamW", "weights",
     ]  # fmt: skip
     key = {colour: left for (left, _, width, _), (colour, _) in cells(ax).items() if width == 0.4}
-    words = places(ax, "products in 16 bits (autocast)", "32 bits")
+    words = places(ax, "in 16 bits under autocast (activations in part)", "in 32 bits")
     assert list(key) == ["#d55e00", "#0072b2"]
     assert [round(x - left, 6) for left, (x, _) in zip(key.values(), words.values(), strict=True)] == [0.6, 0.6]
 
@@ -152,7 +152,7 @@ def test_a_sweep_draws_each_run_and_joins_the_medians():
 @proven
 def test_a_kernel_starts_when_it_is_launched_and_the_one_before_it_is_done():
     slow, fast = axes(figures.launches, {"slow": 20, "fast": 2}, launch=5, n=3)
-    assert slow.get_title() == "slow\nGPU busy 100%" and fast.get_title() == "fast\nGPU busy 50%"
+    assert slow.get_title() == "slow\nGPU busy 100%" and fast.get_title() == "fast\nGPU busy 40%"
     assert spans(slow) == {"CPU launches": [(0, 5), (5, 10), (10, 15)],
                            "GPU runs kernels": [(5, 25), (25, 45), (45, 65)]}  # fmt: skip
     assert spans(fast) == {"CPU launches": [(0, 5), (5, 10), (10, 15)],
@@ -212,11 +212,11 @@ def test_ddp_holds_everything_twice_and_fsdp_each_half_once():
     assert ddp.get_title() == "DDP: each holds everything" and fsdp.get_title() == "FSDP: each holds a slice"
     assert held_by(ddp) == {(name, gpu): (0, 2) for name in figures.HELD for gpu in (0, 1)}
     assert held_by(fsdp) == {(name, gpu): (gpu, gpu + 1) for name in figures.HELD for gpu in (0, 1)}
-    assert [texts_near(ddp, arrow) for arrow in arrows(ddp)] == ["all-reduce:\nthe mean"]
-    assert [texts_near(fsdp, arrow) for arrow in arrows(fsdp)] == ["gathered\nby blocks", "summed,\nits slice"]
+    assert [texts_near(ddp, arrow) for arrow in arrows(ddp)] == ["all-reduce"]
+    assert [texts_near(fsdp, arrow) for arrow in arrows(fsdp)] == ["all-gather,\nby blocks", "reduce-\nscatter"]
     for ax in (ddp, fsdp):
         names = [words for words, _, _ in sorted(texts(ax), key=lambda text: (text[1], -text[2]))]
-        columns = [["GPU 0", "part 1 of the batch", *figures.HELD], ["GPU 1", "part 2 of the batch", *figures.HELD]]
+        columns = [["GPU 0", "part 0 of the batch", *figures.HELD], ["GPU 1", "part 1 of the batch", *figures.HELD]]
         assert names[:5] == columns[0] and names[-5:] == columns[1]
         assert all(start == (2.25, y) and end == (3.75, y) for (start, end) in arrows(ax) for y in [start[1]])
 

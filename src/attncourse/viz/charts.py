@@ -114,12 +114,14 @@ def differences_from_baseline(
     show(drawn, alt or f"{x_name}. {'. '.join(said)}.")
 
 
-def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mapping[str, str] | None = None) -> None:
+def strip_plot(
+    groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mapping[str, str] | None = None, zero: bool = False
+) -> None:
     """Single measurements, a row for each group, a mark for each: how far groups differ, and how far their members.
 
     The marks of a row stand one below the other a little, in their order, so that none hides another.
-    Groups of one of the `kinds` {group: kind} have the same colour and marker, which a legend names; without kinds
-    each has its own.
+    With `zero` there is a line at 0. Groups of one of the `kinds` {group: kind} have the same colour and marker, which
+    a legend names; without kinds each has its own.
     """
     drawn, ax = figure(6.6, 0.9 + 0.42 * len(groups))
     said = []
@@ -132,6 +134,8 @@ def strip_plot(groups: Mapping[str, Sequence[float]], x_name: str, kinds: Mappin
         ax.plot(values, steps, clip_on=False, label=label, **style)
         ax.plot([sum(values) / len(values)] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2)
         said.append(f"{name}: " + ", ".join(f"{value:.3f}" for value in values))
+    if zero:
+        ax.axvline(0, color=GREY, linewidth=1.2)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set_ylim(len(groups) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)

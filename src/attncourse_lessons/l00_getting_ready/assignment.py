@@ -43,7 +43,7 @@ from torch import Tensor
 #
 # The softmax turns any scores into weights, positive numbers that sum to one:
 #
-# $$\operatorname{softmax}(s)_i = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+# $$\operatorname{softmax}(e)_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
 # Write it along the last axis, for a single row of scores, for a table of rows, and for any number of axes in front. The
 # formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds above
@@ -51,7 +51,7 @@ from torch import Tensor
 # never NaN.
 #
 # **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has
-# two mistakes, and both are of the kind "the wrong axis".** Do not begin by reading it: *test* it. What should the six
+# two mistakes.** Do not begin by reading it: *test* it. What should the six
 # weights sum to? Along which axis do they sum to one? And what happens to the first row if the second one is 200 higher?
 # Change the scores, and go on until you have found both mistakes. Then write the function as it should be.
 
@@ -79,13 +79,13 @@ check("softmax", softmax)
 
 # %% [markdown]
 # **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor. The naive
-# formula stands beside yours. *Guess* at which factor it begins to fail.
+# formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other.
 
 # %%
 if solved("softmax"):
     products = ("kettle", "toaster", "umbrella", "lamp")
     scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])        # (2, 4)
-    for factor in (0.1, 1, 10, 100):
+    for factor in (0.1, 1, 10, 15, 20, 100):
         weights, naive = softmax(factor * scores), (factor * scores).exp()
         naive = naive / naive.sum(dim=-1, keepdim=True)
         for who, row, other in zip(("reader", "from the rain"), weights, naive, strict=True):
@@ -124,16 +124,18 @@ def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
 check("pad_batch", pad_batch)
 
 # %% [markdown]
-# **Use it.** The shop's ratings as a rectangle. *Guess* how many places are real.
+# **Use it.** Three sequences in which 0 is an id like others, and the pad is 0 as well. *Guess* how many places are real,
+# and how many somebody would find who makes the mask by `table != 0`. (The shop's ratings wait for exercise 3.)
 
 # %%
 ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
            "umbrella": [1, 2], "lamp": [5]}
 
 if solved("pad_batch"):
-    table, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
+    table, is_token = pad_batch([[7, 0, 4, 0], [0], [3, 5]], pad=0)  # (3, 4) each
     print(table)
-    print(is_rating.sum().item(), "of", is_rating.numel(), "places are ratings")
+    print(is_token.sum().item(), "of", is_token.numel(), "places are real; table != 0 finds",
+          (table != 0).sum().item())
 
 # %% [markdown]
 # ## 3 · A masked mean
@@ -161,7 +163,8 @@ check("masked_mean", masked_mean)
 # %% [markdown]
 # **Use it.** Save the lamp: the shop's list by your `masked_mean`, beside the mean over the padding. And what rating may
 # the two customers expect, if the products count by their interest? Your `masked_mean` gives the values, and your `softmax`
-# the weights. With dot products for the scores, that is attention.
+# the weights. With dot products for the scores, that is attention. Then the umbrella is sold out: its score becomes −∞.
+# *Guess* what that changes for the one from the rain.
 
 # %%
 if solved("pad_batch") and solved("masked_mean"):
@@ -173,8 +176,11 @@ if solved("pad_batch") and solved("masked_mean"):
         print(f"{name:>9}: {means[place, 0]:.2f} stars (with the padding: {padded[place]:.2f})")
     if solved("softmax"):
         scores = torch.tensor([[1.5, 1.0, 0.0, 6.25], [3.0, 2.75, 4.5, 0.5]])    # (2, 4)
-        reader, wet = (softmax(scores) @ means)[:, 0].tolist()       # of (2, 1)
-        print(f"the reader expects {reader:.2f} stars, the one from the rain {wet:.2f}")
+        sold_out = scores.clone()
+        sold_out[:, 2] = -torch.inf
+        for when, table in {"at first": scores, "umbrella sold out": sold_out}.items():
+            reader, wet = (softmax(table) @ means)[:, 0].tolist()    # of (2, 1)
+            print(f"{when}: the reader expects {reader:.2f} stars, from the rain {wet:.2f}")
 
 # %% [markdown]
 # **And backwards.** Autograd goes through your function as it goes through torch's. The next cell asks for the slope of each
@@ -254,10 +260,10 @@ if solved("squared_distances"):
 # Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of scores
 # by its largest score. Ben subtracts each row's *mean*; with all scores between 1000 and 1003 his weights are right.
 #
-# **(a)** As long as a row's largest score is positive, Ada's exponentials never overflow, but her weights are wrong. Show it
+# **(a)** As long as a row's largest score is positive, Ada's exponentials never overflow, but her weights are mostly wrong. Show it
 # with a row of two scores, and say what dividing changes that subtracting does not. **(b)** Give a row of scores for which,
 # in float32, Ben's version gives NaN, and say where the NaN arises. **(c)** With the maximum subtracted, other exponentials
-# may still be rounded down to 0. Why can that not make a NaN, and why is the error too small to matter?
+# may still be rounded down to 0. Why is the error too small to matter, and what would a row with *two* equal maxima give?
 #
 # Answer in four to eight sentences or lines. (3 points)
 
@@ -273,9 +279,9 @@ if solved("squared_distances"):
 # 2. (b) Any row in which one score lies more than about 88.7 above the row's mean, such as (0, 0, 300): the mean is 100, and
 #    $e^{200}$ is ∞ in float32. Numerator and sum are both ∞, and ∞/∞ is NaN. A row with a score of −∞ is right as well: its
 #    mean is −∞, and −∞ − (−∞) is NaN. Half a point for a row without the reason, or the reason without a row.
-# 3. (c) The largest score becomes 0 and its exponential 1, so the sum is at least 1: no division by 0, and nothing overflows,
-#    because no exponent is above 0. What is rounded to 0 is less than about $10^{-45}$, a share that float32 could not
-#    tell from 0 beside 1 anyway. Half a point for each half.
+# 3. (c) The largest score's exponential is 1, so the sum is at least 1. What is rounded to 0 is less than about $10^{-45}$, a
+#    share that float32 could not tell from 0 beside 1 anyway. Two equal maxima both become 0, both exponentials are 1, and
+#    the two weights are equal, ½ at most. Half a point for each half.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -283,9 +289,9 @@ if solved("squared_distances"):
 #
 # This exercise is worth extra credit, and nothing is lost by leaving it out.
 #
-# The logarithm of a weight is $\log \operatorname{softmax}(s)_i = s_i - \operatorname{logsumexp}(s)$, where
+# The logarithm of a weight is $\log \operatorname{softmax}(e)_i = e_i - \operatorname{logsumexp}(e)$, where
 #
-# $$\operatorname{logsumexp}(s) = \log \sum_j \exp(s_j)$$
+# $$\operatorname{logsumexp}(e) = \log \sum_j \exp(e_j)$$
 #
 # is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every cross-entropy
 # contains it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where neither

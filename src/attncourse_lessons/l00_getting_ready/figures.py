@@ -19,7 +19,7 @@ FILL = {BLUE: "#d6e6f2", ORANGE: "#f8e0d2", GREEN: "#d2ece4", GREY: "#f2f2f2"}
 SAY_THE_SHAPE = (
     Question({"x": (5, 2, 7)}, "x.sum(dim=-2)", ["(5, 2)", "(2, 7)", "(5, 1, 7)"],
              "dim names the axis that goes: the last but one, of length 2."),
-    Question({"x": (5, 2, 7)}, "x - x.amax(dim=1, keepdim=True)", ["(5, 1, 7)", "(5, 7)", "an error"],
+    Question({"x": (5, 2, 7)}, "x / x.norm(dim=1, keepdim=True)", ["(5, 1, 7)", "(5, 7)", "an error"],
              "(5, 1, 7) stands below (5, 2, 7), and the 1 stretches: nothing of x is lost."),
     Question({"x": (6, 4)}, "x - x.mean(dim=1)", ["(6, 4)", "(6,)", "(6, 6)"],
              "The mean is (6,), and flush right 6 stands below 4. keepdim=True would fit."),
@@ -328,7 +328,7 @@ def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
     said = []
     for y, (name, row) in zip((1, 0), rows.items(), strict=True):
         shares = row.exp() / row.exp().sum()
-        words = ", ".join("NaN" if torch.isnan(share) else f"{share:.2f}" for share in shares)
+        words = ", ".join("NaN" if torch.isnan(share) else f"{share:.3f}" for share in shares)
         fine = bool(torch.allclose(shares.double(), right, atol=5e-3))
         ax.axhline(y, color=PALE, linewidth=1, zorder=1)
         colour, marker = (BLUE, "o") if fine else (ORANGE, "X")

@@ -97,9 +97,9 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # nobody was warned. The number depends on the other products, too: without the kettle the rectangle would be narrower
 # and the lamp's mean higher.
 #
-# The models of this course are made of such averages. A sentence becomes the mean of its words. Attention is a mean
+# The models of this course are made of such averages. A sentence becomes the mean of its words' vectors. Attention is a mean
 # in which some words count more than others. And sentences rarely have the same length. So the bug that you have just
-# seen, *a wrong number in the right shape*, will threaten you in every lecture, and it can cost weeks. This lecture
+# seen, *a wrong number in the right shape*, can come back in every lecture. This lecture
 # is about seeing it coming. At the end we save the lamp.
 #
 # ## How to use these pages
@@ -119,7 +119,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
 # changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols
+# Boxes named **A common mistake** show lines of public slides that are wrong or mislead; you need not have seen the slides. The symbols
 # are in [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
@@ -298,7 +298,7 @@ print("reshape ", x.stride(), "→", x.reshape(2, 4, 3).stride(),
 # new rows: its first row, (0, 1, 2), is three features of one position. **A reshape is not a transpose.** Confusing
 # them is a common bug where attention splits its heads ([lecture @many_heads](@many_heads)): again a wrong number in
 # the right shape. (`view` does what `reshape` does and refuses to copy. On `x.mT`, whose numbers do not lie in memory in
-# the order in which they are read, `view` raises an error and `reshape` makes a copy.)
+# the order in which they are read, `x.mT.view(2, 12)` raises an error and `reshape` makes a copy.)
 #
 # Now practise, on six lines of code. Say the shape aloud before you choose: only the first answer counts. If fewer
 # than five are right, read the last two sections once more, and *start again*.
@@ -311,8 +311,9 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6])
 # {figure}
 
 # %% [markdown]
-# > **Check yourself.** `scores` is (batch, n_target, n_source), and `lengths` is (batch,). You want to compare every source
-# > position with its sentence's length, so that the result broadcasts against `scores`. Which shapes must the two have?
+# > **Check yourself.** `table` is (batch, n_target, n_source): a number for each pair of positions of two sentences.
+# > `lengths` is (batch,). You want to compare every source position with its sentence's length, so that the result
+# > broadcasts against `table`. Which shapes must the two have?
 # > <details><summary>Answer</summary>The positions (n_source,), and the lengths (batch, 1, 1), with two new axes. So the
 # > result is (batch, 1, n_source), and the 1 stretches over the targets. With lengths (batch, 1) it would be
 # > (batch, n_source), which lines up with the wrong axes.</details>
@@ -399,7 +400,8 @@ print("slope of b:", b.grad)
 #
 # * `backward()` *adds* to `.grad`. (The step above used 12 where the slope is 6.) Set it to `None` before the next step (an
 #   optimiser's `zero_grad()` does that).
-# * Change parameters under `torch.no_grad()`. Outside it the change itself would be recorded, and torch refuses it.
+# * Change parameters under `torch.no_grad()`. Outside it torch refuses a change in place (`w -= …`), and `w = w - …`
+#   makes a new tensor, whose `.grad` stays empty.
 # * `.item()`, `.detach()`, `.tolist()` and NumPy hand over bare numbers, without the record. What is computed from them
 #   has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
 #   which it was cut.
@@ -408,7 +410,7 @@ print("slope of b:", b.grad)
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
-# How much harm can broadcasting do? We train the smallest model there is, `nn.Linear(3, 1)` (three weights and a bias), to predict the rating of
+# What does it cost if nobody notices? We train the smallest model there is, `nn.Linear(3, 1)` (three weights and a bias), to predict the rating of
 # a product from three measured features. It returns a column, (200, 1). The first run subtracts the ratings, (200,),
 # from this column as it stands. The second run first makes the predictions (200,), by `prediction[:, 0]`. The two
 # runs are identical otherwise.
@@ -455,7 +457,8 @@ losses, predicted = {}, {}
 for name, as_column in {wrong: True, right: False}.items():
     losses[name], predicted[name] = train(as_column)
 viz.curves(losses, y_name="mean squared error", log_y=True)
-#| caption: Training loss with predictions of the wrong shape, a column, and of the right shape.
+#| caption: Training loss (means of three steps, logarithmic axis) with predictions of the wrong
+#|   shape, a column, and of the right shape.
 
 # %% [raw] slide
 # ## The loss falls anyway
@@ -485,7 +488,7 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 # ## A falling loss is no proof
 # The difference was (200, 200), every prediction against **every** rating:
 #
-# $$\frac1{n^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
+# $$\frac1{N^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
 #
 # . . .
 # This loss *punishes* a model that tells products apart. One line finds it:
@@ -496,9 +499,9 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 
 # %% [markdown]
 # It says the same for every product: the mean of all ratings. The difference was (200, 200), every prediction $p_i$ against
-# *every* rating $r_j$. The mean of its squares splits into three terms:
+# *every* rating $r_j$. The mean of its squares splits into three terms ($N$ = 200):
 #
-# $$\frac1{n^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
+# $$\frac1{N^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
 #
 # The first and the last become zero if all predictions are the mean rating $\bar r$. The second does not depend on
 # the model: it remains. So the wrong loss *punishes* a model that tells products apart, and ends at the variance of
@@ -507,6 +510,7 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 # %%
 print(f"last loss, wrong shapes: {losses[wrong][-1]:.4f}")
 print(f"variance of the ratings: {rating.var(correction=0):.4f}")
+print(f"every prediction: {predicted[wrong].mean():.3f}, mean of the ratings: {rating.mean():.3f}")
 
 # %% tags=["hide-input"]
 assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
@@ -642,7 +646,7 @@ viz.shape_drill(figures.SAY_THE_SHAPE[6:])
 
 # %% [raw] slide
 # ## Softmax: from scores to weights
-# $$\operatorname{softmax}(s)_i = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+# $$\operatorname{softmax}(e)_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
 # **Weights**: positive, with a sum of one. Only differences of scores matter.
 #
@@ -655,22 +659,22 @@ viz.shape_drill(figures.SAY_THE_SHAPE[6:])
 # probabilities. The usual way is the **softmax**. Take the exponential, which makes anything positive, and divide by the
 # sum:
 #
-# $$\operatorname{softmax}(s)_i = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+# $$\operatorname{softmax}(e)_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 
 # %%
-def naive_softmax(scores):
-    exponentials = scores.exp()                                          # (*batch, n)
-    return exponentials / exponentials.sum(dim=-1, keepdim=True)         # … / (*batch, 1)
+def naive_softmax(scores):                                               # (n,)  one row
+    exponentials = scores.exp()                                          # (n,)
+    return exponentials / exponentials.sum()                             # (n,)
 
 
-interest = naive_softmax(scores)                                         # (2, 4)
+interest = torch.stack([naive_softmax(row) for row in scores])           # (2, 4)
 rows = ["reader", "from the rain"]
 viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
 #| caption: The softmax of each customer's scores: a row for each customer, which sums to one.
 
 # %% [markdown]
 # Each customer has one unit of interest and distributes it over the products. The largest score takes the most, and no
-# weight is exactly zero. (The umbrella's 0.00 is 0.002, rounded.) With `dim=-1` each row is divided by its own sum.
+# weight is exactly zero. (The umbrella's 0.00 is 0.002, rounded.) Each row is divided by its own sum.
 #
 # Suppose that the scores had been larger. Adding the same number to all scores of a row should not even change the
 # weights, as only differences matter. *What will the next cell print?*
@@ -690,18 +694,19 @@ for shift in (0.0, 100.0, -110.0):
 # %% [markdown]
 # Above 88.7 the exponential **overflows**: it is larger than the largest float32, so it becomes ∞, and ∞/∞ has no value.
 # It is `nan`, **not a number**. On the other side $\exp(-110)$ **underflows**, to 0, and 0/0 is `nan`, too. How far can one
-# go? As far as the logarithm of the largest number of the type:
+# go with a single score? As far as the logarithm of the largest number of the type. (What will the last line give?)
 
 # %%
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
     print(f"{dtype!s:15} exp overflows above {math.log(torch.finfo(dtype).max):6.1f}")
+print("1,000 scores of 82, their weights:", naive_softmax(torch.full((1000,), 82.0))[:3].tolist(), "…")
 
 # %% tags=["hide-input"]
 assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 
 # %% [raw] slide
 # ## The stable softmax: subtract the largest score
-# $$\frac{\exp(s_i - m)}{\sum_j \exp(s_j - m)} = \frac{\exp(-m)\, \exp(s_i)}{\exp(-m) \sum_j \exp(s_j)} = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+# $$\frac{\exp(e_i - m)}{\sum_j \exp(e_j - m)} = \frac{\exp(-m)\, \exp(e_i)}{\exp(-m) \sum_j \exp(e_j)} = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
 # With $m = \max_j s_j$ the largest exponent is 0 and the sum is at least 1.
 #
@@ -709,17 +714,19 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 
 # %% [markdown]
 # 88.7 is not much: a dot product over a hundred features of size 1 can be 100. In float16, which takes half the
-# memory and is fast on GPUs, the naive formula ends at 11. (bfloat16 has the range of float32 and pays for it in
+# memory and is fast on GPUs, the naive formula ends at 11 at the latest: the *sum* overflows
+# before its terms do. Of 1,000 scores of 82 each exponential is finite, the sum is ∞, and every weight is 0, without a
+# `nan`. (bfloat16 has the range of float32 and pays for it in
 # digits.)
 #
 # The remedy: only differences matter. Whatever we subtract from *all* scores of a row, a common factor cancels:
 #
-# $$\frac{\exp(s_i - m)}{\sum_j \exp(s_j - m)} = \frac{\exp(-m)\, \exp(s_i)}{\exp(-m) \sum_j \exp(s_j)} = \frac{\exp(s_i)}{\sum_j \exp(s_j)}$$
+# $$\frac{\exp(e_i - m)}{\sum_j \exp(e_j - m)} = \frac{\exp(-m)\, \exp(e_i)}{\exp(-m) \sum_j \exp(e_j)} = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
 # Let $m$ be the largest score of the row. Then the largest exponent is 0, nothing overflows, and the sum is at least 1, so
-# nothing is divided by 0. This is the **stable softmax**. For the logarithm of the sum, too, the shift can be undone
-# afterwards: that is the **log-sum-exp trick**, which is in every cross-entropy from lecture @bottleneck on. (How it is
-# undone is the extension of the assignment.)
+# nothing is divided by 0. This is the **stable softmax**. In the logarithm of the sum the shift does not cancel, but
+# it can be added back: that is the **log-sum-exp trick**, which is in every cross-entropy from lecture @bottleneck on. (Where
+# to add it is the extension of the assignment.)
 #
 # Move the scores below and watch the two rows. Before the upper row turns to `nan` on the left, there is a stretch where it is
 # worse than that. What is worse than `nan`?
@@ -740,7 +747,7 @@ viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
 # {figure}
 
 # %% [markdown]
-# Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
+# Below −87 or so float32 loses digits. Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
 # has all the weight. A `nan` at least can be seen. The lower row never moves. Here are both softmaxes at three
 # of the shifts:
 
@@ -772,7 +779,7 @@ for shift in (0.0, 1000.0, -1000.0):
 #
 # **Now you:** [a00](@getting_ready/assignment), exercise 1.
 #
-# ## Zero, −∞ and NaN: three kinds of nothing
+# ## Zero, −∞ and NaN: how to mark an empty place
 #
 # We need a mark for an empty place. Zero was our first, and it spoilt the lamp's mean. Floating-point numbers offer two more,
 # $-\infty$ and NaN, and both follow fixed rules. *Guess each line:*
@@ -810,7 +817,7 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 
 # %% [markdown]
 # $-\infty$ is the score of a place that may not take part, since $\exp(-\infty)$ is exactly 0. NaN is the result when
-# arithmetic has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only choosing gets rid
+# arithmetic has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only a choice (`where`, `masked_fill`) gets rid
 # of it. One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not
 # use). It is not even equal to itself, so `x.isnan()` finds it.
 #
@@ -855,7 +862,7 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
 mask = attention.lengths_to_mask(lengths, table.shape[1])            # (4, 8)
 of_rows = [row[real].float().mean() for row, real in zip(table, mask, strict=True)]
-means = torch.stack(of_rows)                                         # (4,)  of True places alone
+means = torch.stack(of_rows)                                         # (4,)  of what is True
 figures.padded_batch(ratings, pad="–", means=means.tolist())
 #| caption: The same rectangle with its mask: hatched cells take no part in the mean.
 
@@ -926,7 +933,7 @@ assert 0.2 < (by_width < 1).float().mean() < 0.5
 assert abs(correlation(by_count, times_rated)) < 0.2
 
 # %% [markdown]
-# On the right the cloud is level, as it should be. On the left it is a fan that opens with the number of ratings, and
+# On the right the cloud is level, as it should be, and widest where ratings are few: a mean of one or two is noisy. On the left it is a fan that opens with the number of ratings, and
 # about a third of the products lie in the hatched band, below the one star that everybody gives at least. The padded
 # mean says more about how often a product was rated than about its correct mean. Replace products by sentences and
 # ratings by words, and you have a model in which short sentences are faint and long ones loud, and whose answer for a
@@ -951,7 +958,9 @@ check("masked_mean", masked_mean)
 
 # %% [markdown]
 # Read the card from the top. An exercise is looked at from several sides, its **aspects**, each with points of its
-# own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which place.
+# own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which place. Here the
+# result of *short sequences* is (5, 8): its rows 0 and 4 are right, because these two sequences fill the rectangle, and
+# every other row is too small by a factor of its own. (The last line asks only whether a gradient arrives.)
 # Below the list the card names a known mistake, if your numbers are those of one. The check has the mistakes that
 # people make in this exercise as code, and runs them on the same numbers.
 #
@@ -967,7 +976,7 @@ check("masked_mean", masked_mean)
 
 # %% [markdown]
 # Much better: short sequences have their own mean now. Three lines still fail. The first two name things that you
-# have met on this page, and the third, the gradient, follows from them. The repair is yours to make, in the
+# have met on this page, and the third, the gradient, follows from the second: 0/0. The repair is yours to make, in the
 # assignment.
 #
 # Three more things about checks. Your points come from a check on other numbers and other sizes than the one that you see.
@@ -978,8 +987,8 @@ check("masked_mean", masked_mean)
 check("masked_mean", attention.masked_mean)
 
 # %% [markdown]
-# If you are stuck in the assignment, `hint("masked_mean", 1)` gives a nudge and `hint("masked_mean", 3)` nearly the
-# answer. Nobody counts them.
+# If you are stuck in the assignment, ask for the hint that the card names: each mends one thing, and the later ones say
+# more. Nobody counts them.
 #
 # ## What this was for: attention in three lines
 #
@@ -1015,7 +1024,7 @@ figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
 # | broadcasting | flush right; equal, or 1, which stretches; else an error |
 # | autograd | `backward()` adds to `.grad`; a gradient has its parameter's shape |
 # | all dot products | `q @ k.mT`, `einsum("btd,bsd->bts", q, k)` |
-# | softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $\; m = \max_j s_j$ |
+# | softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $\; m = \max_j e_j$ |
 # | masked mean | choose before you compute; divide by the count |
 #
 # **Now do** assignment a@getting_ready. **Next:** lecture @bottleneck.
@@ -1052,13 +1061,14 @@ figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
 # | reduction | `x.mean(dim=1)`: the axis that is named goes | (batch, n, d) → (batch, d) |
 # | broadcasting | flush right; equal, or 1 | (n,) − (n, 1) → (n, n) |
 # | all dot products | `q @ k.mT`, `torch.einsum("td,sd->ts", q, k)` | (t, d), (s, d) → (t, s) |
-# | stable softmax | $\exp(s_i - m) / \sum_j \exp(s_j - m)$, $m = \max_j s_j$ | (…, n), sums to one |
+# | stable softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $m = \max_j e_j$ | (…, n), sums to one |
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
+# | attention | `softmax(q @ k.mT) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
 #
 # A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
 # adds slopes to `.grad`; `.item()` and `.detach()` cut the graph. Leave out by choosing (`masked_fill`), not by
-# multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. In a mean it also lowers
-# the count.
+# multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. A mean needs a sum without it *and* a
+# count without it.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, of `x - x[:, :1]`, of `x @ x.mT`? (2)
 # > A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask for? (3) A mask is (batch, n), the

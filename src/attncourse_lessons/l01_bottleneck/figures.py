@@ -99,7 +99,8 @@ GRU_CELL = Wiring(
 
 KEY = {
     GREEN: "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset",
-    BLUE: r"candidates $\tilde c$ and $\tilde h$, each a tanh; the cell state $c_t$; maps of a vector: tanh, $U_{\tilde h}$",
+    BLUE: r"candidates $\tilde c$ and $\tilde h$, each a tanh; the cell state $c_t$; "
+    r"maps of a vector: tanh, $U_{\tilde h}$",
     PURPLE: "computed number by number: products and sums",
 }
 
@@ -235,8 +236,8 @@ def two_readers(pairs: Sequence[str], asked: int) -> None:
         drawn,
         f"Two readers of {' '.join(pairs)}, asked for {letter}. A recurrent network makes the states {states}. On the "
         "left the last state alone reaches the box attend, with the weight 1; on the right all states do, with weights "
-        "α. The rest is the same: attend averages what reaches it, by the question; a scale from the question multiplies "
-        f"what was found; a layer with tanh and a last layer make the answer, {digit}.",
+        "α. The rest is the same: attend averages what reaches it, by the question; a scale from the question "
+        f"multiplies what was found; a layer with tanh and a last layer make the answer, {digit}.",
     )
 
 

@@ -699,8 +699,8 @@ print("from a quarter of the texts to all the perplexity falls by",
       ", ".join(f"{gain:.0%} ({model})" for model, gain in gains.items()))
 longer = mean(perplexities("GRU, steps as on all", "a quarter"))
 print(f"GRU, with a quarter of the texts and as many steps as with all: {longer:.1f}")
-#| caption: Test perplexity of n-gram models and networks: a mark for each run, a line at the mean.
-#|   The axis begins at 35.
+#| caption: Test perplexity of n-gram models and networks: a mark for each run, a line at the
+#|   mean. The axis begins at 35.
 
 # %% [raw] slide
 # ## Among networks gates pay; the 5-gram model beats them all
@@ -819,7 +819,8 @@ def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
 
 
 kinds = {"RNN": (nn.RNN, {}), "LSTM": (nn.LSTM, {}), "GRU": (nn.GRU, {}),
-         "RNN, $W_h$ × 2.5": (nn.RNN, {"grow": 2.5}), "RNN, $W_h$ × 2.7": (nn.RNN, {"grow": 2.7}),
+         "RNN, $W_h$ × 2.5": (nn.RNN, {"grow": 2.5}),
+         "RNN, $W_h$ × 2.7": (nn.RNN, {"grow": 2.7}),
          "RNN, $W_h$ × 2.9": (nn.RNN, {"grow": 2.9}), "RNN, $W_h$ × 4": (nn.RNN, {"grow": 4.0}),
          "LSTM, f + 1": (nn.LSTM, {"keep": 1.0}), "LSTM, f + 3": (nn.LSTM, {"keep": 3.0}),
          "GRU, z + 3": (nn.GRU, {"keep": 3.0})}
@@ -842,7 +843,7 @@ figures.seed_lines({"": drawn}, "steps back", "norm of the gradient, of that one
 assert max(left["RNN"] + left["LSTM"] + left["GRU"]) < 1e-8, "untrained, they let none through"
 assert min(left["RNN, $W_h$ × 4"]) > 1e2, "a far larger matrix makes it explode"
 assert min(left["RNN, $W_h$ × 2.7"]) > 0.05 and max(left["RNN, $W_h$ × 2.7"]) < 1, "on the edge"
-assert max(left["RNN, $W_h$ × 2.5"]) < 0.05 and min(left["RNN, $W_h$ × 2.9"]) > 1, "a narrow one"
+assert max(left["RNN, $W_h$ × 2.5"]) < 0.05 and min(left["RNN, $W_h$ × 2.9"]) > 1, "narrow"
 assert max(left["LSTM, f + 1"]) < 1e-4
 torch.manual_seed(0)
 carried, fresh = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                  # (64, 64)
@@ -1183,8 +1184,8 @@ taken = {name: {n: milliseconds(way, torch.randn(n, 128)) for n in (16, 64, 256,
 viz.line_plot(taken, x_name="length n", y_name="milliseconds", log_x=True, log_y=True)
 recurrent, parallel = (line[1024] for line in taken.values())
 print(f"at length 1024 the recurrence takes {recurrent / parallel:.0f} times as long")
-#| caption: Time that one cell takes for a sequence, step by step and all at once: one thread, the
-#|   fastest of seven, logarithmic axes.
+#| caption: Time that one cell takes for a sequence, step by step and all at once: one thread,
+#|   the fastest of seven, logarithmic axes.
 
 # %% tags=["hide-input"]
 assert recurrent > 3 * parallel and recurrent > 5 * taken["recurrence: n steps"][64]

@@ -1281,10 +1281,11 @@ for warm_up in ("no warm-up", "warm-up"):
     lines = {name.split(", ")[0]: line
              for name, line in swept(["post-norm", "pre-norm", "as printed"]).items()
              if name.endswith(f", {warm_up}")}
-    figures.runs_over(lines, f"learning rate ({warm_up})", "loss after 60 steps (nats per letter)",
-                      log_x=True, log_y=True, level=("letter frequencies alone", frequencies))
-#| caption: Loss against the learning rate, also for the block as a slide prints it. Above, without
-#|   a warm-up; below, with one.
+    figures.runs_over(lines, f"learning rate ({warm_up})",
+                      "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
+                      level=("letter frequencies alone", frequencies))
+#| caption: Loss against the learning rate, also for the block as a slide prints it. Above,
+#|   without a warm-up; below, with one.
 
 # %% [raw] slide
 # ## The equation predicted it

@@ -192,6 +192,7 @@ if solved("adamw_step"):
         torchs.step()
         if step in (1, 10, 100, 300):
             print(f"step {step:>3}: your loss {losses[0]:.6f}, torch's {losses[1]:.6f}")
+    print("Where the last digits come apart, it is rounding, which training makes grow.")
 
 # %% [markdown]
 # ## 4 · One step of training: accumulation, clipping, modes
@@ -257,7 +258,7 @@ class TrainStep(nn.Module):
 check("TrainStep", TrainStep)
 
 # %% [markdown]
-# **Use it.** Train the classifier to tell the inside of a ring from its outside: in one piece, and with each batch cut
+# **Use it.** Train the classifier to tell the inside of a circle from its outside: in one piece, and with each batch cut
 # into micro-batches of 10, 50 and 196 points. What should the two columns look like?
 
 # %%
@@ -459,7 +460,7 @@ if solved("batch_by_tokens"):
 # %% [markdown]
 # ## Extension: loss scaling, one step in half precision
 #
-# A GPU that lacks bfloat16 computes in float16, whose smallest number is about 6 · 10⁻⁸. Gradients below that become 0.
+# A GPU that lacks bfloat16 computes in float16, whose smallest number is about 6 · 10⁻⁸. Gradients below half of that become 0.
 # So the *loss* is multiplied by a **loss scale** before the backward pass, all gradients on the way are larger by that
 # factor, and the factor is taken out before the step ([@micikevicius2018]). If the scale is too large, something overflows to ∞.
 # Then the step is skipped. Here is one step of training with a scale that looks after itself:
@@ -612,7 +613,7 @@ if solved("memory_and_flops"):
 # Byte-pair encoding starts from letters. It counts all pairs of neighbours in the training words, merges the most
 # frequent pair into one piece wherever it stands, counts again, and so on. (A word that occurs ten times counts ten
 # times. Pairs do not reach over the end of a word. Of equally frequent pairs the alphabetically *first* is taken, as
-# Python compares the tuples of pieces; the lecture's cell takes the last. A merge works through a word from the left.)
+# Python compares the tuples of pieces; the lecture's cell takes the one that it counted first. A merge works through a word from the left.)
 # The merges, in their order, are what is learned. A new word is cut up by applying them to it, in the same order.
 #
 # Learn from the right words, and cut up the others.

@@ -60,7 +60,7 @@ def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
         for lengths in groups:
             longest = max(lengths)
             for length in lengths:
-                ax.add_patch(Rectangle((0, y), length, 1, facecolor=BLUE, edgecolor="white", linewidth=0.3))
+                ax.add_patch(Rectangle((0, y), length, 1, facecolor=BLUE, linewidth=0))
                 ax.add_patch(Rectangle((length, y), longest - length, 1, facecolor="white", edgecolor=ORANGE,
                                        hatch="////", linewidth=0))  # fmt: skip
                 y += 1
@@ -73,6 +73,7 @@ def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
         ax.set_yticks([])
         ax.spines[["left"]].set_visible(False)
         ax.set_xlabel("tokens")
+        ax.set_ylabel("sentences")
         ax.set_title(f"{name}\n{1 - tokens / room:.0%} padding", fontsize=10.5)
         sizes = ", ".join(f"{len(lengths)} × {max(lengths)}" for lengths in groups)
         said.append(f"{name}: {1 - tokens / room:.0%} of the rectangles is padding; they are {sizes}")
@@ -123,7 +124,8 @@ def training_step() -> None:
     arrow(ax, (1.9, -0.55), (3.0, -1.7))
     arrow(ax, (4.6, -1.7), (5.7, -0.55))
     arrow(ax, (11.4, -1.15), (11.4, -0.55), both=True)
-    for x, colour, words in ((2.6, ORANGE, "products in 16 bits (autocast)"), (7.4, BLUE, "32 bits")):
+    legend = ((2.6, ORANGE, "in 16 bits under autocast (activations in part)"), (8.6, BLUE, "in 32 bits"))
+    for x, colour, words in legend:
         ax.add_patch(Rectangle((x - 0.6, -2.95), 0.4, 0.4, facecolor=colour, edgecolor=colour))
         ax.text(x, -2.75, words, va="center", fontsize=9.5, color=INK)
     halves = ", ".join(name for name, (_, _, half) in STEP.items() if half)
@@ -160,22 +162,22 @@ def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
     drawn, _ = figure(3.7 * len(panels), 1.9, columns=len(panels))
     said = []
     for ax, (name, work) in zip(drawn.axes, panels.items(), strict=True):
-        free = busy = 0.0
+        free = 0.0
         for i in range(n):
             sent = (i + 1) * launch
             ax.add_patch(Rectangle((sent - launch, 1), launch, 0.7, facecolor=ORANGE, edgecolor="white"))
             start = max(sent, free)
             ax.add_patch(Rectangle((start, 0), work, 0.7, facecolor=BLUE, edgecolor="white"))
-            free, busy = start + work, busy + work
-        ax.set_xlim(0, free * 1.02)
+            free = start + work
+        ax.set_xlim(0, 1.02 * (launch + n * max(launch, *panels.values())))  # one scale for all panels
         ax.set_ylim(-0.15, 1.85)
         ax.set_yticks([0.35, 1.35], ["GPU runs kernels", "CPU launches"])
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel("microseconds")
-        share = busy / (free - launch)                            # from the first launch on
+        share = work / max(work, launch)                          # once they follow one another
         ax.set_title(f"{name}\nGPU busy {share:.0%}", fontsize=10.5)
         said.append(f"{name}: the last of {n} is launched at {n * launch:g} µs and done at {free:g} µs; "
-                    f"from the first on the GPU is busy {share:.0%} of the time")  # fmt: skip
+                    f"in the long run the GPU is busy {share:.0%} of the time")  # fmt: skip
     show(drawn, f"When the CPU launches kernels and when the GPU runs them. {'. '.join(said)}.")
 
 
@@ -196,9 +198,12 @@ def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[
         reached = [min(peak, intensity * bandwidth) for intensity in intensities.values()]
         ax.scatter(list(intensities.values()), reached, s=26, color=style["color"], zorder=5)
     floor = low * min(bandwidth for _, bandwidth in chips.values()) / 300
-    for name, intensity in intensities.items():
+    before = 0.0
+    for name, intensity in sorted(intensities.items(), key=lambda item: item[1]):
         ax.axvline(intensity, color=GREY, linewidth=0.9, linestyle=":", zorder=1)
-        ax.text(intensity, floor * 1.3, f" {name}", rotation=90, ha="right", va="bottom", fontsize=8.5, color=INK)
+        side = "left" if intensity < 1.5 * before else "right"    # of two that are near, the second stands to the right
+        ax.text(intensity, floor * 1.3, f" {name}", rotation=90, ha=side, va="bottom", fontsize=8.5, color=INK)
+        before = intensity
     top = 6 * max(peak for peak, _ in chips.values())
     for x, words, side in ((min(corners) / 1.6, "memory-bound ←", "right"), (max(corners), "→ compute-bound", "left")):
         ax.text(x, top / 1.4, words, ha=side, va="top", fontsize=9.5, color=GREY)
@@ -211,10 +216,14 @@ def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[
                       for name, (peak, bandwidth) in chips.items())  # fmt: skip
     where = "; ".join(
         f"{name} at {intensity:.3g} ("
-        + ", ".join(f"{chip} {min(1, intensity * b / p):.0%} of the peak" for chip, (p, b) in chips.items()) + ")"
+        + ", ".join(f"{chip} {_percent(min(1, intensity * b / p))} of the peak" for chip, (p, b) in chips.items()) + ")"
         for name, intensity in intensities.items()
     )  # fmt: skip
     show(drawn, f"Rooflines from data sheets. {roofs}. Work, by FLOPs per byte: {where}.")
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.01 else f"{100 * share:.1g}%"
 
 
 def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, float]) -> None:
@@ -256,15 +265,15 @@ def data_parallel() -> None:
         ax.set_title("FSDP: each holds a slice" if sharded else "DDP: each holds everything", fontsize=11)
         for gpu in (0, 1):
             _gpu(ax, gpu, sharded)
-        travels = ("gathered\nby blocks", "summed,\nits slice") if sharded else ("", "all-reduce:\nthe mean")
+        travels = ("all-gather,\nby blocks", "reduce-\nscatter") if sharded else ("", "all-reduce")
         for y, words in zip((2.55, 1.55), travels, strict=True):
             if words:
                 arrow(ax, (2.25, y - 0.17), (3.75, y - 0.17), colour=ORANGE, width=2, both=True)
                 ax.text(3, y - 0.05, words, ha="center", va="bottom", fontsize=8, color=INK)
     show(drawn, "Two GPUs in data parallelism; each has its own part of the batch. With DDP each holds all weights, "
                 "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With FSDP "
-                "each holds half of each; weights are gathered block by block when they are needed, and of the summed "
-                "gradient each gets its slice.")  # fmt: skip
+                "each holds half of each; weights are gathered block by block when they are needed (all-gather), and of "
+                "the summed gradient each gets its slice (reduce-scatter).")  # fmt: skip
 
 
 def _gpu(ax: Axes, gpu: int, sharded: bool) -> None:
@@ -273,7 +282,7 @@ def _gpu(ax: Axes, gpu: int, sharded: bool) -> None:
     ax.add_patch(Rectangle((x - 0.2, -0.3), 2.4, 5.0, fill=False, edgecolor=GREY))
     ax.text(x + 1, 4.45, f"GPU {gpu}", ha="center", va="center", fontsize=10, color=INK)
     ax.add_patch(Rectangle((x, 3.3), 2, 0.7, facecolor=GREEN, edgecolor=INK, alpha=0.45))
-    ax.text(x + 1, 3.65, f"part {gpu + 1} of the batch", ha="center", va="center", fontsize=8.5, color=INK)
+    ax.text(x + 1, 3.65, f"part {gpu} of the batch", ha="center", va="center", fontsize=8.5, color=INK)
     for i, name in enumerate(HELD):
         y = 2.2 - i
         ax.add_patch(Rectangle((x, y), 2, 0.7, facecolor="white", edgecolor=GREY, linestyle=":"))

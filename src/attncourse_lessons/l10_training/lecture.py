@@ -21,13 +21,13 @@
 # * train in 16 bits, on one GPU or several, and show that the gradient is still the right one;
 # * stop a run and resume it **exactly**.
 #
-# Give two people the same Transformer and the same 29,000 pairs of sentences. One comes back after a day with a model
-# that drops half of every sentence, the other after an hour with a good one. Neither has changed the architecture. This
-# lecture is about everything else that they decided.
+# Suppose that two people get the same Transformer and the 29,000 captions of **Multi30k**, German and English
+# ([@elliott2016]). One comes back after a day with a model that drops half of every sentence, the other after an hour with
+# a good one. Neither has changed the architecture. This lecture is about everything else that they decided.
 #
 # The device is chosen once, here. Each cell below runs on the CPU, and on a GPU (CUDA, or Apple's Metal) where there is
 # one, and shows what it measures there. What the page says about GPUs that you do not have is computed from their data
-# sheets and marked as a **prediction**.
+# sheets and marked as a **prediction**, or was measured once on an H200, and says so.
 
 # %% tags=["hide-input"]
 import os
@@ -183,7 +183,8 @@ def draw_pieces(merges):
 
 
 viz.explore(draw_pieces, merges=[0, 2, 5, 10, 20, 30, 40, 60], start={"merges": 10})
-#| caption: Byte-pair encoding: words after more and more merges.
+#| caption: Byte-pair encoding: words after more and more merges (bytes that are no letter by
+#|   themselves as numbers).
 #| label: byte-pairs
 
 # %% [raw] slide
@@ -191,9 +192,10 @@ viz.explore(draw_pieces, merges=[0, 2, 5, 10, 20, 30, 40, 60], start={"merges": 
 # {figure}
 
 # %% [markdown]
-# The tokens follow frequency and nothing else. Frequent words grow together, rare ones remain several tokens, and what
-# the training text never showed (*meterlauf*, the euro sign) falls back to short tokens, in the end to single bytes.
-# **Nothing is unknown.** Compare the package's `Tokenizer`, which starts with the *characters* of its training text:
+# The tokens follow frequency and nothing else. After 60 merges *einundzwanzig* is *ein* and *undzwanzig*, which no grammar
+# would draw, and *hundertmeterlauf* has the *hundert* that it shares with numbers. Rarer words such as *zwölf* remain
+# several tokens, and what the training text never showed (*meterlauf*, the euro sign) falls back to short tokens, in the
+# end to single bytes. **Nothing is unknown.** Compare the package's `Tokenizer`, which starts with the *characters* of its training text:
 
 # %%
 german = Tokenizer.train((pair.source for pair in training), size=112)
@@ -241,7 +243,8 @@ by_number = [lengths[i : i + 16] for i in range(0, 160, 16)]
 by_tokens = [[lengths[i] for i in rows] for rows in batch_by_tokens(lengths, batch_tokens=150)]
 figures.padded_batches({"16 sentences at random": by_number,
                         "150 tokens, similar lengths": by_tokens})
-#| caption: Batches as rectangles: tokens and padding, by how they are made.
+#| caption: Batches as rectangles, a row for each sentence, padding hatched, by how the batches
+#|   are made.
 
 # %% [raw] slide
 # ## Similar lengths together, as many rows as fit
@@ -250,10 +253,10 @@ figures.padded_batches({"16 sentences at random": by_number,
 # Batches come in an order that is drawn anew for each epoch.
 
 # %% [markdown]
-# On the right the rectangles are nearly full and of nearly equal size, so every step costs about the same time and
-# memory, and learns from about as many tokens. Two things keep it honest. A pair counts as the longer of its two sides,
+# On the right the rectangles are nearly full and, but for the last, of nearly equal size, so every step costs about the
+# same time and memory, and learns from about as many tokens. Two things keep it honest. A pair counts as the longer of its two sides,
 # because encoder and decoder each need a rectangle. And the batches come in an order that is drawn anew for each epoch;
-# otherwise the model would see the short sentences first, for ever. `epoch_batches` does both.
+# otherwise the model would see the short sentences first in every epoch. `epoch_batches` does both.
 #
 # **Now you:** [a10](@training/assignment), the extension "Batches by tokens".
 
@@ -313,7 +316,7 @@ assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
 
 # %% [markdown]
 # With ε = 0.1 the minimum lies near 7, and more certainty *costs*. The minimum is not zero: it is the entropy of $q$.
-# So a smoothed training loss compares with nothing but itself; the loss reported of held-out text is always the plain
+# So compare smoothed losses only at the same ε and the same vocabulary; the loss reported of held-out text is always the plain
 # one.
 #
 # **Calibration** is the question of whether a model's confidence agrees with its accuracy. Take the probability of each
@@ -351,9 +354,11 @@ for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
         right, gap = calibration(model, validation_set)
         gaps[name].append(gap)
         loss = mean_loss(model, validation_set)
-        print(f"{name}, seed {seed}: right {right:.1%}, loss {loss:.2f}")
-viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
-#| caption: Calibration gap with and without label smoothing.
+        print(f"{name}, seed {seed}: right {right:.1%}, confidence {right + gap:.1%}, "
+              f"loss {loss:.2f}")
+viz.strip_plot(gaps, "calibration gap: confidence minus accuracy", zero=True)
+#| caption: Calibration gap with and without label smoothing, a mark for each seed (equal seeds
+#|   at equal heights). 0, the upright line, is calibrated.
 
 # %% [raw] slide
 # ## Calibration: confidence minus accuracy
@@ -364,8 +369,8 @@ viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
 # **Now you:** a@training, exercise 1
 
 # %% [markdown]
-# In each of the three pairs smoothing moves the gap down: the model has learned to be less sure, as asked. Our small,
-# briefly trained models are *under*confident to begin with, so here it only hurts. Large networks that are trained for
+# In each of the three pairs smoothing moves the gap down: confidence falls and accuracy hardly does, as asked. Our models,
+# trained for 120 steps, are *under*confident to begin with, so here it only hurts. Large networks that are trained for
 # long tend to be overconfident ([@guo2017]), and a caption has a dozen right translations of which the data shows one;
 # there ε = 0.1 is usual. Vaswani et al. ([-@vaswani2017, section 5.4]) report worse perplexity and better BLEU.
 #
@@ -375,7 +380,7 @@ viz.strip_plot(gaps, "calibration gap: confidence minus accuracy")
 assert all(less < plain for less, plain in zip(gaps["ε = 0.1"], gaps["plain"], strict=True))
 
 # %% [markdown]
-# ## The training loop in fifteen lines
+# ## The training loop in twenty lines
 #
 # What happens between two looks at the loss? *Guess:* which of these boxes must be kept from one step to the next, and
 # which only within a step?
@@ -460,7 +465,8 @@ print(f"{sum(norm > 1 for norm in norms)} of 20 gradients were clipped")
 assert apart < 0.1
 
 # %% [markdown]
-# It is. What `attncourse.training.trainer` adds is bookkeeping: evaluation, checkpoints, resumption, several processes.
+# It is. (So early in training nearly every gradient is longer than 1, and clipping sets the length of nearly every step's
+# gradient. Later it is for the odd batch.) What `attncourse.training.trainer` adds is bookkeeping: evaluation, checkpoints, resumption, several processes.
 # (Dropout is off in this model. Where it is on, `model.train()` zeroes a share $p$ of the numbers and divides the rest
 # by $1 - p$, so that the mean stays; `model.eval()` switches it off for measuring and translating.)
 #
@@ -581,7 +587,8 @@ for rate, final in sweep.items():
         train_loop(model, first_batches(50, seed=seed), lr_at)
         final.append(mean_loss(model.eval(), validation_set[:300]))
 figures.rate_sweep(sweep)
-#| caption: Held-out loss against the learning rate.
+#| caption: Held-out loss against the learning rate: a point for each seed, a line through the
+#|   medians. The axes do not begin at 0; the rates are on a logarithmic one.
 
 # %% [raw] slide
 # ## A valley
@@ -593,8 +600,9 @@ figures.rate_sweep(sweep)
 
 # %% [markdown]
 # A valley: to the left the model has not got far in 50 steps, to the right the steps overshoot. In this short run of a
-# shallow model both sides rise about alike. In a long run of a deep one expect the right side to be the steeper: there
-# the run is simply lost. So take the bottom, or a little to its left. Sweep again when the batch, the width or the
+# shallow model both sides rise about alike from one rate to the next, and three seeds do not separate the two lowest. In a
+# long run of a deep one we expect the right side to be the steeper: there the run may be lost. So take the bottom, or a
+# little to its left. Sweep again when the batch, the width or the
 # schedule changes.
 #
 # **Now you:** [a10](@training/assignment), exercises 2 and 3.
@@ -712,13 +720,14 @@ viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True,
 #| caption: Target tokens a second against the tokens in a batch.
 
 # %% [raw] slide
-# ## Throughput levels off
+# ## Throughput rises more and more slowly
 # {figure}
 
 # %% [markdown]
-# Throughput rises with the batch until the device is full, and then levels off; on a GPU expect the rise to go on for
-# longer. Beyond the knee a larger batch brings fewer steps an hour and no more tokens. And a format is fast only where
-# the hardware has it: on the saved page, made on a CPU, bf16 is the slower one.
+# Throughput rises with the batch, and ever more slowly, as the device fills up; on a GPU expect the rise to go on for
+# longer. Where it has levelled off, a larger batch brings fewer steps an hour and no more tokens. And bf16 is not the
+# faster format by itself: on the saved page, made on a CPU, it is the slower one at every size. (Casting to it is work,
+# too, and we have not separated the two.)
 #
 # ### Number formats: fp32, TF32, bf16, fp16
 #
@@ -731,7 +740,7 @@ viz.line_plot(speeds, "tokens in a batch", "target tokens a second", log_x=True,
 
 # %%
 numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])
-print("format    largest  one digit  a large score, a small gradient, one and a bit")
+print("format    largest  eps        a large score, a small gradient, one and a bit")
 for name, dtype in {"float32": torch.float32, **HALF}.items():
     limits, rounded = torch.finfo(dtype), [f"{x:.7g}" for x in numbers.to(dtype)]
     print(f"{name:<9} {limits.max:.1e}   {limits.eps:.1e}", *rounded, sep="  ")
@@ -800,7 +809,7 @@ work = {
     "feed-forward": product(tokens, 256, 1024),
     "feed-forward, one token": product(1, 256, 1024),
     "scores of a head": product(14, 64, 14),              # 14 tokens a sentence
-    "LayerNorm": (8 * 256 * tokens, 4 * 256 * tokens),    # 8 FLOPs a number or so
+    "LayerNorm": (8 * 256 * tokens, 8 * 256 * tokens),    # in 32 bits; 8 FLOPs a number or so
     "AdamW": (12 * n_weights, 28 * n_weights),            # reads 16 bytes, writes 12
 }
 roofs = {name: (chip.flops["fp16"], chip.bandwidth) for name, chip in CHIPS.items()}
@@ -822,9 +831,9 @@ for name, chip in CHIPS.items():
 # %% [markdown]
 # Under the slope an operation is **memory-bound**: the processors wait for bytes. Under the flat roof it is
 # **compute-bound**. LayerNorm, AdamW and the attention of short sentences are far to the left on every chip. Even our
-# largest feed-forward product sits at the corner, since $d_\text{model}$ = 256 is narrow: wider matrices move right,
-# and that is one reason why large models use a GPU better. One token at a time, as in decoding, wastes nearly all of
-# it.
+# feed-forward product sits only at the corner of T4 and A100, and left of the H100's, since $d_\text{model}$ = 256 is
+# narrow: wider matrices move right, and that is one reason why large models use a GPU better. One token at a time, as in
+# decoding, can use less than a hundredth of the peak.
 #
 # ## A GPU's memory
 #
@@ -885,13 +894,14 @@ print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32;
 #| caption: Memory of one training step, by what it is needed for.
 
 # %% [raw] slide
-# ## Activations grow with the batch, the state with the model
+# ## Activations grow with batch and model, the state with the model
 # {figure}
 
 # %% [markdown]
-# Activations grow with the batch, the state with the model. For our captions model the activations are nearly all; for
-# the big model of 2017 (214 M parameters) the state begins to show. A real GPU holds somewhat less than this, as it
-# needs room for intermediate results; autocast makes part of the activations half as large. What if it is too much?
+# Activations grow with the batch *and* the model, the state with the model alone. For our captions model the activations
+# are nearly all; for the big model of 2017 (214 M parameters) the state begins to show. Predicted are 1.7 GB for 8,192
+# tokens. The run on an H200 of which you will read below took 2.2 GB at its highest: autocast makes a part of the
+# activations half as large, but intermediate results, which are not kept, need room, too. What if it is too much?
 
 # %%
 try:
@@ -908,7 +918,8 @@ except RuntimeError as error:
 # **Now you:** a@training, exercise 4
 
 # %% [markdown]
-# **Out of memory.** There are three ways out, and each must leave the gradient as it was.
+# **Out of memory.** There are three ways out, two for the activations and one for the state, and each must leave the
+# gradient as it was.
 #
 # 1. **Gradient accumulation**: the batch in parts (*micro-batches*), one after the other; `backward` adds up.
 # 2. **Activation checkpointing** ([@chen2016]): keep only each block's input, and compute the block again on the
@@ -985,8 +996,9 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 # > **Guess first.** Matrix products are nearly all of the FLOPs. Which share of the *time*?
 
 # %% [markdown]
-# It holds if you count *pairs* of a source and a target token: together they meet every weight once. (The scores are
-# extra, and small in short sentences.) **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the FLOP/s that the model
+# It holds if you count *pairs* of a source and a target token: together they meet every weight once. (Also because one
+# embedding matrix serves source, target and output: with three, two of them would count in $N$ and cost nothing. The scores
+# are extra, and small in short sentences.) **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the FLOP/s that the model
 # gets, by this count, divided by the device's peak. Ours, here; a CPU has no entry in our data sheets, so its own
 # fastest large product stands in:
 
@@ -1017,7 +1029,7 @@ for name, chip in CHIPS.items():
           f"({1000 * computing:.1f} ms a step computing, {1000 * launching:.1f} ms launching)")
 
 # %% [markdown]
-# We could run it on one H200, which computes as fast as an H100 and has more memory. *Guess first:* is the prediction
+# We ran it on one H200, which computes as fast as an H100 and has more memory. *Guess first:* is the prediction
 # right within a factor of two? If not, which of three assumptions failed: the MFU of 20 %, the number of operations,
 # or the 5 µs?
 
@@ -1031,11 +1043,17 @@ print("a step, its batch on the GPU:")
 for number_format, step in kept_run["step"].items():
     name = "TF32" if number_format == "float32" else number_format
     each = 1000 * step["ms"] / step["kernels"]
-    print(f"{name:>5}: {step['ms']:.1f} ms, {step['kernels']:,.0f} kernels, "
-          f"{each:.0f} µs for each; GPU busy {step['gpu_busy_ms']:.1f} ms")
+    print(f"{name:>5}: {step['ms']:.1f} ms, {step['operations']:,} operations, "
+          f"{step['kernels']:,.0f} kernels, {each:.0f} µs for each; "
+          f"GPU busy {step['gpu_busy_ms']:.1f} ms")
+in_bf16, in_tf32 = (kept_run["step"][number_format] for number_format in ("bf16", "float32"))
+whole, busy = (step_flops / (1e-3 * in_bf16[what]) / CHIPS["H100"].flops["bf16"]
+               for what in ("ms", "gpu_busy_ms"))
+print(f"MFU in bf16: {whole:.1%} of the step, {busy:.1%} while the GPU is busy")
 
 # %% tags=["hide-input"]
-in_bf16, in_tf32 = (kept_run["step"][number_format] for number_format in ("bf16", "float32"))
+assert kept_run["steps"] == steps and 2.1e9 < kept_run["training_memory_bytes"] < 2.3e9
+assert 0.04 < busy < 0.06 and in_bf16["operations"] == 1041 and in_tf32["operations"] == 679
 assert kept_run["steps"] == steps and predicted["H100"] == steps * launching
 assert 14 < times < 22 and in_bf16["kernels"] > 2 * operations.n
 assert in_bf16["gpu_busy_ms"] < in_bf16["ms"] / 2.9 and in_tf32["ms"] < 0.85 * in_bf16["ms"]
@@ -1051,11 +1069,12 @@ assert 45 < 1000 * measured_seconds / steps < 50
 # - and 22 µs of Python, autograd and dispatcher for each, not 5
 
 # %% [markdown]
-# The diagnosis was right and both of its numbers were wrong. The GPU is busy for a third of the step; for the rest it
-# waits for the CPU, so the step is overhead-bound. But we had counted the operations of one loss and its gradients in
-# float32. A whole step also clips and runs AdamW, and autocast casts numbers to bf16 and back. That makes more than
-# twice as many kernels. And each took the CPU not 5 µs but four times as long: before a launch, Python, autograd and
-# the dispatcher do their work. TF32 shows it from another side. There the GPU computes *longer*, but without casts
+# The diagnosis was right, and all three assumptions were wrong. The GPU is busy for a third of the step; for the rest it
+# waits for the CPU, so the step is overhead-bound. But while it is busy, its MFU is 5 % and not 20: so small a model does
+# not fill it. We had counted the operations of one loss and its gradients in float32, 580. A whole step, which also clips
+# and runs AdamW, has 679; autocast, which casts numbers to bf16 and back, makes 1,041 of them; and some operations launch
+# several kernels, 1,356 in all. And each took the CPU not 5 µs but more than four times as long: before a launch, Python,
+# autograd and the dispatcher do their work. TF32 shows it from another side. There the GPU computes *longer*, but without casts
 # there are fewer kernels to launch, and the step is shorter.
 #
 # The steps of the run took 48 ms each. On top of what the table shows they make the batch, move it, and average the
@@ -1068,7 +1087,7 @@ assert 45 < 1000 * measured_seconds / steps < 50
 # > <code>torch.compile</code>, which takes minutes first; or a faster CPU. A still faster GPU would change
 # > nothing.</details>
 #
-# **Now you:** [a10](@training/assignment), question 6, and the extension "What a step costs".
+# **Now you:** [a10](@training/assignment), the extension "What a step costs".
 #
 # ## The profiler: where does the time go?
 #
@@ -1096,8 +1115,9 @@ print(f"matrix products outside of the attention, all together: {products / tota
 # {print}
 
 # %% [markdown]
-# On the saved page it is far less than their share of the FLOPs. The rest is memory-bound (norms, sums, copies, AdamW)
-# or overhead: it moves numbers and hardly computes. On a GPU look for three things: gaps in which it waits for data
+# On the saved page it is far less than their share of the FLOPs. The largest part of the rest is the fused attention, whose
+# products are tiny, and its way back; what is left is memory-bound (norms, sums, copies, AdamW) or overhead: it moves
+# numbers and hardly computes. On a GPU look for three things: gaps in which it waits for data
 # (let other processes make the batches, in pinned memory), values looked at in every step (`aten::_local_scalar_dense`,
 # which is what `.item()` does), and many tiny operations (`torch.compile`).
 #
@@ -1114,7 +1134,7 @@ print(f"matrix products outside of the attention, all together: {products / tota
 
 # %%
 figures.data_parallel()
-#| caption: Data parallelism: what each of two GPUs holds and sends.
+#| caption: Data parallelism: what each of two GPUs holds and sends, with DDP and with FSDP.
 
 # %% [raw] slide
 # ## All-reduce
@@ -1219,7 +1239,7 @@ except NonFiniteLoss as error:
 # A run of hours *will* be interrupted. What must a **checkpoint** hold so that the run goes on **as if nothing had
 # happened**? The weights alone will not do: without Adam's averages the next steps are out of proportion; without the
 # step number the rate is wrong; without the order of the data and the state of dropout it is another run. Ours keeps
-# the averages, and *draws* the last two from seed and step number. The test: pull the plug at step 25, resume from the
+# the averages, and computes the order of the data and the dropout masks from the seed and the step number. The test: pull the plug at step 25, resume from the
 # checkpoint of step 20, compare with an unbroken run.
 
 # %%
@@ -1259,9 +1279,8 @@ assert device.type != "cpu" or resumed == unbroken
 # **Now you:** a@training, exercise 5
 
 # %% [markdown]
-# All forty losses are equal, dropout and all, to the last bit on a CPU. (A GPU adds some sums in an order that varies,
-# so there "exactly" becomes "nearly".) That is more than neatness. If a resumed run *is* the unbroken one, then a
-# difference between two runs has a cause.
+# The twenty losses after the checkpoint are equal, dropout and all, to the last bit on a CPU. (A GPU adds some sums in an
+# order that varies, so there "exactly" may become "nearly".) So an interruption cannot be the reason why two runs differ.
 #
 # ## On a free GPU
 #
@@ -1298,7 +1317,7 @@ print(list(CHIPS["T4"].flops))
 # scale of our loop. `best_precision` chooses. On a Mac (Metal) the course computes in float32. `docs/training.md` says
 # more.
 #
-# **Now you:** [a10](@training/assignment), exercise 5, the capstone: train number words within a budget.
+# **Now you:** [a10](@training/assignment), question 6, and exercise 5, the capstone: train number words within a budget.
 #
 # <details><summary><b>Going further</b>: averaging weights</summary>
 #

@@ -474,8 +474,8 @@ for step, z in steps.items():
         panels[step][way] = heights[likeliest].tolist(), left.isfinite()[likeliest].tolist()
 figures.kept_tokens(panels, names)
 print("may be drawn, of 112 tokens:", n_kept)
-#| caption: The ten likeliest tokens of two steps; those that may be drawn are filled. Above, the
-#|   model is sure; below is its least sure step.
+#| caption: The ten likeliest tokens of two steps; those that may be drawn are filled. Above,
+#|   the model is sure; below is its least sure step.
 
 # %% tags=["hide-input"]
 assert n_kept["sure"]["top-p, p = 0.9"] == 1 and n_kept["unsure"]["top-p, p = 0.9"] > 3

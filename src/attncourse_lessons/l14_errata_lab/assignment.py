@@ -123,8 +123,8 @@ if solved("majority_reading"):
         agreed, _ = majority_reading(torch.stack(readings))
         nothing = agreed.isnan().sum().item()
         wrong = (agreed != truth).sum().item() - nothing
-        print(f"{n_copies - 1} have copied from the first: the vote is wrong in {wrong:>2} places,"
-              f" and says nothing in {nothing:>2}")
+        print(f"{n_copies - 1} have copied from the first: the vote is wrong in {wrong:>2}"
+              f" places, and says nothing in {nothing:>2}")
 
     from attncourse_lessons.slides.transcriptions import TRANSCRIBERS, transcriptions
 
@@ -380,7 +380,8 @@ if solved("structural_test"):
     x = 2 * torch.randn(3, 7, 16, generator=torch.Generator().manual_seed(1)) + 1
     mutants = ("i > i", "not even itself", "weights set to 0", "sum over the query",
                "the residual from the normalised x", "a sum for the mean",
-               "a product for the difference", "a root too many", "unit mean", "ε outside the root")
+               "a product for the difference", "a root too many", "unit mean",
+               "ε outside the root")
     for faults in [(), *((name,) for name in mutants)]:
         sound = structural_test(block_with(*faults), x, [3.0, 2.5, 2.2])
         print(f"{' '.join(faults) or 'the right one':>36}: {'lives' if sound else 'killed'}")

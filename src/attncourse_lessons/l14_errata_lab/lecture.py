@@ -133,8 +133,8 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) =
 
 # %% tags=["hide-input"]
 figures.two_relations()
-#| caption: Two metamorphic relations of a language model: what changes between two calls (orange),
-#|   what must stay equal, and what is not compared (hatched).
+#| caption: Two metamorphic relations of a language model: what changes between two calls
+#|   (orange), what must stay equal, and what is not compared (hatched).
 #| label: relations
 
 # %% [markdown]
@@ -187,7 +187,7 @@ for _ in range(200):
         blind += 1
     except RuntimeError:
         failing.append((n, d))
-print(f"Y on the right: (n, d) in all 200 draws")
+print("Y on the right: (n, d) in all 200 draws")
 print(f"Y on the left: runs in {blind} of them, fails first with n, d = {failing[0]}")
 
 # %% [raw] slide
@@ -247,8 +247,8 @@ answers = {name: two_questions(table) for name, table in tables.items()}
 for name, (ones, past) in answers.items():
     print(f"{name:>17}:  rows sum to one: {ones!s:<6} the future gets nothing: {past}")
 assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
-#| caption: Weights under three printed masks and the right one; the future is hatched. Sums of rows
-#|   that are not one are orange.
+#| caption: Weights under three printed masks and the right one; the future is hatched. Sums
+#|   of rows that are not one are orange.
 
 # %% [raw] slide
 # ## One question is not enough
@@ -403,8 +403,8 @@ for name, pairs in trainings.items():
     smooth[name] = losses.unfold(0, 10, 10).mean(dim=-1).tolist()          # and over ten steps
 viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
            y_name="training loss (nats), mean of 3 seeds")
-#| caption: Training loss of the right model and of the one with positions by the batch, means of
-#|   three seeds. The axis does not begin at 0.
+#| caption: Training loss of the right model and of the one with positions by the batch, means
+#|   of three seeds. The axis does not begin at 0.
 
 # %% [raw] slide
 # ## Both fall
@@ -435,8 +435,8 @@ figures.seed_curves(shown, sizes, "texts in a batch", "loss on 64 test texts (na
 spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
 assert max(spread["right"]) < 1e-4, "the same in every batch"
 assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
-#| caption: Test loss against the number of texts in a batch (thin: a seed each). The axis does not
-#|   begin at 0, and the sizes are on a logarithmic one.
+#| caption: Test loss against the number of texts in a batch (thin: a seed each). The axis does
+#|   not begin at 0, and the sizes are on a logarithmic one.
 
 # %% tags=["hide-input"]
 for by_right, by_fault in zip(*shown.values(), strict=True):
@@ -576,8 +576,8 @@ for name, faults in kinds.items():
         [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
     ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
-#| caption: Size of the logits of untrained models against the number of blocks (logarithmic; thin:
-#|   a seed each; the axis does not begin at 0).
+#| caption: Size of the logits of untrained models against the number of blocks (logarithmic;
+#|   thin: a seed each; the axis does not begin at 0).
 
 # %% tags=["hide-input"]
 growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
@@ -784,8 +784,8 @@ rows = {name: run["faults"][name] for name in unseen}
 hidden = {name: (row["difference"], 2.26 * row["standard_error"]) for name, row in rows.items()}
 viz.differences_from_baseline({"": hidden},
                               x_name="nats per token; left of 0: lower with the fault")
-#| caption: Test loss of the mutants that pass the rule, less the right model's of the same seed:
-#|   means of ten seeds, 95 % intervals. Circles: 0 lies in it.
+#| caption: Test loss of the mutants that pass the rule, less the right model's of the same
+#|   seed: means of ten seeds, 95 % intervals. Circles: 0 lies in it.
 
 # %% tags=["hide-input"]
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
@@ -906,8 +906,8 @@ print(f"if a loss that is better by more than {luck:.3f} were noticed, too: "
       f"{noticed + len(better_too)}")
 assert len(better_too) == 4
 assert len(caught) == len(FAULTS), "every mutant is killed without any training"
-#| caption: Which test kills which mutant: a dot where a wrong value, NaN or a crash tells. The first
-#|   column is the rule of this section.
+#| caption: Which test kills which mutant: a dot where a wrong value, NaN or a crash tells.
+#|   The first column is the rule of this section.
 #| label: caught
 
 # %% [raw] slide

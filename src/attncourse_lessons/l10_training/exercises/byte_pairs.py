@@ -62,8 +62,8 @@ exercise = Exercise(
     returns=("pieces",),
     forbidden=("attncourse.data",),
     lists=True,
-    difficulty=3,
-    minutes=30,
+    difficulty=2,
+    minutes=25,
     extra=True,
     hints=(
         "Keep every word as a list of its pieces, at first its letters. A merge goes through such a list from the left "

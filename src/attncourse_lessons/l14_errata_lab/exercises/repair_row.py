@@ -112,8 +112,8 @@ slip("the one that is further off", MISPRINTS, {"<=": ">"}, words="""
 
 @misconception("the width from the parameters", fails=("the paper's two rows",))
 def the_width_from_the_parameters(n_layers, d_model, n_heads, d_head, parameters):
-    """The width was computed from the number of parameters, which is known to within one part in three hundred only. One
-    of the two printed numbers is right: let the parameters choose between the two candidates."""
+    """The width was computed from the number of parameters, which is known to within one part in three hundred only.
+    One of the two printed numbers is right: let the parameters choose between the two candidates."""
     width = round(math.sqrt(parameters / (12 * n_layers)))
     return width, width // d_head
 
