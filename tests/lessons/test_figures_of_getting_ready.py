@@ -162,7 +162,7 @@ def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     assert labels(ax.yaxis) == {1: "as given", 0: "largest\nsubtracted"}
     assert ax.get_title() == "scores moved by +90"
     at = places(ax)
-    assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.7) and at["softmax = 0.01, 0.05, 0.95"] == (-8, -0.3)
+    assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.7) and at["softmax = 0.006, 0.047, 0.946"] == (-8, -0.3)
     assert [f"{x:.2f}" for x in torch.tensor([0.0, 2, 5]).softmax(0)] == ["0.01", "0.05", "0.95"]
     # Where torch's exp is infinite, and where it is 0.
     (high, _, far, _), (low, _, wide, _) = cells(ax)

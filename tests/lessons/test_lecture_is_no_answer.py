@@ -27,7 +27,6 @@ SEED = 0
 # test: delete it, and the rule holds there, too.
 HALF = "the wrong way that the lecture teaches against: the aspects that it is about are not earned"
 ALLOWED = {
-    ("naive_softmax", "softmax"): HALF,
     ("masked_mean", "masked_mean"): HALF,
     ("masked_mean, again", "masked_mean"): HALF,
 }

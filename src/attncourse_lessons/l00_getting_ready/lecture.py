@@ -119,8 +119,8 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
 # changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show lines of public slides that are wrong or mislead; you need not have seen the slides. The symbols
-# are in [Notation](../docs/notation.md): keep it open in a second tab.
+# Boxes named **A common mistake** show errors found in public slides, and lines that mislead. You need not have seen the
+# slides. The symbols are in [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
 #
@@ -510,7 +510,8 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 # %%
 print(f"last loss, wrong shapes: {losses[wrong][-1]:.4f}")
 print(f"variance of the ratings: {rating.var(correction=0):.4f}")
-print(f"every prediction: {predicted[wrong].mean():.3f}, mean of the ratings: {rating.mean():.3f}")
+print(f"every prediction: {predicted[wrong].mean():.3f}, "
+      f"mean of the ratings: {rating.mean():.3f}")
 
 # %% tags=["hide-input"]
 assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
@@ -699,7 +700,8 @@ for shift in (0.0, 100.0, -110.0):
 # %%
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
     print(f"{dtype!s:15} exp overflows above {math.log(torch.finfo(dtype).max):6.1f}")
-print("1,000 scores of 82, their weights:", naive_softmax(torch.full((1000,), 82.0))[:3].tolist(), "…")
+even = naive_softmax(torch.full((1000,), 82.0))
+print("1,000 scores of 82, their weights:", even[:3].tolist(), "…")
 
 # %% tags=["hide-input"]
 assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]

@@ -272,7 +272,7 @@ def data_parallel() -> None:
                 ax.text(3, y - 0.05, words, ha="center", va="bottom", fontsize=8, color=INK)
     show(drawn, "Two GPUs in data parallelism; each has its own part of the batch. With DDP each holds all weights, "
                 "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With FSDP "
-                "each holds half of each; weights are gathered block by block when they are needed (all-gather), and of "
+                "each holds half of each; weights are gathered block by block when they are needed (all-gather); of "
                 "the summed gradient each gets its slice (reduce-scatter).")  # fmt: skip
 
 
