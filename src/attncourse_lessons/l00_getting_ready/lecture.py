@@ -119,8 +119,8 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
 # changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show errors found in public slides, and lines that mislead. You need not have seen the
-# slides. The symbols are in [Notation](../docs/notation.md): keep it open in a second tab.
+# Boxes named **A common mistake** show errors found in public slides, which you need not have seen, and lines that
+# mislead. The symbols are in [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
 #
