@@ -172,6 +172,16 @@ def curves(
     show(drawn, alt or f"{y_name} against {x_name}. {said}.")
 
 
+def _most(row: np.ndarray, words: Sequence[str]) -> str:
+    """Where most of a row's weight is, in words: all that have as much, to two digits."""
+    if not np.isfinite(row).all():
+        return "nowhere: NaN"
+    first = [word for word, weight in zip(words, row, strict=True) if weight > row.max() - 0.005]
+    if len(first) == len(words) > 1:
+        return f"equal ({row.max():.2f} each)"
+    return f"at {' and '.join(first)} ({row.max():.2f}{' each' * (len(first) > 1)})"
+
+
 def describe(weights: np.ndarray, source: Sequence[str], target: Sequence[str]) -> str:
     """An alignment in words, one clause a target token."""
     best = weights.argmax(axis=1)
@@ -288,9 +298,6 @@ def weight_tables(
             for label in ax.get_xticklabels():
                 label.set(ha="left", va="bottom", rotation_mode="anchor")
         ax.set_title(title, pad=8)
-        most = "; ".join(
-            f"{word} at {words[row.argmax()]} ({row.max():.2f})" if np.isfinite(row).all() else f"{word} nowhere: NaN"
-            for word, row in zip(words, matrix, strict=True)
-        )
+        most = "; ".join(f"{word} {_most(row, words)}" for word, row in zip(words, matrix, strict=True))
         said.append(f"{title}: rows are queries, columns keys; most of the weight of {most}.")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")

@@ -119,33 +119,33 @@ check("self_attention", self_attention)
 
 # %% [markdown]
 # **Use it.** The lecture's diary: each of seven shuffled cards must say what there will be for dinner tomorrow. Your
-# function is the layer; the rest is an embedding and an optimiser. Training takes some seconds. *Guess* what the table
-# of weights will look like when the days are put in order.
+# function is the layer; the rest is an embedding and an optimiser. Training takes some seconds. The lecture's queries and
+# keys have 32 numbers. *Guess* how many of them it takes to tell seven days apart: 32, two, or one? (Lecture @many_heads
+# comes back to it.)
 
 # %%
 if solved("self_attention"):
-    from attncourse.data.diary import DAYS, MEALS, shuffled_weeks
+    from attncourse.data.diary import MEALS, shuffled_weeks
 
-    torch.manual_seed(0)
-    draws, d = torch.Generator().manual_seed(0), 32
-    day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
-    widths = (d, d, len(MEALS))
-    matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in widths]
-    optimizer = torch.optim.Adam([*day.parameters(), *meal.parameters(), *matrices], lr=1e-2)
-    for _ in range(400):
-        days, meals, tomorrow = shuffled_weeks(64, draws)            # (64, 7) each
-        output, weights = self_attention(day(days) + meal(meals), *matrices)
-        loss = nn.functional.cross_entropy(output.flatten(0, 1), tomorrow.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    days, meals, tomorrow = shuffled_weeks(1000, draws)              # weeks it never saw
-    output, _ = self_attention(day(days) + meal(meals), *matrices)
-    right = output.argmax(dim=-1) == tomorrow
-    print(f"right on {right.float().mean():.1%} of the cards")
-    week = torch.arange(7)[None]
-    _, weights = self_attention(day(week) + meal(week), *matrices)
-    viz.weight_tables({"your layer": (DAYS, weights[0].detach())}, numbers=True, digits=2)
+    for d_k in (32, 2, 1):
+        torch.manual_seed(0)
+        draws, d = torch.Generator().manual_seed(0), 32
+        day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
+        widths = (d_k, d_k, len(MEALS))
+        matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in widths]
+        learned = [*day.parameters(), *meal.parameters(), *matrices]
+        optimizer = torch.optim.Adam(learned, lr=1e-2)
+        for _ in range(400):
+            days, meals, tomorrow = shuffled_weeks(64, draws)        # (64, 7) each
+            output, _ = self_attention(day(days) + meal(meals), *matrices)
+            loss = nn.functional.cross_entropy(output.flatten(0, 1), tomorrow.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        days, meals, tomorrow = shuffled_weeks(1000, draws)          # weeks it never saw
+        output, _ = self_attention(day(days) + meal(meals), *matrices)
+        right = output.argmax(dim=-1) == tomorrow
+        print(f"d_k = {d_k:>2}: right on {right.float().mean():.1%} of the cards")
 
 # %% [markdown]
 # ## 3 · Debugging: a layer for padded sentences
@@ -161,7 +161,8 @@ if solved("self_attention"):
 #   token have feature 0 alone, and set row 0 of $W_Q$ to zero.)
 # * If every token gets one more feature, which is zero, the output stays the same. (Each matrix gets one more row.)
 #
-# The cell tests the first rule. Write the other two tests below it. Then write the function as it should be.
+# The cell tests the first rule; the empty one below it is for your tests of the other two. (You will be tempted to read the
+# function first.) Then write it as it should be.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
@@ -181,6 +182,9 @@ def change_the_padding(layer):
 
 
 print(f"new padding moves real tokens by up to {change_the_padding(suspicious):.3f}")
+
+# %%
+# Your two tests.
 
 # %% exercise="padded_self_attention"
 def padded_self_attention(
@@ -266,16 +270,15 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
 check("layer_cost", layer_cost)
 
 # %% [markdown]
-# **Use it.** A document of 4,000 tokens, $d$ = 512. *Guess* which of the four does the least arithmetic, and which one you
-# would have to wait for.
+# **Use it.** A document of 4,000 tokens, $d$ = 512. *Guess* how wide a convolution costs as much as full attention.
 
 # %%
 if solved("layer_cost"):
-    for kind in ("self-attention", "restricted", "recurrent", "convolution"):
-        width = 8 if kind in ("restricted", "convolution") else None
+    layers = [("self-attention", None), ("recurrent", None), ("restricted", 8)]
+    for kind, width in [*layers, *(("convolution", k) for k in (3, 5, 7, 9, 11))]:
         products, steps, path = layer_cost(kind, 4000, 512, width)
-        print(f"{kind:>15}: {products / 1e9:5.1f} billion multiply-adds,",
-              f"{steps:>4} steps, path {path:>4}")
+        print(f"{kind:>15}{f' of {width}' if width else '':<6}: {products / 1e9:5.1f} billion",
+              f"multiply-adds, {steps:>4} steps, path {path:>4}")
 
 # %% [markdown]
 # ## 5 · In your own words

@@ -17,14 +17,14 @@
 #
 # * write **scaled dot-product self-attention** from memory, for one token and as matrix products;
 # * say what makes it different from a layer with fixed weights: its mixing weights are **data-dependent**;
-# * explain why a token has **three** vectors, query, key and value, and what goes wrong with fewer;
+# * explain why a token has **three** vectors: why queries and keys differ, and what a value of its own is for;
 # * show that self-attention is **permutation equivariant**: it does not see the order of its tokens;
 # * count what a layer costs in multiply-adds, sequential steps, path length and memory.
 #
 # ## Why a token needs its sentence: contextual embeddings
 #
 # *Anna lent Ben her book because he asked.* Whose book was it, and who asked? You knew at once: *her* refers to Anna,
-# *he* to Ben. Finding the words that refer to the same person is called **coreference resolution**. An embedding table
+# *he* to Ben. Finding the words that refer to the same person or thing is called **coreference resolution**. An embedding table
 # cannot do it: it has one vector for *her*, the same in every sentence, and nothing in that vector says "Anna". The
 # answer stands three words to the left, and *her* has to fetch it. We want a **contextual embedding**: a vector for
 # *her in this sentence*.
@@ -120,7 +120,7 @@ weights = (3 * scores).softmax(dim=-1)               # (8, 8)  3: an inverse tem
 viz.weight_tables({"every word is its own query and key": (words, weights)},
                   numbers=True, digits=2)
 her = words.index("her")
-#| caption: Attention weights where every word is its own query and key.
+#| caption: Attention weights where every word is its own query and key (rounded: rows sum to one).
 
 # %% tags=["hide-input"]
 assert weights[her].argmax() == her, "it looks at itself"
@@ -166,7 +166,7 @@ assert weights[her].argmax() == her, "it looks at itself"
 #
 # In a network the matrices are learned. We write them by hand once, so that you can see what there is to learn. Queries
 # and keys have two numbers, one for each of two questions: "a woman?" and "a man?". A she-word asks the first question
-# and a he-word the second. A verb asks both, because somebody must have done it. Only names can be found. Values have
+# and a he-word the second. A verb asks both, because somebody must have done it. Only names have a key that is not zero. Values have
 # four numbers, and pronouns hand over nothing.
 
 # %%
@@ -234,7 +234,8 @@ for name, number in zip(hands_over, o.tolist(), strict=True):
 
 # %% [markdown]
 # *Her* has received almost nothing but Anna. Before, its vector was the same in every sentence. Now it is *her in this
-# sentence*: a contextual embedding. (We wrote these matrices. The heads of a trained model are seldom so easy to read;
+# sentence*: a contextual embedding. (By itself it says Anna, and no longer *her*: a layer adds the token's own vector, as
+# you will see. We wrote these matrices. The heads of a trained model are seldom so easy to read;
 # [lecture @many_heads](@many_heads) looks at some.) Choose a word, and follow it from its scores to what it receives.
 # *Guess first:* what will *asked* and *book* receive? (*Book* asks nothing.)
 
@@ -277,7 +278,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. So does *lent*.
 # Remember *lent*: it will cause trouble. *Book* asks nothing, so all its scores are zero, and it receives the mean of
 # all values. No token can abstain: weights that sum to one must go somewhere. (In a whole Transformer a token also
-# keeps its own vector and *adds* what it received; see [lecture @deep_stacks](@deep_stacks). Large models learn to put
+# keeps its own vector and *adds* what it received; see [lecture @deep_stacks](@deep_stacks). Many large language models learn to put
 # unwanted weight on the first token, which is then called an **attention sink**; [@xiao2024].)
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
@@ -315,7 +316,7 @@ O, A = attend(query=X @ W_Q, key=X @ W_K, value=X @ W_V)         # (8, 4), (8, 8
 print("the row of “her” is what we computed by hand:", torch.allclose(O[her], o, atol=1e-6))
 viz.weight_tables({"attention weights": (words, A)},
                   numbers=True, digits=2)
-#| caption: Attention weights with separate queries and keys.
+#| caption: Attention weights with separate queries and keys (rounded: 0.12 is one eighth).
 
 # %% [raw] slide
 # ## Rows ask, columns answer
@@ -438,8 +439,8 @@ figures.padded_scores(words[:5], padding=2)
 
 # %%
 figures.attention_graph(words, A, least=0.3)
-#| caption: Attention as a graph: arrows lead from the token that answers to the token that
-#|   asks.
+#| caption: Attention as a graph: arrows of at least 0.3 lead from the token that answers to the one
+#|   that asks.
 #| label: graph
 
 # %% [raw] slide
@@ -576,8 +577,8 @@ assert min(before) > 0.6 and len(suffer) >= 3, "and often the day before"
 # %% [markdown]
 # All five seeds agree. Fixed weights cannot tell which of the other six cards is tomorrow's. They are right about as
 # often as somebody who names the most frequent of the six meals. (Among six meals drawn from twelve, one usually occurs
-# more than once.) When the cards lie in order, fixed weights solve the task. So they fail only where the place to look
-# depends on the input. Two projections make almost no mistakes. One projection is the surprise. It gets most days
+# more than once.) When the cards lie in order, fixed weights solve the task. The order is all that differs, so what
+# defeats fixed weights is that the place to look changes. Two projections make almost no mistakes. One projection is the surprise. It gets most days
 # right, although we said that a word matches nothing better than itself. But in every seed there is **one day that it
 # nearly always gets wrong**. We call it the *lost day*; which day it is depends on the seed. In most seeds the day
 # before it suffers as well. Here are the attention weights, averaged over 2,000 weeks, with the days in order:
@@ -601,7 +602,7 @@ viz.weight_tables(tables, numbers=True, digits=2)
 # %% [markdown]
 # On the right each day attends to the next, and Sunday to Monday: a clean line beside the diagonal, learned from the
 # dinners alone. On the left the line breaks at the lost day: Saturday attends to itself and to Friday, and hardly at
-# all to Sunday. Friday, the day before, gives a third of its weight to itself.
+# all to Sunday. Friday, the day before, gives more than a third of its weight to itself.
 #
 # How can one projection work at all? A word matches nothing better than itself, but only among vectors of *equal
 # length*. Let $u_i = x_i W$ be the one vector with which a day asks and by which it is found. (Each $x_i$ is the
@@ -609,7 +610,7 @@ viz.weight_tables(tables, numbers=True, digits=2)
 
 # %%
 def one_projection(seed):
-    """The days, the one that it gets wrong last; and the vector of each day, Monday first."""
+    """The days in their order, ending with the lost one; and the vectors of all days, Monday first."""
     model, right = diaries["one projection", seed]
     with torch.no_grad():
         U = model.query(model.day.weight + model.meal.weight.mean(dim=0))     # (7, d)
@@ -626,8 +627,8 @@ for seed in range(5):
     their_week, theirs = one_projection(seed)
     lengths[f"seed {seed}"] = theirs[their_week].norm(dim=-1)             # (7,)
 figures.winding([DAYS[day] for day in week], U[week], lengths)
-#| caption: One projection. Left, seed 0: each vector is drawn at its angle to the one before;
-#|   the lost day, number 7, is orange. Right: the lengths in five seeds.
+#| caption: One projection. Left, seed 0: true are the lengths and the angles between neighbours;
+#|   the lost day, number 7, is orange. Right: lengths in five seeds.
 #| label: winding
 
 # %% tags=["hide-input"]
@@ -768,7 +769,8 @@ assert worst < 1e-12 and moved > 0.1
 
 # %%
 figures.path_lengths(n=7, width=2)
-#| caption: The shortest path from the first position to the last, in three kinds of layer.
+#| caption: The shortest path from the first position to the last, in three kinds of layer: of cells
+#|   in the recurrence, of layers in the others.
 #| label: path-lengths
 
 # %% [raw] slide
@@ -854,7 +856,8 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > **Guess first.** Width 64. At 64 tokens self-attention does three times the arithmetic of the recurrence: which is faster? And at 2,048 tokens?
 
 # %% [markdown] erratum="O(n²d) alone; cheaper while n is small"
-# In a sentence the quadratic part is almost nothing; in a long document it is almost everything. Up to $n = 1.5\,d$ the
+# In a sentence the quadratic part is almost nothing (2% of the sum at $n$ = 30 and $d$ = 1,000); in a long document it is
+# almost everything. Up to $n = 1.5\,d$ the
 # projections cost more. ([Lecture @cheap_attention](@cheap_attention) is about long inputs.) The $n^2$ weights must
 # also be **kept in memory** for the backward pass, for every sentence. **FlashAttention** ([@dao2022]) avoids that: it
 # computes them block by block, and once more in the backward pass.
@@ -864,8 +867,8 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices and an LSTM
 # > four, so an LSTM takes more as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
-# So self-attention does not save arithmetic. It has two advantages: the path between any two tokens is short, and no
-# step waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of
+# So, against a simple recurrence, self-attention saves no arithmetic. It has two advantages: the path between any two
+# tokens is short, and no position waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of
 # $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
 #
 # | layer | complexity | sequential operations | maximum path length |
@@ -876,7 +879,7 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
 # (Dilated: the positions of a window have gaps between them, which widen from layer to layer.) All layers but the
-# recurrent one take a single step: their products can be computed at once, however long the sentence is. (This holds
+# recurrent one take a fixed number of steps, however long the sentence is: no position waits for another. (This holds
 # when the whole sequence is given. A decoder that *generates* goes token by token with any of these layers.) Does the
 # clock show it? *Make two guesses.* At 64 tokens of width 64, self-attention (with $W_O$) does three times the
 # arithmetic of the recurrence. Which one is faster? And which one at 2,048 tokens?
@@ -905,7 +908,8 @@ ratio = [a / r for a, r in zip(attention, recurrent, strict=True)]
 print("self-attention takes, for each second of the recurrence:")
 for n, share in zip(sizes, ratio, strict=True):
     print(f"    {share:4.2f} at n = {n:>4}, for {2 + n / 64:5.2f} times the arithmetic")
-#| caption: Time of one layer against the length of the sequence.
+#| caption: Time of one layer against the length of one sentence: one thread, the shortest of seven
+#|   calls, logarithmic axes.
 
 # %% tags=["hide-input"]
 # More arithmetic, less time, until the quadratic part catches up. A busy machine may differ.
@@ -946,9 +950,10 @@ if not (ratio[1] < 1 and ratio[-1] > 1.2 * min(ratio[1:-1]) and below and far_be
 # not run in Python.) In long sentences the quadratic part catches up. With $W_O$, self-attention does
 # $(4nd^2 + 2n^2d) / 2nd^2 = 2 + n/d$ times the arithmetic of the recurrence: 3 times at 64 tokens, 34 times at 2,048.
 # The ratio of the times is smaller than that at every length, and much smaller from 64 on. We think that this is why:
-# self-attention does its arithmetic in a few large products, which are fast on a processor. The recurrence does it in
-# many small ones, and each waits for the one before. (For the shortest sentences the fixed cost of each call decides,
-# and either layer may win.)
+# self-attention does its arithmetic in a few large products, which are fast on a processor. The recurrence can do half of
+# its own at once, all $x_t W$; the other half is many small products, of which each waits for the one before. (On one
+# thread the clock cannot tell waiting from the cost of small products. For the shortest sentences, we guess, the fixed cost
+# of each call decides.)
 #
 # The last ratio answers your second guess, for the machine on which this page was made. On another machine the curves
 # cross at another length, or beyond this figure. A GPU does thousands of multiply-adds at once, so steps that wait
@@ -976,8 +981,8 @@ if not (ratio[1] < 1 and ratio[-1] > 1.2 * min(ratio[1:-1]) and below and far_be
 # | cost | $3nd^2 + 2n^2d$ multiply-adds, one step, path 1 | $n^2$ weights kept |
 #
 # Self-attention turns a token's vector into a contextual embedding: a weighted average of values from its own sentence.
-# The weights are data-dependent; a convolution's are fixed. Queries and keys need two projections, since with one the
-# scores are symmetric, $e_{ij} = e_{ji}$. The layer sees a set and not an order. It does more arithmetic than a simple
+# The weights are data-dependent; a convolution's are fixed. Queries and keys have a projection each, since with a
+# shared one the scores are symmetric, $e_{ij} = e_{ji}$. The layer sees a set and not an order. It does more arithmetic than a simple
 # recurrence, but no step waits for another.
 #
 # Can it replace recurrence? Not yet. Three things are missing:
@@ -985,7 +990,7 @@ if not (ratio[1] < 1 and ratio[-1] > 1.2 * min(ratio[1:-1]) and below and far_be
 # | what is missing | why | where it is added |
 # |---|---|---|
 # | order | a set has none | [lecture @order](@order) |
-# | something other than averages | however many layers you stack, values are only averaged again | [lecture @masking](@masking) |
+# | something other than averages | however many layers you stack, values are only projected and averaged again | [lecture @masking](@masking) |
 # | a causal mask, which hides the future | a token that is to be predicted must not be among those that answer | [lecture @masking](@masking) |
 #
 # And the layer has a single table of weights, so *lent* had to look for lender and borrower with one query.

@@ -206,8 +206,8 @@ def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[
                 ax.set_title(title, fontsize=10)
         where = "; ".join(f"{title} most at {_place(tables[i])}" for title, tables in maps.items())
         said.append(f"{name}: {where}")
-    grid[0, 0].set_title("picture", fontsize=10)
-    drawn.colorbar(image, ax=grid[:, 1:], label="share of a patch", fraction=0.05, aspect=25)
+    grid[0, 0].set_title("image", fontsize=10)
+    drawn.colorbar(image, ax=grid[:, 1:], label="weight of the class token", fraction=0.05, aspect=25)
     show(drawn, f"Attention weights of the class token on (row, column), counted from 0. {'. '.join(said)}.")
 
 
