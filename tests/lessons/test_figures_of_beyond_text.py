@@ -135,9 +135,9 @@ def test_where_was_looked_lies_beside_its_picture_under_its_title():
     first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.5, 0.0]])
     maps = {"rollout": [first, second], "last": [second / 2, first / 4]}
     *found, bar = axes(figures.attention_on_images, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
-    assert bar.get_ylabel() == "share of a patch" and bar.get_ylim() == (0, 0.5)
+    assert bar.get_ylabel() == "weight of the class token" and bar.get_ylim() == (0, 0.5)
     assert {found[i].images[0].get_clim() for i in (1, 2, 4, 5)} == {(0, 0.5)}, "one scale for all maps"
-    assert [ax.get_title() for ax in found] == ["picture", "rollout", "last", "", "", ""]
+    assert [ax.get_title() for ax in found] == ["image", "rollout", "last", "", "", ""]
     assert [ax.get_ylabel() for ax in found[::3]] == ["a 3", "a 7"]
     assert [grid(ax) for ax in found] == [
         STROKE.tolist(), first.tolist(), (second / 2).tolist(),

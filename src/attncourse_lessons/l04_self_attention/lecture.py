@@ -120,7 +120,7 @@ weights = (3 * scores).softmax(dim=-1)               # (8, 8)  3: an inverse tem
 viz.weight_tables({"every word is its own query and key": (words, weights)},
                   numbers=True, digits=2)
 her = words.index("her")
-#| caption: Attention weights where every word is its own query and key (rounded: rows sum to one).
+#| caption: Attention weights where every word is its own query and key (rounded).
 
 # %% tags=["hide-input"]
 assert weights[her].argmax() == her, "it looks at itself"
@@ -439,8 +439,8 @@ figures.padded_scores(words[:5], padding=2)
 
 # %%
 figures.attention_graph(words, A, least=0.3)
-#| caption: Attention as a graph: arrows of at least 0.3 lead from the token that answers to the one
-#|   that asks.
+#| caption: Attention as a graph: arrows of at least 0.3 lead from the token that answers to the
+#|   one that asks.
 #| label: graph
 
 # %% [raw] slide
@@ -610,7 +610,7 @@ viz.weight_tables(tables, numbers=True, digits=2)
 
 # %%
 def one_projection(seed):
-    """The days in their order, ending with the lost one; and the vectors of all days, Monday first."""
+    """The days in order, ending with the lost one; and the vectors of all days, Monday first."""
     model, right = diaries["one projection", seed]
     with torch.no_grad():
         U = model.query(model.day.weight + model.meal.weight.mean(dim=0))     # (7, d)
@@ -627,8 +627,8 @@ for seed in range(5):
     their_week, theirs = one_projection(seed)
     lengths[f"seed {seed}"] = theirs[their_week].norm(dim=-1)             # (7,)
 figures.winding([DAYS[day] for day in week], U[week], lengths)
-#| caption: One projection. Left, seed 0: true are the lengths and the angles between neighbours;
-#|   the lost day, number 7, is orange. Right: lengths in five seeds.
+#| caption: One projection. Left, seed 0: true are the lengths and the angles between
+#|   neighbours; the lost day, number 7, is orange. Right: lengths in five seeds.
 #| label: winding
 
 # %% tags=["hide-input"]
@@ -769,8 +769,8 @@ assert worst < 1e-12 and moved > 0.1
 
 # %%
 figures.path_lengths(n=7, width=2)
-#| caption: The shortest path from the first position to the last, in three kinds of layer: of cells
-#|   in the recurrence, of layers in the others.
+#| caption: The shortest path from the first position to the last, in three kinds of layer: of
+#|   cells in the recurrence, of layers in the others.
 #| label: path-lengths
 
 # %% [raw] slide
@@ -908,8 +908,8 @@ ratio = [a / r for a, r in zip(attention, recurrent, strict=True)]
 print("self-attention takes, for each second of the recurrence:")
 for n, share in zip(sizes, ratio, strict=True):
     print(f"    {share:4.2f} at n = {n:>4}, for {2 + n / 64:5.2f} times the arithmetic")
-#| caption: Time of one layer against the length of one sentence: one thread, the shortest of seven
-#|   calls, logarithmic axes.
+#| caption: Time of one layer against the length of one sentence: one thread, the shortest of
+#|   seven calls, logarithmic axes.
 
 # %% tags=["hide-input"]
 # More arithmetic, less time, until the quadratic part catches up. A busy machine may differ.

@@ -324,7 +324,7 @@ for seed in range(3):
 #|   *yesterday*, the other *tomorrow*.
 
 # %% tags=["hide-input"]
-lost = [share_right(without_heads(two, i)) for i in (0, 1)]       # per head: tomorrow, yesterday
+lost = [share_right(without_heads(two, i)) for i in (0, 1)]      # per head: tomorrow, yesterday
 for answers in lost:
     assert min(answers) < 0.3 and max(answers) > 0.9, "each head carries one answer"
 assert lost[0].index(min(lost[0])) != lost[1].index(min(lost[1]))
@@ -1242,8 +1242,8 @@ for groups, kind in ((32, "MHA"), (8, "GQA, as released"), (1, "MQA")):
     gib[name] = [cache_bytes(config, batch=1, n=n) / 2**30 for n in lengths]
 weights_gib = 2 * count_parameters(llama_3, LanguageModel).total / 2**30
 figures.cache_sizes(gib, lengths, weights_gib)
-#| caption: Memory of Llama 3 8B's cache for one text, two bytes a number, against its tokens, beside
-#|   the model's parameters. Both axes are logarithmic.
+#| caption: Memory of Llama 3 8B's cache for one text, two bytes a number, against its tokens,
+#|   beside the model's parameters. Both axes are logarithmic.
 
 # %% [raw] slide
 # ## What a large model saves
