@@ -610,7 +610,7 @@ viz.weight_tables(tables, numbers=True, digits=2)
 
 # %%
 def one_projection(seed):
-    """The days in order, ending with the lost one; and the vectors of all days, Monday first."""
+    """The days in order, ending with the lost one; the vectors of all days, Monday first."""
     model, right = diaries["one projection", seed]
     with torch.no_grad():
         U = model.query(model.day.weight + model.meal.weight.mean(dim=0))     # (7, d)

@@ -150,8 +150,8 @@ figures.figure_1("pre")
 
 # %% [markdown] teaches="encoder, decoder and encoder–decoder, assembled"
 # > **Check yourself.** Cover the figure. Which arrows enter the decoder's block, and where does each come from?
-# > <details><summary>Answer</summary>Two. One is x, from the block below (or from embedding and position); it gives the
-# > queries of both attentions. The other is the memory, from the encoder's last norm; it gives the keys and values of
+# > <details><summary>Answer</summary>Two. One is x, from the block below (or from embedding and position); it gives
+# > queries, keys and values of the self-attention, whose result gives the queries of the cross-attention. The other is the memory, from the encoder's last norm; it gives the keys and values of
 # > the cross-attention.</details>
 #
 # ## The encoder block in two lines, and the decoder block in three
@@ -342,7 +342,8 @@ assert not torch.allclose(wrong, expected, atol=0.1)
 # Draw all parameters anew before the test: norms that are still 1 and 0 hide a swap.
 
 # %% [markdown]
-# The two agree to rounding. This comparison with copied weights is a **parity test**. It shows more than another look
+# The two agree, here to the last bit, elsewhere up to rounding. This comparison with copied weights is a **parity test**,
+# here of the two stacks (embeddings, shift and output layer are not in it). It shows more than another look
 # at the code: shapes do not reveal a wrong connection, and [lecture @deep_stacks](@deep_stacks) showed that the loss
 # may not either. Before the test, `randomise` drew all parameters anew, because norms that are still 1 and 0 would hide
 # a swap. The package's own model passes the same test. This is its block:
@@ -444,8 +445,9 @@ assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and ca
 
 # %% [markdown]
 # With each of three seeds, the right model has by far the *worst* loss and writes by far the best. (It still makes
-# mistakes after so short a training.) The unshifted model has learned to copy its input, and when it writes there is
-# nothing to copy. The model without a mask can attend to the next position, where the answer stands. Does it? Here are
+# mistakes after so short a training.) The unshifted model has learned to copy its input. When it writes, its first
+# input is the mark for the beginning, which it never met in training; it writes some letter, and copies it to the end. The
+# model without a mask can attend to the next position, where the answer stands. Does it? Here are
 # its attention weights on the true targets, averaged over 500 texts, three models and their heads. Beside them are
 # those of the right model.
 
@@ -554,7 +556,7 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 #
 # (A lookup in the embedding costs nothing. But if the output uses the same table, as in GPT, its parameters multiply there
 # and count once.) The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. They grow
-# with $n^2$: beside the matrices of the blocks they cost about $n / (6d)$. *Guess first:* GPT-3's paper prints
+# with $n^2$: beside the matrices of the blocks they cost about $n / (6d)$ of the blocks' own arithmetic. *Guess first:* GPT-3's paper prints
 # 300 billion tokens and 3.14 · 10²³ FLOPs. What does the rule say?
 
 # %%
@@ -610,8 +612,8 @@ best = min(splits, key=splits.get)
 print(f"lowest for this budget: {best / 1e9:.0f} billion parameters, "
       f"{budget / (6 * best**2):.0f} tokens per parameter")
 figures.budget_curves(predicted_loss, giants)
-#| caption: Predicted loss for three training budgets, by the size of the model. A mark is the
-#|   published model, a cross the lowest loss for its budget.
+#| caption: Predicted loss for three training budgets, by the size of the model. Mark: published;
+#|   cross: the lowest. The axis does not begin at 0.
 #| label: budget-curves
 
 # %% tags=["hide-input"]
@@ -690,8 +692,8 @@ assert min(echo[True, True]) > 0.5 > 0.1 > max(others)
 # %% [markdown]
 # With the factor, the tied model predicts the token that it has just read. The residual path carries the token's vector to
 # the top, beside what the sublayers add. There it is compared with all vectors of the table, and it is most similar to
-# itself. A token hardly ever follows itself, so training must undo this first. Without the factor, or without tying, nothing
-# of the kind happens.
+# itself. A token hardly ever follows itself, so training must undo this first. Without the factor, or without tying, hardly
+# anything of it is left.
 #
 # **Scaled embeddings.** Why have the factor at all? A tied table needs small numbers, about $1/\sqrt d$, so that logits
 # begin at a size of about one. But then an embedding has length one, while the sinusoids and what the sublayers add have a
@@ -835,7 +837,7 @@ assert fills["hundred"][0] == "hundred" and fills["and"][0] == "and"
 # |---|---|---|---|---|
 # | encoder-only | bidirectional | masked LM | reading: classify, tag, search | BERT, RoBERTa |
 # | decoder-only | causal | causal LM | writing, and by prompts nearly all | GPT, Llama |
-# | encoder–decoder | both, and cross-attention | span corruption | reading one text, writing another | T5, BART, mBART |
+# | encoder–decoder | both, and cross-attention | denoising: spans, or the whole text again | reading one text, writing another | T5, BART, mBART |
 #
 # > **Check yourself.** (1) Somebody takes the mask off a trained GPT and hopes for a BERT. What has it never learned?
 # > (2) Why does BERT hide only 15 %?
@@ -948,8 +950,8 @@ assert gain["low"] > 0
 assert at["kept checkpoint and 5-gram"] < min(at["5-gram"], at["kept checkpoint"])
 
 # %% [markdown]
-# The mixture is clearly better than both, so the two know different things. The usual explanation, which we did
-# not test: the counter remembers phrases word for word, and the network knows which words are similar.
+# The mixture is clearly better than both, so their errors differ. (Two seeds of one network would gain, too, when they are
+# averaged; by how much we have not measured.) The usual explanation, which we did not test either: the counter remembers phrases word for word, and the network knows which words are similar.
 #
 # How much better is the checkpoint on texts that it has read?
 
@@ -963,15 +965,17 @@ print(f"loss on texts it has read {loss_on_seen:.2f}, on the test set "
 assert 0 < record["nats_per_token"]["kept"] - loss_on_seen < 0.3
 
 # %% [markdown]
-# The loss is a little lower on these texts. This difference is the **generalisation gap**. (Part of it may be
-# that some modules are harder than others.) A gap alone is not **overfitting**, in which the validation loss rises while
+# The loss is a little lower on these texts. A difference between read and unread text is the **generalisation gap**. (Ours
+# says little: two sets of *unread* texts, validation and test, differ by far more, since some modules are harder than
+# others.) A gap alone is not **overfitting**, in which the validation loss rises while
 # the training loss still falls. Has this happened here?
 
 # %% tags=["hide-input"]
 rows = record["validation"]
 viz.curves({"checkpoint": [row["loss"] for row in rows]}, xs=[row["step"] for row in rows],
            x_name="training step", y_name="validation loss (nats per token)")
-#| caption: Validation loss of the kept checkpoint in its training.
+#| caption: Validation loss of the kept checkpoint in its training. The axis does not begin
+#|   at 0.
 
 # %% tags=["hide-input"]
 assert min(row["loss"] for row in rows) == rows[-1]["loss"], "it still falls at the end"
@@ -1057,7 +1061,7 @@ for T in (0.3, 1.0, 1.5):
 # The same top-p leaves one token or hundreds, because the cut is made *after* the temperature.
 #
 # How do the settings change whole texts? We count two things, with three seeds each: the share of *different* tokens
-# among those written, and the share of runs of six tokens that stand word for word in the standard library's part of
+# among those written (prompts included), and the share of runs of six tokens that stand word for word in the standard library's part of
 # the training text. For comparison, the last line counts such runs in the test set, docstrings that people wrote for the
 # same library.
 
@@ -1344,17 +1348,23 @@ assert statistics.mean(pairs) > half > 0
 # Post-norm: passed. RoPE's gain *grows* with more steps. The untied output: the echo may be half of it.
 
 # %% [markdown] teaches="translation results and training cost; Liu et al.: articles from long inputs"
-# At the lower rate post-norm is only a tenth of a nat behind: this guess has passed. The gain of rotary embeddings has
-# *grown* with more steps to more than twice its size, so that explanation was wrong. The untied output is the instructive
-# case. Without the factor its gain seems to be four times as large, but look at the losses: both models are worse by about a
+# *Post-norm*: at the lower rate it is a nat better than before, so it did need one. But the baseline is worse at that rate.
+# Each at the better of its two rates, post-norm is still nearly half a nat behind: half of the guess has passed.
+#
+# *Rotary embeddings*: their gain has *grown* with more steps to more than twice its size, so that explanation was wrong.
+#
+# *The untied output*: its gain has shrunk with more steps to less than half, as its guess predicted. The other test is
+# instructive. Without the factor its gain seems to be four times as large, but look at the losses: both models are worse by about a
 # nat or more. Beside sinusoids an embedding without the factor is nearly lost, so this test changed two things. With rotary
 # embeddings nothing is added to it: both models lose only about a third of a nat, and the gain falls to half of its size. So
-# the echo may explain about half of the gain. (The extra parameters are a candidate for the rest, which no run here tests.)
+# the echo may explain about half of the gain (the interval reaches from a fifth to three quarters), if the factor does
+# nothing else that differs between the two. (The extra parameters are a candidate for the rest, which no run here tests.)
 # An explanation that comes after the result is a guess until it has passed a test that could have refuted it, and a test
 # is worth more if it changes one thing.
 #
 # And the factor of ten? Our own post-norm block, that of 2017, ends one and a half nats behind at the high learning rate
-# and a tenth of a nat behind at the lower one. From such curves one can read almost any factor. A factor of efficiency
+# and a tenth of a nat behind at the lower one, which is not the baseline's best. So any factor depends on the learning
+# rates at which one compares. A factor of efficiency
 # compares whole *recipes*: architecture, learning rate, budget. So both papers can be right. Narang et al. change one
 # thing at a time in a fixed recipe, and find that most changes do not matter. Gu and Dao change everything at once, the
 # learning rate too, and the whole is better. Nor do gains add up: "Llama's four" (RMSNorm, SwiGLU, rotary embeddings and
@@ -1401,11 +1411,12 @@ for name, steps in {"base": 100_000, "big": 300_000}.items():           # the pa
 # {figure}
 
 # %% [markdown]
-# It is both. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival.
+# It depends. For German even the base model is better than every ensemble, at a third of the cost of the cheapest rival; the
+# big one is better still, and two rivals cost less. For French the base model is the cheapest and the worst.
 # For French only the big model is above all others, at less than a quarter of the cheapest rival's cost. (The paper's
 # FLOPs are hours × GPUs × 9.5 TFLOPS, what the GPUs could have computed. Counted as above, the models used 29 % and 42 % of
 # that: the **MFU**, model FLOPs utilisation, [@chowdhery2022]. See [lecture @training](@training).) One of the first decoder-only Transformers wrote Wikipedia articles from their sources
-# ([@liu2018]). By early 2021, a deck shows, the first six places of the GLUE leaderboard were pre-trained Transformers.
+# ([@liu2018]).
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>
@@ -1486,7 +1497,7 @@ assert all(with_factor < without for with_factor, without in zip(best, ends, str
 # > 1. The norm's ε, and whether it subtracts the mean; RoPE's pairing of columns, halves or neighbours; which of the
 # >    two matrices is the gate; which query heads share a head of keys.
 # > 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the source's.
-# > 3. Both about fourfold: $12 L d^2$.</details>
+# > 3. Both about fourfold where the blocks dominate, $12 L d^2$; the embeddings only double.</details>
 #
 # **Now do** [assignment @transformer](@transformer/assignment) (about two and a half hours): seven exercises, two questions
 # in words, an extension.
