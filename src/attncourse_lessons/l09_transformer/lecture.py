@@ -612,8 +612,8 @@ best = min(splits, key=splits.get)
 print(f"lowest for this budget: {best / 1e9:.0f} billion parameters, "
       f"{budget / (6 * best**2):.0f} tokens per parameter")
 figures.budget_curves(predicted_loss, giants)
-#| caption: Predicted loss for three training budgets, by the size of the model. Mark: published;
-#|   cross: the lowest. The axis does not begin at 0.
+#| caption: Predicted loss for three training budgets, by the size of the model. Mark: as
+#|   published; cross: the lowest. The axis does not begin at 0.
 #| label: budget-curves
 
 # %% tags=["hide-input"]

@@ -323,6 +323,7 @@ if solved("bleu") and solved("greedy_decode"):
         rounded = [round(p, 2) for p in precisions.tolist()]
         print(f"{name:>22}: you {score:.1f}, sacrebleu {theirs:.1f}; "
               f"penalty {brevity:.2f}, precisions {rounded}")
+    print("(Where no run of four matches, sacrebleu puts a small number in place of 0.)")
 
 # %% [markdown]
 # ## 5 · Read a result like a reviewer
@@ -332,7 +333,7 @@ if solved("bleu") and solved("greedy_decode"):
 # **39.4 BLEU**, computed with our own script on lower-cased, tokenised output. This improves on the 36.2 of [previous
 # work], which used sacreBLEU, cased, 13a." (Report and numbers are made up.)
 #
-# Name the **three** things that make the comparison unfair. Say for each in which direction it moves the number and why, and
+# Besides the single run without an interval, name the **three** things that make the comparison unfair. Say for each in which direction it moves the number and why, and
 # what the authors should have done. One of the three is likely to matter least: which, and why do we forbid it all the same?
 # Six to ten sentences. (4 points)
 

@@ -156,7 +156,7 @@ assert in_training == 1 and calls["decoder"] == n_written > 1
 # %% [markdown]
 # In training the true target is known, and one pass with a causal mask predicts every token of it. That is
 # **teacher forcing**. A model that *writes* is **autoregressive**: each token is read before the next can be
-# predicted. Writing is as sequential as in a recurrent network. Two things follow.
+# predicted. Writing is as sequential as in a recurrent network. One thing helps.
 #
 # **The KV cache saves what does not change.** Keys and values of the tokens that have been written stay as they
 # are, because the decoder sees only its past. *Without a cache, how does the time grow with the length?*
@@ -204,7 +204,7 @@ assert seconds["without a cache"][120] > 1.5 * seconds["with a cache"][120]
 # {figure}
 
 # %% [markdown]
-# The tokens are the same. Without a cache each token pays again for all before it, so in long texts the time grows at
+# The tokens are the same, but for a tie now and then. Without a cache each token pays again for all before it, so in long texts the time grows at
 # least with the square of the length. (In texts as short as these, fixed costs hide a part of it.) With one it grows about
 # in proportion.
 #
@@ -311,7 +311,7 @@ assert p_of[search(2)[0]] == max(p_of[words] for words in p_of if words and word
 # Greedy search takes "a", the likeliest first word, and ends at 0.120. With width 2 the search also keeps "two",
 # and finds "two dogs." at 0.220, which is the likeliest sentence of all. It ended in the second round and was put
 # aside, as the green ones were in the third. A search that goes on with open hypotheses alone, and forgets it,
-# returns something half as likely.
+# returns something little more than half as likely.
 #
 # There is no guarantee. What falls out of the beam is never looked at again.
 #
@@ -353,11 +353,14 @@ one = greedy(transformer, source, lengths, 60).tokens                       # (3
 middle = time.process_time()
 four = beam_search(transformer, source, lengths, 4, length_penalty=0.6, max_length=60)
 cost = (time.process_time() - middle) / (middle - began)
-found = {}
+found, hit = {}, {}
 for name, rows in (("greedy", one), ("width 4", four.tokens[:, 0])):        # the best of four
     texts = [english.decode(row) for row in rows.tolist()]
-    found[name] = sum(exact_match(texts, truths[:300]))
-print(f"exactly right of 300: {found}, for {cost:.1f} times the computing")
+    hit[name] = exact_match(texts, truths[:300])
+    found[name] = sum(hit[name])
+print(f"exactly right of 300: {found}, for {cost:.1f} times the computing;",
+      f"mended {sum(b > a for a, b in zip(*hit.values(), strict=True))},",
+      f"spoilt {sum(b < a for a, b in zip(*hit.values(), strict=True))}")
 
 
 @torch.no_grad()
@@ -388,11 +391,12 @@ assert preferred > 0.7 * len(mistakes)
 # > **Guess first.** BLEU of captions against the beam width, without a length penalty: where is the best width?
 
 # %% [markdown]
-# Few. Where there is one right answer and the model knows it, the greedy path *is* the likeliest sentence. A wrong
-# translation that the model prefers to the right one is a **model error**, and no search mends it: the last line says
+# Hardly any, and it may spoil as many. Where the model is sure, greedy search finds what the beam finds. A wrong
+# translation that the model prefers to the right one is a **model error**, and no search for the likeliest sentence mends
+# it: the last line says
 # that most mistakes are of this kind. A likelier sentence that the search did not find is a **search error**.
 #
-# Real sentences can be said in several ways, and there beams help. The next picture is a kept record: a Transformer
+# Real sentences can be said in several ways, and a model is less sure; there beams help. The next picture is a kept record: a Transformer
 # that was trained on captions for a short time (more of it below) writes 200 captions of the validation set with
 # ever wider beams, without a length penalty. *Where is the best width?*
 
@@ -421,8 +425,9 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # has. Widths of 4 to 16 double its BLEU. Then it falls again. With 128 beams the texts are less than half as long
 # as they should be, and some are empty: the likeliest text of all is often a very short one. A wide beam makes few
 # search errors, and so it meets the model errors ([@koehn2017], section 3.6). Stahlberg and Byrne ([-@stahlberg2019])
-# searched exactly: for more than half of their sentences the likeliest translation was the empty one. That is why one
-# uses widths of 4 or 5, with a length penalty, both chosen on the validation set.
+# searched exactly: for more than half of their sentences the likeliest translation was the empty one. So one
+# usually takes widths of 4 or 5, with a length penalty, both chosen on a validation set. (Ours of 200 captions does not
+# separate widths 4, 8 and 16.)
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 2 (beam search).
 #
@@ -450,7 +455,7 @@ for width, ratio, empty in zip(at, widths["words"], widths["empty"], strict=True
 # > **Guess first.** One step where the model is sure, one where it is not. With $k = 3$ and with $p = 0.9$, how many tokens may be drawn in each?
 
 # %%
-source, lengths, target_in, _ = collate(test_encoded[:200])
+source, lengths, target_in, target_out = collate(test_encoded[:200])
 with torch.no_grad():
     logits = transformer(source, lengths, target_in)[target_in != PAD]  # (n_tokens, vocab_size)
 p = logits.softmax(dim=-1)
@@ -474,6 +479,9 @@ for step, z in steps.items():
         panels[step][way] = heights[likeliest].tolist(), left.isfinite()[likeliest].tolist()
 figures.kept_tokens(panels, names)
 print("may be drawn, of 112 tokens:", n_kept)
+right_one = target_out[target_in != PAD][order[-1]]
+rank = int((steps["unsure"] > steps["unsure"][right_one]).sum()) + 1
+print(f"right at the unsure step: {english.pieces([int(right_one)])[0]}, number {rank} of all")
 #| caption: The ten likeliest tokens of two steps; those that may be drawn are filled. Above,
 #|   the model is sure; below is its least sure step.
 
@@ -485,8 +493,9 @@ assert n_kept["sure"]["top-p, p = 0.9"] == 1 and n_kept["unsure"]["top-p, p = 0.
 # {figure}
 
 # %% [markdown]
-# Top-k keeps three tokens in both. Where the model is sure, two of them are wrong, and one day one of them will be
-# drawn; where it is not, good ones are cut. Top-p adapts: one token here, several there. That is why it is the
+# Top-k keeps three tokens in both, although a list has one right token at each step. Where the model is sure, two of them
+# are wrong, and one day one of them will be drawn; where it is not, the right one may be cut, as the last line says for
+# this step. Top-p adapts: one token here, several there. That is why it is the
 # usual choice. A translation has right and wrong answers. *What will sampling do to ours?*
 
 # %%
@@ -517,8 +526,9 @@ assert min(shares["T = 1, p = 0.9"]) > max(shares["T = 1"])
 # **Now you:** a@writing, exercise 3
 
 # %% [markdown]
-# Every draw from the tail is a mistake here, and a list has a dozen tokens in which to make it. Cutting the tail
-# (top-p) brings most of it back. So: search where there is a right answer, sample where there are many.
+# Nearly every draw from the tail is a mistake here, and a list has about ten tokens in which to make it. Cutting the tail
+# (top-p) brings most of it back. So: search where the source fixes the meaning, as in translation; sample where it does
+# not, as in a story.
 #
 # <details><summary>Going further: four more ways to write</summary>
 #
@@ -602,7 +612,7 @@ for name, right_here in (("true prefix", dictated), ("own prefix", own)):
 # More than half of the gap lies in the texts that have no fifth number: the model skipped one, or ended early, often at
 # the hard fourth place. So this picture alone does not show that a wrong prefix harms.
 #
-# Change that one thing, then. Take the lists in which a number went wrong and others follow, and dictate each twice: the
+# Change that one thing, then. Take the lists in which a number went wrong and others follow, and run each with teacher forcing twice: the
 # true list, and the same with the model's own wrong number in it. The rest is the same, and so is its right translation.
 # (Left out are lists where the wrong number is the next one, or none from 0 to 999: there a number was skipped, or two
 # were merged.)
@@ -688,7 +698,7 @@ for n in (1, 2, 3, 4):
     print(f"{n}-grams: {found_here} of {len(runs)};  missing: {' · '.join(missing)}")
 
 # %% [markdown]
-# The four precisions are multiplied and the fourth root is taken, so one poor share spoils it all. Two rules keep a
+# The **geometric mean** of the four precisions is taken (the fourth root of their product), so one poor share spoils it all. Two rules keep a
 # translation from cheating.
 #
 # * **Clipped counts.** "the the the the" has four words, all in the reference. An n-gram counts at most as often as
@@ -808,8 +818,8 @@ differences = {f"Transformer − {rung}": interval(best - scores[rung]) for rung
 differences["beam 5 − greedy"] = interval(best - scores["Transformer, greedy"])
 figures.intervals({"BLEU (validation set)": {name: interval(s) for name, s in scores.items()},
                    "difference in BLEU, paired": differences})
-#| caption: BLEU of 1,014 captions with 95 % bootstrap intervals, beam 5 unless greedy is said.
-#|   Right: paired differences, and a line at zero.
+#| caption: BLEU of 1,014 captions with 95 % bootstrap intervals, beam 5 unless the label says
+#|   greedy. Right: paired differences, and a line at zero.
 
 # %% tags=["hide-input"]
 assert min(low for low, _, _ in differences.values()) > 0
@@ -822,9 +832,9 @@ assert interval(scores["Transformer, greedy"])[2] < interval(scores["attention"]
 # It answers for other *captions*, not for another *seed*.
 
 # %% [markdown]
-# A thousand captions leave about a point to either side, so half a point between two systems can be luck. Our
-# differences are larger, and none of their intervals holds zero. Look at the last row of the first panel, too.
-# Greedily the Transformer scores less than the recurrent model with its beam: *how* a model writes can matter more
+# A thousand captions leave about a point to either side, of a score and of a difference. Our differences are larger, and
+# none of their intervals contains zero. Look at the last row of the first panel, too. With greedy search the Transformer
+# scores lower than the recurrent model with its beam: *how* a model writes can matter more
 # than *which* model it is. A comparison that does not say how it decoded says little.
 #
 # > **What this interval does not know.** It answers for other *captions*, not for another *seed*. Each rung was
@@ -870,9 +880,9 @@ print(f"The ball, greedily: {' '.join(stammer.split()[:8])} … {' '.join(stamme
 # around. The English is mostly fluent, and without the German nobody would see that it is wrong. Today that is
 # called **hallucination**, and BLEU does not count it as worse than a clumsy phrase.
 #
-# The two that attend keep more of the content: both have the red coat, and the Transformer the helmet, the bicycle,
-# the reading, the mother who watches. They fail on rare words (*Steg*, *Akkordeon*), where German puts things
-# elsewhere (*wird ... getragen*). Greedily the Transformer stammers at the ball
+# The Transformer keeps more of the content: the red coat, the helmet, the bicycle, the reading, the mother who watches. The
+# recurrent model with attention has the coat, too, but loses the water. Both fail on rare words (*Steg*, *Akkordeon*), and
+# where German word order differs (*wird ... getragen*). Greedily the Transformer stammers at the ball
 # (the last line). The beam drops the stammer, and is left with "The ball.": short, safe and useless.
 #
 # Where did the two that attend look? A row is a token that was written, a column a token of the source. (The
@@ -931,12 +941,13 @@ assert final[2] > max(final[:2]) + 8 and final[3] > final[2] + 2
 # Each look at the test set that leads to a choice makes it a validation set.
 
 # %% [markdown]
-# Attention is worth more than ten points, the Transformer four more. (The recipe was written for the Transformer,
+# On the test set, with a beam, attention is worth 11 points and the Transformer 4 more; greedily, in the figure, 11 and 7.
+# Again it matters how one decodes. (The recipe was written for the Transformer,
 # and each was trained once: take the four with caution.)
 #
 # <details><summary>Going further: what others report on these captions</summary>
 #
-# Their numbers, not measured again here. Mind the third column: only the first four rows compare with each other,
+# Their numbers, not measured again here. Mind the third column: these rows compare with each other,
 # and none with ours.
 #
 # | German → English | BLEU | measured on | source |
@@ -981,12 +992,17 @@ def length(pair):
 
 in_training, asked = Counter(map(length, learned)), Counter(map(length, test))
 wrong = Counter(length(pair) for _, pair in spoilt)
+log_p, target = log_p_of(test)
+lengths_of = (target != PAD).sum(dim=1)
+nats = -log_p.sum(dim=1) / lengths_of                                       # (1000,) a token
 for n in range(2, 9):
     example = next(pair.target for pair in test if length(pair) == n)
     print(f"{n} tokens: {in_training[n]:5,} lists to learn from   "
-          f"{wrong[n]:2} of {asked[n]:2} wrong   ({example})")
+          f"{wrong[n]:2} of {asked[n]:2} wrong, loss {nats[lengths_of == n].mean():.2f}"
+          f"   ({example})")
 longer = sum(wrong[n] for n in wrong if n > 8), sum(asked[n] for n in asked if n > 8)
 print(f"longer:                               {longer[0]} of {longer[1]} wrong")
+print(f"loss of all, nats per token: {-log_p.sum() / lengths_of.sum():.2f}")
 
 # %% tags=["hide-input"]
 assert in_training[2] < 10 and wrong[2] > 0.7 * asked[2]
@@ -1032,8 +1048,9 @@ assert met < 20
 # ### Both experiments
 #
 # Two suspects make four conditions, a **factorial experiment**. Mix the batches at random, or do not. Give ten of the one-word lists back to
-# the training set (each twenty times: one list in a hundred), or do not. All else stays the same: the weights at
-# the beginning, the number of steps, and the test, which is what is left, with the nine other one-word lists in it.
+# the training set (each twenty times: one list in a hundred), or do not. The weights at the beginning stay the same, the
+# number of steps, and the test, which is what is left, with the nine other one-word lists in it. (One thing changes beside:
+# mixed batches are full of padding and hold fewer lists, 6,563 in place of 11,435. If they help, it is not by their number.)
 # Three seeds of each are kept in a record. *Which rows does each experiment mend?*
 
 # %% [raw] slide
@@ -1125,10 +1142,11 @@ assert n_short < 10
 #
 # The even test holds next to no short lists. **An even split mends the measurement, not the model**: it asks for
 # what the training set holds, and stays silent about the rest. Which test is the right one? The one that looks like
-# what the model will be asked. The loss could not have told you any of this. Reading five wrong answers did.
+# what the model will be asked. The mean loss told nobody; by length it would have, but who looks at
+# lengths before having read five wrong answers?
 #
 # One more thing: we have now read this test set, so it is spent. What comes next is measured on the even one, and its
-# Transformers are the runs with batches of like length above.
+# Transformers are the runs with batches of like length above (the recipe's own for all four rungs, not chosen here).
 #
 # ## The ladder, climbed on an even split
 #
@@ -1174,9 +1192,9 @@ assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["at
 # **Now do** assignment a@writing. **Next:** lecture @cheap_attention.
 
 # %% [markdown]
-# One vector is not enough: both summaries get about one list in twenty. Attention is the large step. The
-# Transformer is ahead of the recurrent model with attention from each of the three seeds, by a few points. Be
-# careful with three: if the two were equal, the same one would win all three in one case of four. And the three
+# In 370 steps one vector is not enough: both summaries get about one list in twenty. Attention is the large step. The
+# Transformer is ahead of the recurrent model with attention from each of the three seeds, by a few points. (It
+# also read half as many lists again, in less time.) Be careful with three: if the two were equal, the same one would win all three in one case of four. And the three
 # differences lie far apart: from one seed alone we could have told of a small step or of a large one.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercise 5: read a result as a reviewer would.
@@ -1196,8 +1214,8 @@ assert max(reached["mean pool"] + reached["last state"]) < 0.3 < min(reached["at
 # | bootstrap interval | the middle 95 % of BLEU over resampled corpora | (samples,) |
 #
 # A model is trained on all positions at once and writes them one by one; a KV cache makes a step cheap. Search
-# where one answer is right, sample where many are, and put finished hypotheses aside. Reading its own mistakes
-# costs a model accuracy that teacher forcing never shows. A score needs its signature, an interval over sentences
+# where the source fixes the meaning, sample where it does not, and put finished hypotheses aside. Reading its own mistakes
+# raises the loss of what follows, which teacher forcing never shows. A score needs its signature, an interval over sentences
 # and several seeds. A score says how much is wrong; only reading, counting and changing one thing says why.
 #
 # > **Check yourself.** (1) All hypotheses of one round have equally many tokens. Why does the length penalty not

@@ -10,7 +10,7 @@ from lessonkit.authoring.questions.question import ask
 
 
 def greedy_against_beam(lots):
-    a, later = lots.choice([(0.6, 0.3), (0.55, 0.4), (0.6, 0.4)])
+    a, later = lots.choice([(0.6, 0.45), (0.55, 0.4), (0.6, 0.4)])
     other = round(1 - a, 2)
     best = {("A", "x"): a * later, ("B", "y"): other * 0.9}
     winner = max(best, key=lambda pair: best[pair])
