@@ -212,7 +212,7 @@ def relative_biases(
         right.plot(distances, line, label=name, **style)
     right.set_title("ALiBi: what is added")
     name_lines(right, "distance j − i", "bias")
-    shared = len(buckets) - len(set(buckets))
+    shared = sum(buckets.count(bucket) > 1 for bucket in buckets)
     said = "; ".join(f"{name} from 0 down to {min(line):.3g}" for name, line in biases.items())
     show(
         drawn,

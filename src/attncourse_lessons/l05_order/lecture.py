@@ -136,7 +136,7 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # **Where can a position enter?** On the way to the attention weights there are three places, and every scheme in this
 # lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.)
 #
-# These are the letters of this page. As in the papers, $i$ and $n$ have two meanings each:
+# These are the letters of this page. As in the papers, some of them have more than one meaning:
 #
 # | letter | stands for |
 # |---|---|
@@ -236,7 +236,7 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # %%
 viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 #| caption: Binary digits and waves (blue above 0, orange below), and the distance of each
-#|   position from the chosen one: only in waves are neighbours always near.
+#|   position from the chosen one: only in waves are neighbours always equally far.
 
 # %% [raw] slide
 # ## Digits jump, waves turn
@@ -394,8 +394,9 @@ assert right == 998
 
 # %% [markdown] teaches="rotary embeddings"
 # At any length. All position vectors are equally long, so none has a larger product with the vector of position $i - 2$
-# than that vector itself. So a head that always attends two places back *exists*. Whether gradient descent *finds* it
-# is another question, which we test below.
+# than that vector itself. So a head whose highest score is always two places back *exists*. How much *weight* that gives is
+# another matter: the hill of products is flat, and among many keys it takes a large factor on the matrix to make it steep.
+# And whether gradient descent *finds* such a head is a third question, which we test below.
 #
 # **Now you:** [a05](@order/assignment), exercise 2.
 #
@@ -407,8 +408,8 @@ assert right == 998
 # $$\bigl(x_m + \mathrm{PE}(m)\bigr) B \bigl(x_n + \mathrm{PE}(n)\bigr)^\top = x_m B x_n^\top + x_m B\, \mathrm{PE}(n)^\top +
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
 #
-# The two in the middle contain one position each, so they change if both tokens move together. (What of the last one?
-# You answer that in the assignment.) Su et al. ([-@su2021]) ask for a function $f$ that puts a position *into* a vector, such that the score depends on the distance alone:
+# The two in the middle contain one position each, so they can change if both tokens move together. (What of the last one?
+# You answer that in the assignment.) Su et al. ([-@su2021]) ask for a function $f$ that puts a position *into* a vector, such that the score depends on the positions only through their distance:
 #
 # $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
@@ -600,7 +601,8 @@ viz.function_curves(decay, apart, log_x=True,
 # **Now you:** a@order, exercise 3
 
 # %% [markdown] teaches="learned absolute positions"
-# The score falls with the distance and then moves around zero, because the pairs point in all directions. This is
+# The score falls with the distance. With the base 10,000 it then moves around zero, because the pairs point in all
+# directions; with 500,000 it is still above zero nearly everywhere in the picture. This is
 # RoPE's **long-term decay**. (Su et al. ([-@su2021, section 3.4.3]) derive an upper bound of the score and show in a
 # plot that it decays. The score of a trained query and key need not.) A larger base slows all pairs but pair 0, most of
 # all the slow ones, so the score falls over more tokens. In a model's config the base is `rope_theta`.
@@ -641,7 +643,7 @@ except ValueError as error:
 # **A common mistake: positions counted along the batch**, `torch.arange(x.size(0))`. All tokens of a sentence get one position, and the loss falls all the same.
 
 # %% [markdown] erratum="positions by the batch"
-# It refuses, because position 32 has no row. In exchange, no formula has to be right, and position 0, which is special in
+# It refuses, because position 32 has no row. In exchange, no formula has to be chosen, and position 0, which is special in
 # many texts, can have a special vector. Gehring et al. ([-@gehring2017]) used learned position vectors. Vaswani et al.
 # ([-@vaswani2017, table 3, row E]) found them as good as sinusoids, and BERT and GPT-2 have them.
 #
@@ -807,7 +809,7 @@ print(len(set(buckets)), "buckets for", len(distances), "distances")
 # each place which letter stood *two places back*. It is trained on texts of 8 to 32 letters, and then reads 128.
 #
 # Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain the rest of
-# a block.) The models differ in `positions` and in nothing else. All have `scale_embedding=False`, which is the subject
+# a block.) Their configurations differ in `positions` alone (schemes with parameters have more of them). All have `scale_embedding=False`, which is the subject
 # of the next section. T5's buckets end at a distance of 16 here, not at 128, so each of them is trained. (ALiBi is left
 # out on purpose: its costs are the same on both sides, so one block with it cannot tell *two places before* from *two
 # places after*.)
@@ -922,10 +924,8 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # {print}
 
 # %% [markdown]
-# Each family fails, or not, in its own way.
-#
-# * **No order.** Without positions, a model does little better than guessing. (It is better to guess a letter that is
-#   frequent in the text.) Integers are no better: LayerNorm has removed them.
+# * **No order.** Without positions, a model does little better than guessing, about as well as somebody who names the
+#   most frequent letter of the text. Integers are no better: LayerNorm has removed them.
 # * **A vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Binary
 #   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and
 #   the one two places back. (At 8 and 9, 24 and 25 the digit for 8 flips in the same way, and there the model is
@@ -934,7 +934,7 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 #   sinusoids from about 20 on. Letters beyond 32 have vectors that the model has never seen, and some of them draw
 #   attention away.
 # * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative too, but in
-#   texts of 128 only about 40% are right, at *all* positions alike. Can you guess why? (The answer comes with
+#   texts of 128 only about 40% are right, 32 to 46% at each position. Can you guess why? (The answer comes with
 #   [@fig:reach].)
 #
 # The attention weights show the same from inside. The models read a text of 64, and orange lines mark the end of the
@@ -967,8 +967,8 @@ figures.attention_past_training(looked, trained=TRAINED)
 # Beyond the trained length (orange) sinusoids attend to wrong places; a distance of −2 is known.
 
 # %% [markdown]
-# Inside the trained length all three have the diagonal. Outside, the sinusoids attend to wrong places. The other two go
-# straight on, because a distance of −2 is known. (RoPE's panel may have specks far from the diagonal; we come back to
+# Inside the trained length all three have the diagonal. Outside, that of the sinusoids fades, and streaks appear at wrong
+# places. The other two go straight on: a distance of −2 was trained. (That alone does not suffice: see T5.) (RoPE's panel may have specks far from the diagonal; we come back to
 # them.)
 #
 # ## The embedding scale: multiply by √d_model
@@ -998,8 +998,8 @@ for d in (64, 512):
 
 # %% [markdown]
 # A fresh embedding has length 1, and a sinusoidal vector has $\sqrt{d/2}$: at width 512 the position is sixteen times
-# as long as the word. With the factor, the word is the longer of the two. Digits have one length at any width, and the
-# vectors of a *learned* table start short, so both are hardly visible beside a scaled embedding. (Training can make
+# as long as the word. With the factor, the word is the longer of the two. The mean length of the digits is the same
+# at any width, and the vectors of a *learned* table start short, so both are small beside a scaled embedding. (Training can make
 # them longer.) *Guess:* our task needs positions more than anything. What does the factor do to each scheme?
 
 # %% tags=["hide-input"]
@@ -1031,12 +1031,13 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # **A common mistake: “they differ in X alone”, unchecked.** Print both configurations.
 
 # %% [markdown]
-# With the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–75%. The other schemes hardly
+# With the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–74%. The other schemes hardly
 # change. Sinusoids are added too, but they are long enough beside a scaled embedding.
 #
 # Is the cause the scale, or the *ratio* of position to embedding? The lines "and positions × 8" below the figure
 # multiply both by eight. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
-# third). So the ratio explains all of the loss, or nearly all.
+# third). So the ratio explains all of the loss, or nearly all, for the table and for two seeds of the digits, and about 60%
+# of it for the third.
 #
 # Why scale at all, then? The paper gives no reason. The usual explanation, which we do not test, is this: in language
 # the word matters more than its place, and without the factor a sinusoid drowns the word when training begins. RoPE adds
@@ -1121,7 +1122,7 @@ for n in (128, 1024):
 #
 # The right panel shows that (a) happens as well. Shaw's vectors and T5's biases have no angles, so nothing about a far
 # key is new to them; yet both lose in long texts, and a window of 16 brings back what they had at 32. For T5 that answers the
-# question above: its biases are too small to silence far keys. Each gets a small weight, and many small weights add up.
+# question above: its biases, we think, are too small to silence far keys. Each gets a small weight, and many small weights add up.
 # With 2,000 steps of training, in which the biases can grow, the fall begins later.
 #
 # <details><summary><b>Going further</b>: which angles are new, and Shaw and T5 at 1,024</summary>
@@ -1139,8 +1140,8 @@ for n in (128, 1024):
 # With 2,000 steps T5 is right at 32, nearly right at 128, and still lost at 1,024.
 # </details>
 #
-# Sinusoids gain little from a window. It removes far letters, but the positions stay unknown: at 1,024 the share of
-# right answers rises from 9 to 19% in the mean.
+# A window helps sinusoids, too, but does not save them. It removes far letters, but the positions stay unknown: at 1,024
+# the share of right answers rises from 9 to 19% in the mean.
 #
 # These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers. In
 # large language models RoPE also fails past the trained length. Chen et al. ([-@chen2023]) blame attention scores that
@@ -1307,7 +1308,8 @@ assert schemes_with("3 longer texts: × 32") == []
 #
 # Now compare. Sinusoids are unique and linear, but fail on longer texts. Shaw's vectors are neither (all far
 # places share one vector), but do well. Only the row of property 6 agrees with that of four times the length. Yet property 6 is
-# not enough: T5's biases, which are not in the table, depend on the distance alone and fail there all the same.
+# not enough: T5's biases, which are not in the table, depend on the distance alone, and after 500 steps only some 40% are
+# right there (after 2,000 steps 95 to 97%).
 
 # %% [markdown] erratum="learned positions credited to Shaw; Shaw's formula under Absolute"
 # <details><summary><b>Going further</b>: who proposed what</summary>
@@ -1346,7 +1348,7 @@ assert schemes_with("3 longer texts: × 32") == []
 #
 # Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and its
 # length beside the embedding matters. RoPE turns queries and keys, so that each brings its own position and the score
-# depends on the distance alone. Relative schemes put the distance into the score. What a scheme *can* express and what training
+# depends on positions only through their distance. Relative schemes put the distance into the score. What a scheme *can* express and what training
 # *finds* differ, so beyond the trained length only a measurement helps.
 #
 # Of the three things that self-attention lacked, one has been added:
@@ -1366,7 +1368,7 @@ assert schemes_with("3 longer texts: × 32") == []
 # > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
 # > <details><summary>Answers</summary>
 # >
-# > 1. None is of use. The weights have learned to read what they were given. (Biases that are all zero change nothing. A
+# > 1. None. The weights have learned to read what they were given. (Biases that are all zero change nothing. A
 # >    model can learn them from there.)
 # > 2. $(q_m R_m)(k_n R_{-n})^\top = q_m R_m R_{-n}^\top k_n^\top = q_m R_{m+n} k_n^\top$: on the sum of the positions.
 # >    The transpose turns back what the key was turned, so both must be turned the same way.

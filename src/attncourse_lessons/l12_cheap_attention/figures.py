@@ -107,7 +107,8 @@ def memory_levels() -> None:
     for x, name, work, crossing, held in (
         (9.9, "usual attention", "one step at a time", "scores out, in\nweights out, in\n$4n^2$ numbers",
          "inputs, output,\nscores, weights"),
-        (14.0, "one fused kernel", "all steps on a tile", "$Q$, $K$, $V$ in\n(some repeatedly)\n$O$ out", "inputs, output"),
+        (14.0, "one fused kernel", "all steps on a tile",
+         "$Q$, $K$, $V$ in\n(some repeatedly)\n$O$ out", "inputs, output"),
     ):  # fmt: skip
         ax.text(x, 5.2, name, ha="center", va="center", fontsize=10.5, fontweight="bold", color=INK)
         ax.text(x, 2.9, work, ha="center", va="center", fontsize=10, color=INK)
