@@ -51,7 +51,7 @@ def test_a_distance_table_is_read_out_row_by_row(shown):
 
 def test_relative_biases_say_how_many_distances_share_a_bucket(shown):
     figures.relative_biases([-2, -1, 0, 1, 2], [5, 5, 0, 7, 7], {"head 1": [-4.0, -2.0, 0.0, -2.0, -4.0]})
-    assert "3 buckets for 5 distances, so 2 of them share one" in shown[0] and "head 1 from 0 down to -4" in shown[0]
+    assert "3 buckets for 5 distances, so 4 of them share one" in shown[0] and "head 1 from 0 down to -4" in shown[0]
 
 
 def test_dials_say_how_fast_each_pair_turns(shown):
