@@ -140,6 +140,8 @@ HALF_TRUE |= {"tokens at the end", "the side is ignored", "documents not kept ap
 # The printed block adds both to the normalised x. Who acquits every block does so where the loss fell, too.
 HALF_TRUE |= {"the feed-forward network adds to the normalised x", "attention adds to the normalised x"}
 HALF_TRUE |= {"the loss fell, so it is right", "only zeroed sublayers"}
+# Who stops at the first that ends does not hold it against those still open, and gets the short one, as totals would.
+HALF_TRUE |= {"what has ended comes first", "chosen before the penalty"}
 # A mask upside down fills those who are there with zeros, and divides by nobody where a text is full.
 HALF_TRUE |= {"zeros for those who are there", "0/0 where nobody is there"}
 # In a post-norm block what reaches a sublayer is normed already: a norm in front of it changes nothing.

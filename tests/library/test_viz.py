@@ -118,8 +118,14 @@ def test_curves_go_through_their_numbers_on_the_axes_that_were_asked_for():
 
 @proven
 def test_a_long_curve_is_the_mean_over_a_fortieth_of_it():
-    (ax,) = axes(viz.curves, {"squares": np.arange(1, 81) ** 2})
+    (ax,) = axes(viz.curves, {"squares": np.arange(1, 81) ** 2, "none": np.zeros(80)})
     assert curves(ax)["squares"] == {x: (x**2 + (x - 1) ** 2) / 2 for x in range(2, 81)}
+
+
+def test_a_single_line_is_what_the_axis_says_and_has_no_legend():
+    (one,) = axes(viz.curves, {"squares": np.arange(1, 10)})
+    (two,) = axes(viz.curves, {"squares": np.arange(1, 10), "none": np.zeros(9)})
+    assert one.get_legend() is None and len(two.get_legend().get_texts()) == 2
 
 
 def test_the_alt_text_of_an_alignment_says_where_each_target_token_looks(shown):
@@ -162,7 +168,7 @@ def test_shares_survive_a_shift_only_when_the_largest_score_is_taken_away():
     for shift, spoilt in ((0, False), (-106, True), (90, True)):
         words = getting_ready_figures.exp_range(torch.tensor([0.0, 2.0, 5.0]), shift)[1]
         assert ("wrong" in words) == spoilt
-        assert "largest subtracted, -5, -3, 0, softmax gives 0.01, 0.05, 0.95." in words
+        assert "largest subtracted, -5, -3, 0, softmax gives 0.006, 0.047, 0.946." in words
 
 
 def test_a_mask_that_is_not_one_is_refused():

@@ -11,7 +11,7 @@
 #
 # *About 58 minutes, of which about one is computing time. You need Python, and from
 # [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
-# why anybody wants this; nothing here depends on it.*
+# why anybody wants this; here it gives an example or two.*
 #
 # After this lecture you can
 #
@@ -131,8 +131,8 @@ figures.clock_keys(hours, scores, asked=7, title="scores")
 # %% [markdown]
 # The **attention score** $e_i$ says how well key $i$ matches the query. Ours is the dot product, $e_i = q \cdot k_i$. For
 # vectors of length one it is the cosine of the angle between them: 1 where they point the same way, 0 at a right angle
-# (six hours apart), −1 on the other side of the day. Eight o'clock has the highest score, five comes second, and the
-# afternoon is below zero.
+# (six hours apart), −1 on the other side of the day. Eight o'clock has the highest score, five comes second, and those
+# of 17:00 and 23:00 are below zero.
 #
 # > **Check yourself.** Why the clock? Let the keys be the plain numbers 2, 5, 8, 12, 17, 23 and the query the number 7,
 # > and let the score be their product. Which key wins, and what is wrong?
@@ -210,7 +210,7 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 # because a key with some weight also gets some gradient. It also has a cost: where a key must *not* be attended to,
 # even a small weight is too much. [Lecture @masking](@masking) deals with that.
 #
-# The answer, 143, is poor: noon and night count too much in it. The next section improves it. First, three terms for
+# The answer, 143, is poor: keys far from seven have too much of the weight. The next section improves it. First, three terms for
 # the rest of the course. The **query** asks. It is compared with the **keys**, which are used for nothing else. The
 # answer is made of the **values** alone. We say that the query **attends to** the values.
 #
@@ -259,7 +259,7 @@ viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
 # %% [markdown]
 # At a low temperature the curve becomes a staircase: that is hard attention. At a high temperature it becomes a flat
 # line: every key counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture
-# @bottleneck](@bottleneck) tried. So a dictionary and a mean are the two ends of one scale.
+# @bottleneck](@bottleneck) tried. So hard attention and the mean are the two ends of one scale.
 
 # %%
 hard = torch.stack([values[(keys @ query).argmax()] for query in clock(day)])     # (289,)
@@ -290,7 +290,7 @@ figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on th
 # ## Cold is hard attention, hot is mean pooling
 # {print}
 # . . .
-# A dictionary and a mean are the two ends of one scale. Multiplying every key by ten divides the temperature by ten: a network that learns its keys also learns how sharply to choose.
+# Hard attention and the mean are the two ends of one scale. Multiplying every key by ten divides the temperature by ten: a network that learns its keys also learns how sharply to choose.
 #
 # **Now you:** a@lookup, exercise 2
 
@@ -329,8 +329,8 @@ errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
 viz.function_curves(errors, day, x_name="hour that is asked", x_ticks=range(0, 25, 3),
                     y_name="squared error / 100²")
-#| caption: Squared error against the hour that is asked, for hard and soft lookup. The question
-#|   is which way is down at nine o'clock.
+#| caption: Squared error against the hour that is asked, for hard and soft lookup. Dotted: nine
+#|   o'clock.
 
 # %% [raw] slide
 # ## A staircase has no slope
@@ -371,8 +371,8 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 # %% [markdown]
 # Gradient descent has found an hour at which soft attention says 200, a little after ten: the count falls towards noon,
 # so a later hour has a lower count. (There are other such hours. Gradient descent ends in the valley in which it
-# starts.) The same gradient flows into the keys and into the values, so a whole table can be learned from wrong
-# answers.
+# starts.) Keys and values get gradients in the same way, so a whole table can be learned from wrong answers. (Hard attention
+# passes a gradient to the value that it found, too, but none to the query and none to the keys.)
 #
 # What does this gradient look like? *Work it out on paper:* by how much does $c = \sum_j \alpha_j v_j$ change with the
 # score $e_i$? You need that $\partial \alpha_j / \partial e_i$ is $\alpha_i (1 - \alpha_i)$ for $j = i$, and $-\alpha_i
@@ -415,8 +415,8 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 #
 # ## Kernel regression: the same average in 1964
 #
-# Our six entries were exact. Real measurements are noisy. Here are sixty counts from sixty days, at random hours, with
-# noise, such as rain and holidays cause. A dictionary of these would be useless. A soft lookup smooths them:
+# Our six entries were exact. Real measurements are noisy. So here are sixty counts, made up, from sixty days, at random
+# hours, with noise, such as rain and holidays cause. A dictionary of these would be useless. A soft lookup smooths them:
 
 # %% [raw] slide
 # ## Kernel regression: the same average in 1964
@@ -440,7 +440,7 @@ viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_nam
 # Cold: **overfitting**. Hot: both rush hours are averaged away.
 
 # %% [markdown]
-# At too low a temperature the curve follows every accident of the data, which is **overfitting**. At too high a
+# At too low a temperature the curve follows single counts, which is **overfitting**. At too high a
 # temperature both rush hours are averaged away. Which temperature is best? The data can tell. Hide each count in turn,
 # predict it from the other fifty-nine, average the squared errors, and take the root. This is **leave-one-out
 # cross-validation**. *Sketch the error against the temperature before you look.* We draw it for three samples of sixty
@@ -491,7 +491,8 @@ assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.
 
 # %% [markdown]
 # Each curve has a valley. The dotted line is the error of the curve around which the counts were drawn. Even that
-# curve does not know the noise, and the lowest point of each valley is not far above it. (The best temperature is lower
+# curve does not know the noise, and the lowest point of each valley is about a fifth above it, at
+# the best of 25 temperatures. (The best temperature is lower
 # than our 0.1. Sixty keys lie close together, so even at 0.01 a query averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
@@ -501,7 +502,7 @@ assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
 # This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. (Here alone $h$ is a bandwidth;
-# elsewhere in the course it is the number of heads.) It *is* soft attention, [@eq:soft-attention]: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
+# elsewhere in the course it is the number of heads.) It *is* soft attention with a temperature: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
 # cancels in the division, and $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next
 # cell checks this for every five minutes of the day:
 
@@ -622,7 +623,7 @@ assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
 assert max(apart) < 0.3, "far less than the 2 of opposite places"
 
 # %% [markdown] teaches="a summary of fixed size of a set"
-# They do, and hours that are twelve apart lie nearly in one place.
+# They do, and the hours 3 and 15, twelve apart, lie nearly in one place.
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #
@@ -654,12 +655,12 @@ for name, table in tables.items():
 # ## A table is a set of pairs
 # {print}
 #
-# A sum does not care about order. If order matters, it has to be written into the keys: lecture @order.
+# A sum does not care about order. If order matters, it has to be written into the vectors or the scores: lecture @order.
 
 # %% [markdown]
 # When keys and values are shuffled together, nothing changes: a table is a set of pairs, and a sum does not depend on
 # order. When the keys alone are shuffled, keys point to the wrong values. So attention by itself does not know which
-# entry came first. If order matters, as it does in a sentence, it has to be written into the keys. [Lecture
+# entry came first. If order matters, as it does in a sentence, it has to be written into the vectors or the scores. [Lecture
 # @order](@order) does that for words.
 #
 # The same read operation has had several names. **Memory networks** ([@weston2015]) read a table of stored sentences by
@@ -792,7 +793,8 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
-# A frame holds the queries and keys of one topic. Where a row is faint the lookup is unsure. The values are topics,
+# A frame holds the queries and keys of one topic. Where a row is faint the lookup is unsure of the key, though the numbers in
+# one frame still agree on the topic. The values are topics,
 # written as a 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and
 # values need not be alike: here a key has five hundred numbers and a value five. In the models of this course nobody
 # counts neighbours. Learned layers make the keys and queries, and these come to mean whatever lowers the loss.
@@ -855,7 +857,7 @@ with torch.no_grad():
 # > **Guess first.** Random queries meet sixteen random keys. Sketch the **entropy** $-\sum_i \alpha_i \ln \alpha_i$ of the weights against $d_k$, without the root and with it.
 
 # %% [markdown] teaches="the scaled dot product: variance of a sum"
-# A dot product is symmetric: it does not distinguish the query from the key. The two learned scores do: to them, *q
+# A dot product is symmetric: it does not distinguish the query from the key. The two learned scores can: to them, *q
 # asks k* and *k asks q* are different questions. The bilinear score multiplies the query by a matrix and then takes a
 # dot product. The additive score is a small network that is applied to each pair: a hidden layer in which the two are
 # *added*, and a vector $w$ that turns the hidden layer into one number. It is often printed as $w_2^\top \tanh(W_1 [q;
@@ -948,7 +950,7 @@ assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
 # is $\partial \alpha_i / \partial e_i = \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or
 # nearly 0. A loss that depends only on the average of the values then sends hardly any gradient back to the scores,
 # before anything has been learned: the printed gradients are those of a squared error of the average, for the median
-# query. This is why, Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]), additive attention was found to be better
+# query. (At a width of 64 the fall is mild, and a few queries still send a large gradient: see *Going further*.) This is why, Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]), additive attention was found to be better
 # than plain dot products in wide layers. With the root, weights and gradients at the start are about the same at every
 # width. The root is a fixed temperature, $T = \sqrt{d_k}$. (The derivation holds for the start of training. [Lecture
 # @many_heads](@many_heads) shows what layers do to the variance and to the gradient.)
@@ -1035,8 +1037,9 @@ assert min(dot[512]) > 0.6
 # In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
 # scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
 # the seeds can end far apart, so the line may pass where no run is.) At width 512, with the loss that sees the average,
-# 150 steps do not undo this start, and the plain dot product ends about where equal weights are, or worse. The output of
-# a Transformer depends on its weights only through such averages, so this is its case.
+# 150 steps undo about half of this start, and the plain dot product ends about where equal weights are: two seeds above
+# that, one below. The output of a Transformer depends on its weights only through such averages, so the second loss is
+# nearer to its case.
 #
 # Training without the root is possible, for instance with smaller initial weights. The advantage of the root is that
 # *one* recipe fits all widths. ("Going further", at the end of the page, changes the recipe in one thing at a time.)
@@ -1196,14 +1199,15 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 
 # %% [markdown]
 # In one language all four are right. In two languages the dot product compares coordinates that have nothing to do
-# with each other, and the matrix of the bilinear score corrects that. The dot product is about as good as guessing:
+# with each other, and the matrix of the bilinear score corrects that. The dot product is between half and twice
+# as good as guessing:
 # better if a turned query happens to stay near its own key, and worse if it points away, as the printed lines show.
 # With plain hours, a score that is linear in the key is highest for the largest key or for the smallest. It cannot
 # prefer one in the middle, so three of the scores are right about two times in eight. Only the additive score can be
 # a hill, with its top between them. The two dot products always agree, because a constant divisor does not change
 # which score is the largest.
 #
-# So is the additive score the best? It is the most flexible of the four, and the slowest. With $d$ hidden units it makes
+# So is the additive score the best? It alone is right in all three worlds, and it costs most. With $d$ hidden units it makes
 # a vector of $d$ numbers for each pair of a query and a key, and takes a tanh of each. A dot product has about as many
 # multiplications, but they are one matrix product, which is fast on every processor, and only the $n_\text{query} \cdot
 # n_\text{key}$ scores have to be stored ([@vaswani2017, section 3.2.1]). And the weakness of the dot product can be
@@ -1214,7 +1218,8 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 #
 # This is a bilinear score whose matrix is a product of two factors. Its rank is at most $d_k$, the width of queries and
 # keys, so it can express fewer scores than a full matrix; and it has fewer parameters if $d_k$ is less than half the
-# width of $x$ and $y$.
+# width of $x$ and $y$. It is still linear in the key: like the bilinear score above, it fails on plain hours. The clock must
+# come from an embedding, or from a layer that is not linear, before $W_Q$ and $W_K$.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 6 and the question in words. For more, the extension
 # `top_k_lookup`: soft attention among the $k$ best keys alone.
@@ -1226,7 +1231,7 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # | score | $e_i = q \cdot k_i / \sqrt{d_k}$, or bilinear, or additive | $(n)$ |
 # | attention weights | $\alpha = \operatorname{softmax}(e)$, along the keys | $(n)$, sum to one |
 # | context vector | $c = \sum_i \alpha_i v_i$, $\quad \partial c / \partial e_i = \alpha_i (v_i - c)$ | $(d_v)$ |
-# | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ | $(d_v)$ |
+# | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ if one key is best | $(d_v)$ |
 # | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
 #
 # Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
@@ -1292,7 +1297,7 @@ print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]
 #
 # In wide layers the plain dot product learned worse than the scaled one. Is it the start that holds it back, or are the
 # steps too large as well? We follow it at width 512, and change the recipe in one thing: the learning rate, the number
-# of tables in a batch, or the size of the initial weights. *Guess* which of the three helps with which loss.
+# of tables in a batch (and with it the amount of data), or the size of the initial weights. *Guess* which of the three helps with which loss.
 
 # %%
 changes = {"as above": {}, "a tenth of the rate": {"lr": 0.001},
@@ -1323,8 +1328,8 @@ assert max(smaller) < 0.5 < 0.6 < min(as_above) and min(slower) > 15 / 16
 # rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A larger batch, whose
 # gradient is less noisy, ends lower. So does a tenth of the rate, which takes longer to undo the bad start.
 #
-# With the loss that sees the *average*, 150 steps do not undo the bad start. A tenth of the rate does
-# not help, but smaller initial weights do, and so does a larger batch. Why the batch? The *size* of the gradient cannot
+# With the loss that sees the *average*, 150 steps undo about half of the bad start. With a tenth of the rate it ends
+# higher, but smaller initial weights do, and so does a larger batch. Why the batch? The *size* of the gradient cannot
 # explain it, because Adam divides each step by the usual size. So we keep the initial weights, by a learning rate of 0,
 # and compare the gradients of forty batches of 32. How large are they? Do two of them point the same way?
 
@@ -1352,5 +1357,5 @@ assert min(agree["weight", "dot"]) > 0.6
 # With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root, because
 # a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change. But with the loss that sees the
 # average, the gradients of two batches have next to nothing in common. Where the softmax is saturated, a query sends
-# hardly any gradient, so what a batch says comes from a few queries. The steps go in unrelated directions, unless a batch
-# is large. With the loss that sees the weight, every query that is wrong sends a gradient, and the batches agree.
+# hardly any gradient. Our guess: what a batch says comes from a few queries, and the steps go in unrelated directions,
+# unless a batch is large. With the loss that sees the weight, every query that is wrong sends a gradient, and the batches agree.
