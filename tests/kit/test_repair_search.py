@@ -16,7 +16,7 @@ from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge
 from lessonkit.exercises.observe import observe
 from lessonkit.exercises.repair import where
-from lessonkit.exercises.steps import Step, steps
+from lessonkit.exercises.steps import Step, _other_equations, steps
 
 SEEDS = (0, 1, 2)
 WAYS = [pytest.param(False, id="here"), pytest.param(True, id="apart", marks=pytest.mark.skipif(
@@ -402,3 +402,20 @@ def test_a_small_change_is_told_before_a_large_one_and_a_scale_where_its_variabl
     other = repair._scaled_where_set(tree, step)
     assert ast.unparse(other.new) == "g(a) / 2" and other.at.lineno == 2
     assert repair._scaled_where_set(*of("def f(b):\n    return h(b)", "b / 2", "b")) is None
+
+
+def test_two_neighbouring_letters_of_an_einsum_change_places_in_its_result_first():
+    assert list(_other_equations("btd,bsd->bst")) == [
+        "btd,bsd->sbt", "btd,bsd->bts", "btd,sbd->bst", "btd,bds->bst", "tbd,bsd->bst", "bdt,bsd->bst"
+    ]  # fmt: skip
+    assert list(_other_equations("...i->i")) == []
+
+
+def test_a_mean_of_what_a_mask_leaves_is_divided_by_those_that_count():
+    call = ast.parse("(loss * real).mean(1)", mode="eval").body
+    seen = back.Seen()
+    seen.kinds[id(call.func.value.right)] = back.Kind("truth", (2, 3), None)
+    assert [ast.unparse(new) for new in back._mean_of_those(call, call.func.value, seen)] == [
+        "(loss * real).sum(1) / real.sum(1)"
+    ]
+    assert list(back._mean_of_those(call, call.func.value, back.Seen())) == [], "of weights it is another mean"
