@@ -833,7 +833,7 @@ for name, (kind, changed) in kinds.items():
     left[name] = [run[60] / run[1] for run in runs]
     print(f"{name.replace('$', ''):>14}:", "  ".join(f"{share:.0e}" for share in left[name]))
 drawn = {name: line for name, line in gradients.items() if name not in printed_alone}
-figures.seed_lines({"": drawn}, "steps back", "norm of the gradient, of that one step back",
+figures.seed_lines({"": drawn}, "steps back", "gradient, relative to one step back",
                    log_x=False, log_y=True)
 #| caption: Gradient that reaches a token, by its distance (logarithmic): untrained networks as
 #|   torch initialises them, and with one thing changed.
