@@ -63,9 +63,9 @@ class Reader(nn.Module):
         if self.readout == "decoder":
             return self.answer(self.cell(question, found))                       # (batch, 10)
         if self.readout == "concatenation":
-            both = torch.cat([found, self.scale(question)], dim=-1)               # (batch, 2 d)
+            both = torch.cat([found, self.scale(question)], dim=-1)              # (batch, 2 d)
         else:
-            both = found * self.scale(question)                                   # (batch, d)
+            both = found * self.scale(question)                                  # (batch, d)
         return self.answer(self.combine(both).tanh())                            # (batch, 10)
 
 

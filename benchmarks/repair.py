@@ -4,10 +4,9 @@
                                 [--seconds 10] [--show] [--json]
 
 The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, of `drawn_again.py` with `--again`,
-of `drawn_third.py` to `drawn_sixth.py` with the option of that name: written from the notebooks'
-text before a module was opened. A line is right if it is one that is marked there; it is `named` if it is told at all,
-be it as another that would do. Seconds are the processor's, so that a busy machine does not shorten the search; a
-learner's are the clock's.
+of `drawn_third.py` to `drawn_sixth.py` with the option of that name: written from the notebooks' text before a module
+was opened. A line is right if it is one that is marked there; it is `named` if it is told at all, be it as another that
+would do. Seconds are the processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -75,7 +74,7 @@ def main() -> None:
         ("--third", drawn_third, "those to ten more"),
         ("--fourth", drawn_fourth, "those to ten others"),
         ("--fifth", drawn_fifth, "those to ten after these"),
-        ("--sixth", drawn_sixth, "those to the last ten"),
+        ("--sixth", drawn_sixth, "those to ten after those"),
     ):
         which.add_argument(flag, dest="file", action="store_const", const=module, default=unseen_answers, help=help)
     parser.add_argument("--exercise", nargs="+", metavar="NAME")
