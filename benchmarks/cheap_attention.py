@@ -8,24 +8,31 @@
 * partners: one layer with four heads answers three questions at every position: full attention, a window, Linformer.
 * recall: associative recall by softmax attention and by linear attention, where one thing differs at a time: the
   feature map, the division by the sum of the weights, keys of length one, the update of the state, the width.
+* strength: the same recall by the delta rule whose write strength is learned, one for all tokens or one for each key.
 * sinks: a layer that needs its one head at some positions only, trained with full causal attention, and tested with
-  it, with a window of 8, and with that window and one early token, the first or the second.
-* way_out: the same, where the weights of the tokens may sum to less than one, since a key of zeros takes the rest.
+  it, with a window of 8, and with that window and one early token, the first or the second. All lines begin with the
+  same token.
+* any_first: the same, trained and tested on lines that begin with a letter like any other.
+* own_answer: the same, where the first position has its old answer, 0, whatever its letter is.
+* same_second: the same, where a letter like any other comes first, and second the token that all lines share.
+* way_out: sinks again, where the weights of the tokens may sum to less than one, since a key of zeros takes the rest.
 
 Finder and Clerk are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with
 equal numbers where they have the same parameters, and see the same examples. In `patterns` each kind has the best of
-five learning rates (the lowest mean loss of all steps), in `recall` of six, chosen with a seed that is not used again.
-One thread; about seven minutes of processor time.
+six learning rates (the lowest mean loss of all steps), in `recall` and `strength` of six, chosen with a seed that is
+not used again. One thread; about ten minutes of processor time.
 
 With `--only` the parts that it names are measured and put into the record that stands in `--save`; processor seconds
-add up. The stored record was put together so: `recall` and `way_out` were measured after the rest, on the same day
-with the same versions, and `patterns` again on a later one.
+add up. The stored record was put together so, with the same versions throughout: `any_first`, `own_answer`,
+`same_second` and `strength` were measured on 2026-11-28, after the rest, and the trials of `patterns` with the lowest
+rate, which no pattern chose, on the same day.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from record import about, hand_over, output_arguments, standing
@@ -120,7 +127,7 @@ PATTERNS = {
     "few pairs, one hop": one_hop(dense_mask(sliding_window(2), N)),
     "most pairs, two hops": two_hops(),
 }
-PATTERN_RATES = (5e-3, 1e-2, 2e-2, 4e-2, 8e-2)
+PATTERN_RATES = (2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2)
 
 
 def patterns(seeds: list[int]) -> list[dict]:
@@ -220,10 +227,40 @@ def corrected(query, key, value):
 
     What is added at each step solves a triangular system: u_t + Σ_{s<t} (k_t · k_s) u_s = v_t. Yang et al. 2024.
     """
-    query, key = unit(query), unit(key)
-    earlier = (key @ key.mT).tril(-1)                                            # (batch, m, m)
-    added = torch.linalg.solve_triangular(earlier, value, upper=False, unitriangular=True)
+    return delta_rule(unit(query), unit(key), value, torch.ones(()))
+
+
+def delta_rule(query, key, value, beta):
+    """S ← S + β kᵀ (v − k S): u_t + β_t Σ_{s<t} (k_t · k_s) u_s = β_t v_t."""
+    earlier = beta * (key @ key.mT).tril(-1)                                     # (batch, m, m)
+    added = torch.linalg.solve_triangular(earlier, beta * value, upper=False, unitriangular=True)
     return query @ (key.mT @ added)                                              # (batch, 1, d)
+
+
+class OneStrength(nn.Module):
+    """The delta rule with one write strength, learned, for all tokens; it begins at a half."""
+
+    def __init__(self, d):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def beta(self, key):
+        return self.bias.sigmoid()
+
+    def forward(self, query, key, value):
+        query, key = unit(query), unit(key)
+        return delta_rule(query, key, value, self.beta(key))
+
+
+class StrengthOfEach(OneStrength):
+    """The same with a write strength that is computed from each key."""
+
+    def __init__(self, d):
+        super().__init__(d)
+        self.weight = nn.Parameter(torch.zeros(d))
+
+    def beta(self, key):
+        return (key @ self.weight + self.bias).sigmoid().unsqueeze(-1)           # (batch, m, 1)
 
 
 class Recall(nn.Module):
@@ -248,24 +285,29 @@ KINDS = {
     "unit keys": summed(unit),
     "unit keys, delta rule": corrected,
 }
-WIDTHS = {"softmax": (16,), "unit keys, delta rule": (16, 64)}
+STRENGTHS = {"delta rule, one β learned": OneStrength, "delta rule, a β for each key": StrengthOfEach}
+WIDTHS = {name: (16,) for name in ("softmax", *STRENGTHS)}
 
 
-def recall(seeds: list[int]) -> list[dict]:
+def recall(seeds: list[int], kinds: dict[str, Callable] = KINDS) -> list[dict]:
     rows = []
-    for name, attention in KINDS.items():
+    for name, attention in kinds.items():
         for d in WIDTHS.get(name, (16, 64)):
 
             def run(seed, lr, attention=attention, d=d):
                 torch.manual_seed(seed)
-                model = Recall(attention, d)
+                model = Recall(attention(d) if isinstance(attention, type) else attention, d)
                 learn(model, name_pairs, 600, lr, 64, seed)
-                return {m: right(model, lambda b, g, m=m: name_pairs(b, g, m), seed, 1000).mean().item()
-                        for m in SIZES}  # fmt: skip
+                found = {m: right(model, lambda b, g, m=m: name_pairs(b, g, m), seed, 1000).mean().item()
+                         for m in SIZES}  # fmt: skip
+                row = {"seed": seed, "right": found}
+                if isinstance(model.attention, OneStrength):
+                    row["beta"] = model.attention.beta(unit(model.key.weight)).mean().item()
+                return row
 
-            pilots = {lr: sum(run(PILOT_SEED, lr).values()) for lr in RATES}
+            pilots = {lr: sum(run(PILOT_SEED, lr)["right"].values()) for lr in RATES}
             lr = max(pilots, key=pilots.__getitem__)
-            runs = [{"seed": seed, "right": run(seed, lr)} for seed in seeds]
+            runs = [run(seed, lr) for seed in seeds]
             means = [sum(r["right"][m] for r in runs) / len(runs) for m in SIZES]
             print(f"{name:>22}, d = {d}, lr {lr}:", *(f"{mean:.2f}" for mean in means), flush=True)
             kept = {f"{rate:g}": round(total / len(SIZES), 4) for rate, total in pilots.items()}
@@ -300,7 +342,28 @@ class Copier(nn.Module):
 WINDOW = 8
 
 
-def sinks(seeds: list[int], way_out: bool = False) -> list[dict]:
+def lines_with_any_first(batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Lines whose first token is a letter like any other: its answer is the next one."""
+    tokens, answers = lines_with_own_answer(batch, generator)
+    answers[:, 0] = (tokens[:, 0] + 1) % LETTERS
+    return tokens, answers
+
+
+def lines_with_own_answer(batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Lines whose first token is a letter, but has the answer 0, as the token that is always the same."""
+    tokens, answers = triggered_lines(batch, generator, N)
+    tokens[:, 0] = torch.randint(LETTERS, (batch,), generator=generator)
+    return tokens, answers
+
+
+def lines_with_same_second(batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Lines whose second token is the same in all; the first is a letter like any other."""
+    tokens, answers = triggered_lines(batch, generator, N - 1)
+    letter = torch.randint(LETTERS, (batch, 1), generator=generator)
+    return torch.cat([letter, tokens], dim=1), torch.cat([(letter + 1) % LETTERS, answers], dim=1)
+
+
+def sinks(seeds: list[int], way_out: bool = False, draw: Callable = triggered_lines) -> list[dict]:
     query, key = torch.arange(N)[:, None], torch.arange(N)
     near = (key <= query) & (query - key < WINDOW)                               # (n, n)
     masks = {
@@ -313,11 +376,11 @@ def sinks(seeds: list[int], way_out: bool = False) -> list[dict]:
     for seed in seeds:
         torch.manual_seed(seed)
         model = Copier(way_out=way_out)
-        learn(model, triggered_lines, 400, 1e-2, 64, seed)
-        tokens, answers = triggered_lines(1000, torch.Generator().manual_seed(10_000 + seed))
+        learn(model, draw, 400, 1e-2, 64, seed)
+        tokens, answers = draw(1000, torch.Generator().manual_seed(10_000 + seed))
         late = torch.arange(N) >= WINDOW                                         # where the window has lost the first
         asks = {"trigger": (tokens == TRIGGER) & late, "letter": (tokens < FIRST) & late}
-        row: dict = {"seed": seed, "weight_on_first": {}, "loss": {}, "right": {}}
+        row: dict = {"seed": seed, "loss": {}, "right": {}}
         for name, mask in masks.items():
             model.mask = mask
             with torch.no_grad():
@@ -327,18 +390,25 @@ def sinks(seeds: list[int], way_out: bool = False) -> list[dict]:
             row["loss"][name] = {kind: losses[where].mean().item() for kind, where in asks.items()}
             row["right"][name] = {kind: hits[where].mean().item() for kind, where in asks.items()}
             if name == "full":
-                first = model.weights[..., 0]
-                row["weight_on_first"] = {kind: first[where].mean().item() for kind, where in asks.items()}
-        print(f"sinks{', a way out' if way_out else ''}, seed {seed}:", json.dumps(row), flush=True)
+                for place, early in enumerate(("weight_on_first", "weight_on_second")):
+                    weight = model.weights[..., place]
+                    row[early] = {kind: weight[where].mean().item() for kind, where in asks.items()}
+        print(f"{draw.__name__}{', a way out' if way_out else ''}, seed {seed}:", json.dumps(row), flush=True)
         rows.append(row)
     return rows
 
 
-def way_out(seeds: list[int]) -> list[dict]:
-    return sinks(seeds, way_out=True)
-
-
-PARTS = {"patterns": patterns, "partners": partners, "recall": recall, "sinks": sinks, "way_out": way_out}
+PARTS = {
+    "patterns": patterns,
+    "partners": partners,
+    "recall": recall,
+    "strength": partial(recall, kinds=STRENGTHS),
+    "sinks": sinks,
+    "any_first": partial(sinks, draw=lines_with_any_first),
+    "own_answer": partial(sinks, draw=lines_with_own_answer),
+    "same_second": partial(sinks, draw=lines_with_same_second),
+    "way_out": partial(sinks, way_out=True),
+}
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Lecture 05's comparison of positional encodings: one task, one embedding scale, three seeds, and what it rests on.
 
-    python benchmarks/positions.py [--seeds 0 1 2] [--steps 500] [--save FILE] [--json]
+    python benchmarks/positions.py [--seeds 0 1 2] [--steps 500] [--only CHANGE ...] [--save FILE] [--json]
 
 An encoder of one block reads random letters and says at each place which letter stood two places before (lecture 05's
 `Echo`). Texts have 8 to 32 letters in training; then it is asked about 32, 128, 512 and 1024. Runs differ in one thing
@@ -13,13 +13,18 @@ at a time:
 * window: the trained RoPE, Shaw, T5 and sinusoidal models, each letter seeing 16 on either side;
 * clipped: the trained RoPE models, every key seen, but none turned further from its query than 16 places, so that no
   angle is new: if new angles are why RoPE fades, that must mend it; if the number of keys is, it must not;
-* T5 longer: T5's biases with four times as many steps, since Adam moves a number by no more than the learning rate;
+* T5, RoPE longer: four times as many steps, since a run that fails may only have been too short;
+* T5 lead: by how much the largest of its biases exceeds the outermost ones;
+* learned scaled longer: the same for the learned table with the embedding scaled;
+* crowd at trained positions: the trained sinusoidal model reads texts of 128 whose letters from 32 on stand at places
+  0 to 11: as many keys, no unseen vector. Asked are positions 20 to 31;
 * own head: the sinusoidal model with a head that looks two places back put in before the training, with the embedding
   as it is and scaled;
 * base 4: sinusoids all of which come full circle within the trained length;
 * anywhere: sinusoidal texts that begin at a place from 0 to 96, and are no longer than before.
 
-Runs of one seed see the same letters. One thread; about four minutes of processor time.
+Runs of one seed see the same letters. `--only` measures some of the changes (their names: `CHANGES`) and puts them
+into the record that FILE holds. One thread; about seven minutes of processor time on a busy machine.
 """
 
 import argparse
@@ -28,7 +33,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from record import about, hand_over, output_arguments
+from record import about, hand_over, output_arguments, standing
 from torch import Tensor, nn
 
 from attncourse.positions import rope_angles, rotate, shift_matrix, sinusoidal
@@ -131,7 +136,10 @@ def right_clipped(model: Echo, n: int, furthest: int = NEAR) -> float:
 
 # What is changed before or during a training
 
-CHANGES = ("T5 longer", "own head", "own head scaled", "base 4", "anywhere", "binary louder", "learned louder")
+LONGER = {"T5 longer": "bucketed", "RoPE longer": "rope"}
+CHANGES = (*LONGER, "T5 lead", "learned scaled longer", "crowd at trained positions", "own head", "own head scaled",
+           "base 4", "anywhere", "binary louder", "learned louder")  # fmt: skip
+CROWDED = slice(20 - BACK, 32 - BACK)
 
 
 def our_head(model: Echo) -> None:
@@ -166,7 +174,21 @@ def louder(model: Echo) -> None:
             model.table.table = model.table.table * math.sqrt(D)
 
 
+def crowded() -> Tensor:
+    """Sinusoids of a text of 128 in which every letter from TRAINED on stands at one of the positions 0 to 11."""
+    place = torch.arange(128)
+    return sinusoidal(torch.where(place < TRAINED, place, place % 12), D)     # (128, 64)
+
+
 # What is kept of a run
+
+
+def lead(model: Echo) -> list[float]:
+    """By how much the largest of T5's biases exceeds the larger of the two outermost ones, for each head."""
+    table = model.encoder.stack.bias
+    numbers = table.bias.weight.detach().T                                    # (heads, buckets)
+    outermost = table.buckets(torch.tensor([-TRAINED, TRAINED]))              # (2,)
+    return (numbers.amax(dim=-1) - numbers[:, outermost].amax(dim=-1)).tolist()
 
 
 def split(line: Tensor) -> dict:
@@ -203,10 +225,20 @@ def measure(positions: str, scaled: bool, steps: int, seed: int) -> tuple[dict, 
 def changed(name: str, steps: int, seed: int) -> dict:
     """One of the runs in which something else than scheme or scale was changed."""
     run: dict = {"name": name, "seed": seed}
-    if name == "T5 longer":
-        model = train("bucketed", 4 * steps, seed)
-        run |= split(right_at(model, "bucketed", 128))
-        run["by_length"] = {n: right_at(model, "bucketed", n).mean().item() for n in LENGTHS}
+    if name in LONGER:
+        positions = LONGER[name]
+        model = train(positions, 4 * steps, seed)
+        run |= split(right_at(model, positions, 128))
+        run["by_length"] = {n: right_at(model, positions, n).mean().item() for n in LENGTHS}
+    elif name == "T5 lead":
+        run["lead"] = lead(train("bucketed", steps, seed))
+    elif name == "learned scaled longer":
+        model = train("learned", 4 * steps, seed, scaled=True)
+        run["inside"] = right_at(model, "learned", TRAINED).mean().item()
+    elif name == "crowd at trained positions":
+        model = train("sinusoidal", steps, seed)
+        run["as they stand"] = right_at(model, "sinusoidal", 128)[CROWDED].mean().item()
+        run["at trained positions"] = right_at(model, "sinusoidal", 128, table=crowded())[CROWDED].mean().item()
     elif name in ("own head", "own head scaled"):
         model = train("sinusoidal", steps, seed, scaled="scaled" in name, before=our_head)
         run |= split(right_at(model, "sinusoidal", 128))
@@ -229,10 +261,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--only", nargs="+", choices=CHANGES, metavar="CHANGE")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
+    if args.only:
+        if not args.save:
+            parser.error("--only puts its runs into the record of --save FILE")
+        record = standing(args.save, seeds=args.seeds, trained=TRAINED)
+        fresh = [rounded(changed(name, args.steps, seed)) for name in args.only for seed in args.seeds]
+        record["changed"] = [run for run in record["changed"] if run["name"] not in args.only] + fresh
+        record["processor_seconds"] += round(time.process_time())
+        hand_over(record, args, depth=3)
+        return
     runs, changes = [], []
     for scaled in (False, True):
         for positions in SCHEMES:

@@ -1,6 +1,6 @@
 """Lecture 01's bottleneck: one vector of d numbers against all states, asked for one of n letters with digits.
 
-    python benchmarks/recall.py [--seeds 0 1 2] [--steps 800] [--save FILE] [--json]
+    python benchmarks/recall.py [--seeds 0 1 2] [--steps 800] [--longer READOUT …] [--save FILE] [--json]
 
 A GRU reads n letters, each with a digit; then it is asked for one letter's digit (attncourse.data.recall). Readers
 differ in one thing at a time:
@@ -9,20 +9,22 @@ differ in one thing at a time:
   attention takes a weighted average with the question as query;
 * d: how wide embeddings and states are;
 * readout: "product" multiplies what was found by a linear map of the question, number by number, so that the question
-  can select; "concatenation" puts them side by side, as wide after that, which does not learn to; "decoder" has a GRU
-  cell read the question, with what was found as its state, as a decoder would.
+  can select; "concatenation" puts them side by side, as wide after that, which learns to far more slowly; "decoder" has
+  a GRU cell read the question, with what was found as its state, as a decoder would.
 
 Each reader is trained with 1, 2, 4, 8 and 16 pairs in turn, 64 in a batch. Its learning rate is the best of four on
 one seed and draws that are not used again. Then each seed decides weights and draws; readers of one seed see the same
-pairs and are tested on the same 2,000 for each n. `longer` trains the last state of 64 numbers six times as long,
-with a learning rate of its own. One thread; about twelve minutes of processor time.
+pairs and are tested on the same 2,000 for each n. `longer` trains the last state of 64 numbers six times as long, with
+two of the readouts and a learning rate for each; `--longer concatenation` measures this one anew, and the record in
+--save keeps the rest. One thread; about fifteen minutes of processor time.
 """
 
 import argparse
 import time
+from collections.abc import Sequence
 
 import torch
-from record import about, hand_over, output_arguments
+from record import about, hand_over, output_arguments, standing
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -32,6 +34,7 @@ from attncourse.training import descend
 
 PAIRS = (1, 2, 4, 8, 16)
 RATES = (2.5e-3, 5e-3, 1e-2, 2e-2)
+LONGER = ("product", "concatenation")
 PILOT_SEED = 100
 BATCH, TESTED = 64, 2000
 
@@ -110,15 +113,31 @@ def show(reader: dict) -> None:
     print(f"{name:<52}{reader['lr']:>6g}" + "".join(f"{mean:>7.2f}" for mean in means), flush=True)
 
 
+def trained_longer(readouts: Sequence[str], args: argparse.Namespace) -> list[dict]:
+    readers = []
+    for readout in readouts:
+        readers.append(measure("last state", 64, readout, 6 * args.steps, args.seeds))
+        show(readers[-1])
+    return readers
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--longer", nargs="+", choices=LONGER, help="these alone; the record in --save keeps the rest")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
     print(f"{'share of right answers':<52}{'lr':>6}" + "".join(f"{n:>7}" for n in PAIRS))
+    if args.longer:
+        result = standing(args.save, seeds=args.seeds)
+        result["longer"] = [reader for reader in result["longer"] if reader["readout"] not in args.longer]
+        result["longer"] += trained_longer(args.longer, args)
+        result["processor_seconds"] += round(time.process_time())
+        hand_over(result, args, depth=3)
+        return
     readers = []
     wanted = [(memory, d, "product") for d in (16, 32, 64, 128) for memory in ("last state", "attention")]
     wanted += [("last state", 256, "product"), ("mean pool", 64, "product"), ("last state", 64, "decoder")]
@@ -127,8 +146,7 @@ def main() -> None:
     for what in wanted:
         readers.append(measure(*what, args.steps, args.seeds))
         show(readers[-1])
-    longer = measure("last state", 64, "product", 6 * args.steps, args.seeds)
-    show(longer)
+    longer = trained_longer(LONGER, args)
 
     command = f"python benchmarks/recall.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}"
     result = {

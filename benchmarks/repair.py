@@ -1,12 +1,10 @@
 """Does the search find the line? Wrong answers with one mistake each, whose faulty line is known, are given to it.
 
-    python benchmarks/repair.py [--drawn | --again | --third | --fourth | --fifth | --sixth] [--exercise NAME ...]
-                                [--seconds 10] [--show] [--json]
+    python benchmarks/repair.py [--draw N] [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
-The answers are those of `unseen_answers.py`, of `drawn_answers.py` with `--drawn`, of `drawn_again.py` with `--again`,
-of `drawn_third.py` to `drawn_sixth.py` with the option of that name: written from the notebooks' text before a module
-was opened. A line is right if it is one that is marked there; it is `named` if it is told at all, be it as another that
-would do. Seconds are the processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
+The answers are those of one draw, `unseen_N.py`, the latest unless told. A line is right if it is one that is marked
+there; it is `named` if it is told at all, be it as another that would do. Seconds are the processor's, so that a busy
+machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -14,17 +12,12 @@ import inspect
 import json
 import platform
 import time
+from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
-import drawn_again
-import drawn_answers
-import drawn_fifth
-import drawn_fourth
-import drawn_sixth
-import drawn_third
-import unseen_answers
+import unseen
 
 from attncourse_lessons import course
 from lessonkit.course import VISIBLE_SEEDS
@@ -34,8 +27,8 @@ from lessonkit.exercises import repair
 def answers(module: ModuleType) -> dict[str, list[Any]]:
     """The wrong answers with one mistake, by exercise."""
     found: dict[str, list[Any]] = {}
-    for name, value in drawn_answers.answers_in(module).items():
-        if name not in drawn_answers.TWO | drawn_answers.RIGHT:
+    for name, value in unseen.answers_in(module).items():
+        if unseen.mistakes(value) == 1:
             found.setdefault(name.partition("__")[0], []).append(value)
     return found
 
@@ -50,7 +43,7 @@ def searched(name: str, answer: Any, seconds: float) -> dict[str, Any]:
     """What the search says of an answer, as JSON data."""
     exercise = course.exercise(name)
     seeds = VISIBLE_SEEDS[: exercise.seeds]
-    found = repair.where(exercise, drawn_answers.handed_in(answer), seeds, seconds=seconds)
+    found = repair.where(exercise, unseen.handed_in(answer), seeds, seconds=seconds)
     place = found.place if found else None
     return {
         "answer": answer.__name__.partition("__")[2],
@@ -67,16 +60,8 @@ def searched(name: str, answer: Any, seconds: float) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    which = parser.add_mutually_exclusive_group()
-    for flag, module, help in (
-        ("--drawn", drawn_answers, "those to ten exercises drawn at random"),
-        ("--again", drawn_again, "those to eighteen more"),
-        ("--third", drawn_third, "those to ten more"),
-        ("--fourth", drawn_fourth, "those to ten others"),
-        ("--fifth", drawn_fifth, "those to ten after these"),
-        ("--sixth", drawn_sixth, "those to ten after those"),
-    ):
-        which.add_argument(flag, dest="file", action="store_const", const=module, default=unseen_answers, help=help)
+    draws = unseen.draws()
+    parser.add_argument("--draw", type=int, choices=draws, default=draws[-1], help="whose answers")
     parser.add_argument("--exercise", nargs="+", metavar="NAME")
     parser.add_argument("--seconds", type=float, default=repair.SECONDS, help="for each search")
     parser.add_argument("--show", action="store_true", help="print every answer")
@@ -85,8 +70,10 @@ def main() -> None:
 
     repair.clock = time.process_time
     repair.HANGS = 10 * repair.HANGS
-    known = answers(args.file)
+    known = answers(import_module(f"unseen_{args.draw}"))
     rows: dict[str, list[dict]] = {}
+    if unknown := [name for name in args.exercise or () if name not in known]:
+        parser.error(f"draw {args.draw} has no {', '.join(unknown)}; it has {', '.join(known)}")
     print(f"{'':<32}{'wrong':>7}{'a line':>8}{'right':>7}{'named':>7}{'seconds':>9}")
     for name in args.exercise or known:
         rows[name] = [searched(name, answer, args.seconds) for answer in known[name]]

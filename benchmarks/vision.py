@@ -9,19 +9,22 @@ the seeds of `--dear`.
 * models: right answers among the 200 and the 397, for the ViT and the CNN of the page, for an MLP, and for each of
   them with a change that its name says. "shuffled" is one permutation for all pictures, of patches or of pixels;
   "shifts" moves each picture by up to one pixel, drawn anew in every step. `moved` are the 397 moved by one pixel.
+  A "wide frame" has five empty pixels on each side, and its convolutions pad nothing: a shift by one pixel cuts no ink,
+  and no feature of the ink leaves the frame.
 * few: the same with 120 pictures to learn from.
 * baselines: what is fitted without a seed, on all pictures and on the 120.
 * removed: right answers of the plain ViT among the 397 when four of the sixteen patches are replaced by what usually
-  stands there: those with most and with least rollout, with most of the last layer's weights, four at random, and the
-  four that differ most from what usually stands there.
+  stands there: those with most and with least rollout, with most of each layer's weights and of the two layers' sum,
+  four at random, those with most ink, and the four that differ most from what usually stands there. "correlation with
+  ink" is rollout's over the sixteen patches, the mean of the 397.
 * places: pictures in a frame of 12 × 12, patch 2, 400 steps. In the middle; each moved once and for all, by up to two
   pixels; moved anew in every step. Means of the cosines of learned positions by how many steps along rows and columns
   lie between them, and right answers in the middle and moved. `maps` has the cosines of all pairs for the first seed.
 
-One thread; about ten minutes of processor time. With `--only` the models that it names are measured and put into the
-record that stands in `--save`; processor seconds add up. The stored record was put together so: the three controls of
-dropout, and the ViT with shifts and three times the steps, were measured after the rest, on the same day with the same
-versions.
+One thread; about fifteen minutes of processor time. With `--only` the models that it names (and "removed") are measured
+and put into the record that stands in `--save`; processor seconds add up. The stored record was put together so: the
+three controls of dropout, and the ViT with shifts and three times the steps, were measured after the rest, on the same
+day; what has a wide frame or no pooling, and "removed", five days later. The versions are the same.
 """
 
 import argparse
@@ -49,6 +52,7 @@ PAPER = normed.min().item()  # a pixel without ink
 
 CONFIG = ViTConfig(image_size=8, patch=2, channels=1, n_classes=10, d_model=64, n_layers=2, n_heads=4, d_ff=128)
 STEPS = 450
+FRAME = 5  # pixels around a digit: it moves by one, and two convolutions see two more on each side, or four from one
 
 
 def small_cnn() -> nn.Module:
@@ -62,6 +66,17 @@ def small_cnn() -> nn.Module:
 def averaging_cnn() -> nn.Module:
     """The last layer gets the mean over all places, and so does not learn where anything stood."""
     return nn.Sequential(*small_cnn()[:5], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+
+
+def moving_cnn(pools: bool, pads: bool, averages: bool = True) -> nn.Module:
+    """The averaging CNN without its pooling, or without padding; or, in a wide frame, one that does not average."""
+    pad = 1 if pads else 0
+    layers = [nn.Conv2d(1, 16, 3, padding=pad), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=pad), nn.ReLU()]
+    if pools:
+        layers.append(nn.MaxPool2d(2))
+    if averages:
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Dropout(0.3), nn.Linear(32 * (8 + 2 * FRAME - 4) ** 2, 10))
 
 
 def mlp() -> nn.Module:
@@ -161,17 +176,21 @@ DEAR: dict[str, tuple[Callable, dict]] = {
     "ViT, dropout before the head": (vit_with_dropout, {}),
     "ViT, all rows read, no dropout": (lambda: AllRowsRead(dropout=0.0), {}),
     "CNN, no dropout": (cnn_without_dropout, {}),
+    "CNN, mean over places, no pooling": (lambda: moving_cnn(pools=False, pads=True), {}),
+    "CNN, mean over places, wide frame": (lambda: moving_cnn(pools=True, pads=False), {"frame": FRAME}),
+    "CNN, mean over places, wide frame, no pooling": (lambda: moving_cnn(pools=False, pads=False), {"frame": FRAME}),
+    "CNN, wide frame, no pooling": (lambda: moving_cnn(pools=False, pads=False, averages=False), {"frame": FRAME}),
 }
 
 
 def measure(name: str, seed: int, which: Tensor = learn) -> tuple[nn.Module, dict]:
     build, how = (MODELS | DEAR)[name]
-    x = shuffled(how["of"], seed) if "of" in how else normed
-    options = {key: value for key, value in how.items() if key != "of"}
+    x = shuffled(how["of"], seed) if "of" in how else F.pad(normed, 4 * (how.get("frame", 0),), value=PAPER)
+    options = {key: value for key, value in how.items() if key not in ("of", "frame")}
     model = train(fresh(build, seed), which, images=x, seed=seed, **options)
     found = {"seed": seed, "choose": right(model, choose, x), "report": right(model, report, x)}
     if "of" not in how:
-        found["moved"] = right(model, report, shifted(normed, 1, torch.Generator().manual_seed(0)))
+        found["moved"] = right(model, report, shifted(x, 1, torch.Generator().manual_seed(0)))
     return model, found
 
 
@@ -182,10 +201,13 @@ def removed(model: ViT, seed: int) -> dict[str, float]:
     with torch.no_grad():
         _, weights = model.eval()(normed[report], with_weights=True)                      # (397, 2, 4, 17, 17)
     rolled = attention_rollout(weights)[:, 0, 1:]                                         # (397, 16)
+    first, last = (weights[:, layer].mean(dim=1)[:, 0, 1:] for layer in (0, 1))            # (397, 16) each
+    ink = patchify(images[report], CONFIG.patch).sum(dim=-1)                              # (397, 16)
     draws = torch.Generator().manual_seed(seed)
     scores = {
         "rollout's most": [rolled], "rollout's least": [-rolled],
-        "last layer's most": [weights[:, -1].mean(dim=1)[:, 0, 1:]],
+        "last layer's most": [last], "first layer's most": [first], "both layers, added": [first + last],
+        "most ink": [ink],
         "any four": [torch.rand(len(report), 16, generator=draws) for _ in range(5)],
         "the most unusual": [(given - usual).square().sum(dim=-1)],
     }  # fmt: skip
@@ -198,7 +220,8 @@ def removed(model: ViT, seed: int) -> dict[str, float]:
             with torch.no_grad():
                 shares.append((model(x).argmax(dim=-1) == labels[report]).float().mean().item())
         left[name] = round(sum(shares) / len(shares), 4)
-    return left
+    agree = [torch.corrcoef(torch.stack(pair))[0, 1].item() for pair in zip(rolled, ink, strict=True)]
+    return left | {"correlation with ink": round(sum(agree) / len(agree), 4)}
 
 
 def baselines(which: Tensor) -> dict[str, float]:
@@ -235,7 +258,11 @@ def some(args: argparse.Namespace) -> dict:
     """The record in `args.save`, with the models of `args.only` measured anew."""
     result = standing(args.save, seeds=args.seeds, dear=args.dear)
     for name in args.only:
-        seeds = args.seeds if name in MODELS else args.dear
+        seeds = args.dear if name in DEAR else args.seeds
+        if name == "removed":
+            result["removed"] = [removed(measure("ViT", seed)[0], seed) for seed in seeds]
+            print(*result["removed"], sep="\n", flush=True)
+            continue
         result["models"][name] = shown(name, [measure(name, seed)[1] for seed in seeds])
     result["processor_seconds"] += round(time.process_time())
     return result
@@ -272,8 +299,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4, 5])
     parser.add_argument("--dear", type=int, nargs="+", default=[0, 1, 2], help="seeds of what is dear")
-    parser.add_argument("--only", nargs="+", choices=MODELS | DEAR, metavar="MODEL", default=[],
-                        help="these models alone; the record in --save keeps the rest")  # fmt: skip
+    parser.add_argument("--only", nargs="+", choices=[*MODELS, *DEAR, "removed"], metavar="MODEL",
+                        default=[], help="these alone; the record in --save keeps the rest")  # fmt: skip
     output_arguments(parser)
     args = parser.parse_args()
     if args.only and not args.save:

@@ -643,7 +643,7 @@ def test_what_is_made_to_be_slow_does_not_hold_up_the_pages_of_a_class(kind):
     exporter = HTMLExporter(config=settings())
     began = time.process_time()
     html, _ = exporter.from_notebook_node(new_notebook(cells=[LONG[kind], new_markdown_cell("**after it**")]))
-    assert time.process_time() - began < 15  # most of it for what still fits in
+    assert time.process_time() - began < 40  # some 7, most of it for what still fits in; 100 without a budget
     assert "<strong>after it</strong>" in html
 
 

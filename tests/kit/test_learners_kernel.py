@@ -42,14 +42,14 @@ def test_in_a_fresh_kernel_a_check_says_to_run_the_cells_above(kernel):
 def test_after_a_syntax_error_the_card_says_that_it_is_about_an_earlier_answer_and_keeps_nothing(kernel):
     kernel.notebook.unlink(missing_ok=True)
     kernel(NAIVE, "answer")
-    assert "5 of 7" in kernel(CHECK).value and kept(kernel)["last"] == 5
+    assert "4 of 7" in kernel(CHECK).value and kept(kernel)["last"] == 4
     kernel(STABLE.replace("amax(", "amax(("), "answer")
     shown = kernel(CHECK)
     first = " ".join(shown.value.splitlines()[1:4])
     assert first.startswith("The cell that defines `softmax` stopped with SyntaxError (line 2: ")
-    assert "so this is about what you ran before" in first and "5 of 7" in shown.value
-    assert shown.html.index("SyntaxError") < shown.html.index("5 of 7")
-    assert kept(kernel) == {"last": 5.0, "best": 5.0}
+    assert "so this is about what you ran before" in first and "4 of 7" in shown.value
+    assert shown.html.index("SyntaxError") < shown.html.index("4 of 7")
+    assert kept(kernel) == {"last": 4.0, "best": 4.0}
     assert "It waits until" in kernel('solved("softmax")').printed
 
 
@@ -82,7 +82,7 @@ def test_a_cell_that_was_changed_after_it_ran_is_told_where_the_notebook_is_save
     before = kept(kernel)
     kernel.save(STABLE, CHECK, ids=("answer", "check"))
     shown = kernel(CHECK, "check").value
-    assert "was changed after it ran, so this is about what you" in shown and "5 of 7" in shown
+    assert "was changed after it ran, so this is about what you" in shown and "4 of 7" in shown
     assert kept(kernel) == before
     kernel(STABLE, "answer")
     assert "was changed after it ran" not in kernel(CHECK, "check").value

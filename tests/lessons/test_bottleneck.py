@@ -62,6 +62,13 @@ def test_the_record_of_recall_has_three_seeds_and_every_width_with_one_vector_an
     pairs = {(reader["memory"], reader["d"]) for reader in recall["readers"] if reader["readout"] == "product"}
     assert {(memory, d) for memory in ("last state", "attention") for d in (16, 32, 64, 128)} <= pairs
     assert all(len(reader["runs"]) == len(recall["seeds"]) for reader in recall["readers"])
+    longer = {reader["readout"]: reader for reader in recall["longer"]}
+    assert {*longer} == {"product", "concatenation"} and len(longer) == len(recall["longer"])
+    for readout, reader in longer.items():
+        (short,) = [each for each in recall["readers"] if (each["memory"], each["d"], each["readout"])
+                    == ("last state", 64, readout)]  # fmt: skip
+        assert (reader["memory"], reader["d"], reader["steps"]) == ("last state", 64, 6 * short["steps"])
+        assert [run["seed"] for run in reader["runs"]] == recall["seeds"]
 
 
 @pytest.mark.parametrize(

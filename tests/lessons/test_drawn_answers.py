@@ -8,42 +8,55 @@ from lessonkit.course import VISIBLE_SEEDS
 from lessonkit.exercises.judge import judge_on_seeds
 from lessonkit.exercises.observe import observe
 
-# How many answers each file has.
-WRONG = {"drawn_answers": 54, "drawn_again": 106, "drawn_third": 60, "drawn_fourth": 50, "drawn_fifth": 50,
-         "drawn_sixth": 50}  # fmt: skip
+unseen = benchmarks.load("unseen")
+# How many wrong answers each draw has.
+WRONG = {0: 69, 1: 54, 2: 106, 3: 60, 4: 50, 5: 50, 6: 50, 7: 50, 8: 50}
+
+
+def test_every_draw_is_measured_here():
+    assert list(WRONG) == unseen.draws()
 
 
 @pytest.fixture(scope="module", params=WRONG)
-def drawn(request):
-    return benchmarks.load(request.param)
+def draw(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def drawn(draw):
+    return unseen.answers_in(benchmarks.load(f"unseen_{draw}"))
 
 
 @pytest.fixture(scope="module")
 def verdicts(drawn):
     """Of each drawn answer what the check says."""
     found = {}
-    for name, answer in drawn.answers_in(drawn).items():
+    for name, answer in drawn.items():
         exercise = course.exercise(name.partition("__")[0])
-        handed_in, seeds = drawn.handed_in(answer), VISIBLE_SEEDS[: exercise.seeds]
+        handed_in, seeds = unseen.handed_in(answer), VISIBLE_SEEDS[: exercise.seeds]
         found[name] = judge_on_seeds(exercise, [observe(exercise, handed_in, seed) for seed in seeds], seeds)
     return found
 
 
-def test_every_wrong_answer_loses_points_and_few_lose_all(drawn, verdicts):
-    wrong = [verdict for name, verdict in verdicts.items() if name not in drawn.RIGHT]
-    assert len(wrong) == WRONG[drawn.__name__]
+def with_mistakes(number, drawn, verdicts):
+    """What the check says of the answers that have so many."""
+    return [verdicts[name] for name, answer in drawn.items() if unseen.mistakes(answer) == number]
+
+
+def test_every_wrong_answer_loses_points_and_few_lose_all(draw, drawn, verdicts):
+    wrong = [*with_mistakes(1, drawn, verdicts), *with_mistakes(2, drawn, verdicts)]
+    assert len(wrong) == WRONG[draw]
     assert all(verdict.points < verdict.out_of for verdict in wrong)
     assert sum(verdict.points > 0 for verdict in wrong) > 0.6 * len(wrong)
 
 
 def test_a_right_answer_in_an_unusual_style_earns_everything(drawn, verdicts):
-    for name in drawn.RIGHT & verdicts.keys():
-        assert verdicts[name].points == verdicts[name].out_of, name
+    for verdict in with_mistakes(0, drawn, verdicts):
+        assert verdict.points == verdict.out_of, verdict
 
 
 def test_most_mistakes_are_named_and_of_two_at_once_both(drawn, verdicts):
-    single = [verdict for name, verdict in verdicts.items() if name not in drawn.TWO | drawn.RIGHT]
-    double = [verdict for name, verdict in verdicts.items() if name in drawn.TWO]
+    single, double = with_mistakes(1, drawn, verdicts), with_mistakes(2, drawn, verdicts)
     assert sum(bool(verdict.misconceptions) for verdict in single) >= 0.8 * len(single)
     assert sum(len(verdict.misconceptions) == 2 for verdict in double) >= 0.5 * len(double)
 

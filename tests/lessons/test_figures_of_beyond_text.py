@@ -11,7 +11,6 @@ from drawn import (
     boxed,
     cells,
     contours,
-    curves,
     grid,
     grids,
     joined,
@@ -164,7 +163,7 @@ def at(image, x, y):
 def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, framed):
     table = torch.tensor([[0.5, 0.25], [0.0, 0.125]])
     left, right = axes(figures.attention_on_image, STROKE, table, asking, "head 1")
-    assert (left.get_title(), right.get_title()) == ("the picture", "head 1")
+    assert (left.get_title(), right.get_title()) == ("the image", "head 1")
     assert grid(left) == STROKE.tolist() and grid(right) == table.tolist()
     assert [*cells(left)] == [*cells(right)] == framed
     assert texts(right) == [("50", 0.5, 0.5), ("25", 2.5, 0.5), ("0", 0.5, 2.5), ("12", 2.5, 2.5)]
@@ -185,7 +184,8 @@ def test_each_place_has_a_map_with_a_dot_where_it_is():
                 ax = places_in_row[3 * k + column]
                 assert grid(ax) == cosines[2 * row + column].view(2, 2).tolist()
                 assert strokes(ax) == [[(column, row)]]
-    assert [ax.get_title(loc="right") for ax in maps if ax.get_title(loc="right")] == ["one", "two"]
+    assert [words for ax in maps for words, *_ in texts(ax)] == ["one", "two"]
+    assert [i for i, ax in enumerate(maps) if ax.get_title() == " "] == [0, 3]           # an empty line above them
 
 
 @proven
@@ -205,6 +205,9 @@ def test_cosines_become_probabilities_that_a_low_temperature_sharpens():
     for ax, kappa in ((mild, 1.0), (sharp, 0.25)):
         expected = (torch.tensor([0.5, -0.25, 0.0], dtype=torch.double) / kappa).softmax(dim=0).tolist()
         assert bars(ax) == {"": {name: pytest.approx(p, rel=1e-5) for name, p in zip(names, expected, strict=True)}}
+        p = expected[0]
+        assert [words for words, *_ in texts(ax)] == [f"target: {p:.3f}\nloss: −ln {p:.3f} = {-math.log(p):.2f}"]
+    assert [ax.get_ylabel() for ax in (cosines, mild, sharp)] == ["cosine", "probability", "probability"]
     assert [ax.get_title() for ax in (cosines, mild, sharp)] == [
         "cosine with the guess", "probability, κ = 1", "probability, κ = 0.25",
     ]  # fmt: skip
@@ -257,6 +260,39 @@ def test_rows_of_a_group_stand_between_lines_with_its_name_beside_them():
 
 
 @proven
+def test_runs_are_paired_with_those_of_another_model_by_their_seed():
+    runs = {"CNN": [4, 2, 3], "ViT": [5, 9, 4], "ViT, long": [5, 6]}
+    left, right = axes(figures.mistakes, runs, 100, dict.fromkeys(runs, "all"), "ViT")
+    assert labels(left.yaxis) == {0: "CNN", 1: "ViT", 2: "ViT, long"} and labels(right.yaxis) == {}
+    zero, mean, marks, other_mean, other = strokes(right)
+    assert zero == [(0, 0), (0, 1)] and texts(right) == [("all", 1.02, 1)]
+    assert marks == [(-1, -0.065), (-7, 0), (-1, 0.065)]                         # 4 - 5, 2 - 9, 3 - 4
+    assert mean == [(-3, -0.3), (-3, 0.3)] and other == [(0, 2), (-3, 2)]        # 5 - 5, 6 - 9
+    assert other_mean == [(-1.5, 1.7), (-1.5, 2.3)]
+    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in right.patches]
+    assert ends == [pytest.approx((-11.6, 5.6), abs=0.01), pytest.approx((-20.57, 17.57), abs=0.01)]
+    at = [y for bar in right.patches for y in (bar.get_y(), bar.get_y() + bar.get_height())]
+    assert at == pytest.approx([-0.25, 0.25, 1.75, 2.25])
+    assert left.get_xlabel() == "mistakes in 100 test images (fewer is better)"
+    assert right.get_xlabel() == "more than the ViT, same seed"
+    assert strokes(left) == [
+        [(3, -0.3), (3, 0.3)], [(4, 0), (2, 0), (3, 0)], [(6, 0.7), (6, 1.3)], [(5, 1), (9, 1), (4, 1)],
+        [(5.5, 1.7), (5.5, 2.3)], [(5, 2), (6, 2)],
+    ]  # fmt: skip
+    wide = [(bar.get_x(), bar.get_y(), bar.get_x() + bar.get_width()) for bar in left.patches]
+    of_three = [(1.03, -0.25, 8.45), (2.78, 0.75, 12.48), (2.46, 1.75, 11.84)]
+    assert wide == [pytest.approx(bar, abs=0.01) for bar in of_three]
+
+
+@proven
+def test_what_happens_at_a_step_is_a_line_with_its_name():
+    (ax,) = axes(figures.runs_over, {"one": {10: [2.0, 3.0]}}, "step", "loss", ("guessing", 2.75), ("now", 30))
+    assert strokes(ax)[-1] == [(30, 0), (30, 1)]
+    assert texts(ax) == [("one", 10, 2.5), ("guessing", 1.02, 2.75), ("now", 30, 1)]
+    assert strokes(ax)[:-1] == [[(10, 2), (10, 3)], [(10, 2.5)], [(0, 2.75), (1, 2.75)]]
+
+
+@proven
 def test_a_line_runs_through_the_means_of_the_seeds():
     runs = {"any": {10: [1.0, 3.0], 20: [0.5, 0.5]}, "one": {10: [2.0, 3.0]}}
     (ax,) = axes(figures.runs_over, runs, "step", "loss", ("guessing", 2.75))
@@ -264,9 +300,33 @@ def test_a_line_runs_through_the_means_of_the_seeds():
         [(10, 1), (10, 3)], [(20, 0.5), (20, 0.5)], [(10, 2), (20, 0.5)], [(10, 2), (10, 3)], [(10, 2.5)],
         [(0, 2.75), (1, 2.75)],
     ]  # fmt: skip
-    named = curves(ax)
-    assert named["any"] == {10: 2, 20: 0.5} and named["one"] == {10: 2.5} and [*named["guessing"].values()][-1] == 2.75
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("step", "loss")
+    assert ax.get_legend() is None and texts(ax) == [("any", 20, 0.5), ("one", 10, 2.5), ("guessing", 1.02, 2.75)]
+
+
+@proven
+def test_names_stand_at_the_left_where_lines_lie_apart():
+    runs = {"any": {1: [1.0, 3.0], 2: [0.5]}, "one": {1: [4.0], 2: [0.75]}}
+    (ax,) = axes(figures.runs_over, runs, "steps", "cosine", ("not alike", 0.25), names_left=True)
+    assert texts(ax) == [("any", 1, 2), ("one", 1, 4), ("not alike", 1.02, 0.25)]
+    assert strokes(ax) == [
+        [(1, 1), (1, 3)], [(2, 0.5)], [(1, 2), (2, 0.5)], [(1, 4)], [(2, 0.75)], [(1, 4), (2, 0.75)],
+        [(0, 0.25), (1, 0.25)],
+    ]  # fmt: skip
+    assert ax.get_xlim()[0] < 0.8 and [*ax.get_xticks()] == [1, 2]
+
+
+@proven
+def test_runs_of_a_group_stand_in_its_row_and_a_guide_runs_over_all_rows():
+    groups = {"map": [0.5, 0.75], "ink": [0.25]}
+    (ax,) = axes(figures.rows_of_runs, groups, "accuracy", hollow=["ink"], guides={"intact": 0.875})
+    assert labels(ax.yaxis) == {0: "map", 1: "ink"} and texts(ax) == [("intact", 0.875, 1)]
+    assert strokes(ax) == [
+        [(0.625, -0.36), (0.625, 0.36)], [(0.5, -0.125), (0.75, 0.125)], [(0.25, 0.64), (0.25, 1.36)], [(0.25, 1)],
+        [(0.875, 0), (0.875, 1)],
+    ]  # fmt: skip
+    assert [line.get_markerfacecolor() == "white" for line in ax.lines if line.get_marker() in "os"] == [False, True]
+    assert ax.get_xlabel() == "accuracy"
 
 
 @proven
@@ -274,7 +334,7 @@ def test_what_two_probes_read_is_one_mark_a_seed():
     groups = {"one": [(0.25, 0.5), (0.375, 0.625)], "other": [(0.75, 0.125)]}
     (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2)
     assert strokes(ax) == [groups["one"], groups["other"], [(0.2, 0), (0.2, 1)]]
-    assert curves(ax) | {"guessing": {}} == {"one": dict(groups["one"]), "other": dict(groups["other"]), "guessing": {}}
+    assert texts(ax) == [("one", 0.375, 0.5625), ("other", 0.75, 0.125), ("guessing", 0.2, 0)]
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("vowel", "pitch")
 

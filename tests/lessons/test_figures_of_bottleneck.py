@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, curves, dots, joined, labels, places, strokes, texts
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import FancyArrowPatch
 from proven import proven
 from torch import nn
@@ -19,16 +19,22 @@ figures = course.part("bottleneck", "figures")
 @proven
 def test_each_state_of_an_unrolled_network_reads_a_token_and_guesses_the_next():
     (ax,) = axes(figures.unrolled_rnn, ["<bos>", "Return", "the", "lamp"])
-    assert joined(ax) == [
-        ("$h_0$", "$h_1$"), ("<bos>", "$h_1$"), ("$h_1$", "Return"),
-        ("$h_1$", "$h_2$"), ("Return", "$h_2$"), ("$h_2$", "the"),
-        ("$h_2$", "$h_3$"), ("the", "$h_3$"), ("$h_3$", "lamp"),
-    ]  # fmt: skip
-    assert boxed(ax) == ["$h_1$", "$h_2$", "$h_3$"]
-    below = places(ax, "<bos>", "is read")
-    assert below["<bos>"][1] == below["is read"][1] and places(ax, "lamp")["lamp"][1] > below["<bos>"][1]
-    matrices = [(words, x) for words, x, y in texts(ax) if words in ("$W_x$", "$W_h$")]
-    assert matrices == [("$W_x$", 0.12), ("$W_h$", 1.25), ("$W_x$", 2.72), ("$W_h$", 3.85), ("$W_x$", 5.32)]
+    columns = {place: {y: words for words, x, y in texts(ax) if x == 2.6 * place} for place in (0, 1, 2)}
+    for t, (read, guess) in enumerate((("<bos>", "Return"), ("Return", "the"), ("the", "lamp")), start=1):
+        assert columns[t - 1] == {0.0: read, 1.6: f"$x_{t}$", 3.9: f"$h_{t}$", 6.2: "softmax", 8.2: guess}
+    assert boxed(ax) == [words for t in (1, 2, 3) for words in (f"$x_{t}$", f"$h_{t}$", "softmax")]
+    heights = sorted(columns[0])
+    upright = [(x, low, high) for (x, low), (end, high) in arrows(ax) if x == end]
+    for place in (0, 1, 2):
+        passed = [(low, high) for x, low, high in upright if x == 2.6 * place]
+        assert len(passed) == 4
+        for (low, high), below, above in zip(sorted(passed), heights[:-1], heights[1:], strict=True):
+            assert below < low < high < above
+    level = [(start, end) for start, end in arrows(ax) if start[1] == end[1] == 3.9]
+    assert [(round(start[0], 2), round(end[0], 2)) for start, end in level] == [(-1.35, -0.6), (0.6, 2.0), (3.2, 4.6)]
+    matrices = {words: [round(x, 2) for said, x, y in texts(ax) if said == words] for words in
+                ("$W_x$", "$W_h$", r"$E^\top$")}  # fmt: skip
+    assert matrices == {"$W_x$": [0.12, 2.72, 5.32], "$W_h$": [1.25, 3.85], r"$E^\top$": [0.12, 2.72, 5.32]}
 
 
 class Drawn:
@@ -112,7 +118,7 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
 @proven
 def test_each_cell_is_drawn_from_its_wiring():
     panels = {ax.get_title(): ax for ax in axes(figures.lstm_and_gru)}
-    assert [*panels] == ["LSTM", "GRU"]
+    assert [*panels] == ["LSTM: two states, $c_t$ and $h_t$", "GRU: one state, $h_t$"]
     for ax, cell in zip(panels.values(), (figures.LSTM_CELL, figures.GRU_CELL), strict=True):
         assert texts(ax) == [*cell.nodes.values()]
         names = list(cell.nodes)
@@ -124,10 +130,36 @@ def test_each_cell_is_drawn_from_its_wiring():
             cells(ax), [node for name, node in cell.nodes.items() if name not in figures.OUTSIDE], strict=True
         ):
             assert (left + width / 2, low + height / 2) == pytest.approx((x, y))
-    (key,) = panels["LSTM"].figure.legends
-    named = [(to_hex(patch.get_edgecolor()), words.get_text())
+    (key,) = next(iter(panels.values())).figure.legends
+    named = [(to_hex(patch.get_edgecolor()), to_hex(patch.get_facecolor()), words.get_text())
              for patch, words in zip(key.get_patches(), key.get_texts(), strict=True)]  # fmt: skip
-    assert named == [(to_hex(colour), words) for colour, words in figures.KEY.items()]
+    assert named == [(to_hex(colour), to_hex(face), words) for colour, (face, words) in figures.KEY.items()]
+
+
+def test_the_kinds_of_a_cells_boxes_are_told_apart_in_grey_and_are_those_of_the_key():
+    def lightness(face):
+        red, green, blue = to_rgb(face)
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    faces = [face for face, _ in figures.KEY.values()]
+    greys = sorted(map(lightness, faces))
+    assert all(b - a > 0.25 for a, b in itertools.pairwise(greys))
+    for ax in axes(figures.lstm_and_gru):
+        assert {colour for colour, _ in cells(ax).values()} <= {to_hex(face) for face in faces}
+        for words in boxed(ax):
+            kind = figures.INK if words in ("×", "+", "1 −") else figures.AMBER if words in GATES else "white"
+            kind = figures.MATRIX if words == r"$U_{\tilde h}$" else kind
+            assert _face_behind(ax, words) == {to_hex(kind)}
+
+
+GATES = ("$f$", "$i$", "$o$", "$z$", "$r$")
+
+
+def _face_behind(ax, words):
+    """The colours of the boxes in which these words stand."""
+    at = [(x, y) for said, x, y in texts(ax) if said == words]
+    return {colour for (left, low, width, height), (colour, _) in cells(ax).items()
+            for x, y in at if left < x < left + width and low < y < low + height}  # fmt: skip
 
 
 @proven
@@ -227,12 +259,39 @@ def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
     assert "Guessing gives 0.125." in shown[-1]
 
 
+def test_a_note_stands_in_the_last_panel_alone():
+    lines = {"a": {1: [0.9], 2: [0.5]}}
+    one, every = axes(figures.seed_lines, {"one": lines, "all": lines}, "pairs", "right", note="all lie here")
+    assert "all lie here" in [words for words, *_ in texts(every)]
+    assert "all lie here" not in [words for words, *_ in texts(one)]
+
+
 def test_a_place_on_the_axis_may_have_words(shown):
     lines = {"": {"a": {1: [3.9], 2: [3.5]}}}
     (ax,) = axes(figures.seed_lines, lines, "x", "loss", log_x=False, y_range=(3.0, 4.0), ticks={1: "≤ 1 (12%)"})
     assert labels(ax.xaxis) == {1: "≤ 1 (12%)", 2: "2"}
     figures.seed_lines(lines, "x", "loss", log_x=False, ticks={1: "≤ 1 (12%)"})
     assert "a: 3.9 at ≤ 1 (12%), 3.5 at 2" in shown[-1]
+
+
+@proven
+def test_a_knobs_line_goes_through_the_means_of_its_seeds_on_one_height_for_all_knobs():
+    panels = {
+        "factor": {"near": {1: [1e-9, 3e-9], 4: [100.0, 300.0]}, "far": {1: [1e-8, 1e-8], 4: [1.0, 3.0]}},
+        "bias": {"near": {0: [1e-5, 1e-5], 3: [0.5, 1.5]}, "far": {0: [1e-6, 1e-6], 3: [0.05, 0.05]}},
+    }
+    factor, bias = axes(figures.turned_knobs, panels, "gradient")
+    assert curves(factor) == {"near": {1: pytest.approx(2e-9), 4: 200.0}, "far": {1: 1e-8, 4: 2.0}}
+    assert strokes(bias) == [[(0, 1e-5), (3, 1.0)], [(0, 1e-6), (3, 0.05)]]
+    for ax, lines in zip((factor, bias), panels.values(), strict=True):
+        assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
+        assert ax.get_yscale() == "log" and ax.get_ylim() == factor.get_ylim()
+        assert ax.get_ylim()[0] < 1e-9 and ax.get_ylim()[1] > 300
+    assert [ax.get_xlabel() for ax in (factor, bias)] == ["factor", "bias"] and factor.get_ylabel() == "gradient"
+    of_near, of_far = ({ax.lines[i].get_color() for ax in (factor, bias)} for i in (0, 1))
+    assert len(of_near) == len(of_far) == 1 and of_near != of_far
+    assert [words.get_text() for words in factor.get_legend().get_texts()] == ["near", "far"]
+    assert bias.get_legend() is None
 
 
 @proven

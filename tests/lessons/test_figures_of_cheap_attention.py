@@ -1,8 +1,10 @@
 """The pad counts what the package counts; tiles, blocks, scans, families and runs are drawn as they are."""
 
+import math
+
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, curves, grid, joined, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, cells, curves, grid, grids, joined, labels, places, strokes, texts
 from proven import proven
 
 from attncourse.attention import causal_mask
@@ -285,28 +287,73 @@ def test_the_memories_stand_one_above_the_other_with_their_rates():
 
 
 @proven
+def test_online_softmax_is_drawn_with_what_the_factor_leaves_of_the_old():
+    scores, values = torch.tensor([1.0, 3, 2, 4]), torch.tensor([10.0, 20, 30, 50])
+    first, second = axes(figures.online_softmax_steps, scores, values, 2)
+    e = [math.exp(-by) for by in range(4)]
+    assert bars_of(first) == [[pytest.approx(e[2]), 1]]
+    assert bars_of(second) == [[pytest.approx(e[3]), pytest.approx(e[1])], [pytest.approx(e[2]), 1]]
+    assert [[bar.get_x() for bar in bars] for bars in second.containers] == [
+        [pytest.approx(-0.4), pytest.approx(0.6)], [pytest.approx(1.6), pytest.approx(2.6)]
+    ]  # fmt: skip
+    assert [bar.get_x() for bar in first.containers[0]] == [pytest.approx(-0.4), pytest.approx(0.6)]
+    outlines = {(left, high): look for (left, _, _, high), look in cells(second).items()}
+    assert [*outlines] == [pytest.approx((-0.4, e[2]), abs=1e-5), pytest.approx((0.6, 1))] and not cells(first)
+    written = [words for words, *_ in sorted(texts(second), key=lambda text: text[1])]
+    assert written == ["0.05", "0.37", "0.14", "1"] and [words for words, *_ in texts(first)] == ["0.14", "1"]
+    total, output = 1 + e[2], 20 + 10 * e[2]
+    new = 1 + e[2], 50 + 30 * e[2]
+    assert first.get_title().splitlines() == [
+        "chunk 1: $m$ = 3", "nothing is old", f"$\\ell$ = {total:.3f}", f"$o$ = {output:.2f}",
+        f"$o / \\ell$ = {output / total:.4f}",
+    ]  # fmt: skip
+    both = scores.softmax(dim=0) @ values
+    assert second.get_title().splitlines() == [
+        "chunk 2: $m$ = 4", f"factor exp(3 − 4) = {e[1]:.3f}",
+        f"$\\ell$ = {e[1]:.3f} · {total:.3f} + {new[0]:.3f} = {total * e[1] + new[0]:.3f}",
+        f"$o$ = {e[1]:.3f} · {output:.2f} + {new[1]:.2f} = {output * e[1] + new[1]:.2f}", f"$o / \\ell$ = {both:.4f}",
+    ]  # fmt: skip
+    assert labels(first.xaxis) == {0: "1\n10", 1: "3\n20", 2: "?", 3: "?"}
+    assert labels(second.xaxis) == {0: "1\n10", 1: "3\n20", 2: "2\n30", 3: "4\n50"}
+    assert labels(first.yaxis) == labels(second.yaxis)
+    legend = first.figure.legends[0]
+    assert [text.get_text() for text in legend.get_texts()] == ["new", "old, times the factor", "old, before it"]
+
+
+def bars_of(ax):
+    return [[bar.get_height() for bar in bars] for bars in ax.containers]
+
+
+@proven
 def test_softmax_takes_the_first_product_first_and_linear_attention_the_last():
-    both = axes(figures.two_orders_of_products)
-    colours = [[colour for colour, _ in cells(ax).values()] for ax in both]
-    assert colours[0] == colours[1] and len(set(colours[0])) == 4
-    for ax, names, first, side in zip(
-        both,
-        (["$Q$", "$K^T$", "$V$", "table"], ["$\\phi(Q)$", "$\\phi(K)^T$", "$V$", "$S$"]),
-        (0, 1), (2.4, 0.8), strict=True,
-    ):  # fmt: skip
-        boxes = [(left, low, left + width, low + height) for left, low, width, height in cells(ax)]
-        at = places(ax, *names)
-        for name, (left, low, right, high) in zip(names, boxes, strict=True):
-            assert at[name] == pytest.approx(((left + right) / 2, (low + high) / 2))
-        assert [round(right - left, 6) for left, _, right, _ in boxes] == [1, 3, 1, side]
-        assert [round(high - low, 6) for _, low, _, high in boxes] == [3, 1, 3, side]
-        left, right = boxes[first][0], boxes[first + 1][2]
-        assert strokes(ax) == [[(left, -0.35), (left, -0.55), (right, -0.55), (right, -0.35)]]
-        ((start, end),) = arrows(ax)
-        assert start[0] == end[0] == pytest.approx(at[names[3]][0]) and start[1] > end[1] > at[names[3]][1]
-        said = {words: y for words, x, y in texts(ax) if words not in names}
-        assert sorted(said, key=said.get)[0].endswith("between the products") and ("exp" in str(said)) == (first == 0)
-        assert ("(n, n)" in str(said)) == (first == 0) and ax.get_title().startswith(("softmax", "linear")[first])
+    (ax,) = axes(figures.two_orders_of_products, 5, 2)
+    whole = "attention\nmatrix"
+    order = ["$Q$", "$K^T$", whole, "$V$", "$O$", "$\\phi(K)^T$", "$V$", "$S$", "$\\phi(Q)$", "$S$", "$O$"]
+    shapes = [(5, 2), (2, 5), (5, 5), (5, 2), (5, 2), (2, 5), (5, 2), (2, 2), (5, 2), (2, 2), (5, 2)]
+    boxes = sorted(cells(ax), key=lambda box: (box[1] + box[3] / 2 < -9, box[0]))
+    assert [(round(high, 6), round(wide, 6)) for _, _, wide, high in boxes] == shapes
+    inside = {(x, y): words for words, x, y in texts(ax)}
+    middles = [(left + wide / 2, low + high / 2) for left, low, wide, high in boxes]
+    assert [next(words for at, words in inside.items() if at == pytest.approx(middle)) for middle in middles] == order
+    below = [next(words for (x, y), words in inside.items() if x == pytest.approx(middle[0]) and low - 1 < y < low)
+             for middle, (_, low, _, _) in zip(middles, boxes, strict=True)]  # fmt: skip
+    assert below == [f"${'nd'[high == 2]} × {'nd'[wide == 2]}$" for high, wide in shapes]
+    colours = {}
+    for name, box in zip(order, boxes, strict=True):
+        colours.setdefault(name.replace("\\phi(", "").replace(")", ""), set()).add(cells(ax)[box])
+    assert all(len(each) == 1 for each in colours.values()) and colours[whole] == colours["$S$"]
+    assert len({*map(str, colours.values())}) == 5
+    costs = ["$n·d·n$ = 50", "$n·n·d$ = 50", "$d·n·d$ = 20", "$n·d·d$ = 20"]
+    for cost, (start, end), before in zip(costs, arrows(ax), (1, 3, 6, 9), strict=True):
+        left, right = boxes[before], boxes[before + 1]
+        assert left[0] + left[2] < start[0] < end[0] < right[0]
+        assert start[1] == end[1] == pytest.approx(middles[before][1])
+        x, y = places(ax, cost)[cost]
+        assert start[0] < x < end[0] and y < start[1]
+    assert start[0] < end[0] and places(ax, "exp, divide")["exp, divide"][0] == places(ax, costs[0])[costs[0]][0]
+    titles = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 0]
+    assert titles == ["softmax attention: the attention matrix first, 100 multiplications",
+                      "linear attention: the state first, 40 multiplications"]  # fmt: skip
 
 
 def legend_of(ax):
@@ -346,24 +393,49 @@ def test_a_cache_stands_in_its_row_beside_that_with_full_attention_in_every_laye
 
 
 @proven
-def test_every_family_stands_beside_what_it_changes_and_its_examples():
+def test_every_family_stands_beside_its_pairs_what_it_keeps_what_it_changes_and_its_examples():
     (ax,) = axes(figures.taxonomy)
-    at = places(ax)
-    assert boxed(ax) == [*figures.FAMILIES]
-    middles = [(left + width / 2, low + height / 2) for left, low, width, height in cells(ax)]
-    assert middles == [pytest.approx(at[name]) for name in figures.FAMILIES]
-    colours = [colour for colour, _ in cells(ax).values()]
-    assert colours[0] not in colours[1:]                                  # the same result
-    assert len({*colours[1:5]}) == len({*colours[5:]}) == 1 and colours[1] != colours[5]
-    heights = [y for _, y in middles]
-    kinds = dict(zip(("exact", "softmax kept", "softmax\nreplaced"), strokes(ax), strict=True))
+    names = {words: (x, y) for words, x, y in texts(ax) if words in figures.FAMILIES}
+    assert boxed(ax) == [*names] == [*figures.FAMILIES]
+    heights = [y for _, y in names.values()]
+    assert heights == sorted(heights, reverse=True)
+    framed = {y: (left, left + wide) for left, low, wide, high in cells(ax) for y in heights
+              if high == 1 and low + high / 2 == pytest.approx(y)}  # fmt: skip
+    assert [framed[y] for y in heights] == 7 * [pytest.approx((0.7 - 1.65, 0.7 + 1.65))]
+    kept = sorted((box for box in cells(ax) if box[0] == 5.5), key=lambda box: -box[1] - box[3] / 2)
+    tables = {y: image for image, y in zip(grids(ax), heights, strict=False)}
+    assert [image.get_extent()[0] for image in ax.images] == 5 * [2.7]
+    said = [words for words, *_ in texts(ax)]
+    for (name, family), y, box in zip(figures.FAMILIES.items(), heights, kept, strict=True):
+        changed, members, pairs, computed, (tokens, width), size = family
+        assert box[1] + box[3] / 2 == pytest.approx(y) and box[2] / box[3] == pytest.approx(1.4 * tokens / (2 * width))
+        assert (y in tables) == (pairs is not None) and (pairs is None or tables[y] == pairs.tolist())
+        row = [words for words, x, at in sorted(texts(ax), key=lambda text: text[1]) if at == pytest.approx(y)]
+        assert row[-3:] == [name, computed, size]
+        beside = [words for words, x, at in texts(ax) if x == 9.2 and abs(at - y) < 0.5]
+        assert beside == [changed, members] and said.count(changed) == 1
+    for extent, y in zip((image.get_extent() for image in ax.images), heights, strict=False):
+        assert (extent[2] + extent[3]) / 2 == pytest.approx(y)
+    edges = [cells(ax)[box][0] for box in kept]
+    assert edges[0] not in edges[1:] and len({*edges[1:5]}) == len({*edges[5:]}) == 1 and edges[1] != edges[5]
+    at = places(ax, "exact", "softmax kept", "softmax\nreplaced")
+    kinds = dict(zip(at, strokes(ax)[:3], strict=True))
     rows_of = (heights[:1], heights[1:5], heights[5:])
     for (words, [(_, low), (_, high)]), rows in zip(kinds.items(), rows_of, strict=True):
         assert [y for y in heights if low < y < high] == rows and at[words][1] == pytest.approx((low + high) / 2)
-        assert at[words][0] < middles[0][0]
-    for name, (changed, members) in figures.FAMILIES.items():
-        assert at[name][1] == at[changed][1] == at[members][1]
-        assert at[name][0] < at[changed][0] == at["what changes"][0] < at[members][0] == at["for example"][0]
+    heads = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == 0.65]
+    assert heads == ["pairs computed", "kept of keys, values", "what changes, for example"]
+    lines = strokes(ax)[3:]
+    expected = []
+    for image in ax.images:
+        left, right, low, high = image.get_extent()
+        rows, columns = image.get_array().shape
+        expected += [[left + at * (right - left) / columns, low, high] for at in range(columns + 1)]
+        expected += [[left, right, low + at * (high - low) / rows] for at in range(rows + 1)]
+    drawn = [[a[0], a[1], b[1]] if a[0] == b[0] else [a[0], b[0], a[1]] for a, b in lines]
+    assert len(drawn) == len(expected)
+    for got, right in zip(drawn, expected, strict=True):
+        assert got == pytest.approx(right, abs=1e-4)
 
 
 @proven
@@ -384,18 +456,35 @@ def test_a_peak_of_the_loss_leaves_the_frame_and_what_lies_below_guessing_stays_
 
 
 @proven
+def test_the_shares_of_the_largest_singular_values_are_bars_with_their_numbers():
+    kept = {"column": {1: 98.6, 4: 100.0}, "diagonal": {1: 3.2, 4: 13.0}}
+    column, diagonal = axes(figures.singular_shares, kept)
+    for ax, (title, shares) in zip((column, diagonal), kept.items(), strict=True):
+        assert bars_of(ax) == [[*shares.values()]] and ax.get_title() == title
+        assert [bar.get_x() + bar.get_width() / 2 for bar in ax.containers[0]] == [0, 1]
+        assert texts(ax) == [(f"{share:.0f}", at, share + 2) for at, share in enumerate(shares.values())]
+        assert labels(ax.xaxis) == {0: "1", 1: "4"} and labels(ax.yaxis) == {0: "0", 50: "50", 100: "100"}
+        assert ax.get_xlabel() == "largest k"
+    assert (column.get_ylabel(), diagonal.get_ylabel()) == ("share of squares, %", "")
+
+
+@proven
 def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     lines = {"a": {2: [1.0, 0.9, 0.95], 4: [0.5, 0.7, 0.4]}, "b": {2: [0.3], 4: [0.2]}}
-    left, right = axes(figures.seed_lines, {"16": lines, "64": {"b": {2: [0.6], 4: [0.5]}}}, "pairs", "right", 0.125)
+    panels, beside = {"16": lines, "64": {"b": {2: [0.6], 4: [0.5]}}}, {"s": {2: [0.8, 0.85, 0.7], 4: [0.75]}}
+    left, right = axes(figures.seed_lines, panels, "pairs", "right", 0.125, beside)
     assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("16", "64", "right")
-    assert curves(right) == {"b": {"2": 0.6, "4": 0.5}}
-    assert strokes(left)[:3] == [
+    assert curves(right) == {"s": {"2": 0.8, "4": 0.75}, "b": {"2": 0.6, "4": 0.5}}
+    assert strokes(left)[:4] == [
+        [(2, 0.8), (4, 0.75)],
         [(2, 1.0), (2, 0.9), (2, 0.95)], [(4, 0.5), (4, 0.7), (4, 0.4)], [(2, 0.95), (4, 0.5)],
     ]  # fmt: skip
-    assert strokes(left)[3:6] == [[(2, 0.3)], [(4, 0.2)], [(2, 0.3), (4, 0.2)]]
-    assert [text.get_text() for text in right.get_legend().get_texts()] == ["a", "b"]
+    assert strokes(left)[4:7] == [[(2, 0.3)], [(4, 0.2)], [(2, 0.3), (4, 0.2)]]
+    assert [text.get_text() for text in left.figure.legends[0].get_texts()] == ["s", "a", "b"]
+    assert places(left) == {"75%": (4, 0.75), "50%": (4, 0.5), "20%": (4, 0.2), "guessing": (0, 0.125)}
+    assert places(right) == {"75%": (4, 0.75), "50%": (4, 0.5), "guessing": (0, 0.125)}
     for ax in (left, right):
-        assert places(ax) == {"guessing": (0, 0.125)} and strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
+        assert strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
         assert ax.get_xlabel() == "pairs" and labels(ax.xaxis) == {2: "2", 4: "4"}
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in (left, right)]
     assert colours[0]["b"] == colours[1]["b"] != colours[0]["a"], "a name keeps its colour"
@@ -413,7 +502,45 @@ def test_shares_in_rows_are_points_on_their_row():
     assert labels(ax.yaxis) == {0: "x", 1: "y"} and ax.get_xlabel() == "share" and ax.yaxis_inverted()
     points = [line for line in strokes(ax) if len(line) == 2 and line[0][1] == line[1][1] and line[0][0] not in (0, 1)]
     every = strokes(ax)
-    assert every[1] == [(1.0, -0.1), (0.9, -0.1)] and every[2] == [(0.3, 0.1), (0.2, 0.1)]
-    assert every[4] == [(0.5, 0.9), (0.6, 0.9)] and every[5] == [(0.7, 1.1), (0.8, 1.1)] and points
+    assert every[1] == [(1.0, -0.14), (0.9, -0.14)] and every[2] == [(0.3, 0.14), (0.2, 0.14)]
+    assert every[4] == [(0.5, 0.86), (0.6, 0.86)] and every[5] == [(0.7, 1.14), (0.8, 1.14)] and points
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["mark", "before"]
-    assert texts(ax) == [("guessing", 0.125, -0.75)] and every[-1] == [(0.125, 0), (0.125, 1)]
+    assert texts(ax) == [(" guessing", 0.125, -0.75)] and every[-1] == [(0.125, 0), (0.125, 1)]
+
+
+@proven
+def test_what_was_measured_stands_beside_the_slopes_of_its_powers():
+    measures = {
+        "time": {"a": {2: 1.0, 8: 16.0}, "b": {2: 1.0, 8: 4.0}},
+        "memory": {"a": {2: 2.0, 8: 32.0}, "b": {2: 1.0, 8: 4.0}},
+    }
+    for ax, lines in zip(axes(figures.against_length, measures, {"a": 2, "b": 1}), measures.values(), strict=True):
+        drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
+        for (name, line), power in zip(lines.items(), (2, 1), strict=True):
+            assert (list(line), list(line.values())) in drawn, name
+            guide = ([2, 8], [1.7 * line[2], pytest.approx(1.7 * line[2] * 4**power)])
+            assert guide in drawn, name
+        assert curves(ax) == {name: dict(zip(("2", "8"), line.values(), strict=True)) for name, line in lines.items()}
+        steep = places(ax, "slope of $n^2$", "slope of $n$")
+        assert steep["slope of $n^2$"] == (4, pytest.approx(1.7 * lines["a"][2] * 4))
+        assert steep["slope of $n$"] == (4, pytest.approx(1.7 * lines["b"][2] * 2))
+        assert labels(ax.xaxis) == {2: "2", 8: "8"} and labels(ax.yaxis)[10] == "10"
+
+
+@proven
+def test_a_roofline_rises_to_its_ridge_and_has_a_point_for_each_piece_of_work():
+    work = {"decode": 1.0, "table": 32.0, "tiles": 400.0, "more": 800.0}
+    (ax,) = axes(figures.roofline, 300e12, 1.5e12, work)
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert ax.get_xlabel().startswith("arithmetic intensity") and ax.get_ylabel() == "at most, TFLOP/s"
+    lines = strokes(ax)
+    assert lines[0] == [(0.5, 0.75), (200.0, 300.0), (2048.0, 300.0)] and lines[1][0][0] == lines[1][1][0] == 200.0
+    points = {line.get_xdata()[0]: (line.get_ydata()[0], line.get_marker()) for line in ax.lines
+              if line.get_marker() in ("o", "s")}  # fmt: skip
+    assert points == {1.0: (1.5, "s"), 32.0: (48.0, "s"), 400.0: (300.0, "o"), 800.0: (300.0, "o")}
+    assert labels(ax.xaxis) == {1: "1", 4: "4", 16: "16", 64: "64", 256: "256", 1024: "1024"}
+    assert labels(ax.yaxis) == {1: "1", 10: "10", 100: "100"}
+    (memory_bound,) = cells(ax)
+    assert (memory_bound[0], memory_bound[2]) == (0.5, 199.5)
+    said = [words for words, *_ in texts(ax)]
+    assert said == ["decode: 1", "table: 32", "tiles: 400", "more: 800", "memory-bound, below 200", "compute-bound"]

@@ -141,7 +141,8 @@ def test_the_two_models_of_one_training_are_joined_and_what_has_no_partner_stand
               if line.get_marker() == "o"}  # fmt: skip
     assert points == {(10, 0): BLUE, (16.5, 0): ORANGE, (21.25, 1): ORANGE, (30, 2): GREY}
     assert texts(ax) == [
-        ("10.00", 10, -0.22), ("16.50", 16.5, -0.22), ("21.25", 21.25, 0.78), ("30.00", 30, 1.78),
+        ("10.00", 10, -0.22), ("16.50", 16.5, -0.22), ("+6.50", 13.25, -0.08), ("21.25", 21.25, 0.78),
+        ("30.00", 30, 1.78),
         ("RNNencdec", 10, -0.62), ("RNNsearch", 16.5, -0.62),
     ]  # fmt: skip
 
@@ -189,11 +190,25 @@ def test_alignments_stand_in_a_row_with_a_frame_at_each_true_partner():
 
 
 @proven
+def test_what_is_hidden_is_hatched_and_beside_it_stands_what_is_still_right():
+    found = {(0,): [0.9, 0.25], (1, 2): [0.5, 0.0]}
+    left, right = axes(figures.hidden_positions, found, ["a", "b", "c"], ["one", "other"])
+    assert [patch.get_xy() for patch in left.patches if patch.get_hatch()] == [(0, 0), (1, 1), (2, 1)]
+    assert texts(left) == [("b", 1.5, 0.5), ("c", 2.5, 0.5), ("a", 0.5, 1.5)]
+    assert grid(right) == [[0.9, 0.25], [0.5, 0]] and list(labels(right.xaxis).values()) == ["one", "other"]
+    assert texts(right) == [("90%", 0.5, 0.5), ("25%", 1.5, 0.5), ("50%", 0.5, 1.5), ("0%", 1.5, 1.5)]
+    assert left.yaxis_inverted() and right.yaxis_inverted()
+    assert right.get_title() == "units written right"
+
+
+@proven
 def test_gradients_are_a_mark_for_each_seed_and_a_line_through_their_means():
     gradients = {"a": {5: [1.0, 3.0], 10: [0.5, 0.25]}, "b": {5: [2.0, 4.0], 10: [1.0, 3.0]}}
     (ax,) = axes(figures.gradients_by_length, gradients)
     assert strokes(ax) == [
         [(5, 2), (10, 0.375)], [(5, 1), (5, 3), (10, 0.5), (10, 0.25)],
         [(5, 3), (10, 2)], [(5, 2), (5, 4), (10, 1), (10, 3)],
+        [(5, 3), (10, 1.5)],
     ]  # fmt: skip
+    assert texts(ax) == [("∝ 1/n", 10, 4.5)]
     assert list(curves(ax)) == ["a", "b"] and ax.get_yscale() == "log"

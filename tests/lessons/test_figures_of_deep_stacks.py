@@ -156,6 +156,24 @@ def test_every_seed_has_a_mark_and_lines_go_through_the_medians():
 
 
 @proven
+def test_panels_of_runs_share_their_heights_and_one_legend():
+    panels = {"cold": {"post": {0.1: [2.0, 3.0, 1.0], 1.0: [4.0, 6.0, 5.0]}, "pre": {0.1: [0.5], 1.0: [0.75]}},
+              "warm": {"post": {0.1: [0.25], 1.0: [7.0]}, "pre": {0.1: [1.5], 1.0: [8.0]}}}  # fmt: skip
+    cold, warm = axes(figures.runs_side_by_side, panels, "rate", "loss", ("guessing", 2.5))
+    assert [ax.get_title() for ax in (cold, warm)] == ["cold", "warm"] and cold.get_ylim() == warm.get_ylim()
+    assert curves(warm) == {"post": {"0.1": 0.25, "1": 7}, "pre": {"0.1": 1.5, "1": 8}}
+    assert strokes(cold) == [
+        [(0.1, 2), (0.1, 3), (0.1, 1)], [(1, 4), (1, 6), (1, 5)], [(0.1, 2), (1, 5)],
+        [(0.1, 0.5)], [(1, 0.75)], [(0.1, 0.5), (1, 0.75)], [(0, 2.5), (1, 2.5)],
+    ]  # fmt: skip
+    assert cold.get_legend() is None
+    assert [text.get_text() for text in warm.get_legend().get_texts()] == ["post", "pre"]
+    assert places(cold) == places(warm) == {"guessing": (1, 2.5)}
+    assert {ax.get_yscale() for ax in (cold, warm)} == {ax.get_xscale() for ax in (cold, warm)} == {"log"}
+    assert labels(cold.xaxis) == labels(warm.xaxis) == {0.1: "0.1", 1: "1"}
+
+
+@proven
 def test_a_row_shows_its_runs_setting_by_setting():
     rows = {"post": {"0.1": [1.0, 3.0], "1": [None, 2.0]}, "pre": {"0.1": [0.5, 0.25], "1": [0.75, 1.5]}}
     (ax,) = axes(figures.runs_in_rows, rows, "loss", level=("guessing", 2.5), highest=10)

@@ -29,33 +29,50 @@ def test_lines_of_the_game_stand_below_each_other_with_their_labels():
 
 @proven
 def test_runs_of_one_seed_are_joined():
-    (ax,) = axes(figures.paired_seeds, {"right": [3.0, 3.2], "printed": [2.9, 3.1]}, "loss")
-    joined = [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
-    assert joined == [([0, 1], [3.0, 2.9]), ([0, 1], [3.2, 3.1])]
+    (ax,) = axes(figures.paired_seeds, {"right": [3.0, 3.2, 3.1], "printed": [2.9, 3.1, 3.3]}, "loss")
+    joined = [line for line in ax.lines if list(line.get_xdata()) == [0, 1]]
+    assert [list(line.get_ydata()) for line in joined] == [[3.0, 2.9], [3.2, 3.1], [3.1, 3.3]]
+    assert [line.get_linestyle() for line in joined] == ["-", "-", "--"], "the seed that rises is dashed"
+    assert len({line.get_color() for line in joined}) == 2
+    points = {line.get_xdata()[0]: list(line.get_ydata()) for line in ax.lines if line.get_marker() == "o"}
+    assert points == {0: [3.0, 3.2, 3.1], 1: [2.9, 3.1, 3.3]}
+    bars = [line.get_ydata()[0] for line in ax.lines if len(line.get_xdata()) == 2 and line not in joined]
+    assert bars == pytest.approx([3.1, 3.1])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["right", "printed"] and ax.get_ylabel() == "loss"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["seed 0", "seed 1"]
+    (said,) = ax.texts
+    assert "2 of 3 fall" in said.get_text() and ax.get_legend() is None
 
 
 @proven
 def test_the_residual_path_begins_after_the_norm_as_printed_and_before_it_repaired():
-    (ax,) = axes(figures.three_blocks)
-    rows = {0.0: (2.5, 9.9), -3.2: (0.2, 9.9), -6.4: (0.2, 7.6)}
+    (ax,) = axes(figures.four_blocks)
+    rows = {0.0: (2.5, 9.9), -3.0: (0.2, 9.9), -6.0: (2.5, 7.6), -9.0: (0.2, 7.6)}
     expected = []
     for y, starts in rows.items():
         for start, plus in zip(starts, (6.85, 14.25), strict=True):
             expected += [[(start, y), (start, y + 1), (plus, y + 1)], [(start, y)]]
     assert strokes(ax) == expected
-    assert boxed(ax) == 3 * ["norm", "attention", "norm", "feed-forward"]
+    assert boxed(ax) == 4 * ["norm", "attention", "norm", "feed-forward"]
     names = [words for words, x, y in texts(ax) if x == -0.9]
-    assert names == ["printed", "half_repaired", "repaired"]
+    assert names == ["printed", "half_repaired", "other_half", "repaired"]
+    said = []
     for words, x, y in texts(ax):
+        if words.startswith("from "):
+            said.append((words, y))
+            continue
         assert any(y == pytest.approx(row) for row in rows)
         if words == "+":
             assert x in (6.85, pytest.approx(14.25))
+    after, before = "from after the norm", "from before the norm"
+    assert said == [(words, pytest.approx(y + 1.15)) for y, both in
+                    zip(rows, ((after, after), (before, after), (after, before), (before, before)), strict=True)
+                    for words in both]  # fmt: skip
+    styles = [line.get_linestyle() for line in ax.lines if line.get_marker() == "None"]
+    assert styles == ["--", "--", "-", "--", "--", "-", "-", "-"]
     along = [(start, end) for start, end in arrows(ax) if start[1] == end[1]]
     down = [(start, end) for start, end in arrows(ax) if start[0] == end[0]]
-    assert len(along) == 3 * 7 and all(start[0] < end[0] for start, end in along)
-    assert len(down) == 3 * 2 and all(start[1] > end[1] for start, end in down)
+    assert len(along) == 4 * 7 and all(start[0] < end[0] for start, end in along)
+    assert len(down) == 4 * 2 and all(start[1] > end[1] for start, end in down)
 
 
 @proven
@@ -66,28 +83,37 @@ def test_masked_tables_print_the_sum_of_each_row_and_hatch_the_future():
                                   ("right", "less"), (right, right * 0.5), strict=True):  # fmt: skip
         numbers = {f"{i}": {f"{j}": pytest.approx(weights[i, j].item()) for j in range(3)} for i in range(3)}
         assert ax.get_title() == title and table(ax) == numbers
-        assert {(x, y) for x, y, *_ in cells(ax)} == {(1, 0), (2, 0), (2, 1)}
+        assert {(x, y) for x, y, *_ in cells(ax)} == {(1, 0), (2, 0), (2, 1)}, "no cell of these is wrong: no frame"
         assert all(hatch for _, hatch in cells(ax).values())
         sums = [(words, y) for words, x, y in texts(ax) if x > 3 and y > 0]
         assert sums == [(f"{weights[i].sum():.2f}", i + 0.5) for i in range(3)]
         inside = {(x, y): words for words, x, y in texts(ax) if x < 3}
         assert inside == {(j + 0.5, i + 0.5): f"{weights[i, j]:.2f}" for i in range(3) for j in range(3)}
-        assert ("sum", 3.12, -0.1) in texts(ax)
+        assert ("sum", 3.18, -0.1) in texts(ax)
         assert ax.get_xlim() == pytest.approx((0, 4.2)), "the sums stand within, not in the next table"
 
 
-LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0]]}
+def test_a_wrong_cell_is_framed():
+    allowed = torch.ones(2, 2).tril().bool()
+    leak, blind = torch.tensor([[0.5, 0.5], [0.0, 1.0]]), torch.tensor([[torch.nan, torch.nan], [1.0, 0.0]])
+    framed = [{(int(x), int(y)) for (x, y, *_), (_, hatch) in cells(ax).items() if not hatch}
+              for ax in axes(figures.masked_tables, {"leak": leak, "blind": blind}, allowed)]  # fmt: skip
+    assert framed == [{(1, 0), (0, 1)}, {(0, 0), (1, 0), (1, 1)}]
+
+
+LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0], [2.9, 4.0]]}
 
 
 @proven
 def test_seeds_are_thin_lines_and_their_mean_a_marked_one():
     (ax,) = axes(figures.seed_curves, LINES, [1, 8], "texts", "loss")
     marked = [line for line in ax.lines if line.get_marker() != "None"]
-    assert [line.get_label() for line in marked] == ["right (mean)", "wrong (mean)"]
     assert [list(line.get_ydata()) for line in marked] == [pytest.approx([3.1, 3.0]), [2.9, 4.0]]
     thin = [list(line.get_ydata()) for line in ax.lines if line.get_marker() == "None"]
     assert thin == [*LINES["right"], *LINES["wrong"]]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["right (mean)", "wrong (mean)"]
+    assert ax.get_legend() is None, "each mean has its name at its end"
+    assert texts(ax) == [("right (mean of 2 seeds)", 8, pytest.approx(3.0)), ("wrong (mean of 2 seeds)", 8, 4.0)]
+    assert [text.get_color() for text in ax.texts] == [line.get_color() for line in marked]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("texts", "loss", "log")
     assert list(ax.get_xticks()) == [1, 8] and [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
 

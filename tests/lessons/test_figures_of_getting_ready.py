@@ -1,10 +1,13 @@
 """Pictures of shapes have as many cells as the tensors, and the numbers that torch computes."""
 
+import re
+
 import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, dots, labels, places, strokes, texts
 from proven import proven
 
+from attncourse import viz
 from attncourse.viz.style import BLUE, GREEN, ORANGE
 from attncourse_lessons import course
 
@@ -49,29 +52,35 @@ def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_me
     customers = torch.tensor([[2.0, 0.5, 1.0], [0.0, 1.0, 1.5]])
     products = torch.tensor([[0.0, 3.0, 4.0], [5.0, 2.0, 0.5], [6.0, 7.0, 3.0], [3.0, 1.5, 2.5]])
     means, names = torch.tensor([4.0, 2.25, 1.5, 5.0]), ["w", "x", "y", "z"]
-    (ax,) = axes(figures.three_lines, customers, products / 4, means, names, 0, 3)
+    (ax,) = axes(figures.three_lines, customers, products / 4, means, ["p", "q"], names, 0, 3)
     at = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
     scores = customers @ products.mT / 4
     weights = scores.softmax(dim=-1)
     expected = weights @ means[:, None]
     tables = {(0.0, 6.0): (customers, "g"), (4.4, 5.5): (products.mT / 4, "g"), (9.8, 6.0): (scores, ".2f"),
               (9.8, 1.0): (weights, ".2f"), (15.2, 0.0): (means[:, None], ".2f"),
-              (17.8, 1.0): (expected, ".2f")}  # fmt: skip
+              (18.9, 1.0): (expected, ".2f")}  # fmt: skip
     for (left, bottom), (table, form) in tables.items():
         rows, columns = table.shape
         middles = [round(bottom + rows - 0.5 - i, 3) for i in range(rows)]
         there = [[at[round(left + j + 0.5, 3), y] for j in range(columns)] for y in middles]
         assert there == [[f"{number:{form}}" for number in row] for row in table.tolist()]
     named = {(1.5, 8.45): "customers (2, 3)", (6.4, 8.95): "products.mT (3, 4)", (11.8, 8.45): "scores (2, 4)",
-             (11.8, 3.45): "weights (2, 4)", (15.7, 4.45): "means (4, 1)", (18.3, 3.45): "expected (2, 1)",
-             (3.7, 7): "@", (9.1, 7): "=", (14.5, 2): "@", (17.0, 2): "=", (11.5, 4.5): "softmax\nalong each row",
+             (11.8, 3.45): "weights (2, 4)", (15.7, 4.45): "means (4, 1)", (19.4, 3.45): "expected (2, 1)",
+             (3.7, 7): "@", (9.1, 7): "=", (14.5, 2): "@", (18.3, 2): "=",
+             (11.5, 4.5): "line 2: softmax\nalong each row",
+             (-2.6, 9.1): "line 1: dot products", (9.6, -2.0): "line 3: p's average",
+             (-0.2, 7.5): "p", (-0.2, 6.5): "q", (9.6, 2.5): "p", (9.6, 1.5): "q",
              (11.8, 5.55): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
-             (11.8, 0.5): "sums of the rows: 1.00 and 1.00"}  # fmt: skip
+             (9.6, -0.4): "sums of the rows: 1.00 and 1.00"}  # fmt: skip
     assert {place: at[place] for place in named} == named
-    assert [at[round(4.9 + j, 3), 5.3] for j in range(4)] == names
+    assert [at[round(4.9 + j, 3), 5.3] for j in range(4)] == [at[round(10.3 + j, 3), 0.8] for j in range(4)] == names
+    assert [at[16.3, 3.5 - j] for j in range(4)] == names
+    of_first = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[0].tolist(), means.tolist(), strict=True))
+    assert at[9.8, -2.0] == f"{of_first} = {expected[0, 0]:.2f}"
     full = {(round(x, 3), round(y, 3)) for (x, y, *_), (face, _) in cells(ax).items() if face in (BLUE, ORANGE, GREEN)}
     of_the_row = {(0.0, 7.0), (1.0, 7.0), (2.0, 7.0), (7.4, 7.5), (7.4, 6.5), (7.4, 5.5), (12.8, 7.0)}
-    below = {(9.8 + j, 2.0) for j in range(4)} | {(15.2, float(i)) for i in range(4)} | {(17.8, 2.0)}
+    below = {(9.8 + j, 2.0) for j in range(4)} | {(15.2, float(i)) for i in range(4)} | {(18.9, 2.0)}
     assert full == of_the_row | {(round(x, 3), y) for x, y in below}
     assert arrows(ax) == [((11.8, 5.15), (11.8, 3.85))]
 
@@ -174,3 +183,22 @@ def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     assert up == [(pytest.approx(high), 0), (pytest.approx(high), 1)]
     assert down == [(pytest.approx(low + wide), 0), (pytest.approx(low + wide), 1)]
     assert rows == [[(0, 1), (1, 1)], [(0, 0), (1, 0)]]
+
+
+@proven
+def test_the_drills_picture_asks_and_does_not_answer():
+    (ax,) = axes(viz.shape_drill, figures.SAY_THE_SHAPE[:2], told=False)
+    said = [words for words, *_ in texts(ax)]
+    assert said[3:] == [
+        "1", "x (5, 2, 7)", "x.sum(dim=-2)", "(5, 2)   (2, 7)   (5, 7)   (5, 1, 7)",
+        "2", "x (5, 2, 7)", "x / x.norm(dim=1, keepdim=True)", "(5, 1, 7)   (5, 7)   an error   (5, 2, 7)",
+    ]  # fmt: skip
+    assert [y for _, _, y in texts(ax)] == [-1] * 3 + [0] * 4 + [1] * 4 and texts(ax)[3][1] < texts(ax)[4][1]
+    assert "Answers" not in viz.shape_drill(figures.SAY_THE_SHAPE[:2], told=False).still()[1]
+
+
+def test_the_page_folds_every_answer_of_the_drills():
+    page = (course.lesson("a00").folder / "lecture.py").read_text(encoding="utf-8")
+    folded = " ".join(re.sub(r"\n# ", " ", page).split())
+    for place, question in enumerate(figures.SAY_THE_SHAPE):
+        assert f"({place % 6 + 1}) {question.right}: {question.why}" in folded

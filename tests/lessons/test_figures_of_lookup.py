@@ -12,6 +12,7 @@ from drawn import (
     contours,
     curves,
     dots,
+    grid,
     joined,
     labels,
     places,
@@ -46,6 +47,8 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     ]
     assert [words for words, x, y in texts(ax) if words.startswith("−")] == ["−0.60", "−0.35", "−0.81", "−2.90"]
     assert "weights = softmax(scores / 0.5)" in [words for words, x, y in texts(ax)]
+    added = "answer = 0.30 × 45 + 0.50 × 310 + 0.20 × 120 + … ≈ 192"
+    assert [words for words, x, y in texts(ax) if words.startswith("answer")] == ["answer", "answer", added]
     thick = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
     assert thick[2::2] == thick[3::2] == pytest.approx(0.5 + 3 * weights)
     pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
@@ -139,7 +142,10 @@ def test_a_score_landscape_has_each_height_where_a_key_would_get_that_score():
     query, keys = torch.tensor([1.0, 0.5]), torch.tensor([[1.0, 0.0], [2.0, -1.0], [0.0, 1.5]])
     steep = {"gentle": 0.5, "as it is": 1.0, "backwards": -1.0, "steep": 1.5}
     scores = {name: lambda q, k, by=by: by * (q @ k.mT) for name, by in steep.items()}
-    panels = axes(figures.score_landscapes, scores, query, keys, ["A", "B", "C"])
+    *panels, key = axes(figures.score_landscapes, scores, query, keys, ["A", "B", "C"])
+    shades = [row[0] for row in grid(key)]
+    assert key.get_ylabel() == "score of a key at this place" and shades == sorted(shades, reverse=True)
+    assert shades[0] == -shades[-1] == 3.25
     for plane, (name, by) in zip(panels, steep.items(), strict=True):
         for low, high, outline in contours(plane):
             assert all(low - 1e-4 <= by * (x + 0.5 * y) <= high + 1e-4 for x, y in outline)
@@ -186,18 +192,49 @@ def test_turns_are_counted_on_the_way_from_each_vector_to_the_next(times):
 
 
 @proven
-def test_every_run_is_a_point_and_a_line_goes_through_the_means():
+def test_an_error_has_its_slope_at_one_hour():
+    hours = torch.tensor([0.0, 6, 8, 10, 24])
+    errors = {"soft": torch.tensor([3.0, 2, 1.5, 1, 0.5]), "hard": torch.tensor([4.0, 2.5, 2.5, 2.5, 0])}
+    (ax,) = axes(figures.error_curves, errors, hours, at=8)
+    level, soft, tangent, point, hard, flat, other = strokes(ax)
+    assert level == [(8, 0), (8, 1)]
+    assert [soft, hard] == [[*zip(hours.tolist(), line.tolist(), strict=True)] for line in errors.values()]
+    assert tangent == [(pytest.approx(6.8), pytest.approx(1.8)), (pytest.approx(9.2), pytest.approx(1.2))]
+    assert flat == [(pytest.approx(6.8), 2.5), (pytest.approx(9.2), 2.5)] and [point, other] == [[(8, 1.5)], [(8, 2.5)]]
+    assert texts(ax) == [("soft: slope −0.25", 8, 1.5), ("hard: slope 0.00", 8, 2.5)]
+    assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 3)}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour that is asked", "squared error / 100²")
+
+
+@proven
+def test_counts_have_a_panel_for_each_curve_through_them():
+    hours, counted, xs = torch.tensor([1.0, 5, 9]), torch.tensor([10.0, 50, 20]), torch.tensor([0.0, 12, 24])
+    curves_ = {"cold": torch.tensor([0.0, 30, 5]), "hot": torch.tensor([20.0, 25, 22])}
+    panels = axes(figures.smoothings, curves_, xs, hours, counted)
+    for ax, (name, curve) in zip(panels, curves_.items(), strict=True):
+        assert dots(ax) == [(1, 10), (5, 50), (9, 20)] and ax.get_title() == name
+        assert strokes(ax) == [[*zip(xs.tolist(), curve.tolist(), strict=True)]]
+        assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 6)}
+        assert ax.get_xlabel() == "hour of the day" and ax.get_ylim() == (-10, 52.5)
+    assert panels[0].get_ylabel() == "bicycles in an hour"
+
+
+@proven
+def test_every_run_is_a_mark_and_a_line_goes_through_the_medians():
     runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 3.5, 4.0]}, "scaled": {8: [0.5, 0.75, 1.0], 32: [0.25, 0.5, 1.5]}}
     panels = axes(figures.losses_by_width, {"weight": runs, "average": runs}, {"weight": 2.25, "average": 0.5})
     for ax, level, sees in zip(panels, (2.25, 0.5), ("weight", "average"), strict=True):
-        assert strokes(ax) == [
-            [(8, 2.5), (32, 3.5)], [(8, 1), (8, 2), (8, 4.5), (32, 3), (32, 3.5), (32, 4)],
-            [(8, 0.75), (32, 0.75)], [(8, 0.5), (8, 0.75), (8, 1), (32, 0.25), (32, 0.5), (32, 1.5)],
-            [(0, level), (1, level)],
-        ]  # fmt: skip
+        left, right = (lambda x: pytest.approx(0.92 * x)), (lambda x: pytest.approx(1.09 * x))
+        assert strokes(ax) == [[(0, level), (1, level)], *([(side(x), y) for x, y in points] for side, points in (
+            (left, [(8, 2), (32, 3.5)]), (left, [(8, 1), (8, 2), (8, 4.5), (32, 3), (32, 3.5), (32, 4)]),
+            (right, [(8, 0.75), (32, 0.5)]),
+            (right, [(8, 0.5), (8, 0.75), (8, 1), (32, 0.25), (32, 0.5), (32, 1.5)]),
+        ))]  # fmt: skip
+        assert texts(ax) == [
+            ("equal weights", 8, level), ("dot", pytest.approx(41.6), 3.5), ("scaled", pytest.approx(41.6), 0.5)
+        ]
         assert ax.get_title() == f"the loss sees the {sees}"
         assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
-    assert list(curves(panels[0]))[:2] == ["dot", "scaled"]
 
 
 @proven

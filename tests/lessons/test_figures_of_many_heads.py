@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, cells, labels, strokes, table, texts, written
+from drawn import arrows, axes, cells, curves, labels, places, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
 from proven import proven
 
@@ -285,3 +285,40 @@ def test_without_a_cache_all_tokens_so_far_are_computed_at_each_step_and_with_on
                 assert look[token, step] == (fresh if computed else kept if token < step else later)
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("token", "step") and ax.yaxis_inverted()
         assert labels(ax.xaxis) == labels(ax.yaxis) == {i: f"{i}" for i in range(n)}
+
+
+@proven
+def test_rows_of_seeds_have_a_mark_for_each_their_mean_in_words_and_dotted_references():
+    rows = {"one": [0.4, 0.6, 0.2], "two": [0.9, 1.0, 0.8]}
+    (ax,) = axes(figures.seed_rows, rows, "share right", "model", {"chance": 0.3, "best": 0.7})
+    one, two, *references = strokes(ax)
+    assert [x for x, _ in one] == rows["one"] and [x for x, _ in two] == rows["two"]
+    for y, marks in enumerate((one, two)):
+        heights = [height for _, height in marks]
+        assert heights == sorted(set(heights)) and all(abs(height - y) < 0.3 for height in heights)
+    assert references == [[(0.3, 0), (0.3, 1)], [(0.7, 0), (0.7, 1)]]
+    said = places(ax)
+    assert said["mean 0.40"] == (1.04, 0) and said["mean 0.90"] == (1.04, 1)
+    assert said["chance"][0] == 0.3 and said["best"][0] == 0.7
+    assert labels(ax.yaxis) == {0: "one", 1: "two"} and ax.yaxis_inverted()
+    assert (ax.get_xlim(), ax.get_xlabel(), ax.get_ylabel()) == ((0, 1), "share right", "model")
+
+
+@proven
+def test_what_two_heads_cost_beyond_the_sum_is_a_pair_of_marks_for_each_seed():
+    (ax,) = axes(figures.beyond_the_sum, {"3": (0.2, 0.05), "7": (0.1, -0.02)})
+    assert strokes(ax)[:4] == [
+        [(0, 0.05), (0, 0.2)], [(1, -0.02), (1, 0.1)], [(0, 0.2), (1, 0.1)], [(0, 0.05), (1, -0.02)],
+    ]  # fmt: skip
+    assert labels(ax.xaxis) == {0: "3", 1: "7"} and ax.get_ylim() == pytest.approx((-0.04, 0.22))
+    assert [words for words, *_ in texts(ax)] == ["with its partner", "with another head,\nmean of six"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("seed", "lost beyond the sum")
+    assert ax.yaxis.get_major_formatter()(0.1) == "10 %"
+
+
+@proven
+def test_removed_heads_are_a_line_for_each_seed_beside_what_is_enough():
+    (ax,) = axes(figures.heads_removed, {"seed 0": [1.0, 0.9, 0.2], "seed 1": [0.95, 0.5, 0.1]}, 0.8)
+    assert curves(ax) == {"seed 0": {"0": 1, "1": 0.9, "2": 0.2}, "seed 1": {"0": 0.95, "1": 0.5, "2": 0.1}}
+    assert strokes(ax)[2] == [(0, 0.8), (1, 0.8)] and [words for words, *_ in texts(ax)] == ["80%"]
+    assert ax.get_ylim() == (0, 1.06) and "removed" in ax.get_xlabel() and "accuracy" in ax.get_ylabel()

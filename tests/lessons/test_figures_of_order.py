@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, curves, dots, grid, joined, labels, strokes, table, texts, written
+from drawn import arrows, axes, boxed, cells, curves, grid, joined, labels, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle
 from proven import proven
@@ -50,8 +50,13 @@ def test_a_distance_table_is_read_out_row_by_row(shown):
 
 
 def test_relative_biases_say_how_many_distances_share_a_bucket(shown):
-    figures.relative_biases([-2, -1, 0, 1, 2], [5, 5, 0, 7, 7], {"head 1": [-4.0, -2.0, 0.0, -2.0, -4.0]})
-    assert "3 buckets for 5 distances, so 4 of them share one" in shown[0] and "head 1 from 0 down to -4" in shown[0]
+    figures.relative_biases([-2, -1, 0, 1, 2], [5, 5, 0, 7, 7], {"2": 2.0})
+    assert "3 buckets for 5 distances, so 4 of them share one" in shown[0] and "slope 2 from 0 down to -4" in shown[0]
+
+
+def test_extension_says_how_far_the_first_the_middle_and_the_last_pair_turn(shown):
+    figures.context_extension({"a": torch.tensor([8.0, 4, 2]), "b": torch.tensor([8.0, 8, 8])}, 1)
+    assert "a: 8.00 in pair 0, 4.00 in pair 1, 2.00 in the last; b" in shown[0]
 
 
 def test_dials_say_how_fast_each_pair_turns(shown):
@@ -75,7 +80,7 @@ def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long
 
 def test_reach_tells_the_mean_at_each_length(shown):
     figures.reach({"a": {"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, "b": {"T5": {32: [0.5, 0.4]}}}, trained=32)
-    assert "RoPE: 95% at 32, 60% at 128; T5: 45% at 32." in shown[0]
+    assert "a, RoPE: 95% at 32, 60% at 128; b, T5: 45% at 32." in shown[0]
 
 
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
@@ -157,7 +162,7 @@ def test_position_vectors_have_a_row_a_position_and_some_of_their_columns_are_cu
 
 
 @proven
-def test_a_distance_table_has_a_row_a_query_a_column_a_key_and_small_the_row_looked_up():
+def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
     (ax,) = axes(figures.distance_table, relative_index(3, 3, 1), ["we", "know", "that"], max_distance=1)
     assert table(ax) == {
         "we": {"we": 0, "know": 1, "that": 1},
@@ -167,18 +172,17 @@ def test_a_distance_table_has_a_row_a_query_a_column_a_key_and_small_the_row_loo
     said = {(x, y): words for words, x, y in texts(ax)}
     for i, line in enumerate(table(ax).values()):
         for j, distance in enumerate(line.values()):
-            assert said[j + 0.5, i + 0.4] == {-1: "−1", 0: "0", 1: "+1"}[distance]
-            assert said[j + 0.5, i + 0.8] == f"row {distance + 1:.0f}"
+            assert said[j + 0.5, i + 0.5] == {-1: "−1", 0: "0", 1: "+1"}[distance]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("key j", "query i") and ax.yaxis_inverted()
 
 
 @proven
 def test_buckets_are_points_and_costs_are_lines_over_the_same_distances():
-    biases = {"head 1": [-4.0, -2.0, 0.0], "head 2": [-1.0, -0.5, 0.0]}
-    left, right = axes(figures.relative_biases, [-2, -1, 0], [5, 3, 0], biases)
-    assert strokes(left) == [[(-2, 5), (-1, 3), (0, 0)]]
-    assert (left.get_ylabel(), right.get_ylabel()) == ("bucket", "bias")
-    assert curves(right) == {name: dict(zip((-2, -1, 0), line, strict=True)) for name, line in biases.items()}
+    left, right = axes(figures.relative_biases, [-2, -1, 0, 1], [5, 3, 0, 4], {"2": 2.0, "1/2": 0.5})
+    assert strokes(left) == [[(-2, 5), (-1, 3), (0, 0), (1, 4)]]
+    assert (left.get_ylabel(), right.get_ylabel()) == ("number of the bucket", "added to the score")
+    assert strokes(right) == [[(-2, -4), (-1, -2), (0, 0), (1, -2)], [(-2, -1), (-1, -0.5), (0, 0), (1, -0.5)]]
+    assert texts(right) == [("s = 2", 3, -2), ("s = 1/2", 3, -0.5)]
     assert left.get_xlabel() == right.get_xlabel() == "distance j − i"
     assert [ax.get_title() for ax in (left, right)] == ["T5: which learned number", "ALiBi: what is added"]
 
@@ -214,13 +218,38 @@ def test_dials_are_turned_by_their_pair_and_position_and_columns_have_the_colour
 
 
 @proven
+def test_pairs_that_have_not_come_full_circle_meet_new_angles_above_one():
+    ratios = {"no change": torch.tensor([4.0, 4, 4, 4]), "some": torch.tensor([4.0, 3, 2, 1])}
+    (ax,) = axes(figures.context_extension, ratios, 2)
+    border, *lines = strokes(ax)
+    assert border == [(1.5, 0), (1.5, 1)] and lines == [[(i, 4) for i in range(4)], [(i, 4 - i) for i in range(4)]]
+    assert [*cells(ax)] == [(1.5, 1, 2, pytest.approx(4.4))]
+    assert labels(ax.yaxis) == {1: "× 1", 2: "× 2", 4: "× 4"} and ax.get_yscale() == "log"
+    assert texts(ax) == [("no change", 0, 4), ("some", 0, 4), ("new angles", 3, pytest.approx(3.6)),
+                         ("full circle in training", 1, 0.74)]  # fmt: skip
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("pair of columns", "largest angle (trained: × 1)")
+
+
+@proven
+def test_three_settings_of_a_scheme_have_less_room_each():
+    (ax,) = axes(figures.scale_points, {"a": {"1": [0.5], "8": [0.25], "8 longer": [0.75]}, "b": {"1": [0.5]}}, "right")
+    assert [points for line in strokes(ax) for points in line] == [
+        (pytest.approx(x, abs=1e-5), y) for x, y in ((-0.8 / 3, 0.5), (0, 0.25), (0.8 / 3, 0.75), (1, 0.5))
+    ]  # fmt: skip
+    assert labels(ax.xaxis) == {0: "a", 1: "b"}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1", "8", "8 longer"]
+
+
+@proven
 def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
     groups = {"binary": {"× 1": [0.9, 0.95], "× 8": [0.6, 0.65]},
               "relative (T5)": {"× 1": [0.5, 0.7], "× 8": [0.3, 0.4]}}  # fmt: skip
     (ax,) = axes(figures.scale_points, groups, "accuracy", chance=0.125)
     assert strokes(ax)[:4] == [
-        [(-0.11, 0.9), (-0.11, 0.95)], [(0.11, 0.6), (0.11, 0.65)],
-        [(0.89, 0.5), (0.89, 0.7)], [(1.11, 0.3), (1.11, 0.4)],
+        [(pytest.approx(x), y) for x, y in points] for points in (
+            [(-0.26, 0.9), (-0.14, 0.95)], [(0.14, 0.6), (0.26, 0.65)],
+            [(0.74, 0.5), (0.86, 0.7)], [(1.14, 0.3), (1.26, 0.4)],
+        )
     ]  # fmt: skip
     assert strokes(ax)[4] == [(0, 0.125), (1, 0.125)] and ax.get_ylabel() == "accuracy"
     assert labels(ax.xaxis) == {0: "binary", 1: "relative\n(T5)"}
@@ -280,20 +309,41 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
 
 
 @proven
-def test_reach_joins_means_and_has_a_point_a_seed():
-    lines = {"RoPE": {32: [1.0, 0.5], 128: [0.5, 0.25]}, "window": {32: [0.75, 0.25], 128: [0.125, 0.375]}}
-    left, right = axes(figures.reach, {"ours": lines, "theirs": {"T5": {32: [0.5, 0.25]}}}, trained=32)
-    assert curves(left) == {"RoPE": {"32": 0.75, "128": 0.375}, "window": {"32": 0.5, "128": 0.25}}
-    assert curves(right) == {"T5": {"32": 0.375}} and dots(right) == [(32, 0.5), (32, 0.25)]
-    assert dots(left) == [
-        (32, 1), (32, 0.5), (128, 0.5), (128, 0.25), (32, 0.75), (32, 0.25), (128, 0.125), (128, 0.375)
+def test_reach_joins_means_and_has_a_mark_a_seed():
+    lines = {"as it is": {32: [1.0, 0.5], 128: [0.5, 0.25]}, "window": {32: [0.75, 0.25], 128: [0.25, 0.5]}}
+    left, right = axes(figures.reach, {"ours": lines, "theirs": {"window": {32: [0.5, 0.25]}}}, trained=32)
+    assert strokes(left) == [
+        [(32, 0.75), (128, 0.375)], [(32, 1), (32, 0.5), (128, 0.5), (128, 0.25)],
+        [(32, 0.5), (128, 0.375)], [(32, 0.75), (32, 0.25), (128, 0.25), (128, 0.5)],
     ]  # fmt: skip
+    assert strokes(right) == [[(32, 0.375)], [(32, 0.5), (32, 0.25)]]
+    assert texts(left) == [("as it is", 160, 0.375), ("window", 160, pytest.approx(0.29))], "one below the other"
+    assert texts(right) == [("window", 40, 0.375)]
     assert (left.get_title(), right.get_title()) == ("ours", "theirs")
-    colours = [line.get_color() for ax in (left, right) for line in ax.get_lines()]
-    assert len(set(colours)) == 3, "no two lines of the picture look alike"
+    looks = [(line.get_color(), line.get_linestyle()) for ax in (left, right) for line in ax.get_lines()]
+    assert looks[2:4] == looks[4:], "a line looks the same in all panels"
+    assert len(set(looks)) == 4
     for ax in (left, right):
         assert [*cells(ax)] == [(16, 0, 16, 1)]
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("length of the text", "accuracy")
+        assert labels(ax.xaxis) == ({32: "32", 128: "128"} if ax is left else {32: "32"})
+        assert ax.get_xlabel() == "length of the text" and ax.get_ylabel() == ("accuracy" if ax is left else "")
+
+
+@proven
+def test_scores_are_means_of_neighbouring_distances_in_a_band():
+    at = torch.arange(1, 101)
+    (ax,) = axes(figures.score_decay, {"flat": 0 * at + 0.5, "odd": at % 2}, at, a_decade=1)
+    assert strokes(ax)[0] == [(0, 0), (1, 0)]
+    groups = (range(1, 10), range(10, 101))
+    middles = [pytest.approx(math.exp(sum(math.log(p) for p in group) / len(group)), rel=1e-4) for group in groups]
+    flat, odd = strokes(ax)[1:]
+    assert flat == [(x, 0.5) for x in middles]
+    assert odd == [(x, pytest.approx(y, abs=1e-5)) for x, y in zip(middles, (5 / 9, 45 / 91), strict=True)]
+    bands = [band.get_paths()[0].vertices[:, 1] for band in ax.collections]
+    assert [(band.min(), band.max()) for band in bands] == [(0.5, 0.5), (0, 1)]
+    beside = {words: y for words, _, y in texts(ax)}
+    assert beside == {"flat": 0.5, "odd": pytest.approx(45 / 91, abs=1e-5)} and ax.get_xscale() == "log"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("distance (tokens)", "score (1 at distance 0)")
 
 
 @proven

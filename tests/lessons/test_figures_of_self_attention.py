@@ -38,8 +38,8 @@ def test_what_one_token_finds_is_its_row_of_the_whole():
 @pytest.mark.parametrize("numbers", [True, False])
 def test_tables_say_for_each_row_where_most_of_it_goes(shown, numbers):
     viz.weight_tables({"one": (WORDS, TABLE), "other": (WORDS[::-1], TABLE)}, numbers=numbers)
-    assert "one: rows are queries, columns keys; most of the weight of Anna at lent (0.50); lent at Anna" in shown[0]
-    assert "other: rows are queries, columns keys; most of the weight of her at lent (0.50)" in shown[0]
+    assert "one. Rows are queries, columns keys. Anna: most at lent (0.50); lent: most at Anna" in shown[0]
+    assert "her: most at lent (0.50)" in shown[0]
 
 
 def test_a_table_that_does_not_fit_its_words_is_refused():
@@ -194,26 +194,35 @@ def test_monday_comes_first_and_every_card_keeps_what_is_on_it():
 
 
 @proven
-def test_vectors_wind_outwards_by_their_angles_and_what_ends_beyond_a_dashed_line_is_a_better_match():
+def test_vectors_wind_outwards_by_their_angles_and_their_products_stand_beside_them():
     vectors = torch.tensor([[0.0, 1, 0], [0, 2, 2], [0, 0, 3]])          # 45 degrees from one to the next
-    lengths = {"seed 0": torch.tensor([1.0, 2.5, 3]), "seed 1": torch.tensor([1.5, 2, 4])}
-    left, right = axes(figures.winding, ["Mon", "Tue", "Wed"], vectors, lengths)
+    other = torch.tensor([[0.0, 0, 2], [0, 1, 2], [4, 0, 0]])
+    left, above, below = axes(figures.winding, ["Mon", "Tue", "Wed"], {"seed 0": vectors, "seed 1": other})
     angles = [0.1 + step * math.pi / 4 for step in range(3)]
-    way = [(math.cos(angle), math.sin(angle)) for angle in angles]
     sizes = [1, math.sqrt(8), 3]
-    tips = [(size * x, size * y) for size, (x, y) in zip(sizes, way, strict=True)]
+    tips = [(size * math.cos(angle), size * math.sin(angle)) for size, angle in zip(sizes, angles, strict=True)]
     assert arrows(left) == [((0, 0), pytest.approx(tip, abs=1e-4)) for tip in tips]
-    assert [(words, math.hypot(x, y) > size) for (words, x, y), size in zip(texts(left), sizes, strict=True)] == [
-        ("Mon", True), ("Tue", True), ("Wed", True)
-    ]  # fmt: skip
-    for (_, x, y), angle in zip(texts(left), angles, strict=True):
-        assert math.atan2(y, x) == pytest.approx(angle, abs=1e-4)
-    for (start, end), (x, y), size in zip(strokes(left), way, sizes, strict=False):
-        assert [start[0] * x + start[1] * y, end[0] * x + end[1] * y] == pytest.approx([size] * 2, abs=1e-4)
-        assert end[1] * x - end[0] * y > 0 > start[1] * x - start[0] * y, "it reaches further to the next arrow"
-    assert len(strokes(left)) == 2, "none after the last"
-    assert curves(right) == {"seed 0": {1: 1, 2: 2.5, 3: 3}, "seed 1": {1: 1.5, 2: 2, 3: 4}}
-    assert (right.get_xlabel(), right.get_ylabel()) == ("days after the lost day", "length of the vector")
+    assert [words for words, _, _ in texts(left)] == ["Mon 1.0", "Tue 2.8", "Wed 3.0"]
+    for (_, x, y), angle, size in zip(texts(left), angles, sizes, strict=True):
+        assert math.atan2(y, x) == pytest.approx(angle, abs=1e-4) and math.hypot(x, y) > size
+    assert curves(above) == {
+        "seed 0": {0.96: 1, 1.96: 2.82843, 2.96: 3}, "seed 1": {1.04: 2, 2.04: 2.23607, 3.04: 4}
+    }  # fmt: skip
+    assert labels(above.xaxis) == {1: "1", 2: "2", 3: "3"}
+    *runs, level = strokes(below)
+    root = math.sqrt(3)              # of d: margins of the first two days, and triangles for the lost one
+    assert runs == [
+        [(0.96, pytest.approx(1 / root, abs=1e-4)), (1.96, pytest.approx(-2 / root, abs=1e-4))],
+        [(2.96, pytest.approx(-0.45 / root, abs=1e-4))],
+        [(1.04, 0), (2.04, pytest.approx(-5 / root, abs=1e-4))],
+        [(3.04, pytest.approx(-0.45 / root, abs=1e-4))],
+    ]
+    assert [y for _, y in level] == [0, 0]
+    assert (above.get_ylabel(), below.get_xlabel()) == ("length of $u_i$", "days after the lost day")
+    assert left.get_title() == "seed 0: each day and its length"
+    below_zero, lost = texts(below)
+    assert below_zero[0] == "0: tomorrow scores no higher than the day itself"
+    assert lost[0] == "lost day, off the scale: −9 to −5" and below.get_ylabel() == "margin of tomorrow"
 
 
 @proven

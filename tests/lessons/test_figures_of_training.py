@@ -1,12 +1,35 @@
-"""Pictures of training: they draw what they were given, and the words beside them say it."""
+"""Pictures of training: they draw what they were given, and the words beside them say it. And byte-pair encoding."""
 
 import pytest
-from drawn import arrows, axes, bars, boxed, cells, curves, dots, labels, places, strokes, texts
+import torch
+from drawn import arrows, axes, boxed, cells, dots, labels, places, plain, strokes, texts
 from proven import proven
 
 from attncourse_lessons import course
 
 figures = course.part("training", "figures")
+byte_merges = course.part("training", "byte_merges")
+
+
+def test_the_most_frequent_neighbours_are_merged_first_and_a_new_word_is_cut_by_the_merges_in_their_order():
+    merges = byte_merges.learn_merges({"undzehn": 1, "und": 3, "hund": 1}, 3)
+    assert merges == [(b"u", b"n"), (b"un", b"d"), (b"und", b"z")]
+    assert byte_merges.cut_word("grund", merges) == [b"g", b"r", b"und"]
+    assert byte_merges.cut_word("grund", merges[:1]) == [b"g", b"r", b"un", b"d"]
+    assert b"".join(byte_merges.cut_word("5 €", merges)).decode() == "5 €"
+
+
+def test_the_worked_step_of_adamw_is_that_of_torch():
+    theta = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = torch.optim.AdamW([theta], lr=0.01, betas=(0.9, 0.98), eps=0, weight_decay=0.1)
+    for gradient in (1.0, -0.5, 3.0):
+        theta.grad = torch.full_like(theta, gradient)
+        optimizer.step()
+    numbers = figures.adamw_numbers([1.0, -0.5, 3.0], 0.01, 0.1, (0.9, 0.98))
+    kept = optimizer.state[theta]
+    assert [numbers[name] for name in ("m", "v", "theta")] == pytest.approx(
+        [kept["exp_avg"].item(), kept["exp_avg_sq"].item(), theta.item()]
+    )
 
 
 @pytest.fixture
@@ -28,14 +51,15 @@ def test_padding_is_counted_as_a_share_of_the_rectangles(said):
     assert "other: 0% of the rectangles is padding" in said[0]
 
 
-def test_the_peak_of_each_schedule_is_named(said):
-    figures.learning_rates({"up and down": [0.1, 0.3, 0.2]})
-    assert said == ["Learning rate against the step. up and down is highest at step 2, 0.3, and ends at 0.2."]
+def test_of_each_schedule_the_peak_and_the_half_of_it_are_named(said):
+    figures.learning_rates({"up and down": [0.1, 0.3, 0.2, 0.15, 0.1]}, 2)
+    assert said == ["Learning rate against the step. up and down is highest at step 2, 0.3, down to half of it at step "
+                    "4, and ends at 0.1."]  # fmt: skip
 
 
 def test_the_step_says_what_is_kept_and_for_how_long(said):
     figures.training_step()
-    assert "from forward to backward activations; from step to step weights and m, v" in said[0]
+    assert "Kept for the whole run: weights and m, v. Kept within one step: activations" in said[0]
 
 
 def test_the_best_rate_is_that_of_the_lowest_median_and_not_of_the_luckiest_run(said):
@@ -66,6 +90,11 @@ def test_every_part_of_the_memory_is_said_and_what_there_is(said):
     assert said == ["Memory of a training step. small: state 1.00 GB, activations 2.00 GB. T4 has 16 GB."]
 
 
+def test_of_each_step_the_milliseconds_are_said_and_how_long_the_gpu_is_busy(said):
+    figures.step_times({"alone": (30.0, 10.0), "run": (76.6, None)})
+    assert said == ["Milliseconds of a training step. alone: 30.0, GPU busy 10.0; run: 76.6."]
+
+
 def test_what_each_gpu_holds_is_said(said):
     figures.data_parallel()
     assert "With DDP each holds all weights" in said[0] and "With FSDP each holds half of each" in said[0]
@@ -79,7 +108,7 @@ def test_pieces_stand_in_their_order_in_boxes_as_long_as_they_are():
     (ax,) = axes(figures.pieces_frame, {"undzehn": ["und", "ze", "hn"], "ab": ["ab"]}, "after 3 merges")
     rows = {y: [words for words, _, at in sorted(texts(ax), key=lambda text: text[1]) if round(at) == y]
             for y in (1, 0, -1)}  # fmt: skip
-    assert rows == {1: ["after 3 merges"], 0: ["und", "ze", "hn", "3"], -1: ["ab", "1"]}
+    assert rows == {1: ["after 3 merges", "tokens"], 0: ["und", "ze", "hn", "3"], -1: ["ab", "1"]}
     assert boxed(ax) == ["und", "ze", "hn", "ab"]
     wide = {words: width for words, x, y in texts(ax) for (left, low, width, _) in cells(ax)
             if left < x < left + width and low < y < low + 0.6}  # fmt: skip
@@ -94,6 +123,13 @@ def test_batches_are_filled_as_far_as_their_tokens_go_and_hatched_beyond():
     assert filled(other) == {0: (5, 5), 1: (1, 5)}
     assert outlines(one) == [(0, 0, 4, 2), (0, 4, 3, 2)] and outlines(other) == [(0, 0, 5, 2)]
     assert one.get_xlim() == other.get_xlim() and one.yaxis_inverted()
+    key = {text.get_text(): patch.get_hatch() for patch, text in zip(*_key(other), strict=True)}
+    assert key == {"tokens": None, "padding": "////"}
+
+
+def _key(ax):
+    legend = ax.get_legend()
+    return legend.legend_handles, legend.get_texts()
 
 
 def filled(ax):
@@ -111,28 +147,86 @@ def outlines(ax):
 
 
 @proven
-def test_learning_rates_are_drawn_from_the_first_step_on_with_their_peaks_marked():
-    (ax,) = axes(figures.learning_rates, {"up and down": [0.1, 0.3, 0.2], "down": [0.4, 0.2, 0.1]})
-    assert curves(ax) == {"up and down": {1: 0.1, 2: 0.3, 3: 0.2}, "down": {1: 0.4, 2: 0.2, 3: 0.1}}
-    assert strokes(ax)[1::2] == [[(2, 0.3)], [(1, 0.4)]]
+def test_the_lowest_point_of_a_smoothed_loss_is_marked_and_a_loss_that_only_falls_has_none():
+    losses = {0.0: torch.tensor([3.0, 2.0, 1.0]), 0.1: torch.tensor([3.5, 1.5, 2.5])}
+    (ax,) = axes(figures.smoothed_losses, losses, torch.tensor([0.0, 4.0, 8.0]))
+    plain, smoothed = [(0, 3), (4, 2), (8, 1)], [(0, 3.5), (4, 1.5), (8, 2.5)]
+    assert strokes(ax) == [plain, smoothed, [(4, 1.5)]]
+    at = places(ax)
+    assert at["ε = 0"] == (8.2, 1) and at["ε = 0.1"] == (8.2, 2.5)
+    assert at["lowest at 4.0"] == (4, 1.7) and at["never rises"][1] == 1.12
+    colours = {text.get_text(): text.get_color() for text in ax.texts}
+    assert [line.get_color() for line in ax.lines[:2]] == [colours["ε = 0"], colours["ε = 0.1"]]
+
+
+@proven
+def test_the_gaps_of_a_seed_are_joined_and_written_in_points():
+    (ax,) = axes(figures.paired_gaps, {"plain": [-0.05, -0.06], "smoothed": [-0.1, -0.13]})
+    assert labels(ax.yaxis) == {0: "seed 0", 1: "seed 1"} and ax.yaxis_inverted()
+    assert strokes(ax) == [[(-5, 0), (-10, 0)], [(-6, 1), (-13, 1)], [(-5, 0), (-6, 1)], [(-10, 0), (-13, 1)],
+                           [(0, 0), (0, 1)]]  # fmt: skip
+    assert texts(ax) == [("−5.0", -5, 0.24), ("−6.0", -6, 1.24), ("plain", -5, -0.3), ("−10.0", -10, 0.24),
+                         ("−13.0", -13, 1.24), ("smoothed", -10, -0.3), ("calibrated", -0.25, -0.3)]  # fmt: skip
+
+
+@proven
+def test_learning_rates_are_drawn_from_the_first_step_on_with_their_peaks_and_halves_marked():
+    (ax,) = axes(figures.learning_rates, {"up and down": [0.1, 0.3, 0.2, 0.15], "down": [0.4, 0.25, 0.1]}, 2)
+    assert strokes(ax) == [[(1, 0.1), (2, 0.3), (3, 0.2), (4, 0.15)], [(2, 0.3), (4, 0.15)],
+                           [(1, 0.4), (2, 0.25), (3, 0.1)], [(1, 0.4), (3, 0.1)]]  # fmt: skip
+    at = places(ax)
+    assert at["half, step 4  "] == (4, 0.15) and at["  half, step 3"] == (3, 0.1)
+    assert at["up and down"][1] == 0.15 and at["down"][1] == 0.1 and at["warm-up"][0] < 2
+    assert [*cells(ax)] == [(0, 0, 2, 1)], "the warm-up is shaded"
+
+
+@proven
+def test_a_step_of_adamw_is_drawn_with_its_numbers_from_the_gradient_to_the_parameter():
+    numbers = figures.adamw_numbers([1.0, -0.5], 0.01, 0.1, (0.9, 0.98))
+    (ax,) = axes(figures.adamw_step, numbers, 0.01, 0.1)
+    gradient, m, v = "gradient g\n−0.5", "m: 0.1 → 0.04", "v: 0.02 → 0.0246"
+    m_hat, root, ratio = "m corrected\n0.2105", "√(v corrected)\n0.7882", "ratio\n0.2671"
+    theta, decayed, new = "θ\n0.989", "decay λθ\n0.0989", "new θ\n0.9853"
+    assert boxed(ax) == [gradient, m, v, m_hat, root, ratio, theta, decayed, new]
+    boxes = {name: place for name, place in places(ax).items() if name in boxed(ax)}
+    assert {(box_at(boxes, start), box_at(boxes, end)) for start, end in arrows(ax)} == {
+        (gradient, m), (gradient, v), (m, m_hat), (v, root), (m_hat, ratio), (root, ratio), (ratio, new),
+        (theta, decayed), (decayed, new),
+    }  # fmt: skip
+    at = places(ax)
+    assert at["÷ 0.19"][1] > at["÷ 0.0396"][1] and at["average of g"][1] > at["average of g²"][1]
+    assert at["upper ÷ lower"][0] == 9.2 and at["× λ = 0.1, not averaged, not divided"][1] < -2
+    assert at["θ − 0.01 × (ratio + decay)"][0] == 12
 
 
 @proven
 def test_a_training_step_goes_round_from_the_weights_to_the_weights():
     (ax,) = axes(figures.training_step)
-    at = {name: place for name, place in places(ax).items() if name in boxed(ax)}
+    at = {name: place for name, place in places(ax).items() if name in figures.STEP}
     assert {(box_at(at, start), box_at(at, end)) for start, end in arrows(ax)} == {
-        ("batch", "forward"), ("forward", "loss"), ("loss", "backward"), ("backward", "gradient"), ("gradient", "clip"),
-        ("clip", "AdamW"), ("AdamW", "weights"), ("weights", "forward"), ("forward", "activations"),
-        ("activations", "backward"), ("m, v", "AdamW"),
+        ("batch", "forward"), ("forward", "loss"), ("loss", "backward"), ("clip", "AdamW"), ("AdamW", "weights"),
+        ("weights", "forward"), ("weights", "backward"), ("forward", "activations"), ("activations", "backward"),
+        ("backward", "gradient"), ("gradient", "clip"), ("m, v", "AdamW"),
     }  # fmt: skip
     assert sorted(at, key=lambda name: (at[name][1], at[name][0])) == [
-        "activations", "m, v", "batch", "forward", "loss", "backward", "gradient", "clip", "AdamW", "weights",
+        "activations", "gradient", "batch", "forward", "loss", "backward", "clip", "AdamW", "weights", "m, v",
     ]  # fmt: skip
+    for name, (x, y) in at.items():
+        assert [tuple(plain(box)) for box in boxes_around(ax, x, y)] == [(plain(x - 0.8), 1.6)], name
+    lanes = {low + height / 2 for (_, low, width, height) in cells(ax) if width == 13.4}
+    words = {words: y for words, _, y in texts(ax) if words.startswith("kept")}
+    assert lanes == {2, -2} and words == {"kept for\nthe whole run": 2, "kept within\none step": -2}
+    assert all(left == -0.95 for (left, _, width, _) in cells(ax) if width == 13.4)
     key = {colour: left for (left, _, width, _), (colour, _) in cells(ax).items() if width == 0.4}
     words = places(ax, "in 16 bits under autocast (activations in part)", "in 32 bits")
     assert list(key) == ["#d55e00", "#0072b2"]
     assert [round(x - left, 6) for left, (x, _) in zip(key.values(), words.values(), strict=True)] == [0.6, 0.6]
+
+
+def boxes_around(ax, x, y):
+    """(left, width) of the boxes, one unit high, that a place is in."""
+    return [(left, width) for left, low, width, height in cells(ax)
+            if height == 1 and left < x < left + width and low < y < low + height]  # fmt: skip
 
 
 def box_at(at, end):
@@ -144,20 +238,43 @@ def box_at(at, end):
 def test_a_sweep_draws_each_run_and_joins_the_medians():
     (ax,) = axes(figures.rate_sweep, {1e-3: [2.0, 2.5, 2.2], 1e-2: [1.0, 1.3, 1.2], 1e-1: [3.0, 4.0, 3.1]})
     runs = {0.001: [2.0, 2.5, 2.2], 0.01: [1.0, 1.3, 1.2], 0.1: [3.0, 4.0, 3.1]}
-    assert dots(ax) == [(rate, loss) for rate, losses in runs.items() for loss in losses]
+    seen = dots(ax)
+    assert [loss for _, loss in seen] == [loss for losses in runs.values() for loss in losses]
+    beside = [rate * factor for rate in runs for factor in (1 / 1.07, 1, 1.07)]
+    assert [rate for rate, _ in seen] == pytest.approx(beside, rel=1e-4)
     assert strokes(ax) == [[(0.001, 2.2), (0.01, 1.2), (0.1, 3.1)]]
+    assert [(words, x) for words, x, _ in texts(ax)] == [("2.20", 0.001), ("1.20", 0.01), ("3.10", 0.1)]
     assert labels(ax.xaxis) == {0.001: "0.001", 0.01: "0.01", 0.1: "0.1"} and ax.get_xscale() == "log"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a run", "median"]
+
+
+@proven
+def test_every_measured_speed_is_drawn_and_the_medians_are_joined():
+    speeds = {"slow": {64: [1.0, 3.0, 2.0], 256: [4.0, 6.0, 5.0]}, "fast": {64: [7.0, 9.0, 8.0], 256: [10.0, 12, 11]}}
+    (ax,) = axes(figures.throughput, speeds)
+    assert strokes(ax)[::2] == [[(64, 2), (256, 5)], [(64, 8), (256, 11)]]
+    beside = [size * factor for size in (64, 256) for factor in (1 / 1.07, 1, 1.07)]
+    for runs, values in zip(strokes(ax)[1::2], ([1, 3, 2, 4, 6, 5], [7, 9, 8, 10, 12, 11]), strict=True):
+        assert [y for _, y in runs] == values and [x for x, _ in runs] == pytest.approx(beside, rel=1e-4)
+    assert texts(ax) == [("slow", 320, 5), ("fast", 320, 11)]
+    assert labels(ax.xaxis) == {64: "64", 256: "256"} and ax.get_xscale() == ax.get_yscale() == "log"
 
 
 @proven
 def test_a_kernel_starts_when_it_is_launched_and_the_one_before_it_is_done():
     slow, fast = axes(figures.launches, {"slow": 20, "fast": 2}, launch=5, n=3)
-    assert slow.get_title() == "slow\nGPU busy 100%" and fast.get_title() == "fast\nGPU busy 40%"
+    busy = "in the long run the GPU is busy"
+    titles = [ax.get_title(loc="left") for ax in (slow, fast)]
+    assert titles == [f"slow: {busy} 100% of the time", f"fast: {busy} 40% of the time"]
     assert spans(slow) == {"CPU launches": [(0, 5), (5, 10), (10, 15)],
                            "GPU runs kernels": [(5, 25), (25, 45), (45, 65)]}  # fmt: skip
     assert spans(fast) == {"CPU launches": [(0, 5), (5, 10), (10, 15)],
                            "GPU runs kernels": [(5, 7), (10, 12), (15, 17)]}  # fmt: skip
     assert colours(slow) == colours(fast) == {"CPU launches": {"#d55e00"}, "GPU runs kernels": {"#0072b2"}}
+    assert strokes(slow) == [[(5, 1), (5, 0.7)], [(10, 1), (25, 0.7)], [(15, 1), (45, 0.7)]]
+    assert strokes(fast) == [[(5, 1), (5, 0.7)], [(10, 1), (10, 0.7)], [(15, 1), (15, 0.7)]]
+    assert texts(slow)[:3] == [("1", 2.5, 1.35), ("1", 15, 0.35), ("2", 7.5, 1.35)]
+    assert texts(slow)[-1] == (" done after 65 µs", 65, 0.35) and texts(fast)[-1] == (" done after 17 µs", 17, 0.35)
 
 
 def lane(ax, low, height):
@@ -185,13 +302,16 @@ def colours(ax):
 def test_a_roof_rises_with_the_bandwidth_to_the_peak_and_work_lies_on_it():
     work = {"thin": (10.0, 5.0), "wide": (400.0, 20.0)}
     (ax,) = axes(figures.roofline, {"one": (100.0, 10.0), "two": (1000.0, 20.0)}, work)
-    one, two = (curves(ax)[name] for name in ("one", "two"))
-    assert one == {1.0: 10.0, 10.0: 100.0, 500.0: 100.0} and two == {1.0: 20.0, 50.0: 1000.0, 500.0: 1000.0}
+    assert strokes(ax)[:2] == [[(1, 10), (10, 100), (500, 100)], [(1, 20), (50, 1000), (500, 1000)]]
     assert dots(ax) == [(2.0, 20.0), (20.0, 100.0), (2.0, 40.0), (20.0, 400.0)]
-    assert [stroke[0][0] for stroke in strokes(ax)[2:]] == [2.0, 20.0], "an upright line for each piece of work"
+    thin, wide = strokes(ax)[2:]
+    assert [thin[1], wide[1]] == [(2, 40), (20, 400)] and thin[0][0] == 2 and wide[0][0] == 20
     at = places(ax)
-    assert at[" thin"][0] == 2.0 and at[" wide"][0] == 20.0
-    assert at["memory-bound ←"][0] < 10 < 50 <= at["→ compute-bound"][0], "on their sides of all corners"
+    assert at["thin: 2"] == (2.16, thin[0][1]) and at["wide: 20"] == (21.6, wide[0][1])
+    assert at["one"][1] == 100 and at["two"][1] == 1000, "each chip is named at its roof"
+    assert at["memory-bound"][0] < 10 < 50 <= at["compute-bound"][0], "on their sides of all corners"
+    assert [(left, width) for left, _, width, _ in cells(ax)] == [(1, 9), (50, 450)]
+    assert [colour for colour, _ in cells(ax).values()] == ["#f0f6fa", "#fcf2eb"]
     assert ax.get_xscale() == ax.get_yscale() == "log"
 
 
@@ -199,37 +319,61 @@ def test_a_roof_rises_with_the_bandwidth_to_the_peak_and_work_lies_on_it():
 def test_memory_is_stacked_beside_what_there_is():
     held = {"small": {"state": 1e9, "activations": 2e9}, "large": {"state": 3e9, "activations": 30e9}}
     (ax,) = axes(figures.memory_bars, held, {"T4": 16e9})
-    assert bars(ax, stacked=True) == {"state": {"small": 1, "large": 3}, "activations": {"small": 2, "large": 30}}
+    lengths = [[bar.get_width() for bar in container] for container in ax.containers]
     starts = [[bar.get_x() for bar in container] for container in ax.containers]
-    assert starts == [[0, 0], [1, 3]]
-    assert places(ax)[" 3.0 GB"] == (3, 0) and places(ax)[" 33.0 GB"] == (33, 1)
-    assert places(ax)[" T4: 16 GB"][0] == 16 and strokes(ax) == [[(16, 0), (16, 1)]]
+    assert lengths == [[1, 3], [2, 30]] and starts == [[0, 0], [1, 3]]
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == ["state", "activations"]
+    assert [places(ax)[words][1] for words in ("3.0 GB", "33.0 GB")] == [0, 1]
+    assert labels(ax.yaxis) == {0: "small", 1: "large"}
+    assert places(ax)["T4: 16 GB"][0] == 16 and strokes(ax) == [[(16, 0), (16, 1)]]
+    assert "in all" in places(ax)
+
+
+@proven
+def test_a_step_is_divided_where_the_busy_time_is_known():
+    (ax,) = axes(figures.step_times, {"predicted": (3.0, 2.5), "alone": (30.0, 10.0), "run": (76.6, None)})
+    lengths = {each.get_label(): [bar.get_width() for bar in each] for each in ax.containers}
+    starts = [[bar.get_x() for bar in each] for each in ax.containers]
+    assert lengths == {"GPU busy": [2.5, 10, 0], "GPU waits": [0.5, 20, 0], "busy time not measured": [0, 0, 76.6]}
+    assert starts == [[0, 0, 0], [2.5, 10, 0], [3, 30, 0]]
+    assert labels(ax.yaxis) == {0: "predicted", 1: "alone", 2: "run"} and ax.yaxis_inverted()
+    at = {words: (x, y) for words, x, y in texts(ax)}
+    assert [at[words][1] for words in ("3.0", "30", "77")] == [0, 1, 2]
+    assert 3 < at["3.0"][0] < 4 and 30 < at["30"][0] < 31 and 76.6 < at["77"][0] < 78
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == list(lengths)
 
 
 @proven
 def test_ddp_holds_everything_twice_and_fsdp_each_half_once():
     ddp, fsdp = axes(figures.data_parallel)
-    assert ddp.get_title() == "DDP: each holds everything" and fsdp.get_title() == "FSDP: each holds a slice"
-    assert held_by(ddp) == {(name, gpu): (0, 2) for name in figures.HELD for gpu in (0, 1)}
-    assert held_by(fsdp) == {(name, gpu): (gpu, gpu + 1) for name in figures.HELD for gpu in (0, 1)}
+    assert ddp.get_title(loc="left").startswith("DDP: each GPU holds everything")
+    assert fsdp.get_title(loc="left") == "FSDP: each GPU holds a slice of everything"
+    assert held_by(ddp) == {(name, gpu): (0, 2, "all of it") for name in figures.HELD for gpu in (0, 1)}
+    assert held_by(fsdp) == {(name, gpu): (gpu, gpu + 1, ("1st half", "2nd half")[gpu])
+                             for name in figures.HELD for gpu in (0, 1)}  # fmt: skip
     assert [texts_near(ddp, arrow) for arrow in arrows(ddp)] == ["all-reduce"]
-    assert [texts_near(fsdp, arrow) for arrow in arrows(fsdp)] == ["all-gather,\nby blocks", "reduce-\nscatter"]
+    assert [texts_near(fsdp, arrow) for arrow in arrows(fsdp)] == ["all-gather, block by block", "reduce-scatter"]
     for ax in (ddp, fsdp):
-        names = [words for words, _, _ in sorted(texts(ax), key=lambda text: (text[1], -text[2]))]
-        columns = [["GPU 0", "part 0 of the batch", *figures.HELD], ["GPU 1", "part 1 of the batch", *figures.HELD]]
-        assert names[:5] == columns[0] and names[-5:] == columns[1]
-        assert all(start == (2.25, y) and end == (3.75, y) for (start, end) in arrows(ax) for y in [start[1]])
+        assert rows_of(ax) == {"batch": 3.05, "weights": 2.15, "gradient": 1.25, "Adam's m, v": 0.35}
+        at = places(ax, "GPU 0", "GPU 1", "part 0", "part 1")
+        assert [x for x, _ in at.values()] == [1, 1, 5.7, 5.7] and [*at] == ["GPU 0", "part 0", "GPU 1", "part 1"]
+        assert all(start == (2.25, y) and end == (4.45, y) for (start, end) in arrows(ax) for y in [start[1]])
+
+
+def rows_of(ax):
+    """{name: height} of the rows."""
+    return {words: y for words, x, y in texts(ax) if x == -0.4}
 
 
 def held_by(ax):
-    """{(what, on which GPU): (from, to), of the two units that all of it would take}."""
+    """{(what, on which GPU): (from, to, what is written there), of the two units that all of it would take}."""
     found = {}
     for (left, low, width, height), (colour, _) in cells(ax).items():
-        if height == 0.7 and colour == "#cfe1f2":
-            gpu = int(left >= 3)
-            ((name, _, _),) = [text for text in texts(ax)
-                               if low < text[2] < low + height and 4 * gpu < text[1] < 4 * gpu + 2]  # fmt: skip
-            found[name, gpu] = (left - 4 * gpu, left - 4 * gpu + width)
+        if height == 0.6 and colour == "#cfe1f2":
+            gpu = int(left >= 4)
+            (name,) = [name for name, y in rows_of(ax).items() if low < y < low + height]
+            (words,) = [words for words, x, y in texts(ax) if low < y < low + height and left < x < left + width]
+            found[name, gpu] = (round(left - 4.7 * gpu, 6), round(left + width - 4.7 * gpu, 6), words)
     return found
 
 

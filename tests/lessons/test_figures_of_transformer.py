@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import arrows, axes, bars, boxed, cells, curves, joined, labels, strokes, texts
+from drawn import arrows, axes, boxed, cells, curves, joined, labels, strokes, texts
 from proven import proven
 
 from attncourse import viz
@@ -32,6 +32,7 @@ def test_a_frame_names_its_line_and_its_shapes_and_all_are_done_past_the_last():
         figures.block_frame("decoder", 4)[1]
     )
     assert "all lines done" in figures.block_frame("encoder", 5)[1]
+    assert "mask (4, 1, 5); weights (4, 8, 5, 5); x (4, 5, 64)" in figures.block_frame("encoder", 2)[1]
 
 
 def test_another_kind_of_block_is_refused():
@@ -95,15 +96,17 @@ def test_what_is_read_stands_above_what_is_predicted_there_and_gaps_are_hatched(
     (ax,) = axes(figures.objectives, rows)
     at = {(words, round(y, 2)): x for words, x, y in texts(ax) if x > 0}
     assert at == {("the", 0): 0.47, ("[gap]", 0): 1.47, ("sat", 0): 2.47, ("cat", -0.75): 1.47,
-                  ("<1>", -2.2): 0.47, ("sat", -2.2): 1.47,
-                  ("<1>", -2.95): 0.47, ("the", -2.95): 1.47, ("cat", -2.95): 2.47}  # fmt: skip
+                  ("<1>", -2.9): 0.47, ("sat", -2.9): 1.47,
+                  ("<bos>", -3.65): 0.47, ("<1>", -3.65): 1.47, ("the", -3.65): 2.47,
+                  ("<1>", -4.4): 0.47, ("the", -4.4): 1.47, ("cat", -4.4): 2.47}  # fmt: skip
     hatched = {(left, round(low + 0.28, 2)) for (left, low, _, _), (_, hatch) in cells(ax).items() if hatch}
-    assert hatched == {(1, 0), (0, -2.2)}
+    assert hatched == {(1, 0), (0, -2.9)}
     said = [(words, round(y, 2)) for words, x, y in texts(ax) if x <= 0]
     assert said == [("masked LM", 0.6), ("reads", 0), ("predicts", -0.75),
-                    ("spans", -1.6), ("reads", -2.2), ("decoder writes", -2.95)]  # fmt: skip
+                    ("spans", -2.3), ("encoder reads", -2.9), ("decoder reads", -3.65),
+                    ("decoder predicts", -4.4)]  # fmt: skip
     grey = [(left, round(low + 0.28, 2)) for (left, low, _, _), (face, _) in cells(ax).items() if face == "#f4f4f4"]
-    assert grey == [(1, 0), (0, -2.2), (0, -2.95)] and len(cells(ax)) == 9
+    assert grey == [(1, 0), (0, -2.9), (1, -3.65), (0, -4.4)] and len(cells(ax)) == 12
 
 
 @proven
@@ -121,6 +124,60 @@ def test_a_mask_stands_beside_its_objective_row_by_row_and_what_it_forbids_is_ha
     assert said["causal"] == (pytest.approx(grid[0][0]), pytest.approx(-2.9 + 0.44))
     assert said["query"][0] < grid[0][0] and said["query"][1] == pytest.approx((grid[1][0] + grid[1][1]) / 2, abs=0.01)
     assert grid[0][0] < said["key"][0] < grid[0][1] + 1 and said["key"][1] < grid[1][-1]
+
+
+def test_the_objectives_of_the_lecture_have_the_masks_that_they_say(shown):
+    figures.pretraining_objectives()
+    assert "its mask prefix of three, 7 queries by 7 keys, allows 63% of the pairs" in shown[0]
+    assert "decoder reads <bos> <1> the number <2> in it; decoder predicts <1> the number <2> in it <3>" in shown[0]
+
+
+@proven
+def test_changes_of_two_studies_lie_on_one_axis_hollow_where_the_bar_reaches_zero(shown):
+    studies = {
+        "here": {"RoPE": (-0.15, 0.02), "GELU": (-0.01, 0.02)}, "there": {"GELU": (0.3, 0.1), "none": (0.07, 0.01)}
+    }
+    figures.changes_to_the_block(studies)
+    assert "here: RoPE −0.150 ± 0.020; GELU −0.010 ± 0.020. there: GELU +0.300 ± 0.100" in shown[0]
+    (ax,) = axes(figures.changes_to_the_block, studies)
+    assert labels(ax.yaxis) == {0: "RoPE", 1: "GELU", 2: "none"} and ax.yaxis_inverted()
+    zero, *drawn = [stroke for stroke in strokes(ax) if stroke]
+    assert zero == [(0, 0), (0, 1)]
+    assert drawn == [
+        [(-0.17, -0.17), (-0.13, -0.17)], [(-0.15, -0.17)], [(-0.03, 0.83), (0.01, 0.83)], [(-0.01, 0.83)],
+        [(0.2, 1.17), (0.4, 1.17)], [(0.3, 1.17)], [(0.06, 2.17), (0.08, 2.17)], [(0.07, 2.17)],
+    ]  # fmt: skip
+    marks = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    assert [line.get_marker() for line in marks] == ["o", "o", "s", "s"]
+    assert [line.get_markerfacecolor() == "white" for line in marks] == [False, True, False, False]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["here", "there"]
+
+
+def test_groups_of_changes_stand_under_their_titles_in_their_order():
+    studies = {"here": {"RoPE": (-0.15, 0.02), "GELU": (-0.01, 0.02)}}
+    (ax,) = axes(figures.changes_to_the_block, studies, {"network": ("GELU",), "positions": ("RoPE",)})
+    assert labels(ax.yaxis) == {0: "network", 1: "GELU", 2: "positions", 3: "RoPE"}
+    marks = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    assert [(line.get_xdata()[0], round(line.get_ydata()[0], 2)) for line in marks] == [(-0.15, 2.83), (-0.01, 0.83)]
+
+
+@proven
+def test_gains_are_hollow_before_filled_after_and_labelled(shown):
+    rows = {"RoPE": ((0.15, 0.03), (0.38, 0.02)), "untied": ((0.1, 0.02), (0.05, 0.02))}
+    figures.gains_before_and_after(rows)
+    assert "RoPE: 0.150 ± 0.030 before, 0.380 ± 0.020 after. untied: 0.100 ± 0.020 before" in shown[0]
+    (ax,) = axes(figures.gains_before_and_after, rows)
+    marks = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    assert [line.get_xdata()[0] for line in marks] == [0.15, 0.38, 0.1, 0.05]
+    assert [line.get_markerfacecolor() == "white" for line in marks] == [True, False, True, False]
+    assert [words for words, _, _ in texts(ax)] == ["grows: 0.150 → 0.380", "shrinks: 0.100 → 0.050"]
+    assert labels(ax.yaxis) == {0: "RoPE", 1: "untied"} and ax.yaxis_inverted()
+    assert arrows(ax) == [((0.15, 0), (0.38, 0)), ((0.1, 1), (0.05, 1))]
+    assert strokes(ax)[1:] == [
+        [(0.12, -0.13), (0.18, -0.13)], [(0.15, -0.13)], [(0.36, 0.13), (0.4, 0.13)], [(0.38, 0.13)],
+        [(0.08, 0.87), (0.12, 0.87)], [(0.1, 0.87)], [(0.03, 1.13), (0.07, 1.13)], [(0.05, 1.13)],
+    ]  # fmt: skip
+    assert strokes(ax)[0] == [(0, 0), (0, 1)]
 
 
 @proven
@@ -155,14 +212,21 @@ def test_a_curve_is_what_a_budget_buys_with_the_model_and_the_lowest_loss_on_it(
 
 
 @proven
-def test_bars_are_what_sampling_draws_from_and_dashes_what_the_model_said():
+def test_curves_add_up_the_likeliest_tokens_before_and_after_the_cut_and_a_stroke_stands_at_it():
     logits = torch.tensor([0.0, 2.0, 1.0, -1.0])
     (ax,) = axes(figures.sampling_frame, logits, ["b", "c", "a"], 0.5, "top-k 2")
-    after = torch.tensor([4.0, 2.0]).softmax(dim=0).tolist()
-    assert bars(ax)["what we sample from"] == pytest.approx({"b": after[0], "c": after[1], "a": 0.0}, abs=1e-5)
-    ((*dashes,),) = strokes(ax)
-    assert [y for _, y in dashes] == pytest.approx(logits.softmax(dim=0)[[1, 2, 0]].tolist(), abs=1e-5)
-    assert [x for x, _ in dashes] == [0, 1, 2]
+    warm, own = ((logits / T).softmax(dim=0).sort(descending=True).values.cumsum(dim=0).tolist() for T in (0.5, 1.0))
+    drawn = {name: list(points.values()) for name, points in curves(ax).items()}
+    assert drawn["what we sample from"] == pytest.approx([warm[0] / warm[1], 1.0], abs=1e-5)
+    assert drawn["before the cut, T = 0.5"] == pytest.approx(warm, abs=1e-5)
+    assert drawn["the model's own, T = 1"] == pytest.approx(own, abs=1e-5)
+    assert [(2, 0), (2, 1)] in strokes(ax) and ax.get_xscale() == "log"
+    assert labels(ax.xaxis) == {1: "1\nb", 2: "2\nc", 3: "3\na"}
+
+
+def test_top_p_has_a_line_at_p_and_the_model_s_own_curve_is_drawn_where_it_differs():
+    (ax,) = axes(figures.sampling_frame, torch.tensor([0.0, 2.0, 1.0, -1.0]), ["b", "c", "a"], 1.0, "top-p 0.6")
+    assert [(0, 0.6), (1, 0.6)] in strokes(ax) and "the model's own, T = 1" not in curves(ax)
 
 
 @proven
@@ -200,7 +264,8 @@ PARTS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, line):
     (ax,) = axes(figures.block_frame, kind, line)
-    lines = block_lines(kind, batch=4, n=7, n_memory=5, d=64, heads=8, d_ff=256)
+    n = 5 if kind.startswith("encoder") else 7
+    lines = block_lines(kind, batch=4, n=n, n_memory=5, d=64, heads=8, d_ff=256)
     code = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 6.5 and y > 3]
     assert code == [each.code for each in lines]
     height = {words: y for words, x, y in texts(ax) if x == 6.5}
@@ -211,7 +276,7 @@ def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, lin
     assert full == [box.replace("_", " ") for box in (lines[line - 1].boxes if line <= len(lines) else ())]
     said = [(name, size) for name, x, y in texts(ax) for size, right, same in texts(ax)
             if x == 6.5 and right == 8.6 and y == same]  # fmt: skip
-    shapes = lines[line - 1].shapes if line <= len(lines) else "x (4, 7, 64), the shape it came in"
+    shapes = lines[line - 1].shapes if line <= len(lines) else f"x (4, {n}, 64), the shape it came in"
     assert [" ".join(both) for both in said] == shapes.split("; ")
 
 
@@ -255,4 +320,4 @@ def test_the_block_of_2017_is_normed_on_the_way_of_x():
     full = [place for place, (colour, _) in cells(ax).items() if colour == "#e69f00"]
     assert [place[0] + place[2] / 2 for place in full] == [1] and full[0][1] + 0.5 == at["norm 1"][1]
     shapes = {words: (x, y) for words, x, y in texts(ax) if y == 1.9}
-    assert shapes == {"x": (6.5, 1.9), "(4, 7, 64)": (8.6, 1.9)}
+    assert shapes == {"x": (6.5, 1.9), "(4, 5, 64)": (8.6, 1.9)}

@@ -1,12 +1,15 @@
 """Pictures of a search, of what sampling leaves, of seeds and intervals: they draw and say what they were given."""
 
 import pytest
+import torch
 from drawn import axes, bars, cells, curves, labels, strokes, texts
+from matplotlib.colors import to_rgba
 from proven import proven
 
 from attncourse_lessons import course
 
 figures = course.part("writing", "figures")
+ORANGE = to_rgba(figures.ORANGE)
 
 
 def test_a_search_says_what_it_kept_what_it_put_aside_and_what_it_chose():
@@ -38,6 +41,23 @@ def test_a_search_joins_each_hypothesis_to_the_one_that_it_goes_on_from():
     assert framed == ["b", "x", "y"]  # on the chosen way, or put aside
 
 
+def test_a_search_puts_aside_what_ends_and_lets_it_compete_at_the_end():
+    tree = {(): {"a": 0.5, "two": 0.4}, ("a",): {"dog.": 0.4, "cat.": 0.3}, ("two",): {"dogs.": 0.6, "dogs": 0.4},
+            ("two", "dogs"): {"run.": 1.0}}  # fmt: skip
+    p_of = {("a",): 0.5, ("two",): 0.4, ("a", "dog."): 0.2, ("a", "cat."): 0.15, ("two", "dogs."): 0.24,
+            ("two", "dogs"): 0.16, ("two", "dogs", "run."): 0.16}  # fmt: skip
+    assert figures.search(tree, p_of, 1) == (("a", "dog."), [([], [("a",)]), ([("a", "dog.")], [])])
+    best, rounds = figures.search(tree, p_of, 2)
+    assert best == ("two", "dogs.")
+    assert rounds == [
+        ([], [("a",), ("two",)]),
+        ([("two", "dogs."), ("a", "dog.")], []),
+    ]
+    wider, rounds = figures.search(tree, p_of, 3)
+    assert wider == ("two", "dogs.")
+    assert rounds[1:] == [([("two", "dogs."), ("a", "dog.")], [("two", "dogs")]), ([("two", "dogs", "run.")], [])]
+
+
 @proven
 def test_what_may_be_drawn_is_filled_and_the_rest_is_hatched():
     panels = {
@@ -53,48 +73,139 @@ def test_what_may_be_drawn_is_filled_and_the_rest_is_hatched():
         assert bars(ax) == {"": dict(zip(tokens[step], p, strict=True))}
         assert [not bar.get_hatch() for bar in sorted(ax.patches, key=lambda bar: bar.get_x())] == kept
         crossed = {x: y for words, x, y in texts(ax) if words == "×"}
-        cut = {x: pytest.approx(share + 0.02) for x, share in enumerate(p) if not kept[x]}
-        assert crossed == cut
+        cut = {x: pytest.approx(share + 0.02 * max(p)) for x, share in enumerate(p) if not kept[x]}
+        assert crossed == cut and ax.get_ylim() == pytest.approx((0, 1.05 * max(p)))
 
 
 @proven
-def test_seeds_are_points_joined_across_the_conditions():
-    panels = {"2 tokens": {"as it was": [1.0, 0.9], "mixed batches": [0.7, 0.8], "both": [0.1, 0.3]},
-              "4 tokens": {"as it was": [0.6, 0.5], "mixed batches": [0.2, 0.25], "both": [0.0, 0.05]}}  # fmt: skip
-    drawn = axes(figures.paired_points, panels, "share wrong")
-    assert [ax.get_title() for ax in drawn] == list(panels) and drawn[0].get_ylabel() == "share wrong"
+def test_every_seed_has_its_bar_in_every_condition_and_its_number_above():
+    panels = {"wrong, of 9": {"as it was": [9.0, 8.0], "mixed batches": [6.0, 7.0], "both": [1.0, 3.0]},
+              "wrong, of 31": {"as it was": [20.0, 19.0], "mixed batches": [4.0, 5.0], "both": [0.5, 2.0]}}  # fmt: skip
+    drawn = axes(figures.seed_bars, panels, [9, 31])
+    assert [ax.get_ylabel() for ax in drawn] == list(panels)
     for ax, groups in zip(drawn, panels.values(), strict=True):
         assert list(labels(ax.xaxis).values()) == ["as\nit was", "mixed\nbatches", "both"]
-        assert strokes(ax) == [[(x, values[seed]) for x, values in enumerate(groups.values())] for seed in range(2)]
-    assert list(curves(drawn[1])) == ["seed 0", "seed 1"]
-    assert curves(drawn[1])["seed 1"]["both"] == 0.05
+        seen = [[(round(bar.get_x() + bar.get_width() / 2, 2), bar.get_height()) for bar in each]
+                for each in ax.containers]  # fmt: skip
+        assert seen == [[(round(x + 0.28 * (seed - 1), 2), values[seed]) for x, values in enumerate(groups.values())]
+                        for seed in range(2)]  # fmt: skip
+        above = [(said, round(x, 2)) for said, x, _ in texts(ax)]
+        assert above == [(f"{height:.0f}", x) for each in seen for x, height in each]
+        heights = [height for each in seen for _, height in each]
+        assert all(y > height for (_, _, y), height in zip(texts(ax), heights, strict=True))
+    (legend,) = drawn[0].figure.legends
+    assert [each.get_text() for each in legend.get_texts()] == ["seed 0", "seed 1"]
 
 
 @proven
-def test_an_interval_reaches_from_low_to_high_with_its_middle_in_it():
-    panels = {"BLEU": {"a": (20.0, 21.5, 22.0), "b": (30.0, 31.0, 33.0), "c": (9.0, 9.5, 12.0)},
-              "difference": {"b − a": (8.0, 9.5, 11.0), "a − c": (-1.0, 0.5, 3.0)}}  # fmt: skip
-    left, right = axes(figures.intervals, panels)
-    for ax, title in ((left, "BLEU"), (right, "difference")):
-        rows = panels[title]
-        assert ax.get_xlabel() == title and list(labels(ax.yaxis).values()) == list(rows)
-        lines = [stroke for stroke in strokes(ax) if stroke[0][0] != 0]
-        for y, (low, middle, high) in enumerate(rows.values()):
-            assert lines[2 * y] == [(low, y), (high, y)] and lines[2 * y + 1] == [(middle, y)]
-        assert [said for said, _, _ in texts(ax)] == [f"{middle:.1f}" for _, middle, _ in rows.values()]
-    assert strokes(right)[-1] == [(0, 0), (0, 1)] and len(strokes(left)) == 6
+def test_a_paired_plot_has_a_dot_for_each_resample_and_an_interval_for_each_difference():
+    scores = {"a": [20.0, 21.5, 22.5], "b": [24.0, 23.0, 25.5]}
+    rows = {"b − a": (1.5, 3.0, 4.0), "a − c": (-1.0, 0.5, 3.0), "b − c": (2.0, 6.0, 7.0)}
+    left, right = axes(figures.paired, scores, rows)
+    assert left.collections[0].get_offsets().tolist() == [[20.0, 24.0], [21.5, 23.0], [22.5, 25.5]]
+    assert left.get_xlabel() == "BLEU, a" and left.get_ylabel() == "BLEU, b"
+    assert left.get_xlim() == left.get_ylim() and strokes(left)[0] == [(19.6, 19.6), (25.9, 25.9)]
+    assert [said for said, _, _ in texts(left)] == ["equal scores"]
+    assert list(labels(right.yaxis).values()) == list(rows)
+    lines = strokes(right)
+    for y, (low, middle, high) in enumerate(rows.values()):
+        assert lines[2 * y] == [(low, y), (high, y)] and lines[2 * y + 1] == [(middle, y)]
+    assert [said for said, _, _ in texts(right)] == [f"{middle:.1f}" for _, middle, _ in rows.values()]
+    assert lines[-1] == [(0, 0), (0, 1)]
 
 
-@pytest.mark.parametrize("name", ["kept_tokens", "paired_points", "intervals"])
+@proven
+def test_beam_widths_show_the_score_with_a_band_and_the_length_with_a_line_at_the_reference():
+    left, right = axes(figures.beam_widths, [1, 2, 4], [10.0, 16.0, 12.0], [200.0, 120.0, 40.0], 3, (14.0, 17.0, 19.0))
+    assert strokes(left)[:2] == [[(1, 10), (2, 16), (4, 12)], [(3, 17)]]
+    (band,) = left.patches
+    assert (band.get_y(), band.get_height()) == (14, 5)
+    assert strokes(right) == [[(1, 200), (2, 120), (4, 40)], [(0, 100), (1, 100)]]
+    assert left.get_ylim()[0] == right.get_ylim()[0] == 0
+    assert band.get_x() == 0 and band.get_width() == 1
+    assert texts(left) == [("width 3, length penalty: 95 % interval", 4, 19.4)]
+    assert texts(right) == [("the reference's length", 4, 103)]
+    assert labels(left.xaxis) == labels(right.xaxis) == {1: "1", 2: "2", 4: "4"}
+
+
+@proven
+def test_bands_reach_from_low_to_high_around_their_line():
+    lines = {"a": {1: (0.1, 0.2, 0.4), 2: (0.2, 0.3, 0.5)}, "b": {1: (0.5, 0.6, 0.9), 2: (0.6, 0.8, 0.9)}}
+    (ax,) = axes(figures.banded, lines, "place", "wrong")
+    assert strokes(ax) == [[(1, 0.2), (2, 0.3)], [(1, 0.6), (2, 0.8)]]
+    for band, points in zip(ax.collections, lines.values(), strict=True):
+        corners = band.get_paths()[0].vertices.tolist()
+        assert all([x, low] in corners and [x, high] in corners for x, (low, _, high) in points.items())
+    assert ax.get_ylim()[0] == 0
+    assert curves(ax) == {"a": {"1": 0.2, "2": 0.3}, "b": {"1": 0.6, "2": 0.8}}
+
+
+@proven
+def test_two_prefixes_differ_in_one_number_and_hatch_what_follows():
+    rows = {"true prefix": ["one", "six", "ten"], "own mistake": ["one", "sixteen", "ten"]}
+    (ax,) = axes(figures.two_prefixes, rows, 1)
+    said = [words for words, _, _ in texts(ax)]
+    assert said == ["true prefix", "own mistake", "one", "one", "six", "sixteen", "ten", "ten", "<eos>", "<eos>",
+                    "the loss is measured here"]  # fmt: skip
+    boxes = sorted(ax.patches, key=lambda box: (box.get_x(), -box.get_y()))
+    at = {words: (x, y) for words, x, y in texts(ax)}
+    assert at["sixteen"][1] < at["six"][1] and at["one"][0] < at["six"][0] < at["ten"][0] < at["<eos>"][0]
+    assert [bool(box.get_hatch()) for box in boxes] == [False] * 4 + [True] * 4
+    assert [box.get_linewidth() for box in boxes] == [1.2, 1.2, 2, 2, 1.2, 1.2, 1.2, 1.2]
+    for box, words in zip(boxes, said[2:-1], strict=True):
+        assert box.get_x() < at[words][0] < box.get_x() + box.get_width()
+
+
+@proven
+def test_alignments_stand_side_by_side_and_frame_the_largest_weight_of_each_row():
+    models = {"first": (torch.tensor([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9]]), ["Eine", "Frau"], ["A", "woman", "."]),
+              "second": (torch.tensor([[0.3, 0.7], [0.8, 0.2]]), ["Eine", "Frau"], ["The", "lady"])}  # fmt: skip
+    left, right = axes(figures.alignments, models)
+    assert left.get_title() == "first" and right.get_title() == "second" and left.get_ylabel() == "written (queries)"
+    for ax, (weights, source, target) in zip((left, right), models.values(), strict=True):
+        assert list(labels(ax.xaxis).values()) == source and list(labels(ax.yaxis).values()) == target
+        assert ax.get_xlabel() == "source (keys)" and ax.xaxis.get_label_position() == "top" and ax.yaxis_inverted()
+        shown = ax.collections[0].get_array()
+        assert torch.allclose(torch.tensor(shown.tolist()).view(weights.shape), weights)
+        largest = [(int(row.argmax()), i, 1, 1) for i, row in enumerate(weights)]
+        assert list(cells(ax)) == largest and {patch.get_edgecolor() for patch in ax.patches} == {ORANGE}
+        numbers = [(f"{row.max():.2f}", j + 0.5, i + 0.5) for row, (j, i, *_) in zip(weights, largest, strict=True)]
+        assert texts(ax) == numbers
+        assert [each.get_color() == "white" for each in ax.texts] == [row.max() > 0.7 for row in weights]
+
+
+@pytest.mark.parametrize(
+    "name", ["kept_tokens", "seed_bars", "paired", "banded", "beam_widths", "two_prefixes", "alignments"]
+)
 def test_every_picture_says_its_numbers(name, monkeypatch):
     said = []
     monkeypatch.setattr(figures, "show", lambda drawn, alt: said.append(alt))
     if name == "kept_tokens":
         figures.kept_tokens({"sure": {"k = 1": ([0.9, 0.1], [True, False])}}, {"sure": ["one", "two"]})
         assert said == ["What may be drawn. sure, k = 1: one 0.90."]
-    elif name == "paired_points":
-        figures.paired_points({"": {"a": [0.5, 0.25], "b": [0.75, 1.0]}}, "right")
-        assert said == ["right, a mark for each seed. a: 0.500, 0.250; b: 0.750, 1.000."]
+    elif name == "seed_bars":
+        figures.seed_bars({"right": {"a": [50, 25], "b": [75, 100]}}, [100], "{:.1f} %")
+        assert said == ["A bar for each seed. right: a: 50.0 %, 25.0 %; b: 75.0 %, 100.0 %."]
+    elif name == "paired":
+        figures.paired({"a": [1.0, 2.0], "b": [3.0, 1.5]}, {"b − a": (1.0, 2.0, 4.0)})
+        assert said == [
+            "On 1 of 2 resamples b is above a. Paired differences, with intervals that hold 95 % of the resamples: "
+            "b − a 2.0 (from 1.0 to 4.0)."
+        ]
+    elif name == "banded":
+        figures.banded({"a": {1: (0.1, 0.2, 0.3)}}, "place", "wrong")
+        assert said == ["wrong against place, with bands. a: 0.2 (0.1 to 0.3) at 1."]
+    elif name == "beam_widths":
+        figures.beam_widths([1, 2], [10.0, 16.0], [200.0, 120.0], 3, (14.0, 17.0, 19.0))
+        assert said == [
+            "BLEU and length by beam width. 1: 10.0, 200 %; 2: 16.0, 120 %. "
+            "Width 3 with a length penalty: BLEU 17.0, from 14.0 to 19.0."
+        ]
+    elif name == "alignments":
+        figures.alignments({"one": (torch.tensor([[0.75, 0.25]]), ["Eine", "Frau"], ["A"])})
+        assert said == ["Where each written token attends most, and the weight. one: A Eine 0.75."]
     else:
-        figures.intervals({"BLEU": {"a": (1.0, 2.0, 4.0)}})
-        assert said == ["With intervals that hold 95 % of the resamples. BLEU: a 2.0 (from 1.0 to 4.0)."]
+        figures.two_prefixes({"true": ["one", "two"], "own": ["six", "two"]}, 0)
+        assert said == [
+            "Two runs that differ in number 1 alone; the loss is that of what follows. true: one, two; own: six, two."
+        ]

@@ -80,7 +80,7 @@ FIGURES = {
     ),
     "runs": (
         lambda: figures.losses_by_width({w: {"dot": {8: [1.0, 2.0]}} for w in "ab"}, {"a": 2.25, "b": 0.5}),
-        "the loss sees the b: dot: means 1.50 at 8; equal weights have 0.50.",
+        "the loss sees the b: dot: medians 1.50 at 8; equal weights have 0.50.",
     ),
     "worlds": (
         lambda: figures.worlds({w: {"dot": [0.5, 0.75]} for w in "ab"}, chance=0.125),
@@ -92,7 +92,7 @@ FIGURES = {
         "a lies between 0 and 24",
     ),
     "bars": (lambda: viz.grouped_bars({"dot": {"one": 0.25}}, chance=0.125), "dot: 0.25 for one. Guessing gives 0.12."),
-    "table": (lambda: figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b"]), "q looks most at a (0.90)"),
+    "table": (lambda: figures.lookup_table(torch.tensor([[0.9, 0.1]]), ["q"], ["a", "b"]), "q: most at a (0.90)"),
 }
 
 

@@ -79,6 +79,16 @@ def test_shifts_move_a_picture_and_bring_in_paper(vision):
     assert tuple(torch.tensor(left).flatten().tolist()) in seen
 
 
+@pytest.mark.parametrize("how", [{"pools": False}, {"pools": True}, {"pools": False, "averages": False}], ids=str)
+def test_in_a_wide_frame_a_mean_over_all_places_is_invariant_and_pooling_or_a_weight_for_each_place_is_not(vision, how):
+    torch.manual_seed(0)
+    x = torch.nn.functional.pad(vision.normed[:9], 4 * (vision.FRAME,), value=vision.PAPER)
+    model = vision.moving_cnn(pads=False, **how).eval()
+    with torch.no_grad():
+        off = [(model(x.roll((down, 1), (2, 3))) - model(x)).abs().max() for down in (-1, 0, 1)]
+    assert (max(off) < 1e-5) == (how == {"pools": False})
+
+
 @pytest.mark.parametrize("of", ["patches", "pixels"])
 def test_pictures_are_shuffled_alike(vision, of):
     x = vision.shuffled(of, 0)
@@ -166,6 +176,24 @@ def test_a_part_is_put_into_the_record_that_stands_and_only_into_one_of_the_same
     monkeypatch.setattr("sys.argv", [*again, "1"])
     with pytest.raises(ValueError, match="its dear are"):
         vision.main()
+
+
+def test_an_averaging_cnn_reads_moved_digits_as_well_as_others_where_nothing_meets_a_border_or_is_pooled():
+    models, averaging = measured("vision")["models"], "CNN, mean over places"
+    lost = {name: [run["report"] - run["moved"] for run in models[name]] for name in (
+        f"{averaging}, no pooling", f"{averaging}, wide frame", f"{averaging}, wide frame, no pooling",
+        "CNN, wide frame, no pooling")}  # fmt: skip
+    border, pooling, neither, places = lost.values()
+    assert neither == [0, 0, 0] and min(pooling) > 0.1 and min(border) > 0.3 and min(places) > 0.5
+
+
+def test_what_differs_most_from_the_usual_costs_more_than_rollouts_patches_and_ink_costs_no_more_than_any():
+    removed = measured("vision")["removed"]
+    for run in removed:
+        assert run["the most unusual"] < run["rollout's most"] < run["last layer's most"] < run["rollout's least"]
+        assert run["rollout's most"] < min(run["first layer's most"], run["both layers, added"])
+        assert 0.05 < run["correlation with ink"] < 0.5
+    assert mean(run["most ink"] - run["any four"] for run in removed) == pytest.approx(0, abs=0.01)
 
 
 def test_positions_are_a_map_where_digits_stand_everywhere_and_only_there():

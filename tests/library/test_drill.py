@@ -71,6 +71,13 @@ def test_the_still_picture_has_all_questions_and_the_answers_below():
     )
 
 
+def test_where_the_page_tells_the_answers_the_picture_and_its_words_do_not():
+    drawn, words = viz.shape_drill([MEAN], told=False).still()
+    assert words == "A drill: say the shape. 1. x (2, 3, 4): x.mean(dim=1). (2, 3), or (3, 4), or (2, 4)?"
+    (ax,) = drawn.axes
+    assert not any("answers" in text.get_text() for text in ax.texts)
+
+
 def test_the_lectures_drill_has_every_kind_of_line_and_an_error_among_them():
     questions = course.part("getting_ready", "figures").SAY_THE_SHAPE
     assert len(questions) >= 8 and "an error" in {question.right for question in questions}

@@ -36,6 +36,7 @@ class Question(NamedTuple):
 class shape_drill(LiveWidget):
     """One question after another, each answered by a button, without a kernel. The first answer counts.
 
+    Its picture has the answers at the foot, unless `told` is false, for a page that tells them elsewhere.
     With a kernel, `score` is how many were answered rightly, of how many. Raises ValueError for no questions, for a
     question whose wrong answers hold the right one or the same one twice, and for code that fails for another reason
     than its shapes.
@@ -55,10 +56,11 @@ class shape_drill(LiveWidget):
     """Of each question what was chosen, or nothing."""
     at = traitlets.Int().tag(sync=True)
 
-    def __init__(self, questions: Sequence[Question]):
+    def __init__(self, questions: Sequence[Question], told: bool = True):
         if not questions:
             raise ValueError("questions: got none, expected at least one")
         asked = [_as_asked(place, question) for place, question in enumerate(questions)]
+        self._told = told
         super().__init__(questions=asked, answers=[""] * len(asked), at=0)
 
     @traitlets.validate("answers")
@@ -82,7 +84,7 @@ class shape_drill(LiveWidget):
         return sum(one == right for one, right in given), len(given)
 
     def still(self) -> tuple[Figure, str]:
-        """All questions on a sheet with what can be chosen, and the answers at its foot."""
+        """All questions on a sheet with what can be chosen, and, if they are told, the answers at its foot."""
         drawn, ax = figure(8.6, 1.3 + 0.34 * len(self.questions))
         stage(ax, (0, 1), (len(self.questions) + 1.1, -1.5))
         given = [", ".join(f"{name} {tuple(shape)}" for name, shape in asked["shapes"]) for asked in self.questions]
@@ -91,17 +93,20 @@ class shape_drill(LiveWidget):
         columns = (0.0, 0.04, line, choice)
         for x, head in zip(columns[1:], ("given", "line", "which shape?"), strict=True):
             ax.text(x, -1, head, fontsize=10.5, color=GREY, va="center")
-        told = []
+        said = []
         for row, (question, shapes) in enumerate(zip(self.questions, given, strict=True)):
             choices = "   ".join(question["choices"])
             for x, words, font in zip(
                 columns, (f"{row + 1}", shapes, question["code"], choices), (None, None, "monospace", None), strict=True
             ):
                 ax.text(x, row, words, fontsize=10, color=INK if x else GREY, va="center", family=font)
-            told.append(f"{row + 1}. {shapes}: {question['code']}. {', or '.join(question['choices'])}?")
+            said.append(f"{row + 1}. {shapes}: {question['code']}. {', or '.join(question['choices'])}?")
+        words = f"A drill: say the shape. {' '.join(said)}"
+        if not self._told:
+            return drawn, words
         right = ";  ".join(f"{row}: {question['right']}" for row, question in enumerate(self.questions, start=1))
         ax.text(0.0, len(self.questions) + 0.5, f"answers   {right}", fontsize=9, color=GREY, va="center")
-        return drawn, f"A drill: say the shape. {' '.join(told)} Answers: {right.replace('  ', ' ')}."
+        return drawn, f"{words} Answers: {right.replace('  ', ' ')}."
 
 
 def _as_asked(place: int, question: Question) -> dict[str, Any]:

@@ -175,19 +175,18 @@ def curves(
 def _most(row: np.ndarray, words: Sequence[str]) -> str:
     """Where most of a row's weight is, in words: all that have as much, to two digits."""
     if not np.isfinite(row).all():
-        return "nowhere: NaN"
+        return "not a number"
+    if not row.any():
+        return "nowhere"
     first = [word for word, weight in zip(words, row, strict=True) if weight > row.max() - 0.005]
     if len(first) == len(words) > 1:
-        return f"equal ({row.max():.2f} each)"
-    return f"at {' and '.join(first)} ({row.max():.2f}{' each' * (len(first) > 1)})"
+        return f"the same everywhere ({row.max():.2f} each)"
+    return f"most at {' and '.join(first)} ({row.max():.2f}{' each' * (len(first) > 1)})"
 
 
 def describe(weights: np.ndarray, source: Sequence[str], target: Sequence[str]) -> str:
-    """An alignment in words, one clause a target token."""
-    best = weights.argmax(axis=1)
-    return "; ".join(
-        f"{name} looks most at {source[j]} ({row[j]:.2f})" for name, row, j in zip(target, weights, best, strict=True)
-    ) + "."
+    """Attention weights in words, one clause a target token."""
+    return "; ".join(f"{name}: {_most(row, source)}" for name, row in zip(target, weights, strict=True)) + "."
 
 
 def as_matrix(values, rows: Sequence[str], columns: Sequence[str], name: str = "weights") -> np.ndarray:
@@ -298,6 +297,5 @@ def weight_tables(
             for label in ax.get_xticklabels():
                 label.set(ha="left", va="bottom", rotation_mode="anchor")
         ax.set_title(title, pad=8)
-        most = "; ".join(f"{word} {_most(row, words)}" for word, row in zip(words, matrix, strict=True))
-        said.append(f"{title}: rows are queries, columns keys; most of the weight of {most}.")
+        said.append(f"{title}. Rows are queries, columns keys. {describe(matrix, words, words)}")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")

@@ -79,7 +79,9 @@ check("softmax", softmax)
 
 # %% [markdown]
 # **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor. The naive
-# formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other.
+# formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other. (You can
+# work it out: an exponential overflows above 88.7, and the largest scores are 6.25 and 4.5.) And what do the weights
+# become as the factor falls towards 0, and as it grows?
 
 # %%
 if solved("softmax"):
@@ -92,6 +94,9 @@ if solved("softmax"):
             said = dict(zip(products, (round(x, 2) for x in row.tolist()), strict=True))
             failed = "  (naive: NaN)" if other.isnan().any() else ""
             print(f"× {factor:>4} {who:>13}: {said}{failed}")
+    for who, row in zip(("reader", "from the rain"), scores, strict=True):
+        print(f"{who:>13}: fails above 88.7 / {row.max():g} = {88.7 / row.max():.1f}")
+    print("A small factor makes all alike, a large one lets the winner take all.")
 
 # %% [markdown]
 # ## 2 · A rectangle of unequal sequences
@@ -124,14 +129,29 @@ def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
 check("pad_batch", pad_batch)
 
 # %% [markdown]
-# **Use it.** Three sequences in which 0 is an id like others, and the pad is 0 as well. *Guess* how many places are real,
-# and how many somebody would find who makes the mask by `table != 0`. (The shop's ratings wait for exercise 3.)
+# **Use it.** What does a rectangle cost? Hundreds of texts from the manuals inside Python, from three words long to
+# hundreds, go through your function in batches of 32. *Guess* which share of all cells is padding. Then the texts are
+# sorted by length before they are cut into batches: which share now? (Every cell costs time in a network, real or not.
+# The last lines are about the mask: how many of 12 places are real, and how many does `table != 0` find?)
 
 # %%
 ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
            "umbrella": [1, 2], "lamp": [5]}
 
 if solved("pad_batch"):
+    from attncourse.data import docstrings
+
+    texts = [text.split() for text in docstrings(limit=500).train]
+    words = sorted({word for text in texts for word in text})
+    vocabulary = {word: i for i, word in enumerate(words, start=1)}
+    ids = [[vocabulary[word] for word in text] for text in texts]
+    for how, rows in {"as they come": ids, "sorted by length": sorted(ids, key=len)}.items():
+        cells = real = 0
+        for start in range(0, len(rows), 32):
+            _, mask = pad_batch(rows[start : start + 32], pad=0)     # (32, n)
+            cells, real = cells + mask.numel(), real + mask.sum().item()
+        print(f"{how:>16}: {cells:>7,} cells, {1 - real / cells:.0%} of them padding")
+
     table, is_token = pad_batch([[7, 0, 4, 0], [0], [3, 5]], pad=0)  # (3, 4) each
     print(table)
     print(is_token.sum().item(), "of", is_token.numel(), "places are real; table != 0 finds",
@@ -210,7 +230,8 @@ if solved("pad_batch") and solved("masked_mean"):
 # $$\lVert a - b \rVert^2 = \lVert a \rVert^2 - 2\, a \cdot b + \lVert b \rVert^2$$
 #
 # no such table is needed, and all dot products are one `einsum` or one `@`. The check accepts both. **One of the two can return
-# a number below zero, which no square is.** Find out which one, and where, and mend it.
+# a number below zero, which no square is.** Find out which one, and where, and mend it. (A clamp removes the sign, not the error:
+# far from the origin the digits are lost to **cancellation**. There, take differences.)
 
 # %% exercise="squared_distances"
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -253,6 +274,35 @@ if solved("squared_distances"):
             w -= 0.1 * w.grad
         w.grad = None
     print("A long vector has large dot products with much that is far away.")
+
+# %% [markdown]
+# **Use it: read digits without training.** Each of 397 handwritten digits, 64 pixels as a vector, gets the label of the
+# nearest of 1,400 others. *Guess* how many are right. And with the largest *dot product* in place of the smallest
+# distance? (What do the digits with the most ink do then?) Then, with your `softmax`, all 1,400 have a say, each weighted
+# by its nearness, $\operatorname{softmax}(-D / \tau)$. That is the lecture's three lines, with distances for scores.
+# *Guess* what a large $\tau$ does, and a small one.
+
+# %%
+if solved("squared_distances"):
+    from sklearn.datasets import load_digits
+
+    pixels = torch.tensor(load_digits().data, dtype=torch.float32) / 16          # (1797, 64)
+    labels = torch.tensor(load_digits().target)                                  # (1797,)
+    known, new = pixels[:1400], pixels[1400:]
+    far = squared_distances(new, known)                                          # (397, 1400)
+
+    def right(said):
+        return f"{(said == labels[1400:]).float().mean():.1%} of 397 digits right"
+
+    print("smallest distance:  ", right(labels[far.argmin(dim=1)]))
+    print("largest dot product:", right(labels[(new @ known.mT).argmax(dim=1)]))
+    if solved("softmax"):
+        values = torch.nn.functional.one_hot(labels[:1400], 10).float()          # (1400, 10)
+        for tau in (100.0, 10.0, 1.0, 0.1):
+            weights = softmax(-far / tau)                                        # (397, 1400)
+            top = weights.amax(dim=-1).mean()
+            print(f"weights, τ = {tau:>5}:", right((weights @ values).argmax(dim=1)),
+                  f"(the largest weight: {top:.3f} on average)")
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -311,7 +361,7 @@ check("logsumexp", logsumexp)
 
 # %% [markdown]
 # **Use it.** The cross-entropy of a prediction is logsumexp minus the score of the right answer. Yours stands beside
-# torch's, for scores whose exponentials float32 cannot hold. *Guess* the loss of the third row, which is sure and wrong.
+# torch's, and beside the logarithm of a softmax, for scores whose exponentials float32 cannot hold. *Guess* the loss of the third row, which is sure and wrong.
 # (Yours is a difference of two numbers near 1,000, where float32 has steps of 0.00006. So the last digits may differ.)
 
 # %%
@@ -323,3 +373,5 @@ if solved("logsumexp"):
     torchs = torch.nn.functional.cross_entropy(scores, right, reduction="none")
     print("yours:  ", ours.tolist())
     print("torch's:", torchs.tolist())
+    probability = scores.softmax(dim=-1)[torch.arange(3), right]         # (3,)
+    print("-log of the softmax:", (-probability.log()).tolist())

@@ -107,25 +107,31 @@ def _numbers(
 
 
 def three_lines(
-    customers: Tensor, products: Tensor, means: Tensor, names: Sequence[str], row: int, column: int
+    customers: Tensor,
+    products: Tensor,
+    means: Tensor,
+    who: Sequence[str],
+    names: Sequence[str],
+    row: int,
+    column: int,
 ) -> None:
     """Attention in three lines: all dot products, a softmax along each row, an average of `means` by the weights.
 
-    What goes into the result of one `row` is filled, and so is the `column` that meets it in one score. Two rows of
-    three features, and four columns, fit.
+    `who` names the customers, `names` the products. What goes into the result of one `row` is filled, and so is the
+    `column` that meets it in one score. Two rows of three features, and four columns, fit.
     """
     scores = customers @ products.mT                                         # (2, 4)
     weights = scores.softmax(dim=-1)
     expected = weights @ means[:, None]                                      # (2, 1)
-    drawn, ax = figure(8.6, 4.2)
-    _square(ax, (-0.2, 19.9), (-0.2, 9.3))
+    drawn, ax = figure(9.2, 5.0)
+    _square(ax, (-2.7, 20.0), (-2.5, 9.3))
     tables = (  # name, numbers, which are filled, left, bottom, colour, form
         ("customers", customers, (row, slice(None)), 0.0, 6.0, BLUE, "g"),
         ("products.mT", products.mT, (slice(None), column), 4.4, 5.5, BLUE, "g"),
         ("scores", scores, (row, column), 9.8, 6.0, ORANGE, ".2f"),
         ("weights", weights, (row, slice(None)), 9.8, 1.0, ORANGE, ".2f"),
         ("means", means[:, None], slice(None), 15.2, 0.0, BLUE, ".2f"),
-        ("expected", expected, (row, 0), 17.8, 1.0, GREEN, ".2f"),
+        ("expected", expected, (row, 0), 18.9, 1.0, GREEN, ".2f"),
     )
     for name, table, at, left, bottom, colour, form in tables:
         filled = torch.zeros_like(table, dtype=torch.bool)
@@ -134,17 +140,26 @@ def three_lines(
         rows, columns = table.shape
         ax.text(left + columns / 2, bottom + rows + 0.45, f"{name} {tuple(table.shape)}", ha="center", va="center",
                 fontsize=10)  # fmt: skip
-    for x, y, sign in ((3.7, 7, "@"), (9.1, 7, "="), (14.5, 2, "@"), (17.0, 2, "=")):
+    for x, y, sign in ((3.7, 7, "@"), (9.1, 7, "="), (14.5, 2, "@"), (18.3, 2, "=")):
         ax.text(x, y, sign, ha="center", va="center", fontsize=13)
     for j, name in enumerate(names):
-        ax.text(4.9 + j, 5.3, name, ha="center", va="top", rotation=90, fontsize=9, color=GREY)
+        for left, top in ((4.9, 5.3), (10.3, 0.8)):                          # under the products, under the weights
+            ax.text(left + j, top, name, ha="center", va="top", rotation=90, fontsize=9, color=INK)
+        ax.text(16.3, 3.5 - j, name, ha="left", va="center", fontsize=9, color=INK)
+    for i, name in enumerate(who):
+        for right, bottom in ((-0.2, 6.0), (9.6, 1.0)):                      # beside the customers and the weights
+            ax.text(right, bottom + 1.5 - i, name, ha="right", va="center", fontsize=9, color=INK)
+    ax.text(-2.6, 9.1, "line 1: dot products", ha="left", va="center", fontsize=10, color=INK)
+    ax.text(11.5, 4.5, "line 2: softmax\nalong each row", ha="right", va="center", fontsize=10, color=INK)
+    ax.text(9.6, -2.0, f"line 3: {who[row]}'s average", ha="right", va="center", fontsize=10, color=INK)
     terms = zip(customers[row].tolist(), products[column].tolist(), strict=True)
     dot = f"{' + '.join(f'{a:g} · {b:g}' for a, b in terms)} = {scores[row, column]:g}"
     ax.text(11.8, 5.55, dot, ha="center", va="center", fontsize=9.5)
     arrow(ax, (11.8, 5.15), (11.8, 3.85), colour=INK, width=1.5)
-    ax.text(11.5, 4.5, "softmax\nalong each row", ha="right", va="center", fontsize=10)
     sums = " and ".join(f"{total:.2f}" for total in weights.sum(dim=-1))
-    ax.text(11.8, 0.5, f"sums of the rows: {sums}", ha="center", va="center", fontsize=9.5)
+    ax.text(9.6, -0.4, f"sums of the rows: {sums}", ha="right", va="center", fontsize=9.5)
+    parts = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[row].tolist(), means.tolist(), strict=True))
+    ax.text(9.8, -2.0, f"{parts} = {expected[row, 0]:.2f}", ha="left", va="center", fontsize=9.5)
     given = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights[row], strict=True))
     show(
         drawn,

@@ -22,7 +22,7 @@
 # * write a **softmax** that does not overflow, and average with a **boolean mask**;
 # * read what a check of this course tells you.
 #
-# ## A mean over padding: the best lamp in the shop
+# ## A mean over padding: a wrong number in the right shape
 #
 # A shop wants to list its products by their mean rating, from one star to five. The kettle has been rated eight times, the
 # lamp once, by somebody who loved it. A tensor is a rectangle, so the short rows are filled up with zeros. That is called
@@ -100,7 +100,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # The models of this course are made of such averages. A sentence becomes the mean of its words' vectors. Attention is a mean
 # in which some words count more than others. And sentences rarely have the same length. So the bug that you have just
 # seen, *a wrong number in the right shape*, can come back in every lecture. This lecture
-# is about seeing it coming. At the end we save the lamp.
+# is about seeing it coming, and at the end the lamp gets its five stars.
 #
 # ## How to use these pages
 #
@@ -151,8 +151,8 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 # {code}
 
 # %% [markdown]
-# The comment at the end of a line gives the shape of its result. You find it on every line of this course that
-# changes a shape. Make it a habit: the formula says what you mean, and the shape says what the line does.
+# The comment at the end of a line gives the shape of its result. You find it on nearly every line of this course
+# that changes a shape. Make it a habit: the formula says what you mean, and the shape says what the line does.
 #
 # A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the numbers
 # and their places.) Which axis? `dim=1` does not mean "one mean for each place of axis 1". It names the axis that *goes*.
@@ -304,7 +304,15 @@ print("reshape ", x.stride(), "→", x.reshape(2, 4, 3).stride(),
 # than five are right, read the last two sections once more, and *start again*.
 
 # %%
-viz.shape_drill(figures.SAY_THE_SHAPE[:6])
+viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
+
+# %% [markdown]
+# <details><summary>Answers and reasons, in case no buttons are shown above</summary>
+# (1) (5, 7): dim names the axis that goes: the last but one, of length 2. (2) (5, 2, 7): (5, 1, 7) stands below (5, 2,
+# 7), and the 1 stretches: nothing of x is lost. (3) an error: The mean is (6,), and flush right 6 stands below 4.
+# keepdim=True would fit. (4) (2, 6, 3): Flush right: (1, 6, 1) against (2, 1, 3). Each 1 stretches. (5) (4, 4, 3): (4,
+# 1, 3) against (1, 4, 3): every row less every row. (6) (5, 2): x.mT is (5, 7, 2). A number in an index takes its axis
+# away; a colon keeps its own.</details>
 
 # %% [raw] slide
 # ## Say the shape: a drill
@@ -392,7 +400,7 @@ print("slope of b:", b.grad)
 # ## Four rules of autograd
 # 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
 # 2. Change parameters under `torch.no_grad()`.
-# 3. `.item()`, `.detach()`, `.tolist()` hand over bare numbers, without the record.
+# 3. `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without the record.
 # 4. A gradient has the shape of its parameter: where it was stretched, slopes are added up.
 
 # %% [markdown]
@@ -402,8 +410,8 @@ print("slope of b:", b.grad)
 #   optimiser's `zero_grad()` does that).
 # * Change parameters under `torch.no_grad()`. Outside it torch refuses a change in place (`w -= …`), and `w = w - …`
 #   makes a new tensor, whose `.grad` stays empty.
-# * `.item()`, `.detach()`, `.tolist()` and NumPy hand over bare numbers, without the record. What is computed from them
-#   has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
+# * `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without the record (NumPy takes only that). What is
+#   computed from them has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
 #   which it was cut.
 # * A gradient has the shape of its parameter, always. Where broadcasting has stretched the parameter, each copy has a slope,
 #   and the slopes are added up: six copies of each number of `b`, so 6.
@@ -553,9 +561,24 @@ assert math.isclose(loss.item(), losses[right][-1], rel_tol=1e-4)
 # **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
 
 # %% [markdown]
-# Your own models will be classes, `class Reader(nn.Module)`. Its `__init__` makes the parts and keeps them in `self`; its
-# `forward` says what is computed when the model is called. The loop stays as it is.
-#
+# Your own models will be classes like the one below. `__init__` makes the parts and keeps them in `self`. `forward` says
+# what is computed when the model is called. The loop stays as it is.
+
+# %%
+class Rater(nn.Module):
+    def __init__(self, d):
+        super().__init__()                       # before any part is made
+        self.linear = nn.Linear(d, 1)            # its parameters are the model's, too
+
+    def forward(self, features):                                         # (batch, d)
+        return self.linear(features)[:, 0]                               # (batch,)
+
+
+model = Rater(3)
+print({name: tuple(p.shape) for name, p in model.named_parameters()})
+print(tuple(model(features).shape))
+
+# %% [markdown]
 # ## Dot products of all pairs: matrix multiplication and einsum
 #
 # Attention begins with a question of the form "how well does each of these match each of those?" Two customers know what
@@ -639,7 +662,15 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # exercise 4, asks for all *distances* at once.)
 
 # %%
-viz.shape_drill(figures.SAY_THE_SHAPE[6:])
+viz.shape_drill(figures.SAY_THE_SHAPE[6:], told=False)
+
+# %% [markdown]
+# <details><summary>Answers and reasons, in case no buttons are shown above</summary>
+# (1) (2, 3, 5): (3, 4) @ (4, 5) is (3, 5), in each of 2 sentences: all dot products. (2) an error: The last axis of q,
+# 4, meets the last but one of k, 5. k.mT is needed. (3) (2, 3): n is missing after the arrow: it is summed over, in
+# each of 2 sentences. (4) (3, 2): A row of weights averages 5 values: one average for each of 3. (5) an error: 3 stands
+# below 4. mask[..., None], (2, 3, 1), fits. (6) (2, 3, 5): (2, 1, 5) against (2, 3, 5): the mask of a sentence serves
+# all of its queries.</details>
 
 # %% [raw] slide
 # ## Say the shape: with @ and einsum
@@ -896,10 +927,10 @@ def catalogue(seed):
     stars = stars.masked_fill(~was_rated, 0.0)                           # (500, 20)
     by_width = stars.mean(dim=1)                                         # (500,)
     by_count = stars.sum(dim=1) / times_rated                            # (500,)
-    return times_rated, by_width, by_count
+    return times_rated, quality[:, 0], by_width, by_count
 
 
-times_rated, by_width, by_count = catalogue(seed=0)
+times_rated, _, by_width, by_count = catalogue(seed=0)
 clouds = {"divided by 20": (times_rated, by_width),
           "divided by the count": (times_rated, by_count)}
 figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
@@ -922,11 +953,15 @@ def correlation(a, b):
 
 
 for seed in range(3):
-    times, padded, correct = catalogue(seed)
-    found = set(padded.topk(50).indices.tolist()) & set(correct.topk(50).indices.tolist())
+    times, truth, padded, correct = catalogue(seed)
+    best, in_padded, in_correct = (set(score.topk(50).indices.tolist())
+                                   for score in (truth, padded, correct))
+    found = in_padded & in_correct
     print(f"seed {seed}: of the fifty best the padded mean finds {len(found)}; it correlates"
           f" with the count at {correlation(padded, times):.2f},"
           f" with the correct mean at {correlation(padded, correct):.2f}")
+    print(f"        of the fifty with the highest true quality the padded mean finds"
+          f" {len(best & in_padded)}, the correct mean {len(best & in_correct)}")
     assert len(found) < 30
     assert correlation(padded, times) > correlation(padded, correct) + 0.1
 
@@ -937,7 +972,7 @@ assert abs(correlation(by_count, times_rated)) < 0.2
 # %% [markdown]
 # On the right the cloud is level, as it should be, and widest where ratings are few: a mean of one or two is noisy. On the left it is a fan that opens with the number of ratings, and
 # about a third of the products lie in the hatched band, below the one star that everybody gives at least. The padded
-# mean says more about how often a product was rated than about its correct mean. Replace products by sentences and
+# mean says more about how often a product was rated than about its correct mean, and finds fewer of the truly best. Replace products by sentences and
 # ratings by words, and you have a model in which short sentences are faint and long ones loud, and whose answer for a
 # sentence depends on what else was in the batch. No message will tell you so.
 #
@@ -962,7 +997,7 @@ check("masked_mean", masked_mean)
 # Read the card from the top. An exercise is looked at from several sides, its **aspects**, each with points of its
 # own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which place. Here the
 # result of *short sequences* is (5, 8): its rows 0 and 4 are right, because these two sequences fill the rectangle, and
-# every other row is too small by a factor of its own. (The last line asks only whether a gradient arrives.)
+# every other row is too small by a factor of its own. (The last line asks only whether a gradient arrives, and is finite.)
 # Below the list the card names a known mistake, if your numbers are those of one. The check has the mistakes that
 # people make in this exercise as code, and runs them on the same numbers.
 #
@@ -1007,7 +1042,7 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
       f"the one from the rain {expected[1].item():.2f}")
 
 # %%
-figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
+figures.three_lines(customers, products, means, rows, list(ratings), row=0, column=3)
 #| caption: Attention in three lines: scores of all pairs, weights along each row, and an
 #|   average of the values by the weights.
 #| label: three-lines
@@ -1033,8 +1068,9 @@ figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
 
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is
-# attention. (Here the products' ratings are the **values**.) What it is good for, why it was needed and where its
-# vectors come from is the subject of the rest of the course.
+# attention. The customers' vectors are the **queries**, the products' vectors are the **keys**, and the products' mean
+# ratings are the **values**. What attention is good for, why it was needed and where its vectors come from is the subject
+# of the rest of the course.
 #
 # ## Where the course comes from: five decks, one notation
 #
@@ -1065,7 +1101,7 @@ figures.three_lines(customers, products, means, list(ratings), row=0, column=3)
 # | all dot products | `q @ k.mT`, `torch.einsum("td,sd->ts", q, k)` | (t, d), (s, d) → (t, s) |
 # | stable softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $m = \max_j e_j$ | (…, n), sums to one |
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
-# | attention | `softmax(q @ k.mT) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
+# | attention | `(q @ k.mT).softmax(dim=-1) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
 #
 # A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
 # adds slopes to `.grad`; `.item()` and `.detach()` cut the graph. Leave out by choosing (`masked_fill`), not by

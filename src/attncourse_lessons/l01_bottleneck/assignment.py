@@ -9,10 +9,10 @@
 # %% [markdown]
 # # Assignment @bottleneck · The parts of a recurrent language model
 #
-# Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models are compared,
-# one step of a recurrent network, the loss that a language model learns from, a step with gates, and a readout that can select
-# from one vector. Every function is a few lines long. Some are famous for being wrong without anybody noticing. After each check comes a cell
-# that *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models are
+# compared, one step of a recurrent network, the loss that a language model learns from, a step with gates, and a readout
+# that can select from one vector. Every function is a few lines long. Several are known for mistakes that raise no error.
+# After each check comes a cell that *uses* what you wrote. It runs once the check gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what it
 # found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other numbers and other
@@ -20,9 +20,9 @@
 #
 # {exercises}
 #
-# If you are stuck, `hint("perplexity", 1)` prints a hint; the later ones of an exercise tell more. Your answers are refused if
-# they call the course's own functions for these things, or torch's recurrent layers: this is the place to build them. Stay with
-# torch's operations, without `.item()`, `.detach()` or NumPy on the way: most checks also ask whether a gradient flows from
+# If you are stuck, `hint("perplexity", 1)` prints a hint. The later hints of an exercise tell more. Your answers are refused
+# if they call the course's own functions for these things, or torch's recurrent layers: this is the place to build them. Use
+# torch's operations throughout, without `.item()`, `.detach()` or NumPy. Most checks also ask whether a gradient flows from
 # what you return back to what you were given.
 
 # %% locked=true
@@ -45,13 +45,12 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # ## 1 · Perplexity
 #
 # A loss of 3.4 nats says little to most people. Perplexity says the same as a number of choices: a model of perplexity 30 is as
-# unsure as somebody who guesses among 30 equally likely tokens. If the model gave the tokens of a text the probabilities $p_1,
-# \dots, p_N$, then
+# unsure as somebody who guesses among 30 equally likely tokens. The lecture's formula, [@eq:perplexity], multiplies the
+# probabilities of all $N$ tokens. For a thousand tokens that product is too small for any float: it becomes 0, and the perplexity
+# infinite. So you get the **natural logarithms** of the probabilities. Rewrite the formula on paper so that no product is left.
 #
-# $$\text{perplexity} = \Bigl(\prod_{i=1}^{N} \frac{1}{p_i}\Bigr)^{1/N}$$
-#
-# You get the **natural** logarithms of the probabilities, because the product of a thousand probabilities would be too small for
-# any float. The mask is True where there is a token. The $N$ tokens are those of all texts together.
+# You get several texts, padded to one length. The mask is True where there is a token. The $N$ tokens are those of all texts
+# together, and each counts the same. The padding may hold any number.
 
 # %% exercise="perplexity"
 def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
@@ -67,8 +66,9 @@ def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
 check("perplexity", perplexity)
 
 # %% [markdown]
-# **Use it.** Your function measures three n-gram models on docstrings. *Guess* which of them is best, and what kind of text is
-# easiest.
+# **Use it.** Your function measures three n-gram models on docstrings that they have not seen. *Guess:* which order $n$ is best,
+# and what kind of text is easiest? Somebody else computes a perplexity for *each text* and reports the mean of these. Is it
+# larger or smaller than yours, or the same? If it differs, is the hardest text alone the reason? The last lines say it.
 
 # %%
 if solved("perplexity"):
@@ -87,12 +87,24 @@ if solved("perplexity"):
     of_each = [float(perplexity(log_p[i : i + 1], mask[i : i + 1])) for i in range(len(rows))]
     for name, best in {"easiest": min(of_each), "hardest": max(of_each)}.items():
         print(f"{name}, perplexity {best:.0f}: {corpus.test[of_each.index(best)][:80]}")
+    print(f"all tokens together {perplexity(log_p, mask):.1f},",
+          f"mean over the texts {sum(of_each) / len(of_each):.1f}")
+    kept = [number for number in of_each if number < max(of_each)]
+    print(f"mean without the hardest text {sum(kept) / len(kept):.1f}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Order 3, with two tokens of context, is best here. Stock phrases are easy. Operators and names that the model has never seen
+# are hard. The mean over the texts is larger, also without the hardest text. Two things differ. Every text counts the same,
+# however long it is. And *exponentials* are averaged, which gives more than the exponential of the average. So average the
+# losses over all tokens first, and take the exponential last.</details>
 
 # %% [markdown]
 # ## 2 · One step
 #
-# A recurrent network reads a text one token at a time. What it knows of all that it has read is its *state*. Each step computes
-# the new state from the token's vector $x_t$ and the state before ([@elman1990]):
+# A recurrent network reads a text one token at a time. Its *state* holds what it knows of all that it has read. Each step
+# computes the new state from the token's vector $x_t$ and the state before ([@elman1990]):
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr)$$
 #
@@ -100,8 +112,9 @@ if solved("perplexity"):
 # row $i$ of `state` belong to text $i$.
 #
 # The texts have different lengths, and `there` says which of them have a token at this step. A text that is over **keeps its
-# state**; what stands in its row of `x` is padding and may be any numbers. *Answer before you write:* with what would a decoder
-# start for the shortest text of the batch, if all texts took all steps? And why is it not enough to set the padding to 0?
+# state**. Its row of `x` is padding and may hold any numbers. *Answer before you write:* a decoder is to start from the last
+# states. What would it start from for the shortest text of the batch, if all texts took all steps? And why is it not enough
+# to set the padding to 0?
 
 # %% exercise="rnn_step"
 def rnn_step(
@@ -120,10 +133,10 @@ def rnn_step(
 check("rnn_step", rnn_step)
 
 # %% [markdown]
-# **Use it.** A state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and anything
-# else as 0, and it should remember whether it is inside brackets. Three texts are read at once, and the padding after the shorter
-# ones is nothing but opening brackets. *Guess* with which $w_h$ the state remembers, 0.5 or 3, what happens at the second
-# bracket, and what the padding does.
+# **Use it.** Here is a state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and
+# anything else as 0. It should remember whether it is inside brackets. Three texts are read at once, and the padding after
+# the shorter ones is nothing but opening brackets. *Guess:* with which $w_h$ does the state remember, 0.5 or 3? What happens
+# at the second bracket? And what does the padding do?
 
 # %%
 if solved("rnn_step"):
@@ -142,8 +155,17 @@ if solved("rnn_step"):
         print(f"w_h = {w_h}  (# inside, . outside, ? forgotten)")
         for text, signal in zip(texts, seen, strict=True):
             print("   ", text.ljust(n + 3), signal)
-    print("After its end each text keeps what it knew, whatever its padding says.")
-    print("One bit says that a bracket is open, not how many: after (d e) we are still in one.")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# With $w_h = 0.5$ the state falls back towards 0 and the model forgets. With 3 it stays where it is until the next bracket. But
+# one number says *that* a bracket is open, not how many. After the first closing bracket, that of (d e), the state says
+# "outside", though one bracket is still open.
+#
+# After its end each text keeps what it knew, whatever its padding says. If all texts took all steps, a decoder would start for the
+# shortest text with a state that has read mostly padding. Padding of 0 would not be enough: a step on 0 still moves the
+# state, through $W_h$ and $b$.</details>
 
 # %% [markdown]
 # ## 3 · What a language model learns from
@@ -156,7 +178,7 @@ if solved("rnn_step"):
 #
 # over all positions for which there is a next token. The logarithm is the natural one, so the loss is in nats.
 #
-# For one text of five tokens, the last of which is padding, that is three terms:
+# A text of five positions, with padding in the last, gives three terms:
 #
 # | read so far | expects, by | and next came |
 # |---|---|---|
@@ -166,8 +188,8 @@ if solved("rnn_step"):
 # | `the cat sat <eos>` | | padding: nothing came |
 #
 # All predicted tokens of the batch count the same, whichever text they are from. The first token of a text is read and never
-# predicted. The padding's id comes as an argument: do not rely on its being 0. There is at least one token to predict. And a
-# model may be very sure of itself, with logits hundreds apart: where it is wrong, the loss is large, but not infinite.
+# predicted. The padding's id comes as an argument: do not rely on its being 0. There is at least one token to predict. A
+# model may be very sure of itself, with logits hundreds apart. Where it is wrong, the loss must be large, but not infinite.
 
 # %% exercise="shifted_loss"
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
@@ -183,8 +205,9 @@ def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
 check("shifted_loss", shifted_loss)
 
 # %% [markdown]
-# **Use it.** A language model made of your own parts: it reads a number from 100 to 999 letter by letter with your `rnn_step`,
-# trains on your `shifted_loss`, and then writes. *Guess* how many of the words that it writes are numbers.
+# **Use it.** This language model is made of your own parts. It reads a number from 100 to 999 letter by letter with your
+# `rnn_step`, trains on your `shifted_loss`, and then writes 200 words. *Guess:* what share of them are numbers from 100 to 999,
+# spelt without a mistake? And does it only repeat numbers that it was trained on?
 
 # %%
 if solved("rnn_step") and solved("shifted_loss"):
@@ -219,33 +242,43 @@ if solved("rnn_step") and solved("shifted_loss"):
     with torch.no_grad():
         loss = shifted_loss(letter_logits(tokens[600:]), tokens[600:], pad=0)
         print(f"on numbers it has not seen: {loss.item():.2f}")
-        written = torch.full((6, 1), letters.index("."))             # (6, 1)
+        n_letters = sum(len(text) - 1 for text in texts) / 900           # "." at the end counts
+        print(f"ln 900 nats over {n_letters:.1f} letters: {math.log(900) / n_letters:.2f}")
+        written = torch.full((200, 1), letters.index("."))           # (200, 1)
         for _ in range(40):
             p = letter_logits(written)[:, -1].softmax(dim=-1) ** 2   # temperature ½
             written = torch.cat([written, torch.multinomial(p, 1)], dim=1)
-    for row in written.tolist():
-        print("".join(letters[i] for i in row[1:]).split(".")[0])
+    words = ["".join(letters[i] for i in row[1:]).split(".")[0] for row in written.tolist()]
+    print(*words[:4], sep="\n")
+    for name, part in {"trained on": texts[:600], "new numbers": texts[600:]}.items():
+        known = {text.strip(".") for text in part}
+        print(f"{name}: {sum(word in known for word in words) / 200:.0%} of 200 words")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Nearly all words are numbers, spelt right, and more than a quarter of them are numbers that the model was not trained on. A
+# third of all numbers were kept apart, and a model that only recites would write none of them. The loss does not go
+# to zero, because nobody can know which of 900 numbers comes next: that alone costs $\ln 900 = 6.8$ nats for each
+# number, or 0.25 for each letter. So the model, with 0.27 on new numbers, has little left to learn.</details>
 
 # %% [markdown]
 # ## 4 · A state with gates
 #
-# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The lecture has
-# its equations. Here the three pairs of matrices come stacked, in the order reset, update, candidate:
+# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The lecture
+# draws its cell. Read the equations off the right half of [@fig:gated-cells], and write them for a batch. The picture leaves
+# out the following:
 #
-# $$
-# \begin{aligned}
-# r &= \sigma\bigl(x W_x^{(0)} + h W_h^{(0)} + b^{(0)}\bigr) && \text{reset: how much of the past the candidate sees}\\
-# z &= \sigma\bigl(x W_x^{(1)} + h W_h^{(1)} + b^{(1)}\bigr) && \text{update: how much of the old state stays}\\
-# \tilde h &= \tanh\bigl(x W_x^{(2)} + r \odot (h W_h^{(2)}) + b^{(2)}\bigr) && \text{the candidate}\\
-# h' &= z \odot h + (1 - z) \odot \tilde h
-# \end{aligned}
-# $$
-#
-# $\sigma$ is `torch.sigmoid`, and $\odot$ multiplies number by number.
+# * The **reset gate** $r$ and the **update gate** $z$ are computed as the LSTM's gates are: `torch.sigmoid` of what the input gives,
+#   plus what the old state gives, plus a bias. Each has a pair of matrices and a bias of its own.
+# * The **candidate** is a tanh of the same three parts, but $r$ decides, number by number, how much of the old state's part comes
+#   in. It multiplies *after* the matrix $U_{\tilde h}$, here `W_h[2]`. It touches neither the input's part nor the bias.
+# * The share $z$ of the *old* state stays, and the rest is taken from the candidate.
+# * The three pairs of matrices come stacked, and so do the biases: reset, update, candidate.
 #
 # **Before you write**, answer on paper, for one number of the state: (1) Which values of r and z make the step forget all that
-# was read before, and what is $h'$ then? (2) Which value of z keeps the state for a thousand steps, whatever is read? (3) In
-# another paper $h' = (1 - z) \odot h + z \odot \tilde h$ is printed. What changes in your answers? The check asks (1) and (2).
+# was read before, and what is the new state then? (2) Which value of z keeps the state for a thousand steps, whatever is read?
+# (3) In another paper z is the share of the *candidate*. What changes in your answers? The check asks (1) and (2).
 
 # %% exercise="gru_step"
 def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
@@ -262,8 +295,10 @@ def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> T
 check("gru_step", gru_step)
 
 # %% [markdown]
-# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens. Then open the update gate. *Guess*
-# what is left of the first state after thirty tokens, before and after.
+# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens, once from each of **two different first
+# states**. Then add 5 to the update gate's bias. *Guess*, before and after: how far apart are the two states after thirty
+# tokens, as a share of their distance at the start? And does each still point where it started? (A cosine of 1 means that it
+# does.)
 
 # %%
 if solved("gru_step"):
@@ -272,22 +307,34 @@ if solved("gru_step"):
     W_x, W_h = (matrix.detach().unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
     with torch.no_grad():
         theirs.bias_hh_l0.zero_()                            # a second bias, in r's brackets
-        x, start = torch.randn(1, 30, 5), torch.randn(1, 8)
+        x, starts = torch.randn(1, 30, 5).expand(2, -1, -1), torch.randn(2, 8)   # one text
         for opened in (0.0, 5.0):
             theirs.bias_ih_l0[8:16] += opened                # the update gate's
-            b, state = theirs.bias_ih_l0.unflatten(0, (3, 8)), start
+            b, states = theirs.bias_ih_l0.unflatten(0, (3, 8)), starts
             for x_t in x.unbind(dim=1):                      # (batch, d_in)
-                state = gru_step(x_t, state, W_x, W_h, b)
-            same = torch.allclose(state, theirs(x, start[None])[0][:, -1], atol=1e-5)
-            likeness = nn.functional.cosine_similarity(state, start).item()
+                states = gru_step(x_t, states, W_x, W_h, b)
+            same = torch.allclose(states, theirs(x, starts[None])[0][:, -1], atol=1e-5)
+            apart = (states[0] - states[1]).norm() / (starts[0] - starts[1]).norm()
+            likeness = nn.functional.cosine_similarity(states, starts)           # (2,)
             print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
-                  f"cosine with the first state {likeness:.2f}")
+                  f"distance left {apart.item():.4f}; cosine of each with its first state",
+                  [round(cosine, 2) for cosine in likeness.tolist()])
 
 # %% [markdown]
-# **Set the gates by hand.** A state of one number gets a value now and then, with a mark "write", and should keep it in between,
-# while other values go by. A GRU does it with the weights below. The RNN beside it has the same candidate and no gate: *guess*
-# what it makes of the same text.
-# Then change `write` and `keep`: which of the two ruins what?
+# <details><summary>What to see</summary>
+#
+# Your step is torch's. With fresh gates the two states are the same after thirty tokens: nothing shows any more from which
+# first state each came. With 5 more in one bias about two thirds of their distance are left, and each state still points
+# where it started. The open gate leaks, too: both states have shrunk, and little of the text has got in. But the difference
+# between the two has survived.
+#
+# The answers to the questions on paper: (1) $r = 0$ and $z = 0$ forget; the new state is the tanh of the input's part and
+# the bias. (2) $z = 1$. (3) $z$ and $1 - z$ change places: $r = 0$ and $z = 1$ forget, and $z = 0$ keeps.</details>
+
+# %% [markdown]
+# **Set the gates by hand.** A state of one number reads values, and some of them carry a mark "write". It should take in each
+# marked value and keep it while other values go by. A GRU does it with the weights below. The RNN beside it has the same
+# candidate and no gate: *guess* what it makes of the same text. Then change `write` and `keep`: what does each of them ruin?
 
 # %%
 if solved("gru_step"):
@@ -302,16 +349,22 @@ if solved("gru_step"):
         plain = torch.tanh(x @ W_x[2] + 1.0 * plain)             # an RNN's step with w_h = 1
         print(f"{'write' if mark else 'read ':>5} {value:>4}: GRU {gated.item():>5.2f}",
               f"  RNN {plain.item():>5.2f}")
-    print("The GRU holds tanh(0.7) = 0.60, then tanh(-0.3) = -0.29: one gate decides when.")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The GRU holds $\tanh 0.7 = 0.60$, then $\tanh(-0.3) = -0.29$. The RNN mixes whatever it reads into its state. A small `keep`
+# ruins the keeping: with 0 the gate stands half open, and half of the state is replaced at each step. A `write` that is too
+# weak ruins the writing: with $-8$ half of a marked value gets in, with 0 next to nothing.</details>
 
 # %% [markdown]
 # ## 5 · A readout that can select
 #
-# The lecture's reader has packed letters and digits into one vector, and then it is asked for one of them. How does it get the
+# The lecture's reader has packed letters and digits into one vector. Then it is asked for one of them. How does it get the
 # answer out? **First find the fault.** A course-mate puts what was found and the question side by side and multiplies by a
-# matrix. The next cell asks two questions of two memories. *Test it:* subtract the answer to the second question from the answer
-# to the first, for either memory. Change the memories, the questions, the seed. What does the difference never depend on? And
-# why can a readout of this kind not answer "which digit stood with a?"
+# matrix. The next cell asks two questions of two memories. *Test it:* for each memory, subtract the answer to the second
+# question from the answer to the first. Change the memories, the questions, the seed. What does the difference never depend
+# on? And why can a readout of this kind not answer "which digit stood with a?"
 
 # %%
 def side_by_side(found, question, A):
@@ -326,12 +379,21 @@ for i, memory in enumerate(memories):
         print(f"memory {i}, question {j}:", [round(x, 2) for x in answered.tolist()])
 
 # %% [markdown]
-# To select, the question must decide how much of each number gets through, as a gate does. From a question $q$ comes a share
-# between 0 and 1 for each number of what was found, and the two are multiplied number by number:
+# <details><summary>What to see</summary>
+#
+# The difference never depends on the memory: it is the difference of the questions, times the lower rows of the matrix. But the
+# digits that stood with a and with b differ from memory to memory. So the difference of the right answers must depend on the
+# memory, too. A matrix alone cannot select. (With a tanh layer after it, it can: a question can push a number far into the
+# flat part of the tanh, where the memory no longer matters. But a network learns this slowly, as the lecture's table
+# shows.)</details>
+
+# %% [markdown]
+# To select, the question must decide how much of each number gets through, as a gate does. The question $q$ gives a share
+# between 0 and 1 for each number of what was found. Share and number are multiplied:
 #
 # $$\text{selected} = \text{found} \odot \sigma(q W + b)$$
 #
-# Write it for a batch of texts, of each of which *several* questions are asked at once.
+# Write it for a batch of texts. Each text is asked *several* questions at once.
 
 # %% exercise="gated_readout"
 def gated_readout(found: Tensor, questions: Tensor, W: Tensor, b: Tensor) -> Tensor:
@@ -346,8 +408,10 @@ def gated_readout(found: Tensor, questions: Tensor, W: Tensor, b: Tensor) -> Ten
 check("gated_readout", gated_readout)
 
 # %% [markdown]
-# **Use it.** The lecture's task with one vector of 32 numbers, read out by your gate and by two vectors side by side, which
-# then go through the same layers. *Guess* the share of right answers with one pair, with two, and with four. Guessing gives 0.1.
+# **Use it.** This is the lecture's task with one vector of 32 numbers, read out by your gate and by two vectors side by side. Both
+# readouts then go through a tanh layer. *Guess* the share of right answers with one pair, with two, and with four. Guess it
+# for both readouts, and for somebody who knows which digits were read but not with which letters, and names the most frequent
+# one. Chance gives 0.1.
 
 # %%
 if solved("gated_readout"):
@@ -385,8 +449,17 @@ if solved("gated_readout"):
             letters, digits, asked, answer = letters_with_digits(1000, pairs, draws)
             right = reader(letters, digits, asked).argmax(dim=-1) == answer      # (1000,)
             print(f"{name:>12}, {pairs} pairs: {right.float().mean().item():.2f}")
-    by_chance = {n: round(1 / n + (1 - 1 / n) / 10, 2) for n in (2, 4)}
-    print("Who knows the digits and not which is asked for names any of them:", by_chance)
+    for pairs in (1, 2, 4):
+        letters, digits, asked, answer = letters_with_digits(10_000, pairs, draws)
+        right = digits.mode(dim=1).values == answer                  # (10000,)
+        print(f"the most frequent digit, {pairs} pairs: {right.float().mean().item():.2f}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# With one pair there is nothing to select, and both are right. With two and four your gate is far ahead. The readout side by
+# side is no better than naming the most frequent digit: it has learned what was read, and not to select. Its tanh layer could
+# select, and with more steps it begins to, as the lecture's table shows. The gate makes it easy to learn.</details>
 
 # %% [markdown]
 # ## 6 · In your own words
@@ -440,13 +513,12 @@ if solved("gated_readout"):
 # This exercise and the next are worth extra credit, and nothing is lost by leaving them out.
 #
 # A network has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next needs
-# one vector, so all states of a sentence must become one. The simplest way is their mean:
+# one vector. So all states of a sentence must become one, and the simplest way is their mean:
 #
 # $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
-# The sentences have different lengths, and the rectangle `states` is as wide as the longest. What stands after a sentence's end
-# is *not* zero: the network read the padding, too, and left states there that are as large as any. Each sentence has at least one
-# word.
+# The sentences have different lengths, and `states` is as wide as the longest. The states after a sentence's end are *not*
+# zero: the network read the padding, too, and left states there that are as large as any. Each sentence has at least one word.
 #
 # (Assignment @getting_ready has a mean with a mask. Here you are given no mask, only the lengths.)
 
@@ -465,8 +537,8 @@ check("mean_pool", mean_pool)
 
 # %% [markdown]
 # **Use it.** Is a number from 100 to 999, written in English words, odd? Each word gets a learned vector, your function makes one
-# vector of them, and a linear layer decides. *Guess:* the answer stands in the last word; will the classifier be right on all
-# numbers that it has not seen?
+# vector of them, and a linear layer decides. The answer stands in the last word. *Guess:* will the classifier be right on all
+# numbers that it has not seen? If not, on which is it wrong?
 
 # %%
 if solved("mean_pool"):
@@ -489,17 +561,25 @@ if solved("mean_pool"):
     logits = decide(mean_pool(embedding(tokens[600:]), lengths[600:]))           # (300, 2)
     right = logits.argmax(dim=-1) == is_odd[600:]
     print(f"right on {right.float().mean():.0%} of 300 new numbers")
-    for number in numbers[600:][~right][:4].tolist():
+    wrong = numbers[600:][~right]
+    for number in wrong[:4].tolist():
         print("wrong on", say(number, "en"))
-    print("A mean does not know which word was last: 205 and 502 have the same words.")
+    apart = (wrong // 100 + wrong) % 2 == 1                  # hundreds odd, or last digit odd
+    print(f"of {len(wrong)} wrong ones, {apart.sum()} have one of the two digits odd")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# A mean does not know which word was last: 205 and 502 have the same words. That does no harm where the first digit and the
+# last are both odd or both even. All errors are where they differ.</details>
 
 # %% [markdown]
 # ## Extension: all states of a batch
 #
-# Exercise 2 is one step, and is told which texts are still there. Now you get the *lengths* alone, and the texts go through
-# all their steps, from $h_0 = 0$. What comes after a text's end is padding: numbers of any size that mean nothing. Return two
-# things, both of which are famous for being wrong without a message: all states, with zeros where a text is over, and the
-# **last state** of each text, the one after *its own* last token.
+# Exercise 2 is one step, and is told which texts still have a token. Now you get the *lengths* alone, and the texts go through
+# all their steps, from $h_0 = 0$. After a text's end comes padding: numbers of any size that mean nothing. Return two things:
+# all states, with zeros where a text is over, and the **last state** of each text, the one after *its own* last token. Both
+# are known for mistakes that raise no error.
 
 # %% exercise="rnn_states"
 def rnn_states(
@@ -519,7 +599,7 @@ check("rnn_states", rnn_states)
 
 # %% [markdown]
 # **Use it.** torch's network can skip padding, too, if the batch is *packed*. Give your function its weights. Then read each
-# text alone, without any padding. *Guess* which of the numbers below is not (nearly) zero.
+# text alone, without any padding. *Guess:* which of the differences below is not (nearly) zero?
 
 # %%
 if solved("rnn_states"):
@@ -536,3 +616,9 @@ if solved("rnn_states"):
     for name, other in {"torch's, packed": packed_last[0], "each text alone": alone,
                         "torch's last column": unpacked[:, -1]}.items():
         print(f"{name:>20}: largest difference {(last - other).abs().max().item():.6f}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Packed or alone, torch's last states are yours. The last column of a padded batch holds the states after the *padding*: only
+# that of the longest text is right. No error message says so.</details>

@@ -11,6 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.style import (
+    AMBER,
     BLUE,
     GREEN,
     GREY,
@@ -28,27 +29,31 @@ from attncourse.viz.style import (
 def unrolled_rnn(tokens: Sequence[str]) -> None:
     """A recurrent language model over `tokens`: below each state what it has read, above it what it must predict."""
     n = len(tokens) - 1
-    drawn, ax = figure(1.3 + 1.55 * n, 2.9)
-    stage(ax, (-1.6, 2.6 * n - 0.9), (-0.5, 5.0))
-    arrow(ax, (-1.35, 2.1), (-0.6, 2.1))
-    ax.text(-1.4, 2.1, "$h_0$", ha="right", va="center", fontsize=11)
+    drawn, ax = figure(1.3 + 1.55 * n, 3.9)
+    stage(ax, (-1.6, 2.6 * n - 0.9), (-0.5, 8.6))
+    arrow(ax, (-1.35, 3.9), (-0.6, 3.9))
+    ax.text(-1.4, 3.9, "$h_0$", ha="right", va="center", fontsize=11)
     for t, (read, guess) in enumerate(pairwise(tokens), start=1):
         x = 2.6 * (t - 1)
         ax.text(x, 0.0, read, ha="center", va="center", fontsize=10.5)
-        arrow(ax, (x, 0.35), (x, 1.55))
-        ax.text(x + 0.12, 0.95, "$W_x$", ha="left", va="center", fontsize=10, color=GREY)
-        box(ax, x, 2.1, f"$h_{t}$", BLUE)
-        arrow(ax, (x, 2.65), (x, 3.75))
-        ax.text(x, 4.1, guess, ha="center", va="center", fontsize=10.5, color=ORANGE)
+        ax.text(x, 8.2, guess, ha="center", va="center", fontsize=10.5, color=ORANGE)
+        for y, label, colour, width in ((1.6, f"$x_{t}$", GREY, 1.1), (3.9, f"$h_{t}$", BLUE, 1.1),
+                                        (6.2, "softmax", GREY, 1.8)):  # fmt: skip
+            box(ax, x, y, label, colour, width=width)
+        for start, end in ((0.35, 1.08), (2.12, 3.38), (4.42, 5.68), (6.72, 7.85)):
+            arrow(ax, (x, start), (x, end))
+        for y, matrix in ((2.75, "$W_x$"), (5.05, "$E^\\top$")):
+            ax.text(x + 0.12, y, matrix, ha="left", va="center", fontsize=10, color=GREY)
         if t < n:
-            arrow(ax, (x + 0.6, 2.1), (x + 2.0, 2.1), width=1.8)
-            ax.text(x + 1.25, 2.5, "$W_h$", ha="center", va="center", fontsize=10, color=GREY)
-    for y, words in ((0.0, "is read"), (4.1, "is predicted")):
+            arrow(ax, (x + 0.6, 3.9), (x + 2.0, 3.9), width=1.8)
+            ax.text(x + 1.25, 4.3, "$W_h$", ha="center", va="center", fontsize=10, color=GREY)
+    for y, words in ((0.0, "is read"), (1.6, "embedding"), (6.2, "probabilities"), (8.2, "is predicted")):
         ax.text(-1.6, y, words, ha="right", va="center", fontsize=10, color=GREY)
     steps = "; ".join(f"state {t} has read {a} and predicts {b}" for t, (a, b) in enumerate(pairwise(tokens), start=1))
     show(
         drawn,
-        "A recurrent network unrolled. Each state is made of the state before and one token, by the same two matrices: "
+        "A recurrent network unrolled. Each token becomes an embedding x. Each state is made of the state before and "
+        "one embedding, by the same two matrices; E transposed and a softmax make probabilities of it: "
         f"{steps}.",
     )
 
@@ -97,29 +102,35 @@ GRU_CELL = Wiring(
 )  # fmt: skip
 
 
+MATRIX = "#008f68"  # as green as GREEN, and darker: between amber and ink in grey
+
+# The kinds of boxes differ in lightness, so that they are told apart in grey, too: {colour: (face, words)}.
 KEY = {
-    GREEN: "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset",
-    BLUE: r"candidates $\tilde c$ and $\tilde h$, each a tanh; the cell state $c_t$; "
-    r"maps of a vector: tanh, $U_{\tilde h}$",
-    PURPLE: "computed number by number: products and sums",
-}
+    AMBER: (AMBER, "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset"),
+    BLUE: ("white", r"candidates $\tilde c$ and $\tilde h$, each a tanh of a sum; tanh; the cell state $c_t$"),
+    MATRIX: (MATRIX, r"a matrix, $U_{\tilde h}$"),
+    INK: (INK, "computed number by number: products, sums, 1 minus"),
+}  # fmt: skip
 
 
 def lstm_and_gru() -> None:
     """An LSTM and a GRU, each drawn from its `Wiring`, and what the colours mean."""
-    drawn, (lstm, gru) = figure(9.6, 4.5, columns=2)
-    for ax, title, cell in ((lstm, "LSTM", LSTM_CELL), (gru, "GRU", GRU_CELL)):
+    drawn, (lstm, gru) = figure(9.6, 4.7, columns=2)
+    titles = "LSTM: two states, $c_t$ and $h_t$", "GRU: one state, $h_t$"
+    for ax, title, cell in zip((lstm, gru), titles, (LSTM_CELL, GRU_CELL), strict=True):
         stage(ax, (-0.9, 11.8), (-0.5, 6.4))
         ax.set_title(title)
         for name, (label, x, y) in cell.nodes.items():
             if name in OUTSIDE:
                 ax.text(x, y, label, ha="center", va="center", fontsize=10 if name == "next" else 11.5, color=INK)
             else:
-                box(ax, x, y, label, _colour(name), width=_width(label))
+                colour = _colour(name)
+                words = "white" if colour in (INK, MATRIX) else INK
+                box(ax, x, y, label, colour, width=_width(label), fill=KEY[colour][0], text=words)
         for start, end in cell.edges:
             wide = {start, end} <= {"old", "keep", "sum", "cell", "state", "next"}
             arrow(ax, *_between(cell, start, end), colour=_colour(start), width=2.4 if wide else 1.2)
-    key = [Patch(facecolor="white", edgecolor=colour, linewidth=1.6, label=words) for colour, words in KEY.items()]
+    key = [Patch(facecolor=face, edgecolor=colour, linewidth=1.6, label=words) for colour, (face, words) in KEY.items()]
     drawn.legend(handles=key, loc="outside lower center", ncols=1, frameon=False, fontsize=10)
     show(
         drawn,
@@ -131,9 +142,11 @@ def lstm_and_gru() -> None:
 
 
 def _colour(name: str) -> str:
-    if name in ("f", "i", "o", "z", "r", "rest"):
-        return GREEN
-    return BLUE if name in ("candidate", "squash", "cell", "matrix") else PURPLE if name not in OUTSIDE else GREY
+    if name in ("f", "i", "o", "z", "r"):
+        return AMBER
+    if name in OUTSIDE:
+        return GREY
+    return BLUE if name in ("candidate", "squash", "cell") else MATRIX if name == "matrix" else INK
 
 
 def _width(label: str) -> float:
@@ -250,11 +263,13 @@ def seed_lines(
     y_range: tuple[float, float] = (0, 1.06),
     ticks: Mapping[int, str] | None = None,
     chance: float | None = None,
+    note: str = "",
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
     x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values. `ticks` are the
-    words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line.
+    words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line. The `note` stands in
+    the last panel, under lines that lie at the top.
     """
     drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said, words = [], ticks or {}
@@ -290,6 +305,9 @@ def seed_lines(
         ax.set_title(title)
         ax.set_xlabel(x_name)
     drawn.axes[0].set_ylabel(y_name)
+    if note:
+        drawn.axes[-1].text(0.5, 0.86, note, ha="center", va="center", fontsize=10, color=INK,
+                            transform=drawn.axes[-1].transAxes)  # fmt: skip
     if len(panels) > 1:
         drawn.axes[-1].legend(frameon=False, loc="lower left" if chance is None else "center left")
     else:
@@ -298,6 +316,35 @@ def seed_lines(
         ax.legend(handles=drawn_lines, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}."
          + ("" if chance is None else f" Guessing gives {chance:g}."))  # fmt: skip
+
+
+def turned_knobs(panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]], y_name: str) -> None:
+    """Lines through means on one logarithmic height, a panel for each knob, a point for each seed.
+
+    {what is turned: {line: {how far: a value for each seed}}}. The lines are the same in all panels, and named in the
+    first.
+    """
+    drawn, _ = figure(3.3 * len(panels), 3.6, columns=len(panels))
+    said = []
+    low, high = (pick(value for lines in panels.values() for points in lines.values() for values in points.values()
+                      for value in values) for pick in (min, max))  # fmt: skip
+    for ax, (turned, lines) in zip(drawn.axes, panels.items(), strict=True):
+        for i, (name, points) in enumerate(lines.items()):
+            style, means = line_style(i), [sum(values) / len(values) for values in points.values()]
+            ax.plot(list(points), means, label=name, **style)
+            for x, values in points.items():
+                ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
+            listed = ", ".join(f"{mean:.2g} at {x}" for x, mean in zip(points, means, strict=True))
+            said.append(f"{turned}, {name}: {listed}")
+        ax.set_yscale("log")
+        ax.set_ylim(low / 10, high * 10)
+        ax.yaxis.set_minor_formatter(NullFormatter())
+        ax.grid(color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_xlabel(turned)
+    drawn.axes[0].legend(frameon=False, loc="lower right")
+    drawn.axes[0].set_ylabel(y_name)
+    show(drawn, f"{y_name}, means over seeds. {'; '.join(said)}.")
 
 
 def signal_path(n: int, distance: int) -> tuple[Figure, str]:

@@ -87,6 +87,12 @@ if solved("hard_lookup"):
     print("answered:", {hour: round(answer) for hour, (answer,) in enumerate(answers.tolist())})
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The answer jumps halfway between two counted hours, for instance between 6 and 7 from 45 to 310. At midnight it is still
+# the 40 of 23:00, because the clock goes round. In between nothing moves: this staircase has no slope.</details>
+
+# %% [markdown]
 # ## 2 · Soft attention
 #
 # Now every key contributes. The dot products, divided by a temperature $T$, go through the softmax and become attention
@@ -137,7 +143,15 @@ if solved("soft_lookup"):
     lines = {"your lookup": answers[:, 0], "the truth": rush(day)}
     viz.function_curves(lines, day, points=(hours, counted), x_name="hour", y_name="bicycles")
     worst = (answers[:, 0] - rush(day)).abs().argmax()
-    print(f"furthest off at {day[worst]:.1f} h: how many counts are near?")
+    near = ((hours - day[worst]).abs() < 0.5).sum()
+    print(f"furthest off at {day[worst]:.1f} h, with {near} counts within half an hour")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The prediction follows both rush hours and is too low at their tops: an average of neighbours cuts off peaks. It is
+# furthest off in a gap, at 9.5 h on the steep flank of a rush hour: no count lies within half an hour, and the counts on
+# either side differ much.</details>
 
 # %% [markdown]
 # ## 3 · Debugging: leave one out
@@ -191,6 +205,13 @@ if solved("leave_one_out"):
         print(f"{name:>10}: off by {said}; best T = {min(off, key=off.get)}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Yours has a valley at 0.01 to 0.03. The suspicious one says 94 nearly everywhere and would choose the hottest temperature,
+# 1.0, at which rush hours are averaged away. No error message and no strange shape gives it away, only a test does. (Of the
+# four tests it passes the last: the own value does not matter.)</details>
+
+# %% [markdown]
 # ## 4 · The scaled dot product
 #
 # The three score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own,
@@ -214,19 +235,47 @@ def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
 check("scaled_dot_score", scaled_dot_score)
 
 # %% [markdown]
-# **Use it.** Random queries, sixteen random keys. *Guess* the standard deviation of your scores at each width, and how
-# large the largest weight is.
+# **Use it: build torch's attention, then remove the root.** First your scores, a softmax and values must give what torch's own
+# `scaled_dot_product_attention` gives. Then two learned layers make queries and keys, of width 16 and of width 512. The
+# query is the right one of sixteen keys with its sign turned, and the loss sees the average of the values alone. We train
+# with your score, and with the same scores times $\sqrt{d_k}$, which is the plain dot product. *Guess* which of the four
+# find the right key.
 
 # %%
 if solved("scaled_dot_score"):
-    for d_k in (4, 64, 1024):
-        draws = torch.Generator().manual_seed(0)
-        query = torch.randn(500, 1, d_k, generator=draws)
-        scores = scaled_dot_score(query, torch.randn(500, 16, d_k, generator=draws))
-        for name, table in {"scaled": scores, "plain": scores * math.sqrt(d_k)}.items():
-            largest = table.softmax(dim=-1).amax(dim=-1).median()
-            print(f"d_k {d_k:>4}, {name:>6}: standard deviation {table.std():5.2f},",
-                  f"largest weight {largest:.2f}")
+    query, key, value = torch.randn(3, 2, 5, 16)                     # (2, 5, 16) each
+    ours = scaled_dot_score(query, key).softmax(dim=-1) @ value
+    theirs = nn.functional.scaled_dot_product_attention(query, key, value)
+    print(f"from torch's attention: off by {(ours - theirs).abs().max():.6f}")
+
+    def share_right(d_k, factor, seed):
+        draws = torch.Generator().manual_seed(seed)
+        W_Q, W_K = torch.randn(2, 8, d_k, generator=draws) / math.sqrt(8)
+        optimizer = torch.optim.Adam([W_Q.requires_grad_(), W_K.requires_grad_()], lr=0.01)
+        right = []
+        for _ in range(150):
+            x = torch.randn(32, 16, 8, generator=draws)              # 32 tables; key 0 is right
+            values = torch.randn(32, 16, generator=draws)
+            scores = factor * scaled_dot_score(-x[:, :1] @ W_Q, x @ W_K)[:, 0]       # (32, 16)
+            average = (scores.softmax(dim=-1) * values).sum(dim=-1)  # (32,)
+            loss = ((average - values[:, 0]) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            right.append((scores.argmax(dim=-1) == 0).float().mean())
+        return torch.stack(right[-25:]).mean()
+
+    for d_k in (16, 512):
+        for name, factor in {"scaled": 1.0, "plain": math.sqrt(d_k)}.items():
+            shares = [share_right(d_k, factor, seed) for seed in range(3)]
+            print(f"d_k {d_k:>3}, {name:>6}: right key", *(f"{share:4.0%}" for share in shares))
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Your function is the score of torch's attention. At width 16 the root hardly matters. At width 512 the same recipe finds the
+# right key with it and not without it: the plain scores are $\sqrt{512} \approx 23$ times as large, the softmax is
+# saturated, and hardly any useful gradient comes back.</details>
 
 # %% [markdown]
 # ## 5 · The bilinear score
@@ -276,6 +325,12 @@ if solved("bilinear_score"):
         print("   ", *(f"{x:6.2f}" for x in row))
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# `turn @ W` is nearly the identity, up to a factor: your $W$ has learned to turn the queries back. The factor is the
+# temperature, which was learned with it.</details>
+
+# %% [markdown]
 # ## 6 · The additive score
 #
 # The oldest of the four applies a small network to each pair. It puts query and key side by side, query first. A hidden
@@ -301,7 +356,8 @@ check("additive_score", additive_score)
 
 # %% [markdown]
 # **Use it.** Hours as plain numbers, where every dot product fails: the query is the number of one of eight keys, and
-# that key should win. Your score learns it within seconds. (Each vector has a 1 beside its number, for a bias.)
+# that key should win. Your score learns it within seconds. (Each vector has a 1 beside its number, for a bias.) Then the cell
+# draws the learned score of every key between −1 and 1, for three queries. *Sketch it first:* where is each curve highest?
 
 # %%
 if solved("additive_score"):
@@ -320,6 +376,25 @@ if solved("additive_score"):
         if step % 200 == 0:
             right = (scores.argmax(dim=-1) == 0).float().mean()
             print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
+    products = keys[:, :1] @ keys.mT                                 # (64, 1, 8)
+    right = (products[:, 0].argmax(dim=-1) == 0).float().mean()
+    print(f"a dot product, on the last 64 tables: {right:.0%}")
+    every = torch.linspace(-1, 1, 201)
+    asked, ones = torch.tensor([-0.6, 0.1, 0.7]), torch.ones(201)
+    with torch.no_grad():
+        queries = torch.stack([asked, ones[:3]], dim=-1)             # (3, 2)
+        places = torch.stack([every, ones], dim=-1)                  # (201, 2)
+        hills = additive_score(queries[None], places[None], W, w)[0]             # (3, 201)
+    lines = {f"query {query:+.1f}": hill for query, hill in zip(asked, hills, strict=True)}
+    for name, hill in lines.items():
+        print(f"{name}: the highest score is at {every[hill.argmax()]:+.2f}")
+    viz.function_curves(lines, every, x_name="key", y_name="learned score")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Each curve is a hill with its top at the query. No dot product can make one: as a function of the key it is a straight line,
+# highest at one end. The hidden units with tanh are steps, and a step up followed by a step down is a hill.</details>
 
 # %% [markdown]
 # ## 7 · In your own words
@@ -380,3 +455,9 @@ if solved("top_k_lookup"):
     for k in (1, 2, 6):
         answers = top_k_lookup(3 * clock([7, 15]), 3 * clock(list(BICYCLES)), numbers, k)[:, 0]
         print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at 15 o'clock")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# $k = 1$ is hard attention. With $k = 2$ the answer at seven is a mixture of eight and five o'clock, and the other four keys
+# change it by about 2 bicycles. Keys as far away as these can be dropped at almost no cost.</details>

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from attncourse._checks import check_shape
@@ -29,6 +31,9 @@ from attncourse.viz.style import (
     stage,
 )
 
+# White for a low score to orange for a high one: words on it can be read everywhere.
+HEIGHTS = LinearSegmentedColormap.from_list("heights", ["#ffffff", "#fbdcc0", "#f0a868", "#e0761c"])
+
 
 def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: float) -> None:
     """A hash table, in which one key answers or none, beside a soft lookup, in which all keys do.
@@ -45,11 +50,11 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     top, step, equal = 6.0, 1.2, 2
     middle = top - step * (len(keys) - 1) / 2
     found, foot = top - step * equal, top - step * len(keys) - 0.1
-    drawn, ax = figure(8.6, 4.9)
-    stage(ax, (0, 18.5), (foot - 0.5, 8.1))
+    drawn, ax = figure(8.6, 5.1)
+    stage(ax, (0, 18.9), (foot - 1.2, 8.1))
     for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.2, "soft lookup", f"{asked:g} h", 2.3)):
         ax.text(left + 3.6 + apart / 2, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
-        for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values")):
+        for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values"), (7.3 + apart, "answer")):
             ax.text(left + column, 6.95, name, ha="center", va="center", fontsize=10.5)
         box(ax, left + 0.7, middle, query, GREEN, width=1.2)
         for row, (key, value) in enumerate(zip(keys, values, strict=True)):
@@ -73,6 +78,10 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     answer = sum(weight * value for weight, value in zip(weights.tolist(), table.values(), strict=True))
     ax.text(17.67, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
     ax.text(13.4, foot, f"weights = softmax(scores / {T:g})", ha="center", va="center", fontsize=10.5)
+    pairs = zip(weights.tolist(), values, strict=True)
+    terms = [f"{_weight(weight)} × {value}" for weight, value in pairs if weight >= 0.005]
+    added = " + ".join(terms) + (" + …" if len(terms) < len(keys) else "")
+    ax.text(13.4, foot - 0.75, f"answer = {added} ≈ {answer:.0f}", ha="center", va="center", fontsize=10.5)
     said = ", ".join(f"{key} {_weight(weight)}" for key, weight in zip(keys, weights.tolist(), strict=True))
     scored = ", ".join(f"{key} {score:.2f}" for key, score in zip(keys, scores.tolist(), strict=True)).replace("-", "−")
     show(
@@ -158,6 +167,52 @@ def lookup_frame(
     )
 
 
+def error_curves(errors: Mapping[str, Tensor], hours: Tensor, at: float) -> None:
+    """{name: its squared error at `hours`}: a line each, and on it a point at the hour `at` with a piece of tangent."""
+    drawn, ax = figure(6.6, 3.5)
+    here = int((hours - at).abs().argmin())
+    ax.axvline(float(hours[here]), color=INK, linewidth=1.2, linestyle=":")
+    said = []
+    for i, (name, line) in enumerate(errors.items()):
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--")[i % 2]}
+        ax.plot(hours.tolist(), line.tolist(), **style)
+        slope = float((line[here + 1] - line[here - 1]) / (hours[here + 1] - hours[here - 1]))
+        x, y = float(hours[here]), float(line[here])
+        ax.plot([x - 1.2, x + 1.2], [y - 1.2 * slope, y + 1.2 * slope], color=INK, linewidth=2.2, zorder=5)
+        ax.plot([x], [y], marker="o", markersize=8, color=style["color"], markeredgecolor="white", zorder=6)
+        ax.annotate(f"{name}: slope {_signed(slope)}", (x, y), ((34, 4), (20, 14))[i % 2], textcoords="offset points",
+                    ha="left", va="bottom", fontsize=10, color=style["color"])  # fmt: skip
+        said.append(f"{name}: from {line.min():.2f} to {line.max():.2f}; at {at:g} h {y:.2f}, slope {slope:.2f}")
+    ax.set_xlim(0, 24)
+    ax.set_ylim(bottom=-0.1)
+    ax.set_xticks(range(0, 25, 3))
+    ax.set_xlabel("hour that is asked")
+    ax.set_ylabel("squared error / 100²")
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    show(drawn, f"Squared error against the hour that is asked. {'; '.join(said)}.")
+
+
+def smoothings(curves: Mapping[str, Tensor], xs: Tensor, hours: Tensor, counted: Tensor) -> None:
+    """Measured `counted` at `hours`, and a panel for each curve {name: its heights at `xs`} through them."""
+    drawn, axes = figure(8.8, 2.9, columns=len(curves))
+    said = []
+    for ax, (name, curve) in zip(axes, curves.items(), strict=True):
+        ax.scatter(hours.tolist(), counted.tolist(), color=GREY, s=14, zorder=2)
+        ax.plot(xs.tolist(), curve.tolist(), color=ORANGE, linewidth=2, zorder=3)
+        ax.set_title(name)
+        ax.set_xlim(0, 24)
+        ax.set_ylim(-10, 1.05 * float(counted.max()))
+        ax.set_xticks(range(0, 25, 6))
+        ax.set_xlabel("hour of the day")
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.tick_params(labelleft=ax is axes[0])
+        said.append(f"{name}: from {curve.min():.0f} to {curve.max():.0f}")
+    axes[0].set_ylabel("bicycles in an hour")
+    show(drawn, f"{len(hours)} counts, up to {counted.max():.0f}, and a curve through them. {'; '.join(said)}.")
+
+
 def score_landscapes(
     scores: Mapping[str, Callable[[Tensor, Tensor], Tensor]],
     query: Tensor,
@@ -172,8 +227,8 @@ def score_landscapes(
     """
     side = torch.linspace(-2, 2, 41)
     plane = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1).view(-1, 2)  # (41 · 41, 2)
-    drawn, axes = figure(6.5, 6.9, rows=2, columns=2)
-    hold_still(drawn, left=0.09, right=0.98, bottom=0.08, top=0.91, wspace=0.16, hspace=0.2)
+    drawn, axes = figure(7.2, 6.9, rows=2, columns=2)
+    hold_still(drawn, left=0.09, right=0.87, bottom=0.08, top=0.91, wspace=0.16, hspace=0.2)
     drawn.supxlabel("key, first number", fontsize=10.5)
     drawn.supylabel("key, second number", fontsize=10.5)
     levels, said = np.arange(-3.5, 4, 0.5), []
@@ -181,7 +236,7 @@ def score_landscapes(
         with torch.no_grad():
             heights = score(query[None], plane)[0].view(41, 41)
             weights = score(query[None], keys)[0].softmax(dim=-1)
-        shade = ax.contourf(side, side, heights, levels=levels, cmap="Oranges", extend="both", alpha=0.5)
+        shade = ax.contourf(side, side, heights, levels=levels, cmap=HEIGHTS, extend="both")
         shade.set_rasterized(True)
         ax.contour(side, side, heights, levels=levels[1::2], colors=GREY, linewidths=0.7)
         arrow(ax, (0, 0), tuple(query.tolist()), colour=GREEN, width=2.2)
@@ -189,7 +244,8 @@ def score_landscapes(
             ax.scatter([x], [y], s=20 + 300 * weight, color=BLUE, edgecolor="white", zorder=4)
             side_of = "right" if x > 1.4 else "center"                                      # inside of the panel
             ax.annotate(f"{label} {weight:.2f}", (x, y), (0, 4 + 7 * weight**0.5), textcoords="offset points",
-                        ha=side_of, va="bottom", fontsize=8.5, color=INK, zorder=5)  # fmt: skip
+                        ha=side_of, va="bottom", fontsize=9, color=INK, zorder=5,
+                        path_effects=[withStroke(linewidth=2.5, foreground="white")])  # fmt: skip
         ax.set_aspect("equal")
         ax.set_xticks([-2, 0, 2])
         ax.set_yticks([-2, 0, 2])
@@ -197,6 +253,8 @@ def score_landscapes(
         ax.set_title(f"{name}: {best} gets most", fontsize=10)
         each = ", ".join(f"{label} {weight:.2f}" for label, weight in zip(labels, weights.tolist(), strict=True))
         said.append(f"{name}: scores from {heights.min():.1f} to {heights.max():.1f}; weights {each}")
+    key = drawn.colorbar(shade, cax=drawn.add_axes((0.9, 0.25, 0.022, 0.5)), ticks=range(-3, 4))
+    key.set_label("score of a key at this place", fontsize=10)
     if title:
         drawn.suptitle(title, fontsize=11)
     return drawn, (
@@ -256,21 +314,36 @@ def losses_by_width(
 ) -> None:
     """{what the loss sees: {score: {d_k: one loss a seed}}}: a panel for each loss, with its value at equal weights.
 
-    Every run is a point, and a line goes through their means.
+    Every run is a mark, those of the first score a little to the left, and a line goes through the medians.
     """
     drawn, axes = figure(8.6, 3.3, columns=len(ends))
     said = []
     for ax, (sees, runs) in zip(axes, ends.items(), strict=True):
-        level = equal_weights[sees]
-        means = "; ".join(_runs(ax, runs, (level, "equal weights")))
-        said.append(f"the loss sees the {sees}: {means}; equal weights have {level:.2f}")
+        level, medians = equal_weights[sees], []
+        ax.axhline(level, color=INK, linewidth=1.2, linestyle=":")
+        ax.annotate("equal weights", (min(next(iter(runs.values()))), level), (0, -3), textcoords="offset points",
+                    ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
+        for i, (name, points) in enumerate(runs.items()):
+            style = line_style(i) | {"markersize": 5.5, "markeredgewidth": 1.5 if i == 0 else 1}
+            aside = (0.92, 1.09)[i % 2]
+            middle = [float(np.median(values)) for values in points.values()]
+            ax.plot([aside * x for x in points], middle, **style | {"marker": ""})
+            ax.plot([aside * x for x, values in points.items() for _ in values],
+                    [y for values in points.values() for y in values], **style | {"linestyle": "none"})  # fmt: skip
+            ax.text(1.3 * max(points), middle[-1], name, ha="left", va="center", fontsize=10, color=style["color"])
+            each = ", ".join(f"{y:.2f} at {x}" for x, y in zip(points, middle, strict=True))
+            medians.append(f"{name}: medians {each}")
+        said.append(f"the loss sees the {sees}: {'; '.join(medians)}; equal weights have {level:.2f}")
+        ax.set_xscale("log")
+        ax.set_xticks(list(points), [f"{x}" for x in points])
+        ax.minorticks_off()
         ax.set_ylim(bottom=0)
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_title(f"the loss sees the {sees}")
-        ax.set_xlabel("width of queries and keys, d_k")
-    axes[0].set_ylabel("loss after 150 steps")
-    axes[0].legend(frameon=False, loc="center left", bbox_to_anchor=(0, 0.62), handlelength=2.4)
+        ax.set_xlabel("width $d_k$ of queries and keys")
+    axes[0].set_ylabel("cross-entropy after 150 steps (nats)")
+    axes[1].set_ylabel("squared error after 150 steps")
     show(drawn, f"Loss after 150 steps against the width d_k, a point for each seed. {'. '.join(said)}.")
 
 

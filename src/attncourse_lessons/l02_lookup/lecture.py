@@ -327,10 +327,9 @@ figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on th
 # %%
 errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
-viz.function_curves(errors, day, x_name="hour that is asked", x_ticks=range(0, 25, 3),
-                    y_name="squared error / 100²")
-#| caption: Squared error against the hour that is asked, for hard and soft lookup. Dotted: nine
-#|   o'clock.
+figures.error_curves(errors, day, at=9)
+#| caption: Squared error against the hour that is asked, for hard and soft lookup, and the
+#|   slope of each at nine o'clock (dotted).
 
 # %% [raw] slide
 # ## A staircase has no slope
@@ -370,8 +369,8 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 
 # %% [markdown]
 # Gradient descent has found an hour at which soft attention says 200, a little after ten: the count falls towards noon,
-# so a later hour has a lower count. (There are other such hours. Gradient descent ends in the valley in which it
-# starts.) Keys and values get gradients in the same way, so a whole table can be learned from wrong answers. (Hard attention
+# so a later hour has a lower count. There are other such hours, and which one it finds depends on the start. From some
+# starts, such as 17 o'clock, the same steps find none: one key has nearly all the weight there, and the curve is flat. Keys and values get gradients in the same way, so a whole table can be learned from wrong answers. (Hard attention
 # passes a gradient to the value that it found, too, but none to the query and none to the keys.)
 #
 # What does this gradient look like? *Work it out on paper:* by how much does $c = \sum_j \alpha_j v_j$ change with the
@@ -416,7 +415,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # ## Kernel regression: the same average in 1964
 #
 # Our six entries were exact. Real measurements are noisy. So here are sixty counts, made up, from sixty days, at random
-# hours, with noise, such as rain and holidays cause. A dictionary of these would be useless. A soft lookup smooths them:
+# hours, with noise of the kind that rain and holidays cause. A dictionary of these would be useless. A soft lookup smooths them:
 
 # %% [raw] slide
 # ## Kernel regression: the same average in 1964
@@ -429,9 +428,8 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # %%
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
 smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
-viz.function_curves(smoothed, day, points=(asked, counted), x_name="hour", y_name="bicycles",
-                    x_ticks=range(0, 25, 3))
-#| caption: Bicycles by the hour, smoothed at different temperatures.
+figures.smoothings(smoothed, day, asked, counted)
+#| caption: Sixty counts (grey) and their soft lookup (orange) at three temperatures.
 
 # %% [raw] slide
 # ## Too cold, too hot
@@ -496,8 +494,8 @@ assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.
 # than our 0.1. Sixty keys lie close together, so even at 0.01 a query averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
-# at $q$, average the measured values, each weighted by a **Gaussian kernel** around its place, and divide by the sum of
-# the weights:
+# at $q$, average the measured values, each weighted by a **kernel** around its place (here a Gaussian), and divide by the
+# sum of the weights:
 #
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
@@ -526,7 +524,7 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 # We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each
 # of the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from
 # the usual in its own way: by a smooth curve that closes at midnight, a random mixture of `waves` with one to four
-# periods a day. Its counter worked in only eight of the hours. Soft attention to these eight must predict the other
+# periods a day. (`days` gives the differences, in hundreds of bicycles.) Its counter worked in only eight of the hours. Soft attention to these eight must predict the other
 # sixteen. The squared error trains the vectors with the optimiser **Adam**, which is gradient descent with a separate
 # step size for each number.
 #
@@ -703,7 +701,7 @@ print("month:", occurrences["month"], "times, file:", occurrences["file"], "time
 # **"File"**, whatever the question (3 of 15 right): it is frequent, so its row is *long*.
 
 # %% [markdown]
-# Each word is a row of 500 counts. We ask by hard attention first, to see who wins. *What do you expect?* "Day" should
+# Each word is a row of 500 counts. We use hard attention first, to see who wins. *What do you expect?* "Day" should
 # find "month" or "week". Bear in mind how often "month" occurs in these texts, and how often "file".
 
 # %%
@@ -770,8 +768,8 @@ assert all(right[name] > right["counts"] for name in repairs), "either repair he
 # Each repair alone does most of the work. With length 1 alone, a frequent word such as "file"
 # may still win a question of another topic, perhaps because "the" and "of", the neighbours that all rows share, are
 # still counted. PPMI alone does at least as well in the numbers saved here. The two lines about lengths suggest why it
-# needs the other less: its rows are of nearly the same length. Fifteen questions tell either repair from the counts, but
-# not one repair from the other where they differ by one or two. We take both, so that a score is a cosine.
+# needs the other less: its rows are of nearly the same length. Fifteen questions are enough to tell either repair from the
+# raw counts, but too few to rank two repairs that differ by one or two. We take both, so that a score is a cosine.
 #
 # The lookup and the score are the same as before; only the vectors are better. Nobody told the program what a month is.
 # Soft attention says more than which key wins. Here are its weights at $T = 0.05$:
@@ -793,8 +791,8 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
-# A frame holds the queries and keys of one topic. Where a row is faint the lookup is unsure of the key, though the numbers in
-# one frame still agree on the topic. The values are topics,
+# A frame holds the queries and keys of one topic. Where a row is faint the lookup is unsure of the key. The right
+# topic still leads, though not always with half of the weight. The values are topics,
 # written as a 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and
 # values need not be alike: here a key has five hundred numbers and a value five. In the models of this course nobody
 # counts neighbours. Learned layers make the keys and queries, and these come to mean whatever lowers the loss.
@@ -1017,7 +1015,7 @@ for sees in equal_weights:
             ends[sees][name][d_k] = [at_the_end(run) for run in runs]
 figures.losses_by_width(ends, equal_weights)
 #| caption: Loss at the end of 150 steps (mean of the last 25) against the width, with and
-#|   without the scale. The lines go through the means of the seeds.
+#|   without the scale. Marks are seeds; lines go through their medians.
 #| label: losses
 
 # %% tags=["hide-input"]
@@ -1036,7 +1034,7 @@ assert min(dot[512]) > 0.6
 # %% [markdown]
 # In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
 # scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
-# the seeds can end far apart, so the line may pass where no run is.) At width 512, with the loss that sees the average,
+# the seeds can end far apart.) At width 512, with the loss that sees the average,
 # 150 steps undo about half of this start, and the plain dot product ends about where equal weights are: two seeds above
 # that, one below. The output of a Transformer depends on its weights only through such averages, so the second loss is
 # nearer to its case.
@@ -1049,7 +1047,7 @@ assert min(dot[512]) > 0.6
 # ## What each score function can express
 #
 # A key may be anywhere in the plane. We colour each place by the score that a given query (the green arrow) would give
-# to a key there: the darker the orange, the higher the score, and contour lines below zero are dashed. The six keys A
+# to a key there: the darker the orange, the higher the score, and lines of equal score below zero are dashed. The six keys A
 # to F (blue dots) get their weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns
 # the query by a right angle. The additive network was set by hand: its four hidden units measure how far the key lies
 # to the right of the query, to its left, above it and below it. (They need biases, which the formula above leaves out.)
@@ -1088,8 +1086,11 @@ viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
 
 # %% [markdown]
 # Three of the four are inclined planes, like the side of a roof. A dot product rises steadily in the query's direction,
-# and the lines of equal score are perpendicular to it. So of two keys in the same direction the farther one wins: B
-# beats A. Dividing by a constant makes the same slope gentler, and the weights more equal. The bilinear score is also
+# and the lines of equal score are perpendicular to it. So of two keys on the query's side in the same direction the farther
+# one wins: B beats A. In general $q \cdot k = \frac12 (\lVert q \rVert^2 + \lVert k \rVert^2 - \lVert q - k \rVert^2)$, and the first
+# term cancels in the softmax. So dot-product attention is kernel regression in which each key has one more factor,
+# $\exp(\lVert k \rVert^2 / 2T)$: a long key is favoured. That is what happened at 23 o'clock and with *file*. With keys of equal
+# length the factor cancels. Dividing by a constant makes the same slope gentler, and the weights more equal. The bilinear score is also
 # an inclined plane, for the turned query. The additive score can be a hill, because its hidden units are not linear: A,
 # which is near, beats B. (The hill has four arms. On an arm a key differs from the query in one coordinate only, so one
 # pair of hidden units still finds it near.)
@@ -1233,6 +1234,7 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # | context vector | $c = \sum_i \alpha_i v_i$, $\quad \partial c / \partial e_i = \alpha_i (v_i - c)$ | $(d_v)$ |
 # | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ if one key is best | $(d_v)$ |
 # | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
+# | **scaled dot-product attention**, many queries | $\operatorname{softmax}(QK^\top / \sqrt{d_k})\,V$ | $(n_\text{query}, d_v)$ |
 #
 # Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
 # the query. It always answers, its answer has a fixed size, and it has a gradient. For vectors of length one, it is
@@ -1296,7 +1298,7 @@ print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]
 # ## Going further: what holds the plain dot product back
 #
 # In wide layers the plain dot product learned worse than the scaled one. Is it the start that holds it back, or are the
-# steps too large as well? We follow it at width 512, and change the recipe in one thing: the learning rate, the number
+# steps too large as well? We follow it at width 512, and change one thing in the recipe at a time: the learning rate, the number
 # of tables in a batch (and with it the amount of data), or the size of the initial weights. *Guess* which of the three helps with which loss.
 
 # %%

@@ -229,6 +229,37 @@ def alignments(
     show(drawn, f"Alignments. {'. '.join(said)}. Framed, the true partners: {pairs}.")
 
 
+def hidden_positions(
+    found: Mapping[Sequence[int], Sequence[float]], positions: Sequence[str], models: Sequence[str]
+) -> None:
+    """What is still right when source positions are hidden, {the hidden positions: a share for each of the models}.
+
+    On the left a row has what is hidden, hatched, on the right the shares.
+    """
+    drawn, _ = figure(8.6, 1.0 + 0.42 * len(found), columns=2)
+    left, right = drawn.axes
+    cells(left, np.zeros((len(found), len(positions))), [""] * len(found), positions, numbers=False)
+    matrix = np.array([[*shares] for shares in found.values()])
+    cells(right, matrix, [""] * len(found), models, numbers=False)
+    said = []
+    for i, (hidden, shares) in enumerate(found.items()):
+        for j, name in enumerate(positions):
+            if j in hidden:
+                left.add_patch(Rectangle((j, i), 1, 1, fill=False, hatch="////", edgecolor=GREY, linewidth=0))
+            else:
+                left.text(j + 0.5, i + 0.5, name, ha="center", va="center", fontsize=9.5, color=INK)
+        for j, share in enumerate(shares):
+            right.text(j + 0.5, i + 0.5, f"{share:.0%}", ha="center", va="center", fontsize=9.5,
+                       color="white" if share > 0.7 else INK)  # fmt: skip
+        each = ", ".join(f"{name} {share:.0%}" for name, share in zip(models, shares, strict=True))
+        said.append(f"without {' and '.join(positions[j] for j in hidden)}: {each}")
+    left.set_xticks([])
+    left.set_title("what the decoder may attend to", pad=24)
+    right.xaxis.tick_top()
+    right.set_title("units written right", pad=24)
+    show(drawn, f"Units written right. {'; '.join(said)}.")
+
+
 def with_and_without(rows: Sequence[Compared]) -> None:
     """BLEU of the first attention model: RNNencdec and RNNsearch of one training joined, what has no partner alone.
 
@@ -250,6 +281,9 @@ def with_and_without(rows: Sequence[Compared]) -> None:
         for family, bleu in scores.items():
             ax.plot(bleu, y, "o", color=colours[family], markersize=8, zorder=3)
             ax.text(bleu, y - 0.22, f"{bleu:.2f}", ha="center", va="bottom", fontsize=9, color=INK)
+        if len(scores) == 2:
+            low, high = scores.values()
+            ax.text((low + high) / 2, y - 0.08, f"{high - low:+.2f}", ha="center", va="bottom", fontsize=9, color=GREY)
     for family, bleu in lines[0][1].items():
         ax.text(bleu, -0.62, family, ha="center", va="bottom", fontsize=10, color=colours[family])
     ax.set_xlim(0, 38)
@@ -268,9 +302,14 @@ def gradients_by_length(gradients: Mapping[str, Mapping[int, Sequence[float]]]) 
     drawn, ax = figure(6.6, 3.4)
     found = runs_and_means(ax, gradients)
     said = [f"{name} goes from {means[0]:.2g} to {means[-1]:.2g}" for name, means in found.items()]
+    lengths = np.array([*next(iter(gradients.values()))])
+    as_one_over_n = max(means[0] for means in found.values()) * lengths[0] / lengths
+    ax.plot(lengths, as_one_over_n, ":", color=GREY, linewidth=1.5, zorder=1)
+    ax.text(lengths[-1], 3 * as_one_over_n[-1], "∝ 1/n", ha="center", va="bottom", fontsize=9.5, color=GREY)
     ax.set_yscale("log")
     name_lines(ax, "source length n", "gradient at the middle token")
-    show(drawn, f"Gradient at the middle token against the source length, marks for seeds. {'; '.join(said)}.")
+    show(drawn, f"Gradient at the middle token against the source length, marks for seeds. {'; '.join(said)}. "
+                "Dotted, a fall by 1/n.")  # fmt: skip
 
 
 def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:

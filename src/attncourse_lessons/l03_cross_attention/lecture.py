@@ -97,11 +97,11 @@ for source, target in pairs.test[:3]:
 # | twenty-nine, four, eleven | neunundzwanzig, vier, elf |
 # | ninety-one | einundneunzig |
 #
-# One right translation each, and one difficulty: unit and ten **change places**.
+# One correct translation each, and one difficulty: unit and ten **swap places**.
 
 # %% [markdown] teaches="bidirectional encoders where possible"
-# Each list has exactly one right translation, and no list of the test set occurs in the training set. Note the word
-# order: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Units and tens change places.
+# Each list has exactly one correct translation, and no list of the test set occurs in the training set. Note the word
+# order: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Units and tens swap places.
 #
 # ## Attention: a context vector for every target token
 #
@@ -135,7 +135,7 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 #   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ contains information about the tokens
 #   before $i$ *and* after it, mostly about its neighbours ([@schuster1997]). An encoder can be bidirectional, because
 #   the whole source is known before the first target token is written. A decoder cannot. (Each direction has half the
-#   width of the decoder's state, so that $h_i$ is as wide as $s_t$ and the two have a dot product.)
+#   width of the decoder's state, so that $h_i$ is as wide as $s_t$ and their dot product is defined.)
 # * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as a **key**; the
 #   average is taken over the same $h_i$, which also serve as **values**. Attention whose query comes from one sequence
 #   and whose keys and values come from another is called **cross-attention**. (The Transformer's is the same, with
@@ -224,7 +224,7 @@ print("the row of “ein” is what we computed:", same)
 # **A common mistake: a square table.** It is $n_\text{target} \times n_\text{source}$. Test with two different lengths.
 
 # %% [markdown] erratum="a square table"
-# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the change of places that we expected.
+# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the swap that we expected.
 # *Und* matches both equally.
 #
 # > **A common mistake: a square table.** Some slides use one letter $T$ for both lengths and print a $T \times T$
@@ -234,12 +234,12 @@ print("the row of “ein” is what we computed:", same)
 #
 # ## Softmax over the source: which axis sums to one
 #
-# A table has two axes, and softmax runs along one of them. *Before you look:* which choice means "each target token has
-# one unit of attention to give", and what would the other one mean?
+# A table has two axes, and softmax runs along one of them. *Before you look:* which choice means "each target token
+# distributes a total weight of one", and what would the other one mean?
 
 # %% [raw] slide
 # ## Which axis sums to one?
-# > **Guess first.** Softmax over the source, or over the target: which one means "each target token has one unit of attention to give"?
+# > **Guess first.** Softmax over the source, or over the target: which one means "each target token distributes a total weight of one"?
 
 # %%
 scores = dot_score(S, H)                                         # (3, 2)
@@ -270,7 +270,7 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # In the table on the right-hand side each column sums to one, as if *ninety-* had to distribute itself over the target
 # tokens. Nothing crashes if you use it: all numbers lie between 0 and 1, and the large ones are in the same cells. But
 # *und* has only 0.23 to give. To find this mistake, sum along the axis whose sums must be one. (The column sums of the
-# other table are grey because they may have any value: *one* receives 1.5 units from three target tokens.)
+# other table are grey because they may have any value: *one* receives 1.5 in all from three target tokens.)
 #
 # If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
 # **mean pooling**. Below we measure how well it works.
@@ -361,7 +361,8 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # ## One step of the decoder
 #
 # Now the whole step, as in Luong et al. ([-@luong2015]). $E$ is the embedding table of the target language and
-# $y_{t-1}$ the token before; biases are left out.
+# $y_{t-1}$ the token before; biases are left out. (As in the paper, these vectors are columns, and a matrix stands on their
+# left. The code has rows, `s @ W`.)
 #
 # $$
 # \begin{aligned}
@@ -543,7 +544,8 @@ figures.with_and_without(FIRST_ATTENTION)
 # %% [markdown]
 # Attention adds 7.6 and 8.9 BLEU; longer training sentences add 3.9 without attention, and a little over 5 with it.
 # RNNsearch-30 is better even than RNNencdec-50. (The star marks a model that was trained until its score on the
-# validation set stopped improving.) On all sentences Moses is still ahead, at 33.3. On the sentences without unknown
+# validation set stopped improving.) On all sentences Moses is still ahead, at 33.3; it was also given a monolingual corpus of
+# 418 million words. On the sentences without unknown
 # words the best RNNsearch reaches 36.15 and Moses 35.63.
 #
 # Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
@@ -598,7 +600,7 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 # ## One vector learns long lists far more slowly
 # {figure}
 #
-# At 450 steps much of the gap is **sample efficiency**, not **capacity**.
+# At 450 steps much of the gap is **training speed**, not **capacity**.
 
 # %% [markdown]
 # The bands reach from the worst of three seeds to the best. After 450 steps, all three models translate most single
@@ -608,9 +610,9 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 #
 # Is one vector too narrow, or does the model only learn more slowly? With four times the steps both one-vector models
 # get four in ten of the longest lists right, and attention practically all. Much of the gap at 450 steps is therefore
-# one of **sample efficiency**, not of **capacity**: with one vector, a longer list takes far more training. Capacity is
+# one of **training speed**, not of **capacity**: with one vector, a longer list takes far more steps. Capacity is
 # what the word *bottleneck* means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector.
-# Bahdanau et al. trained each model for days, and their gap stayed.
+# Bahdanau et al. trained each model for days, and there was still a gap.
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
@@ -770,7 +772,8 @@ viz.step_through(example.weights, example.source_pieces, example.target_pieces)
 # {figure}
 
 # %% [markdown]
-# The comma attends to the comma. Neither *und* has a counterpart in English: compare where the two attend. One picture
+# The comma attends to the comma. Neither *und* has a counterpart in English: compare where the two attend. (The English
+# *and* follows the hundred, the German *und* joins unit and ten.) One picture
 # proves little. In our task we can count, because we know the true alignment. We use two populations: all
 # numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German by
 # teacher forcing again, so that every number can be counted, even one that a model would get wrong. If every token of
@@ -824,7 +827,7 @@ if not shares[0] < 0.5 < 0.9 < min(shares[1:]):
 #
 # Does more training correct the alignment? The ladder's record has other runs of the three seeds, with 450 and with
 # 1,800 steps, each with and without input feeding. The next cell prints in how many of the 648 numbers above 100 the
-# unit attends most to the unit, and beside it how many lists of the test set are right. The first line is the same
+# unit attends most to the unit, and next to it the share of lists of the test set that are right. The first line is the same
 # training as above, on the machine of the record; there, too, seed 0 is the exception.
 
 # %%
@@ -864,9 +867,9 @@ def hide(state, positions):
     return state._replace(memory=memory)
 
 
-def units_right(model, batch, hidden):
+def units_right(model, batch, hidden, state=None):
     """The share of numbers whose unit the model writes right without the `hidden` positions."""
-    state = hide(model.start(batch.source, batch.lengths), hidden)
+    state = hide(state or model.start(batch.source, batch.lengths), hidden)
     for token in batch.target_in[:, :-3].unbind(dim=1):              # up to the unit
         logits, state, _ = model.step(token, state)
     return (logits.argmax(dim=-1) == batch.target_out[:, -4]).float().mean().item()
@@ -874,22 +877,26 @@ def units_right(model, batch, hidden):
 
 three = batches["121 to 999"]
 positions = ["four", "hundred", "and", "thirty-", "six"]
-print("hidden:    ", "   ".join(f"{name:>8}" for name in positions))
-for seed, model in models.items():
-    found = [units_right(model, three, [hidden]) for hidden in range(5)]
-    print(f"seed {seed}:    ", "   ".join(f"{share:>8.0%}" for share in found))
+seeds = [f"seed {seed}" for seed in models]
+
+
+def all_models(hidden):
+    return [units_right(model, three, hidden) for model in models.values()]
+
+
+one_hidden = {(i,): all_models([i]) for i in range(5)}
+figures.hidden_positions(one_hidden, positions, seeds)
+#| caption: Units that are written right while the decoder may not attend to one source
+#|   position (hatched).
 
 # %% tags=["hide-input"]
-of_six = [units_right(model, three, [4]) for model in models.values()]
-nothing_left = units_right(models[0], three, [0, 1, 2, 3, 4])
-of_hundred = [units_right(model, three, [0, 2, 3, 4]) for model in models.values()]
-weights_mislead = of_six[0] > 0.9 and max(of_six[1:]) < 0.75 and nothing_left < 0.2
-if not (weights_mislead and max(of_hundred[1:]) < 0.5 < of_hundred[0]):
+(at_and, *_), (at_six, *others) = one_hidden[2,], one_hidden[4,]
+if not (at_six > 0.9 and at_and > 0.5 and max(others) < 0.75):
     print("Your three models differ from those of the text: take the method from it.")
 
 # %% [raw] slide
 # ## Hide a position: how many units are still right?
-# {print}
+# {figure}
 #
 # Seed 0 does not need *six*: the bidirectional encoder has copied the unit into other states.
 # . . .
@@ -898,25 +905,36 @@ if not (weights_mislead and max(of_hundred[1:]) < 0.5 < of_hundred[0]):
 # %% [markdown]
 # When the unit itself is hidden, seeds 1 and 2 write many units wrong. Seed 0 is not affected: it does not need that
 # position. Now look at *and*, which had most of seed 0's weight. Without it, seed 0 still writes most units right.
-# *Guess:* does it then read them from *six*? We hide more:
+# *Guess:* which single state is enough for it? Now only one position stays visible:
 
 # %%
-print(f"{'seed':<29}", " ".join(f"{seed:>4}" for seed in models))
-for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
-    found = [units_right(model, three, hidden) for model in models.values()]
-    left = ", ".join(name for i, name in enumerate(positions) if i not in hidden) or "nothing"
-    print(f"left: {left:<23}", " ".join(f"{share:4.0%}" for share in found))
+one_left = {tuple(j for j in range(5) if j != i): all_models([j for j in range(5) if j != i])
+            for i in range(5)}
+figures.hidden_positions(one_left, positions, seeds)
+#| caption: Units that are written right while the decoder may attend to a single source
+#|   position.
 
 # %% [markdown]
-# With *hundred* alone, seed 0 still writes most units correctly. With *four* alone it is no better than guessing, which
-# is one in nine, although it starts from the same $s_0$. So the decoder does not get the unit from $s_0$, whether $s_0$
-# contains it or not. It gets it from the state at *hundred*: the bidirectional encoder has copied the unit into several
-# states. With *hundred* alone, seeds 1 and 2 write most units wrong: if their encoders have copied the unit there, their
-# decoders make little use of the copy.
+# With *and* alone, seed 0 writes all or nearly all units right. So the state at *and* contains the unit, although the
+# token does not: the bidirectional encoder has copied it there. The copy is also in other states. With *six* alone seed 0
+# writes most units right, and even with *hundred* alone far more than the one in nine that guessing gets. For seeds 1 and 2
+# *six* alone is enough, and *hundred* alone is not: if their encoders have copied the unit there, their decoders make
+# little use of the copy. With *four* alone all three models guess.
 #
-# A mask forces weights that never occurred in training, so trust large drops and not small ones. (For seed 0, hiding
-# *thirty-* as well, in the second row, even helps. In the last row the context vector is zero, which no model has met
-# in training, so that row says little.)
+# One more source of the unit is possible: the initial state $s_0$. To test it, we start each number from the $s_0$ of
+# *another* number and hide nothing. *Guess* how many units are right.
+
+# %%
+swapped = torch.randperm(len(three.lengths), generator=torch.Generator().manual_seed(0))
+for seed, model in models.items():
+    state = model.start(three.source, three.lengths)
+    state = state._replace(state=state.state[swapped])           # the s₀ of another number
+    print(f"seed {seed}: {units_right(model, three, [], state):.0%} of the units are right")
+
+# %% [markdown]
+# Nothing changes. The models read the unit by attention, whether $s_0$ contains it or not.
+#
+# A mask forces weights that never occurred in training, so trust large drops and not small ones.
 #
 # So a large weight does not mean that the position is needed, and a small weight on a token does not mean that the
 # token plays no part. An alignment is a hypothesis about what a model uses. To test it, intervene.
@@ -941,7 +959,8 @@ for hidden in ([2, 4], [2, 3, 4], [1, 2, 3, 4], [0, 2, 3, 4], [0, 1, 2, 3, 4]):
 # One context vector for a whole sentence is a bottleneck; attention computes a new one for every target token. In
 # cross-attention, queries come from the decoder, keys and values from the encoder. In training the decoder reads the
 # right tokens (teacher forcing), at inference its own. A model with attention learns long lists in far fewer steps than
-# a model with one vector. The weights show which states were averaged; they do not explain the output.
+# a model with one vector; here neither distance nor width explains that, so selection is the likely reason. The weights
+# show which states were averaged; they do not explain the output.
 #
 # > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
 # > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
@@ -1011,8 +1030,9 @@ for name in ("attention", "attention, no input feeding"):
 # ## Going further: does a wrong translation have a wrong alignment?
 #
 # The record counts alignments in whole lists, separately for lists that the model translates correctly and for those
-# that it gets wrong. A wrong list has about the same alignments as a right one. (There are few wrong lists, so only a
-# large difference would show; there is none.)
+# that it gets wrong. Most numbers of a wrong list are aligned as those of a right one. But misalignments of the tens, which are
+# rare, concentrate in the wrong lists: the last line adds up seeds 1 and 2. (There are few wrong lists, and which is the
+# cause of which, these counts do not say.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 print("on its true partner:        lists right         lists wrong")
@@ -1022,3 +1042,8 @@ for run in record["steps"]["450"]["attention"]:
         (a, b), (x, y) = right[what], wrong[what]
         print(f"seed {run['seed']}, {what:>5}: {a:>7} of {b} {a / b:>4.0%}",
               f"{x:>8} of {y:>2} {x / y:>4.0%}")
+for how in ("right", "wrong"):
+    tens = [run["aligned"][f"lists written {how}"]["tens"]
+            for run in record["steps"]["450"]["attention"][1:]]
+    misaligned, n = sum(n - there for there, n in tens), sum(n for _, n in tens)
+    print(f"lists {how}, seeds 1 and 2: {misaligned} of {n} tens are not on their partner")

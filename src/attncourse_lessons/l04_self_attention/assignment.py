@@ -9,11 +9,11 @@
 # %% [markdown]
 # # Assignment @self_attention · Self-attention
 #
-# In this assignment you build the scaled dot-product self-attention of [lecture @self_attention](@self_attention) twice,
-# once token by token, as the sums read, and once with matrices. You find three mistakes in a course-mate's layer with
-# the help of rules that every such layer obeys, and you compare the costs of four kinds of layer. The code is short; it
-# takes time to be sure who asks, who answers, and along which axis the softmax goes. After each check comes a cell that
-# *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# In this assignment you build the scaled dot-product self-attention of [lecture @self_attention](@self_attention) twice:
+# once token by token, as the sums read, and once with matrices. Then you find three mistakes in a course-mate's layer with
+# the help of rules that every such layer obeys. At the end you compare the costs of four kinds of layer. The code is
+# short. The work is to be sure who asks, who answers, and along which axis the softmax goes. After each check comes a cell
+# that *uses* what you wrote. It waits until the check gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -75,23 +75,27 @@ def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Ten
 check("self_attention_loop", self_attention_loop)
 
 # %% [markdown]
-# **Use it.** *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. But this time a pronoun
-# also hands over half of itself. *Guess* what *her* receives, and what *book* receives.
+# **Use it.** *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. The 6 in $W_Q$ sets how sharp
+# the softmax is. Now it is 1, 6 and 600. *Guess* what *her*, *lent* and *book* receive of the two names each time.
 
 # %%
 if solved("self_attention_loop"):
     words = ["Anna", "lent", "Ben", "her", "book", "because", "he", "asked"]
     X = torch.zeros(8, 6)                                        # (n, d_model)
     X[[0, 1, 2, 3, 4, 6, 7], [0, 4, 1, 2, 5, 3, 4]] = 1.0        # "because" has no feature
-    W_Q, W_K, W_V = torch.zeros(6, 2), torch.zeros(6, 2), torch.zeros(6, 3)
-    W_Q[2, 0] = W_Q[3, 1] = W_Q[4, 0] = W_Q[4, 1] = 6.0          # who is looked for
+    W_Q, W_K, W_V = torch.zeros(6, 2), torch.zeros(6, 2), torch.zeros(6, 2)
     W_K[0, 0] = W_K[1, 1] = 1.0                                  # who is found
-    W_V[0, 0] = W_V[1, 1] = 1.0                                  # names hand over themselves …
-    W_V[2, 2] = W_V[3, 2] = 0.5                                  # … pronouns half of "pronoun"
-    output = self_attention_loop(X, W_Q, W_K, W_V)               # (n, d_v)
-    for word, received in zip(words, output.tolist(), strict=True):
-        said = zip(("Anna", "Ben", "pronoun"), received, strict=True)
-        print(f"{word:>8} receives", ", ".join(f"{share:.2f} {name}" for name, share in said))
+    W_V[0, 0] = W_V[1, 1] = 1.0                                  # names hand over themselves
+    for sharpness in (1.0, 6.0, 600.0):
+        W_Q[2, 0] = W_Q[3, 1] = W_Q[4, 0] = W_Q[4, 1] = sharpness        # who is looked for
+        output = self_attention_loop(X, W_Q, W_K, W_V)           # (n, d_v)
+        for word in ("her", "lent", "book"):
+            anna, ben = output[words.index(word)].tolist()
+            print(f"{sharpness:>4.0f}: {word:>4} receives {anna:.2f} of Anna, {ben:.2f} of Ben")
+
+# %% [markdown]
+# At 600 a score is 424, and exp(424) is no float32: the softmax survives because yours subtracts the maximum. Look at
+# *lent*. Its two scores are equal, so no sharpness tells the lender from the borrower.
 
 # %% [markdown]
 # ## 2 · All tokens at once
@@ -119,17 +123,17 @@ check("self_attention", self_attention)
 
 # %% [markdown]
 # **Use it.** The lecture's diary: each of seven shuffled cards must say what there will be for dinner tomorrow. Your
-# function is the layer; the rest is an embedding and an optimiser. Training takes some seconds. The lecture's queries and
-# keys have 32 numbers. *Guess* how many of them it takes to tell seven days apart: 32, two, or one? (Lecture @many_heads
-# comes back to it.)
+# function is the layer; the rest is an embedding and an optimiser. The lecture's queries and keys have 32 numbers. Can two
+# numbers, or a single one, tell seven days apart? *Guess* on how many of the seven days a layer with $d_k$ = 1 will be
+# right. Six trainings take about ten seconds.
 
 # %%
 if solved("self_attention"):
-    from attncourse.data.diary import MEALS, shuffled_weeks
+    from attncourse.data.diary import DAYS, MEALS, shuffled_weeks
 
-    for d_k in (32, 2, 1):
-        torch.manual_seed(0)
-        draws, d = torch.Generator().manual_seed(0), 32
+    def right_by_day(d_k, seed, d=32):
+        torch.manual_seed(seed)
+        draws = torch.Generator().manual_seed(seed)
         day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
         widths = (d_k, d_k, len(MEALS))
         matrices = [nn.Parameter(torch.randn(d, d_out) / math.sqrt(d)) for d_out in widths]
@@ -144,8 +148,20 @@ if solved("self_attention"):
             optimizer.step()
         days, meals, tomorrow = shuffled_weeks(1000, draws)          # weeks it never saw
         output, _ = self_attention(day(days) + meal(meals), *matrices)
-        right = output.argmax(dim=-1) == tomorrow
-        print(f"d_k = {d_k:>2}: right on {right.float().mean():.1%} of the cards")
+        right = output.argmax(dim=-1) == tomorrow                    # (1000, 7)
+        return [right[days == each].float().mean().item() for each in range(7)]
+
+    print("cards right by day   ", *(f"{day:>5}" for day in DAYS))
+    for d_k in (2, 1):
+        for seed in range(3):
+            shares = right_by_day(d_k, seed)
+            print(f"    d_k = {d_k}, seed {seed}  ", *(f"{share:5.0%}" for share in shares))
+
+# %% [markdown]
+# Two numbers are enough: seven directions fit into a plane. With one number, a score is a product $q_i k_j$ of two numbers.
+# Then the largest score of any query belongs to the largest key or to the smallest key. Only these two days can be found,
+# and two days are right. The others are guessed, as with the lecture's fixed weights. (Lecture @many_heads comes back to
+# the width of heads.)
 
 # %% [markdown]
 # ## 3 · Debugging: a layer for padded sentences
@@ -161,8 +177,8 @@ if solved("self_attention"):
 #   token have feature 0 alone, and set row 0 of $W_Q$ to zero.)
 # * If every token gets one more feature, which is zero, the output stays the same. (Each matrix gets one more row.)
 #
-# The cell tests the first rule; the empty one below it is for your tests of the other two. (You will be tempted to read the
-# function first.) Then write it as it should be.
+# The cell tests the first rule. The empty cell below it is for your tests of the other two. Then write the layer as it should
+# be.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
@@ -204,7 +220,8 @@ check("padded_self_attention", padded_self_attention)
 
 # %% [markdown]
 # **Use it.** The sentence *Anna lent Ben her book*, alone and in one batch with a longer one, in your layer and in the
-# suspicious one. *Guess* by how much each token's vector moves when its sentence shares a batch.
+# suspicious one. *Guess* by how much each token's vector moves when its sentence shares a batch: by a rounding error, by a
+# few per cent, or by as much as its own length?
 
 # %%
 if solved("padded_self_attention"):
@@ -223,6 +240,9 @@ if solved("padded_self_attention"):
     print(f"new padding moves real tokens by {change_the_padding(padded_self_attention)}")
 
 # %% [markdown]
+# In your layer a token receives the same in any batch. In the suspicious layer its vector moves by about its own length,
+# only because a longer sentence is in the batch.
+#
 # ## 4 · What a layer costs
 #
 # Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k = d_v
@@ -270,22 +290,30 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
 check("layer_cost", layer_cost)
 
 # %% [markdown]
-# **Use it.** A document of 4,000 tokens, $d$ = 512. *Guess* how wide a convolution costs as much as full attention.
+# **Use it.** A document of 4,000 tokens, $d$ = 512. *Guess* how many positions on each side a convolution may have until it
+# costs as much as full attention. And which layer would you take if the arithmetic is what counts, if the steps are, or if
+# the path is?
 
 # %%
 if solved("layer_cost"):
     layers = [("self-attention", None), ("recurrent", None), ("restricted", 8)]
     for kind, width in [*layers, *(("convolution", k) for k in (3, 5, 7, 9, 11))]:
         products, steps, path = layer_cost(kind, 4000, 512, width)
-        print(f"{kind:>15}{f' of {width}' if width else '':<6}: {products / 1e9:5.1f} billion",
+        print(f"{kind:>15}{f' ±{width}' if width else '':<4}: {products / 1e9:5.1f} billion",
               f"multiply-adds, {steps:>4} steps, path {path:>4}")
+
+# %% [markdown]
+# The convolution with ±9 is the first that costs more than full attention, and its path is still 445 layers. The recurrence
+# takes the least arithmetic, but every position waits for the one before. In restricted attention no position waits, and
+# the arithmetic is cheap; its price is a long path.
 
 # %% [markdown]
 # ## 5 · In your own words
 #
-# A course-mate wants to save parameters and sets $W_K = W_Q$.
+# A course-mate wants to save parameters and sets $W_K = W_Q$. The table of scores is then symmetric, as the lecture shows.
 #
-# **(a)** Show that the table of scores is then symmetric. Is the table of *weights* symmetric too? Say why, or why not.
+# **(a)** Is the table of *weights* symmetric too? Prove it, or refute it with a symmetric table of scores of two tokens. Then
+# say exactly for which symmetric tables of scores the weights are symmetric.
 #
 # **(b)** Seven days form a circle, and each should attend most to the next: the largest weight of token $i$ should be
 # at token $i + 1$, and that of token 7 at token 1. Show from the symmetry of the scores alone that this is impossible.
@@ -302,10 +330,11 @@ if solved("layer_cost"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) $e_{ij} = (x_i W)(x_j W)^\top / \sqrt{d_k}$, and a dot product does not care which factor stands first, so $e_{ij} =
-#    e_{ji}$. In matrices: $X W W^\top X^\top$ is its own transpose.
-# 2. (a) The weights are not symmetric in general: $\alpha_{ij} = \exp(e_{ij}) / Z_i$ and $\alpha_{ji} = \exp(e_{ij}) / Z_j$, and
-#    each row has a sum $Z$ of its own. (A numerical example earns the point as well.)
+# 1. (a) Not in general. Scores with rows (0, 0) and (0, 1) give $\alpha_{12} = 1/2$ and $\alpha_{21} = 1/(1 + \mathrm{e})$. (Any
+#    example with its two weights.)
+# 2. (a) $\alpha_{ij} = \exp(e_{ij}) / Z_i$ and $\alpha_{ji} = \exp(e_{ij}) / Z_j$, where $Z_i$ is the sum of row $i$'s exponentials.
+#    Exponentials are positive, so the two are equal exactly if $Z_i = Z_j$: the weights are symmetric if and only if
+#    all rows have the same sum. Half a point for "every row has a sum of its own" without the condition.
 # 3. (b) The largest weight of a row stands where its largest score is. So $e_{i,i+1} > e_{i,i-1} = e_{i-1,i}$ for every
 #    $i$: from one step of the circle to the next the scores grow, all the way round, until one is larger than itself. Half a
 #    point for an argument that needs dot products (lengths, Cauchy–Schwarz), if it is sound.
@@ -338,8 +367,8 @@ def restricted_self_attention(
 check("restricted_self_attention", restricted_self_attention)
 
 # %% [markdown]
-# **Use it.** Stack it three times, with random matrices. The gradient tells which tokens token 10 hears of. *Guess* the
-# first and the last of them, for a width of 2.
+# **Use it.** Stack the layer three times, with random matrices. The gradient tells which of 21 tokens reach token 10. *Guess*
+# the first and the last of them, for a width of 2.
 
 # %%
 if solved("restricted_self_attention"):
@@ -351,4 +380,8 @@ if solved("restricted_self_attention"):
         h, _ = restricted_self_attention(h, W_Q, W_K, W_V, width=2)
     (gradient,) = torch.autograd.grad(h[0, 10].sum(), x)
     reached = gradient[0].abs().sum(dim=-1).nonzero().flatten().tolist()
-    print("token 10 hears of tokens", reached)
+    print("these tokens reach token 10:", reached)
+
+# %% [markdown]
+# Each layer adds `width` tokens on each side, so three layers reach 6 tokens to the left and to the right. That is the path
+# length of your `layer_cost`, seen from token 10.

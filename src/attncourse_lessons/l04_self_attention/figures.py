@@ -198,43 +198,72 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
     )
 
 
-def winding(names: Sequence[str], vectors: Tensor, lengths: Mapping[str, Tensor]) -> None:
-    """Vectors that each find the next by the largest product: unrolled in a plane, and how long they are in all runs.
+def winding(names: Sequence[str], runs: Mapping[str, Tensor]) -> None:
+    """Vectors that each find the next by the largest product: the first run unrolled in a plane, and all in numbers.
 
-    `vectors` (n, d), in the order of `names`: each is drawn as long as it is, and turned from the one before by the
-    angle between the two. What ends beyond the dashed line through an arrow's tip has a larger product with the arrow
-    than the arrow has with itself. `lengths`, {name: (n,)}, are lines beside it.
+    `runs`, {name: (n, d)}, each in the order of `names`, the lost one last. On the left each vector of the first run is
+    drawn as long as it is, and turned from the one before by the angle between the two. On the right, for all runs, the
+    lengths, and the margins: the score of the next minus the score of itself, products over the root of d. The last
+    one's margin is far below the others: a triangle at the lower edge, and the range in words.
     """
-    size = vectors.norm(dim=-1)
-    cosines = nn.functional.cosine_similarity(vectors[:-1], vectors[1:], dim=-1)
+    first, n = next(iter(runs.values())), len(names)
+    size = first.norm(dim=-1)
+    cosines = nn.functional.cosine_similarity(first[:-1], first[1:], dim=-1)
     angles = np.cumsum([0.0, *cosines.clamp(-1, 1).acos().tolist()]) + 0.1
     way = np.stack([np.cos(angles), np.sin(angles)], axis=1)                # (n, 2)
     tips, top = way * size.numpy()[:, None], float(size.max())
-    drawn, (left, right) = figure(8.4, 3.6, columns=2)
+    drawn, ((left, above), (empty, below)) = figure(8.8, 4.4, rows=2, columns=2)
+    empty.remove()
+    left.set_subplotspec(left.get_gridspec()[:, 0])
     (x_low, y_low), (x_high, y_high) = np.minimum(tips.min(axis=0), 0), tips.max(axis=0)
-    stage(left, (x_low - 0.2 * top, x_high + 0.2 * top), (y_low - 0.1 * top, y_high + 0.2 * top))
+    stage(left, (x_low - 0.3 * top, x_high + 0.35 * top), (y_low - 0.1 * top, y_high + 0.2 * top))
     left.set_aspect("equal")
+    left.set_title(f"{next(iter(runs))}: each day and its length")
     for i, (name, (x, y)) in enumerate(zip(names, tips, strict=True)):
-        lost = i == len(names) - 1
-        arrow(left, (0, 0), (x, y), ORANGE if lost else BLUE, width=1.8)
-        if not lost:
-            across = 0.22 * top * np.array([-way[i, 1], way[i, 0]])
-            left.plot([x - 0.3 * across[0], x + across[0]], [y - 0.3 * across[1], y + across[1]],
-                      color=GREY, linestyle="--", linewidth=1)  # fmt: skip
-        close = i > 0 and angles[i] - angles[i - 1] < 0.15
-        at = way[i] * (size[i].item() + (0.17 if close else 0.07) * top)
-        left.text(*at, name, ha="center", va="center", fontsize=10, color=ORANGE if lost else INK)
-    for i, (name, line) in enumerate(lengths.items()):
-        right.plot(range(1, len(names) + 1), line.tolist(), label=name, **line_style(i) | {"markersize": 5})
-    name_lines(right, "days after the lost day", "length of the vector")
-    right.set_ylim(0, None)
-    right.legend(frameon=False, fontsize=9.5, loc="lower right")
-    said = "; ".join(f"{name} {', '.join(f'{each:.1f}' for each in line.tolist())}" for name, line in lengths.items())
+        colour = ORANGE if i == n - 1 else BLUE
+        arrow(left, (0, 0), (x, y), colour, width=1.8)
+        near_next = i < n - 1 and angles[i + 1] - angles[i] < 0.15
+        near_last = i > 0 and angles[i] - angles[i - 1] < 0.15
+        turned = angles[i] - 0.12 * near_next + 0.12 * near_last             # apart, where two arrows nearly coincide
+        at = (size[i].item() + 0.06 * top) * np.array([np.cos(turned), np.sin(turned)])
+        side = "left" if at[0] > 0.2 * top else "right" if at[0] < -0.35 * top else "center"
+        left.text(*at, f"{name} {size[i]:.1f}", ha=side, va="center" if at[1] < 0.6 * top else "bottom", fontsize=10,
+                  color=ORANGE if i == n - 1 else INK)  # fmt: skip
+    said, days = [], range(1, n + 1)
+    margins = {
+        name: ((vectors * (vectors.roll(-1, dims=0) - vectors)).sum(dim=-1) / math.sqrt(vectors.shape[-1])).tolist()
+        for name, vectors in runs.items()
+    }
+    highest = max(max(each[:-1]) for each in margins.values())
+    floor = -0.45 * highest
+    for i, (name, vectors) in enumerate(runs.items()):
+        lengths = vectors.norm(dim=-1)
+        style = line_style(i) | {"markersize": 4.5, "linewidth": 1.4}
+        beside = [day + 0.08 * (i - (len(runs) - 1) / 2) for day in days]      # no mark hides another
+        above.plot(beside, lengths.tolist(), label=name, **style)
+        below.plot(beside[:-1], margins[name][:-1], label=name, **style)
+        below.plot(beside[-1:], [floor], **style | {"marker": "v", "linestyle": "none"})
+        said.append(f"{name}, lengths {', '.join(f'{each:.1f}' for each in lengths.tolist())}, margins "
+                    f"{', '.join(f'{each:.1f}' for each in margins[name])}")  # fmt: skip
+    below.axhline(0, color=INK, linewidth=1)
+    below.text(1, -0.06 * highest, "0: tomorrow scores no higher than the day itself", ha="left", va="top", fontsize=9,
+               color=INK)  # fmt: skip
+    lost = sorted(each[-1] for each in margins.values())
+    off = f"lost day, off the scale: {lost[0]:.0f} to {lost[-1]:.0f}".replace("-", "−")
+    below.text(n - 0.4, floor, off, ha="right", va="center", fontsize=9, color=INK)
+    below.set_ylim(1.5 * floor, 1.15 * highest)
+    for ax, y_name in ((above, "length of $u_i$"), (below, "margin of tomorrow")):
+        name_lines(ax, "", y_name)
+        ax.get_legend() and ax.get_legend().remove()
+        ax.set_xticks(days)
+    above.set_ylim(0, None)
+    above.legend(frameon=False, fontsize=9, loc="lower right", ncols=2)
+    below.set_xlabel("days after the lost day")
     turned = ", ".join(f"{name} {math.degrees(angle - 0.1):.0f}°" for name, angle in zip(names, angles, strict=True))
     show(
         drawn,
         f"Arrows of growing length that wind outwards, each turned from the one before by the angle between them: "
-        f"{turned}. Lengths: {said}.",
+        f"{turned}. {'; '.join(said).replace('-', '−')}.",
     )
 
 

@@ -14,7 +14,7 @@
 # wrote. In exercise 3, for instance, a model learns to copy with your `rope`. The cell waits until the check gives all
 # points, and is not graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything. It says what it
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything. It says what it
 # found, what it expected, and, if it recognises your mistake, what you were probably thinking. Another check, with other
 # numbers and sizes, decides your points.
 #
@@ -83,6 +83,13 @@ if solved("sinusoidal"):
         print()
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# A wider vector tolerates more noise: four times the width makes up for about twice the noise. (The right dot product is
+# $d/2$, the squared length of the vector. The noise in a dot product has the standard deviation of the noise times
+# $\sqrt{d/2}$.)</details>
+
+# %% [markdown]
 # ## 2 · One matrix for each shift
 #
 # The authors chose sines and cosines because of this property: there is a matrix $M_k$ that takes the vector of *every*
@@ -107,7 +114,8 @@ check("shift_matrix", shift_matrix)
 
 # %% [markdown]
 # **Use it.** Your matrix becomes $W_Q W_K^\top$ of a head. Queries and keys are made of positions alone, without words.
-# *Guess* the attention weights for $k = -1$ and $k = 2$. What do the first and the last words attend to?
+# *Guess* for $k = -1$ and $k = 2$ which key gets most of the weight of each query. For some queries this key does not exist.
+# What do they attend to?
 
 # %%
 if solved("sinusoidal") and solved("shift_matrix"):
@@ -119,6 +127,13 @@ if solved("sinusoidal") and solved("shift_matrix"):
     viz.weight_tables(tables, numbers=True, digits=2)
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# With $k = -1$ each word attends to the word before, with $k = 2$ to the second one after. Where there is none, the nearest
+# word at that end gets the weight: the first word attends to itself, and the last ones to the last. The neighbours of
+# the right key have about 0.09 each, because nearby positions have similar vectors. In a long text this stays so: far keys get next to nothing.</details>
+
+# %% [markdown]
 # ## 3 · Rotary embeddings (RoPE)
 #
 # RoPE adds nothing. It takes the columns of a vector in pairs, $(a, b) = (x_{2i}, x_{2i+1})$. Pair $i$ has the frequency
@@ -127,7 +142,8 @@ if solved("sinusoidal") and solved("shift_matrix"):
 #
 # $$(a,\ b)\ \longmapsto\ (a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i)$$
 #
-# Two neighbouring columns are a pair, the *interleaved* layout of the paper. (The *half* layout is not asked for here.)
+# Two neighbouring columns are a pair, the *interleaved* layout of the paper. (An answer in the *half* layout is not right here,
+# and the check says so.)
 #
 # Your function receives the queries, keys and values of some tokens and returns the three as attention should get them.
 # Which of them must be turned, and which not? The first token stands at position `start`, the next at `start + 1`, and so
@@ -151,7 +167,9 @@ check("rope", rope)
 # %% [markdown]
 # **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places back.
 # It is trained on texts of 8 to 32 letters, once with your `rope` and once without. This takes some seconds. Then it reads
-# texts of 128. *Guess* the four numbers.
+# texts of 128. *Guess* the four shares of right answers. At the end the trained model reads texts of 128 again, token by
+# token, and keeps the turned keys in a **cache**. Token $t$ gets `start=t`, and in a second run `start=0`, which is a common
+# mistake. *Guess* these two shares, too.
 
 # %%
 if solved("rope"):
@@ -190,9 +208,39 @@ if solved("rope"):
             right = model(letters)[0][:, BACK:].argmax(dim=-1) == letters[:, :-BACK]
             name = "with your rope" if with_rope else "without"
             print(f"{name:>14}, texts of {n:>3}: {right.float().mean():.0%} right")
+
+    def token_by_token(letters, counted):
+        x, right = model.letter(letters), []                     # (64, 128, d)
+        keys = values = torch.empty(len(letters), 0, d)          # the cache, nothing yet
+        for t in range(letters.shape[1]):
+            new = x[:, t : t + 1]                                # (64, 1, d)
+            start = t if counted else 0
+            query, key, value = rope(model.query(new), model.key(new), model.value(new), start)
+            keys = torch.cat([keys, key], dim=1)                 # (64, t + 1, d)
+            values = torch.cat([values, value], dim=1)
+            weights = (query @ keys.mT / math.sqrt(d)).softmax(dim=-1)       # (64, 1, t + 1)
+            guess = model.answer(weights @ values)[:, 0].argmax(dim=-1)      # (64,)
+            if t >= BACK:
+                right.append(guess == letters[:, t - BACK])
+        return torch.stack(right).float().mean()
+
+    with torch.no_grad():
+        for name, counted in {"start = t": True, "start = 0 each time": False}.items():
+            share = token_by_token(letters, counted)
+            print(f"token by token with a cache, {name}: {share:.0%} right")
     _, weights = model(torch.randint(LETTERS, (1, 12)))
     names = [str(m) for m in range(12)]
     viz.weight_tables({"with your rope: attention weights": (names, weights[0].detach())})
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Without positions the model can only name a letter that is frequent in the text, so it is right in about 16% of the
+# places in texts of 32, and in 10% in texts of 128. With your `rope` it is nearly always right, and also at four times
+# the trained length. In the picture the weight lies two places to the left of the diagonal. (The rows 0 and 1 have no
+# such key, and were not trained.) A key is turned once, by its own position, so a cache can keep it, and the answers stay
+# right. With `start=0` all tokens stand at the same position, and the model no longer knows what stood two places
+# back.</details>
 
 # %% [markdown]
 # ## 4 · Relative positions
@@ -218,19 +266,38 @@ def relative_index(n_query: int, n_key: int, max_distance: int) -> Tensor:
 check("relative_index", relative_index)
 
 # %% [markdown]
-# **Use it.** A table of five numbers, one for each distance from −2 to 2, is added to scores that are all zero. The result is
-# a head that attends to the word before, in a sentence of any length. *Guess* what the first word attends to.
+# **Use it: seven numbers that are learned.** A head has one number for each distance from −3 to 3, and nothing else: the
+# numbers that your index looks up are its scores. Gradient descent makes it attend two places back, in texts of 32. Then
+# the same seven numbers read longer texts. *Guess* which numbers rise and which fall, and how much weight the right key
+# has left in a text of 1,024.
 
 # %%
 if solved("relative_index"):
-    numbers = torch.tensor([0.0, 4.0, 1.0, 0.0, 0.0])            # for ≤ −2, −1, 0, 1, ≥ 2
-    tables = {}
-    for sentence in ("we know that", "of course we know that you know"):
-        words = sentence.split()
-        n = len(words)
-        bias = numbers[relative_index(n, n, max_distance=2)]     # (n, n)
-        tables[f"{n} words"] = (words, bias.softmax(dim=-1))
-    viz.weight_tables(tables, numbers=True, digits=2)
+    numbers = nn.Parameter(torch.zeros(7))                       # ≤ −3, −2, −1, 0, 1, 2, ≥ 3
+    optimizer = torch.optim.Adam([numbers], lr=0.1)
+
+    def weights_in(n):
+        return numbers[relative_index(n, n, max_distance=3)].softmax(dim=-1)         # (n, n)
+
+    for _ in range(100):
+        loss = -weights_in(32).diagonal(-2).log().mean()         # the keys two places back
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print("learned:", *(f"{number:+.1f}" for number in numbers.tolist()))
+    with torch.no_grad():
+        for n in (32, 128, 1024):
+            weight = weights_in(n).diagonal(-2).mean()
+            print(f"text of {n:>5,}: weight two places back {weight:.2f}")
+        words = ["of", "course", "we", "know", "that", "you", "know", "it"]
+        viz.weight_tables({"eight words": (words, weights_in(8))}, numbers=True, digits=2)
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Only the number for −2 rises. The index serves texts of every length, because far keys share a row. But each far key keeps a
+# small weight: the right key has 0.98 among 32 keys, and 0.64 among 1,024. This is how T5's biases fail in the lecture. The
+# first two words have no key two places back, so all keys get about the same weight from them.</details>
 
 # %% [markdown]
 # ## 5 · In your own words
@@ -246,8 +313,10 @@ if solved("relative_index"):
 # **(a)** The lecture multiplies it out and says of the two mixed terms that they change when both tokens move together. Give
 # an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$ and two positions.
 # **(b)** Your course-mate has the last term in mind, $s_i B s_j^\top$. Find a $2 \times 2$ matrix $B$, not a multiple of $I$, for
-# which it depends on $i - j$ alone, and one for which it does not. **(c)** Why does the objection not apply to RoPE? And would
-# it apply if the rotation came *before* $W_Q$ and $W_K$?
+# which it depends on $i - j$ alone, and one for which it does not. **(c)** Somebody adds nothing, but turns the embeddings by
+# their positions, $x_i R_i$ with $R_i = \begin{pmatrix} \cos i & \sin i \\ -\sin i & \cos i \end{pmatrix}$, *before* $W_Q$ and $W_K$.
+# (RoPE turns the queries and keys, after them.) Write the score. For which of your two matrices of (b) do the positions count
+# through $i - j$ alone, and why not for the other?
 #
 # Answer in five to ten sentences or lines of mathematics. (3 points)
 
@@ -258,13 +327,13 @@ if solved("relative_index"):
 # 1. (a) Any example with its two numbers. For instance $x_i = (1, 0)$ and $B = I$: then $x_i B s_j^\top = \sin j$, which is 0 for
 #    $j = 0$ and $-0.54$ for $j = 10$, whatever the distance is. Half a point for a right example with a slip in the numbers.
 # 2. (b) Half a point for each matrix. $s_i B s_j^\top$ depends on $i - j$ alone where $B$ does what a turn with a stretch does,
-#    $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k$ is one of them. With $u = 0$, $v = 1$ it is $\sin(i - j)$. It does not with
+#    $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k = R_{-k}$ is one of them. With $u = 0$, $v = 1$ it is $\sin(i - j)$. It does not with
 #    $B = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix}$, which gives $\sin i \sin j$: 0 for $i = j = 0$ and 0.71 for $i = j = 1$. "$B$ has to
 #    commute with all shifts", with the two matrices, is the full reason; it is not asked for.
-# 3. (c) Nothing is added, so there are no mixed terms. The score is $q_i R_i R_j^\top k_j^\top = q_i R_{i - j} k_j^\top$ for rows:
-#    a single term, and a turn forth by $i$ and back by $j$ leaves a turn by the difference. If the rotation came before the
-#    projections, the score would be $x_i R_i B R_j^\top x_j^\top$: $B$ stands between the two turns, and (b) says that for a general $B$
-#    they no longer join. Half a point for each of the two answers.
+# 3. (c) Half a point for the score, $x_i R_i B R_j^\top x_j^\top$: nothing is added, so it is a single term, but $B$ stands between
+#    the two turns. Half a point for the matrices. The first is a turn with a stretch, and turns in a plane may be exchanged:
+#    $R_i B R_j^\top = B R_{i-j}$. The second may not be exchanged with a turn. With $x_i = x_j = (1, 0)$ the score is $\cos i \cos j$:
+#    1 for $i = j = 0$ and 0.29 for $i = j = 1$. (RoPE turns after the projections, so for it every $B$ is allowed.)
 #
 # The answer may say row or column convention, and $R_{j-i}$ for $R_{i-j}$, as long as it is consistent.
 # ### END SOLUTION
@@ -303,3 +372,9 @@ if solved("alibi_bias"):
     weights = alibi_bias(4, 41).softmax(dim=-1)[:, 20]                               # (4, 41)
     lines = {f"head {h + 1}": weights[h] for h in range(4)}
     viz.function_curves(lines, torch.arange(41), x_name="key", y_name="attention weight")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Head 1 has the largest slope, 1/4, and sees only near keys. Head 4, with the slope 1/256, is nearly a mean of the whole
+# text: its furthest keys have almost as much weight as the nearest. So one layer sees at four ranges at once.</details>

@@ -62,22 +62,23 @@ def weights_allowed(weights: Tensor, allowed: Tensor, rows: Sequence[str], colum
 
 def ways_in() -> None:
     """The three places where a position can enter attention, from the input of a layer to its weights."""
-    drawn, ax = figure(7.8, 2.4)
-    stage(ax, (-1.0, 12.0), (-2.75, 0.95))
+    drawn, ax = figure(7.8, 2.8)
+    stage(ax, (-1.0, 12.0), (-3.3, 0.95))
     for x, label, width in ((0, "input x", 1.9), (4.1, "query, key", 2.4), (8.0, "score", 1.6), (11.1, "weight", 1.7)):
         box(ax, x, 0, label, GREY, width=width)
     for start, end, name in ((0.97, 2.88, "$W_Q, W_K$"), (5.32, 7.18, "$q \\cdot k$"), (8.82, 10.23, "softmax")):
         arrow(ax, (start, 0), (end, 0))
         ax.text((start + end) / 2, 0.22, name, ha="center", va="bottom", fontsize=10.5, color=INK)
     said = []
-    for x, colour, name, how, schemes in (
-        (0.0, BLUE, "absolute", "add a vector", "sinusoidal, learned"),
-        (4.1, GREEN, "rotary", "turn by the position", "RoPE"),
-        (8.0, PURPLE, "relative", "add a term for the distance", "Shaw, T5, ALiBi"),
+    for x, colour, name, how, formula, schemes in (
+        (0.0, BLUE, "absolute", "add a vector", "$x_p + \\mathrm{PE}(p)$", "sinusoidal, learned"),
+        (4.1, GREEN, "rotary", "turn by the position", "$q_m R_m,\\ \\ k_n R_n$", "RoPE"),
+        (8.0, PURPLE, "relative", "add a term for the distance", "$e_{ij} + b_{j-i}$", "Shaw, T5, ALiBi"),
     ):
         arrow(ax, (x, -1.15), (x, -0.53), colour=colour, width=2.2)
         ax.text(x, -1.5, f"{name}: {schemes}", ha="center", va="center", fontsize=10.5, color=colour, weight="bold")
         ax.text(x, -2.15, how, ha="center", va="center", fontsize=10.5, color=INK)
+        ax.text(x, -2.85, formula, ha="center", va="center", fontsize=11.5, color=INK)
         said.append(f"{name} ({schemes}): {how}")
     show(
         drawn,
@@ -169,13 +170,13 @@ def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> 
 
 
 def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -> None:
-    """The clipped distance of each key from each query, and small below it the row of the table that it looks up.
+    """The clipped distance of each key from each query.
 
     `index` (n, n), distance + max_distance. Raises ValueError where it does not fit the words.
     """
     rows = as_matrix(index, words, words, name="index").astype(int)
     distance = rows - max_distance
-    drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.55 * len(words))
+    drawn, ax = figure(1.5 + 0.8 * len(words), 0.9 + 0.45 * len(words))
     ax.pcolormesh(
         distance, cmap=SIGNED, vmin=-2.4 * max_distance, vmax=2.4 * max_distance, edgecolors="white", linewidth=1.5
     )
@@ -183,8 +184,7 @@ def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -
     for i, line in enumerate(distance):
         for j, value in enumerate(line):
             said = f"{value:+d}".replace("-", "−") if value else "0"
-            ax.text(j + 0.5, i + 0.4, said, ha="center", va="center", fontsize=12, color=INK)
-            ax.text(j + 0.5, i + 0.8, f"row {rows[i, j]}", ha="center", va="center", fontsize=9.5, color=INK)
+            ax.text(j + 0.5, i + 0.5, said, ha="center", va="center", fontsize=12, color=INK)
     ax.set_xticks(np.arange(len(words)) + 0.5, words)
     ax.set_yticks(np.arange(len(words)) + 0.5, words)
     ax.tick_params(length=0)
@@ -198,22 +198,27 @@ def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -
 
 
 def relative_biases(
-    distances: Sequence[int], buckets: Sequence[int], biases: Mapping[str, Sequence[float]]
+    distances: Sequence[int], buckets: Sequence[int], slopes: Mapping[str, float]
 ) -> None:
-    """T5's bucket of each distance, and what ALiBi adds to the score at each distance, a line for each head."""
+    """T5's bucket of each distance, and what ALiBi adds to the score there: a line for each {name: slope}."""
     drawn, (left, right) = figure(7.8, 3.2, columns=2)
     left.plot(distances, buckets, color=BLUE, marker="o", markersize=3.5, linestyle="none")
     left.set_title("T5: which learned number")
     left.set_xlabel("distance j − i")
-    left.set_ylabel("bucket")
+    left.set_ylabel("number of the bucket")
     left.grid(axis="y", color=PALE, linewidth=0.8)
-    for i, (name, line) in enumerate(biases.items()):
+    lowest = {}
+    for i, (name, slope) in enumerate(slopes.items()):
         style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
-        right.plot(distances, line, label=name, **style)
+        line = [-slope * abs(distance) for distance in distances]
+        right.plot(distances, line, **style)
+        end = (distances[-1] + 2, line[-1])
+        right.text(*end, f"s = {name}", ha="left", va="center", fontsize=10, color=style["color"])
+        lowest[name] = min(line)
     right.set_title("ALiBi: what is added")
-    name_lines(right, "distance j − i", "bias")
+    name_lines(right, "distance j − i", "added to the score")
     shared = sum(buckets.count(bucket) > 1 for bucket in buckets)
-    said = "; ".join(f"{name} from 0 down to {min(line):.3g}" for name, line in biases.items())
+    said = "; ".join(f"slope {name} from 0 down to {low:.3g}" for name, low in lowest.items())
     show(
         drawn,
         f"T5: {len(set(buckets))} buckets for {len(buckets)} distances, so {shared} of them share one. ALiBi: a cost "
@@ -269,6 +274,76 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     )
 
 
+def score_decay(scores: Mapping[str, Tensor], distances: Tensor, a_decade: int = 12) -> None:
+    """Scores {name: (n,)} against `distances` (n,), ascending from 1, on a logarithmic axis.
+
+    Of `a_decade` groups of neighbouring distances in each power of ten, a line goes through the means, and a band
+    reaches from the lowest score to the highest. Every second band is hatched, so that two can be told apart.
+    """
+    drawn, ax = figure(6.6, 3.4)
+    at = distances.double().numpy()
+    edges = np.unique(np.ceil(10 ** (np.arange(np.log10(at[-1]) * a_decade + 2) / a_decade - 1e-9)))
+    starts = np.searchsorted(at, edges[edges < at[-1]])
+    size = np.diff([*starts, len(at)])
+    middle = 10 ** (np.add.reduceat(np.log10(at), starts) / size)
+    ax.axhline(0, color=GREY, linewidth=1)
+    said = []
+    for i, (name, line) in enumerate(scores.items()):
+        values = line.double().numpy()
+        means = np.add.reduceat(values, starts) / size
+        low, high = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+        if i % 2:
+            ax.fill_between(
+                middle, low, high, facecolor="none", edgecolor=SERIES[i], alpha=0.6, hatch="///", linewidth=0
+            )
+        else:
+            ax.fill_between(middle, low, high, color=SERIES[i], alpha=0.25, linewidth=0)
+        ax.plot(middle, means, color=SERIES[i], linewidth=2, linestyle=("-", "--")[i % 2])
+        place = int(len(middle) * 0.55)
+        across, up, away = (("right", "top", (-8, -8)), ("left", "bottom", (8, 12)))[i % 2]
+        ax.annotate(name, (middle[place], means[place]), away, textcoords="offset points", ha=across, va=up,
+                    fontsize=10.5, color=SERIES[i])  # fmt: skip
+        said.append(f"{name}: from {means[0]:.2f} to a mean of {means[-1]:.2f}, lowest {values.min():.2f}")
+    ax.set_xscale("log")
+    name_lines(ax, "distance (tokens)", "score (1 at distance 0)")
+    show(drawn, f"Scores against the distance, 1 to {at[-1]:,.0f}. {'; '.join(said)}.")
+
+
+def context_extension(ratios: Mapping[str, Tensor], circled: int) -> None:
+    """How far RoPE's pairs turn in a longer text, as a multiple of the training: a line {method: (pairs,)} each.
+
+    The first `circled` pairs have come full circle in training. Pairs above 1 to the right of them meet new angles;
+    that region is shaded. Each line has its name where it is furthest from the others.
+    """
+    drawn, ax = figure(6.8, 3.5)
+    lines = {name: line.double().numpy() for name, line in ratios.items()}
+    pairs = len(next(iter(lines.values())))
+    top = max(line.max() for line in lines.values())
+    ax.add_patch(Rectangle((circled - 0.5, 1), pairs - circled, 1.35 * top - 1, color=PALE, alpha=0.7, linewidth=0))
+    ax.axvline(circled - 0.5, color=GREY, linewidth=1, linestyle=":")
+    said = []
+    for i, (name, line) in enumerate(lines.items()):
+        style = {"color": SERIES[i], "linestyle": ("-", "-", "--", "-.")[i % 4], "linewidth": (5, 5, 2.2, 2.2)[i % 4]}
+        ax.plot(range(pairs), line, alpha=0.45 if i < 2 else 1, **style)
+        apart = np.min([np.abs(np.log(line / other)) for key, other in lines.items() if key != name], axis=0)
+        place = int(apart[: max(1, circled * 7 // 10)].argmax())
+        side, away = ("right", (-5, -13)) if i == 2 else ("left", (4, 7))
+        ax.annotate(name, (place, line[place]), away, textcoords="offset points", ha=side, fontsize=10.5,
+                    color=SERIES[i])  # fmt: skip
+        middle = f"{line[circled]:.2f} in pair {circled}"
+        said.append(f"{name}: {line[0]:.2f} in pair 0, {middle}, {line[-1]:.2f} in the last")
+    ax.set_yscale("log", base=2)
+    ax.set_xlim(-0.5, pairs - 0.5)
+    ax.set_ylim(0.7 * min(line.min() for line in lines.values()), 1.35 * top)
+    ticks = [2**power for power in range(math.floor(math.log2(top)) + 1)]
+    ax.set_yticks(ticks, [f"× {tick}" for tick in ticks])
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.text(pairs - 1, 0.9 * top, "new angles", ha="right", va="top", fontsize=10, color=INK)
+    ax.text(circled - 1, 0.74, "full circle in training", ha="right", va="bottom", fontsize=10, color=GREY)
+    name_lines(ax, "pair of columns", "largest angle (trained: × 1)")
+    show(drawn, f"Largest angle of each pair as a multiple of the largest in training. {'; '.join(said)}.")
+
+
 def rope_dials(angles: Tensor, positions: Sequence[int]) -> None:
     """What RoPE does in many dimensions: a dial for each pair and position; above, which columns are a pair.
 
@@ -316,14 +391,16 @@ def rope_dials(angles: Tensor, positions: Sequence[int]) -> None:
 def scale_points(
     groups: Mapping[str, Mapping[str, Sequence[float]]], y_name: str, chance: float | None = None
 ) -> None:
-    """A point for each seed, {scheme: {setting: a value for each seed}}: settings side by side above each scheme."""
+    """A point for each seed, {scheme: {setting: a value for each seed}}: settings, and in them seeds, side by side."""
     drawn, ax = figure(1.6 + 0.95 * len(groups), 3.4)
     said, named = [], set()
+    most = max(len(settings) for settings in groups.values())
     for x, (scheme, settings) in enumerate(groups.items()):
         for i, (setting, values) in enumerate(settings.items()):
-            style = line_style(i) | {"linestyle": "none", "markersize": 6, "markeredgewidth": 1.5}
-            at = x + 0.22 * (i - (len(settings) - 1) / 2)
-            ax.plot([at] * len(values), values, label="" if setting in named else setting, clip_on=False, **style)
+            style = line_style(i) | {"linestyle": "none", "markersize": 5.5, "markeredgewidth": 1.5}
+            middle = x + 0.8 / most * (i - (len(settings) - 1) / 2)
+            at = [middle + 0.24 / most * (seed - (len(values) - 1) / 2) for seed in range(len(values))]
+            ax.plot(at, values, label="" if setting in named else setting, clip_on=False, **style)
             named.add(setting)
             said.append(f"{scheme}, {setting}: {', '.join(f'{value:.0%}' for value in values)}")
     if chance is not None:
@@ -389,30 +466,46 @@ def accuracy_past_training(
 def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], trained: int) -> None:
     """Accuracy against the length of the text, {panel: {name: {length: a value a seed}}}.
 
-    Means are joined, seeds are points, and no two lines of the picture look alike. The trained lengths are shaded.
+    Means are joined, seeds are marks. Lines of one name look alike in all panels, and each has its name at its end;
+    later ones are drawn below the others and larger. The trained lengths are shaded.
     """
-    drawn, _ = figure(3.9 * len(panels), 4.1, columns=len(panels))
-    said, drawn_before = [], 0
+    drawn, _ = figure(3.25 * len(panels), 3.3, columns=len(panels))
+    said = []
+    names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
-        for i, (name, points) in enumerate(lines.items(), start=drawn_before):
+        ends = {}
+        for name, points in lines.items():
             means = [sum(values) / len(values) for values in points.values()]
-            style = line_style(i)
-            ax.plot(list(points), means, label=name, clip_on=False, **style)
-            for n, values in points.items():
-                ax.scatter([n] * len(values), values, s=12, color=style["color"], zorder=4, clip_on=False)
+            i = names.index(name)
+            style = {"color": SERIES[i], "zorder": 4 - i / 10, "clip_on": False}
+            dashes = ("-", "--", "-", "-.")[i % 4]
+            ax.plot(list(points), means, label=name, linestyle=dashes, linewidth=(2, 2, 5, 2)[i % 4], **style)
+            xs = [n for n, values in points.items() for _ in values]
+            ys = [value for values in points.values() for value in values]
+            ax.plot(xs, ys, linestyle="none", marker=("o", "s", "^", "D")[i % 4],
+                    markersize=(5, 4.5, 11, 4.5)[i % 4], **style)  # fmt: skip
+            ends[name] = means[-1]
             listed = ", ".join(f"{mean:.0%} at {n}" for n, mean in zip(points, means, strict=True))
-            said.append(f"{name}: {listed}")
-        drawn_before += len(lines)
+            said.append(f"{title}, {name}: {listed}")
+        last = max(n for points in lines.values() for n in points)
+        height = 2.0
+        for name, end in sorted(ends.items(), key=lambda each: -each[1]):
+            height = min(end, height - 0.085)                                         # below the label before
+            ax.text(1.25 * last, height, name, ha="left", va="center", fontsize=9.5, color=SERIES[names.index(name)])
         ax.axvspan(trained / 2, trained, color=PALE, alpha=0.6, linewidth=0)
         ax.set_xscale("log", base=2)
         xs = sorted({n for points in lines.values() for n in points})
-        ax.set_xticks(xs, [f"{n:,}" for n in xs])
+        ax.set_xticks(xs, [f"{n:,}" for n in xs], fontsize=9)
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlim(0.85 * min(xs), 1.15 * max(xs))
         ax.set_ylim(0, 1.03)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        name_lines(ax, "length of the text", "accuracy", title)
-        ax.legend(frameon=False, fontsize=9.5, loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=2)
+        ax.set_xlabel("length of the text")
+        ax.set_ylabel("accuracy" if ax is drawn.axes[0] else "")
+        ax.tick_params(labelleft=ax is drawn.axes[0])
+        ax.set_title(title)
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
     show(drawn, f"Share right against the length of the text, means over seeds. {'; '.join(said)}.")
 
 

@@ -11,8 +11,8 @@
 #
 # In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network
 # that follows every attention, and the masks that keep a model from reading what it must not. The third exercise is
-# different. There you write a *test*, and the check runs your test on right models and on broken ones. All the faults
-# have been seen in practice. After each check comes a cell that *uses* what you wrote; with the fifth exercise the
+# different. There you write a *test*, and the check runs your test on right models and on broken ones. Most of the
+# faults are modelled on real mistakes. After each check comes a cell that *uses* what you wrote; with the fifth exercise the
 # parts become a language model. Such a cell waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
@@ -89,23 +89,30 @@ if solved("feed_forward"):
             shapes = ((2, d_ff), (d_ff,), (d_ff, 1), (1,))
             parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
             optimizer = torch.optim.Adam(parameters, lr=0.03)
-            for _ in range(200):
+            _, dead = feed_forward(phrases, *parameters)
+            at_first = (~dead).sum().item()                              # units that fire
+            for _ in range(500):
                 output, dead = feed_forward(phrases, *parameters)
                 loss = (output - verdict).square().mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-            working = (~dead).sum().item()                                       # units
-            (learned if loss < 0.01 else failed).append(working)
+            fire = f"{at_first}→{(~dead).sum()}"
+            (learned if loss < 0.01 else failed).append(fire)
         print(f"{d_ff:>2} hidden units: {len(learned)} of 10 starts learn the verdict")
-        print("   units that still fire, where it was learned:", learned, " where not:", failed)
+        print("   units that fire, at first and at the end, where it was learned:", *learned)
+        print("   where not:", *failed or ["–"])
 
 # %% [markdown]
-# Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for all four phrases has no
-# gradient and stays silent: a **dead ReLU**. Your `dead` tells how many units still fire for some phrase at the end: the
-# second line for each width. With 2 and with 4 units the starts that fail have fewer of them than the starts that learn,
-# with a single exception. A wide network can lose several units and still learn.
+# <details><summary>What to see</summary>
 #
+# 2, 5 and 10 of the 10 starts succeed. Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for
+# all four phrases has no gradient and stays silent: a **dead ReLU**. Your `dead` tells how many units fire for some phrase. With
+# 2 units most starts fail because one of the two is dead from the beginning. With 4 units there is a second reason: some
+# starts fail although two units still fire. They have stopped in a poor local minimum. A wide network can lose several
+# units and still learn.</details>
+
+# %% [markdown]
 # ## 2 · The causal mask, also for a part of the queries
 #
 # An autoregressive model predicts token $i + 1$ from the tokens up to token $i$. Make the boolean mask that says who may
@@ -114,7 +121,7 @@ if solved("feed_forward"):
 #
 # In training all tokens ask at once, and there are as many queries as keys. When a model *reads* a long text in pieces,
 # or writes, it keeps the keys of earlier tokens, and only the newest tokens ask. Then there are fewer queries than keys.
-# The last query is the token of the last key. One function must serve both.
+# The last query belongs to the same token as the last key. One function must serve both.
 
 # %% exercise="causal_mask"
 def causal_mask(n_query: int, n_key: int) -> Tensor:
@@ -151,6 +158,13 @@ if solved("causal_mask"):
         print(f"{name:>15}: wrong tokens", off.nonzero().flatten().tolist())
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# With your mask no token is wrong. `is_causal=True` counts queries and keys from 0, so it is right for the first piece alone:
+# in the later pieces each query is denied its nearest keys, its own among them. (That is torch's documented behaviour, an
+# alignment at the upper left corner. Yours is aligned at the lower right.)</details>
+
+# %% [markdown]
 # Can two layers leak where one layer does not? Take your mask as numbers and multiply it by itself. The product counts
 # the ways from input $j$ (column) through a first layer and a second one to output $i$ (row). *Guess* which cell has the
 # most ways, and what stands above the diagonal.
@@ -161,6 +175,13 @@ if solved("causal_mask"):
     two_layers = layer @ layer                   # (6, 6)  how many ways
     print(two_layers)
     print("ways from the future:", two_layers.triu(1).sum().item())
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The lower left corner has the most ways: the last token reads the first one through any of six tokens in between, itself and
+# the first included. Above the diagonal all counts are 0. A product of lower triangular matrices is lower triangular, so a
+# stack of causal layers is causal, however deep it is.</details>
 
 # %% [markdown]
 # ## 3 · A test for leaks
@@ -205,7 +226,7 @@ def test_for_leaks(model: Callable[[Tensor], Tensor], x: Tensor) -> bool:
 check("test_for_leaks", test_for_leaks)
 
 # %% [markdown]
-# **Use it.** Your test, on layers from torch's shelf. *Guess* which of them leak. (A batch norm in training mode takes
+# **Use it.** Your test, on ready-made torch layers. *Guess* which of them leak. (A batch norm in training mode takes
 # its mean over all sentences and positions.)
 
 # %%
@@ -234,6 +255,13 @@ if solved("test_for_leaks"):
     with torch.no_grad():
         for name, model in shelf.items():
             print(f"{name:>36}: {'leaks' if test_for_leaks(model, x) else 'does not leak'}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The bidirectional LSTM, the convolution that is padded on both sides, the block without a mask and the batch norm leak. The
+# convolution that is padded in front is causal by its geometry, without any mask. A layer norm works on one position at a
+# time; a batch norm's mean contains the future.</details>
 
 # %% [markdown]
 # ## 4 · The padding mask, on either side
@@ -286,8 +314,11 @@ if solved("padding_mask"):
         print(f"padding {side}, with a causal mask: {empty} rows in which nothing is allowed")
 
 # %% [markdown]
-# Padding in front leaves rows with nothing allowed: the first positions have no past but padding. The next exercise
-# must handle such rows.
+# <details><summary>What to see</summary>
+#
+# With your mask the outputs differ by rounding, without it by about 12, because junk takes weight. Padding in front leaves
+# six rows with nothing allowed, because the first positions have no past but padding. Padding behind leaves none. The next
+# exercise must handle such rows.</details>
 
 # %% [markdown]
 # ## 5 · Masked attention
@@ -374,6 +405,12 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
             written = torch.cat([written, torch.multinomial(probabilities, 1)], dim=1)
         said = ["".join(letters[j] for j in row[1:]).split(".")[0] for row in written.tolist()]
         print(f"{name}: loss {loss:.2f}; writes", ", ".join(said))
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# With the mask the loss reaches the least possible, 0.45, and the model writes numbers. Without it the loss is 0.00, which no
+# honest prediction can reach, and the model writes rubbish: what it used in training does not exist while it writes.</details>
 
 # %% [markdown]
 # ## 6 · In your own words: inside the convex hull
@@ -468,3 +505,9 @@ if solved("packed_mask"):
     alone = [F.scaled_dot_product_attention(x, x, x, is_causal=True) for x in documents]
     difference = (packed - torch.cat(alone, dim=1)).abs().max()
     print(f"packed and one by one differ by {difference:.1e}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# They differ by rounding alone. The row needs no padding, and each document is read as if it stood by itself. (Positions
+# would have to begin anew in each document, too; here there are none.)</details>

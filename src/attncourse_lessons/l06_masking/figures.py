@@ -350,7 +350,8 @@ def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
             raise ValueError(f"maps, {name}: got {table.min():.3g}..{table.max():.3g}, expected sizes, from 0 on")
         # The square root shows weak influences too, which is what one looks for.
         ax.imshow(np.sqrt(table / max(table.max(), 1e-30)), cmap=WEIGHTS, vmin=0, vmax=1.15, interpolation="nearest")
-        leaks = [(i, j) for i in range(n) for j in range(i + 1, n) if table[i, j] > 0]
+        least = 1e-6 * table.max()                                            # rounding is no leak
+        leaks = [(i, j) for i in range(n) for j in range(i + 1, n) if table[i, j] > least]
         for i, j in leaks:
             ax.plot(j, i, "x", color=ORANGE, markersize=8, markeredgewidth=2.2)
         ax.set_xticks(np.arange(-0.5, n), minor=True)

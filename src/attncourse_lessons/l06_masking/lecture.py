@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @masking · Masks and the feed-forward network: what a token may see, and what it computes from it
 #
-# *About 55 minutes, of which less than one is computing time. You need self-attention with its matrix of attention weights
+# *About 55 minutes, about one of them computing time. You need self-attention with its matrix of attention weights
 # ([lecture @self_attention](@self_attention)), and from [lecture @bottleneck](@bottleneck) what a language model is:
 # something that predicts the next token from those before it.*
 #
@@ -80,7 +80,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # *sharpness* multiplies the scores (it is one over the temperature of [lecture @lookup](@lookup)). At high sharpness a
 # pot takes nearly everything from one other pot.
 #
-# On the left you see the pots. On the right each pot is a point, with the mark of its square on the left. The blue
+# On the left you see the pots. On the right each pot is a point, with the same mark as its square on the left. The blue
 # shape is what the six points span now. The grey shapes are what they spanned in earlier rounds; the small numbers say
 # which. *Before you move the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness
 # stop the mixing?
@@ -271,7 +271,7 @@ assert torch.equal(answer, verdict[:, 0])
 # - **The feed-forward network computes** something for each token and moves nothing.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
-# By the features, the two circles stand at opposite corners, and no line separates them from the squares. The hidden
+# Plotted by features, the two circles stand at opposite corners, and no line separates them from the squares. The hidden
 # layer has folded the plane: *bad* and *not good* lie on one point now, and a line separates it from the other two.
 # Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
 # more situations. We have written this one by hand; a network learns it.
@@ -298,7 +298,7 @@ figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 # So the two parts of a layer divide the work. **Attention moves information between tokens and computes little with it.
 # The feed-forward network computes something for each token and moves nothing.**
 #
-# What does it compute? Read it one **hidden unit** at a time. A unit multiplies the token with its column of $W_1$ and
+# What does it compute? Read it one **hidden unit** at a time. A unit takes the dot product of the token with its column of $W_1$ and
 # adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, in proportion to
 # the sum. Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The
 # network is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised
@@ -327,7 +327,7 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 
 # %% [raw] slide
 # ## Hidden units: a fixed memory
-# - A unit multiplies the token with its column of $W_1$ (*key*).
+# - A unit takes the dot product of the token with its column of $W_1$ (*key*).
 # - If it **fires**, it adds its row of $W_2$ (*value*). (Geva et al. 2021)
 #
 # > **Guess first.** In a new network, how many of 64 units fire for one token?
@@ -443,6 +443,10 @@ for kind, run in runs.items():
         print(f"{kind:>16}, after {layers:>2} layers: {low:.1e} to {high:.1e}, over five seeds")
 sooner = runs["+ feed-forward"][:, 3] < runs["attention alone"][:, 3]     # (5,)
 print(f"after 4 layers less is left with feed-forward networks in {sooner.sum()} of 5 seeds")
+gained = runs["+ both"] - runs["+ residual"]          # (5, 12)  seed by seed
+for layers in (4, 12):
+    print(f"both minus residual alone, after {layers:>2} layers:",
+          ", ".join(f"{gain:+.2f}" for gain in gained[:, layers - 1].tolist()))
 
 # %% tags=["hide-input"]
 assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
@@ -464,20 +468,21 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # %% [markdown]
 # By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
 # precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
-# feed-forward network has not slowed it down. If anything, the collapse came a little sooner, as the last line counts.
-# *At initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds
-# some. The two upper curves fall as well, but slowly: after twelve layers about half is left.
+# feed-forward network by itself has not slowed it down. If anything, the collapse came a little sooner. *At
+# initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds some. The
+# two upper curves fall as well, but slowly: after twelve layers about half is left.
 #
-# Could the network have helped? It is *the same function at every position*. If two tokens have become the same vector,
-# it returns the same vector for both. It may stretch small differences, and so delay the end.
+# Why does the network not help? It is *the same function at every position*. If two tokens have become the same vector,
+# it returns the same vector for both. Beside a residual connection the tokens still differ, and there it does help: at
+# first less is left with it than without, after twelve layers more, as the last two lines compare seed by seed.
 #
 # > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network
 # > as the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The
 # > network solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection holds
 # > that off. Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone the differences vanish *doubly
-# > exponentially* with depth: each layer multiplies the number of zeros behind the decimal point, as the blue curve
+# > exponentially* with depth: each layer multiplies the number of zeros after the decimal point, as the blue curve
 # > shows. Their abstract says that skip connections (residual connections) and feed-forward networks stop it. Their
-# > theorems are more careful: the networks can slow it down, if they stretch enough. Ours, of the usual size, did not.
+# > theorems are more careful: the networks can slow it down, if they stretch enough. By themselves, ours did not.
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
 # @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients.
@@ -544,13 +549,14 @@ def loss_of(logits, wanted):                          # in nats per letter; −1
     return F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-1)
 
 
-def train(masked, seed, steps=150):
+def train(masked, seed, steps=150, kept=range(1000)):
     torch.manual_seed(seed)
     model, losses = Speller(masked), []
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, steps, pct_start=0.2)
     for _ in range(steps):
-        goes_in, must_come_out = batch_of([texts[i] for i in torch.randint(1000, (32,))])
+        drawn = torch.randint(len(kept), (32,))
+        goes_in, must_come_out = batch_of([texts[kept[i]] for i in drawn])
         loss = loss_of(model(goes_in), must_come_out)
         optimizer.zero_grad()
         loss.backward()
@@ -631,6 +637,7 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 # %%
 numbers, _ = batch_of(texts)                                              # (1000, n)
 noise = torch.randint(1, len(letters), (200, 12), generator=torch.Generator().manual_seed(0))
+noise[:, 0] = 0                                       # they begin with "." as all texts do
 first, random = {"no mask": [], "causal mask": []}, {"no mask": [], "causal mask": []}
 for (name, _), model in models.items():
     with torch.no_grad():
@@ -649,15 +656,79 @@ found = {name: [[int(share[:-1]) for share in shares[name]] for shares in (first
 assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "they read ahead"
 assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
-# %% [markdown] teaches="masking the future, with scores of −∞"
+# %% [markdown]
 # Nobody can know a first letter in advance. The best guess is the most common one, and with the mask no model does better.
 # The models without a mask get every first letter right, so they do read ahead. But of the random letters they get at
-# most one in ten, where a guess gets one in twenty and a copy would get all. So they do not simply copy the next place. They may recognise the whole number by its letters and then spell it; we did not
-# test this. A leak needs no copying: any use of the answer is enough.
+# most one in ten or so, where a guess gets one in twenty and a copy would get all. So they do not simply copy the next place.
+# When do they look ahead? We change one letter of a number and read the prediction for that place. Sometimes the letters
+# before it *decide* which letter must come (after "fi" of five). Sometimes they leave a choice, and then we put in another
+# letter that could have followed. *Guess* for each case: do the models predict the old letter, or the one that now stands
+# there?
+
+# %%
+ended = [f"{text}." for text in texts]
+generator = torch.Generator().manual_seed(0)
+changed = {"decides": [], "leaves a choice": []}      # (text, place, new letter, old letter)
+for text in texts[::10]:
+    for i, old in enumerate(text):
+        possible = {other[i] for other in ended if other[:i] == text[:i]}
+        kind = "decides" if len(possible) == 1 else "leaves a choice"
+        others = sorted((set(letters) if kind == "decides" else possible) - {old, "."})
+        if others:
+            new = others[torch.randint(len(others), (), generator=generator)]
+            changed[kind].append((text[:i] + new + text[i + 1 :], i, new, old))
+looked_ahead, alone = {}, {}
+for kind, rows in changed.items():
+    tokens, _ = batch_of([text for text, *_ in rows])                     # (rows, n)
+    places = torch.tensor([i for _, i, *_ in rows])
+    for seed in range(3):
+        with torch.no_grad():
+            logits = models["no mask", seed](tokens)[torch.arange(len(rows)), places]
+        said = [letters[i] for i in logits.argmax(dim=-1)]
+        pairs = [*zip(said, rows, strict=True)]
+        now = sum(letter == new for letter, (*_, new, _) in pairs) / len(rows)
+        old = sum(letter == old for letter, (*_, old) in pairs) / len(rows)
+        right = 0                                         # with nothing to the right
+        for i in set(places.tolist()):
+            here = places == i
+            with torch.no_grad():
+                logits = models["no mask", seed](tokens[here, : i + 1])[:, -1]
+            wanted = [letters.index(old) for _, place, _, old in rows if place == i]
+            right += (logits.argmax(dim=-1) == torch.tensor(wanted)).sum().item()
+        looked_ahead[kind, seed], alone[kind, seed] = now, right / len(rows)
+        print(f"what stands before {kind}, seed {seed}: old letter {old:.0%},"
+              f" new letter {now:.0%};"
+              f" nothing to the right: old letter {alone[kind, seed]:.0%}")
+
+# %% tags=["hide-input"]
+assert max(looked_ahead["decides", seed] for seed in range(3)) < 0.1, "not misled by one letter"
+assert max(alone["decides", seed] for seed in range(3)) < 0.85, "spelling would be 1"
+assert min(looked_ahead["leaves a choice", seed] for seed in range(3)) > 0.3, "they read"
+
+# %% [markdown]
+# Where there is a choice, the models often predict what now stands there: they read the answer. Where the letters before
+# decide, one changed letter does not mislead them. But that is no honest spelling, as the last column shows. With nothing to
+# the right they miss many of these letters, too, although the letters before leave only one possibility. The other letters of
+# the future had given the word away.
 #
-# Which signs would *not* have shown the fault? The training loss is splendid. A validation loss need not show it
-# either, because the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is
-# the only warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
+# Which signs would *not* have shown the fault? The training loss is splendid. Does the loss on unseen texts show it?
+# *Guess:* we train on 800 of the numbers and measure on the other 200.
+
+# %%
+order = torch.randperm(1000, generator=torch.Generator().manual_seed(0)).tolist()
+unseen = batch_of([texts[i] for i in order[800:]])
+on_unseen = []
+for seed in range(3):
+    model, line = train(masked=False, seed=seed, kept=order[:800])
+    with torch.no_grad():
+        on_unseen.append(loss_of(model(unseen[0]), unseen[1]).item())
+    print(f"no mask, seed {seed}: {sum(line[-20:]) / 20:.3f} in training,"
+          f" {on_unseen[-1]:.3f} on unseen numbers")
+assert max(on_unseen) < 0.5 * least, "still far below what is possible"
+
+# %% [markdown] teaches="masking the future, with scores of −∞"
+# It does not: the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is, until
+# the model writes, the only warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
@@ -870,11 +941,10 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 
 # %% [markdown] teaches="training in parallel, teacher forcing"
 # The detector acquits this model, and yet it leaks. A count goes up in steps. Between the steps it is flat, and the
-# gradient is the slope. **A gradient that is not zero proves a leak; a gradient of zero proves nothing.** A better test
+# gradient is the slope. **A gradient clearly above rounding proves a leak; a gradient of zero proves nothing.** A better test
 # does what we did with `other_end`: change the future, and see whether the past has moved.
 #
-# **Now you:** [a06](@masking/assignment), exercise 3. You write such a test, and it must catch leaks that hide rather
-# well.
+# **Now you:** [a06](@masking/assignment), exercise 3. You write such a test, and it must catch well-hidden leaks.
 #
 # ## Teacher forcing: one pass is all steps
 #
@@ -937,7 +1007,7 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
 # of the text on average: about sixteen times as many tokens, and 31 more calls. (A KV cache, [lecture @many_heads](@many_heads), saves most
 # of this arithmetic.) One pass through a text of $n$ tokens gives $n$ losses and their gradients, thanks to the mask. A
-# recurrent network can be taught with the true words, too, but it must walk along the text. This is a large part of the
+# recurrent network can be trained with teacher forcing, too, but it must walk along the text. This is a large part of the
 # reason why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
 # same, so this comparison is one more leak test.
 #
@@ -968,7 +1038,7 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
 # ## Padding masks, and both together
 # {figure}
 #
-# `padding[:, None, :] & causal`: the padding mask depends on the sentence, the causal one on the position.
+# `is_token[:, None, :] & causal`: the padding mask depends on the sentence, the causal one on the position.
 #
 # **Now you:** a@masking, exercise 4
 
@@ -1060,12 +1130,13 @@ figures.mask_zoo({
 #
 # Note three things. A mask need not be square: cross-attention has $n_\text{target}$ rows. A mask says what is
 # *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless the code skips them
-# ([lecture @cheap_attention](@cheap_attention)). And a mask speaks of *one* layer. Under a window of three, position 8
+# ([lecture @cheap_attention](@cheap_attention)). And a mask describes *one* layer. Under a window of three, position 8
 # reads 6, which has read 4 one layer below: with every layer the reach grows by two. Blocks do not grow. In a stack of
 # such layers alone nothing ever crosses from one chunk to the next, so models mix in layers of another kind.
 #
 # Without the mask for packed documents, each document reads those that happen to stand before it in the row. Nothing
-# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality.
+# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality. (For Llama 3 such a mask made little
+# difference in standard pre-training and was important for very long texts, [@grattafiori2024, section 3.2].)
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
@@ -1193,7 +1264,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | one head, $L$ layers | $A_L \cdots A_1\; X\; W_1 \cdots W_L$ | $(n, d)$ |
 # | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$ | $(d_\text{ff})$ inside |
 # | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
-# | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
+# | both masks | `is_token[:, None, :] & causal` | $(\text{batch}, n, n)$ |
 # | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
 #
 # **Now do** assignment a@masking. **Next:** lecture @many_heads.
@@ -1212,12 +1283,12 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | one head, $L$ layers | $A_L \cdots A_1\; X\; W_1 \cdots W_L$: weights on the left, matrices on the right | $(n, d)$ |
 # | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$, at every position | $(d_\text{ff})$ inside, $(d)$ out |
 # | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
-# | both masks | `padding[:, None, :] & causal` | $(\text{batch}, n, n)$ |
+# | both masks | `is_token[:, None, :] & causal` | $(\text{batch}, n, n)$ |
 # | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
 #
 # Attention moves information between tokens. The position-wise feed-forward network computes with it, and needs an
-# activation function to compute more than a linear map. At initialisation the residual connection, not the network,
-# holds off rank collapse. A causal mask makes self-attention autoregressive, so that one pass trains all positions of
+# activation function to compute more than a linear map. At initialisation the residual connection
+# holds off rank collapse; the network alone does not. A causal mask makes self-attention autoregressive, so that one pass trains all positions of
 # a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give zeros to
 # rows with nothing allowed.
 #
@@ -1243,10 +1314,11 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # >
 # > 1. A linear map of rank at most d_model (with a bias). One matrix could replace it: its hidden layer gains nothing.
 # > 2. To those that are forbidden once: they score −1e9, the others −2e9. If these are the future, the model reads it.
-# > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. The module, if
-# >    asked for its weights, makes NaN of that row. The function puts zeros there (older versions of torch made NaN
+# > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. The module makes
+# >    NaN of that row if asked for its weights, and also on its fast path for inference. The function puts zeros there (older versions of torch made NaN
 # >    too), and then nothing but a splendid loss shows the mistake.
-# > 4. A's. Pot A never changes, and in each round every other pot takes some of A's paint, which never leaves it again.
+# > 4. A's. Pot A never changes. If every pot takes at least a share ε from A in every round, then the largest share of other
+# >    paints in any pot shrinks to at most 1 − ε of itself.
 # >    Under a causal mask attention alone collapses, too: to the first token.</details>
 #
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in

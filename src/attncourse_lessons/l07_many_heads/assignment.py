@@ -66,22 +66,55 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
-# **Use it.** This question finds a wrong reshape: if one token of a sentence changes, in which heads does anything
-# change? The cell asks your split, and also a `view` that has the right shape and nothing else.
+# **Use it.** The course has a small trained language model of four heads a layer ([lecture @transformer](@transformer) trains it).
+# Your split shows what the heads of its last layer attend to. The queries and keys are turned by their positions
+# (RoPE), and the future is masked. *Guess:* will the four heads attend to the same places? Look for heads that attend to the
+# token just before, and for heads that leave most of their weight on the first token, `<bos>`. The first two lines compare
+# two splits with the weights that the model computes itself: yours, and a `view` of the right shape.
 
 # %%
 if solved("split_heads"):
-    sentence = torch.randn(1, 6, 12)                                # 6 tokens, for 4 heads of 3
-    for token in (0, 5):
-        changed = sentence.clone()
-        changed[:, token] += 1.0
-        for name, before, after in (
-            ("yours", split_heads(sentence, 4), split_heads(changed, 4)),
-            ("view alone", sentence.view(1, 4, 6, 3), changed.view(1, 4, 6, 3)),
-        ):
-            touched = (before != after).flatten(2).any(dim=2)[0]          # (heads,)
-            heads = touched.nonzero().flatten().tolist()
-            print(f"token {token} changes, {name:>10}: heads that change {heads}")
+    from attncourse import pretrained
+    from attncourse.attention import attend
+    from attncourse.data import BOS, Tokenizer
+    from attncourse_lessons.results import kept_checkpoint
+
+    model = pretrained.load(kept_checkpoint("writer")).model
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    line = "Return the number of bytes in the file"
+    tokens = torch.tensor([[BOS, *tokenizer.encode(line)]])               # (1, 9)
+    layer, read = model.decoder.stack.blocks[-1].attention.sublayer, []
+
+    def keep_input(module, inputs):
+        read.append(inputs[0])
+
+    hook = layer.register_forward_pre_hook(keep_input)
+    with torch.no_grad():
+        model(tokens)
+    hook.remove()
+    (x,) = read                                                           # (1, 9, d_model)
+
+    def weights_of_heads(split):
+        query, key = layer.rope(split(layer.query(x), 4)), layer.rope(split(layer.key(x), 4))
+        past = torch.ones(9, 9, dtype=torch.bool).tril()
+        return attend(query, key, key, past)[1]                           # (1, 4, 9, 9)
+
+    def view_alone(x, n_heads):
+        return x.view(1, n_heads, 9, -1)
+
+    own = []
+    with torch.no_grad():
+        layer(x, causal=True, weights=own)
+        for name, split in {"your split": split_heads, "view alone": view_alone}.items():
+            off = float((weights_of_heads(split) - own[0]).abs().max())
+            print(f"{name}: off from the model's own weights by {off:.2f}")
+        weights = weights_of_heads(split_heads)[0]                        # (4, 9, 9)
+    words = ["<bos>", *tokenizer.pieces(line)]
+    viz.weight_tables({f"head {i}": (words, weights[i]) for i in range(4)})
+    before, first = weights[:, 1:].diagonal(dim1=1, dim2=2), weights[:, 2:, 0]
+    for i in range(4):
+        print(f"head {i}: {before[i, 1:].mean():.2f} on the token before,"
+              f" {first[i].mean():.2f} on <bos> (means over the words after the first)")
 
 # %% [markdown]
 # ## 2 · Merge the heads
@@ -101,23 +134,50 @@ def merge_heads(heads: Tensor) -> Tensor:
 check("merge_heads", merge_heads)
 
 # %% [markdown]
-# **Use it.** The question of exercise 1, on the way back: if one head finds something else, in which columns of each token
-# does anything change? And if you have solved exercise 1, a split and a merge give back what went in.
+# **Use it.** The lecture says that heads are interchangeable. The trained model reads 60 lines of documentation, and your
+# function merges its heads in every layer. *Guess:* what happens to the perplexity if the four heads are merged in
+# reverse order? If only their blocks of $W_O$ are reversed? If both are? And if the heads are merged by a `reshape`, without
+# exchanging the axes?
 
 # %%
-if solved("merge_heads"):
-    torch.manual_seed(0)
-    heads = torch.randn(5, 4, 6, 3)                                       # 4 heads of width 3
-    for head in (0, 2):
-        changed = heads.clone()
-        changed[:, head] += 1.0
-        different = merge_heads(heads) != merge_heads(changed)            # (5, 6, 12)
-        touched = different.flatten(0, 1).any(dim=0)                      # (12,)
-        print(f"head {head} changes: columns", touched.nonzero().flatten().tolist())
-    if solved("split_heads"):
-        x = torch.randn(5, 6, 12)
-        same = torch.equal(merge_heads(split_heads(x, 4)), x)
-        print("split and merged again, nothing has changed:", same)
+if solved("split_heads") and solved("merge_heads"):
+    from copy import deepcopy
+
+    from attncourse import pretrained
+    from attncourse.data import BOS, EOS, Tokenizer, docstrings
+    from attncourse_lessons.results import kept_checkpoint
+
+    trained = pretrained.load(kept_checkpoint("writer")).model
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    lines = [text for text in docstrings(limit=1500).test if 40 < len(text) < 120][:60]
+
+    def perplexity(merge, order=(0, 1, 2, 3), blocks=(0, 1, 2, 3)):
+        def merge_again(module, inputs):                          # in place of what was merged
+            return merge(split_heads(inputs[0], 4)[:, list(order)])
+
+        model = deepcopy(trained)
+        for block in model.decoder.stack.blocks:
+            output = block.attention.sublayer.output          # its weight is W_O, transposed
+            cut = output.weight.data.unflatten(1, (4, 32))                # (d_model, 4, 32)
+            output.weight.data = cut[:, list(blocks)].flatten(1)
+            output.register_forward_pre_hook(merge_again)
+        nats, n = 0.0, 0
+        for line in lines:
+            tokens = torch.tensor([[BOS, *tokenizer.encode(line), EOS]])
+            with torch.no_grad():
+                logits = model(tokens)[0, :-1]
+            nats += float(nn.functional.cross_entropy(logits, tokens[0, 1:], reduction="sum"))
+            n += len(logits)
+        return math.exp(nats / n)
+
+    back = (3, 2, 1, 0)
+    print(f"as trained:                      {perplexity(merge_heads):6.1f}")
+    print(f"heads reversed:                  {perplexity(merge_heads, order=back):6.1f}")
+    print(f"blocks of W_O reversed:          {perplexity(merge_heads, blocks=back):6.1f}")
+    print(f"both reversed:                   {perplexity(merge_heads, back, back):6.1f}")
+    by_reshape = perplexity(lambda heads: heads.reshape(1, heads.shape[2], -1))
+    print(f"reshape, the axes not exchanged: {by_reshape:6.1f}")
+    print("A head and its block of W_O belong together; the number of a head means nothing.")
 
 # %% [markdown]
 # ## 3 · The multi-head attention layer
@@ -190,33 +250,50 @@ if solved("MultiHeadAttention"):
         print(f"{name:>15}: off from torch by {float((mine - theirs).abs().max()):.0e}")
 
 # %% [markdown]
-# Your layer can also learn. In the lecture's diary each of seven shuffled cards must say tomorrow's dinner *and*
-# yesterday's. The model has your layer in the middle, with one head and with two. It takes some seconds.
+# Your layer can also learn. Here it is used twice, with four heads. First it reads a number from 100 to 999 in words
+# (self-attention). Then three learned questions, *hundreds?*, *tens?*, *ones?*, find their digits in what was read
+# (cross-attention). For example, 342 is read as the tokens *three hundred and forty two*, and the three answers must be 3, 4 and 2. The
+# model trains on 600 numbers for some seconds. *Guess:* how many of the 300 others are right? At the end each text gets four
+# more places of padding, which hold random words: what does the mask change?
 
 # %%
 if solved("MultiHeadAttention"):
-    from attncourse.data.diary import MEALS, of_another_day, shuffled_weeks
+    from attncourse.data import pad_batch, say
 
-    for n_heads in (1, 2):
-        torch.manual_seed(0)
-        draws, d = torch.Generator().manual_seed(0), 32
-        day, meal = nn.Embedding(7, d), nn.Embedding(len(MEALS), d)
-        layer, read = MultiHeadAttention(d, n_heads), nn.Linear(d, 2 * len(MEALS))
-        modules = nn.ModuleList([day, meal, layer, read])
-        optimizer = torch.optim.Adam(modules.parameters(), lr=1e-2)
-        for step in range(301):
-            days, meals, tomorrow = shuffled_weeks(64 if step < 300 else 1000, draws)
-            yesterday = of_another_day(days, meals, -1)                   # (batch, 7)
-            both = torch.stack([tomorrow, yesterday], dim=-1)             # (batch, 7, 2)
-            predicted = read(layer(day(days) + meal(meals)))             # (batch, 7, 2 · meals)
-            predicted = predicted.unflatten(-1, (2, len(MEALS)))          # (batch, 7, 2, meals)
-            if step < 300:
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(predicted.flatten(0, 2), both.flatten()).backward()
-                optimizer.step()
-        hit = predicted.argmax(dim=-1) == both                           # on weeks it never saw
-        right = hit.float().mean(dim=(0, 1))                              # (2,)
-        print(f"{n_heads} head(s): tomorrow {right[0]:.0%}, yesterday {right[1]:.0%}")
+    torch.manual_seed(0)
+    numbers, d = 100 + torch.randperm(900), 32
+    texts = [say(int(number), "en").replace("-", " ").split() for number in numbers]
+    vocabulary = ["padding", *sorted({word for text in texts for word in text})]
+    tokens, is_token = pad_batch([[vocabulary.index(word) for word in text] for text in texts])
+    digits = torch.stack([numbers // 100, numbers // 10 % 10, numbers % 10], dim=1)  # (900, 3)
+    word, place = nn.Embedding(len(vocabulary), d), nn.Embedding(12, d)
+    question = nn.Embedding(3, d)                                         # hundreds, tens, ones
+    read, ask, answer = MultiHeadAttention(d, 4), MultiHeadAttention(d, 4), nn.Linear(d, 10)
+    modules = nn.ModuleList([word, place, question, read, ask, answer])
+    optimizer = torch.optim.Adam(modules.parameters(), lr=1e-2)
+
+    def digit_logits(tokens, is_token):
+        x = word(tokens) + place(torch.arange(tokens.shape[1]))           # (batch, n, d)
+        x = x + read(x, mask=is_token[:, None])
+        questions = question.weight.expand(len(tokens), 3, d)
+        return answer(ask(questions, x, is_token[:, None]))               # (batch, 3, 10)
+
+    for _ in range(200):
+        rows = torch.randint(600, (64,))
+        logits = digit_logits(tokens[rows], is_token[rows])
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), digits[rows].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    words, there, right = tokens[600:], is_token[600:], digits[600:]      # not seen yet
+    wide = torch.cat([words, torch.randint(1, len(vocabulary), (300, 4))], dim=1)
+    masked = torch.cat([there, torch.zeros(300, 4, dtype=torch.bool)], dim=1)
+    cases = {"new numbers": (words, there), "four places more, masked": (wide, masked),
+             "four places more, no mask": (wide, torch.ones_like(masked))}
+    for name, inputs in cases.items():
+        written = digit_logits(*inputs).argmax(dim=-1)                    # (300, 3)
+        share = (written == right).all(dim=1).float().mean()
+        print(f"{name:>25}: {share:.0%} right;", *texts[600], "→", *written[0].tolist())
 
 # %% [markdown]
 # ## 4 · Both masks at once
@@ -225,9 +302,11 @@ if solved("MultiHeadAttention"):
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
 # same padding, and each sentence has its own.
 #
-# The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. Nobody
-# reads the output at a place of the padding, but it must be a number: a NaN would spread through the next layer, and
-# through the gradient already in this one. The heads are already split, and the merge comes later.
+# The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. An example
+# with `is_token` = (False, True, True, False): query 0 may attend to no key, query 1 to key 1, and queries 2 and 3 to keys
+# 1 and 2. The next layers do not use the output at a place of the padding, but it must be a number: a NaN would spread
+# through the next layer, and through the gradient already in this one. The heads are already split, and the merge comes
+# later.
 
 # %% exercise="decoder_attention"
 def decoder_attention(query: Tensor, key: Tensor, value: Tensor, is_token: Tensor) -> Tensor:
@@ -293,48 +372,64 @@ def contributions(heads: Tensor, W_O: Tensor) -> Tensor:
 check("contributions", contributions)
 
 # %% [markdown]
-# **Use it.** The course has a small trained language model (lecture @transformer trains it). The cell catches the heads'
-# outputs in each of its layers while it reads a line of documentation. *Guess:* do all heads write about the same amount?
-# And if the heads of a layer wrote in unrelated directions, the size of their sum would be the root of the sum of their
-# squares. Is the real sum larger or smaller?
+# **Use it.** Here is the trained model of exercise 1 again, with three layers of four heads. It reads 30 lines of
+# documentation. For each head the cell takes what *you* say it adds out of its layer's output, and measures the loss in
+# nats per token. The last column is a real ablation, which sets the head's block of $W_O$ to zero. *Guess:* do the two
+# losses agree? Does the head that writes the longest vectors cost most? Can the model do better without a head?
 
 # %%
-if solved("contributions"):
+if solved("contributions") and solved("split_heads"):
     from attncourse import pretrained
-    from attncourse.data import BOS, Tokenizer
+    from attncourse.data import BOS, EOS, Tokenizer, docstrings, pad_batch
     from attncourse_lessons.results import kept_checkpoint
 
     model = pretrained.load(kept_checkpoint("writer")).model
     tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
-    tokens = torch.tensor([[BOS, *tokenizer.encode("Return the number of bytes in the file")]])
-    merged = []                                          # per layer (1, n, n_heads * d_v)
+    lines = [text for text in docstrings(limit=1500).test if 40 < len(text) < 120][:30]
+    tokens, is_token = pad_batch([[BOS, *tokenizer.encode(line), EOS] for line in lines])
 
-    def keep(module, inputs):
-        merged.append(inputs[0])
-
-    layers = [block.attention.sublayer for block in model.decoder.stack.blocks]
-    hooks = [layer.output.register_forward_pre_hook(keep) for layer in layers]
-    with torch.no_grad():
-        model(tokens)
-    for hook in hooks:
-        hook.remove()
-    for number, (layer, joined) in enumerate(zip(layers, merged, strict=True)):
-        heads = joined.unflatten(-1, (layer.n_heads, -1)).transpose(1, 2)       # (1, h, n, d_v)
+    def nats():
         with torch.no_grad():
-            parts = contributions(heads, layer.output.weight.T)           # (1, h, n, d_model)
-            off = (parts.sum(dim=1) - joined @ layer.output.weight.T).abs().max()
-        size = parts.norm(dim=-1).mean(dim=(0, 2))                        # (h,)
-        unrelated = parts.square().sum(dim=(1, 3)).sqrt().mean()
-        real = parts.sum(dim=1).norm(dim=-1).mean()
-        print(f"layer {number}: off by {off:.0e};", " ".join(f"{each:.2f}" for each in size),
-              f"; sum {real:.2f}, unrelated {unrelated:.2f}")
+            logits = model(tokens)[:, :-1]                        # (30, n − 1, tokens known)
+        there = is_token[:, 1:]                                           # (30, n − 1)
+        return float(nn.functional.cross_entropy(logits[there], tokens[:, 1:][there]))
+
+    def taken_away(output, head):
+        sizes = []
+
+        def subtract(module, inputs, result):                 # module.weight: W_O, transposed
+            part = contributions(split_heads(inputs[0], 4), module.weight.T)[:, head]
+            sizes.append(part[is_token].norm(dim=-1).mean())
+            return result - part                                          # (30, n, d_model)
+
+        hook = output.register_forward_hook(subtract)
+        loss = nats()
+        hook.remove()
+        return loss, float(sizes[0])
+
+    def ablated(output, head):
+        kept = output.weight.data.clone()
+        output.weight.data[:, 32 * head : 32 * (head + 1)] = 0.0
+        loss = nats()
+        output.weight.data = kept
+        return loss
+
+    as_trained = nats()
+    print(f"as trained {as_trained:.3f} nats per token; more without a head:")
+    for layer, block in enumerate(model.decoder.stack.blocks):
+        output = block.attention.sublayer.output
+        for head in range(4):
+            loss, size = taken_away(output, head)
+            print(f"layer {layer}, head {head} writes {size:5.2f}:",
+                  f"your part taken away {loss - as_trained:+.3f},",
+                  f"ablation {ablated(output, head) - as_trained:+.3f}")
 
 # %% [markdown]
-# No head is silent here, but in the second layer one head writes more than four times as much as another. In all three
-# layers the sum is larger than unrelated directions would make it, so the heads write partly in the same
-# direction. (A smaller sum would mean that they partly cancel.) One can also ask what a head's contribution *says*: up to
-# the final norm, its product with the output matrix shows which tokens it makes more likely. That is its **direct effect
-# on the logits** ([@elhage2021]).
+# The two losses agree: your part is exactly what the ablation removes. (A part that takes the wrong rows of $W_O$ gives
+# other numbers.) The size of what a head writes does not tell how much it is missed. In layers 1 and 2 the head that writes
+# most is missed most; in layer 0 it is missed least. Without the last head of the last layer the model is even slightly
+# better on these lines. One can also ask what a head's contribution *says*: up to the final norm, its product with the
+# output matrix shows which tokens it makes more likely. That is its **direct effect on the logits** ([@elhage2021]).
 
 # %% [markdown]
 # ## 6 · Grouped-query attention: fewer keys than queries
@@ -374,10 +469,8 @@ if solved("grouped_query_attention"):
         mib = kept / 2**20
         print(f"{n_kv_heads:>2} KV heads: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
-    x, W = torch.randn(1, 20, 64), [torch.randn(64, width) / 8 for width in (64, 16, 16)]
-    query, key, value = (  # (1, heads, 20, 8): 8 query heads, 2 KV heads, each 8 wide
-        (x @ projection).unflatten(-1, (-1, 8)).transpose(1, 2) for projection in W
-    )
+    query = torch.randn(1, 8, 20, 8)                               # 8 query heads, each 8 wide
+    key, value = torch.randn(2, 1, 2, 20, 8)                              # and 2 KV heads
     keys = values = torch.empty(1, 2, 0, 8)                        # the cache, nothing yet
     written = []
     for t in range(20):
@@ -397,9 +490,9 @@ if solved("grouped_query_attention"):
 # %% [markdown]
 # ## 7 · Ablation: a head that nobody misses
 #
-# Suppose that you have trained a model with 144 heads. You silence one head at a time, by setting what it hands to $W_O$
+# Suppose that you have trained a model with 144 heads. You ablate one head at a time, by setting what it hands to $W_O$
 # to zero. For 130 of the heads the accuracy does not change. A course-mate says: "So 130 heads do nothing, we can delete
-# them all." Then you silence three pairs of heads (in percentage points of accuracy):
+# them all." Then you ablate three pairs of heads (in percentage points of accuracy):
 #
 # | pair | lost without the first | lost without the second | lost without both |
 # |---|---|---|---|
@@ -418,7 +511,7 @@ if solved("grouped_query_attention"):
 # 1. (a) B refutes it: the two heads stand in for each other, so each can go as long as the other is there, and an
 #    ablation of one head at a time cannot show that. In A neither head is needed on this test set, as long as the others
 #    are there. In C the losses add up: each head does work that the other does not do. Half a point for B alone.
-# 2. (b) Silence heads together: one after the other without switching any on again, always the one that is missed least,
+# 2. (b) Ablate heads together: one after the other without switching any on again, always the one that is missed least,
 #    and watch where the accuracy falls. (Or: prune and train on.) Even then a head may serve cases that this test set
 #    does not hold, or rare ones. Half a point for each.
 # ### END SOLUTION
@@ -490,14 +583,14 @@ if solved("average_heads"):
     for common in (0.0, 0.5, 0.9, 1.0):
         shared = torch.randn(2, 1, 8, 64).expand(2, 4, 8, 64).flatten(0, 2)           # (64, 64)
         weight = common**0.5 * shared + (1 - common) ** 0.5 * torch.randn(64, 64)
-        old = (x @ weight.mT).unflatten(-1, (8, 8)).transpose(0, 1)             # (h, n, d_head)
-        new = (x @ average_heads(weight, 8, 2).mT).unflatten(-1, (2, 8)).transpose(0, 1)
+        old = x @ weight.view(8, 8, 64).mT                                # (h, n, d_head)
+        new = x @ average_heads(weight, 8, 2).view(2, 8, 64).mT           # (g, n, d_head)
         of_group = [0, 0, 0, 0, 1, 1, 1, 1]
         before, after = query @ old.mT, query @ new[of_group].mT                     # (h, n, n)
         kept = torch.corrcoef(torch.stack([before.flatten(), after.flatten()]))[0, 1]
         print(f"common part {common:4.0%}: scores correlate with the old ones by {kept:.2f}")
 
 # %% [markdown]
-# Each key is a quarter of the mean, so even unrelated heads keep a correlation of about one half. With a common part $c$
-# it is $\sqrt{c + (1 - c)/4}$. Where heads differ much is lost, and the paper repairs it with a further 5 % of the
-# pre-training steps.
+# Each old key makes up a quarter of its group's mean, so even unrelated heads keep a correlation of about one half. With a
+# common part $c$ it is $\sqrt{c + (1 - c)/4}$. Where heads differ, much is lost, and the paper repairs it with a further
+# 5 % of the pre-training steps.

@@ -308,6 +308,81 @@ def cache_sizes(gib: Mapping[str, Sequence[float]], lengths: Sequence[int], para
          f"{parameters:.1f} GiB.")  # fmt: skip
 
 
+def seed_rows(
+    rows: Mapping[str, Sequence[float]], x_name: str, y_name: str, references: Mapping[str, float]
+) -> None:
+    """Shares from 0 to 1, a row for each model, a mark for each seed and the mean beside it; dotted references."""
+    drawn, ax = figure(8.2, 1.45 + 0.5 * len(rows))
+    said = []
+    for y, (name, values) in enumerate(rows.items()):
+        steps = [y + 0.5 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]  # so that none hides another
+        ax.plot(values, steps, linestyle="none", marker="o", markersize=7, color=BLUE, markerfacecolor="white",
+                markeredgewidth=1.8, clip_on=False, zorder=3)  # fmt: skip
+        ax.text(1.04, y, f"mean {sum(values) / len(values):.2f}", ha="left", va="center", fontsize=10, color=INK)
+        said.append(f"{name}: " + ", ".join(f"{value:.3f}" for value in values))
+    for words, x in references.items():
+        ax.axvline(x, color=ORANGE, linestyle=":", linewidth=1.8, zorder=1)
+        ax.text(x, -0.6, words, ha="center", va="bottom", fontsize=10, color=ORANGE)
+        said.append(f"{words}: {x:.2f}")
+    ax.set_xlim(0, 1)
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(x_name)
+    ax.set_ylabel(y_name)
+    show(drawn, f"{x_name}, one mark a seed. {'; '.join(said)}.")
+
+
+def heads_removed(lines: Mapping[str, Sequence[float]], enough: float) -> None:
+    """The accuracy after each removal of a head, {name: from none removed to all}, and how much is `enough`."""
+    drawn, ax = figure(6.8, 3.5)
+    for i, (name, line) in enumerate(lines.items()):
+        ax.plot(range(len(line)), line, label=name, **line_style(i))
+    ax.axhline(enough, color=INK, linestyle=":", linewidth=1.4, zorder=1)
+    ax.annotate(f"{enough:.0%}", (1, enough), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
+                ha="left", va="center", fontsize=10, color=INK)  # fmt: skip
+    ax.set_ylim(0, 1.06)
+    ax.set_xticks(range(max(map(len, lines.values()))))
+    ax.grid(color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("number of heads removed, the least missed first")
+    ax.set_ylabel("accuracy, worst of the three questions")
+    ax.legend(frameon=False, loc="lower left")
+    said = "; ".join(f"{name}: " + ", ".join(f"{share:.2f}" for share in line) for name, line in lines.items())
+    show(drawn, f"Accuracy with more and more heads removed. {said}. A dotted line at {enough:.0%}.")
+
+
+def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
+    """Answers lost without two heads beyond the sum of the two single losses: with the partner, and with another head.
+
+    `runs`: {seed: (with the partner, the mean with another head)}, as shares.
+    """
+    drawn, ax = figure(7.6, 2.8)
+    partners, others = (list(shares) for shares in zip(*runs.values(), strict=True))
+    for i, ends in enumerate(zip(others, partners, strict=True)):
+        ax.plot([i, i], ends, color=GREY, linewidth=1.4, zorder=1)
+    for shares, words, style in (
+        (partners, "with its partner", {"marker": "o", "color": BLUE}),
+        (others, "with another head,\nmean of six", {"marker": "s", "color": ORANGE, "markerfacecolor": "white"}),
+    ):
+        ax.plot(range(len(runs)), shares, linestyle="none", markersize=7, markeredgewidth=1.8, **style)
+        ax.annotate(words, (len(runs) - 1, shares[-1]), xytext=(10, 0), textcoords="offset points", va="center",
+                    fontsize=10, color=style["color"])  # fmt: skip
+    ax.axhline(0, color=INK, linewidth=1)
+    ax.set_xticks(range(len(runs)), list(runs))
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
+    ax.set_ylim(min(0, *others, *partners) - 0.02, 1.1 * max(*others, *partners))
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("seed")
+    ax.set_ylabel("lost beyond the sum")
+    said = "; ".join(f"seed {name}: {a:.0%} and {b:.0%}" for name, (a, b) in runs.items())
+    show(drawn, f"Answers lost beyond the sum of two single losses, with the partner and with another head: {said}.")
+
+
 def _tile(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
     ax.add_patch(Rectangle((x - 0.4, y - 0.3), 0.8, 0.6, facecolor=(*rgb(colour), 0.22), edgecolor=colour, zorder=2))
     ax.text(x, y, words, ha="center", va="center", fontsize=8.5, color=INK, zorder=3)

@@ -89,6 +89,13 @@ if solved("stack_jacobian"):
               f"a step of x grows by {yours.norm() / 4:.1f} on average")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Ten layers with branches of full size stretch a step of $x$ by 3.4, on average over its directions. With branches of size
+# $1/\sqrt{10}$ it is 1.3: the gradient arrives at about the size at which it left. GPT-2 divides what each
+# branch writes by the square root of their number at the start, so that the size of $x$ stays in order, too. Your product and autograd's agree up to rounding.</details>
+
+# %% [markdown]
 # ## 2 · LayerNorm
 #
 # $$
@@ -130,6 +137,13 @@ if solved("layer_norm"):
               f"{moved:.0e} from what it makes of x")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Ten times as large and shifted by 7 makes no difference beyond rounding: the mean takes the shift away, and the deviation the
+# factor. A thousandth of $x$ comes out clearly different. Its variance is about $10^{-6}$, which is less than
+# $\varepsilon = 10^{-5}$, so the norm no longer brings it to size one.</details>
+
+# %% [markdown]
 # ## 3 · RMSNorm
 #
 # $$
@@ -166,9 +180,17 @@ if solved("rms_norm"):
         print(f"{name:>8} QK-norm: the largest of 200 weights is {largest:.2f}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Without the norm the largest of 200 weights is 0.95 on average, nearly a hard lookup with hardly any gradient. With it the
+# scores cannot exceed $\sqrt{d_k} \approx 5.7$ while the gain is 1, and the largest weight is 0.05. In a trained model the gain is
+# learned, so the model can make its attention sharp again where this helps.</details>
+
+# %% [markdown]
 # ## 4 · A pre-norm block
 #
-# From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n, d_model). `attend` is the whole
+# Here you write the *inside of one block*: where its two norms and two sums stand. (Exercise 5 puts finished blocks on top of
+# one another.) From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n, d_model). `attend` is the whole
 # self-attention, with its heads and its mask. `feed_forward` is the network. `norm_1` and `norm_2` are two norms, each with
 # its own gain and bias. You connect them.
 #
@@ -224,9 +246,18 @@ if solved("pre_norm_block"):
         print(f"without the {name} block the output changes by {change:.0%}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# (1) The size grows as the walk does, but stays below it: what a sublayer writes is smaller than one. (2) Without
+# the first block the output changes by 85 %, because all later blocks read what it has written. Without the last block it
+# changes by 16 %: one step beside a large $x$. Exercise 7 repeats this with a post-norm block.</details>
+
+# %% [markdown]
 # ## 5 · The stack, read at every depth
 #
-# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 4, with their residual connections inside.
+# Exercise 4 was about the inside of a block. Here the blocks are finished, and you write what is *around* them: the path
+# through all blocks, and a result for every depth on the way. Add no residual connection: it is inside the blocks.
+# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 4.
 # `final_norm` is one more norm. Its output goes to an output layer that expects vectors of the usual size. The list may have
 # any length, also 0.
 #
@@ -313,9 +344,11 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack
             print(f"pre-norm, read after {level:>2} of 12 blocks: {read:.2f} nats per letter")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
 # All blocks read and write one residual stream. So the output layer can already read what a few blocks have written, and
 # later blocks refine it. The model was not trained for this. (One model of one seed shows that it can happen, not that it
-# must.)
+# must.)</details>
 
 # %% [markdown]
 # ## 6 · A measurement: how large is each branch?
@@ -386,11 +419,13 @@ if solved("branch_ratios"):
               "  feed-forward", ", ".join(f"{ratio:.2f}" for ratio in ratios[1::2]))
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
 # At the start each attention writes more than the feed-forward network after it, with all three seeds. In the trained model
 # it is the opposite: the ratios of attention have fallen, and those of the feed-forward network have risen. The embeddings
 # have become many times as long, and no branch is larger than the $x$ to which it is added. (The factor matters. Set
 # `scale_embedding=False`: now the first attention writes several times as much as the token's own vector.) The instrument
-# shows this for one trained model. Whether it must be so, it does not show.
+# shows this for one trained model. Whether it must be so, it does not show.</details>
 
 # %% [markdown]
 # ## 7 · A post-norm block with DeepNorm's factor
@@ -415,7 +450,7 @@ def post_norm_block(
 check("post_norm_block", post_norm_block)
 
 # %% [markdown]
-# **Use it.** The same with your post-norm block. (The cell of exercise 4 must have run.) *Guess* first.
+# **Use it.** The two measurements of exercise 4, with your post-norm block. (The cell of exercise 4 must have run.) *Guess* first.
 
 # %%
 if solved("pre_norm_block") and solved("post_norm_block"):
@@ -427,10 +462,11 @@ if solved("pre_norm_block") and solved("post_norm_block"):
         print(f"without the {name} block the output changes by {change:.0%}")
 
 # %% [markdown]
-# In the pre-norm stack x stays below the walk, since an average over tokens is smaller than what it averages. All later
-# blocks read the first block's output, so its removal changes much, and the last block adds little to a large x. In the
-# post-norm stack it is the opposite: each norm scales the sum down, and with it what earlier blocks have written. (This is
-# one random stack of each kind. A trained stack may differ.)
+# <details><summary>What to see</summary>
+#
+# The size is 1.0 at every depth, because each block ends in a norm. The removals have the opposite effect from exercise 4:
+# without the first block the output changes by 26 %, without the last by 88 %. Each norm scales the sum down, and with it
+# what earlier blocks have written. (This is one random stack of each kind. A trained stack may differ.)</details>
 
 # %% [markdown]
 # **Use it: twelve blocks learn to spell.** The training of exercise 5, now with your post-norm block. (The cells of
@@ -448,11 +484,13 @@ if all(solved(name) for name in
         print(f"post-norm, 12 deep, carry {carry}: {loss:.2f} nats per letter")
 
 # %% [markdown]
-# With a factor of 2.2 and full-sized matrices the model fails as with 1: half of DeepNorm is not DeepNorm. With 5 it learns
-# about as well as the pre-norm model of exercise 5. (One seed each.)
+# <details><summary>What to see</summary>
+#
+# With 2.2 the model fails as with 1, because the matrices begin at full size, unlike DeepNorm's. With 5 it learns
+# about as well as the pre-norm model of exercise 5. (One seed each.)</details>
 
 # %% [markdown]
-# ## 8 · Debugging: four faults that the loss does not show
+# ## 8 · Debugging: four faults in a block that learns
 #
 # The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, and a model made of it
 # learns. It has four faults, all of them in `forward`; `__init__` is right.
@@ -549,6 +587,13 @@ if solved("repair_the_block"):
     print(f"sublayers that write nothing: x moves by {moved:.2f}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Your block does the same as torch's, up to rounding, and is the identity where the sublayers write nothing. A comparison with
+# a trusted implementation is called **differential testing**. It needs parameters as after training: while both norms have
+# a gain of 1 and a bias of 0, using the first one twice makes no difference.</details>
+
+# %% [markdown]
 # ## 9 · Why the batch must not matter
 #
 # Somebody replaces LayerNorm in a language model by a norm whose mean and variance are taken, for each feature, over
@@ -637,3 +682,9 @@ if solved("fold_the_norm"):
     x = 5 * torch.randn(3, 7, 512) + 2                                  # (batch, n, d_model)
     y = nn.functional.layer_norm(x, (512,))                             # no gain, no bias
     print(f"off by {(linear(norm(x)) - (y @ W + b)).abs().max().item():.0e}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The two differ by rounding. The folded layer costs no more than the layer alone, and the norm is left without parameters.
+# </details>

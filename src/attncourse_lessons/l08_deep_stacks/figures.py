@@ -227,6 +227,43 @@ def runs_over(
     What is above `highest`, or no number any more, stands at the upper edge as an arrow.
     """
     drawn, ax = figure(7.2, 3.6)
+    said = _lines_of_runs(ax, lines, log_x, highest)
+    if log_y:
+        _few_ticks(ax.yaxis, ax)
+    if level is not None:
+        _named_level(ax, *level)
+        said.append(f"{level[0]}: {level[1]:.2f}")
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
+
+
+def runs_side_by_side(
+    panels: Mapping[str, Mapping[str, Runs]],
+    x_name: str,
+    y_name: str,
+    level: tuple[str, float],
+    highest: float = 20.0,
+) -> None:
+    """The lines of `runs_over`, {panel: {line: runs}}, on logarithmic axes; the panels share their heights."""
+    drawn, _ = figure(9.0, 3.4, columns=len(panels))
+    said = []
+    for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
+        said.append(f"{title}: {'; '.join(_lines_of_runs(ax, lines, log_x=True, highest=highest))}")
+        _few_ticks(ax.yaxis, ax)
+        _named_level(ax, *level)
+        name_lines(ax, x_name, "", title)
+    ends = [end for ax in drawn.axes for end in ax.get_ylim()]
+    for ax in drawn.axes:
+        ax.set_ylim(min(ends), max(ends))
+        if ax is not drawn.axes[-1]:
+            ax.get_legend().remove()
+    drawn.axes[0].set_ylabel(y_name)
+    said.append(f"{level[0]}: {level[1]:.2f}")
+    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'. '.join(said)}.")
+
+
+def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float) -> list[str]:
+    """Draws each line's seeds and medians, and returns the medians in words."""
     said = []
     for i, (name, runs) in enumerate(lines.items()):
         style = line_style(i)
@@ -251,15 +288,14 @@ def runs_over(
         xs = sorted({x for runs in lines.values() for x in runs})
         ax.set_xticks(xs, [f"{x:g}" for x in xs])
         ax.minorticks_off()
-    if log_y:
-        _few_ticks(ax.yaxis, ax)
-    if level is not None:
-        ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-        ax.annotate(level[0], (1, level[1]), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                    ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
-        said.append(f"{level[0]}: {level[1]:.2f}")
-    name_lines(ax, x_name, y_name)
-    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
+    return said
+
+
+def _named_level(ax: Axes, name: str, height: float) -> None:
+    """A dotted level with its name above its right end."""
+    ax.axhline(height, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+    ax.annotate(name, (1, height), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+                ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
 
 
 def _at_most(value: float | None, highest: float) -> float:

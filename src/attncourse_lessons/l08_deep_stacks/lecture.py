@@ -23,9 +23,9 @@
 # * place what today's models do: sandwich norm, norm on the branch, **QK-norm**, DeepNorm, ReZero;
 # * write a **structural test** that finds a bug which the loss does not show.
 #
-# The argument has four steps. What is lost in a deep stack, and can another initialisation prevent it? What do residual
-# connections keep, and what do they leave open? What does a norm do to a vector? Where should it stand, and how large may
-# the additions to $x$ be?
+# The argument has four steps: what a deep stack loses, and whether another initialisation prevents it; what residual
+# connections keep, and what they do not solve; what a norm does to a vector; where the norm should stand, and how large the
+# additions to $x$ may be.
 #
 # ## The degradation problem: six blocks against one
 #
@@ -45,6 +45,7 @@ except ModuleNotFoundError:
     ) from None
 
 import math
+from itertools import pairwise
 from statistics import mean, stdev
 
 import torch
@@ -70,9 +71,9 @@ def loss_of(model, chosen, stream=None):                  # in nats per letter
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
 # %% [markdown]
-# In this lecture the sublayers never change. We change only how $x$, a sublayer and a norm are combined: with or without a
-# residual connection, and with the norm in one place or another (the **norm placement**). In code, a function of these three
-# says how; the model calls it `connect`. We begin with the simplest: the sublayer's output replaces $x$.
+# In this lecture the sublayers stay the same. We change only how $x$, a sublayer and a norm are combined: with or without a
+# residual connection, and with the norm in one place or another (the **norm placement**). In code, a function combines
+# these three. The model calls this function `connect`. The simplest one replaces $x$ by the sublayer's output:
 
 # %%
 def no_residual(x, sublayer, norm):
@@ -219,8 +220,8 @@ for seed in range(3):
 # The last block has the full gradient and a millionth of $x$; the first all of $x$ and a millionth of the gradient.
 
 # %% [markdown]
-# The signal vanishes (with two other seeds as well), and so does the gradient: with 24 blocks, the first block gets about two
-# millionths of what it gets with two. Which sublayer shrinks $x$? Attention averages, and a feed-forward network has a ReLU.
+# The signal vanishes, and so does the gradient: with 24 blocks, the first block gets about two millionths of what it gets
+# with two. (The folded cell checks this with three seeds.) Which sublayer shrinks $x$? Attention averages, and a feed-forward network has a ReLU.
 # *Guess which one it is.* We give each of them tokens that are all different, then tokens that are all equal.
 
 # %%
@@ -247,17 +248,17 @@ assert max(shrinks["feed-forward"]) < 0.7
 # An average of different vectors is shorter than they are; of equal ones it is not. The ReLU removes half of the numbers, in every block.
 
 # %% [markdown]
-# At first, both do. An average of vectors that point in different directions is shorter than these vectors. But attention
-# makes the tokens more alike, and an average of equal tokens loses nothing. The feed-forward network removes about 40 % in
-# *every* block: its ReLU sets half of the numbers to zero, and its matrices do not compensate. Our **initialisation** is
+# Both shrink tokens that differ. Attention takes an average, and an average of vectors that point in different directions is
+# shorter than these vectors. An average of equal tokens loses nothing. The feed-forward network removes about 40 % from
+# both kinds of tokens: its ReLU sets about half of the numbers to zero, and its matrices do not compensate. Our **initialisation** is
 # Xavier's ([@glorot2010]), with variance $2/(d_\text{in} + d_\text{out})$. It roughly preserves the size of signals and
 # gradients if the layers are *linear*.
 #
-# What does this do to learning? A matrix's gradient is the product of its input and of the gradient that comes back. The last
-# block has the full gradient and a millionth of $x$. The first has all of $x$ and a millionth of the gradient. With plain
-# gradient descent neither learns much. We train with Adam, which divides each gradient by its own size. This makes up for a
-# small gradient, until it is as small as Adam's ε. So vanishing sizes alone do not explain why *six* blocks fail, where much
-# less is lost. We look for what else is lost.
+# What does this do to learning? A matrix's gradient is the product of its input and of the gradient that comes back. At 24
+# blocks the last block has the full gradient and less than a millionth of $x$. The first has all of $x$ and about a
+# millionth of the gradient. With plain gradient descent neither learns much. We train with Adam, which divides each gradient
+# by its own size. This makes up for a small gradient, until the gradient is as small as Adam's ε. With *six* blocks sizes
+# shrink far less. So vanishing sizes alone may not explain why six blocks fail. Is anything else lost?
 #
 # ## Would a better initialisation do?
 #
@@ -355,9 +356,9 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
 # He explodes; LSUV keeps the size, and is not enough.
 
 # %% [markdown]
-# With He initialisation the loss explodes at every rate. LSUV is the best of the three, but it is not enough: its best seeds
-# end a little below the dotted line, while one block alone reached 0.6. So the size of $x$ is not the whole problem. A stack
-# can also lose the **token spread**, the part of $x$ that differs between tokens:
+# With He initialisation the loss explodes at every rate. Each at its best rate, LSUV is the best of the three, but it is not
+# enough: at 0.001 its three seeds end near 2.5, while one block alone reached about 0.6. So the size of $x$ is not the whole
+# problem. A stack can also lose the **token spread**, the part of $x$ that differs between tokens:
 # $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean token. It is near 1 if the tokens have little in
 # common, and 0 if all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
 
@@ -389,7 +390,7 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 
 # %% [markdown]
 # The sizes are right, and yet the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
-# [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]). An initialisation sets sizes. It cannot
+# [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]). LSUV sets sizes. It does not
 # restore what an average has removed.
 #
 # Is rank collapse what stops the six blocks? We can test this guess. Only attention averages over tokens. So we let $x$
@@ -424,9 +425,10 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 # - A branch that writes zero makes the layer the identity.
 
 # %% [markdown] teaches="residual connections and the gradient through them"
-# The guess survives. With a bypass around attention six blocks learn. With one around the feed-forward networks they
-# stay far above one block's 0.6. (This is no proof, because a bypass changes the gradient as well.) So none of the three
-# initialisations was enough as long as each sublayer *replaced* $x$.
+# The guess survives. With a bypass around attention six blocks learn, and more token spread is left at the start. With one
+# around the feed-forward networks the loss stays above 2.3. (This is no proof, because a bypass changes the gradient as
+# well. And with a bypass around attention alone, six blocks are still behind one block's 0.6.) In sixty steps none of the
+# three initialisations was enough as long as each sublayer *replaced* $x$. We did not test longer training.
 #
 # ## Residual connections: add to x, do not replace it
 #
@@ -500,11 +502,21 @@ for depth in (2, 6, 12):
     sizes, gradients = flow(fresh(residual, depth, d=64))
     print(f"{depth:>2} blocks: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
           f"gradient at the first block {gradients[0]:.0e}")
+equal_weights = fresh(residual, 12, d=64)
+for attention in equal_weights.sublayers[::2]:
+    nn.init.zeros_(attention.query.weight)                # all scores are 0
+sizes, gradients = flow(equal_weights)
+print(f"12 blocks, all scores 0: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
+      f"gradient at the first block {gradients[0]:.0e}")
 
 # %% tags=["hide-input"]
 for seed in range(3):
     sizes, gradients = flow(fresh(residual, 12, seed, d=64))
     assert sizes[-1] > 50 and gradients[0] > 1e3, "one plus something, twenty-four times over"
+    equal_weights = fresh(residual, 12, seed, d=64)
+    for attention in equal_weights.sublayers[::2]:
+        nn.init.zeros_(attention.query.weight)
+    assert flow(equal_weights)[1][0] < 0.1 * gradients[0], "large scores make most of it"
 
 # %% [raw] slide
 # ## It explodes
@@ -515,9 +527,12 @@ for seed in range(3):
 # **Now you:** a@deep_stacks, exercise 1
 
 # %% [markdown] teaches="layer normalisation"
-# It explodes, with two other seeds as well. If $J$ is about as large as $I$, each sublayer multiplies the size of $x$ by some
-# factor, and the next one reads a larger $x$ and writes more. So residual connections alone are not enough: something must
-# control the *sizes*. There are two ways. One makes every branch small; we come back to it. The other normalises.
+# It explodes. (The folded cell checks three seeds.) If $J$ is about as large as $I$, each sublayer multiplies the size of $x$
+# by some factor. The next sublayer reads a larger $x$ and writes more. The gradient grows even more than $x$. The last line
+# points to a reason. Attention scores are products of queries and keys, so they grow with the *square* of $x$, and
+# the gradient through the softmax grows with them. When all scores are 0, the gradient is about a thousandth as large. So
+# residual connections alone are not enough: something must control the *sizes*. There are two ways. One makes every branch
+# small; we come back to it. The other normalises.
 #
 # > **Check yourself.** In a trained stack of 12 residual layers you remove one, and the model still works. Would you
 # > expect that without residual connections?
@@ -625,6 +640,8 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # > **Which would you notice?** A sum for the mean. A product for the difference. A root too many. $d - 1$. ε outside the root.
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
+# The output agrees with the formula and with properties 2 and 3. (Along $x$ the gradient is not quite 0, because of ε.)
+#
 # Why does LayerNorm help? One deck says that a layer learns more easily if its input does not keep shifting. Two decks add
 # that the *gradients* may matter more, and cite Xu et al. ([-@xu2019]). These authors kept the forward pass, but let no
 # gradient through the mean and the variance, and training became clearly worse. So properties 2 and 3 may be the ones that
@@ -635,10 +652,10 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # > division by $\sqrt\sigma + \varepsilon$, although $\sigma$ is already the standard deviation. "Unit mean and standard
 # > deviation": the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
 #
-# *Which of them would you notice?* The folded cell below tries four variants on vectors of the usual size and on small ones.
-# The sum and the extra root show at once. Two hide: with $d - 1$ each number changes by less than 1 %, and an ε outside the
-# root (in a deck, and in older code) makes no difference until vectors are small. To run a checkpoint you need the convention with
-# which it was trained.
+# *Which of them would you notice?* The folded cell below tries four variants on vectors of size 1 and of size 0.01.
+# The sum and the extra root show at once. The other two hide. With $d - 1$ each number shrinks by $\sqrt{63/64}$, less than
+# 1 %. An ε outside the root (in a deck, and in older code) matters only for small vectors. A checkpoint must run with the
+# convention of its training.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 2.
 
@@ -749,8 +766,8 @@ assert difference.mean() < 0.05
 # **Now you:** a@deep_stacks, exercise 3
 
 # %% [markdown] teaches="pre-norm and post-norm"
-# On vectors of mean zero the two are the same function (without gain and bias), and the mean of a random vector in high
-# dimensions is nearly zero.
+# Without gain and bias, the two are the same function on vectors of mean zero. The mean of $d$ independent random numbers
+# around zero is closer to zero the larger $d$ is. (A trained model's vectors need not have mean zero.)
 #
 # > **Check yourself.** (1) What does LayerNorm make of the vector (5, 5, 5, 5), and what does RMSNorm make of it? (2) A
 # > LayerNorm follows directly on another one, both without gain and bias. What does the second do? (3) In front of a
@@ -803,8 +820,9 @@ figures.block_diagrams({
 # > = \operatorname{norm}(x)$). Remember this one: it returns below as code. The same pages have two more slips: the
 # > final norm belongs to $x_{L+1}$, after the *last* block, and what leaves block $l$ is $x_{l+1}$, not $x_l$ again.
 #
-# The figure shows the flow through four kinds of untrained stacks at three depths. *Guess before you look:* which two are
-# fit for 24 blocks? In which of these does $x$ grow? Where is the gradient larger, in the first block or in the last?
+# The figure shows sizes and gradients in four kinds of untrained stacks at three depths. *Guess before you look:* in which
+# two do they stay moderate with 24 blocks? In which of these two does $x$ grow? Which block has the larger gradient, the
+# first or the last?
 
 # %%
 CONNECTIONS = {"no residual": no_residual, "residual": residual,
@@ -828,12 +846,24 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # {figure}
 
 # %% [markdown]
-# Post-norm and pre-norm are suitable for 24 blocks. (Mind the scales: the second column spans many powers of ten, the last
-# two hardly one.) In post-norm $x$ has size one after every norm, and all blocks have gradients of similar size. In pre-norm
-# $x$ *grows*: each sublayer reads something of size one and adds something of about that size. Independent contributions
-# add up like the steps of a random walk: with $L$ blocks, that is $2L$ sublayers, $x$ grows roughly like $\sqrt{2L}$.
-# (Our stack stays below that, as attention's averages are smaller than one. The first block has a larger gradient than the
-# last, since all later blocks read what it writes.)
+# In post-norm and pre-norm stacks of 24 blocks, neither $x$ nor the gradient vanishes or explodes. (Mind the scales: the
+# second column spans many powers of ten, the last two about one.) In post-norm $x$ has size one after every norm, and the
+# gradients of all blocks lie within one power of ten. In pre-norm $x$ *grows*: each sublayer reads a vector of size one and
+# adds one of about that size. Independent additions behave like the steps of a random walk: after $L$ blocks, which are
+# $2L$ sublayers, $x$ has a size of about $\sqrt{2L}$. (The first block has a larger gradient than the last. All later
+# blocks read what it writes.) How large are the steps of this walk?
+
+# %%
+stream = []
+loss_of(fresh(pre_norm, 24, d=64, final_norm=True), torch.arange(0, 1000, 30), stream)
+written = [root_mean_square(after - before) for before, after in pairwise(stream)]
+for name, sizes in ("attention", written[::2]), ("feed-forward network", written[1::2]):
+    print(f"{name:>20} writes {sum(sizes) / len(sizes):.2f} on average")
+print(f"x at the top: {root_mean_square(stream[-1]):.1f};"
+      f" the walk with steps of one: {math.sqrt(48):.1f}")
+
+# %% [markdown]
+# Both write less than one, and our stack stays below the walk.
 
 # %% [raw] slide
 # ## Pre-norm grows: the final norm
@@ -844,7 +874,7 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # > **Guess first.** Sweep the learning rate, with and without a **warm-up**. Where does post-norm fail?
 
 # %% [markdown]
-# A pre-norm stack therefore needs a **final norm**. The stack ends in a sum that no norm has touched, and its size depends on
+# A pre-norm stack therefore needs a **final norm**. The stack ends in a sum without a norm, and the size of this sum depends on
 # the depth. So one more norm follows the last block, in front of the output layer.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercises 4 and 5.
@@ -901,13 +931,13 @@ assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2
 # {figure}
 
 # %% [markdown]
-# Without a warm-up, post-norm learns at 0.001 and 0.003, but not at 0.01 and above. The warm-up moves this edge by about a
-# factor of three: 0.01 now works, 0.03 hardly. Pre-norm learns at every rate, though poorly at 0.1 without a warm-up. At 0.01
-# a warm-up makes little difference to it. At higher rates it helps. At lower ones it costs something, probably because the
-# model moves less in its sixty steps. Each at its best rate, pre-norm is ahead after sixty steps. (We do not know which is
-# ahead after sixty thousand.)
+# Without a warm-up, post-norm learns at 0.001 and 0.003, but not at 0.01 and above. The warm-up moves this edge up by one
+# step of our grid, a factor of about three: 0.01 now works, 0.03 hardly. Pre-norm learns at every rate, though poorly at 0.1
+# without a warm-up. A warm-up hardly changes pre-norm at 0.01. It helps at higher rates and costs something at lower
+# ones, probably because the model moves less in its sixty steps. Each at its best rate, pre-norm is ahead after sixty
+# steps. (Sixty steps do not tell which is ahead after sixty thousand.)
 #
-# So "post-norm needs a warm-up" is not a law. The question is how large a first step the model can take.
+# So "post-norm needs a warm-up" is not a law. It depends on the learning rate.
 #
 # ## Why post-norm fails without a warm-up: branches larger than x
 #
@@ -938,11 +968,11 @@ def inside(model, seed, warm_up=0):
 # > **Guess first.** If it is right, small branches must cure post-norm at the full rate. And doubling them must break it *with* a warm-up.
 
 # %% [markdown]
-# This is the explanation that we test. *Post-norm scales the sum of $x$ and branch back to size one. If the first steps make
-# the branches larger than $x$, little of $x$ is left after twelve norms. Then all tokens are alike, and there is nothing to
-# learn from.* (Pre-norm never scales $x$ down.) If this is right, small branches must cure post-norm at the full rate.
-# We make them small in two ways: by a factor of 0.2 on every branch, or by output matrices that only *begin* at a fifth of
-# their size. *Guess* the token spread after twelve sublayers in each case. (Only the second row has a warm-up.)
+# We test this explanation: *Post-norm scales the sum of $x$ and branch back to size one. If the first steps make
+# the branches larger than $x$, little of $x$ is left after twelve norms. Then all tokens are nearly equal, and the model
+# cannot tell them apart.* (Pre-norm never scales $x$ down.) If this is right, small branches must cure post-norm at the full
+# rate. We make them small in two ways: by a factor of 0.2 on every branch, or by output matrices that only *begin* at a
+# fifth of their size. *Guess* the token spread after twelve sublayers in each case. (Only the second row has a warm-up.)
 
 # %%
 def post_norm_small(x, sublayer, norm):
@@ -968,7 +998,8 @@ for name, connect, warm_up in (("post-norm", post_norm, 0),
     found = [inside(model, seed, warm_up) for seed, model in enumerate(models)]
     spreads[name] = {place: [spread[place] for spread, _ in found] for place in range(13)}
     ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
-    print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]))
+    print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]),
+          "  token spread", ", ".join(f"{spread:.2g}" for spread in spreads[name][12]))
 figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
 #| caption: Token spread by the number of sublayers passed, after ten steps. A mark is a seed, a
 #|   line joins medians; the three at the top nearly coincide.
@@ -985,13 +1016,14 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # {figure}
 
 # %% [markdown]
-# In post-norm without a warm-up the branches are about twice as large as $x$, so each norm scales $x$ down to about half.
-# After twelve norms less than a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same
-# rate and after as many steps, most of the spread remains. (The warm-up lies in between. By itself it would prove little: the
-# sum of its first ten rates is less than a fifth of that of the others, so this model has moved less.)
+# The printed token spread is the one after twelve sublayers. In post-norm without a warm-up the branches are on average about
+# twice as large as $x$, so a norm scales $x$ down to roughly half. After twelve norms less than a thousandth of $x$ differs
+# between tokens: rank collapse. With small branches, at the same rate and after as many steps, the token spread is still 0.8
+# or more. (The warm-up lies in between. By itself it would prove little. The sum of its first ten learning rates is less than
+# a fifth of the others' sum, so this model has moved less.)
 #
-# Do models with small branches *learn*? And there is the opposite test: if large branches are the cause, doubling them must
-# break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
+# Do models with small branches *learn*? The opposite test is as important: if large branches are the cause, doubling them
+# must break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
 
 # %% tags=["hide-input"]
 trained = {(row["name"], row["warm_up"], row["lr"]): row["losses"]
@@ -1018,9 +1050,10 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 
 # %% [markdown]
 # The explanation survives three tests that could have refuted it: branches scaled by 0.2, branches that begin small, and
-# branches doubled. At this rate a small beginning is enough, so the harm is done in the first steps. (At 0.03 it is not
-# enough: there the branches must stay small, as the next figure shows.) With small branches post-norm is as good as
-# pre-norm, or better. Other causes may play a part as well. Liu et al. ([-@liu2020]) come to a similar conclusion: post-norm
+# branches doubled. At this rate a small beginning is enough. This suggests that the harm is done in the first steps. (At 0.03
+# a small beginning is not enough, but the lasting factor of 0.2 is, as the next figure shows.) Here post-norm with small
+# branches ends a little below pre-norm, with every seed. This is no victory of post-norm: pre-norm with small branches, in
+# the next figure, does as well. Other causes may play a part. Liu et al. ([-@liu2020]) come to a similar conclusion: post-norm
 # is unstable less because of its gradients than because it depends heavily on its branches, which amplifies small changes.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
@@ -1038,8 +1071,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | [@wang2022], for 1,000 layers |
 #
 # The figure shows all of them with six blocks and no warm-up, at two rates with three seeds each. (The rows *sandwich* and
-# *norm on the branch* belong to the next section.) Three rows have no norm at all: plain residual connections, branches
-# that begin at zero, and ReZero. *Guess:* which of them learn?
+# *norm on the branch* belong to the next section.) Three rows have no norm at all: plain residual connections (*no norm*), branches
+# that begin at zero, and ReZero. *Guess:* which of the three learn?
 
 # %% [raw] slide
 # ## How large should a branch be?
@@ -1068,11 +1101,11 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 # {figure}
 
 # %% [markdown] teaches="pre-norm and post-norm"
-# At 0.01 every method with small branches works, even **without a single norm**: ReZero, and branches that begin at zero,
-# learn about as well as pre-norm, while plain residual connections (*no norm*) explode. So a better initialisation did not
-# replace residual connections, but together with them it can replace the norms at this rate. At 0.03 the methods differ.
-# ReZero and LayerScale, which have a learned factor on each branch, hardly change. With matrices that only *begin* at zero
-# the loss explodes. (Six blocks and sixty steps say nothing about which is best in a model a thousand times larger.)
+# At 0.01 every method with small branches works, even **without a single norm**: ReZero and branches that begin at zero
+# learn about as well as pre-norm. Plain residual connections (*no norm*) explode. A better initialisation did not
+# replace residual connections. Together with them, it can replace the norms at this rate. At 0.03 the methods differ.
+# ReZero and LayerScale, which have a learned factor on each branch, hardly change. If the matrices only *begin* at zero,
+# the loss explodes. (Six blocks and sixty steps do not tell which is best in a model a thousand times larger.)
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 7, with DeepNorm's factor.
 #
@@ -1111,8 +1144,8 @@ figures.block_diagrams({
 # | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
 # In the last three, as in pre-norm, the residual stream has nothing but sums. A norm at the end of a branch fixes how much the
-# branch adds. (In the last section's figure, the sandwich and OLMo 2's placement are no better than pre-norm. OLMo 2 has
-# billions of parameters, and combines its placement with the next idea.)
+# branch adds, up to the norm's gain. (In the last section's figure, the sandwich ends about where pre-norm ends, and OLMo 2's
+# placement a little higher. OLMo 2 has billions of parameters, and combines its placement with the next idea.)
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes almost one-hot, and
 # its gradient nearly vanishes for most queries. **QK-norm** ([@henry2020]) normalises each query and each key before the
@@ -1171,40 +1204,41 @@ def as_printed(x, sublayer, norm):
 # > $x$. This is the deck's equation from above, as code: norms stand on the residual stream. After the last block the deck
 # > goes straight to the output layer, so the final norm of a pre-norm stack is missing as well.
 #
-# We train the printed and the repaired block, two blocks deep, with eight seeds, a warm-up and a rate of 0.005. With the same seed both have
-# the same matrices and batches, so the runs are **paired**: the *difference* within each pair counts, not the two means. (The
-# third row of the figure is the repaired block with a final norm.) *Guess:* which loss is lower, and is the difference clear?
+# We train three stacks: the block as printed, the repaired block, and the repaired block with a final norm. Each is two
+# blocks deep and is trained with eight seeds, a warm-up and a rate of 0.005. Runs of the same seed have the same matrices and
+# batches, so they are **paired**: the *difference* within each pair counts, not the two means. *Guess:* is the loss lower as
+# printed or as repaired, and is the difference clear?
 
 # %%
-final = record["printed"]
-differences = [wrong - right for wrong, right in
-               zip(final["as printed"], final["repaired"], strict=True)]
-half = 2.365 * stdev(differences) / math.sqrt(8)          # Student's t for eight seeds, 95 %
-print(f"as printed − repaired: {mean(differences):+.4f} ± {half:.4f} nats per letter, "
-      f"below zero in {sum(d < 0 for d in differences)} of 8")
-spreads_of = [stdev(final[name]) for name in ("as printed", "repaired")]
-unpaired = 2.145 * math.sqrt(sum(spread**2 for spread in spreads_of) / 8)
-print(f"as if the runs were not paired: ± {unpaired:.4f}")
-whole = [with_norm - right for with_norm, right in
-         zip(final["and final norm"], final["repaired"], strict=True)]
-print(f"with the final norm, too − repaired: {mean(whole):+.4f} "
-      f"± {2.365 * stdev(whole) / math.sqrt(8):.4f}")
-twice = [wrong - right for wrong, right in
-         zip(record["printed_twice"]["as printed"], record["printed_twice"]["and final norm"],
-             strict=True)]
-print(f"at twice the rate, as printed − with the final norm: {mean(twice):+.4f} "
-      f"± {2.365 * stdev(twice) / math.sqrt(8):.4f}")
-figures.paired_runs(final, ("as printed", "repaired"), half,
+def compare(title, first, second):
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    half = 2.365 * stdev(differences) / math.sqrt(8)      # Student's t for eight seeds, 95 %
+    print(f"{title:>45}: {mean(differences):+.4f} ± {half:.4f}, "
+          f"below zero in {sum(d < 0 for d in differences)} of 8")
+    return mean(differences), half
+
+
+final, twice = ({name.replace("and", "with"): losses for name, losses in record[key].items()}
+                for key in ("printed", "printed_twice"))
+print("mean difference in nats per letter, and half of its 95 % interval")
+printed, repaired, normed = final.values()
+bug = compare("as printed − repaired", printed, repaired)
+unpaired = 2.145 * math.sqrt((stdev(printed) ** 2 + stdev(repaired) ** 2) / 8)
+print(f"{'the same, as if not paired':>45}: {bug[0]:+.4f} ± {unpaired:.4f}")
+added = compare("with final norm − repaired", normed, repaired)
+compare("as printed − with final norm", printed, normed)
+at_twice = compare("at twice the rate, as printed − with final norm",
+                   twice["as printed"], twice["with final norm"])
+figures.paired_runs(final, ("as printed", "repaired"), bug[1],
                     "loss on all numbers (nats per letter)")
 #| caption: Loss as printed and as repaired: the runs of eight seeds, and the paired differences
 #|   with their mean and its 95 % interval.
 
 # %% tags=["hide-input"]
-assert mean(differences) + half < 0, "the loss prefers the bug"
-assert abs(mean(whole)) < 2.365 * stdev(whole) / math.sqrt(8), "the final norm changes nothing"
-assert abs(mean(twice)) < 2.365 * stdev(twice) / math.sqrt(8), "at twice the rate: not apart"
-assert all(wrong < right for wrong, right in
-           zip(final["as printed"], final["and final norm"], strict=True))
+assert bug[0] + bug[1] < 0, "the loss prefers the bug"
+assert abs(added[0]) < added[1], "the final norm makes no clear difference"
+assert abs(at_twice[0]) < at_twice[1], "at twice the rate: not apart"
+assert all(wrong < right for wrong, right in zip(printed, normed, strict=True))
 
 # %% [raw] slide
 # ## The loss prefers the bug
@@ -1212,11 +1246,11 @@ assert all(wrong < right for wrong, right in
 # {print}
 
 # %% [markdown]
-# If the runs were not paired, the interval would reach zero. Paired, it does not, because most of the scatter is common to
-# both runs of a seed. The difference is small and points the wrong way: **the loss prefers the bug.** If you choose by the
-# loss, you keep it. Adding the missing final norm does not change this at this rate: the two repaired versions cannot be told
-# apart, and the printed block has a lower loss than the one with the final norm in every seed. At twice the rate the last
-# line no longer tells these two apart. So a loss at one learning rate is no verdict on a block.
+# If the runs were not paired, the interval would just reach zero. Paired, it is narrower and does not reach zero, because much
+# of the scatter is common to both runs of a seed. The difference is small and points the wrong way: **the loss prefers the
+# bug.** If you choose by this loss, you keep the bug. The missing final norm is not the reason. The two repaired versions
+# cannot be told apart, and the printed block has a lower loss than the one with the final norm in every seed. At twice the
+# rate these two cannot be told apart. So a loss at one learning rate is no verdict on a block.
 #
 # A test of a *property* finds the bug at once. If its sublayers write zeros, a pre-norm block must return its input.
 # This follows from the equation, for every $x$, before any training:
@@ -1273,19 +1307,18 @@ assert torch.equal(x, y)
 print("the same numbers:", torch.equal(x, y))
 
 # %% [markdown]
-# So it is no wonder that the loss was low: two blocks deep and with a warm-up, a post-norm stack trains well. And now we can
-# *predict* how the printed model behaves with six blocks. *Guess:* whose line in the sweep does it follow?
+# Its low loss is no contradiction: the printed stack was only two blocks deep and had a warm-up. Now we can *predict* how
+# the printed block behaves with six blocks. *Guess:* which line does it follow in the sweep, post-norm's or pre-norm's?
 
 # %%
-for warm_up in ("no warm-up", "warm-up"):
-    lines = {name.split(", ")[0]: line
-             for name, line in swept(["post-norm", "pre-norm", "as printed"]).items()
-             if name.endswith(f", {warm_up}")}
-    figures.runs_over(lines, f"learning rate ({warm_up})",
-                      "loss after 60 steps (nats per letter)", log_x=True, log_y=True,
-                      level=("letter frequencies alone", frequencies))
-#| caption: Loss against the learning rate, also for the block as a slide prints it. Above,
-#|   without a warm-up; below, with one.
+lines = swept(["post-norm", "pre-norm", "as printed"])
+figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
+                                     for name in ("post-norm", "as printed", "pre-norm")}
+                           for warm_up in ("no warm-up", "warm-up")},
+                          "learning rate", "loss after 60 steps (nats per letter)",
+                          ("letter frequencies alone", frequencies))
+#| caption: Loss against the learning rate for six blocks: the block as a slide prints it,
+#|   post-norm and pre-norm.
 
 # %% [raw] slide
 # ## The equation predicted it
@@ -1294,11 +1327,11 @@ for warm_up in ("no warm-up", "warm-up"):
 # **Now you:** a@deep_stacks, exercise 8
 
 # %% [markdown] teaches="what the tricks improve: training or ability"
-# The prediction was right: the printed block learns where post-norm learns, and fails where post-norm fails. (The edge is the
-# same; the loss is not: at 0.003 without a warm-up the printed block's median is clearly lower.) Suppose that someone takes
-# this code, makes it six blocks deep, and leaves out the warm-up "because pre-norm does not need one". At a rate of 0.01
-# training fails, and the fault is in four lines whose comments look right. The loss says whether something is learned, at
-# this size and with these settings. What a model *is* must be tested in other ways.
+# The prediction was right: the printed block learns where post-norm learns, and fails where post-norm fails. (At the lower
+# rates the two losses are not the same.) Suppose that someone takes this code, makes it six blocks deep, and leaves out the
+# warm-up "because pre-norm does not need one". At a rate of 0.01 training fails. The fault is in four lines whose comments
+# look right. The loss says whether this model learns, at this size and with these settings. Whether it is built as intended
+# must be tested in other ways.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
@@ -1318,10 +1351,11 @@ for warm_up in ("no warm-up", "warm-up"):
 # | RMSNorm | $x / \sqrt{\frac1d \sum_c x_c^2 + \varepsilon} \odot \gamma$: no mean, no shift | $\gamma$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
-# Without residual connections our deep stack did not learn, from any of three initialisations. With residual connections
-# alone, sizes explode. A norm controls them: after the sum (post-norm), which at high learning rates needs small branches or
-# a warm-up; or on the branch (pre-norm), which leaves the residual stream free and needs a final norm. What matters is how
-# large a branch is beside $x$. Whether a block is built as intended is a question for a structural test, not for the loss.
+# Without residual connections our six blocks hardly learned in sixty steps, from any of three initialisations. With residual
+# connections alone, sizes explode. A norm controls them. After the sum (post-norm), it fails at high learning rates unless
+# the branches are small; a warm-up helps up to a point. On the branch (pre-norm), it leaves the residual stream free, and the
+# stack needs a final norm. In our tests of post-norm, branches larger than $x$ went with failure and small branches with
+# success. A structural test says whether a block is built as intended; the loss does not.
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
 # placements around attention and feed-forward network, as `norm_place` in its config says.
@@ -1392,8 +1426,8 @@ for name, by_depth in last.items():
 #|   seeds, a line joins the medians.
 
 # %% [markdown] teaches="the loss landscape with and without them"
-# In pre-norm the gradient falls more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks. In
-# post-norm it rises at first and then falls, which is no power law. (It is often said that in post-norm the gradient *vanishes*
+# In pre-norm the gradient falls, but more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks.
+# In post-norm it rises up to 8 blocks and then no longer, so one slope describes it badly. (It is often said that in post-norm the gradient *vanishes*
 # towards the input. With this initialisation it does not, as the flows above show. With others it may.)
 #
 # ## Going further: the loss landscape
@@ -1422,8 +1456,8 @@ for name, bowls in landscape["bowls"].items():
 # the slice is a little lower beside it, where training never went.) These are one pair of networks and one pair of
 # directions. The printed numbers come from three seeds each: along 36 straight lines outwards, on what share of the steps
 # does the loss rise, as in a bowl? In what share of the disc is it below 0.1? For each seed the slice with residual
-# connections rises more steadily, and on average it has more than twice as much low ground. But the landscape around the end
-# of training does not show how training gets there.
+# connections rises more steadily and has more low ground. Three seeds of one small task are little evidence, and
+# the landscape around the end of training does not show how training gets there.
 #
 # **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse. [+@he2016identity], on the free
 # path. [+@veit2016]. [+@li2018].

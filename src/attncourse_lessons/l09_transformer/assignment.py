@@ -122,8 +122,12 @@ if solved("encoder_block"):
     print(f"a random walk of 64 steps of size one: {math.sqrt(1 + 64):.1f}")
 
 # %% [markdown]
-# With a norm after it, every sublayer adds a step of one size, whatever its own scale. So x grows by a known amount, and
-# no sublayer can drown the others.
+# <details><summary>What to see</summary>
+#
+# (1) The difference is rounding: without the norms after the sublayers your block is torch's. (2) Without these norms x
+# grows in proportion to the sublayers' outputs, to 14, 142 and 1,418. With a norm after it, every sublayer adds a step of
+# one size, whatever its own scale. So x ends at 7.8 each time, close to a random walk's 8.1, and no sublayer can drown the
+# others.</details>
 
 # %% [markdown]
 # ## 2 · The decoder block of 2017
@@ -156,7 +160,9 @@ check("decoder_block", decoder_block)
 
 # %% [markdown]
 # **Use it.** Is it *the* decoder block of the paper? Torch's `nn.TransformerDecoderLayer` has the order of 2017 unless one
-# asks for another. Your function gets its sublayers and its weights.
+# asks for another. Your function gets its sublayers and its weights. Then one token of the second text's memory changes,
+# at place 1 or at place 5. That text has four tokens, and the rest is padding. *Guess* how many of the five rows of
+# the block's output change.
 
 # %%
 if solved("decoder_block"):
@@ -182,6 +188,20 @@ if solved("decoder_block"):
         expected = theirs(x, memory, tgt_mask=~causal, memory_key_padding_mask=~real)
     worst = (yours - expected).abs().max().item()
     print(f"your block and nn.TransformerDecoderLayer differ by at most {worst:.0e}")
+    for place in (1, 5):
+        other = memory.clone()
+        other[1, place] += torch.randn(16)
+        with torch.no_grad():
+            change = decoder_block(x, other, causal, real[:, None], *parts, *norms) - yours
+        moved = (change[1].abs().amax(dim=-1) > 1e-6).sum()
+        print(f"token {place} of the second memory changes: so do {moved} of the 5 rows")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The difference to torch is rounding. All five rows depend on each real token of the memory: cross-attention is not
+# causal, because the whole source is known before the first word is written. None depends on padding. A block without
+# `memory_mask` would show 5 in both lines.</details>
 
 # %% [markdown]
 # ## 3 · A batch for teacher forcing
@@ -208,7 +228,8 @@ check("shift_right", shift_right)
 
 # %% [markdown]
 # **Use it.** The package makes its training batches with a function of its own, `collate`. Three pairs of sentences as
-# token ids: are your rows the package's? (There padding is 0, `bos` 1 and `eos` 2.)
+# token ids: are your rows the package's? (There padding is 0, `bos` 1 and `eos` 2.) *Guess* for how many of the twelve
+# places of `target_out` the loss is computed.
 
 # %%
 if solved("shift_right"):
@@ -222,6 +243,14 @@ if solved("shift_right"):
     mine = shift_right(target, torch.tensor([3, 1, 2]), bos=1, eos=2, pad=0)
     for name, row in zip(("reads", "predicts"), mine, strict=True):
         print(f"yours {name:>8}:", row.tolist())
+    counted = int((mine[1] != 0).sum())
+    print(f"the loss is computed at {counted} of {mine[1].numel()} places: padding is left out")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Your rows are the package's. The loss is computed at 9 of the 12 places: six tokens, and an `eos` for each of the three
+# sentences. The model learns from them also where to stop.</details>
 
 # %% [markdown]
 # ## 4 · The whole Transformer, for several candidates
@@ -322,6 +351,13 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
         print(f"{name:>22}: chosen {chosen:4.0%}, on average {behind[c]:5.1f} nats behind")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The right candidate wins every time. Of the wrong ones, the one with two letters exchanged comes closest: it has most
+# letters right. Yet it lies 18 nats behind, because a sum of logarithms punishes each letter that the model is sure is
+# wrong.</details>
+
+# %% [markdown]
 # ## 5 · The parameters of a GPT, exactly
 #
 # The lecture's rule $12\,L\,d^2$ leaves out biases, norms and embeddings, and it takes $h\,d_k = d$ for granted. Count
@@ -354,7 +390,8 @@ check("count_parameters", count_parameters)
 
 # %% [markdown]
 # **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
-# part has most of them, and which part of GPT-3.
+# part has most of them, and which part of GPT-3. Then look at the embeddings: in which of the three does it matter that
+# the output is tied?
 
 # %%
 if solved("count_parameters"):
@@ -366,6 +403,13 @@ if solved("count_parameters"):
         named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
         shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
         print(f"{name:>8}: {sum(parts):>15,}   {shares}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The feed-forward networks have most, in GPT-2 with 45.5% and in GPT-3 with 66.4%, twice as many as attention. The
+# embeddings have nearly a third of GPT-2, so a second table for the output would cost much there. In GPT-3 they
+# have 0.4%: tying saves next to nothing. The norms never matter.</details>
 
 # %% [markdown]
 # ## 6 · A language model of your own
@@ -465,6 +509,12 @@ if solved("DecoderLM"):
     print("it writes:", "".join(letters[i] for i in written[0].tolist()))
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The loss starts near 3.61, the price of an even guess among 37 letters. It falls to 0.54. What the model
+# writes are mostly number words; a few are mixtures of two words, as it writes one letter at a time.</details>
+
+# %% [markdown]
 # **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved in GPT-2's
 # format. Each of its tensors has a place in your model. The same lines load published weights: they have 12 blocks of
 # width 768, and your model from above has room for all 124,439,808 numbers. (Their GELU is the tanh form,
@@ -514,16 +564,21 @@ if solved("DecoderLM"):
     print(f"your logits and theirs differ by at most {worst:.0e}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The logits agree up to rounding, so every tensor is in its place. `load_state_dict` compares names and shapes alone.
+# `attn.c_proj.weight` is square: if you forget to transpose it, no error is raised, and only this comparison shows it.</details>
+
+# %% [markdown]
 # ## 7 · A gated feed-forward network: SwiGLU
 #
-# Today's language models have this in place of the feed-forward network with its ReLU:
+# Today's language models have this in place of the feed-forward network with its ReLU. Two products lead up, from `d_model`
+# to `d_ff`. The one with `W_gate` goes through $\operatorname{silu}(z) = z \cdot \sigma(z)$, where σ is the logistic sigmoid,
+# and becomes the *gate*: it multiplies the one with `W_up`, number by number. A product with `W_down` leads back to
+# `d_model`. There are no biases. Write the network as one formula first, with the shape of each part.
 #
-# $$\operatorname{SwiGLU}(x) = \bigl(\operatorname{silu}(x W_\text{gate}) \odot x W_\text{up}\bigr)\, W_\text{down},
-# \qquad \operatorname{silu}(z) = z \cdot \sigma(z)$$
-#
-# Two products lead up. One goes through the activation function and becomes a *gate*: it multiplies the other, number
-# by number ($\odot$). One product leads down. $x$ may have any axes in front of the last. Numbers may be large; the
-# output must stay finite, and so must the gradient.
+# $x$ may have any axes in front of the last. Its numbers may be large: the output must stay finite, and so must the
+# gradient.
 
 # %% exercise="swiglu"
 def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
@@ -539,87 +594,114 @@ check("swiglu", swiglu)
 
 # %% [markdown]
 # **Use it.** The lecture's kept checkpoint has a gated network in each block. The cell puts yours in its place, with
-# the checkpoint's matrices. The logits must stay the same, and the model writes with your function.
+# the checkpoint's matrices, and measures the loss on the docstrings of Python's module `math`. Then it hands your function
+# `W_up` and `W_gate` in the wrong order. *Guess:* would that matter to a model that is trained so from the start? Does it
+# matter to this checkpoint?
 
 # %%
 if solved("swiglu"):
     from attncourse import pretrained
-    from attncourse.data import BOS, Tokenizer
+    from attncourse.data import BOS, Tokenizer, encode_texts
     from attncourse.decoding import sample
+    from attncourse.metrics import text_log_probabilities
     from attncourse_lessons.results import kept_checkpoint
 
     class Yours(nn.Module):
-        def __init__(self, theirs):
+        def __init__(self, theirs, swapped):
             super().__init__()
             layers = theirs.gate, theirs.up, theirs.down
-            self.W = [layer.weight.detach().T for layer in layers]
+            gate, up, down = (layer.weight.detach().T for layer in layers)
+            self.W = (up, gate, down) if swapped else (gate, up, down)
 
         def forward(self, x):
             return swiglu(x, *self.W)
 
-    model = pretrained.load(kept_checkpoint("writer")).model
-    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    folder = kept_checkpoint("writer")
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    texts = [function.__doc__ for function in vars(math).values() if callable(function)]
+    texts = [text[:200] for text in encode_texts(texts, tokenizer)]
     prompt = torch.tensor([[BOS, *tokenizer.encode("Return the number of")]])
-    with torch.no_grad():
-        before = model(prompt)
-        for block in model.decoder.stack.blocks:
-            block.ff.sublayer = Yours(block.ff.sublayer)
-        print(f"the logits change by at most {(model(prompt) - before).abs().max():.0e}")
-    draws = torch.Generator().manual_seed(0)
     length = torch.tensor([prompt.shape[1]])
-    for _ in range(3):
+    for name in ("its own networks", "yours", "yours, swapped"):
+        model = pretrained.load(folder).model
+        for block in model.decoder.stack.blocks:
+            if name != "its own networks":
+                block.ff.sublayer = Yours(block.ff.sublayer, name == "yours, swapped")
+        loss = -torch.cat(text_log_probabilities(model, texts)).mean()
+        draws = torch.Generator().manual_seed(0)
         ids = sample(model, prompt, length, 25, 0.8, top_p=0.9, generator=draws).tokens[0]
-        print("it writes: Return the number of", tokenizer.decode(ids.tolist()))
+        print(f"{name}: {loss:.2f} nats per token. It writes:")
+        print("    Return the number of", tokenizer.decode(ids.tolist()))
 
 # %% [markdown]
-# ## 8 · The shift and the mask
+# <details><summary>What to see</summary>
 #
-# Two things keep a decoder from peeking: its input is shifted by one, and its self-attention has a causal mask.
+# With your network the loss is the checkpoint's own, 4.46. With the two exchanged it is 6.21, and the text falls apart.
+# The two matrices have the same shape and begin as random numbers of the same kind, so before training their roles are
+# only names. After training they are not, and no error tells you that a loader has exchanged them.</details>
+
+# %% [markdown]
+# ## 8 · Fingerprints of a leak
 #
-# **(a)** Leave out the shift, and keep the mask. What does the decoder at position $t$ read, what will the loss do in
-# training, and what happens when the model has to write a sentence by itself? **(b)** Keep the shift and leave out the
-# mask. The same three questions. **(c)** Why can an encoder do without both?
+# A decoder predicts a target $y_1, \dots, y_6$; its logits at position $t$ are for $y_t$. You change one token of the
+# target, run the decoder once more, and note at which positions the logits *can* change. Here are four decoders:
 #
-# Answer in four to eight sentences. (3 points)
+# | | at position $t$ it reads | mask of its self-attention |
+# |---|---|---|
+# | A | $y_{t-1}$ (`bos` at 1) | causal |
+# | B | $y_t$ | causal |
+# | C | $y_{t-1}$ (`bos` at 1) | none |
+# | D | $y_{t-2}$ (`bos` at 1 and 2) | causal |
+#
+# **(a)** You change $y_3$. At which of the positions 1 to 6 can the logits change, in A, B, C and D? **(b)** In A, one of
+# the six tokens can be changed, and no logits change at all. Which one, and why is that no fault? **(c)** All four are
+# trained. A course-mate compares their *validation* losses, for which the decoders get the true targets as in training. Say
+# for B, C and D whether the loss will be lower or higher than A's, and why. Which other measurement shows all three faults?
+#
+# Answer in six to ten lines. (3 points)
 
 # %% [markdown] written="shift-and-mask" points=3 minutes=12 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) At position $t$ it reads the very token that it has to say (a causal mask lets a position see itself). The
-#    loss falls to nearly nothing, because copying is enough. In writing, the token to be copied does not exist yet: it
-#    repeats what it was given (`bos`, or the last token), or writes nonsense. Half a point if only the loss is
-#    mentioned.
-# 2. (b) It reads tokens up to $t - 1$ at its own and earlier places, but may attend to the right, where at place $t + 1$
-#    the token to be said stands. One attention step fetches it: the loss falls to nearly nothing as well (a little
-#    later, since where to attend has to be learned). In writing there is nothing to the right of the last position.
-# 3. (c) An encoder predicts none of the tokens that it reads: its source is known as a whole before the first word is
-#    written, so there is nothing to peek at. (Good: an encoder that *is* to predict its own tokens, as BERT, has them
-#    hidden in its input instead.)
+# 1. (a) A: 4, 5, 6. B: 3, 4, 5, 6. C: all six. D: 5, 6. (Half a point for three of four. A position that reads $y_3$ can
+#    change, and so can each that may attend to it.)
+# 2. (b) $y_6$. It is predicted at position 6 and never read, since nothing is predicted after it.
+# 3. (c) B and C lower: the answer stands in the input, in B at the same position, in C one to the right, and validation
+#    feeds it in, too. D higher: nothing leaks, but the last token, which tells most, is missing. What shows all three
+#    is to let the decoders *write by themselves*, where no target exists, and to compare what they write; or the test of
+#    (a). Half a point if only one of the two, losses or measurement, is right.
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · Better by 0.01
+# ## 9 · Overlapping intervals, and the best of twelve
 #
-# A course-mate trains a small language model once with ReLU and once with GELU. The test loss is 4.312 nats with ReLU
-# and 4.301 with GELU. "GELU is better by 0.011, so I shall use it."
+# In the lecture's figure of twelve changes, GELU lies at −0.015 ± 0.010 and ReGLU at −0.043 ± 0.021 nats, each compared
+# with the baseline. The two 95 % intervals overlap. "So nobody can say which of the two is better", says a course-mate.
+# These are the test losses of the single runs, from the course's `measured/modifications.json`:
 #
-# **(a)** What is missing before one can say so, and how would you go about it? **(b)** The course-mate then tries
-# SwiGLU, keeping `d_ff` as it is, and finds a gain of 0.05. What is wrong with this comparison?
+# | seed | 0 | 1 | 2 | 3 | 4 |
+# |---|---|---|---|---|---|
+# | GELU | 4.012 | 3.987 | 4.017 | 3.995 | 4.004 |
+# | ReGLU | 3.977 | 3.956 | 3.995 | 3.988 | 3.959 |
 #
-# Answer in two to five sentences. (2 points)
+# **(a)** Is the course-mate right? Compute what decides it. (For five differences half the 95 % interval is $2.78\,
+# s/\sqrt 5$, with their standard deviation $s$.) **(b)** Suppose that *none* of twelve changes had any effect. How many of
+# twelve such intervals would miss zero, on average? And if one reports the best of the twelve, with its measured gain: is
+# that gain, on average, too large, too small or right? What would give an honest number?
+#
+# Answer in four to eight lines. (2 points)
 
 # %% [markdown] written="better-by-a-hundredth" points=2 minutes=8 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) How much the loss differs between two runs of the *same* model with other seeds: train both with several
-#    seeds, best the same seeds for both, and compare the mean of the differences with their spread (error bars).
-#    Saying only "use more data" or "train longer" earns nothing. (Also good: that the learning rate should be looked
-#    for in both cases.)
-# 2. (b) SwiGLU has three matrices where the plain network has two, so at the same `d_ff` it has half as many
-#    parameters (and operations) again in the network. At equal size `d_ff` shrinks to two thirds. Without that one
-#    compares a small model with a large one.
+# 1. (a) No. The runs are paired by seed, so the *differences* decide: GELU − ReGLU is 0.035, 0.031, 0.022, 0.007, 0.045,
+#    with mean 0.028, $s$ = 0.014 and half an interval of 0.018. It does not contain zero: ReGLU is better, in this model
+#    and with this budget. Half a point for "take the differences by seed" without the numbers. (Both intervals share the
+#    baseline's noise, and what differs from seed to seed for all models alike cancels.)
+# 2. (b) 12 · 0.05 = 0.6. The best of twelve is best partly by luck, so its gain is too large on average. Honest: choose on
+#    some seeds (or on the validation set), and measure the chosen one with *new* seeds, or on the test set once. Half a point for the first or the second half alone.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -645,11 +727,28 @@ check("prefix_mask", prefix_mask)
 
 # %% [markdown]
 # **Use it.** Three texts of eight tokens, with a prefix of none, of three and of all: a decoder, a prefix model, an
-# encoder.
+# encoder. Below the masks the prefix model is tested. One token changes, in the prefix (token 1, counted from 0) or after it
+# (token 5). *Guess* which outputs of an attention layer change.
 
 # %%
 if solved("prefix_mask"):
     from attncourse import viz
+    from attncourse.attention import MultiHeadAttention
 
     drawn = prefix_mask(torch.tensor([0, 3, 8]), 8)
     viz.draw_masks({f"prefix of {k}": mask for k, mask in zip((0, 3, 8), drawn, strict=True)})
+    torch.manual_seed(0)
+    layer, x = MultiHeadAttention(16, 2), torch.randn(1, 8, 16)
+    for place in (1, 5):
+        other = x.clone()
+        other[0, place] += 1.0
+        with torch.no_grad():
+            change = layer(other, mask=drawn[1:2]) - layer(x, mask=drawn[1:2])      # (1, 8, 16)
+        moved = (change[0].abs().amax(dim=-1) > 1e-6).nonzero().flatten().tolist()
+        print(f"prefix of 3, token {place} changes: so do the outputs at {moved}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The prefix is read in both directions: if token 1 changes, all eight outputs change. After the prefix the mask is
+# causal: token 5 changes the outputs from 5 on, and none in the prefix.</details>

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
+from attncourse.attention import causal_mask
 from attncourse.decoding import warp_logits
 from attncourse.viz.architectures import transformer_architecture
 from attncourse.viz.diagrams import arrow, box
@@ -143,6 +144,8 @@ def block_frame(
 
     Returns the figure and the words for it, for `explore`. Raises ValueError for another kind.
     """
+    if kind.startswith("encoder"):  # it reads the source
+        n = n_memory
     lines = block_lines(kind, batch, n, n_memory, d, heads, d_ff)
     active = lines[line - 1] if line <= len(lines) else None
     drawn, ax = figure(6.5, 3.5)
@@ -220,8 +223,8 @@ def _blank(x: float, y: float, width: float) -> Rectangle:
 def budget_curves(loss: Callable[[float, float], float], models: Mapping[str, tuple[float, float]]) -> None:
     """What `loss(n_parameters, n_tokens)` predicts for the budget of each model, however it is split between the two.
 
-    {model: (parameters, tokens)}. A curve for each budget, 6 N D FLOPs, with a mark where the model stands and a cross
-    at the lowest loss.
+    {model: (parameters, tokens)}. A curve for each budget, 6 N D FLOPs, with a mark where the model stands, and an
+    upright stroke at the lowest loss.
     """
     drawn, ax = figure(7.4, 3.6)
     sizes = np.geomspace(5e9, 1e12, 301)
@@ -232,17 +235,90 @@ def budget_curves(loss: Callable[[float, float], float], models: Mapping[str, tu
         style, at, best = line_style(i), loss(n_parameters, n_tokens), int(np.argmin(losses))
         ax.plot(sizes, losses, color=style["color"], linestyle=style["linestyle"], linewidth=2)
         ax.plot(n_parameters, at, label=f"{name}: {budget:.1e} FLOPs", **style | {"markersize": 8})
-        ax.plot(sizes[best], losses[best], "x", color=style["color"], markersize=9, markeredgewidth=2.2, zorder=5)
+        ax.plot(sizes[best], losses[best], "|", color=style["color"], markersize=22, markeredgewidth=2, zorder=1)
         said.append(
             f"{name}, {budget:.1e} FLOPs: {at:.3f} at {n_parameters / 1e9:g} billion parameters, lowest "
             f"{losses[best]:.3f} at {sizes[best] / 1e9:.0f} billion"
         )
     ax.set_xscale("log")
+    ax.margins(y=0.12)
     ticks = [5, 10, 20, 50, 100, 200, 500, 1000]
     ax.set_xticks([1e9 * tick for tick in ticks], [f"{tick:,}" for tick in ticks])
     ax.minorticks_off()
     name_lines(ax, "parameters (billions)", "predicted loss (nats per token)")
     show(drawn, f"Predicted loss against the number of parameters, a curve for each budget. {'; '.join(said)}.")
+
+
+# What changes to the block are worth
+
+
+def changes_to_the_block(
+    studies: Mapping[str, Mapping[str, tuple[float, float]]], groups: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """How much each change moves the loss, on one axis for all studies: {study: {change: (difference, half a bar)}}.
+
+    A row for each change, in it a mark for each of at most two studies. Hollow: no further from zero than its bar.
+    With `groups`, {title: changes}, the rows stand in their order, under a title for each group.
+    """
+    names = list(dict.fromkeys(name for points in studies.values() for name in points))
+    if groups:
+        names = [row for title, members in groups.items() for row in (title, *members)]
+    drawn, ax = figure(7.4, 1.1 + (0.33 if groups else 0.37) * len(names))
+    ax.axvline(0, color=GREY, linewidth=1.2)
+    said = []
+    looks = ((BLUE, "o", -0.17), (ORANGE, "s", 0.17))
+    for (study, points), (colour, marker, lift) in zip(studies.items(), looks, strict=False):
+        for name, (middle, half) in points.items():
+            y = names.index(name) + lift
+            ax.plot([middle - half, middle + half], [y, y], color=colour, linewidth=2, zorder=2)
+            ax.plot(middle, y, marker, color=colour, markerfacecolor=colour if abs(middle) > half else "white",
+                    markersize=7, zorder=3)  # fmt: skip
+        ax.plot([], [], marker, color=colour, linestyle="-", linewidth=2, markersize=7, label=study)
+        listed = "; ".join(f"{name} {middle:+.3f} ± {half:.3f}" for name, (middle, half) in points.items())
+        said.append(f"{study}: {listed}".replace("-", "−"))
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(color=PALE, linewidth=0.8)
+    for title in groups or ():
+        ax.get_yticklabels()[names.index(title)].set_fontweight("bold")
+        ax.get_ygridlines()[names.index(title)].set_visible(False)
+        top = names.index(title) - 0.45
+        if top > 0:
+            ax.axhspan(top - 0.02, top + 0.02, color=GREY, linewidth=0)
+    ax.set_axisbelow(True)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=len(studies), frameon=False)
+    x_name = "← lower    loss, difference from the baseline (nats per token)    higher →"
+    ax.set_xlabel(x_name)
+    show(drawn, f"Loss, difference from the baseline (nats per token). {'. '.join(said)}.")
+
+
+def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[float, float]]]) -> None:
+    """How the gain of a change moves with the setting: {row: ((gain, half a bar) before, (gain, half a bar) after)}.
+
+    A row for each, in it a hollow mark before, a filled mark after, and an arrow from one to the other.
+    """
+    drawn, ax = figure(7.4, 1.0 + 0.55 * len(rows))
+    ax.axvline(0, color=GREY, linewidth=1.2)
+    said = []
+    for y, (name, (before, after)) in enumerate(rows.items()):
+        colour = BLUE if after[0] < before[0] else ORANGE
+        arrow(ax, (before[0], y), (after[0], y), colour=GREY)
+        for (gain, half), lift, face in ((before, -0.13, "white"), (after, 0.13, colour)):
+            ax.plot([gain - half, gain + half], [y + lift, y + lift], color=colour, linewidth=2, zorder=2)
+            ax.plot(gain, y + lift, "o", color=colour, markerfacecolor=face, markersize=7, zorder=3)
+        right = max(gain + half for gain, half in (before, after))
+        does = "shrinks" if after[0] < before[0] else "grows"
+        ax.text(right + 0.015, y, f"{does}: {before[0]:.3f} → {after[0]:.3f}", va="center", fontsize=9.5, color=INK)
+        said.append(f"{name}: {before[0]:.3f} ± {before[1]:.3f} before, {after[0]:.3f} ± {after[1]:.3f} after")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlim(-0.02, 1.5 * max(gain + half for both in rows.values() for gain, half in both))
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("gain over the baseline (nats per token)")
+    show(drawn, f"Gains over the baseline (nats per token). {'. '.join(said)}.")
 
 
 # What a model is pre-trained on
@@ -258,7 +334,7 @@ class Objective(NamedTuple):
     read: tuple[str, ...]
     predict: tuple[str, ...]
     written: tuple[str, ...] = ()
-    """Of an encoder–decoder: what the decoder is to write."""
+    """Of an encoder–decoder: what the decoder is to predict. It reads the same, shifted right."""
     masks: Mapping[str, Tensor] = {}
     """Who may attend to whom, by name: (n_query, n_key) booleans each."""
 
@@ -266,34 +342,37 @@ class Objective(NamedTuple):
 def objectives(rows: Sequence[Objective]) -> None:
     """Pre-training objectives on one sentence: the tokens that are read, and under each what is to be predicted there.
 
-    Gaps and sentinels are hatched. On the right stand the masks, a row for each query, a column for each key, forbidden
-    cells hatched. Raises ValueError for a row with more tokens to predict than are read.
+    An encoder–decoder has a third line, what its decoder reads. Gaps that the encoder reads are hatched. On the right
+    stand the masks, a row for each query, a column for each key, forbidden cells hatched. Raises ValueError for a row
+    with more tokens to predict than are read.
     """
     longest = max(max(len(row.read), len(row.written)) for row in rows)
     cell = 1.65 / max(longest, *(len(mask) for row in rows for mask in row.masks.values()), 1)
     beside = max(sum(cell * mask.shape[1] + MASK_GAP for mask in row.masks.values()) for row in rows)
     unit = 0.58 if beside else 0.66
-    pitch = 2.9 if beside else 2.2
-    drawn, ax = figure(unit * (longest + 2.3 + beside), 0.1 + unit * SQUARE * pitch * len(rows))
-    stage(ax, (-2.1, longest + 0.2 + beside), (-pitch * len(rows) + 0.95, 0.95))
+    pitch = 2.9 if beside or any(row.written for row in rows) else 2.2
+    drawn, ax = figure(unit * (longest + 2.5 + beside), 0.1 + unit * SQUARE * pitch * len(rows))
+    stage(ax, (-2.3, longest + 0.2 + beside), (-pitch * len(rows) + 0.95, 0.95))
     said = []
     for i, row in enumerate(rows):
         if len(row.predict) > len(row.read):
             raise ValueError(f"{row.name}: got {len(row.predict)} to predict, expected at most {len(row.read)}")
         y = -pitch * i
         ax.text(0, y + 0.6, row.name, ha="left", va="center", fontsize=10.5, fontweight="bold", color=INK)
-        for words, level in (("reads", y), ("decoder writes" if row.written else "predicts", y - 0.75)):
+        lines = [("reads", row.read, BLUE), ("predicts", row.predict, ORANGE)]
+        if row.written:
+            shifted = ("<bos>", *row.written[:-1])
+            lines = [("encoder reads", row.read, BLUE), ("decoder reads", shifted, GREEN),
+                     ("decoder predicts", row.written, ORANGE)]  # fmt: skip
+        for down, (words, tokens, colour) in enumerate(lines):
+            level = y - 0.75 * down
             ax.text(-0.15, level, words, ha="right", va="center", fontsize=9, color=GREY)
-        for j, token in enumerate(row.read):
-            _token(ax, j, y, token, BLUE)
-        for j, token in enumerate(row.predict):
-            if token:
-                _token(ax, j, y - 0.75, token, ORANGE)
-        for j, token in enumerate(row.written):
-            _token(ax, j, y - 0.75, token, ORANGE)
-        targets = [token for token in (*row.predict, *row.written) if token]
-        does = "its decoder writes" if row.written else "predicts"
-        said.append(f"{row.name}: reads {' '.join(row.read)}; {does} {' '.join(targets)}")
+            for j, token in enumerate(tokens):
+                if token:
+                    _token(ax, j, level, token, colour)
+        said.append(
+            f"{row.name}: " + "; ".join(f"{does} {' '.join(filter(None, tokens))}" for does, tokens, _ in lines)
+        )
         left = longest + MASK_GAP
         for name, mask in row.masks.items():
             _mask(ax, left, y + 0.4, mask, cell)
@@ -302,6 +381,23 @@ def objectives(rows: Sequence[Objective]) -> None:
             share = f"{mask.float().mean():.0%} of the pairs" if not mask.all() else "all pairs"
             said.append(f"its mask {name}, {mask.shape[0]} queries by {mask.shape[1]} keys, allows {share}")
     show(drawn, f"Pre-training objectives on one sentence. {'. '.join(said)}.")
+
+
+def pretraining_objectives() -> None:
+    """The four objectives of the lecture on one sentence, with their masks."""
+    text = ("Return", "the", "number", "of", "bytes", "in", "it")
+    every, past = torch.ones(7, 7, dtype=torch.bool), causal_mask(7)
+    prefix = past.clone()
+    prefix[:, :3] = True
+    objectives([
+        Objective("causal LM", ("<bos>", *text), (*text, "<eos>"), masks={"causal": causal_mask(8)}),
+        Objective("masked LM", ("Return", "[MASK]", "number", "of", "[MASK]", "in", "it"),
+                  ("", "the", "", "", "bytes"), masks={"bidirectional": every}),
+        Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
+                  written=("<1>", "the", "number", "<2>", "in", "it", "<3>"),
+                  masks={"encoder": every[:5, :5], "decoder": past, "cross": every[:, :5]}),
+        Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>"), masks={"prefix of three": prefix}),
+    ])  # fmt: skip
 
 
 def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float) -> None:
@@ -334,7 +430,7 @@ def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:
 def sampling_frame(
     logits: Tensor, tokens: Sequence[str], temperature: float = 1.0, cut: str = "everything"
 ) -> tuple[Figure, str]:
-    """The likeliest next tokens, before and after temperature and truncation; `cut` is "everything", "top-k 5", ….
+    """What the likeliest tokens have together, before and after truncation; `cut` is "everything", "top-k 5", ….
 
     `logits` (vocab_size,), `tokens` the names of the likeliest, from the likeliest down. Returns the figure and the
     words for it, for `explore`. Raises ValueError for another way to cut.
@@ -343,30 +439,44 @@ def sampling_frame(
     if kind not in ("everything", "top-k", "top-p"):
         raise ValueError(f"cut: got {cut!r}, expected everything, top-k K or top-p P")
     options: dict = {"top_k": int(amount)} if kind == "top-k" else {"top_p": float(amount)} if kind == "top-p" else {}
-    best = logits.topk(len(tokens)).indices
-    before = logits.softmax(dim=-1)
+    order = logits.argsort(descending=True, stable=True)
+    before = (logits / temperature).softmax(dim=-1)
     after = warp_logits(logits[None], temperature, **options)[0].softmax(dim=-1)          # (vocab_size,)
     check_shares("after", after.numpy())
     drawn, ax = figure(6.5, 3.3)
     hold_still(drawn, left=0.1, right=0.98, bottom=0.24, top=0.88)
-    places = np.arange(len(tokens))
-    bars = ax.bar(places, after[best].numpy(), width=0.75, color=BLUE, zorder=2)
-    (dashes,) = ax.plot(places, before[best].numpy(), "_", color=ORANGE, markersize=22, markeredgewidth=2.5, zorder=3)
-    ax.legend([bars, dashes], ["what we sample from", "the model's own probability"], frameon=False, fontsize=9.5,
-              loc="upper right")  # fmt: skip
-    ax.set_xticks(places, tokens, rotation=45, ha="right")
-    ax.set_ylim(0, 1.0)
-    ax.set_ylabel("probability")
+    ranks, left = np.arange(1, len(logits) + 1), int((after > 0).sum())
+    own, warm, kept = (p[order].cumsum(dim=0).numpy() for p in (logits.softmax(dim=-1), before, after))
+    if temperature != 1:
+        ax.plot(ranks, own, color=GREY, linestyle=":", linewidth=1.8, label="the model's own, T = 1", zorder=2)
+    ax.plot(ranks[:left], kept[:left], color=BLUE, linewidth=4.5, marker="o", markevery=[0, left - 1], markersize=7,
+            label="what we sample from", zorder=3)  # fmt: skip
+    ax.plot(ranks, warm, color=ORANGE, linestyle="--", linewidth=1.8, label=f"before the cut, T = {temperature:g}",
+            zorder=4)  # fmt: skip
+    ax.axvline(left, color=INK, linewidth=1.1, zorder=1)
+    if kind == "top-p":
+        ax.axhline(float(amount), color=INK, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1)
+        ax.text(0.88, float(amount) - 0.02, f"p = {amount}", ha="left", va="top", fontsize=9, color=INK,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_xlim(0.85, len(logits) * 1.15)
+    ticks = [rank for rank in (1, 2, 3, 5, 10, 30, 100, 300, 1000) if rank <= len(logits)]
+    ax.set_xticks(ticks, [f"{rank:,}" + (f"\n{tokens[rank - 1]}" if rank <= len(tokens) else "") for rank in ticks])
+    ax.minorticks_off()
+    ax.set_ylim(0, 1.04)
+    ax.set_xlabel("number of tokens, likeliest first (and the token of that rank)", labelpad=0)
+    ax.set_ylabel("their total probability")
     ax.grid(axis="y", color=PALE, linewidth=0.8)
-    left = int((after > 0).sum())
+    ax.legend(frameon=True, framealpha=1, edgecolor="white", fontsize=9.5, loc="lower right")
     entropy = float(torch.special.entr(after).sum())
-    rest = 1 - float(after[best].sum())
+    best = order[: len(tokens)]
     tokens_left = f"{left:,} {'token is' if left == 1 else 'tokens are'} left, perplexity {np.exp(entropy):.1f}"
-    ax.set_title(f"{tokens_left}; tokens that are not shown: {rest:.0%}", fontsize=10)
+    ax.set_title(tokens_left, fontsize=10)
     shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(tokens, after[best].tolist(), strict=True))
     return drawn, (
         f"Temperature {temperature:g}, {cut}: {tokens_left}. {shares}; "
-        f"all tokens not shown {rest:.2f}. Dashes: the model's own probabilities."
+        f"all tokens not shown {1 - float(after[best].sum()):.2f}. Curves: the probability of the likeliest tokens "
+        "together, against how many they are, before and after the cut."
     )
 
 

@@ -1,13 +1,13 @@
 """Training drawn: tokens, batches, rates, and where a GPU's time and memory go."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
-from matplotlib.ticker import NullLocator
+from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.style import (
@@ -23,21 +23,22 @@ from attncourse.viz.style import (
     figure,
     hold_still,
     line_style,
-    name_lines,
     show,
     stage,
 )
 
 PALE_BLUE = WEIGHTS(0.25)
+BAND = "#f0f0f0"  # behind what belongs together
 
 
 def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[Figure, str]:
-    """Words cut into pieces, a row each with the number of pieces behind it: one frame for `explore`."""
+    """Words cut into pieces, a row each, and at its end how many they are: one frame for `explore`."""
     longest = max(sum(map(len, pieces)) + 0.4 * len(pieces) for pieces in words.values())
     drawn, ax = figure(6.4, 0.7 + 0.42 * len(words))
     stage(ax, (0, longest + 4), (-len(words) + 0.2, 1.0))
     hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
     ax.text(0, 0.75, title, fontsize=10.5, color=INK, va="center")
+    ax.text(longest + 3.8, 0.75, "tokens", ha="right", va="center", fontsize=10, color=GREY)
     for row, pieces in enumerate(words.values()):
         x = 0.0
         for i, piece in enumerate(pieces):
@@ -73,145 +74,334 @@ def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
         ax.set_yticks([])
         ax.spines[["left"]].set_visible(False)
         ax.set_xlabel("tokens")
-        ax.set_ylabel("sentences")
+        ax.set_ylabel("sentences, a row each")
         ax.set_title(f"{name}\n{1 - tokens / room:.0%} padding", fontsize=10.5)
         sizes = ", ".join(f"{len(lengths)} × {max(lengths)}" for lengths in groups)
         said.append(f"{name}: {1 - tokens / room:.0%} of the rectangles is padding; they are {sizes}")
+    key = [Patch(facecolor=BLUE, label="tokens"),
+           Patch(facecolor="white", edgecolor=ORANGE, hatch="////", linewidth=0, label="padding")]  # fmt: skip
+    drawn.axes[-1].legend(handles=key, frameon=False, loc="upper right")
     show(drawn, f"Batches as rectangles, tokens filled and padding hatched. {'. '.join(said)}.")
 
 
-def learning_rates(lines: Mapping[str, Sequence[float]], title: str = "") -> None:
-    """Rates against the step, each line with its highest point marked."""
-    drawn, ax = figure(6.6, 3.0)
+def smoothed_losses(losses: Mapping[float, Tensor], margins: Tensor) -> None:
+    """Loss against the margin of the true logit, {ε: losses}; the lowest point is marked where a curve has turned."""
+    drawn, ax = figure(6.8, 3.5)
+    said, end = [], float(margins[-1])
+    for i, (share, line) in enumerate(losses.items()):
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
+        ax.plot(margins.tolist(), line.tolist(), **style)
+        ax.text(end + 0.2, float(line[-1]), f"ε = {share:g}", color=style["color"], va="center", fontsize=10.5,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+        lowest = int(line.argmin())
+        x, y = float(margins[lowest]), float(line[lowest])
+        if lowest < len(line) - 1:
+            ax.plot(x, y, "o", color=style["color"], markersize=7, zorder=5)
+            ax.text(x, y + 0.2, f"lowest at {x:.1f}", color=INK, ha="center", va="bottom", fontsize=9.5)
+            said.append(f"with ε = {share:g} lowest at {x:.1f}, where it is {y:.2f}")
+        else:
+            ax.text(0.8 * end, y + 0.12, "never rises", color=INK, ha="center", va="bottom", fontsize=9.5)
+            said.append(f"with ε = {share:g} it falls to the end")
+    ax.set_xlim(0, 1.14 * end)
+    ax.set_xticks(range(0, int(end) + 1, 3))
+    _axes(ax, "margin of the true logit over all the others", "loss (nats)")
+    show(drawn, f"Loss against the margin of the true logit: {'; '.join(said)}.")
+
+
+def paired_gaps(gaps: Mapping[str, Sequence[float]]) -> None:
+    """Calibration gaps in points, {way of training: one for each seed}: a row a seed, its runs joined by a line."""
+    n = len(next(iter(gaps.values())))
+    drawn, ax = figure(6.8, 1.3 + 0.42 * n)
+    rows = range(n)
+    values = {name: [100 * gap for gap in each] for name, each in gaps.items()}
+    for y in rows:
+        points = [each[y] for each in values.values()]
+        ax.plot(points, [y] * len(points), color=GREY, linewidth=1.5, zorder=2)
+    for i, (name, points) in enumerate(values.items()):
+        style = line_style(i) | {"linestyle": "none", "markersize": 9 - i, "zorder": 4}
+        ax.plot(points, list(rows), **style)
+        for y, x in enumerate(points):
+            ax.text(x, y + 0.24, _minus(f"{x:.1f}"), ha="center", va="top", fontsize=9, color=INK)
+        ax.text(points[0], -0.3, name, color=style["color"], ha="center", va="bottom", fontsize=10.5)
+    ax.axvline(0, color=INK, linewidth=1.4)
+    ax.text(-0.25, -0.3, "calibrated", ha="right", va="bottom", fontsize=9.5, color=INK)
+    ax.set_yticks(rows, [f"seed {y}" for y in rows])
+    ax.set_ylim(n - 0.3, -0.85)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("calibration gap: confidence minus accuracy (percentage points)")
+    said = "; ".join(f"{name}: " + ", ".join(f"{x:.1f}" for x in points) for name, points in values.items())
+    show(drawn, f"Calibration gap in percentage points, seed by seed. {said}. 0 is calibrated.")
+
+
+def learning_rates(lines: Mapping[str, Sequence[float]], warmup: int) -> None:
+    """Rates against the step: the warm-up shaded, the highest point marked, and where each line is at half of it."""
+    drawn, ax = figure(6.8, 3.2)
+    ax.axvspan(0, warmup, color=BAND, linewidth=0, zorder=0)
+    highest = max(max(line) for line in lines.values())
+    ax.text(0.1 * warmup, 1.04 * highest, "warm-up", ha="left", va="bottom", fontsize=10, color=INK)
+    said = []
     for i, (name, line) in enumerate(lines.items()):
         style = line_style(i) | {"marker": "", "linewidth": 2, "linestyle": ("-", "--", "-.", ":")[i % 4]}
-        ax.plot(range(1, len(line) + 1), line, label=name, **style)
+        ax.plot(range(1, len(line) + 1), line, **style)
         top = max(range(len(line)), key=line.__getitem__)
-        ax.plot(top + 1, line[top], "o", color=style["color"], markersize=6, zorder=4)
-    ax.set_ylim(bottom=0)
-    name_lines(ax, "step", "learning rate", title)
-    said = "; ".join(f"{name} is highest at step {max(range(len(line)), key=line.__getitem__) + 1}, "
-                     f"{max(line):.2g}, and ends at {line[-1]:.2g}" for name, line in lines.items())  # fmt: skip
-    show(drawn, f"Learning rate against the step. {said}.")
+        half = next(step for step in range(top, len(line)) if line[step] <= 0.5000001 * line[top])
+        ax.plot([top + 1, half + 1], [line[top], line[half]], "o", color=style["color"], markersize=6, zorder=4)
+        ax.text(half + 1, line[half], f"half, step {half + 1:,}  " if i == 0 else f"  half, step {half + 1:,}",
+                ha="right" if i == 0 else "left", va="top" if i == 0 else "bottom", fontsize=9, color=INK)  # fmt: skip
+        ax.text(len(line) * 1.01, max(line[-1], 0.03 * highest), name, color=style["color"], va="center", fontsize=10.5)
+        said.append(f"{name} is highest at step {top + 1}, {line[top]:.2g}, down to half of it at step {half + 1}, "
+                    f"and ends at {line[-1]:.2g}")  # fmt: skip
+    ax.set_xlim(0, 1.32 * max(len(line) for line in lines.values()))
+    ax.set_ylim(0, 1.15 * highest)
+    ax.set_xticks(range(0, max(len(line) for line in lines.values()) + 1, 1000))
+    _axes(ax, "step", "learning rate")
+    show(drawn, f"Learning rate against the step. {'; '.join(said)}.")
 
 
-# Where each stands, and whether autocast has products in 16 bits there.
+def adamw_numbers(
+    gradients: Sequence[float], rate: float, decay: float, betas: tuple[float, float], theta: float = 1.0
+) -> dict[str, float]:
+    """What AdamW computes in the last of some steps from one parameter, every number of it by name."""
+    m = v = 0.0
+    now: dict[str, float] = {}
+    for step, gradient in enumerate(gradients, start=1):
+        now = {"gradient": gradient, "m before": m, "v before": v, "theta before": theta}
+        m = betas[0] * m + (1 - betas[0]) * gradient
+        v = betas[1] * v + (1 - betas[1]) * gradient**2
+        given = [1 - beta**step for beta in betas]
+        m_hat, v_hat = m / given[0], v / given[1]
+        ratio = m_hat / v_hat**0.5
+        now |= {"m": m, "v": v, "given to m": given[0], "given to v": given[1], "m_hat": m_hat, "root": v_hat**0.5}
+        now |= {"ratio": ratio, "decay": decay * theta, "moved": rate * (ratio + decay * theta)}
+        theta -= now["moved"]
+        now["theta"] = theta
+    return now
+
+
+def adamw_step(now: Mapping[str, float], rate: float, decay: float) -> None:
+    """One step of AdamW with its numbers: two averages, their correction, the ratio, and the decay beside it."""
+    drawn, ax = figure(9.0, 3.7)
+    stage(ax, (-1.1, 13.1), (-3.15, 2.35))
+    n = {name: _minus(f"{value:.4g}") for name, value in now.items()}
+    boxes = {
+        f"gradient g\n{n['gradient']}": (0, 0.5, GREY),
+        f"m: {n['m before']} → {n['m']}": (3.0, 1.4, BLUE),
+        f"v: {n['v before']} → {n['v']}": (3.0, -0.4, ORANGE),
+        f"m corrected\n{n['m_hat']}": (6.4, 1.4, BLUE),
+        f"√(v corrected)\n{n['root']}": (6.4, -0.4, ORANGE),
+        f"ratio\n{n['ratio']}": (9.2, 0.5, GREEN),
+        f"θ\n{n['theta before']}": (0, -2.2, GREY),
+        f"decay λθ\n{n['decay']}": (9.2, -2.2, GREY),
+        f"new θ\n{n['theta']}": (12.0, 0.5, GREY),
+    }
+    for words, (x, y, colour) in boxes.items():
+        box(ax, x, y, words, colour, width=2.6 if x == 3.0 else 2.0)
+    for start, end in (
+        ((1.02, 0.8), (1.68, 1.3)), ((1.02, 0.2), (1.68, -0.3)),
+        ((4.32, 1.4), (5.38, 1.4)), ((4.32, -0.4), (5.38, -0.4)),
+        ((7.42, 1.4), (8.18, 0.8)), ((7.42, -0.4), (8.18, 0.2)),
+        ((10.22, 0.5), (10.98, 0.5)), ((1.02, -2.2), (8.18, -2.2)), ((10.22, -2.0), (11.4, -0.02)),
+    ):  # fmt: skip
+        arrow(ax, start, end)
+    for x, y, words in (
+        (3.0, 2.08, "average of g"), (3.0, -1.08, "average of g²"),
+        (4.85, 1.5, f"÷ {n['given to m']}"), (4.85, -0.3, f"÷ {n['given to v']}"),
+        (9.2, 1.18, "upper ÷ lower"), (4.6, -2.1, f"× λ = {decay:g}, not averaged, not divided"),
+        (12.0, 1.18, f"θ − {rate:g} × (ratio + decay)"),
+    ):  # fmt: skip
+        ax.text(x, y, words, ha="center", va="bottom" if y != -1.08 else "top", fontsize=9, color=INK)
+    show(drawn, f"One step of AdamW. Gradient {n['gradient']}; m from {n['m before']} to {n['m']}, divided by "
+                f"{n['given to m']}: {n['m_hat']}; v from {n['v before']} to {n['v']}, divided by {n['given to v']}, "
+                f"root: {n['root']}. Ratio {n['ratio']}, decay {n['decay']}; times {rate:g} they take θ from "
+                f"{n['theta before']} to {n['theta']}.")  # fmt: skip
+
+
+def _minus(number: str) -> str:
+    return number.replace("-", "−")
+
+
+def _axes(ax: Axes, x_name: str, y_name: str) -> None:
+    """Axes of a plot whose lines bear their names."""
+    ax.set_xlabel(x_name)
+    ax.set_ylabel(y_name)
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+# Where each stands, and whether autocast has products in 16 bits there. Above: kept for the run. Below: for the step.
 STEP = {
     "batch": (0, 0, None),
-    "forward": (1.9, 0, True),
-    "loss": (3.8, 0, False),
-    "backward": (5.7, 0, True),
-    "gradient": (7.6, 0, False),
-    "clip": (9.5, 0, False),
+    "forward": (2.2, 0, True),
+    "loss": (4.2, 0, False),
+    "backward": (6.2, 0, True),
+    "clip": (9.2, 0, False),
     "AdamW": (11.4, 0, False),
-    "weights": (6.65, 1.9, False),
-    "activations": (3.8, -1.7, True),
-    "m, v": (11.4, -1.7, False),
+    "weights": (4.2, 2.0, False),
+    "m, v": (11.4, 2.0, False),
+    "activations": (4.2, -2.0, True),
+    "gradient": (7.7, -2.0, False),
 }
+KEPT = {2.0: "kept for\nthe whole run", 0.0: "", -2.0: "kept within\none step"}
 
 
 def training_step() -> None:
-    """One step of training, from the batch to the weights, what is kept on the way, and in how many bits."""
-    drawn, ax = figure(9.0, 3.4)
-    stage(ax, (-1, 12.5), (-3.1, 2.6))
+    """One step of training: what is done, in a row; above it what is kept for the run, below it what for the step."""
+    drawn, ax = figure(9.0, 4.0)
+    stage(ax, (-1, 12.5), (-3.75, 2.8))
+    for y, words in KEPT.items():
+        if words:
+            ax.add_patch(Rectangle((-0.95, y - 0.75), 13.4, 1.5, facecolor=BAND, edgecolor="none", zorder=0))
+            ax.text(-0.8, y, words, ha="left", va="center", fontsize=10.5, color=INK)
     for name, (x, y, half) in STEP.items():
-        box(ax, x, y, name, GREY if half is None else ORANGE if half else BLUE, width=1.5)
-    row = ["batch", "forward", "loss", "backward", "gradient", "clip", "AdamW"]
-    for before, after in pairwise(row):
-        arrow(ax, (STEP[before][0] + 0.78, 0), (STEP[after][0] - 0.78, 0))
-    arrow(ax, (11.4, 0.55), (7.45, 1.9))                          # from AdamW to the weights
-    arrow(ax, (5.85, 1.9), (1.9, 0.55))                           # and on to the next forward pass
-    arrow(ax, (1.9, -0.55), (3.0, -1.7))
-    arrow(ax, (4.6, -1.7), (5.7, -0.55))
-    arrow(ax, (11.4, -1.15), (11.4, -0.55), both=True)
-    legend = ((2.6, ORANGE, "in 16 bits under autocast (activations in part)"), (8.6, BLUE, "in 32 bits"))
+        box(ax, x, y, name, GREY if half is None else ORANGE if half else BLUE, width=1.6)
+    for start, end in (
+        ((0.83, 0), (1.37, 0)), ((3.03, 0), (3.37, 0)), ((5.03, 0), (5.37, 0)), ((10.03, 0), (10.57, 0)),
+        ((2.4, -0.54), (3.6, -1.46)), ((4.8, -1.46), (6.0, -0.54)),          # by the activations
+        ((6.4, -0.54), (7.4, -1.46)), ((8.0, -1.46), (9.0, -0.54)),          # by the gradient
+        ((3.8, 1.46), (2.4, 0.54)), ((4.7, 1.46), (6.0, 0.54)),              # the weights are read twice
+        ((10.8, 0.54), (5.05, 1.9)),                                         # and written once
+    ):  # fmt: skip
+        arrow(ax, start, end)
+    arrow(ax, (11.4, 1.46), (11.4, 0.54), both=True)
+    legend = ((2.6, ORANGE, "in 16 bits under autocast (activations in part)"), (9.6, BLUE, "in 32 bits"))
     for x, colour, words in legend:
-        ax.add_patch(Rectangle((x - 0.6, -2.95), 0.4, 0.4, facecolor=colour, edgecolor=colour))
-        ax.text(x, -2.75, words, va="center", fontsize=9.5, color=INK)
+        ax.add_patch(Rectangle((x - 0.6, -3.55), 0.4, 0.4, facecolor=colour, edgecolor=colour))
+        ax.text(x, -3.35, words, va="center", fontsize=9.5, color=INK)
     halves = ", ".join(name for name, (_, _, half) in STEP.items() if half)
-    show(drawn, f"One training step: {' → '.join(row)} → weights → the next forward. Kept: from forward to backward "
-                f"activations; from step to step weights and m, v. In 16 bits under autocast: {halves}; in 32 bits all "
-                "else.")  # fmt: skip
+    show(drawn, "One training step: batch → forward → loss → backward → clip → AdamW → weights. Kept for the whole "
+                "run: weights and m, v. Kept within one step: activations, from forward to backward, and the gradient, "
+                f"from backward to AdamW. In 16 bits under autocast: {halves}; in 32 bits all else.")  # fmt: skip
 
 
 def rate_sweep(losses: Mapping[float, Sequence[float]]) -> None:
-    """Final losses, {learning rate: one for each seed}: every run a point, a line through the medians."""
-    drawn, ax = figure(6.4, 3.3)
+    """Final losses, {learning rate: one for each seed}: every run a point, side by side, and the medians."""
+    drawn, ax = figure(6.8, 3.5)
     rates = list(losses)
     for rate, values in losses.items():
-        ax.scatter([rate] * len(values), values, s=34, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=4)
+        ax.scatter(_beside(rate, len(values)), values, s=34, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=4,
+                   label="a run")  # fmt: skip
     medians = [median(values) for values in losses.values()]
-    ax.plot(rates, medians, "-", color=BLUE, linewidth=1.6, zorder=3, label="median")
+    ax.plot(rates, medians, "-", color=ORANGE, linewidth=1.8, zorder=3, label="median")
+    for rate, middle, values in zip(rates, medians, losses.values(), strict=True):
+        ax.text(rate, max(values) + 0.06, f"{middle:.2f}", ha="center", va="bottom", fontsize=9.5, color=INK)
     ax.set_xscale("log")
+    ax.set_xlim(rates[0] / 1.5, rates[-1] * 1.5)
     ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel("learning rate")
-    ax.set_ylabel("held-out loss (nats per token)")
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
+    ax.margins(y=0.12)
+    ax.legend(*_once(ax), frameon=False, loc="upper center", ncols=2)
+    _axes(ax, "learning rate (logarithmic)", "held-out loss (nats per token)")
     best = rates[medians.index(min(medians))]
     listed = "; ".join(f"{rate:g}: {', '.join(f'{value:.2f}' for value in values)}" for rate, values in losses.items())
     show(drawn, f"Held-out loss against the learning rate, a point for each seed. {listed}. Lowest median at {best:g}.")
 
 
+def _beside(x: float, n: int) -> list[float]:
+    """Places around x for n points on a logarithmic axis: none hides another."""
+    return [x * 1.07 ** (i - (n - 1) / 2) for i in range(n)]
+
+
+def _once(ax: Axes) -> tuple[list, list[str]]:
+    """Handles and labels for a legend, each label once."""
+    named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    return list(named.values()), list(named)
+
+
 def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
     """`n` kernels in a row, {panel: microseconds that the GPU needs for each}; the CPU needs `launch` for each.
 
-    The GPU begins a kernel when it has been launched and the one before it is done.
+    The GPU begins a kernel when it has been launched and the one before it is done. A line
+    joins a launch and its kernel.
     """
-    drawn, _ = figure(3.7 * len(panels), 1.9, columns=len(panels))
+    drawn, _ = figure(7.6, 1.75 * len(panels), rows=len(panels))
     said = []
     for ax, (name, work) in zip(drawn.axes, panels.items(), strict=True):
         free = 0.0
         for i in range(n):
             sent = (i + 1) * launch
-            ax.add_patch(Rectangle((sent - launch, 1), launch, 0.7, facecolor=ORANGE, edgecolor="white"))
             start = max(sent, free)
-            ax.add_patch(Rectangle((start, 0), work, 0.7, facecolor=BLUE, edgecolor="white"))
+            ax.plot([sent, start], [1, 0.7], color=GREY, linewidth=0.9, zorder=1)
+            for left, low, width, colour in ((sent - launch, 1, launch, ORANGE), (start, 0, work, BLUE)):
+                ax.add_patch(Rectangle((left, low), width, 0.7, facecolor=colour, edgecolor="white"))
+                ax.text(left + width / 2, low + 0.35, str(i + 1), ha="center", va="center", fontsize=9, color="white")
             free = start + work
-        ax.set_xlim(0, 1.02 * (launch + n * max(launch, *panels.values())))  # one scale for all panels
-        ax.set_ylim(-0.15, 1.85)
+        ax.text(free, 0.35, f" done after {free:g} µs", ha="left", va="center", fontsize=9.5, color=INK)
+        ax.set_xlim(0, 1.25 * (launch + n * max(launch, *panels.values())))  # one scale for all panels
+        ax.set_ylim(-0.1, 1.8)
         ax.set_yticks([0.35, 1.35], ["GPU runs kernels", "CPU launches"])
         ax.tick_params(axis="y", length=0)
-        ax.set_xlabel("microseconds")
         share = work / max(work, launch)                          # once they follow one another
-        ax.set_title(f"{name}\nGPU busy {share:.0%}", fontsize=10.5)
+        ax.set_title(f"{name}: in the long run the GPU is busy {share:.0%} of the time", fontsize=10.5, loc="left")
         said.append(f"{name}: the last of {n} is launched at {n * launch:g} µs and done at {free:g} µs; "
                     f"in the long run the GPU is busy {share:.0%} of the time")  # fmt: skip
+    drawn.axes[-1].set_xlabel("time (µs)")
     show(drawn, f"When the CPU launches kernels and when the GPU runs them. {'. '.join(said)}.")
+
+
+def throughput(speeds: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
+    """Tokens a second, {number format: {tokens in a batch: one for each measurement}}: all of them, and the medians."""
+    drawn, ax = figure(6.8, 3.6)
+    said, sizes = [], sorted({size for points in speeds.values() for size in points})
+    for i, (name, points) in enumerate(speeds.items()):
+        style = line_style(i) | {"markersize": 5.5, "markeredgewidth": 1.4, "markerfacecolor": "white"}
+        medians = [median(values) for values in points.values()]
+        ax.plot(list(points), medians, **style | {"marker": "", "linewidth": 1.6})
+        xs = [x for size, values in points.items() for x in _beside(size, len(values))]
+        ax.plot(xs, [value for values in points.values() for value in values], **style | {"linestyle": "none"})
+        ax.text(1.25 * sizes[-1], medians[-1], name, color=style["color"], va="center", fontsize=10.5)
+        listed = (f"{middle:,.0f} at {size:,}" for size, middle in zip(points, medians, strict=True))
+        said.append(f"{name}: {', '.join(listed)}")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(sizes[0] / 1.3, 2.6 * sizes[-1])
+    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.10g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    _axes(ax, "tokens in a batch (logarithmic)", "target tokens a second (logarithmic)")
+    show(drawn, f"Target tokens a second against the tokens in a batch, medians. {'; '.join(said)}.")
 
 
 def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[float, float]]) -> None:
     """What chips can do at most, {name: (FLOP/s, bytes/s)}, and where work lies on it, {name: (FLOPs, bytes)}.
 
     Each chip is a slope, memory-bound, and a flat roof, compute-bound; a piece of work is an upright line at its FLOPs
-    per byte, with a point on every roof: the most that it can reach there.
+    per byte, with a point on every roof: the most that it can reach there. The names stand on steps of their own below
+    the roofs, each at the foot of its line.
     """
-    drawn, ax = figure(7.2, 4.3)
+    drawn, ax = figure(7.8, 5.0)
     intensities = {name: flops / moved for name, (flops, moved) in work.items()}
     corners = [peak / bandwidth for peak, bandwidth in chips.values()]
     low, high = min(intensities.values()) / 2, 10 * max(*intensities.values(), *corners)
+    ax.axvspan(low, min(corners), color="#f0f6fa", linewidth=0, zorder=0)
+    ax.axvspan(max(corners), high, color="#fcf2eb", linewidth=0, zorder=0)
     for i, (name, (peak, bandwidth)) in enumerate(chips.items()):
-        style = line_style(i) | {"marker": "", "linestyle": "-"}
+        style = line_style(i) | {"marker": ""}
         corner = peak / bandwidth
-        ax.plot([low, corner, high], [low * bandwidth, peak, peak], label=name, **style)
+        ax.plot([low, corner, high], [low * bandwidth, peak, peak], **style)
         reached = [min(peak, intensity * bandwidth) for intensity in intensities.values()]
         ax.scatter(list(intensities.values()), reached, s=26, color=style["color"], zorder=5)
-    floor = low * min(bandwidth for _, bandwidth in chips.values()) / 300
-    before = 0.0
-    for name, intensity in sorted(intensities.items(), key=lambda item: item[1]):
-        ax.axvline(intensity, color=GREY, linewidth=0.9, linestyle=":", zorder=1)
-        side = "left" if intensity < 1.5 * before else "right"    # of two that are near, the second stands to the right
-        ax.text(intensity, floor * 1.3, f" {name}", rotation=90, ha=side, va="bottom", fontsize=8.5, color=INK)
-        before = intensity
-    top = 6 * max(peak for peak, _ in chips.values())
-    for x, words, side in ((min(corners) / 1.6, "memory-bound ←", "right"), (max(corners), "→ compute-bound", "left")):
-        ax.text(x, top / 1.4, words, ha=side, va="top", fontsize=9.5, color=GREY)
+        ax.text(1.15 * high, peak, name, color=style["color"], va="center", fontsize=10.5)
+    slowest = low * min(bandwidth for _, bandwidth in chips.values())
+    floor, top = slowest / 1e3, 8 * max(peak for peak, _ in chips.values())
+    ordered = sorted(intensities.items(), key=lambda item: item[1])
+    for i, (name, intensity) in enumerate(ordered):
+        foot = floor * 10 ** (0.25 + 0.5 * i)
+        highest = max(min(peak, intensity * bandwidth) for peak, bandwidth in chips.values())
+        ax.plot([intensity, intensity], [foot, highest], color=GREY, linewidth=1, linestyle=":", zorder=1)
+        ax.text(1.08 * intensity, foot, f"{name}: {intensity:.2g}" if intensity < 100 else f"{name}: {intensity:.0f}",
+                ha="left", va="center", fontsize=9.5, color=INK)  # fmt: skip
+    sides = ((min(corners) / 1.3, "memory-bound", "right"), (1.1 * max(corners), "compute-bound", "left"))
+    for x, words, side in sides:
+        ax.text(x, top / 1.5, words, ha=side, va="top", fontsize=10.5, color=INK)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)
     ax.set_ylim(floor, top)
-    name_lines(ax, "arithmetic intensity (FLOPs per byte moved)", "FLOP/s that can be reached")
+    _axes(ax, "arithmetic intensity (FLOPs per byte moved)", "FLOP/s that can be reached")
     roofs = "; ".join(f"{name} rises to {peak:.3g} FLOP/s at {peak / bandwidth:.0f} FLOPs a byte"
                       for name, (peak, bandwidth) in chips.items())  # fmt: skip
     where = "; ".join(
@@ -228,7 +418,7 @@ def _percent(share: float) -> str:
 
 def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, float]) -> None:
     """Bytes that are held, {bar: {part: bytes}}, stacked and lying; what there is, {name: bytes}, as upright lines."""
-    drawn, ax = figure(7.2, 0.9 + 0.42 * len(parts))
+    drawn, ax = figure(7.6, 1.5 + 0.42 * len(parts))
     names = list(next(iter(parts.values())))
     left = [0.0] * len(parts)
     for i, name in enumerate(names):
@@ -236,40 +426,72 @@ def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, f
         ax.barh(range(len(parts)), widths, 0.62, left=left, color=SERIES[i], hatch=HATCHES[i], edgecolor="white",
                 label=name)  # fmt: skip
         left = [start + width for start, width in zip(left, widths, strict=True)]
-    for y, end in enumerate(left):
-        ax.text(end, y, f" {end:.1f} GB", va="center", fontsize=9, color=INK, zorder=5,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})  # fmt: skip
+    end = 1.06 * max(*left, *(limit / 1e9 for limit in limits.values()))
+    ax.text(1.13 * end, -0.62, "in all", ha="right", va="bottom", fontsize=10, color=INK)
+    for y, total in enumerate(left):                               # in a column of their own: no line runs through them
+        ax.text(1.13 * end, y, f"{total:.1f} GB", ha="right", va="center", fontsize=10, color=INK)
     for name, limit in limits.items():
-        ax.axvline(limit / 1e9, color=INK, linewidth=1.4, linestyle="--")
-        ax.text(limit / 1e9, -0.55, f" {name}: {limit / 1e9:.0f} GB", fontsize=9, color=INK, va="bottom")
+        ax.axvline(limit / 1e9, color=INK, linewidth=1.6, linestyle="--", zorder=4)
+        ax.text(limit / 1e9, -0.62, f"{name}: {limit / 1e9:.0f} GB", ha="center", fontsize=10, color=INK, va="bottom")
     ax.set_yticks(range(len(parts)), list(parts))
-    ax.set_ylim(len(parts) - 0.5, -0.95)
-    ax.set_xlim(0, 1.2 * max(*left, *(limit / 1e9 for limit in limits.values())))
+    ax.set_ylim(len(parts) - 0.5, -0.6)
+    ax.set_xlim(0, end)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("memory (GB)")
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    drawn.legend(frameon=False, loc="outside lower center", ncols=len(names))
     said = "; ".join(f"{bar}: " + ", ".join(f"{name} {held[name] / 1e9:.2f} GB" for name in names)
                      for bar, held in parts.items())  # fmt: skip
     there = ", ".join(f"{name} has {limit / 1e9:.0f} GB" for name, limit in limits.items())
     show(drawn, f"Memory of a training step. {said}. {there}.")
 
 
-HELD = ("weights", "gradient", "Adam's averages")
+def step_times(rows: Mapping[str, tuple[float, float | None]]) -> None:
+    """Milliseconds of a step, {row: (all of it, while the GPU is busy, or None where that is not known)}, lying."""
+    drawn, ax = figure(7.6, 1.2 + 0.33 * len(rows))
+    busy = [0.0 if part is None else part for _, part in rows.values()]
+    waits = [0.0 if part is None else all_of_it - part for all_of_it, part in rows.values()]
+    unknown = [all_of_it if part is None else 0.0 for all_of_it, part in rows.values()]
+    left = [0.0] * len(rows)
+    for name, widths, colour, hatch in (
+        ("GPU busy", busy, BLUE, ""), ("GPU waits", waits, ORANGE, "////"),
+        ("busy time not measured", unknown, GREY, ""),
+    ):  # fmt: skip
+        ax.barh(range(len(rows)), widths, 0.66, left=left, color=colour, hatch=hatch, edgecolor="white", label=name)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    for y, total in enumerate(left):
+        ax.text(total + 0.012 * max(left), y, f"{total:.1f}" if total < 10 else f"{total:.0f}", ha="left", va="center",
+                fontsize=10, color=INK)  # fmt: skip
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(0, 1.08 * max(left))
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("milliseconds of a step")
+    drawn.legend(frameon=False, loc="outside lower center", ncols=3)
+    said = "; ".join(f"{row}: {all_of_it:.1f}" + ("" if part is None else f", GPU busy {part:.1f}")
+                     for row, (all_of_it, part) in rows.items())  # fmt: skip
+    show(drawn, f"Milliseconds of a training step. {said}.")
+
+
+HELD = ("weights", "gradient", "Adam's m, v")
 
 
 def data_parallel() -> None:
     """Two GPUs, twice: what each holds under DDP and under FSDP, and what travels between them."""
-    drawn, _ = figure(8.6, 3.6, columns=2)
+    drawn, _ = figure(9.0, 5.0, rows=2)
     for ax, sharded in zip(drawn.axes, (False, True), strict=True):
-        stage(ax, (-0.35, 6.35), (-0.45, 4.95))
-        ax.set_title("FSDP: each holds a slice" if sharded else "DDP: each holds everything", fontsize=11)
+        stage(ax, (-2.3, 7.2), (-0.5, 4.0))
+        ax.set_title("FSDP: each GPU holds a slice of everything" if sharded else
+                     "DDP: each GPU holds everything", fontsize=11, loc="left")  # fmt: skip
+        for row, name in enumerate(("batch", *HELD)):
+            ax.text(-0.4, 3.05 - 0.9 * row, name, ha="right", va="center", fontsize=10, color=INK)
         for gpu in (0, 1):
             _gpu(ax, gpu, sharded)
-        travels = ("all-gather,\nby blocks", "reduce-\nscatter") if sharded else ("", "all-reduce")
-        for y, words in zip((2.55, 1.55), travels, strict=True):
-            if words:
-                arrow(ax, (2.25, y - 0.17), (3.75, y - 0.17), colour=ORANGE, width=2, both=True)
-                ax.text(3, y - 0.05, words, ha="center", va="bottom", fontsize=8, color=INK)
+        travels = (
+            {2.15: "all-gather, block by block", 1.25: "reduce-scatter"} if sharded else {1.25: "all-reduce"}
+        )
+        for y, words in travels.items():
+            arrow(ax, (2.25, y), (4.45, y), colour=ORANGE, width=2, both=True)
+            ax.text(3.35, y + 0.1, words, ha="center", va="bottom", fontsize=9, color=INK)
     show(drawn, "Two GPUs in data parallelism; each has its own part of the batch. With DDP each holds all weights, "
                 "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With FSDP "
                 "each holds half of each; weights are gathered block by block when they are needed (all-gather); of "
@@ -278,14 +500,15 @@ def data_parallel() -> None:
 
 def _gpu(ax: Axes, gpu: int, sharded: bool) -> None:
     """One of two GPUs, a column: its part of the batch, and below it what it holds, filled as far as it holds it."""
-    x = 4.0 * gpu
-    ax.add_patch(Rectangle((x - 0.2, -0.3), 2.4, 5.0, fill=False, edgecolor=GREY))
-    ax.text(x + 1, 4.45, f"GPU {gpu}", ha="center", va="center", fontsize=10, color=INK)
-    ax.add_patch(Rectangle((x, 3.3), 2, 0.7, facecolor=GREEN, edgecolor=INK, alpha=0.45))
-    ax.text(x + 1, 3.65, f"part {gpu} of the batch", ha="center", va="center", fontsize=8.5, color=INK)
-    for i, name in enumerate(HELD):
-        y = 2.2 - i
-        ax.add_patch(Rectangle((x, y), 2, 0.7, facecolor="white", edgecolor=GREY, linestyle=":"))
+    x = 4.7 * gpu
+    ax.add_patch(Rectangle((x - 0.2, -0.15), 2.4, 3.65, fill=False, edgecolor=GREY))
+    ax.text(x + 1, 3.56, f"GPU {gpu}", ha="center", va="bottom", fontsize=10, color=INK)
+    ax.add_patch(Rectangle((x, 2.75), 2, 0.6, facecolor=GREEN, edgecolor=INK, alpha=0.45))
+    ax.text(x + 1, 3.05, f"part {gpu}", ha="center", va="center", fontsize=9.5, color=INK)
+    for i in range(len(HELD)):
+        y = 1.85 - 0.9 * i
+        ax.add_patch(Rectangle((x, y), 2, 0.6, facecolor="white", edgecolor=GREY, linestyle=":"))
         start, width = (x + gpu, 1) if sharded else (x, 2)
-        ax.add_patch(Rectangle((start, y), width, 0.7, facecolor=WEIGHTS(0.25), edgecolor=BLUE))
-        ax.text(x + 1, y + 0.35, name, ha="center", va="center", fontsize=8.5, color=INK)
+        ax.add_patch(Rectangle((start, y), width, 0.6, facecolor=PALE_BLUE, edgecolor=BLUE))
+        ax.text(start + width / 2, y + 0.3, ("1st half", "2nd half")[gpu] if sharded else "all of it",
+                ha="center", va="center", fontsize=9.5, color=INK)  # fmt: skip

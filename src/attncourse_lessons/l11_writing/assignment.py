@@ -9,11 +9,11 @@
 # %% [markdown]
 # # Assignment @writing · Writing and measuring
 #
-# In this assignment you build three ways to write a translation with the model of [lecture @writing](@writing), and the
-# measure by which translations are compared.
+# In this assignment you build three ways to write a translation with a model like that of [lecture @writing](@writing), and
+# BLEU, the usual score of translations.
 #
-# Under each exercise stands a check. A check on other numbers and other sizes decides your points. After the check comes
-# a cell that *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
+# Each exercise has a check below it. Your points come from a check on other numbers and other sizes. The cell after it
+# *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
 #
 # Functions return new tensors and lists: an answer that writes into its arguments is refused.
 #
@@ -42,8 +42,8 @@ from torch import Tensor
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %% [markdown]
-# The cells that use your answers need a model. The first of them that you run trains a small translator of German number
-# words, in about ten seconds, and keeps it. You know the loop from lecture @training.
+# The cells that use your answers need a model. The first of these cells trains a small translator of German number words, in
+# about ten seconds, and keeps it. You know the training loop from lecture @training.
 
 # %% locked=true
 @functools.cache
@@ -80,6 +80,14 @@ def translator():
     return model.eval(), german, english, pairs.test
 
 
+def known_lists() -> list[str]:
+    """The English lists that the translator is trained on."""
+    from attncourse.data import number_words
+
+    pairs = number_words("de", "en", train=4000, test=200, max_items=2, dates=0)
+    return [pair.target for pair in pairs.train]
+
+
 def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
     """The translator as a function of what is written so far.
 
@@ -101,14 +109,17 @@ def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
 # %% [markdown]
 # ## 1 · Greedy decoding
 #
-# You are handed a model as a function. `next_logits(tokens)` takes all that is written so far, `(n_sentences, t)`, with `bos` in the
-# first column, and returns the logits of the next token of each sentence, `(n_sentences, vocab_size)`. It remembers nothing
-# between two calls. It has to be asked about all sentences of the batch at once, also about those that have ended; what it says of
-# these means nothing.
+# Your function gets a model as a function. `next_logits(tokens)` takes everything written so far, shape `(n_sentences, t)` with
+# `bos` in the first column. It returns the logits of the next token of each sentence, shape `(n_sentences, vocab_size)`.
 #
-# Take the likeliest token at each step, whichever it is: nothing is forbidden to the model, and only `eos` ends a sentence
-# (a `pad` that the model writes itself does not). After `eos` there is `pad`. Stop when all have ended, or when there are
-# `max_length` tokens, not counting `bos`.
+# * It remembers nothing between two calls: give it all tokens each time.
+# * Give it all sentences of the batch each time, also those that have ended, and ignore what it says of these.
+# * At each step take the likeliest token, whichever it is. No token is forbidden to the model.
+# * Only `eos` ends a sentence; a `pad` that the model chooses is a token like any other. After its `eos` a row holds `pad`.
+# * Do not call the model again once all sentences have ended, or once there are `max_length` tokens (not counting `bos`).
+#
+# *An example.* `pad` is 0, `eos` is 2, `max_length` is 5. The model chooses 7, 2 for one sentence and 5, 5, 2 for another. Three calls
+# are made, and the rows are `[7, 2, 0, 0, 0]` and `[5, 5, 2, 0, 0]`.
 
 # %% exercise="greedy_decode"
 def greedy_decode(
@@ -121,8 +132,8 @@ def greedy_decode(
 ) -> Tensor:
     """Write a sentence in each row, token by token, always the likeliest.
 
-    returns (n_sentences, max_length) whole numbers: no bos, eos where the sentence ends, pad
-    behind it
+    returns whole numbers, (n_sentences, max_length): without bos, with each sentence's eos, and
+    pad after it
     """
     ...  # solution
 
@@ -130,7 +141,8 @@ def greedy_decode(
 check("greedy_decode", greedy_decode)
 
 # %% [markdown]
-# **Use it.** Translate what the model has never seen. (The first time, it has to be trained: about ten seconds.)
+# **Use it.** Translate 200 lists that the model has never seen. (The first run trains the model: about ten seconds.) *How many
+# of the 200 will be right to the last letter?* Then read the mistakes: is a whole number wrong, or a part of it?
 
 # %%
 if solved("greedy_decode"):
@@ -140,30 +152,45 @@ if solved("greedy_decode"):
         logits_after(sources), len(sources), bos=1, eos=2, pad=0, max_length=24
     )
     greedy = [english.decode(row.tolist()) for row in written]
-    for pair, text in list(zip(unseen, greedy, strict=True))[:8]:
-        print(f"{pair.source:>55} → {text}{'' if text == pair.target else '   ✗'}")
     right = sum(text == pair.target for pair, text in zip(unseen, greedy, strict=True))
-    print(f"{right} of {len(unseen)} unseen lists are right to the last letter")
+    print(f"{right} of {len(unseen)} unseen lists are right to the last letter; the others:")
+    for pair, text in zip(unseen, greedy, strict=True):
+        if text != pair.target:
+            print(f"    right: {pair.target}\n  written: {text}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# More than 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
+# *and five*") or lost ("nine hundred and sixty" for "nine hundred and sixty-five"). In a few the model repeats itself until
+# `max_length`. Greedy search takes the likeliest token and cannot take it back.</details>
 
 # %% [markdown]
 # ## 2 · Beam search: several hypotheses at once
 #
-# Now for one sentence, but with several hypotheses. `next_log_p(tokens)` takes hypotheses of one length, `(n_hypotheses, t)`, each
-# with `bos` in front, and returns the *log-probabilities* of their next tokens, `(n_hypotheses, vocab_size)`.
+# Now you translate one sentence and keep several hypotheses of it. `next_log_p(tokens)` takes hypotheses of equal length, shape
+# `(n_hypotheses, t)`, each with `bos` in front. It returns the *log-probabilities* of their next tokens, shape
+# `(n_hypotheses, vocab_size)`.
 #
-# Begin with one open hypothesis, which is `bos` alone and has the total 0. In each round:
+# Begin with one open hypothesis: `bos` alone, with the total 0. In each round:
 #
 # 1. Continue every open hypothesis with every token. A continuation's total is the old total plus the token's log-probability.
-# 2. Of all these continuations together keep the `n_beams` with the largest totals.
-# 3. Of the ones that you kept, those that end in `eos` have ended: put them aside. (So the beam gets narrower; [@sutskever2014], section 3.2.) The others are open.
+# 2. Of all continuations together keep the `n_beams` with the largest totals. The length penalty plays no part here.
+# 3. Of these `n_beams` put aside those that end in `eos` ([@sutskever2014], section 3.2). The others are the open hypotheses of the
+#    next round; nothing takes the places of the ended ones in this round.
 #
-# It is over when none is open, or after `max_length` rounds. Then all that were put aside compete with those still open, on
-# equal terms, by
+# Stop when none is open, or after `max_length` rounds. Then *all* hypotheses that were put aside in any round compete with those
+# that are still open. The largest score wins:
 #
 # $$\text{score} = \frac{\text{total}}{\bigl((5 + n) / 6\bigr)^{\alpha}}$$
 #
-# where $n$ is the number of tokens without `bos` (an `eos` counts) and $\alpha$ is `length_penalty` ([@wu2016], section 7).
-# Totals are negative. No two totals are equal. The vocabulary is larger than `n_beams`.
+# Here $n$ is the number of tokens without `bos` (an `eos` counts) and $\alpha$ is `length_penalty` ([@wu2016], section 7).
+# Totals are negative, no two totals are equal, and the vocabulary is larger than `n_beams`.
+#
+# *An example*, with the sentences of [@fig:beam-search] in the lecture (a full stop stands for `eos`) and `n_beams = 2`. Round 1 keeps
+# "a" (0.5) and "two" (0.4). Round 2 keeps "two dogs." (0.22), which is put aside, and "a dog" (0.2), the only open one now. ("A cat"
+# is third and falls out.) Round 3 keeps the best two continuations of "a dog": "a dog runs." (0.12) and "a dog sits." (0.08). None is open
+# any more, and three hypotheses compete. With $\alpha = 0$ "two dogs." wins. (These are probabilities; totals are their logarithms.)
 
 # %% exercise="beam_search"
 def beam_search(
@@ -185,49 +212,91 @@ def beam_search(
 check("beam_search", beam_search)
 
 # %% [markdown]
-# **Use it.** One beam and four on sixty unseen lists: only where they differ is something printed. Is the hypothesis with
-# the higher score the better translation?
+# **Use it.** Write number words on the keypad of an old telephone. Eight keys stand for three or four letters each, and one key
+# for the space, the comma and the hyphen. You press a key once for each letter, so "one" and "nod" are the same three keys.
+# Which letters were meant? A small language model says how likely each letter is after the last one or two letters; it has
+# counted them in 4,000 lists. Your beam search finds the likeliest text for the keys.
+#
+# *How many of 60 lists will one beam read correctly, and how many will four?* The output counts two kinds of failure. Where
+# the *right* text has the higher total, the search missed it: a search error. Where the *wrong* text has the higher total,
+# the model prefers it: a model error. Which kind does a wider beam mend, and which kind does the second letter of context
+# mend?
 
 # %%
 if solved("beam_search"):
-    model, german, english, unseen = translator()
+    *_, unseen = translator()
+    keys = ["abc", "def", "ghi", "jkl", "mno", "pqrs", "tuv", "wxyz", " ,-"]
+    letters = "".join(keys)                                      # then <bos> and <eos>
+    key_of = torch.tensor([k for k, on_it in enumerate(keys) for _ in on_it] + [-2, -1])
+    n_tokens, bos, eos = len(key_of), len(letters), len(letters) + 1
 
-    def best(source, n_beams):
-        next_logits = logits_after([source])
+    def letter_model(n_context):
+        """Log-probabilities of a letter after the last n_context tokens, from counts."""
+        counts = torch.full((n_tokens,) * (n_context + 1), 0.01)
+        for text in known_lists():
+            tokens = [bos] * n_context + [letters.index(letter) for letter in text] + [eos]
+            for i in range(n_context, len(tokens)):
+                counts[tuple(tokens[i - n_context : i + 1])] += 1
+        return (counts / counts.sum(dim=-1, keepdim=True)).log()
+
+    def pressed(log_p, wanted):
+        """The model of one text: `wanted` says which key was pressed at each step."""
+        n_context = log_p.ndim - 1
 
         def next_log_p(tokens):
-            return next_logits(tokens).log_softmax(dim=-1)
+            start = torch.full((len(tokens), n_context - 1), bos)
+            context = torch.cat([start, tokens], dim=1)[:, -n_context:]
+            other_key = key_of != wanted[tokens.shape[1] - 1]
+            return log_p[tuple(context.T)] - 100.0 * other_key   # as good as forbidden
+        return next_log_p
 
-        tokens, _ = beam_search(next_log_p, n_beams, 0.6, bos=1, eos=2, max_length=24)
-        return english.decode([token for token in tokens.tolist() if token != 2])
+    for n_context in (1, 2):
+        log_p = letter_model(n_context)
+        for n_beams in (1, 2, 4, 8):
+            right = missed = 0
+            for pair in unseen[:60]:
+                tokens = torch.tensor([letters.index(letter) for letter in pair.target] + [eos])
+                next_log_p = pressed(log_p, key_of[tokens])
+                found, total = beam_search(next_log_p, n_beams, 0.0, bos, eos, len(tokens))
+                so_far = torch.cat([torch.tensor([bos]), tokens])
+                steps = [next_log_p(so_far[None, : t + 1])[0, v] for t, v in enumerate(tokens)]
+                right += found.tolist() == tokens.tolist()
+                missed += float(sum(steps)) > float(total) + 1e-3
+            context = "1 letter, " if n_context == 1 else f"{n_context} letters,"
+            print(f"context of {context} beams {n_beams}: {right:2} of 60 right, "
+                  f"{missed:2} search errors, {60 - right - missed:2} model errors")
+        read = "".join(letters[token] for token in found.tolist()[:-1])
+        print(f"    the last list: {read} (right: {pair.target})")
 
-    mended = spoilt = 0
-    for pair in unseen[:60]:
-        one, four = best(pair.source, 1), best(pair.source, 4)
-        mended += one != pair.target == four
-        spoilt += one == pair.target != four
-        if one != four:
-            print(f"{pair.source}\n    one beam: {one}\n    four:     {four}\n"
-                  f"    right:    {pair.target}")
-    print(f"of 60: {mended} mended by four beams, {spoilt} spoilt")
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# One beam reads a few lists, with either model: it keeps the likelier first letter, and cannot take it back when the next key
+# shows that it was wrong. Nearly all of its failures are search errors, so a wider beam mends them, and four beams are
+# enough. With one letter of context about half of the lists are still wrong. These are model errors: "ond" is likelier than
+# "one" to a model that sees one letter. More beams cannot mend these; the second letter does.</details>
 
 # %% [markdown]
 # ## 3 · Sampling: temperature, top-k, top-p
 #
-# A model that always takes the likeliest token says the same thing each time. To **sample** is to choose a token by its
-# probability. Rare tokens are many, and together they are not that rare, so one filters first:
+# A model that always takes the likeliest token writes the same text each time. To **sample** is to choose a token at random, by
+# its probability. Each rare token is unlikely, but all rare tokens together are not. So filter first:
 #
-# 1. **Temperature** $T$: the logits are divided by it, and softmax makes probabilities of them.
-# 2. **Top-k**: the $k$ likeliest tokens of each sentence are left (`top_k` is at most the size of the vocabulary, which leaves
-#    all). What is left is divided by its sum.
-# 3. **Top-p**, or nucleus sampling ([@holtzman2020]): the smallest number of the likeliest tokens whose probabilities
-#    together reach $p$. The one that crosses $p$ belongs to them, so at least one is left (`top_p` of 1 or more leaves all).
-#    What is left is divided by its sum again.
-# 4. **The token**: lay the probabilities side by side on the line from 0 to 1, in the order of the vocabulary. A uniform
-#    random number $u$, at least 0 and less than 1, falls into one of them: the first at which the running sum is larger
-#    than $u$.
+# 1. **Temperature** $T$: divide the logits by it. The softmax of that gives the probabilities.
+# 2. **Top-k**: keep the $k$ likeliest tokens of each sentence, set the others to 0, and divide what is left by its sum. (`top_k` is at
+#    most the size of the vocabulary, which keeps all.)
+# 3. **Top-p**, or nucleus sampling ([@holtzman2020]), on the result of step 2: keep the smallest number of the likeliest tokens whose
+#    probabilities together reach $p$. The token that crosses $p$ is kept, so at least one is kept. Divide by the sum again. (A `top_p` of 1
+#    or more keeps all.)
+# 4. **The token**: lay the filtered probabilities side by side on the line from 0 to 1, in the order of the *vocabulary*. The sampled
+#    token is the first at which the running sum is larger than the given uniform random number $u$, $0 \le u < 1$. (In another
+#    order, such as the likeliest first, the same $u$ would stand for another token.)
 #
-# Random numbers come from outside, so that your answer can be checked. No two tokens of a sentence are equally likely.
+# *An example.* Let the softmax give 0.05, 0.3, 0.5, 0.15, and let `top_k` be 3 and `top_p` 0.8. Step 2 leaves 0, 0.316, 0.526, 0.158. The
+# largest, 0.526, does not reach 0.8; with the next, 0.842, they do. Step 3 leaves 0, 0.375, 0.625, 0. With $u = 0.3$ the token is
+# number 1 (counted from 0), with $u = 0.4$ it is number 2.
+#
+# The random numbers are given, so that your answer can be checked. No two tokens of a sentence are equally likely.
 
 # %% exercise="sample_token"
 def sample_token(
@@ -245,44 +314,76 @@ def sample_token(
 check("sample_token", sample_token)
 
 # %% [markdown]
-# **Use it.** The same sentence five times, written by your sampler at three temperatures. At which of them does the model
-# begin to invent numbers, and what does top-p do about it?
+# **Use it.** Here are two tests of a sampler. First: it must draw each text as often as the model says. Your function writes
+# one list a thousand times, at $T = 1$. Compare the share of each text with its probability under the model: they should
+# agree within about 0.03.
+#
+# Second: let 25 samples *vote* on each of 40 lists. *At $T = 1.5$, will the most frequent text be wrong as often as a single
+# sample?* (The vote is called **self-consistency**, [@wang2022consistency]; it is minimum Bayes risk decoding with exact
+# match as the measure.) Look for settings where single samples fail and the vote does not. What does top-p change?
 
 # %%
 if solved("sample_token"):
     model, german, english, unseen = translator()
     generator = torch.Generator().manual_seed(0)
 
-    def write(source, temperature, top_p):
-        next_logits, tokens = logits_after([source] * 5), torch.ones(5, 1).long()
-        for _ in range(16):
-            u = torch.rand(5, generator=generator)
-            _, token = sample_token(next_logits(tokens), temperature, len(english), top_p, u)
+    def write(sources, temperature, top_p):
+        """A sampled text for each source, and its log-probability under the model."""
+        next_logits, tokens = logits_after(sources), torch.ones(len(sources), 1).long()
+        total, open_ = torch.zeros(len(sources)), torch.ones(len(sources), dtype=torch.bool)
+        while open_.any() and tokens.shape[1] < 24:
+            logits, u = next_logits(tokens), torch.rand(len(sources), generator=generator)
+            _, token = sample_token(logits, temperature, len(english), top_p, u)
+            log_p = logits.log_softmax(dim=-1).gather(1, token[:, None])[:, 0]
+            total, open_ = total + log_p * open_, open_ & (token != 2)
             tokens = torch.cat([tokens, token[:, None]], dim=1)
         texts = [row[1:].tolist() for row in tokens]
-        return [english.decode(text[: text.index(2)] if 2 in text else text) for text in texts]
+        texts = [text[: text.index(2)] if 2 in text else text for text in texts]
+        return [english.decode(text) for text in texts], total.exp().tolist()
 
-    print(unseen[3].source)
-    for temperature, top_p in ((0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (2.0, 0.9)):
-        texts = write(unseen[3].source, temperature, top_p)
-        print(f"  T = {temperature}, p = {top_p}: {' | '.join(texts)}")
+    hard = next(pair for pair in unseen if pair.source == "achtunddreißig, fünfhundert")
+    texts, p_of_text = write([hard.source] * 1000, 1.0, 1.0)
+    says = dict(zip(texts, p_of_text, strict=True))
+    print(f"{hard.source}, written a thousand times:")
+    for text, times in Counter(texts).most_common(4):
+        print(f"  drawn {times / 1000:.3f}, the model says {says[text]:.3f}: {text}")
+    asked = unseen[:40]
+    for temperature, top_p in ((0.5, 1.0), (1.0, 1.0), (1.5, 1.0), (2.0, 1.0), (2.0, 0.9)):
+        texts, _ = write([pair.source for pair in asked] * 25, temperature, top_p)
+        single = sum(text == pair.target for text, pair in zip(texts, asked * 25, strict=True))
+        by_list = [texts[i :: len(asked)] for i in range(len(asked))]
+        votes = [Counter(samples).most_common(1)[0][0] for samples in by_list]
+        voted = sum(text == pair.target for text, pair in zip(votes, asked, strict=True))
+        print(f"  T = {temperature}, p = {top_p}: right {single / 1000:4.0%} of the samples, "
+              f"{voted / len(asked):4.0%} of the votes of 25")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The shares agree with the probabilities. The first test also shows a model error: the likeliest text is wrong, so no vote can
+# mend this list. At $T = 1.5$ more than a quarter of the samples are wrong, but hardly any vote is: wrong samples differ from
+# each other, and the right text comes again and again. At $T = 2$ the vote begins to fail as well. Top-p takes the tail away,
+# which helps the single samples most.</details>
 
 # %% [markdown]
 # ## 4 · BLEU, by hand
 #
-# BLEU ([@papineni2002]) asks how many runs of words (**n-grams**) a corpus of translations shares with its references, one
-# reference for each here. The sentences are lists of words already: nothing is to be cut up.
+# BLEU ([@papineni2002]) measures what share of the runs of words (**n-grams**) of a corpus of translations also occurs in its references.
+# Each sentence has one reference, and each sentence is already a list of words.
 #
-# 1. The **precision** $p_n$, for $n$ from 1 to `max_n`: which share of all the translations' runs of $n$ words stands in the
-#    reference of *their* sentence. A run counts at most as often as that reference has it (**clipping**). Matches and
-#    totals are added up over all sentences of the corpus before they are divided. Where there is no run of $n$ words at all,
-#    $p_n$ is 0.
+# 1. The **precision** $p_n$, for $n$ from 1 to `max_n`: of all runs of $n$ words in the translations, the share that stands in the
+#    reference of *the same* sentence. A run counts at most as often as that reference has it (**clipping**). Add up the matches and
+#    the totals over all sentences of the corpus first, and divide then. Where the corpus has no run of $n$ words, $p_n$ is 0.
 # 2. The **brevity penalty**: with $c$ words in all the translations and $r$ in all the references, it is 1 if $c \ge r$, else
-#    $e^{1 - r/c}$ (and 0 if there is no word at all).
+#    $e^{1 - r/c}$. With $c = 0$ it is 0.
 # 3. The **score** is 100 times the brevity penalty times the geometric mean of the precisions,
 #    $\exp\bigl(\frac{1}{n_{\max}} \sum_n \ln p_n\bigr)$. If one of the precisions is 0, so is the score.
 #
-# A translation may be empty, or shorter than $n$.
+# A translation may be empty, or shorter than $n$ words.
+#
+# *An example to check by hand*, with `max_n = 2`: the translation *the cat the sat* and the reference *the cat sat on it*. "the" counts
+# once, so $p_1 = 3/4$; of three runs of two words *the cat* alone is found, so $p_2 = 1/3$. The penalty is $e^{1 - 5/4} = 0.779$, and the score is
+# $100 \cdot 0.779 \cdot \sqrt{1/4} = 38.9$.
 
 # %% exercise="bleu"
 def bleu(
@@ -290,10 +391,9 @@ def bleu(
 ) -> tuple[Tensor, float, float]:
     """BLEU of a corpus, and what it is made of.
 
-    hypotheses, references: a list of words for each sentence, as many of the one as of the
-    other
-    returns the precisions, (max_n,), from 0 to 1; the brevity penalty, a number; and the score
-    of 100, a number
+    hypotheses, references: lists of equal length, for each sentence a list of words
+    returns the precisions, (max_n,), from 0 to 1; the brevity penalty, a number; and the score,
+    a number from 0 to 100
     """
     ...  # solution
 
@@ -301,8 +401,9 @@ def bleu(
 check("bleu", bleu)
 
 # %% [markdown]
-# **Use it.** The translator's 200 lists, scored by you and by `sacrebleu`, the field's own program. Then the score of
-# translations that lack their last word, and of some that say their words in the reverse order. Guess both.
+# **Use it.** Your function and `sacrebleu`, the field's standard program, score the translator's 200 lists. Then both score two
+# spoilt copies of the references: one lacks the last word of each list, the other has the words in reverse order. *Guess
+# both scores.* Which copy do the precisions notice? Which copy does only the brevity penalty notice?
 
 # %%
 if solved("bleu") and solved("greedy_decode"):
@@ -323,7 +424,14 @@ if solved("bleu") and solved("greedy_decode"):
         rounded = [round(p, 2) for p in precisions.tolist()]
         print(f"{name:>22}: you {score:.1f}, sacrebleu {theirs:.1f}; "
               f"penalty {brevity:.2f}, precisions {rounded}")
-    print("(Where no run of four matches, sacrebleu puts a small number in place of 0.)")
+    print("(Where no run of n words matches, sacrebleu puts a small number in place of 0.)")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Without the last word all precisions are 1: every run that is there is right. Only the brevity penalty notices the loss, and
+# takes off a quarter. Backwards, all words are right and none is missing, so $p_1$ and the penalty are 1. Only the longer
+# runs notice the order: $p_3$ and $p_4$ are 0, and so is the score.</details>
 
 # %% [markdown]
 # ## 5 · Read a result like a reviewer
@@ -333,9 +441,10 @@ if solved("bleu") and solved("greedy_decode"):
 # **39.4 BLEU**, computed with our own script on lower-cased, tokenised output. This improves on the 36.2 of [previous
 # work], which used sacreBLEU, cased, 13a." (Report and numbers are made up.)
 #
-# Besides the single run without an interval, name the **three** things that make the comparison unfair. Say for each in which direction it moves the number and why, and
-# what the authors should have done. One of the three is likely to matter least: which, and why do we forbid it all the same?
-# Six to ten sentences. (4 points)
+# One fault is given to you: a single run, without an interval. Name the **three** others that make the comparison unfair. For each, say
+# in which direction it moves the number and why, and what the authors should have done. One of the three probably matters least:
+# say which, and why it is forbidden all the same. Write six to ten sentences. (4 points: one for each fault with direction, reason and
+# remedy, one for the last question.)
 
 # %% [markdown] written="read-like-a-reviewer" points=4 minutes=15 difficulty=2
 # ### BEGIN SOLUTION
@@ -361,12 +470,12 @@ if solved("bleu") and solved("greedy_decode"):
 # %% [markdown]
 # ## Extension: better, or only luckier?
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise gives extra credit; you lose nothing by leaving it out.
 #
-# Two systems have translated the same test set. Would the better one also be better on another test set of the kind? The
-# **paired bootstrap** ([@koehn2004]) makes other test sets out of this one: it samples sentences from it with replacement, as
-# many as there are, scores *both* systems on the same sample, and does so many times. Here the measure is a plain one, of which
-# BLEU's precisions are made: all matches over all totals, times 100.
+# Two systems have translated the same test set. Would the better one also be better on another test set of the same kind? The
+# **paired bootstrap** ([@koehn2004]) makes other test sets out of this one. It samples as many sentences as there are, with replacement,
+# scores *both* systems on the same sample, and does so many times. Here the score is 100 times all matches over all totals, each
+# summed over the sentences of the set first: a precision, as in BLEU.
 
 # %% exercise="paired_bootstrap"
 def paired_bootstrap(
@@ -374,12 +483,11 @@ def paired_bootstrap(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Whether one system is better than another, with its uncertainty.
 
-    ours, theirs: (n_sentences, 2), of each sentence the matches and the total, above 0, of the
-    one and the other system
+    ours, theirs: (n_sentences, 2), for each sentence the matches and the total (above 0)
     draws: (n_draws, n_sentences), whole numbers: which sentences each resampled test set holds
-    returns four numbers: ours less theirs on the test set itself, in scores of 100; the 2.5 %
-    and the 97.5 % quantile of that difference over the resampled test sets; and the share of
-    those on which ours has the higher score
+    returns four numbers: the score of ours minus that of theirs on the test set itself; the
+    2.5 % and the 97.5 % quantile of that difference over the resampled test sets; and the share
+    of these on which ours has the higher score (a tie is not higher)
     """
     ...  # solution
 
@@ -387,8 +495,10 @@ def paired_bootstrap(
 check("paired_bootstrap", paired_bootstrap)
 
 # %% [markdown]
-# **Use it.** Two systems to hold against greedy decoding. One always says "one". The other is greedy decoding with the
-# mistakes of the first hundred sentences mended, and with the last word lost in every twentieth. Guess both intervals.
+# **Use it.** Compare greedy decoding with two other systems. One always says "one". The other is greedy decoding with two
+# changes: the mistakes of the first hundred sentences are mended, and every twentieth sentence has lost its last word.
+# *Which of the two intervals will contain zero?* For that one, say in a sentence what you may report, and what would make
+# the interval narrower.
 
 # %%
 if solved("paired_bootstrap") and solved("greedy_decode"):
@@ -406,3 +516,10 @@ if solved("paired_bootstrap") and solved("greedy_decode"):
         found, low, high, share = paired_bootstrap(counts(greedy), counts(texts), resamples)
         print(f"greedy against {name}: {found:+.1f}, "
               f"95 % of resamples in [{low:+.1f}, {high:+.1f}], better on {share:.0%}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The second interval contains zero. You may report the difference with its interval, and that these 200 sentences cannot tell
+# the two systems apart. You may not report that one is better, nor that they are equally good. More sentences make the
+# interval narrower: four times as many make it about half as wide. The first interval is far from zero.</details>

@@ -2,25 +2,51 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.ticker import MaxNLocator, NullLocator
+from torch import Tensor
 
+from attncourse.viz.figures import as_weights, cells
 from attncourse.viz.style import (
     BLUE,
     GREEN,
     GREY,
+    HATCHES,
     INK,
     ORANGE,
     PALE,
+    SERIES,
     WEIGHTS,
     figure,
     hold_still,
     line_style,
+    name_lines,
     show,
     stage,
 )
 
-PALE_BLUE = WEIGHTS(0.25)
+PALE_BLUE, PALE_ORANGE = WEIGHTS(0.25), "#f8dfcc"
+Words = tuple[str, ...]
+
+
+def search(
+    tree: Mapping[Words, Mapping[str, float]], p_of: Mapping[Words, float], width: int
+) -> tuple[Words, list[tuple[list[Words], list[Words]]]]:
+    """Beam search in a tree of words: the likeliest sentence found, and of each round (ended and put aside, open).
+
+    Nothing fills the places of those that end in a round, so width 1 is greedy search.
+    """
+    open_: list[Words] = [()]
+    rounds = []
+    while open_:
+        longer = sorted(((*words, word) for words in open_ for word in tree[words]), key=lambda w: -p_of[w])
+        ended = [words for words in longer[:width] if words[-1].endswith(".")]
+        open_ = [words for words in longer[:width] if not words[-1].endswith(".")]
+        rounds.append((ended, open_))
+    return max((words for ended, _ in rounds for words in ended), key=lambda w: p_of[w]), rounds
 
 
 def search_frame(
@@ -73,14 +99,15 @@ def kept_tokens(
 ) -> None:
     """What several ways of cutting leave of next-token distributions: {step: {way: (probabilities, kept?)}}.
 
-    A row of panels for each step, a column for each way; filled bars may be drawn, hatched ones with a cross
-    may not. The bars are those of `tokens[step]`, the likeliest first.
+    A row of panels for each step, with one scale, a column for each way; filled bars may be drawn, hatched ones with a
+    cross may not. The bars are those of `tokens[step]`, the likeliest first.
     """
     ways = list(next(iter(panels.values())))
-    drawn, _ = figure(2.9 * len(ways), 2.3 * len(panels), rows=len(panels), columns=len(ways))
+    drawn, _ = figure(2.3 * len(ways), 2.2 * len(panels), rows=len(panels), columns=len(ways))
     axes = iter(drawn.axes)
     said = []
     for step, by_way in panels.items():
+        top = max(height for p, _ in by_way.values() for height in p)
         for way, (p, kept) in by_way.items():
             ax = next(axes)
             xs = range(len(p))
@@ -88,10 +115,10 @@ def kept_tokens(
                 ax.bar(x, height, 0.8, color=BLUE if may else "white", edgecolor=BLUE if may else GREY,
                        hatch="" if may else "////", linewidth=0.8)  # fmt: skip
                 if not may:
-                    ax.text(x, height + 0.02, "×", ha="center", va="bottom", fontsize=10, color=INK)
-            ax.set_xticks(xs, tokens[step], rotation=60, ha="right", rotation_mode="anchor")
-            ax.tick_params(labelsize=8.5)
-            ax.set_ylim(0, 1.05)
+                    ax.text(x, height + 0.02 * top, "×", ha="center", va="bottom", fontsize=8.5, color=INK)
+            ax.set_xticks(xs, tokens[step], rotation=90)
+            ax.tick_params(labelsize=8)
+            ax.set_ylim(0, 1.05 * top)
             ax.set_title(f"{step}: {way}", fontsize=9.5)
             if way == ways[0]:
                 ax.set_ylabel("probability", fontsize=9.5)
@@ -102,51 +129,183 @@ def kept_tokens(
     show(drawn, f"What may be drawn. {'. '.join(said)}.")
 
 
-def paired_points(panels: Mapping[str, Mapping[str, Sequence[float]]], y_name: str, low: float = 0.0) -> None:
-    """Shares from 0 to 1, {panel: {condition: one value a seed}}: marks, and a line through those of one seed."""
-    drawn, _ = figure(1.2 + 3.2 * len(panels), 3.3, columns=len(panels))
+def seed_bars(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    tops: Sequence[float],
+    words: str = "{:.0f}",
+    inches: float = 0.7,
+) -> None:
+    """A bar for each run, {name of the y axis: {condition: one value a seed}}, with its number above it.
+
+    `tops` are the values that the axes reach to, `words` is how a number is written, and `inches` how wide the bars of
+    one condition are.
+    """
+    widths = [max(1.4, len(groups)) for groups in panels.values()]
+    drawn, _ = figure(inches * sum(widths) + 0.7 * len(panels), 3.4, columns=len(panels))
+    drawn.axes[0].get_gridspec().set_width_ratios(widths)
     said = []
-    for ax, (title, groups) in zip(drawn.axes, panels.items(), strict=True):
-        n_seeds = len(next(iter(groups.values())))
-        for seed in range(n_seeds):
-            style = line_style(seed) | {"linewidth": 1.0}
-            ax.plot(range(len(groups)), [values[seed] for values in groups.values()], label=f"seed {seed}", **style)
+    for ax, (y_name, groups), top in zip(drawn.axes, panels.items(), tops, strict=True):
+        for seed in range(len(next(iter(groups.values())))):
+            heights = [values[seed] for values in groups.values()]
+            xs = [x + 0.28 * (seed - 1) for x in range(len(groups))]
+            ax.bar(xs, heights, 0.25, label=f"seed {seed}", color=SERIES[seed], edgecolor="white", linewidth=0.6,
+                   hatch=HATCHES[seed])  # fmt: skip
+            for x, height in zip(xs, heights, strict=True):
+                ax.text(x, height + 0.01 * top, words.format(height), ha="center", va="bottom", fontsize=8, color=INK)
         ax.set_xticks(range(len(groups)), [name.replace(" ", "\n", 1) for name in groups], fontsize=9)
-        ax.set_xlim(-0.3, len(groups) - 0.7)
-        ax.set_ylim(low, 1.04)
+        ax.tick_params(axis="x", length=0)
+        spare = 0.6 if len(groups) > 1 else 0.7
+        ax.set_xlim(-spare, len(groups) - 1 + spare)
+        ax.set_ylim(0, 1.04 * top)
+        ax.set_ylabel(y_name)
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
-        if title:
-            ax.set_title(title)
         listed = "; ".join(
-            f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items()
+            f"{name}: " + ", ".join(words.format(value) for value in values) for name, values in groups.items()
         )
-        said.append(f"{title}: {listed}" if title else listed)
-    drawn.axes[0].set_ylabel(y_name)
-    drawn.axes[-1].legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    show(drawn, f"{y_name}, a mark for each seed. {'. '.join(said)}.")
+        said.append(f"{y_name}: {listed}")
+    handles, names = drawn.axes[0].get_legend_handles_labels()
+    drawn.legend(handles, names, frameon=False, loc="outside upper center", ncols=len(names), fontsize=9)
+    show(drawn, f"A bar for each seed. {'. '.join(said)}.")
 
 
-def intervals(panels: Mapping[str, Mapping[str, tuple[float, float, float]]]) -> None:
-    """Estimates with their intervals, {panel: {name: (low, middle, high)}}, lying; differences have a line at zero."""
-    most = max(map(len, panels.values()))
-    drawn, _ = figure(4.9 * len(panels), 0.9 + 0.42 * most, columns=len(panels))
-    said = []
-    for ax, (title, rows) in zip(drawn.axes, panels.items(), strict=True):
-        for y, (low, middle, high) in enumerate(rows.values()):
-            ax.plot([low, high], [y, y], color=BLUE, linewidth=2.4)
-            ax.plot(middle, y, "o", color=BLUE, markersize=7)
-            ax.text(middle, y - 0.22, f"{middle:.1f}", ha="center", va="bottom", fontsize=8.5, color=INK)
-        if title.startswith("difference"):
-            ax.axvline(0, color=GREY, linewidth=1.2)
-        ax.set_yticks(range(len(rows)), list(rows), fontsize=9)
-        ax.set_ylim(len(rows) - 0.5, -0.7)
-        ax.tick_params(axis="y", length=0)
-        ax.grid(axis="x", color=PALE, linewidth=0.8)
+def _lying(ax: Axes, rows: Mapping[str, tuple[float, float, float]]) -> str:
+    """Rows of (low, middle, high), and what they say."""
+    for y, (low, middle, high) in enumerate(rows.values()):
+        ax.plot([low, high], [y, y], color=BLUE, linewidth=2.4)
+        ax.plot(middle, y, "o", color=BLUE, markersize=7)
+        ax.text(middle, y - 0.22, f"{middle:.1f}", ha="center", va="bottom", fontsize=8.5, color=INK)
+    ax.axvline(0, color=GREY, linewidth=1.2)
+    ax.set_yticks(range(len(rows)), list(rows), fontsize=9)
+    ax.set_ylim(len(rows) - 0.5, -0.7)
+    ax.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    return "; ".join(
+        f"{name} {middle:.1f} (from {low:.1f} to {high:.1f})" for name, (low, middle, high) in rows.items()
+    )
+
+
+def paired(scores: Mapping[str, Sequence[float]], rows: Mapping[str, tuple[float, float, float]]) -> None:
+    """Two systems' scores on the same resamples as dots beside a diagonal, and (low, middle, high) of differences."""
+    (x_name, xs), (y_name, ys) = scores.items()
+    drawn, _ = figure(9.6, 3.9, columns=2)
+    ax, right = drawn.axes
+    low, high = min(*xs, *ys) - 0.4, max(*xs, *ys) + 0.4
+    ax.plot([low, high], [low, high], color=GREY, linewidth=1.2)
+    ax.text(high - 0.1, high - 2.8, "equal scores", ha="right", va="top", fontsize=9, color=INK)
+    ax.scatter(xs, ys, s=9, facecolor="none", edgecolor=BLUE, linewidth=0.5)
+    ax.set_xlim(low, high)
+    ax.set_ylim(low, high)
+    ax.set_aspect("equal")
+    ax.set_xlabel(f"BLEU, {x_name}")
+    ax.set_ylabel(f"BLEU, {y_name}")
+    said = _lying(right, rows)
+    right.set_xlabel("difference in BLEU, paired")
+    above = sum(y > x for x, y in zip(xs, ys, strict=True))
+    ahead = f"On {above} of {len(xs)} resamples {y_name} is above {x_name}"
+    show(drawn, f"{ahead}. Paired differences, with intervals that hold 95 % of the resamples: {said}.")
+
+
+def beam_widths(
+    at: Sequence[int], bleu: Sequence[float], words: Sequence[float], width: int, band: tuple[float, float, float]
+) -> None:
+    """BLEU and length (in % of the reference's) by beam width, and (low, middle, high) of one width with a penalty."""
+    drawn, _ = figure(9.2, 3.4, columns=2)
+    left, right = drawn.axes
+    low, middle, high = band
+    left.axhspan(low, high, color=PALE_ORANGE, linewidth=0, zorder=0)
+    left.plot(at, bleu, "o-", color=BLUE, markerfacecolor="white", markeredgewidth=1.6)
+    left.plot(width, middle, "s", color=ORANGE, markersize=7)
+    left.text(at[-1], high + 0.4, f"width {width}, length penalty: 95 % interval", ha="right", va="bottom", fontsize=9,
+              color=INK)  # fmt: skip
+    left.set_ylim(0, high + 3)
+    left.set_ylabel("BLEU")
+    right.plot(at, words, "o-", color=BLUE, markerfacecolor="white", markeredgewidth=1.6)
+    right.axhline(100, color=GREY, linewidth=1.2)
+    right.text(at[-1], 103, "the reference's length", ha="right", va="bottom", fontsize=9, color=INK)
+    right.set_ylim(0, 1.05 * max(words))
+    right.set_ylabel("words written, in % of the reference")
+    for ax in (left, right):
+        ax.set_xscale("log")
+        ax.set_xticks(at, [str(x) for x in at])
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.set_xlabel("beam width, no length penalty")
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
-        ax.set_xlabel(title)
-        listed = "; ".join(
-            f"{name} {middle:.1f} (from {low:.1f} to {high:.1f})" for name, (low, middle, high) in rows.items()
-        )
-        said.append(f"{title}: {listed}")
-    show(drawn, f"With intervals that hold 95 % of the resamples. {'. '.join(said)}.")
+    listed = "; ".join(f"{x}: {b:.1f}, {w:.0f} %" for x, b, w in zip(at, bleu, words, strict=True))
+    penalised = f"Width {width} with a length penalty: BLEU {middle:.1f}, from {low:.1f} to {high:.1f}"
+    show(drawn, f"BLEU and length by beam width. {listed}. {penalised}.")
+
+
+def banded(lines: Mapping[str, Mapping[int, tuple[float, float, float]]], x_name: str, y_name: str) -> None:
+    """Lines with their bands, {name: {x: (low, middle, high)}}, the axis from 0."""
+    drawn, ax = figure(6.6, 3.4)
+    said = []
+    for i, (name, points) in enumerate(lines.items()):
+        low, middle, high = zip(*points.values(), strict=True)
+        ax.fill_between(list(points), low, high, color=SERIES[i], alpha=0.2, linewidth=0)
+        ax.plot(list(points), middle, label=name, clip_on=False, **line_style(i))
+        listed = ", ".join(f"{m:.3g} ({a:.3g} to {b:.3g}) at {x}" for x, (a, m, b) in points.items())
+        said.append(f"{name}: {listed}")
+    ax.set_xticks(sorted({x for points in lines.values() for x in points}))
+    ax.set_ylim(bottom=0)
+    name_lines(ax, x_name, y_name)
+    show(drawn, f"{y_name} against {x_name}, with bands. {'; '.join(said)}.")
+
+
+def two_prefixes(rows: Mapping[str, Sequence[str]], at: int) -> None:
+    """Two runs that read the same list but for the number `at`; what follows it, and <eos>, is hatched."""
+    columns = [*zip(*rows.values(), strict=True), ("<eos>",) * len(rows)]
+    widths = [0.085 * max(map(len, column)) + 0.3 for column in columns]
+    drawn, ax = figure(1.3 + sum(widths), 1.7)
+    stage(ax, (-1.3, sum(widths)), (-0.45 - 0.6 * len(rows), 0.35))
+    hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
+    for y, name in enumerate(rows):
+        ax.text(-0.12, -0.6 * y - 0.2, name, ha="right", va="center", fontsize=9.5, color=INK)
+    x = 0.0
+    for k, (column, wide) in enumerate(zip(columns, widths, strict=True)):
+        for y, words in enumerate(column):
+            ax.add_patch(FancyBboxPatch((x + 0.05, -0.6 * y - 0.4), wide - 0.1, 0.4,
+                                        boxstyle="round,pad=0,rounding_size=0.06",
+                                        facecolor=PALE_ORANGE if k == at else "white",
+                                        edgecolor=ORANGE if k == at else BLUE if k > at else GREY,
+                                        linewidth=2 if k == at else 1.2, hatch="///" if k > at else ""))  # fmt: skip
+            ax.text(x + wide / 2, -0.6 * y - 0.2, words, ha="center", va="center", fontsize=9.5, color=INK,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if k > at else None)  # fmt: skip
+        x += wide
+    rest = sum(widths[: at + 1])
+    ax.text((rest + x) / 2, -0.6 * len(rows) - 0.05, "the loss is measured here", ha="center", va="top", fontsize=9.5,
+            color=BLUE)  # fmt: skip
+    said = "; ".join(f"{name}: {', '.join(words)}" for name, words in rows.items())
+    show(drawn, f"Two runs that differ in number {at + 1} alone; the loss is that of what follows. {said}.")
+
+
+def alignments(models: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]]) -> None:
+    """Weights of several models side by side, {name: (weights (n_target, n_source), source, target)}.
+
+    The largest weight of each row has a frame and its number.
+    """
+    n_rows = max(len(target) for _, _, target in models.values())
+    n_columns = sum(len(source) for _, source, _ in models.values())
+    drawn, _ = figure(1.1 * len(models) + 0.42 * n_columns, 1.3 + 0.26 * n_rows, columns=len(models))
+    said = []
+    for ax, (name, (weights, source, target)) in zip(drawn.axes, models.items(), strict=True):
+        matrix = as_weights(weights, target, source)
+        cells(ax, matrix, target, source, numbers=False)
+        most = []
+        for i, row in enumerate(matrix):
+            j = int(np.argmax(row))
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.8)).set_clip_on(False)
+            ax.text(j + 0.5, i + 0.5, f"{row[j]:.2f}", ha="center", va="center", fontsize=8.5,
+                    color="white" if row[j] > 0.7 else INK)  # fmt: skip
+            most.append(f"{target[i]} {source[j]} {row[j]:.2f}")
+        ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("top")
+        ax.set_xticks(np.arange(len(source)) + 0.5, source, rotation=40, ha="left", rotation_mode="anchor", fontsize=9)
+        ax.set_xlabel("source (keys)")
+        ax.set_title(name, pad=8)
+        said.append(f"{name}: {', '.join(most)}")
+    drawn.axes[0].set_ylabel("written (queries)")
+    show(drawn, f"Where each written token attends most, and the weight. {'. '.join(said)}.")

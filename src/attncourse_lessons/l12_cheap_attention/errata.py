@@ -1,31 +1,17 @@
 """Lines of slides that this lesson tests: as printed, as they should be, and what tells them apart."""
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from attncourse.attention import attend
 from attncourse.efficient import tiled_attend
 from attncourse_lessons.slides.erratum import CS11711, Erratum, Finding, drawn
 
-
-class _Largest(TorchDispatchMode):
-    """The number of elements of the largest tensor that is made in its block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, list | tuple) else (made,):
-            self.numbers = max(self.numbers, getattr(tensor, "numel", int)())
-        return made
+from .largest import Largest
 
 
 def _growth_of_the_largest_tensor(attention) -> Finding:
     sizes = []
     for n in (64, 256):
         query, key, value = drawn(3, n, 8)                                    # (n, d) each
-        with _Largest() as largest:
+        with Largest() as largest:
             attention(query, key, value)
         sizes.append(largest.numbers)
     growth = sizes[1] / sizes[0]

@@ -1,7 +1,9 @@
-"""Cheap attention: tiles and memories, a window in blocks, scans, families of methods, runs, tables of weights."""
+"""Cheap attention: tiles and memories, a window in blocks, scans, families of methods, runs, attention matrices."""
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +11,8 @@ from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
 from attncourse._checks import check_shape
-from attncourse.viz.diagrams import arrow, box
+from attncourse.efficient import dense_mask, sliding_window
+from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import check_shares
 from attncourse.viz.style import (
     AMBER,
@@ -31,10 +34,10 @@ from attncourse.viz.style import (
 
 
 def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
-    """Tables too large for labels or numbers, side by side, darker for more: {title: weights (n_query, n_key)}.
+    """Matrices too large for labels or numbers, side by side, darker for more: {title: weights (n_query, n_key)}.
 
-    Without `alt` the text says which column or diagonal of each table has most of its weight, and how much.
-    Raises ValueError for a table that is no matrix, and for what are no weights.
+    Without `alt` the text says which column or diagonal of each matrix has most of its weight, and how much.
+    Raises ValueError for what is no matrix, and for what are no weights.
     """
     drawn, _ = figure(2.2 * len(maps), 2.7, columns=len(maps))
     said = []
@@ -48,7 +51,7 @@ def weight_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
         ax.set_ylabel("query")
         ax.set_title(title)
         said.append(f"{title}: {_shape_in_words(table)}")
-    show(drawn, alt or f"Tables of weights, a row for each query, a column for each key. {'; '.join(said)}.")
+    show(drawn, alt or f"Attention matrices, a row for each query, a column for each key. {'; '.join(said)}.")
 
 
 def jobs_of_heads(maps: Tensor, marked: Tensor) -> list[str]:
@@ -89,6 +92,95 @@ def _shape_in_words(table: Tensor) -> str:
     return f"{found[name] / total:.0%} lies in {name}"
 
 
+def online_softmax_steps(scores: Tensor, values: Tensor, size: int) -> None:
+    """Online softmax of a row, a panel for each chunk: bars are exp(e − m), outlines the old ones before the factor.
+
+    scores, values: (n,). Above each panel stand the largest score m, the sum ℓ, the sum o with the values, and o / ℓ.
+    Raises ValueError where shapes do not fit.
+    """
+    check_shape("scores", scores, "n")
+    check_shape("values", values, "n", n=len(scores))
+    e, v, n = scores.tolist(), values.tolist(), len(scores)
+    chunks = [range(at, min(at + size, n)) for at in range(0, n, size)]
+    drawn, grid = figure(9.0, 4.0, columns=len(chunks))
+    m, total, output = -math.inf, 0.0, 0.0
+    said = []
+    for number, (ax, chunk) in enumerate(zip(np.atleast_1d(np.asarray(grid)), chunks, strict=True), 1):
+        larger = max(m, *(e[j] for j in chunk))
+        factor = math.exp(m - larger)
+        for j in range(chunk.start):
+            ax.add_patch(Rectangle((j - 0.4, 0), 0.8, math.exp(e[j] - m), fill=False, edgecolor=INK, linestyle="--",
+                                   linewidth=1.2, zorder=4))  # fmt: skip
+        heights = [math.exp(e[j] - larger) for j in range(chunk.stop)]
+        if chunk.start:
+            ax.bar(range(chunk.start), heights[: chunk.start], 0.8, color=BLUE, label="old, times the factor")
+        ax.bar(chunk, heights[chunk.start :], 0.8, color=AMBER, hatch="///", edgecolor=INK, label="new")
+        for j, height in enumerate(heights):
+            ax.text(j, height + 0.02, f"{height:.2f}" if height < 1 else "1", ha="center", va="bottom", fontsize=9,
+                    color=INK, zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2})  # fmt: skip
+        new = sum(heights[chunk.start :]), sum(heights[j] * v[j] for j in chunk)
+        was, total, output = (total, output), total * factor + new[0], output * factor + new[1]
+        words = ["nothing is old", f"$\\ell$ = {total:.3f}", f"$o$ = {output:.2f}"]
+        if chunk.start:
+            words = [f"factor exp({m:g} − {larger:g}) = {factor:.3f}",
+                     f"$\\ell$ = {factor:.3f} · {was[0]:.3f} + {new[0]:.3f} = {total:.3f}",
+                     f"$o$ = {factor:.3f} · {was[1]:.2f} + {new[1]:.2f} = {output:.2f}"]  # fmt: skip
+        words = [f"chunk {number}: $m$ = {larger:g}", *words, f"$o / \\ell$ = {output / total:.4f}"]
+        ax.set_title("\n".join(words), fontsize=9.5, linespacing=1.5)
+        ax.set_xticks(range(n), [f"{e[j]:g}\n{v[j]:g}" if j < chunk.stop else "?" for j in range(n)])
+        ax.set_xlim(-0.6, n - 0.4)
+        ax.set_ylim(0, 1.12)
+        ax.set_yticks([0, 0.5, 1])
+        ax.set_xlabel("score $e_j$, below it the value $v_j$")
+        said.append(f"After chunk {number} the largest is {larger:g}, the sum {total:.3f}, the sum with the values "
+                    f"{output:.2f}, the average {output / total:.4f}")  # fmt: skip
+        m = larger
+    drawn.axes[0].set_ylabel("exp($e_j$ − $m$)")
+    handles = [Patch(facecolor=AMBER, hatch="///", edgecolor=INK, label="new"),
+               Patch(facecolor=BLUE, label="old, times the factor"),
+               Patch(facecolor="white", edgecolor=INK, linestyle="--", label="old, before it")]  # fmt: skip
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=3, fontsize=9.5)
+    show(drawn, f"Online softmax of {n} scores in {len(chunks)} chunks. {'. '.join(said)}.")
+
+
+def against_length(measures: Mapping[str, Mapping[str, Mapping[int, float]]], powers: Mapping[str, int]) -> None:
+    """What was measured against the length, {measure: {name: {n: value}}}, a panel each, both axes logarithmic.
+
+    `powers` says for each name the power of n whose slope is drawn beside it, dotted, from just above its first point.
+    """
+    drawn, grid = figure(9.0, 3.7, columns=len(measures))
+    said = []
+    for ax, (measure, lines) in zip(np.atleast_1d(np.asarray(grid)), measures.items(), strict=True):
+        for i, (name, line) in enumerate(lines.items()):
+            ax.plot(list(line), list(line.values()), label=name, **line_style(i))
+            first, last = min(line), max(line)
+            power, start = powers[name], 1.7 * line[first]
+            ends = [start, start * (last / first) ** power]
+            ax.plot([first, last], ends, color=GREY, linestyle=":", linewidth=1.6, zorder=1)
+            word = "slope of $n$" if power == 1 else f"slope of $n^{power}$"
+            middle = (first * last) ** 0.5
+            ax.annotate(word, (middle, start * (middle / first) ** power), (-4, 3), textcoords="offset points",
+                        ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
+            said.append(f"{measure}, {name}, beside a guide that grows like n to the {power}: "
+                        + ", ".join(f"{y:.3g} at {x:,}" for x, y in line.items()))  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        lengths = sorted({x for line in lines.values() for x in line})
+        ax.set_xticks(lengths, [f"{x:,}" for x in lengths])
+        ax.minorticks_off()
+        tens = [10**power for power in range(-2, 6)]
+        low, high = ax.get_ylim()
+        ax.set_yticks(tens, [f"{ten:g}" for ten in tens])
+        ax.set_ylim(low, high)
+        ax.set_xlabel("length n")
+        ax.set_ylabel(measure)
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+    handles, names = drawn.axes[0].get_legend_handles_labels()
+    drawn.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(names), handlelength=2.4)
+    show(drawn, f"Measures against the length, on logarithmic axes. {'; '.join(said)}.")
+
+
 def memory_levels() -> None:
     """A GPU's memories with an A100's sizes and rates (Dao et al. 2022), and what of attention crosses to HBM."""
     drawn, ax = figure(8.2, 3.0)
@@ -122,6 +214,44 @@ def memory_levels() -> None:
         "SRAM and HBM: in the usual attention scores and weights, each out and in, 4n² numbers; in one fused kernel "
         "Q, K and V in and O out, and no scores.",
     )
+
+
+def roofline(peak: float, bandwidth: float, work: Mapping[str, float]) -> None:
+    """What a chip can do at most, of peak operations a second and bytes a second, for {name: operations per byte}.
+
+    The slope is what memory allows, the flat part what arithmetic does; a dot for each piece of work.
+    """
+    drawn, ax = figure(7.4, 3.6)
+    ridge = peak / bandwidth
+    low, high = 0.5, 2048.0
+    ax.axvspan(low, ridge, color=(*rgb(BLUE), 0.08), linewidth=0, zorder=0)
+    ax.plot([low, ridge, high], [low * bandwidth / 1e12, peak / 1e12, peak / 1e12], color=INK, linewidth=2)
+    ax.plot([ridge, ridge], [0.1, peak / 1e12], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
+    said = []
+    for i, (name, intensity) in enumerate(sorted(work.items(), key=lambda item: item[1])):
+        reached = min(peak, intensity * bandwidth) / 1e12
+        bound = intensity >= ridge
+        ax.plot(intensity, reached, "o" if bound else "s", color=BLUE if bound else ORANGE, markersize=9, zorder=4)
+        foot = 110 / 3 ** (len(work) - 1 - i) if bound else reached / 1.15
+        if bound:
+            ax.plot([intensity, intensity], [foot, reached], color=BLUE, linewidth=1, linestyle=":", zorder=2)
+        ax.text(intensity * 1.22, foot, f"{name}: {intensity:.0f}", ha="left", va="center" if bound else "top",
+                fontsize=10, color=INK)  # fmt: skip
+        said.append(f"{name}, {intensity:.3g} per byte, reaches at most {reached:.3g} TFLOP/s")
+    ax.text(ridge / 1.1, 0.16, f"memory-bound, below {ridge:.0f}", ha="right", va="center", fontsize=10, color=INK)
+    ax.text(ridge * 1.1, 0.16, "compute-bound", ha="left", va="center", fontsize=10, color=INK)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    powers = [2**power for power in range(0, 12, 2)]
+    ax.set_xticks(powers, [f"{power:g}" for power in powers])
+    ax.set_yticks([1, 10, 100], ["1", "10", "100"])
+    ax.set_xlim(low, high)
+    ax.set_ylim(0.1, 900)
+    ax.minorticks_off()
+    ax.set_xlabel("arithmetic intensity, operations per byte of HBM traffic")
+    ax.set_ylabel("at most, TFLOP/s")
+    show(drawn, f"A roofline: it rises with the operations per byte up to {ridge:.0f}, then stays at "
+                f"{peak / 1e12:.0f} TFLOP/s. {'; '.join(said)}.")  # fmt: skip
 
 
 def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
@@ -241,40 +371,50 @@ def rolling_cache(w: int, times: Sequence[int]) -> None:
 
 
 def two_orders_of_products(n: int = 6, d: int = 2) -> None:
-    """Q K^T V from the left, over a table (n, n), and from the right, over a state (d, d): shapes drawn to scale."""
-    drawn, axes = figure(8.6, 2.9, rows=1, columns=2)
-    unit = 0.5
+    """Q K^T V from the left, over a matrix (n, n), and from the right, over a state (d, d): drawn to scale, counted."""
+    drawn, ax = figure(8.6, 5.6)
+    stage(ax, (-0.6, 28.2), (-18.6, 1.6))
+    ax.set_aspect("equal")
+    sizes = {"n": n, "d": d}
     said = []
-    for ax, title, factors, middle, last in (
-        (axes[0], "softmax: the table first", (("$Q$", n, d, BLUE), ("$K^T$", d, n, ORANGE), ("$V$", n, d, GREEN)),
-         ("table", n, n, "$(n, n)$, grows with the text"), "exp of each score stands between the products"),
-        (axes[1], "linear attention: the state first",
-         (("$\\phi(Q)$", n, d, BLUE), ("$\\phi(K)^T$", d, n, ORANGE), ("$V$", n, d, GREEN)),
-         ("$S$", d, d, "$(d_k, d_v)$, whatever $n$ is"), "nothing stands between the products"),
-    ):
-        stage(ax, (-0.2, 10.2), (-5.4, 3.3))
-        ax.set_aspect("equal")
-        ax.set_title(title)
-        x, places = 0.3, []
-        for name, height, width, colour in factors:
-            places.append((x, x + width * unit))
-            ax.add_patch(Rectangle((x, 1.3 - height * unit / 2), width * unit, height * unit, facecolor=colour,
-                                   alpha=0.25, edgecolor=GREY))  # fmt: skip
-            ax.text(x + width * unit / 2, 1.3, name, ha="center", va="center", fontsize=9.5, color=INK)
-            x += width * unit + (1.3 if name != factors[-1][0] else 0)
-        first = (0, 1) if middle[1] == n else (1, 2)
-        left, right = places[first[0]][0], places[first[1]][1]
-        ax.plot([left, left, right, right], [-0.35, -0.55, -0.55, -0.35], color=INK, linewidth=1.2)
-        at = (left + right) / 2
-        arrow(ax, (at, -0.6), (at, -1.2))
-        side = middle[1] * unit * 0.8
-        ax.add_patch(Rectangle((at - side / 2, -1.3 - side), side, side, facecolor=PALE, edgecolor=GREY))
-        ax.text(at, -1.3 - side / 2, middle[0], ha="center", va="center", fontsize=10.5, color=INK)
-        ax.text(at + side / 2 + 0.3, -1.3 - side / 2, middle[3], ha="left", va="center", fontsize=10, color=INK)
-        ax.text(5.0, -4.9, last, ha="center", va="center", fontsize=10, style="italic", color=GREY)
-        said.append(f"{title}: of the three factors {'the first' if first == (0, 1) else 'the last'} two are "
-                    f"multiplied first, and give {'a table (n, n)' if first == (0, 1) else 'a state (d_k, d_v)'}")
-    show(drawn, f"Two orders of the same three factors, queries, keys and values. {'. '.join(said)}.")
+    q, k, v = ("$\\phi(Q)$", "nd", BLUE), ("$\\phi(K)^T$", "dn", ORANGE), ("$V$", "nd", GREEN)
+    matrix, state, out = ("attention\nmatrix", "nn", GREY), ("$S$", "dd", GREY), ("$O$", "nd", AMBER)
+    rows: list[tuple[float, str, tuple[Any, ...]]] = [
+        (0.0, "softmax attention: the attention matrix first, {} multiplications",
+         ((("$Q$", "nd", BLUE), ("$K^T$", "dn", ORANGE)), ("ndn", "exp, divide"), (matrix, v), ("nnd", ""), (out,))),
+        (-9.9, "linear attention: the state first, {} multiplications",
+         ((k, v), ("dnd", ""), (state,), None, (q, state), ("ndd", ""), (out,))),
+    ]  # fmt: skip
+    for top, title, steps in rows:
+        x, middle, all_of_them = 0.0, top - 1.0 - n / 2, 0
+        for step in steps:
+            if step is None:                                                          # the next product begins
+                x += 1.6
+            elif isinstance(step[0], str):                                            # a product: what it costs
+                cost = math.prod(sizes[size] for size in step[0])
+                all_of_them += cost
+                arrow(ax, (x + 0.3, middle), (x + 3.5, middle))
+                ax.text(x + 1.9, middle - 0.3, f"${'·'.join(step[0])}$ = {cost}", ha="center", va="top", fontsize=10,
+                        color=INK)  # fmt: skip
+                ax.text(x + 1.9, middle + 0.3, step[1], ha="center", va="bottom", fontsize=10, color=INK)
+                x += 3.8
+            else:
+                for name, (high, wide), colour in step:
+                    height, width = sizes[high], sizes[wide]
+                    ax.add_patch(Rectangle((x, middle - height / 2), width, height, facecolor=(*rgb(colour), 0.25),
+                                           edgecolor=GREY))  # fmt: skip
+                    ax.text(x + width / 2, middle, name, ha="center", va="center", fontsize=10.5, color=INK)
+                    ax.text(x + width / 2, middle - height / 2 - 0.25, f"${high} × {wide}$", ha="center", va="top",
+                            fontsize=9.5, color=INK)  # fmt: skip
+                    x += width + 0.8
+                x -= 0.8
+        ax.text(0, top, title.format(all_of_them), ha="left", va="bottom", fontsize=11, fontweight="bold", color=INK)
+        said.append(title.format(all_of_them))
+    show(
+        drawn,
+        f"Two orders of the products of queries, keys and values, for n = {n} and d = {d}. {'. '.join(said)}. With the "
+        "softmax, exp stands between the two products, so Q K^T, n by n, comes first. Without it K^T V, d by d, can.",
+    )
 
 
 Round = list[tuple[int, int]]  # who is joined to whom: (the place it comes from, the place where the join stands)
@@ -356,38 +496,62 @@ def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
     show(drawn, f"Contexts beside six times the width. {'; '.join(said)}.")
 
 
-# What changes, and who does it. The first line gives the same result, the others another one, the last two without a
-# softmax of scores.
+# What changes, and who does it; the attention matrix, which pairs of 6 by 6, and its size; what is kept of keys and
+# values, (tokens, width), and its size. The first line gives the same result, the others another,
+# and the last two have no softmax of scores.
+FULL, FEW = torch.ones(6, 6), torch.tensor([[(2 * i * i + 3 * j) % 5 < 2 for j in range(6)] for i in range(6)]).float()
+BAND = dense_mask(sliding_window(1), 6).float()
 FAMILIES = {
-    "same result": ("how it is computed", "online softmax 2018, FlashAttention 2022, KV cache"),
-    "smaller cache": ("what is kept of a key", "multi-query (MQA) 2019, grouped-query (GQA) 2023, MLA 2024"),
-    "sparse pattern": ("which pairs count", "Sparse Transformer 2019, Longformer 2020, BigBird 2020"),
-    "chosen keys": ("pairs, by content", "Reformer 2020, Routing Transformer 2020, NSA 2025"),
-    "low rank": ("the number of keys", "Linformer 2020"),
-    "kernel": ("the softmax", "linear attention 2020 (gated 2023), Performer 2020, DeltaNet 2021"),
-    "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, RetNet 2023, Mamba 2023, minGRU 2024"),
-}
+    "same result": ("how it is computed", "FlashAttention 2022, KV cache", FULL, "n × n", (6, 1.4), "n × d"),
+    "smaller cache": ("how much is kept of a key", "MQA 2019, GQA 2023, MLA 2024", FULL, "n × n", (6, 0.5), "n × less"),
+    "sparse pattern": ("which pairs, fixed in advance", "Longformer 2020; BigBird 2020 keeps n × d", BAND, "n × w",
+                       (3, 1.4), "w × d"),
+    "chosen keys": ("which pairs, by their content", "Reformer 2020, NSA 2025", FEW, "n × few", (6, 1.4), "n × d"),
+    "low rank": ("k mixtures for n keys", "Linformer 2020, not causal", torch.ones(6, 2), "n × k", (2, 1.4), "k × d"),
+    "kernel": ("a product of features for exp", "linear attention 2020, DeltaNet 2021", None, "none", (2, 1.4),
+               "d × d"),
+    "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none", (2, 0.5), "fixed"),
+}  # fmt: skip
 
 
 def taxonomy() -> None:
-    """Families of cheaper attention, by what each of them changes, with examples. After Tay et al. 2020, figure 2."""
-    drawn, ax = figure(8.8, 3.5)
-    stage(ax, (-2.7, 15.4), (-8.1, 1.0))
+    """Families of cheaper attention: pairs, what is kept, what changes, examples. After Tay et al. 2020, figure 2."""
+    drawn, ax = figure(9.0, 5.3)
+    stage(ax, (-2.4, 15.4), (-9.5, 1.0))
     kinds = (("exact", BLUE, 1), ("softmax kept", ORANGE, 4), ("softmax\nreplaced", GREEN, 2))
     colours: list[str] = []
     for words, colour, rows in kinds:
-        middle = -0.3 - 1.2 * (len(colours) + (rows - 1) / 2)
-        ax.plot([-1.3, -1.3], [middle - 0.6 * rows + 0.1, middle + 0.6 * rows - 0.1], color=colour, linewidth=2)
-        ax.text(-1.5, middle, words, ha="right", va="center", fontsize=9.5, rotation=90, color=INK)
+        middle = -0.6 - 1.38 * (len(colours) + (rows - 1) / 2)
+        ax.plot([-1.2, -1.2], [middle - 0.69 * rows + 0.1, middle + 0.69 * rows - 0.1], color=colour, linewidth=2)
+        ax.text(-1.4, middle, words, ha="right", va="center", fontsize=10, rotation=90, color=INK)
         colours += rows * [colour]
-    for words, x in (("what changes", 2.5), ("for example", 6.2)):
-        ax.text(x, 0.75, words, va="center", fontsize=10, style="italic", color=GREY)
-    for row, ((name, (changed, members)), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
-        y = -0.3 - 1.2 * row
-        box(ax, 0.6, y, name, colour, width=3.4)
-        ax.text(2.5, y, changed, va="center", fontsize=9.5, color=INK)
-        ax.text(6.2, y, members, va="center", fontsize=9.5, color=INK)
-    said = "; ".join(f"{name}: {changed} changes ({members})" for name, (changed, members) in FAMILIES.items())
+    for words, x in (("pairs computed", 2.7), ("kept of keys, values", 5.5), ("what changes, for example", 9.2)):
+        ax.text(x, 0.65, words, va="center", fontsize=10, style="italic", color=INK)
+    unit = 0.19
+    for row, ((name, family), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
+        changed, members, pairs, computed, (tokens, width), kept = family
+        y = -0.6 - 1.38 * row
+        box(ax, 0.7, y, name, colour, width=3.3)
+        if pairs is not None:
+            high, wide = pairs.shape
+            ax.imshow(pairs.numpy(), cmap=WEIGHTS, vmin=0, vmax=1.6, interpolation="nearest", aspect="auto",
+                      extent=(2.7, 2.7 + unit * wide, y - unit * high / 2, y + unit * high / 2))  # fmt: skip
+            for at in range(wide + 1):
+                x = 2.7 + unit * at
+                ax.plot([x, x], [y - unit * high / 2, y + unit * high / 2], color=GREY, linewidth=0.5)
+            for at in range(high + 1):
+                level = y + unit * (at - high / 2)
+                ax.plot([2.7, 2.7 + unit * wide], [level, level], color=GREY, linewidth=0.5)
+        ax.text(4.0, y, computed, va="center", fontsize=10, color=INK)
+        ax.add_patch(Rectangle((5.5, y - unit * width), unit * 1.4 * tokens, 2 * unit * width,
+                               facecolor=(*rgb(colour), 0.5), edgecolor=INK, linewidth=1))  # fmt: skip
+        ax.text(7.25, y, kept, va="center", fontsize=10, color=INK)
+        ax.text(9.2, y + 0.24, changed, va="center", fontsize=10.5, color=INK)
+        ax.text(9.2, y - 0.26, members, va="center", fontsize=9.5, color=GREY)
+    ax.set_xlim(-2.4, 15.4)
+    ax.set_ylim(-9.5, 1.0)
+    said = "; ".join(f"{name}: {changed} ({members}), pairs {computed}, kept {kept}"
+                     for name, (changed, members, _, computed, _, kept) in FAMILIES.items())  # fmt: skip
     show(drawn, f"Families of cheaper attention. {said}.")
 
 
@@ -414,29 +578,65 @@ def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chanc
                 f"Guessing costs {chance:.2f}.")  # fmt: skip
 
 
+Runs = Mapping[float, Sequence[float]]  # {x: a value for each seed}
+
+
+def singular_shares(kept: Mapping[str, Mapping[int, float]]) -> None:
+    """How much of a matrix its k largest singular values hold, {title: {k: per cent}}: a panel each, a bar for a k."""
+    drawn, grid = figure(9.0, 2.7, columns=len(kept))
+    axes = np.atleast_1d(np.asarray(grid))
+    said = []
+    for ax, (title, shares) in zip(axes, kept.items(), strict=True):
+        ax.bar(range(len(shares)), list(shares.values()), 0.75, color=BLUE)
+        for at, share in enumerate(shares.values()):
+            ax.text(at, share + 2, f"{share:.0f}", ha="center", va="bottom", fontsize=9.5, color=INK)
+        ax.set_xticks(range(len(shares)), [f"{k}" for k in shares])
+        ax.set_yticks([0, 50, 100])
+        ax.set_ylim(0, 118)
+        ax.set_title(title)
+        ax.set_xlabel("largest k")
+        said.append(f"{title}: " + ", ".join(f"{share:.0f} at k = {k}" for k, share in shares.items()))
+    axes[0].set_ylabel("share of squares, %")
+    show(drawn, f"Share of the squares that the k largest singular values hold, in per cent. {'; '.join(said)}.")
+
+
 def seed_lines(
-    panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+    panels: Mapping[str, Mapping[str, Runs]],
     x_name: str,
     y_name: str,
     chance: float | None = None,
+    beside: Mapping[str, Runs] | None = None,
 ) -> None:
     """Shares against a size that doubles, {panel: {name: {x: a value a seed}}}: marks for seeds, lines through medians.
 
-    A name has the same colour and mark in every panel; the first panel has all names, and the legend is of it.
+    A name has the same colour and mark in every panel; the first panel has all names, and the legend is of it. At the
+    end of each line stands its median in per cent. The lines `beside` are drawn broad and pale in every panel.
     """
-    drawn, grid = figure(2.2 + 2.9 * len(panels), 3.6, columns=len(panels))
+    drawn, grid = figure(9.0, 3.9, columns=len(panels))
     axes = np.atleast_1d(np.asarray(grid))
     styles = {name: line_style(i) for i, name in enumerate(next(iter(panels.values())))}
     said = []
     for ax, (title, lines) in zip(axes, panels.items(), strict=True):
-        parts = []
-        for name, runs in lines.items():
-            style = styles[name]
-            for x, values in runs.items():
-                ax.plot([x] * len(values), list(values), style["marker"], color=style["color"], markersize=4, alpha=0.7)
+        parts, ends = [], []
+        for name, runs in (beside or {}).items():
             middles = {x: statistics.median(values) for x, values in runs.items()}
-            ax.plot(list(middles), list(middles.values()), label=name, **style | {"markersize": 5, "linewidth": 1.6})
+            ax.plot(list(middles), list(middles.values()), label=name, color=PALE, linewidth=8, zorder=1,
+                    solid_capstyle="round")  # fmt: skip
+            ends.append((middles[max(middles)], max(middles), GREY))
             parts.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
+        for name, runs in lines.items():
+            style = styles[name] | {"markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 1.3}
+            for x, values in runs.items():
+                ax.plot([x] * len(values), list(values), **style | {"linestyle": "none"})
+            middles = {x: statistics.median(values) for x, values in runs.items()}
+            ax.plot(list(middles), list(middles.values()), label=name, **style | {"markevery": [], "linewidth": 1.8})
+            ends.append((middles[max(middles)], max(middles), styles[name]["color"]))
+            parts.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
+        low = -1.0
+        for middle, last, colour in sorted(ends, key=lambda end: end[0]):             # labels must not cover each other
+            low = max(middle, low + 0.06)
+            ax.annotate(f"{middle:.0%}", (last, middle), (8, 190 * (low - middle)), textcoords="offset points",
+                        ha="left", va="center", fontsize=10, color=colour)  # fmt: skip
         if chance is not None:
             ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
             ax.annotate("guessing", (0, chance), (3, 3), xycoords=("axes fraction", "data"),
@@ -445,6 +645,7 @@ def seed_lines(
         xs = sorted({x for runs in lines.values() for x in runs})
         ax.set_xticks(xs, [f"{x:g}" for x in xs])
         ax.minorticks_off()
+        ax.set_xlim(xs[0] / 1.3, xs[-1] * 2.4)
         ax.set_ylim(0, 1.05)
         ax.set_title(title)
         ax.set_xlabel(x_name)
@@ -452,9 +653,9 @@ def seed_lines(
         ax.set_axisbelow(True)
         said.append(f"{title}: {'; '.join(parts)}")
     axes[0].set_ylabel(y_name)
-    named = axes[0].get_legend_handles_labels()
-    axes[-1].legend(*named, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
-    show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'. '.join(said)}.")
+    handles, names = axes[0].get_legend_handles_labels()
+    drawn.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(names), handlelength=2.4)
+    show(drawn, f"{y_name} against {x_name}, one mark per seed, lines through the medians. {'. '.join(said)}.")
 
 
 def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:
@@ -485,24 +686,25 @@ def shares_in_rows(
     rows: Mapping[str, Mapping[str, Sequence[float]]], x_name: str, chance: float | None = None
 ) -> None:
     """Numbers from 0 to 1, {row: {series: a value for each seed}}, as points on a line for each row."""
-    drawn, ax = figure(7.2, 0.9 + 0.42 * len(rows))
+    drawn, ax = figure(7.2, 0.9 + 0.5 * len(rows))
     series = list(next(iter(rows.values())))
     said = []
     for place, (row, values) in enumerate(rows.items()):
         ax.axhline(place, color=PALE, linewidth=0.8, zorder=1)
         for i, name in enumerate(series):
             style = line_style(i)
-            height = place + 0.2 * (i - (len(series) - 1) / 2)
+            height = place + 0.28 * (i - (len(series) - 1) / 2)
             ax.plot(list(values[name]), [height] * len(values[name]), style["marker"], color=style["color"],
-                    markersize=6, alpha=0.8, label=name if place == 0 else None, linestyle="none")  # fmt: skip
+                    markersize=7, markerfacecolor="none", markeredgewidth=1.5, label=name if place == 0 else None,
+                    linestyle="none")  # fmt: skip
         said.append(f"{row}: " + ", ".join(f"{name} {statistics.median(values[name]):.2f}" for name in series))
     if chance is not None:
         ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-        ax.text(chance, -0.75, "guessing", ha="center", va="center", fontsize=9.5, color=GREY)
+        ax.text(chance, -0.75, " guessing", ha="left", va="center", fontsize=9.5, color=GREY)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -1)
     ax.set_xlim(-0.03, 1.05)
     ax.set_xlabel(x_name)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)
-    show(drawn, f"{x_name}, a mark a seed; the medians. {'; '.join(said)}."
+    show(drawn, f"{x_name}, one mark per seed; the medians. {'; '.join(said)}."
          + ("" if chance is None else f" Guessing gives {chance:.3g}."))  # fmt: skip

@@ -1,6 +1,6 @@
 """Pictures as sequences of patches, and where a model looks in them; sounds as frames, some of them masked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +15,7 @@ from attncourse._checks import check_boolean, check_shape
 from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import cells
 from attncourse.viz.style import (
+    AMBER,
     BLUE,
     GREEN,
     GREY,
@@ -37,62 +38,119 @@ from attncourse.viz.style import (
 
 MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
 SURE = 1.96  # standard errors to each side: 95 %
+APART = ((BLUE, "o", "-"), (AMBER, "s", "--"), (INK, "^", "-."), (GREY, "D", ":"))  # told apart in grey, too
 
 
-def mistakes(runs: Mapping[str, Sequence[int]], n: int, groups: Mapping[str, str] | None = None) -> None:
+T_OF = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57}  # half a 95 % interval, in standard errors of a mean of so many
+
+
+def mistakes(
+    runs: Mapping[str, Sequence[int]], n: int, groups: Mapping[str, str] | None = None, against: str = ""
+) -> None:
     """A row for each model, a mark for each run's mistakes of `n`; the bar is what n test images can tell of the mean.
 
     It is Wilson's 95 % interval for a share of n. Marks of equal runs stand above each other. Rows that follow each
     other and have the same of the `groups`, {model: group}, stand between lines, with its name beside them.
+    A second panel has each run's difference from the run of the same place, its seed, of the model `against`; there
+    the bar is the 95 % interval of the mean over 2 to 6 seeds.
     Raises ValueError for more mistakes than n, or fewer than none.
     """
     if not all(0 <= wrong <= n for group in runs.values() for wrong in group):
         raise ValueError(f"runs: got {dict(runs)}, expected mistakes from 0 to n = {n}")
-    drawn, ax = figure(7.0, 0.9 + 0.4 * len(runs))
+    drawn, panels = figure(9.0 if against else 7.0, 0.9 + 0.4 * len(runs), columns=2 if against else 1)
+    ax, *others = np.atleast_1d(np.asarray(panels))
     said = []
     for y, (name, wrongs) in enumerate(runs.items()):
         share = sum(wrongs) / len(wrongs) / n
         middle, half = _wilson(share, n)
         ax.barh(y, 2 * n * half, left=n * (middle - half), height=0.5, color=PALE, zorder=1)
-        ax.plot([n * share] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2, zorder=2)
-        above = [wrongs[:i].count(wrong) - (wrongs.count(wrong) - 1) / 2 for i, wrong in enumerate(wrongs)]
-        heights = [y + 0.13 * step for step in above]
-        ax.plot(wrongs, heights, **line_style(0) | {"linestyle": "none", "markersize": 6, "zorder": 3})
+        _marks(ax, y, wrongs)
         said.append(f"{name}: {', '.join(map(str, wrongs))}, interval {n * (middle - half):.0f} to "
                     f"{n * (middle + half):.0f}")  # fmt: skip
+    for right in others:  # one, or none
+        ax.get_subplotspec().get_gridspec().set_width_ratios([3, 2])
+        right.axvline(0, color=GREY, linestyle=":", linewidth=1.4)
+        for y, (name, wrongs) in enumerate(runs.items()):
+            if name != against:
+                apart = [wrong - other for wrong, other in zip(wrongs, runs[against], strict=False)]
+                middle = float(np.mean(apart))
+                half = T_OF[len(apart)] * float(np.std(apart, ddof=1)) / np.sqrt(len(apart))
+                right.barh(y, 2 * half, left=middle - half, height=0.5, color=PALE, zorder=1)
+                _marks(right, y, apart)
+                said.append(f"{name} less {against}, seed by seed: {', '.join(f'{x:+d}' for x in apart)}")
+        right.set_xlabel(f"more than the {against}, same seed")
     for group in dict.fromkeys((groups or {}).values()):
         rows = [y for y, name in enumerate(runs) if (groups or {})[name] == group]
-        ax.annotate(group, (1.02, sum(rows) / len(rows)), xycoords=("axes fraction", "data"), va="center", fontsize=10)
+        drawn.axes[-1].annotate(group, (1.02, sum(rows) / len(rows)), xycoords=("axes fraction", "data"), va="center",
+                                fontsize=10)  # fmt: skip
         if rows[0]:
-            ax.axhline(rows[0] - 0.5, color=GREY, linewidth=0.8)
-    ax.set_yticks(range(len(runs)), list(runs))
-    ax.set_ylim(len(runs) - 0.5, -0.5)
+            for each in drawn.axes:
+                each.axhline(rows[0] - 0.5, color=GREY, linewidth=0.8)
     ax.set_xlim(left=0)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
     ax.set_xlabel(f"mistakes in {n} test images (fewer is better)")
+    for each in drawn.axes:
+        each.set_yticks(range(len(runs)), list(runs) if each is ax else [])
+        each.set_ylim(len(runs) - 0.5, -0.5)
+        each.xaxis.set_major_locator(MaxNLocator("auto" if each is ax else 5, integer=True))
+        each.tick_params(axis="y", length=0)
+        each.grid(axis="x", color=PALE, linewidth=0.8)
+        each.set_axisbelow(True)
     show(drawn, f"Mistakes in {n} test images, a mark a seed, a line at the mean. {'; '.join(said)}.")
 
 
+def _marks(ax: Axes, y: float, values: Sequence[int]) -> None:
+    """A mark for each value of a row, equal ones above each other, and a line at their mean."""
+    ax.plot([sum(values) / len(values)] * 2, [y - 0.3, y + 0.3], color=INK, linewidth=1.2, zorder=2)
+    above = [values[:i].count(value) - (values.count(value) - 1) / 2 for i, value in enumerate(values)]
+    heights = [y + 0.13 * step for step in above]
+    ax.plot(values, heights, **line_style(0) | {"linestyle": "none", "markersize": 6, "zorder": 3})
+
+
 def runs_over(
-    lines: Mapping[str, Mapping[float, Sequence[float]]], x_name: str, y_name: str, level: tuple[str, float]
+    lines: Mapping[str, Mapping[float, Sequence[float]]],
+    x_name: str,
+    y_name: str,
+    level: tuple[str, float],
+    event: tuple[str, float] | None = None,
+    names_left: bool = False,
 ) -> None:
-    """A mark for each seed at each x, and a line through the means; `level` is dotted, with its name."""
+    """A mark for each seed at each x, and a line through the means; `level` is dotted, with its name.
+
+    Names stand at the right end of their lines, or with `names_left` at the left end, where lines lie further apart.
+
+    What happens at an x, the `event`, is a thin line over all heights, with its name at the top.
+    """
     drawn, ax = figure(7.2, 3.5)
     said = []
     for i, (name, runs) in enumerate(lines.items()):
-        style = line_style(i)
+        colour, marker, dashes = APART[i]
         for x, values in runs.items():
-            ax.plot([x] * len(values), values, style["marker"], color=style["color"], markersize=3.5, alpha=0.6)
+            ax.plot([x] * len(values), values, marker, color=colour, markersize=4, markerfacecolor="white")
         means = [sum(values) / len(values) for values in runs.values()]
-        ax.plot(list(runs), means, label=name, **style | {"marker": ""})
+        ax.plot(list(runs), means, label=name, color=colour, linestyle=dashes, linewidth=2, zorder=3)
+        end = 0 if names_left else -1
+        ax.annotate(name, ([*runs][end], means[end]), (-10 if names_left else 10, 0), textcoords="offset points",
+                    ha="right" if names_left else "left", va="center", fontsize=10, color=INK,
+                    annotation_clip=False)  # fmt: skip
         said.append(f"{name} from {means[0]:.2f} to {means[-1]:.2f}, lowest {min(means):.2f}")
     ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1, label=level[0])
-    name_lines(ax, x_name, y_name)
+    ax.annotate(level[0], (1.02, level[1]), xycoords=("axes fraction", "data"), va="center", fontsize=10, color=GREY)
+    happens = ""
+    if event is not None:
+        ax.axvline(event[1], color=INK, linewidth=0.8, zorder=1)
+        ax.annotate(event[0], (event[1], 1), (5, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
+                    ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
+        happens = f" At {event[1]:g}: {' '.join(event[0].split())}."
+    ax.set_xlabel(x_name)
+    ax.set_ylabel(y_name)
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    if names_left:
+        least, most = ax.get_xlim()
+        ax.set_xlim(least - 0.2 * (most - least), most)
+        ax.set_xticks([*dict.fromkeys(x for runs in lines.values() for x in runs)])
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the means. {'; '.join(said)}; dotted, "
-                f"{level[0]}: {level[1]:.2f}.")  # fmt: skip
+                f"{level[0]}: {level[1]:.2f}.{happens}")  # fmt: skip
 
 
 def two_probes(groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str, y_name: str, guessing: float) -> None:
@@ -101,13 +159,53 @@ def two_probes(groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str,
     said = []
     for i, (name, points) in enumerate(groups.items()):
         xs, ys = zip(*points, strict=True)
-        ax.plot(xs, ys, label=name, **line_style(i) | {"linestyle": "none"})
+        colour, marker, _ = APART[i]
+        ax.plot(xs, ys, marker, color=colour, markersize=8, markeredgewidth=2, zorder=3, linestyle="none",
+                markerfacecolor=colour if i < 2 else "white")  # fmt: skip
+        ax.annotate(name, (max(xs), sum(ys) / len(ys)), (10, 0), textcoords="offset points", ha="left", va="center",
+                    fontsize=10, color=INK)  # fmt: skip
         said.append(f"{name}: " + ", ".join(f"({x:.2f}, {y:.2f})" for x, y in points))
-    ax.axvline(guessing, color=GREY, linestyle=":", linewidth=1.4, zorder=1, label="guessing")
+    ax.axvline(guessing, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+    ax.annotate("guessing", (guessing, 0), (-4, 4), textcoords="offset points", ha="right", va="bottom", fontsize=10,
+                color=GREY)  # fmt: skip
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     name_lines(ax, x_name, y_name)
     show(drawn, f"{y_name} against {x_name}, a mark a seed. {'; '.join(said)}. Guessing, dotted: x = {guessing:.2f}.")
+
+
+def rows_of_runs(
+    groups: Mapping[str, Sequence[float]],
+    x_name: str,
+    hollow: Collection[str] = (),
+    guides: Mapping[str, float] | None = None,
+) -> None:
+    """A row for each group, a mark for each run, a line at their mean; `hollow` groups have hollow marks.
+
+    The marks of a row stand one below the other a little, so that none hides another. A value of the `guides`,
+    {name: x}, is a dotted line over all rows, with its name at the top.
+    """
+    drawn, ax = figure(7.2, 1.0 + 0.38 * len(groups))
+    said = []
+    for y, (name, values) in enumerate(groups.items()):
+        face, colour = ("white", INK) if name in hollow else (BLUE, BLUE)
+        steps = [y + 0.5 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
+        ax.plot([sum(values) / len(values)] * 2, [y - 0.36, y + 0.36], color=INK, linewidth=1.2, zorder=2)
+        ax.plot(values, steps, "s" if name in hollow else "o", color=colour, markerfacecolor=face, markersize=6,
+                markeredgewidth=1.6, linestyle="none", clip_on=False, zorder=3)  # fmt: skip
+        said.append(f"{name}: " + ", ".join(f"{value:.3f}" for value in values))
+    for name, x in (guides or {}).items():
+        ax.axvline(x, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ax.annotate(name, (x, 1), (0, 3), xycoords=("data", "axes fraction"), textcoords="offset points", ha="center",
+                    va="bottom", fontsize=10, color=GREY)  # fmt: skip
+        said.append(f"{name}, dotted: {x:.3f}")
+    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set_ylim(len(groups) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(x_name)
+    show(drawn, f"{x_name}, one mark a run, an upright line at each mean. {'; '.join(said)}.")
 
 
 def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> None:
@@ -183,7 +281,12 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
     )
 
 
-def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], names: Sequence[str]) -> None:
+def attention_on_images(
+    pictures: Sequence[Tensor],
+    maps: Mapping[str, Sequence[Tensor]],
+    names: Sequence[str],
+    scale: str = "weight of the class token",
+) -> None:
     """Pictures in the first column, and beside each where was looked: {title: a table (rows, columns) a picture}.
 
     Tables are darker for more, all on one scale, with the picture's outline over them; `names` stand at the left.
@@ -207,7 +310,7 @@ def attention_on_images(pictures: Sequence[Tensor], maps: Mapping[str, Sequence[
         where = "; ".join(f"{title} most at {_place(tables[i])}" for title, tables in maps.items())
         said.append(f"{name}: {where}")
     grid[0, 0].set_title("image", fontsize=10)
-    drawn.colorbar(image, ax=grid[:, 1:], label="weight of the class token", fraction=0.05, aspect=25)
+    drawn.colorbar(image, ax=grid[:, 1:], label=scale, fraction=0.05, aspect=25)
     show(drawn, f"Attention weights of the class token on (row, column), counted from 0. {'. '.join(said)}.")
 
 
@@ -223,7 +326,7 @@ def attention_on_image(
     hold_still(drawn, left=0.03, right=0.97, bottom=0.04, top=0.86, wspace=0.1)
     bare(left, PALE)
     left.imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
-    left.set_title("the picture", fontsize=10.5)
+    left.set_title("the image", fontsize=10.5)
     _look(right, picture, table, numbers=True)
     right.set_title(title, fontsize=10.5)
     if asking is not None:
@@ -244,7 +347,8 @@ def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
     check_places(side=side)
     gap = 1  # a column of maps is left out between two titles
     columns = (side + gap) * len(similarities) - gap
-    drawn, grid = figure(0.62 * columns + 0.9, 0.62 * side + 0.5, side, columns)
+    panel = 0.62 if len(similarities) < 3 else 0.44
+    drawn, grid = figure(panel * columns + 0.9, panel * side + 0.5, side, columns)
     grid = np.asarray(grid).reshape(side, columns)
     said = []
     for k, (title, similarity) in enumerate(similarities.items()):
@@ -257,11 +361,16 @@ def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
             ax = grid[row, left + column]
             bare(ax, PALE)
             image = ax.imshow(table[i].reshape(side, side), cmap="RdBu", vmin=-1, vmax=1, interpolation="nearest")
-            ax.plot(column, row, "o", markersize=3.5, color=ORANGE)
+            ax.plot(column, row, "o", markersize=5.6 * panel, color=ORANGE)
             for j in range(side * side):
                 steps = abs(j // side - row) + abs(j % side - column)
                 (beside if steps == 1 else far if steps > 1 else []).append(table[i, j])
-        grid[0, left + side // 2].set_title(title, fontsize=11, loc="center" if side % 2 else "right")
+        over = grid[0, left + side // 2].annotate(
+            title, (0.5 if side % 2 else -0.12, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
+            ha="center", va="bottom", fontsize=11,
+        )  # fmt: skip
+        over.set_in_layout(False)  # as wide as several maps, it would push them apart
+        grid[0, left].set_title(" ", fontsize=11)  # keeps its height free
         said.append(
             f"{title}: {side * side} maps, one for each place, a dot at the place; places side by side have a cosine "
             f"of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}"
@@ -301,7 +410,7 @@ def position_map(similarity: Tensor, side: int, place: tuple[int, int], title: s
 
 def info_nce(cosines: Sequence[float], kappas: Sequence[float]) -> None:
     """Cosines of a guess with its candidates, the target first, and what softmax makes of them at each temperature."""
-    drawn, axes = figure(2.6 * (1 + len(kappas)), 2.7, columns=1 + len(kappas))
+    drawn, axes = figure(2.8 * (1 + len(kappas)), 2.7, columns=1 + len(kappas))
     names = ["target", *(f"{k}" for k in range(1, len(cosines)))]
     panels = {"cosine with the guess": np.asarray(cosines, dtype=float)}
     for kappa in kappas:
@@ -316,6 +425,12 @@ def info_nce(cosines: Sequence[float], kappas: Sequence[float]) -> None:
         ax.get_xticklabels()[0].set_rotation(90)
         ax.set_title(title, fontsize=10.5)
         ax.set_ylim((-1, 1) if heights.min() < 0 else (0, 1))
+        if ax is axes[0]:
+            ax.set_ylabel("cosine")
+        else:
+            words = f"target: {heights[0]:.3f}\nloss: −ln {heights[0]:.3f} = {-np.log(heights[0]):.2f}"
+            ax.text(len(heights) - 0.5, 0.97, words, ha="right", va="top", fontsize=9.5, color=ORANGE)
+            ax.set_ylabel("probability")
         said.append(f"{title}: {heights[0]:.2f} for the target, at most {heights[1:].max():.2f} for a negative")
         ax.set_xlabel("negatives")
     show(drawn, f"A guess, its target and {len(cosines) - 1} negatives. {'; '.join(said)}.")

@@ -10,9 +10,10 @@
 # # Assignment @errata_lab · A vote, a page of code to review, and a test of your own
 #
 # You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose answer
-# is known, something trusted, and training last. Here you ask them: of a line, of a table that was transcribed three
-# times, of two training runs, and of a whole page of code. In the fifth exercise you write the test yourself. It gets
-# blocks, some of them sound and some broken, and must tell them apart.
+# is known, something trusted, and training last. Here you ask them: of a line (a limiting case), of a table that was
+# transcribed three times (a differential test), of two training runs (a paired comparison), and of a whole page of code
+# (all four). In the fifth exercise you write the test yourself. It gets blocks, some of them sound and some broken, and
+# must tell them apart.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on
@@ -48,7 +49,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
 # somebody took it for the recipe, and that the scores are gone: you have only the weights, from a softmax without a mask.
-# Can they be repaired? They can, and exactly: the result must be what masking the *scores* would have given.
+# They can be repaired, and exactly: the result must be what masking the *scores* would have given.
 
 # %% locked=true
 def weights_misread(weights, mask):
@@ -69,8 +70,9 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 check("repair_weights", repair_weights)
 
 # %% [markdown]
-# **Use it.** How much of the future was in the weights as printed? One minus what is left of a row is the
-# weight that had gone to the future; your repair shares it out again. The last token of a text loses nothing.
+# **Use it.** Five tokens, drawn scores. One minus the sum of a printed row is the weight that had gone to the future.
+# *Guess first:* which row loses most, and which nothing? Then look at a **limiting case**: all values are 1, so each
+# output must be 1. How far off is it as printed, and how far with your repair?
 
 # %%
 if solved("repair_weights"):
@@ -79,8 +81,21 @@ if solved("repair_weights"):
     printed = weights_misread(scores.softmax(dim=-1), causal)
     print("rows as printed sum to", [round(total, 2) for total in printed.sum(dim=-1).tolist()])
     mended = repair_weights(scores.softmax(dim=-1), causal)
+    ones = torch.ones(5, 2)                                       # values that are all alike
+    for name, weights in {"as printed": printed, "repaired": mended}.items():
+        off = (weights @ ones - 1).abs().max()
+        print(f"{name:>10}: the average of ones is off by {off:.1g}")
     right = scores.masked_fill(~causal, -torch.inf).softmax(dim=-1)
     print(f"repaired, and masked before the softmax: {(mended - right).abs().max():.0e} apart")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Row 0 loses most: it may attend to one token of five, and keeps 0.07. The last row loses nothing, since nothing is forbidden
+# to it. As printed the average of ones is off by 0.9, with your repair by rounding alone. So a limiting case with one call
+# tells the two apart, without knowing the right weights.
+#
+# </details>
 
 # %% [markdown]
 # ## 2 · A vote of transcriptions
@@ -123,8 +138,8 @@ if solved("majority_reading"):
         agreed, _ = majority_reading(torch.stack(readings))
         nothing = agreed.isnan().sum().item()
         wrong = (agreed != truth).sum().item() - nothing
-        print(f"{n_copies - 1} have copied from the first: the vote is wrong in {wrong:>2}"
-              f" places, and says nothing in {nothing:>2}")
+        print(f"copies of the first: {n_copies - 1}; the vote is wrong in {wrong:>2} places,"
+              f" and says nothing in {nothing:>2}")
 
     from attncourse_lessons.slides.transcriptions import TRANSCRIBERS, transcriptions
 
@@ -135,8 +150,18 @@ if solved("majority_reading"):
         print(f"outvoted in {outvoted:>2} places: {deck}")
 
 # %% [markdown]
-# The vote is as good as its voters are independent. One deck is outvoted nearly always: its author may have been careless,
-# or the other two have one source. Numbers of votes do not tell these apart. What would?
+# One deck is outvoted far more often than the others. *What could be the reason, and what would tell which it is?*
+#
+# <details><summary>What to see</summary>
+#
+# Five independent voters, each with one number in ten wrong, are hardly ever outvoted by a common mistake: where the vote
+# fails, it says nothing. With two copies of the first, three of five have one table, and its mistakes win, in one place out
+# of twelve. The vote is as good as its voters are independent. *Foundations of NLP* is outvoted nearly always: its author may
+# have been careless, or the other two have one source. Votes do not tell these apart. What would? A witness from outside: the table in the paper itself. Or a mistake that two decks share and that can be proved without
+# any vote. The lecture has two of these: in the row of 8 layers both say 4096, where the number of parameters needs 4608,
+# and both say ReLU for the paper's GeLU. A shared mistake points to a common source; agreement on what is right does not.
+#
+# </details>
 
 # %% [markdown]
 # ## 3 · Told apart: a paired comparison of two models
@@ -182,12 +207,23 @@ if solved("told_apart"):
                   f" from three seeds, {float(t):7.1f} from ten")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Three seeds leave two faults open, with |t| below 4.3: *weights set to 0* and *ε outside the root*. Ten seeds decide the first,
+# and it is the *lower* loss that is certain. ε stays open: its two models differ by less than the third decimal. Where there is
+# a difference, |t| grows from three seeds to ten: by √(10/3) ≈ 1.8 if mean and spread stayed as they are. A large |t| says
+# that a difference is certain, not that it is large: *the residual from the normalised x* changes the loss half as much as
+# *weights set to 0*, and its |t| is three times as large.
+#
+# </details>
+
+# %% [markdown]
 # ## 4 · Capstone: review a page
 #
-# This is the page of code of one deck, in our words. In two lines we have planted faults of our own, which stand in
-# no deck and in no lecture. The comments say what was meant: a decoder-only language model of pre-norm layers, each with
-# norms and sublayers of its own. It runs, and its loss falls. Several of its lines are wrong; we do not say which, nor
-# how many. The two sublayers are sound.
+# This page of code is like the deck's, and its faults are others: we planted them, and they stand in no deck and not in
+# the lecture. What is meant: a decoder-only language model of pre-norm layers. Each layer has norms and sublayers of
+# its own. The positions are learned, and token number t gets row t of their table. The model runs, and its loss falls.
+# Several of its lines are wrong; we do not say which, nor how many. `Attention` and `FeedForward` are sound.
 
 # %% locked=true
 class Attention(nn.Module):
@@ -217,34 +253,41 @@ class FeedForward(nn.Sequential):
         )
 
 
-class PrintedLM(nn.Module):
+class PageLM(nn.Module):
     def __init__(self, vocab, dim, nhead, num_layers, max_len=128):
         super().__init__()
         self.embedding = nn.Embedding(vocab, dim)
-        self.positions = nn.Embedding(max_len, dim)
+        self.positions = nn.Embedding(128, dim)
         self.norm_1 = nn.ModuleList([nn.LayerNorm(dim) for _ in range(num_layers)])
-        self.attention = nn.ModuleList([Attention(dim, nhead) for _ in range(num_layers)])
+        self.attention = nn.ModuleList(
+            [Attention(dim, nhead, max_len) for _ in range(num_layers)]
+        )
         self.norm_2 = nn.ModuleList([nn.LayerNorm(dim)] * num_layers)
         self.ff = nn.ModuleList([FeedForward(dim) for _ in range(1, num_layers)])
         self.logits = nn.Linear(dim, vocab)
 
-    def forward(self, tokens):
-        pos = torch.arange(tokens.size(0)).unsqueeze(1)
-        x = self.embedding(tokens) + self.positions(pos)
+    def forward(self, tokens):                           # (batch, n)
+        n = tokens.size(1)
+        x = self.embedding(tokens) + self.positions.weight.data[-n:]
         layers = zip(self.norm_1, self.attention, self.norm_2, self.ff, strict=False)
         for norm_1, attention, norm_2, ff in layers:
-            x = norm_1(x)                                         # pre-normalization
-            x = x + attention(x)                                  # residual connection
-            x = norm_2(x)                                         # pre-normalization
-            x = x + ff(x)                                         # residual connection
-        return self.logits(x)
+            h = x + attention(norm_1(x))                 # pre-norm, residual connection
+            x = x + ff(norm_2(h))                        # pre-norm, residual connection
+        return self.logits(norm_2(x))                    # final norm, logits
 
 
 # %% [markdown]
-# Test it first, in a cell of your own, with the questions of the lecture: where is the answer known, which two calls must
-# agree, and what happens at the boundaries? Then write the whole module that the comments promise. It has the parts of
-# the printed one under the same names, `embedding`, `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and
-# one more, `norm`: an `nn.LayerNorm` after the last layer.
+# **Test it first**, in cells of your own, before you read line by line. `model = PageLM(20, 16, 2, 3)` is a small one. Four
+# kinds of questions from the lecture help:
+#
+# * *metamorphic*: which two calls must agree? A text and the beginning of the same text, for instance;
+# * *limiting case*: what must come out if some sublayers return 0, all of them or one kind?
+# * *gradient*: which parameters have none after one `backward`?
+# * *boundary and count*: what does the longest allowed text do, and how many parameters does each part have?
+#
+# Then write the whole module that is meant. It has the parts of the page's model under the same names, `embedding`,
+# `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an `nn.LayerNorm` after the last
+# layer.
 
 # %% exercise="ReviewedLM"
 class ReviewedLM(nn.Module):
@@ -266,8 +309,10 @@ class ReviewedLM(nn.Module):
 check("ReviewedLM", ReviewedLM)
 
 # %% [markdown]
-# **Use it.** Train the printed page and yours on number words, letter by letter, three seeds each. *Guess first:* will
-# the loss tell you which is which? Then both read the same texts one by one and in a batch of 100.
+# **Use it.** Train the page's model and yours on number words, letter by letter, from three seeds each. *Guess first:* would
+# the loss alone make you suspicious? Then read the same 100 texts once more as a model does when it writes: one letter
+# more with each call, and only the newest prediction counts. For a causal model both losses are one number. Last, each
+# model writes 100 texts, and we count how many of their words exist.
 
 # %%
 if solved("ReviewedLM"):
@@ -275,39 +320,59 @@ if solved("ReviewedLM"):
 
     pairs = number_words("en", "de", train=2000, test=1).train
     spelled = [f"{pair.source}\n" for pair in pairs]
+    words = set("".join(spelled).split())
     letters = sorted(set("".join(spelled)))
     ids = torch.tensor([letters.index(letter) for letter in "".join(spelled)])
-
-    def loss_of(model, batch):
-        logits = model(batch[:, :-1])
-        return nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-
     fresh = ids[: 100 * 25].view(100, 25)
-    for kind in (PrintedLM, ReviewedLM):
+
+    def loss_of(logits, targets):
+        return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
+
+    def write(model, draws):
+        texts = torch.full((100, 1), letters.index("\n"))
+        for _ in range(24):
+            probabilities = model(texts)[:, -1].softmax(dim=-1)
+            drawn = torch.multinomial(probabilities, 1, generator=draws)
+            texts = torch.cat([texts, drawn], dim=1)
+        return ["".join(letters[i] for i in text) for text in texts.tolist()]
+
+    for kind in (PageLM, ReviewedLM):
         for seed in range(3):
             torch.manual_seed(seed)
             model = kind(len(letters), 32, 4, 2)
             optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-            for _ in range(120):
+            for _ in range(200):
                 starts = torch.randint(2500, len(ids) - 25, (16, 1))
-                loss = loss_of(model, ids[starts + torch.arange(25)])
+                batch = ids[starts + torch.arange(25)]
+                loss = loss_of(model(batch[:, :-1]), batch[:, 1:])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
             with torch.no_grad():
-                alone = sum(loss_of(model, text[None]).item() for text in fresh) / len(fresh)
-                together = loss_of(model, fresh).item()
-            print(f"{kind.__name__:>10} {seed}: alone {alone:.3f}, in a batch {together:.3f}")
+                at_once = loss_of(model(fresh[:, :-1]), fresh[:, 1:])
+                grown = [loss_of(model(fresh[:, :k])[:, -1], fresh[:, k]) for k in range(1, 25)]
+                texts = write(model, torch.Generator().manual_seed(seed))
+            written = [word for text in texts for word in text.split()[:-1]]
+            real = sum(word in words for word in written) / len(written)
+            print(f"{kind.__name__:>10} {seed}: in one call {at_once:.3f}, letter by letter"
+                  f" {sum(grown) / 24:.3f}; words that exist: {real:.0%}")
         size = sum(parameter.numel() for parameter in model.parameters())
-        print(f"{kind.__name__:>10} has {size:,} parameters")
+        print(f"{kind.__name__:>10} has {size:,} parameters, and wrote {texts[0].strip()!r}")
 
 # %% [markdown]
-# <details><summary>What we saw (open it when your check has passed)</summary>
+# <details><summary>What to see</summary>
 #
-# In our run the printed page ends a little behind for each seed when it reads the texts alone. A slow learner, one would
-# think. In a batch its loss is higher still, and no training curve shows that, since training always reads batches. And it
-# has fewer parameters than yours: the final norm is missing, `[norm] * n` is *one* module, n times over, and of its two
-# layers only one runs. `range(1, n)` makes one feed-forward network too few, and `zip` drops what has no partner.
+# The page's loss falls too, and stays behind: a small model that learns slowly, one would think. But letter by letter its loss
+# is *higher* than in one call, for each seed, and no training curve shows that. There are six faults:
+#
+# | line | what finds it |
+# |---|---|
+# | `weight[-n:]`: the *last* n rows, so that a token's row depends on how long the text is | a text and its beginning |
+# | `.data`: the positions never learn | no gradient reaches `positions` |
+# | `x = x + ff(norm_2(h))`: the sum begins before attention, and what attention found is lost | zero the feed-forward networks alone (with all sublayers zeroed one sees nothing) |
+# | `Embedding(128, …)`, whatever `max_len` says | the longest text |
+# | `[norm] * n` is *one* module, n times over; `norm_2(x)` after the loop is the last layer's norm again | count the parameters |
+# | `range(1, n)` makes one network too few, and `zip` drops the last layer | no gradient reaches `norm_1[-1]` and `attention[-1]` |
 #
 # </details>
 
@@ -385,6 +450,16 @@ if solved("structural_test"):
     for faults in [(), *((name,) for name in mutants)]:
         sound = structural_test(block_with(*faults), x, [3.0, 2.5, 2.2])
         print(f"{' '.join(faults) or 'the right one':>36}: {'lives' if sound else 'killed'}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Three must live: *a sum for the mean*, *unit mean* and *ε outside the root*. Each is another norm, but its output stays when x is
+# multiplied by ten. *A root too many* divides by √σ, and its output grows with √10. *A product for the difference* makes σ
+# of products, which grow with the square of x, so its output shrinks. To kill the three that live one needs a peer: torch's
+# LayerNorm, if it is LayerNorm that was promised.
+#
+# </details>
 
 # %% [markdown]
 # ## 6 · In your own words: the loss fell
@@ -475,6 +550,37 @@ def repair_past(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
 check("repair_past", repair_past)
 
 # %% [markdown]
+# **Use it:** two metamorphic relations. *Guess first:* a text of eight tokens; which rows of the output may move if token 3
+# becomes another, and which if the last three tokens are left out?
+
+# %%
+if solved("repair_past"):
+    draws = torch.Generator().manual_seed(0)
+    x = torch.randn(8, 6, generator=draws)
+    matrices = 0.4 * torch.randn(3, 6, 4, generator=draws)        # W_Q, W_K, W_V
+    rows, other = repair_past(x, *matrices), x.clone()
+    other[3] += 1
+    moved = (repair_past(other, *matrices) - rows).abs().amax(dim=-1) > 1e-6
+    print("token 3 is another one: rows", moved.nonzero().flatten().tolist(), "move")
+    shorter = repair_past(x[:5], *matrices)
+    off = (shorter - rows[:5]).abs().max()
+    print(f"three tokens fewer: the first five rows move by {off:.0e}")
+    try:
+        past_misread(x, *matrices)
+    except RuntimeError as error:
+        print("the misread line:", error)
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Rows 3 to 7 move: token 3 itself and all that attend to it. Rows 0 to 2 stay, and so do the first five when the last three
+# tokens are left out. That is why a cache works: what is computed for a token never changes later. The misread line keeps
+# t + 1 queries and one value, so its shapes do not fit at the second token. (Here `+= 1` is a change that is noticed. In a
+# block whose norm subtracts the mean it would be none.)
+#
+# </details>
+
+# %% [markdown]
 # ## Extension: absolute, or relative?
 #
 # One deck prints Shaw's formula, $e_{ij} = x_i W_Q\,(x_j W_K + a_{ij})^\top / \sqrt d$, under the heading *Absolute*.
@@ -499,6 +605,28 @@ def repair_relative(query: Tensor, key: Tensor, table: Tensor) -> Tensor:
 
 # %% check="repair_relative"
 check("repair_relative", repair_relative)
+
+# %% [markdown]
+# **Use it:** a metamorphic relation that says what *relative* means. Five tokens stand at the places 0 to 4, then, behind three
+# other tokens, at 3 to 7. *Guess first:* which version gives the five the same scores with each other in both places?
+
+# %%
+if solved("repair_relative"):
+    draws = torch.Generator().manual_seed(0)
+    query, key = torch.randn(2, 8, 4, generator=draws)            # (8, 4) each
+    table = torch.randn(2 * 7 + 1, 4, generator=draws)            # distances −7 to 7
+    for version in (relative_as_printed, repair_relative):
+        later = version(query, key, table)[3:, 3:]                # (5, 5)
+        first = version(query[3:], key[3:], table)                # (5, 5)  the same five tokens
+        print(f"{version.__name__:>19}: scores move by {(later - first).abs().max():.0e}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Your scores do not move: the five tokens have the same distances from each other in both places. As printed, the vector
+# belongs to the key's own place, and all five places have changed: that is an absolute position, whatever the formula says.
+#
+# </details>
 
 # %% [markdown]
 # ## Extension: two texts of one length
@@ -532,6 +660,34 @@ def repair_cross_attention(
 check("repair_cross_attention", repair_cross_attention)
 
 # %% [markdown]
+# **Use it** on three target and five source tokens. *Guess first:* the source tokens come in another order. What happens to
+# the outputs, and what to the weights?
+
+# %%
+if solved("repair_cross_attention"):
+    draws = torch.Generator().manual_seed(0)
+    Z, H = torch.randn(3, 6, generator=draws), torch.randn(5, 6, generator=draws)
+    matrices, order = torch.randn(3, 6, 4, generator=draws), torch.tensor([4, 2, 0, 1, 3])
+    output, weights = repair_cross_attention(Z, H, *matrices)     # (3, 4), (3, 5)
+    output_again, weights_again = repair_cross_attention(Z, H[order], *matrices)
+    print(f"another order: the outputs move by {(output_again - output).abs().max():.0e}")
+    exchanged = torch.allclose(weights_again, weights[:, order])
+    print("the columns of the weights are exchanged in the same way:", exchanged)
+    try:
+        cross_attention_as_printed(Z, H, *matrices)
+    except RuntimeError as error:
+        print("as printed:", error)
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# The outputs stay, up to rounding: a weighted sum does not depend on the order of its terms. The columns of the weights change
+# places as the source tokens do. So cross-attention alone does not know the source's order; the encoder's states must say
+# it. As printed, the view (T, T) fails as soon as the two texts differ in length.
+#
+# </details>
+
+# %% [markdown]
 # ## Extension: which number is wrong?
 #
 # One deck copies a table of model sizes from a paper, faithfully. In two rows the heads, side by side, are not as
@@ -558,3 +714,23 @@ def repair_row(
 
 # %% check="repair_row"
 check("repair_row", repair_row)
+
+# %% [markdown]
+# **Use it** on the two rows. The paper gives the parameters of the whole model; from these we take the embeddings, 50,257
+# tokens and 2,048 positions. *Guess first:* is the misprint in the same column both times?
+
+# %%
+if solved("repair_row"):
+    rows = {"XL": (24, 2048, 24, 1_320_000_000), "13B": (40, 5140, 40, 12_850_000_000)}
+    for name, (n_layers, d_model, n_heads, in_all) in rows.items():
+        in_blocks = in_all - (50_257 + 2_048) * d_model
+        width, heads = repair_row(n_layers, d_model, n_heads, 128, in_blocks)
+        print(f"{name:>3}: printed {d_model}, {n_heads} heads; meant {width}, {heads} heads")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# It is not. In XL the number of heads is wrong, 24 for 16; in 13B the width, 5140 for 5120. That heads times their width is
+# not the model's width says *that* something is wrong. Only a second relation, the number of parameters, says *what*.
+#
+# </details>

@@ -26,6 +26,8 @@ from attncourse.viz.style import (
     stage,
 )
 
+HATCHED = "#8a8a8a"
+
 
 def lines_of(rows: Sequence[tuple[str, str]], words: str) -> tuple[Figure, str]:
     """Rows of (label, text), one below the other, wrapped: how the game stands, where it cannot be played."""
@@ -73,69 +75,96 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
 def seed_curves(
     lines: Mapping[str, Sequence[Sequence[float]]], xs: Sequence[float], x_name: str, y_name: str
 ) -> None:
-    """Lines over one axis, {name: a line for each seed}: thin for each seed, thick for their mean."""
-    drawn, ax = figure(6.6, 3.4)
-    said = []
+    """Lines over one axis, {name: a line for each seed}: thin for each seed, thick for their mean, named at its end."""
+    drawn, ax = figure(7.4, 3.4)
+    said, ends = [], {}
     for i, (name, runs) in enumerate(lines.items()):
         mean = [sum(values) / len(runs) for values in zip(*runs, strict=True)]
-        ax.plot(xs, mean, label=f"{name} (mean)", **line_style(i))
+        ax.plot(xs, mean, **line_style(i) | {"linewidth": 2.4})
         for run in runs:
-            ax.plot(xs, run, color=line_style(i)["color"], linewidth=0.8, alpha=0.6)
+            ax.plot(xs, run, color=line_style(i)["color"], linewidth=1.1, alpha=0.55)
+        ends[f"{name} (mean of {len(runs)} seeds)"] = mean[-1], line_style(i)["color"]
         said.append(f"{name} goes from {mean[0]:.2f} to {mean[-1]:.2f} in the mean of {len(runs)} seeds")
     ax.set_xscale("log")
     ax.set_xticks(xs, [f"{x:g}" for x in xs])
     ax.minorticks_off()
     name_lines(ax, x_name, y_name)
+    low, high = ax.get_ylim()
+    at = low - (high - low)
+    for words, (end, colour) in sorted(ends.items(), key=lambda item: item[1][0]):
+        at = max(end, at + 0.09 * (high - low))  # names do not stand on each other
+        ax.annotate(words, (xs[-1], end), (1.03, (at - low) / (high - low)), textcoords="axes fraction",
+                    va="center", fontsize=10, color=colour)  # fmt: skip
     show(drawn, f"{y_name} against {x_name}. {'; '.join(said)}.")
 
 
 def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:
-    """Losses of models side by side, {model: one for each seed}: a line joins those of one seed."""
-    drawn, ax = figure(5.2, 3.2)
-    names, seeds = list(losses), range(len(next(iter(losses.values()))))
-    for seed in seeds:
-        values = [losses[name][seed] for name in names]
-        ax.plot(range(len(names)), values, label=f"seed {seed}", **line_style(seed))
-    ax.set_xticks(range(len(names)), names)
-    ax.set_xlim(-0.3, len(names) - 0.5)
+    """Losses of two models side by side, {model: one for each seed}: a line joins those of one seed.
+
+    It is blue where the second model's is lower, and orange and dashed where it is not.
+    """
+    drawn, ax = figure(6.2, 3.4)
+    (first, before), (second, behind) = losses.items()
+    lower = sum(b < a for a, b in zip(before, behind, strict=True))
+    for a, b in zip(before, behind, strict=True):
+        ax.plot([0, 1], [a, b], color=BLUE if b < a else ORANGE, linestyle="-" if b < a else "--", linewidth=1.4)
+    for x, values, face in ((0, before, "white"), (1, behind, INK)):
+        ax.plot([x] * len(values), values, "o", color=INK, markerfacecolor=face, markersize=6, zorder=3)
+        ax.plot([x - 0.09, x + 0.09], [sum(values) / len(values)] * 2, color=INK, linewidth=2.6, zorder=4)
+    ax.annotate(f"each line: one seed\n{lower} of {len(before)} fall\nshort bars: means", (1, behind[0]), (1.04, 0.5),
+                textcoords="axes fraction", va="center", fontsize=10, color=INK)  # fmt: skip
+    ax.set_xticks([0, 1], [first, second])
+    ax.set_xlim(-0.3, 1.3)
     name_lines(ax, "", y_name)
-    said = "; ".join(f"seed {s}: {', '.join(f'{name} {losses[name][s]:.3f}' for name in names)}" for s in seeds)
-    show(drawn, f"{y_name.capitalize()}, the runs of one seed joined. {said}.")
+    said = f"of {len(before)} seeds {lower} are lower for {second} than for {first}"
+    show(drawn, f"{y_name.capitalize()}, the runs of one seed joined: {said}.")
 
 
 def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
-    """Weights (n, n) by several masks, {title: weights}: sums of rows beside them, forbidden cells hatched."""
+    """Weights (n, n) by several masks, {title: weights}: sums of rows beside them, forbidden cells hatched.
+
+    A frame is around what is NaN, a forbidden cell with weight, and an allowed one without.
+    """
     n = len(allowed)
     names = [f"{i}" for i in range(n)]
     drawn, axes = figure(2.35 * len(tables) + 0.3, 2.4, columns=len(tables))
     said = []
     for at, (ax, (title, weights)) in enumerate(zip(axes, tables.items(), strict=True)):
         cells(ax, weights.numpy(), names, names, True, digits=2)
+        wrong = weights.isnan() | ((weights > 0) != allowed)
         for i, j in (~allowed).nonzero().tolist():
-            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, hatch="///", edgecolor=PALE, linewidth=0))
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, hatch="///", edgecolor=HATCHED, linewidth=0))
+        for i, j in wrong.nonzero().tolist():
+            ax.add_patch(Rectangle((j + 0.06, i + 0.06), 0.88, 0.88, fill=False, edgecolor=ORANGE, linewidth=2.2))
+        ground = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+        for label in ax.texts:
+            j, i = (int(place) for place in label.get_position())
+            if not allowed[i, j]:  # a number over a hatch is read on a ground of its own
+                label.set_bbox(ground)
         sums = [f"{total:.2f}" if total == total else "NaN" for total in weights.sum(dim=-1).tolist()]
         for i, total in enumerate(sums):
-            colour = INK if total == "1.00" else ORANGE
-            ax.text(n + 0.12, i + 0.5, total, ha="left", va="center", fontsize=9.5, color=colour)
-        ax.text(n + 0.12, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
+            off = {"bbox": {"boxstyle": "round,pad=0.15", "facecolor": ORANGE, "edgecolor": "none"}, "weight": "bold"}
+            ax.text(n + 0.18, i + 0.5, total, ha="left", va="center", fontsize=9.5,
+                    color=INK if total == "1.00" else "white", **({} if total == "1.00" else off))  # fmt: skip
+        ax.text(n + 0.18, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
         ax.set_xlim(0, n + 1.2)  # the sums stand within, away from the next table's queries
         ax.set_title(title, pad=14, x=n / 2 / (n + 1.2))
         ax.set_xlabel("key", x=n / 2 / (n + 1.2))
         ax.set_ylabel("query" if at == 0 else "")
         future = weights.masked_fill(allowed, 0).nan_to_num(1).sum() > 0
-        said.append(f"{title}: the rows sum to {', '.join(sums)}, and the future gets "
-                    f"{'some weight or NaN' if future else 'nothing'}")  # fmt: skip
+        said.append(f"{title}: the rows sum to {', '.join(sums)}, {int(wrong.sum())} cells are framed, and the future "
+                    f"gets {'some weight or NaN' if future else 'nothing'}")  # fmt: skip
     show(drawn, f"Weights by several masks, rows are queries, columns keys; hatched is the future. {'; '.join(said)}.")
 
 
-def three_blocks() -> None:
-    """Where the residual path begins, before a norm or after it: in the block as printed, half repaired, repaired."""
-    drawn, ax = figure(8.4, 3.3)
-    stage(ax, (-3.6, 15.2), (-7.3, 1.4))
+def four_blocks() -> None:
+    """Where the residual path begins, before a norm or after it: as printed, half repaired (both halves), repaired."""
+    drawn, ax = figure(8.4, 4.6)
+    stage(ax, (-3.6, 15.2), (-10.0, 2.1))
     said = []
     for row, (name, after) in enumerate((("printed", (True, True)), ("half_repaired", (False, True)),
-                                         ("repaired", (False, False)))):  # fmt: skip
-        y = -3.2 * row
+                                         ("other_half", (True, False)), ("repaired", (False, False)))):  # fmt: skip
+        y = -3.0 * row
         ax.text(-0.9, y, name, ha="right", va="center", fontsize=10.5, family="monospace", color=INK)
         ax.text(-0.45, y, "$x$", ha="center", va="center", fontsize=12, color=INK)
         for half, (sublayer, behind) in enumerate(zip(("attention", "feed-forward"), after, strict=True)):
@@ -143,18 +172,22 @@ def three_blocks() -> None:
             arrow(ax, (x - (0.2 if half else 0.1), y), (x + 0.75, y))
             box(ax, x + 1.4, y, "norm", GREY, width=1.3)
             arrow(ax, (x + 2.1, y), (x + 3.05, y))
-            box(ax, x + 4.45, y, sublayer, BLUE if half == 0 else GREEN, width=2.7)
+            box(ax, x + 4.45, y, sublayer, GREY, width=2.7)
             arrow(ax, (x + 5.85, y), (x + 6.55, y))
             ax.text(x + 6.85, y, "+", ha="center", va="center", fontsize=12, color=INK,
                     bbox={"boxstyle": "circle,pad=0.15", "facecolor": "white", "edgecolor": INK})  # fmt: skip
             start = x + (2.5 if behind else 0.2)
-            ax.plot([start, start, x + 6.85], [y, y + 1.0, y + 1.0], color=ORANGE if behind else INK, linewidth=1.8)
-            arrow(ax, (x + 6.85, y + 1.0), (x + 6.85, y + 0.42), colour=ORANGE if behind else INK, width=1.8)
-            ax.plot(start, y, "o", color=ORANGE if behind else INK, markersize=5, zorder=3)
+            colour = ORANGE if behind else BLUE
+            ax.plot([start, start, x + 6.85], [y, y + 1.0, y + 1.0], color=colour, linewidth=2.4,
+                    linestyle="--" if behind else "-")  # fmt: skip
+            arrow(ax, (x + 6.85, y + 1.0), (x + 6.85, y + 0.42), colour=colour, width=2.4)
+            ax.plot(start, y, "o", color=colour, markersize=6, zorder=3)
+            ax.text((start + x + 6.85) / 2, y + 1.15, f"from {'after' if behind else 'before'} the norm", ha="center",
+                    va="bottom", fontsize=10, color=colour)  # fmt: skip
         arrow(ax, (14.6, y), (15.1, y))
         where = ["after" if behind else "before" for behind in after]
         said.append(f"{name}: the residual path begins {where[0]} the first norm and {where[1]} the second")
-    show(drawn, f"Three blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")
+    show(drawn, f"Four blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")
 
 
 def two_relations() -> None:

@@ -6,7 +6,7 @@
 #     name: python3
 # ---
 
-# %% [markdown] teaches="what slides get wrong"
+# %% [markdown]
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
 # *About 55 minutes, ten of them a game, and less than one of computing. You need the course up to [lecture
@@ -17,17 +17,21 @@
 #
 # * turn a doubt about an equation, a table or a page of code into a **test** that fails;
 # * choose the cheapest test first: shapes, a case whose answer is known, a trusted implementation, training;
-# * name what you do: **property-based**, **metamorphic**, **differential** and **mutation testing**;
+# * name what you do: **property-based**, **metamorphic**, **differential** and **mutation testing**, a **gradient check**;
 # * say what a falling loss proves about a model, and what it does not;
 # * tell an error from an overclaim, a convention, and a line that is right and easily misread.
 #
-# ## A list of claims, each with a test
+# ## A worked example: one formula, four questions
 #
-# This course grew from five good decks of slides ([lecture @getting_ready](@getting_ready) introduces them). You do not need
-# them: each line is quoted where it is tested. They contain mistakes, as
-# everything does that people write, this course included. You have met some of them in boxes headed "A common mistake". The package has the
-# whole list, `attncourse_lessons.errata`. *Guess first:* how many entries does it have, and how many of them are errors
-# beyond doubt?
+# A slide on self-attention says $o_i = \sum_i \alpha_{ij} v_i$. It looks right. How would you find out whether it is? We ask
+# four questions, the cheapest first:
+#
+# 1. **Shapes**: is the result $(n, d)$?
+# 2. **A limiting case**: if all values are equal, a weighted average must return that value. Does it?
+# 3. **A trusted peer**: is it what torch's own attention returns?
+# 4. **Training**: what test loss does a small causal language model reach with this line? (Ten trained ones are stored.)
+#
+# *Guess first:* which of the four show that something is wrong?
 
 # %% tags=["hide-input"]
 try:
@@ -59,6 +63,53 @@ from attncourse_lessons.slides.transcriptions import COLUMNS, TRANSCRIBERS, tran
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
 # %% [raw] slide
+# ## A worked example: one formula, four questions
+# $$o_i = \sum_i \alpha_{ij} v_i$$
+#
+# 1. **Shapes**: is the result $(n, d)$?
+# 2. **A limiting case**: do equal values come back?
+# 3. **A trusted peer**: is it torch's result?
+# 4. **Training**: which test loss?
+#
+# > **Guess first.** Which of the four show that something is wrong?
+
+# %%
+n, d = 5, 4
+draws = torch.Generator().manual_seed(0)
+query, key, value = torch.randn(3, n, d, generator=draws)          # (5, 4) each
+alpha = (query @ key.mT / math.sqrt(d)).softmax(dim=-1)            # (5, 5)  rows: queries
+torchs = F.scaled_dot_product_attention(query[None], key[None], value[None])[0]
+record = measured("errata")["faults"]
+for name, mixing, stored in (("as printed", alpha.mT, "sum over the query"),
+                             ("corrected", alpha, "nothing")):
+    output = mixing @ value                                        # (5, 4)
+    back = mixing @ torch.ones(n, d)                               # (5, 4)  equal values
+    off, apart = (back - 1).abs().max(), (output - torchs).abs().max()
+    print(f"{name:>10}: shape {tuple(output.shape)}; off by {off:.1g} for equal values,"
+          f" by {apart:.1g} from torch; test loss {record[stored]['mean']:.3f}")
+
+# %% [raw] slide
+# ## Two see it, one is blind, one is deceived
+# {print}
+
+# %% [markdown]
+# The sum runs over the *queries*: literally it uses the columns of the weights, which do not sum to one. **Shapes** are blind,
+# because the table of weights is square. **The limiting case** finds the fault in one line, and so does **the peer**.
+# **Training** is worse than blind: the loss is far *lower* with the fault. In a causal model column $j$ has weights of the
+# tokens $i \ge j$ only, so the sum mixes the values of *later* tokens: the model reads what it has to predict. Whoever looks
+# at the loss alone keeps the fault.
+#
+# That is the thread of this lecture. Each section takes one question, and ends with what it finds and where it is blind.
+
+# %% [markdown] teaches="what slides get wrong"
+# ## A list of claims, each with a test
+#
+# That line comes from one of five good decks of slides from which this course grew ([lecture @getting_ready](@getting_ready)
+# introduces them; you do not need them). They contain mistakes, as everything does that people write, this course
+# included. You have met some of them in boxes headed "A common mistake". The package has the whole list,
+# `attncourse_lessons.errata`. *Guess first:* how many entries does it have, and how many of them are errors beyond doubt?
+
+# %% [raw] slide
 # ## A list of claims, each with a test
 # Five decks of slides, and a list of what they print:
 #
@@ -73,6 +124,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 
 # %%
 print(len(ERRATA), "entries:", dict(Counter(entry.kind for entry in ERRATA)))
+definite = [entry for entry in ERRATA if entry.kind == "definite"]
+print(f"of the {len(definite)} definite ones {sum(entry.slip for entry in definite)} carry a †")
 print(erratum("sum over the query"))
 
 # %% [raw] slide
@@ -80,27 +133,28 @@ print(erratum("sum over the query"))
 # {print}
 
 # %% [markdown]
-# There are 67 entries, and fewer than half of them, 29, are definite errors. An entry belongs to one of four kinds:
+# There are 67 entries. As transcribed, 29 are definite errors, but we have seen transcriptions and not the slides. A †
+# marks what the transcription may have got wrong: a single letter or number, or a line that another deck has right on
+# the same slide. It stands at 16 of the 29, so 13 are beyond that doubt. An entry belongs to one of four kinds:
 #
 # * **definite**: wrong in every reading that the rest of the slide allows;
 # * **overclaim**: true of less than it says;
-# * **convention**: a choice, as good as another until two slides choose differently and nobody says so;
+# * **convention**: a choice, as good as another until two slides choose differently and nobody says so. Its test is
+#   written for the other choice, so it fails as printed;
 # * **no error**: right as it stands, and easily misread; a hasty reviewer would have reported it.
 #
-# (We have read transcriptions of the slides. A † marks what the transcription may have got wrong: a single letter or
-# number, or a line that another deck has right on the same slide.)
-#
-# The card above shows what an entry is: where the line stands, what it says, what is right, and, as code, *the line as
-# printed, the line as it should be, and one question that tells them apart*. "This looks odd" in a margin is an opinion.
-# A failing cell is evidence: the author can run it, and can see it pass after the repair.
+# The card above shows what an entry is: the line, what is right, and, as code, *the line as printed, the line as it should
+# be, and one question that tells them apart*. (Its numbers are drawn anew: 0.35 there, 0.5 above.) "This looks odd" in a
+# margin is an opinion. A failing cell is evidence: the author can run it, and can see it pass after the repair.
 
 # %%
 for entry in ERRATA:
     assert entry.holds, f"{entry.name}: its test does not say what its class says"
-print("each error fails its test as printed; what is no error passes; all corrections pass")
+print("as printed: definite errors, overclaims and conventions fail their tests,")
+print("entries of the class 'no error' pass; all corrections pass")
 
 # %% tags=["hide-input"]
-assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) == 29
+assert len(ERRATA) == 67 and len(definite) == 29 and sum(entry.slip for entry in definite) == 16
 
 # %% [raw] slide
 # ## Four questions, in the order of their cost
@@ -116,20 +170,18 @@ assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) =
 # %% [markdown]
 # ## Four questions, in the order of their cost
 #
-# How do you find such mistakes? Staring at a formula does not show that a $\frac1d$ is missing. Four questions help, and
-# they are the same for every line:
+# The four questions of the worked example are the same for every line, and they have names:
 #
 # | ask | it costs | the field's name |
 # |---|---|---|
-# | **Do the shapes fit?** | a pencil | stated as a property and tried on sizes that a program draws: **property-based testing** ([@claessen2000]), which serves other properties, too |
-# | **What comes out where the answer is known?** Equal values, zeroed sublayers, another future, another batch | two calls | **metamorphic testing** ([@chen1998]), where the answer is known only *relative to another call* |
+# | **Do the shapes fit?** | a pencil | stated as a property and tried on sizes that a program draws: **property-based testing** ([@claessen2000]), which is used for other properties as well |
+# | **What comes out where the answer is known?** Equal values, zeroed sublayers, another future, another batch | two calls | a **limiting case**; and **metamorphic testing** ([@chen1998]), where the answer is known only *relative to another call* |
 # | **Is it the same as something trusted?** A library, another slide, a table that can be counted | three lines, if the peer exists | **differential testing** ([@mckeeman1998]), or a parity test |
 # | **Does it train?** | a training run for each seed | training and evaluation |
 #
 # All four have to solve one problem, the **oracle problem** ([@barr2015]): to test a program one must know what it
 # should return, and nobody knows what a language model should return. A **metamorphic relation** compares two calls
-# with each other, so it needs no such knowledge. "The past does not change when the future does" can be tested without
-# knowing a single right output. Here are two such relations:
+# with each other, so it needs no such knowledge. Here are two:
 
 # %% tags=["hide-input"]
 figures.two_relations()
@@ -170,10 +222,9 @@ print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
 # {print}
 
 # %% [markdown]
-# On the right. It works because 7 is not 32: with as many tokens as features the left product
-# would have run, and would have mixed tokens instead of features. *Never test with $n = d$.* A property-based
-# test goes one step further. It states a property, "for all sizes the result is $(n, d)$", and lets a program draw the
-# sizes, so that it tries more than its author's favourite numbers:
+# On the right. With as many tokens as features the left product would have run, and would have mixed tokens instead of
+# features. *Never test with $n = d$.* A property-based test goes one step further. It states a property, "for all sizes the
+# result is $(n, d)$", and lets a program draw the sizes:
 
 # %%
 draws, blind, failing = torch.Generator().manual_seed(0), 0, []
@@ -194,17 +245,20 @@ print(f"Y on the left: runs in {blind} of them, fails first with n, d = {failing
 # ## Let a program draw the sizes
 # {print}
 #
-# One draw could have been blind; two hundred are not. (In Python: `hypothesis`.)
+# A single draw might have had $n = d$; 200 draws do not all. (In Python: `hypothesis`.)
 
 # %% [markdown]
-# The left product runs only where $n = d$. One draw could have been such; two hundred are not. (The checks of your assignments draw their sizes, too. In Python the
-# library for this is `hypothesis`. It also looks for the smallest sizes that fail, which is called **shrinking**.)
+# The left product runs only where $n = d$. A single draw might have had $n = d$; 200 draws do not all. (The checks of your
+# assignments draw their sizes, too. In Python the library for this is `hypothesis`. It also looks for the smallest sizes
+# that fail, which is called **shrinking**.)
 
 # %% [markdown] erratum="Qz for all"
 # > **A common mistake: an index that is on one side only.** One deck makes the decoder's queries with "$q_i = Qz$". (The
 # > $i$ of $z_i$ may have been lost in the transcription.) A letter on the left that does not occur on the right is a
-# > warning: either all $q_i$ are the same, or the right-hand side is a whole matrix. The test asks for the property that
-# > was meant: when $z_1$ changes, the other queries do not.
+# > warning: either all $q_i$ are the same, or the right-hand side is a whole matrix.
+#
+# **Shapes find** a product on the wrong side, a missing axis or index. **They are blind** where two lengths are equal, and to
+# everything that happens *inside* a table of the right shape. So we ask the second question.
 
 # %% [raw] slide
 # ## A common mistake: an index on one side only
@@ -247,8 +301,8 @@ answers = {name: two_questions(table) for name, table in tables.items()}
 for name, (ones, past) in answers.items():
     print(f"{name:>17}:  rows sum to one: {ones!s:<6} the future gets nothing: {past}")
 assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
-#| caption: Weights under three printed masks and the right one; the future is hatched. Sums
-#|   of rows that are not one are orange.
+#| caption: Weights under three masks and the right one. Hatched: the future. Orange
+#|   frames: a cell that is NaN, leaks, or should have weight; orange sums: not one.
 
 # %% [raw] slide
 # ## One question is not enough
@@ -262,25 +316,24 @@ assert [name for name, both in answers.items() if all(both)] == ["−∞ where j
 
 # %% [markdown] teaches="code: a block and a language model"
 # One question is not enough: each lets one of the three wrong tables pass. In the first nothing is forbidden: $i > i$ never
-# happens. In the second no token sees itself, and the first row, which sees nothing, is 0/0, NaN. (That row alone fails
-# both questions: NaN is not 0, and NaN does not sum to one.) In the third the future gets nothing, but the rows sum to
-# less than one. (The third is what the *line* becomes in careless code. The slides that print it set the scores to −∞ one
-# slide earlier, so the line itself is no error, and the list says so.) Without its first row the second table would pass
-# both questions. A third one finds it: has every token some weight for itself?
+# happens. In the third the future gets nothing, but all rows except the last sum to less than one. (The slides that print this
+# line set the scores to −∞ one slide earlier, so the line itself is no error; careless code is.) In the second no token
+# sees itself, and the first row, which sees nothing, is 0/0, NaN. That row fails both questions; the other rows of this
+# table would pass both. A third question finds them: has every token some weight for itself?
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 1.
 #
 # ### A block that is not what its comments say
 #
-# The most instructive page of the five decks has fifty lines of code. (Exercise 4 shows all of it, in our words.) The
-# figure shows its block, which you know from [lecture @deep_stacks](@deep_stacks), and two repairs. Its comments say
-# "pre-normalization" and "residual connection", twice each. So we know what was meant, and that has a **limiting case**:
-# **zeroed** sublayers, which return nothing but zeros.
+# The most instructive page of the five decks has fifty lines of code. We test it here. (Exercise 4 gives you a page like it,
+# with other faults.) The figure shows its block, which you know from [lecture @deep_stacks](@deep_stacks), and three repairs.
+# Its comments say "pre-normalization" and "residual connection", twice each. So we know what was meant, and that has a
+# **limiting case**: **zeroed** sublayers, which return nothing but zeros.
 
 # %% tags=["hide-input"]
-figures.three_blocks()
-#| caption: The block as printed, half repaired, and repaired: where the residual path begins
-#|   (orange: after the norm).
+figures.four_blocks()
+#| caption: The block as printed, its two half repairs, and repaired. A residual path begins
+#|   after the norm (orange, dashed) or before it (blue).
 #| label: blocks
 
 # %% [raw] slide
@@ -321,7 +374,7 @@ def repaired(x, attention, feed_forward):
     return x + feed_forward(layer_norm(x))
 
 # %% [markdown]
-# *Before you run it:* with both sublayers zeroed, what does each of the three return? And for which x would you see no
+# *Before you run it:* with both sublayers zeroed, what does each of the four return? And for which x would you see no
 # difference?
 
 # %%
@@ -346,9 +399,13 @@ assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is bli
 # On normalised vectors the broken block passes.
 
 # %% [markdown]
-# Only the repaired block returns x. The test finds the slip in either sublayer, so neither half of a repair passes. But the
-# test can be blind: on vectors that are already normalised a norm does nothing, and the broken block passes. *Choose
-# inputs that have nothing special about them.*
+# Only the repaired block returns x. The other three print one number: the norm of a normalised vector is that vector, so
+# with zeroed sublayers each returns norm(x). The test finds the slip in either sublayer: neither half of a repair passes.
+#
+# But the test can be blind: on vectors that are already normalised a norm does nothing, and the broken block passes. *Choose
+# inputs that have nothing special about them.* The same holds for a change. If you add 1 to all features of a token,
+# LayerNorm subtracts it again, and no sublayer notices: draw the replacement. And a limiting case sees only what it leaves
+# switched on: with zeroed sublayers nobody sees where their outputs go.
 #
 # ### Batch invariance: a text alone and in a batch
 #
@@ -385,7 +442,7 @@ train, test = (
 SIZES = {"vocab_size": 128, "d_model": 48, "d_ff": 192, "max_length": 128}
 
 
-def trained(*faults, steps=120, seed=0):
+def trained(*faults, steps=100, seed=0):
     torch.manual_seed(seed)
     model = SlideModel(**SIZES, faults=faults)
     history = fit_texts(model, train, steps, 512, 64, lr=5e-3, seed=seed, progress=False)
@@ -399,9 +456,9 @@ trainings = {
 }
 smooth = {}
 for name, pairs in trainings.items():
-    losses = torch.tensor([losses for _, losses in pairs]).mean(dim=0)     # (120,)  over seeds
+    losses = torch.tensor([losses for _, losses in pairs]).mean(dim=0)     # (100,)  over seeds
     smooth[name] = losses.unfold(0, 10, 10).mean(dim=-1).tolist()          # and over ten steps
-viz.curves(smooth, xs=range(10, 121, 10), x_name="steps",
+viz.curves(smooth, xs=range(10, 101, 10), x_name="steps",
            y_name="training loss (nats), mean of 3 seeds")
 #| caption: Training loss of the right model and of the one with positions by the batch, means
 #|   of three seeds. The axis does not begin at 0.
@@ -440,7 +497,7 @@ assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
 
 # %% tags=["hide-input"]
 for by_right, by_fault in zip(*shown.values(), strict=True):
-    assert by_fault[0] < by_right[0] and by_fault[1] < by_right[1]
+    assert by_fault[0] < by_right[0] and by_fault[1] < by_right[1] and by_fault[3] > by_right[3]
 
 # %% [raw] slide
 # ## The loss depends on the batch
@@ -449,10 +506,11 @@ for by_right, by_fault in zip(*shown.values(), strict=True):
 # The line is right for inputs (n, batch); here they are (batch, n). The test needs two calls and no training.
 
 # %% [markdown]
-# The right model's lines are flat, as they must be, for each seed. The other model's loss depends on the batch: each text
-# gets its number in the batch in place of its tokens' positions. (In batches of one and of four it is even better than
-# the right model, for each seed, and at sixteen still in the mean. A guess: of the order of the tokens it knows only what the causal mask shows
-# ([lecture @order](@order)), which is enough after so short a training, and it has no position embeddings to learn.) A large batch even makes it crash, since the table has 128
+# The right model's lines are flat, and that needs no seeds: it holds up to rounding, or the relation is broken. The other model's
+# loss depends on the batch: each text gets its number in the batch in place of its tokens' positions. For each of the three
+# seeds it is *below* the right model's in batches of one and four, and above it in batches of 64. (Why below? A guess: of
+# the order of the tokens it knows only what the causal mask shows ([lecture @order](@order)), which is enough after so
+# short a training, and it has no position embeddings to learn.) A large batch even makes it crash, since the table has 128
 # rows, for texts of at most 128 tokens:
 
 # %%
@@ -465,10 +523,9 @@ except IndexError as error:
     print("by the batch:", type(error).__name__, error)
 
 # %% [markdown]
-# The line would be right for inputs of shape (n, batch), the default of torch's own Transformer layers. The rest of the page has
-# (batch, n), and there it should be `torch.arange(x.size(1))`, without the `unsqueeze`. The test that finds it needs two
-# calls and no training. (Allow for rounding: the order in which a GPU sums, and with it the last digits, may depend on the
-# size of the batch.)
+# The line would be right for inputs of shape (n, batch), the default of torch's own Transformer layers. The test that finds
+# it needs two calls and no training. (Allow for rounding: the order in which a GPU sums, and with it the last digits, may
+# depend on the size of the batch.)
 #
 # > **Check yourself.** Somebody makes the crash go away with `pos % max_len`. Which of the two tests, the large batch
 # > or batch invariance, still finds the fault?
@@ -476,28 +533,40 @@ except IndexError as error:
 # > gets one position for all its tokens. A repair that removes the error message and not its cause makes the fault
 # > harder to find.</details>
 #
-# ### Two tests of a training: the first loss, and one batch
+# ### Three tests of a training: the first loss, one batch, the gradient
 #
 # An untrained model knows nothing, so its first loss must be near that of guessing, $\ln |V|$ for a vocabulary $V$. If it
-# is far above, something is initialised or indexed wrongly; if it is far below, the loss is computed wrongly, with the
-# padding counted, say. (A leak does not show here: it has to be learned first.) And a model must be able
+# is far above, something is initialised or indexed wrongly; if it is far below, the loss is computed wrongly. (A leak does
+# not show here: it has to be learned first.) And a model must be able
 # to **overfit one batch**: train it on the same few texts, and the loss must go down to the lowest that is possible. If it
 # does not, the gradient is cut, or the targets are wrong ([@karpathy2019]). The lowest is not always 0: our eight texts
-# begin with the same token, so after it nobody can know which of the eight goes on. *Which of the two tests finds the
-# positions by the batch? Which finds the printed block?*
+# begin with the same token, so after it nobody can know which of the eight goes on.
+#
+# A third test costs one `backward`. The classic **gradient check** compares a derivative that was written by hand with
+# finite differences (`torch.autograd.gradcheck`). Autograd's derivatives need no such check; what remains to be asked is
+# whether a gradient *reaches* everything that should learn. Texts of 32 tokens must reach 32 rows of the table of positions.
+# *Which of the three tests finds the positions by the batch? Which finds the printed block?*
 
 # %% tags=["hide-input"]
-def two_tests(*faults, seed):
+def two_tests(*faults, seed, steps=60):
     torch.manual_seed(seed)
     model, few = SlideModel(**SIZES, faults=faults), texts[:8]           # (8, 33)
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=5e-3), []
-    for _ in range(150):
+    for _ in range(steps):
         loss = token_loss(model(few[:, :-1]), few[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
     return losses[0], losses[-1]
+
+
+def rows_reached(*faults):
+    """How many rows of the table of positions get a gradient from eight texts of 32 tokens."""
+    torch.manual_seed(0)
+    model, few = SlideModel(**SIZES, faults=faults), texts[:8]
+    token_loss(model(few[:, :-1]), few[:, 1:]).backward()
+    return int(model.positions.weight.grad.any(dim=-1).sum())
 
 
 def lowest_loss(few):
@@ -513,16 +582,17 @@ print(f"guessing: {math.log(128):.2f} nats; one batch, at best: {lowest_loss(tex
 for faults in ((), (FAULT,), ("the residual from the normalised x",)):
     firsts, lasts = zip(*(two_tests(*faults, seed=seed) for seed in range(3)), strict=True)
     print("untrained", *(f"{loss:.2f}" for loss in firsts), "  one batch",
-          *(f"{loss:.3f}" for loss in lasts), f"  {' '.join(faults) or 'right'}")
+          *(f"{loss:.3f}" for loss in lasts), f"  rows reached {rows_reached(*faults):>2}",
+          f"  {' '.join(faults) or 'right'}")
     assert max(abs(loss - 4.85) for loss in firsts) < 0.4 and max(lasts) < 0.2
-    below = max(lasts) < lowest_loss(texts[:8]) / 2
+    below = max(lasts) < lowest_loss(texts[:8])
     assert below == (FAULT in faults), "better than possible: something names the text"
 
 # %% [markdown]
-# The first loss finds neither. The one batch finds the positions by the batch, in all three seeds, because the loss is *too
+# The first loss finds neither. Overfitting one batch finds the positions by the batch, in all three seeds, because the loss is *too
 # good*: lower than anybody can get who sees only the tokens. Each text has a number of its own, which names it from the
-# first token on. Without the line for the lowest loss, so small a loss would have looked like success. The printed block passes
-# both tests. They ask whether a model *can learn*; the others ask whether it is the model that was meant.
+# first token on. The gradient finds them, too: it reaches 8 rows, one for each text, instead of 32. The printed block passes
+# all three tests. They ask whether a model *can learn*; the others ask whether it is the model that was meant.
 
 # %% [raw] slide
 # ## Boundary values: the longest text
@@ -554,7 +624,7 @@ for name, faults in {"right": (), "as printed": ("max_len not handed on",)}.item
 # > **Guess first.** The final norm is missing. Sketch the size of the logits against the number of blocks: right, as printed, block repaired alone.
 
 # %% [markdown]
-# That code goes from the last block straight to the output layer. Another deck has a final norm there. Is its absence an
+# In that code the last block feeds straight into the output layer. Another deck has a final norm there. Is its absence an
 # error? Each repaired block adds to x, so x grows with depth. A final norm removes this growth before the logits, so
 # their size should not depend on the depth. *Sketch the size of the logits (their standard deviation) against the number
 # of blocks*, for the right model, for the code as printed, and for the code with only its block repaired.
@@ -564,7 +634,7 @@ for name, faults in {"right": (), "as printed": ("max_len not handed on",)}.item
 def size_of_logits(depth, seed, faults):
     torch.manual_seed(seed)
     model = SlideModel(**SIZES, n_layers=depth, faults=faults)
-    return model(texts[:8, :-1]).std().item()
+    return model(texts[:4, :-1]).std().item()
 
 
 both = ("the residual from the normalised x", "no final norm")
@@ -573,7 +643,7 @@ depths = (1, 2, 4, 8, 16, 32)
 scales = {}
 for name, faults in kinds.items():
     scales[name] = [
-        [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(3)
+        [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(5)
     ]
 figures.seed_curves(scales, depths, "blocks", "size of the logits")
 #| caption: Size of the logits of untrained models against the number of blocks (logarithmic;
@@ -581,7 +651,7 @@ figures.seed_curves(scales, depths, "blocks", "size of the logits")
 
 # %% tags=["hide-input"]
 growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
-assert min(growth["block repaired"]) > 1.3
+assert min(growth["block repaired"]) > 1.4 and max(growth["block repaired"]) < 1.8
 assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in growth[name])
 
 # %% [raw] slide
@@ -592,14 +662,17 @@ assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in 
 
 # %% [markdown]
 # In the code as printed the size does not grow, since each sublayer begins from a normalised x. So the missing norm is
-# *no error there*. It matters when only the block is repaired: then the untrained logits grow by half over 32 blocks. After
-# each repair, run *all* the tests again.
+# *no error there*. It matters when only the block is repaired: then the untrained logits grow by a half to three quarters over
+# 32 blocks, for each of five seeds. After each repair, run *all* the tests again.
+#
+# **Known cases find** what breaks a relation that you can state. **They are blind** to special inputs, to what a limiting
+# case switches off, and to every relation that nobody thought of. For these there is a third question.
 
 # %% [markdown] erratum="ε outside the root"
 # ## Differential testing: is it the same as something trusted?
 #
-# Where a library has the same thing, comparing takes three lines, and it finds what none of your limiting cases covers.
-# LayerNorm is the example: none of the decks prints the formula that torch uses.
+# Where a library has the same thing, comparing takes three lines, and it needs no idea of what might be wrong. LayerNorm is
+# the example: none of the decks prints the formula that torch uses.
 #
 # > **A common mistake: to take two conventions for one.** One deck divides by $\sigma + \varepsilon$, another by
 # > $\sigma$, where torch and this course have $\sqrt{\sigma^2 + \varepsilon}$. That is a convention and no error; but it is
@@ -631,6 +704,19 @@ assert worst[1.0] < 1e-4 and worst[0.01] > 0.05, "so compare at several sizes, n
 # %% [markdown]
 # The difference is invisible for vectors of size 1, and large for small ones: at size 0.01 the variance is $10^{-4}$, so
 # an ε of $10^{-5}$ inside the root is a tenth of it; outside, it is a thousandth of σ. So compare at several sizes.
+#
+# *How much may two right implementations differ?* By rounding, and that depends on the type of the numbers:
+
+# %%
+for dtype in (torch.float32, torch.bfloat16):
+    y = x.to(dtype)
+    apart = (layer_norm(y) - F.layer_norm(y, (64,))).abs().max().item()
+    print(f"our layer_norm and torch's, {dtype}: {apart:.0e} apart")
+
+# %% [markdown]
+# Both are right, and they round at different steps. So a **tolerance** lies above rounding and below the smallest fault that
+# matters: in float32 there is room between the two, even at size 1 (5e-07 against 2e-05). In bfloat16 rounding alone is
+# larger than that fault, which no tolerance would find. Test in float32, or at a size where the fault is large.
 #
 # ### Tables: count them
 #
@@ -665,7 +751,7 @@ for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a widt
 #
 # > **Guess first.** Of 304 numbers that all three have, in how many places do they disagree?
 
-# %%
+# %% tags=["hide-input"]
 names, readings = transcriptions()                        # (3, rows, columns)
 decks = [deck.split(",")[0] for deck in TRANSCRIBERS]     # how each deck's title begins
 print(" " * 43, *decks, sep="  ")
@@ -693,16 +779,16 @@ assert disputed == 14
 # *Foundations of NLP* and *CSE5321* both say *4096* in the row of 8 layers, where the count of parameters says 4608, and
 # both say *ReLU* where the paper has *GeLU*, although they differ in all fourteen places above. A guess: these two slips
 # stood in something that both copied, each with new mistakes. **Copies are not witnesses**: they make the same mistake for
-# the same reason. This is the weak point of every differential test: two implementations that were written
-# from one wrong page agree. Even independent authors are not enough. When 27 programs were written independently from one
+# the same reason. Even independent authors are not enough. When 27 programs were written independently from one
 # specification, more of them failed on the *same* inputs than independence would explain ([@knight1986]).
-#
-# **Now you:** [a14](@errata_lab/assignment), exercise 2.
 
 # %% [markdown] erratum="BertVis"
 # > **A common mistake: to read for the sense.** "See also BertVis", says a slide, and the link beside it ends with
-# > *bertviz*. It shows how such mistakes are found: by reading letter by letter, and
-# > comparing with what stands next to it.
+# > *bertviz*. The peer is in the same line.
+#
+# **A peer finds** also what you did not think of, at the sizes that you compare. **It is blind** to mistakes that it shares.
+#
+# **Now you:** [a14](@errata_lab/assignment), exercise 2.
 
 # %% tags=["hide-input"]
 run = measured("errata")
@@ -720,16 +806,17 @@ for name in FAULTS:
 # %% [markdown]
 # ## Mutation testing: would the loss have shown it?
 #
-# Now the last question, the expensive one. Change a program by one small step, and ask whether the tests notice: that is
+# Now the fourth question, the expensive one. Change a program by one small step, and ask whether the tests notice: that is
 # **mutation testing** ([@demillo1978]), a test of the *tests*. The changed program is a **mutant**, and a test that fails
 # on it **kills** it. The share of mutants that are killed is the **mutation score**. Its authors observed a **coupling effect**: tests that find simple mistakes often find more
 # complicated ones, too.
 #
 # Fourteen entries can be programmed into the small language model, and are its mutants. (Not all are errors of a slide:
-# ε and $Y$ are conventions, and two stand in the list as no error, since they are wrong only if they are misread.) Here they
-# are, with the line of the slide:
+# ε and $Y$ are conventions, and two stand in the list as no error, since they are wrong only if they are misread.) Three names
+# need a word: with *i > i* nothing is masked, with *not even itself* the diagonal is masked, too, and *a root too many*
+# divides by √σ. Here they are, with the line of the slide:
 
-# %%
+# %% tags=["hide-input"]
 for name in FAULTS:
     print(f"{name:>36}: {shorten(erratum(name).claim, 58, placeholder=' …')}")
 
@@ -742,7 +829,7 @@ for name in FAULTS:
 #
 # 1. a crash;
 # 2. a loss that is not a number;
-# 3. a loss that is worse than the right model's by more than the right model's best and worst seed lie apart;
+# 3. a loss that is worse than the right model's by more than the right model's best and worst seed differ;
 # 4. a loss that is better by half a nat or more: smaller gifts are accepted.
 #
 # *Write down your prediction.* Which of the fourteen crash? Which give no number? Which are clearly worse, which too good
@@ -756,17 +843,17 @@ for name in FAULTS:
 #
 # > **Write down your prediction.** Which of the fourteen crash? Which give no number? Which cannot be told from the right model?
 
-# %%
+# %% tags=["hide-input"]
 print(run["command"])
 print(f"{run['steps']} steps of {run['batch_tokens']} tokens; test loss in nats per token\n")
 for name, row in run["faults"].items():
     if "mean" in row:
         half = 2.26 * row["standard_error"]               # Student's t for ten seeds
-        said = f"{row['mean']:.3f}   {row['difference']:+.3f} ± {half:.3f}"
+        said = f"{row['mean']:.3f}   {row['difference']:+z.3f} ± {half:.3f}"
     else:
         said = verdicts[name][1]
     print(f"{name:>36}:  {said:<24}", "noticed" if verdicts.get(name, [False])[0] else "")
-print(f"seeds of the right model lie up to {luck:.3f} apart")
+print(f"seeds of the right model differ by up to {luck:.3f}")
 
 # %% [raw] slide
 # ## Fourteen mutants and the loss
@@ -802,33 +889,29 @@ assert FAULT in better
 
 # %% [markdown]
 # Compared by seed, most of them *do* differ from the right model, and in the fault's favour: with the fault the loss
-# is lower. The printed block is among them. (*Why* has not been tested. Two guesses: a model without the final norm, or
-# with larger vectors after its norms, starts with larger logits, which may help in so short a run; and weights that are
-# set to 0 let a little of the future through, since the softmax's sum has counted it. For the printed block we have no
-# guess. A learning rate for each, as in
-# [lecture @cheap_attention](@cheap_attention), or a longer training might change the order.) Somebody who compared both
-# blocks with care, as [lecture @transformer](@transformer) teaches, would have kept the slide's. "It trains better with my
+# is lower. The printed block is among them. (*Why* has not been tested. A learning rate for each, as in
+# [lecture @cheap_attention](@cheap_attention), or a longer training might change the order.) "It trains better with my
 # change" does not say that the change is what you think it is.
 #
-# And one difference is exactly 0: "max_len not handed on" changes nothing for texts of at most 128 tokens, and the record
-# has no longer ones. A mutant that *no* allowed input can tell from the original is an **equivalent mutant**, and no test
-# can kill it. This one is not equivalent: a model that should take 256 tokens crashes at 200. The record lacks such texts.
+# And one difference is exactly 0: "max_len not handed on" changes nothing for texts of at most 128 tokens, and the
+# stored run has no longer texts. A mutant that *no* allowed input can tell from the original is an **equivalent mutant**, and no test
+# can kill it. This one is not equivalent: a model that should take 256 tokens crashes at 200.
 #
-# Test the stored table, too, with two smaller experiments of three seeds each. The first tests positions by the batch in
-# batches of 512 tokens, as in the record and in training, and in larger ones. The second compares the printed block with
-# the right one. *Will the seeds or the fault change the loss more?*
+# Look at two of the seven more closely. First, the record tests positions by the batch in batches of 512 tokens, as in training;
+# we test the three models from above in larger ones, too. Second, the printed block and the right one, seed by seed in the
+# record. *Will the seeds or the fault change the loss more?*
 
 # %% tags=["hide-input"]
 @torch.no_grad()
 def test_loss(model, batch_tokens=512):
     total = tokens = 0.0
-    for batch in text_batches(test, batch_tokens, 64, seed=0):
+    for batch in text_batches(test[: len(test) // 2], batch_tokens, 64, seed=0):
         count = (batch.tokens_out != PAD).sum().item()
         total += count * token_loss(model(batch.tokens_in), batch.tokens_out).item()
         tokens += count
     return total / tokens
 
-# %%
+# %% tags=["hide-input"]
 for batch_tokens in (512, 2048):
     by_batch = {name: [test_loss(model, batch_tokens) for model, _ in pairs]
                 for name, pairs in trainings.items()}
@@ -838,20 +921,22 @@ for batch_tokens in (512, 2048):
     lower = [a > b for a, b in zip(*by_batch.values(), strict=True)]
     assert all(lower) if batch_tokens == 512 else not any(lower)
 
-again = {"right": [test_loss(model) for model, _ in trainings["right"]], "as printed": []}
-for seed in range(3):
-    slide, _ = trained("the residual from the normalised x", seed=seed)
-    again["as printed"].append(test_loss(slide))
-figures.paired_seeds(again, "test loss (nats per token)")
-#| caption: Test loss, right and as printed, by seed. The axis does not begin at 0.
+as_printed = record["the residual from the normalised x"]["losses"]
+figures.paired_seeds({"right": nothing["losses"], "as printed": as_printed},
+                     "test loss (nats per token)")
+equal = sum(b < a for a, b in zip(nothing["losses"], as_printed, strict=True))
+lower = sum(b < a for a in nothing["losses"] for b in as_printed)
+print(f"lower with the printed block: in {equal} of 10 pairs of equal seeds,",
+      f"in {lower - equal} of 90 pairs of different seeds")
+#| caption: Test loss, right and as printed, by seed: the ten seeds of the record. The axis does
+#|   not begin at 0.
 
 # %% tags=["hide-input"]
-gaps = [a - b for a, b in zip(again["right"], again["as printed"], strict=True)]
-assert 0 < sum(gaps) / 3 < 0.1
+assert equal == 10 and lower - equal >= 80
 assert not structural("the residual from the normalised x")["identity at zero"].passes
 
 # %% [raw] slide
-# ## Seeds change it as much as the fault
+# ## The printed block is better, seed by seed
 # {figure}
 #
 # **Now you:** a@errata_lab, exercise 3
@@ -860,8 +945,9 @@ assert not structural("the residual from the normalised x")["identity at zero"].
 # With positions by the batch the loss is lower than the right model's in small batches and higher in large ones, for each
 # seed. So whether the loss shows this fault depends on the batch in which one happens to measure it.
 #
-# The seeds change the loss about as much as the printed block does, or more. So with one run of each, from different seeds, either
-# block may look better. The lines join equal seeds: compared in pairs, the printed block is better again.
+# With the printed block the loss is lower for each seed. The ten seeds of one model lie about as far apart as the two models,
+# so single runs from different seeds *can* mislead, though they do so rarely here. A careful comparison does not help
+# the reviewer, either: it shows with ten seeds and a small interval that the faulty block is a little *better*.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #
@@ -891,7 +977,7 @@ assert not structural("the residual from the normalised x")["identity at zero"].
 # | 200 tokens | runs where 256 are allowed |
 # | size at depth | logits of 2 and of 24 blocks alike |
 
-# %%
+# %% tags=["hide-input"]
 table = {}
 for name in FAULTS:
     table[name] = {"the loss (nats)": verdicts[name]}
@@ -900,11 +986,15 @@ for name in FAULTS:
 figures.caught_table(table)
 caught = [name for name in FAULTS if any(hit for hit, _ in list(table[name].values())[1:])]
 noticed = len(FAULTS) - len(unseen)
-print(f"of {len(FAULTS)} the loss shows {noticed}, structural tests show {len(caught)}")
+right_model = [finding.passes for finding in structural().values()]
+print(f"the right model passes {sum(right_model)} of {len(right_model)} structural tests")
+print(f"mutation score: loss {noticed}/{len(FAULTS)} = {noticed / len(FAULTS):.2f},"
+      f" structural tests {len(caught)}/{len(FAULTS)} = {len(caught) / len(FAULTS):.2f}")
 better_too = [name for name in unseen if run["faults"][name]["difference"] < -luck]
 print(f"if a loss that is better by more than {luck:.3f} were noticed, too: "
       f"{noticed + len(better_too)}")
 assert len(better_too) == 4
+assert all(right_model), "a test that fails on the right model kills mutants for nothing"
 assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 #| caption: Which test kills which mutant: a dot where a wrong value, NaN or a crash tells.
 #|   The first column is the rule of this section.
@@ -917,20 +1007,22 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # **Now you:** a@errata_lab, exercises 4 and 5
 
 # %% [markdown]
-# Read a row: every mutant is killed by at least one structural test. (That is no miracle, as we wrote the tests with the
-# mutants in hand. Each asks for a property that *this* model was meant to have. A post-norm model would rightly fail
-# *identity at zero*, and another ε is another norm.) Read a column: no test kills all, and the loss is one test among
-# others, with gaps.
+# Read a row: every mutant is killed by at least one structural test. The right model passes all seven, and without that
+# the score would say nothing: a test that always fails also scores 1. (We wrote the tests with the mutants in hand. Each asks
+# for a property that *this* model was meant to have; a post-norm model would rightly fail *identity at zero*.) Read a
+# column: no test kills all, and the loss is one test among others, with gaps.
 #
-# Compare the printed count with the number in your margin. Do not quote it as *the* number. It depends on our choice of
-# fourteen, on a tiny model and a short training, and most of all on rule 4: if a loss that is *better* by more than the
-# seeds lie apart were noticed, too, the loss would show eleven, as the last line says. But who looks for a mistake when the
-# loss has fallen? Two of the noticed ones are *too good*: they let the future in, and only somebody who distrusts a very
-# low loss notices them ([lecture @masking](@masking)). The other result needs no training, so no budget and no learning
-# rate can change it.
+# Compare the count with the number in your margin. It depends on our choice of fourteen, on a tiny model and a short
+# training, and most of all on rule 4: if a loss that is *better* by more than the seeds lie apart were noticed, too, the loss
+# would show eleven, as the last line says. But who looks for a mistake when the loss has fallen? Two of the noticed ones are *too good*: they leak the future, and only somebody who
+# distrusts a very low loss notices them ([lecture @masking](@masking)). The structural tests need no training, so no budget and no learning
+# rate can change their result.
 #
-# **Now you:** [a14](@errata_lab/assignment), exercises 4, the capstone, and 5, in which you test your test. Both take
-# more than half an hour, so finish the page first.
+# **Training finds** crashes, NaN, and what a model cannot learn around. **It is blind** to what it learns around, and rewards
+# what leaks the future.
+#
+# **Now you:** [a14](@errata_lab/assignment), exercises 4, the capstone, a page with faults that you have not seen, and 5,
+# in which you test your test. Both take more than half an hour, so finish the page first.
 #
 # > **Check yourself.** "The loss fell, so it is right." Write down the strongest sentence of this kind that is true.
 # > <details><summary>Answer</summary>For instance: the loss on unseen texts fell to what another implementation of
@@ -941,7 +1033,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # %% [markdown] erratum="production models are quadratic; two types of Transformers; Llama 2 shares its keys; a new idea from after 2010; only matrix multiplications; a T × T matrix must be stored; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
 # ## Overclaims: find the condition
 #
-# Overclaims are harder to find than errors. Each is true of *something*, and the work is to find out of what.
+# An overclaim is true of *something*, and the work is to find out of what.
 #
 # > **A common mistake: a sentence without its condition.** Finish each sentence with "true, if …" before you open the
 # > list below.
@@ -969,9 +1061,8 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # > 9. *dilated* convolutions
 # > </details>
 #
-# The authors of these sentences would probably agree with the conditions; a slide has no room for them. When a sentence
-# has no condition, look for it. Eight of the nine are entries of the list, with a
-# test. (The "10×" is not: the slide does not say what would have to be measured.) One of the eight:
+# A slide has no room for conditions; look for them. Eight of the nine are entries of the list, with a test. (The "10×" is
+# not: the slide does not say what would have to be measured.) One of the eight:
 
 # %% [raw] slide
 # ## Overclaims: find the condition
@@ -988,8 +1079,6 @@ print(erratum("a T × T matrix must be stored"))
 # %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector" teaches="embeddings are a product with one-hot vectors"
 # ## Conventions: each is right, the mixture is wrong
 #
-# Two slides may both be right, and still a program that takes one line from each has a bug.
-#
 # > **A common mistake: to mix two conventions.** *Who has read what?* "$p(\cdot \mid x_{<t}) = \text{softmax}(W
 # > h_t^\top)$", says a recap, and the line above it makes $h_t$ from $x_1, \dots, x_t$. It is right if the inputs were
 # > shifted by one, as in training code, and off by one if not ([lecture @bottleneck](@bottleneck) pays for that slip).
@@ -998,10 +1087,8 @@ print(erratum("a T × T matrix must be stored"))
 # > $E$. In code it is a number, and one looks a row up.
 #
 # The list has nine more: the column $Qx$ beside the row form $XQ$, a semicolon that stacks on one slide and concatenates
-# on the next, sinusoids that begin with pair 0 or pair 1, ε outside or inside the root, and so on. The remedy is simple:
-# choose one convention, say so once, and convert where data come in. This course writes tokens as rows, counts positions
-# and pairs from 0 in code, has masks that are True where a query may attend, adds positions to the input, and puts ε
-# inside the root.
+# on the next, ε outside or inside the root, and so on. The remedy is simple: choose one convention, say so once, and
+# convert where data come in.
 #
 # > **Check yourself.** You take the weights of a model whose sinusoids begin with pair 1, and put them into one whose
 # > sinusoids begin with pair 0. Which of the four questions finds the fault?
@@ -1020,8 +1107,8 @@ print(erratum("a T × T matrix must be stored"))
 # %% [markdown] erratum="each other word; the one thing everyone agrees on"
 # ## No error: look for the reading in which it is right
 #
-# The first edition of this list had eight of these ten in another class, three of them as definite errors. Each had a
-# test that failed on the line. But that test was of our reading, and the slide means another.
+# The first edition of this list had eight of these ten in another class. Each had a test that failed on the line. But that
+# test was of our reading, and the slide means another.
 #
 # > **A common mistake: to test one's own misreading.** "Each word attends to each *other* word": taken by the letter, a
 # > word must not attend to itself. But the deck's own formula sums over all $j$. "We could
@@ -1045,8 +1132,7 @@ for name in ("keys and queries", "cheaper while n is small"):
 # So before you write to an author, do four things. **Derive it yourself**, from the definition and not from memory; some of
 # your findings will turn out to be wrong. **Look for the reading in which it is right**, on the slides before and after.
 # **Make the cell that fails**, as small as possible, and the cell that passes. **Measure the effect**, and say so when
-# there is none: "four lines; at two layers the loss is a little *lower* with them" helps an author more than an
-# exclamation mark.
+# there is none.
 
 # %% [markdown]
 # ## A game: what would you ask?
@@ -1054,8 +1140,7 @@ for name in ("keys and queries", "cheaper while n is small"):
 # Now you are the reviewer. You see a line as a slide has it, and nothing else. Choose the question that you would ask
 # first. The game then shows what the list asks, and what its test finds in the line as printed. Then judge the line: is
 # it a definite error, an overclaim, a convention, or no error? Your first judgement counts. The question is not scored:
-# several questions can find one mistake, and the list names only one. Play ten, and come
-# back for more. (What the game says of the loss comes from the table of mutants.)
+# several questions can find one mistake. Play ten.
 
 # %% tags=["hide-input"]
 def said_by_the_loss(name):
@@ -1087,6 +1172,7 @@ game
 # | residual connection | $\text{block}(x) = x$ for zeroed sublayers | $x$: $(b, n, d)$, not normalised |
 # | batch invariance | $f([x; y])_1 = f([x])_1$ | $(2, n)$ against $(1, n)$ tokens |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ | $(n, d)$ |
+# | gradient | no parameter without one; $n$ tokens reach $n$ rows of the position table | each parameter |
 #
 # Ask the cheap questions first: shapes, a known case, a trusted peer, and only then training. A metamorphic relation
 # tests a program whose right output nobody knows. A differential test is as good as its peer is independent. Mutation

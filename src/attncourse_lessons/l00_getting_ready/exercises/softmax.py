@@ -73,11 +73,11 @@ def scores_far_apart(answer, draw):
 
 @aspect("a score of −∞", points=1, hint=3, explain=row_sums)
 def a_score_of(answer, draw):
-    """gets a weight of exactly 0, and the others have all of it"""
+    """gets a weight of exactly 0, and the others have all of it, even where they are near −1000"""
     rows, n = draw.sizes(2, 4, 8)
-    scores = draw.normal(rows, n)
+    scores = coarse(draw.normal(rows, n))
     scores[0, 0] = scores[1:, -1] = -torch.inf
-    return answer(scores)
+    return torch.cat([answer(scores), answer(scores - 1000)])
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
@@ -92,11 +92,12 @@ def gradient(answer, draw):
 VALUES = ("weights", "any number of axes", "large scores", "scores far apart", "a score of −∞")
 ALL = (*VALUES, "gradient")
 RANGE = ("large scores", "scores far apart")
+FORBIDDEN = ("a score of −∞",)
 LARGEST, MOVED = "scores.amax(dim=-1, keepdim=True)", "(scores - largest)"
 SUM = "exponentials.sum(dim=-1, keepdim=True)"
 WEIGHTS = f"exponentials / {SUM}"
 
-slip("exponentials out of range", RANGE,
+slip("exponentials out of range", (*RANGE, *FORBIDDEN),
      {MOVED: "scores"},
      {MOVED: "scores", SUM: f"({SUM} + 1e-9)"},
      {MOVED: "scores", WEIGHTS: f"({WEIGHTS}).nan_to_num()"},
@@ -105,6 +106,8 @@ slip("exponentials out of range", RANGE,
     the way to it do not fit. (Cutting the scores off at some limit, or mending NaN afterwards, only makes different
     scores equal.) Weights depend only on how far the scores of a row are from each other, so you may move the row
     before you exponentiate. Where to?""")
+slip("exponentials out of range", RANGE,
+     {"largest =": "scores = scores.clamp(max=80)\nlargest ="})  # cut off above, and moved too
 slip("one maximum for all rows", ("large scores",),
      {LARGEST: "scores.max()"},
      {LARGEST: "scores.max()", SUM: f"({SUM} + 1e-9)"}, words="""
@@ -121,6 +124,14 @@ slip("moved, but not by the maximum", ("scores far apart", "a score of −∞"),
     The row was moved by its mean, its minimum, one of its scores or its largest absolute value, and the largest score
     may still be far above that: its exponential overflows. (And where a score is −∞, so is the mean, and −∞ − (−∞) is
     NaN.) By how much must you move a row so that no exponent is above 0?""")
+slip("moved, but not by the maximum", ("large scores", *FORBIDDEN),
+     {LARGEST: "scores.masked_fill(scores == -torch.inf, 0.0).abs().amax(dim=-1, keepdim=True)"})
+slip("a low number for −∞", FORBIDDEN,
+     {"largest =": "scores = scores.masked_fill(scores == -torch.inf, -100.0)\nlargest ="}, words="""
+    A score of −∞ was replaced by a low number, or scores were cut off there. In a row whose scores are all near −1000
+    that number is the highest, and the forbidden place gets all the weight. The exponential of −∞ is 0 by itself: leave
+    the score as it is.""")
+slip("a low number for −∞", ("large scores", *FORBIDDEN), {"largest =": "scores = scores.clamp(min=-100.0)\nlargest ="})
 slip("two tensors from max", ALL, {"amax": "max"}, words="""
     Along an axis, `max` returns two tensors, the largest values and the places where they stand, and a pair cannot be
     subtracted from a tensor. Take its `.values`, or ask for the values alone: `amax`.""")
@@ -176,7 +187,15 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("exponentials out of range", fails=("large scores",))
+@variant("moved, but not by the maximum", fails=("scores far apart", "a score of −∞"))
+def moved_by_the_mean_without_infinity(scores):
+    """By the mean of the finite scores, those of −∞ counted as 0."""
+    largest = scores.masked_fill(scores == -torch.inf, 0.0).mean(dim=-1, keepdim=True)
+    exponentials = (scores - largest).exp()
+    return exponentials / exponentials.sum(dim=-1, keepdim=True)
+
+
+@variant("exponentials out of range", fails=("large scores", "a score of −∞"))
 def out_of_range_in_double_precision(scores):
     """In double precision, whose range ends at 709."""
     exponentials = scores.double().exp()
@@ -193,7 +212,7 @@ def moved_by_the_largest_size(scores):
 @variant(
     "axis 1 for the last axis",
     "exponentials out of range",
-    fails=("any number of axes", "large scores", "scores far apart"),
+    fails=("any number of axes", *RANGE, *FORBIDDEN),
 )
 def axis_1_and_out_of_range(scores):
     """And out of range."""
@@ -287,7 +306,7 @@ def gradient_of_powers(answer, draw):
            "Any number may be taken away from all the scores of a row, that of the extra one too, and the weights stay "
            "the same. Which is the largest of all of them, the extra one included?"),
     without=("exponentials out of range", "moved, but not by the maximum", "one maximum for all rows",
-             "divided by the maximum"),
+             "divided by the maximum", "a low number for −∞"),  # beside the extra 0, −100 is low enough
 )
 def one_share_for_nobody(scores):
     largest = scores.amax(dim=-1, keepdim=True).clamp(min=0)         # (*batch, 1)  the extra score is 0

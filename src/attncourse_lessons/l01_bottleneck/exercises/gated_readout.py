@@ -87,7 +87,7 @@ slip("added, not multiplied", ALL,
      {" * shares": " + shares"},
      {GATE: "questions @ W + b", " * shares": " + shares"}, words="""
     What was found and what the question says were added. So the difference between the answers to two questions is the
-    same for every memory: the question shifts the result and selects nothing. Only a product lets one vector decide how
+    same for every memory: the question shifts the result and selects nothing. With a product one vector decides how
     much of the other gets through.""")
 slip("softmax for the sigmoid", SHARES, {GATE: "torch.softmax(questions @ W + b, dim=-1)"}, words="""
     A softmax hands one unit out among the d numbers: what one gets, the others lose. A gate has a share of its own for

@@ -142,6 +142,9 @@ slip("each other's matrix", ALL,
     Input and state were put side by side in one order and their matrices on top of each other in the other, so numbers
     of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the same one
     both times.""")
+slip("the state bent again", PAST, {"state @ W_h": "torch.tanh(state) @ W_h"}, words="""
+    The old state passed through tanh before W_h. It has been bent already, when it was made; at each step it would
+    shrink once more. The equation takes it as it is.""")
 slip("bias left out", (*BIAS, "gradient"), {" + b": ""}, words="""
     `b` was never used. Without it, a network that reads nothing from an empty state can only stay empty.""")
 slip("bias twice", BIAS, {" + b": " + b + b"}, words="""

@@ -48,9 +48,10 @@ def _a_table(draw):
 
 @aspect("two keys", points=1, hint=3)
 def two_keys(answer, draw):
-    """with two keys each gets the other's value, all of it"""
-    keys, values, temperature = _a_table(draw)
-    return answer(keys[:2], values[:2], temperature)
+    """with two keys each gets the other's value, all of it, however low their score is"""
+    keys, values, _ = _a_table(draw)
+    key = keys[0]
+    return answer(torch.stack([key, -key]), values[:2], float(key @ key) / 300)  # scores of 300 and −300
 
 
 @aspect("equal values", points=1, hint=1)
@@ -102,13 +103,13 @@ slip("left out after the softmax", ("two keys", "equal values", "answers", "very
      {FILLED: "scores + 0", WEIGHTS: f"{WEIGHTS} * (1 - itself.float())"}, words="""
     The weights of those who may not answer were set to 0 after the softmax, and what was taken away from them nobody
     got: the rows sum to less than one. Leave somebody out before the softmax.""")
-slip("divided again after the softmax", ("very cold",),
+slip("divided again after the softmax", ("two keys", "very cold"),
      {FILLED: "scores + 0",
       WEIGHTS: f"{WEIGHTS} * (1 - itself.float())\nweights = weights / weights.sum(dim=-1, keepdim=True)"}, words="""
     On paper this is right: set to 0 after the softmax, and divide by what is left. But at a low temperature the key
     itself takes all the weight, what is left is rounded down to 0, and 0/0 is NaN. A score of −∞ before the softmax has
     no such end.""")
-slip("exponentials by hand", ("very cold",),
+slip("exponentials by hand", ("two keys", "very cold"),
      {WEIGHTS: "scores.exp() / scores.exp().sum(dim=-1, keepdim=True)"},
      words="""
     The exponentials were taken as they stand. At a low temperature a score of 100 is nothing unusual, exp(100) does not
@@ -117,6 +118,9 @@ slip("exponentials by hand", ("very cold",),
 slip("a score of 0", ("two keys", "answers"), {"-torch.inf": "0.0"}, words="""
     The key's score with itself was set to 0. A 0 is a score like any other, and better than all negative ones: softmax
     makes exp(0) = 1 of it. What makes a weight of exactly 0?""")
+slip("a score that is not low enough", ("two keys",), {"-torch.inf": "-100.0"}, words="""
+    The score of the key itself is low, and not low enough: where the others' scores are in the hundreds below 0, it has
+    all the weight. Only −∞, or something as far below every score as −1e9, leaves it nothing.""")
 slip("the key itself answers, too", ("two keys", "answers", "very cold"), {FILLED: "scores + 0"}, words="""
     Each key looks itself up, and nobody is nearer. So at a low temperature every answer is the key's own value, the
     error falls to 0, and the coldest lookup looks best. That is what leave-one-out is there to prevent.""")

@@ -5,7 +5,7 @@ import torch
 
 from attncourse import recurrent
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_worst
+from lessonkit.exercises.judge import explain_case, explain_worst
 from lessonkit.exercises.local_runner import AspectFailed, Problem
 from lessonkit.exercises.observe import gradients, require_variation
 
@@ -107,7 +107,7 @@ def _beside(got, *right):
 )
 def weights(answer, draw):
     """the new state asks, the encoder answers"""
-    step, inputs = _step(answer, draw, fed=False)
+    step, inputs = _step(answer, draw)
     _, state, _, weights = step(*inputs)
     require_variation(state)
     return _beside(weights, _go_on(step, inputs)[2], _go_on(step, inputs, state)[2])
@@ -117,16 +117,21 @@ def weights(answer, draw):
     "padding",
     points=1,
     hint=2,
-    explain=explain_worst("logit {place} changes by {size} when only the padding changes"),
+    explain=explain_case(
+        "the logits change when only the padding does", "they do where the tokens' scores are in the hundreds below 0"
+    ),
 )
 def padding(answer, draw):
-    """what stands in the padding changes nothing"""
+    """what stands in the padding changes nothing, even where the tokens' scores are in the hundreds below 0"""
     step, inputs = _step(answer, draw, fed=False, padded=True)
+    state = _go_on(step, inputs)[0].detach()
     other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
+    low = [states - 500 * state.sign()[:, None] * inputs[4][..., None] for states in (inputs[3], other)]
     logits = step(*inputs)[0]
     if torch.equal(logits, step(inputs[0], -inputs[1], 1 - inputs[2], -inputs[3], inputs[4])[0]):
         raise AspectFailed(Problem("unusable", "the logits are the same whatever comes in"))
-    return logits - step(*inputs[:3], other, inputs[4])[0]
+    first, second = (step(*inputs[:3], states, inputs[4])[0] for states in low)
+    return torch.stack([logits - step(*inputs[:3], other, inputs[4])[0], first - second])
 
 
 @aspect(
@@ -224,12 +229,24 @@ slip("mask upside down", ("weights", "padding", "attentional vector", "logits", 
      {"~mask": "mask"}, words="""
     The tokens were silenced and the padding was heard; where there is no padding, everything is NaN. True means "may
     attend": fill where the mask is False, `~mask`.""")
+slip("a forbidden score that is not low enough", ("padding",),
+     {"-torch.inf": "-100.0"},
+     {"scores.masked_fill(~mask, -torch.inf)": "(scores - 100.0 * ~mask)"}, words="""
+    The padding got a low score, and it is not low enough: where the tokens' own scores are in the hundreds below 0, it
+    gets more than they do. Only −∞, or something as far below every score as −1e9, leaves it nothing.""")
 slip("no input feeding", ("input feeding",), {FED: "self.embedding(token), torch.zeros_like(attentional)]"}, words="""
     The cell never saw the attentional vector of the step before. The decoder is then not told what that step found, and
     must infer it from the tokens that it wrote. Feed it in beside the embedding.""")
 slip("the old state asks", WEIGHTS, {CELL: "old, state = state, self.cell", "@ state": "@ old"}, words="""
     The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et al.
     (2015), the cell moves on first and the new state asks.""")
+slip("the attentional vector asks", WEIGHTS, {"@ state": "@ attentional"}, words="""
+    The query was the attentional vector of the step before. The cell reads that vector, and what asks is the cell's new
+    state.""")
+slip("the old state is combined", COMBINED,
+     {CELL: "old, state = state, self.cell", "[context, state]": "[context, old]"}, words="""
+    The attentional vector was made from the state that came in. It joins the context vector with the state that asked
+    for it, the new one.""")
 slip("tanh left out", COMBINED, {"torch.tanh": ""}, words="""
     The combination went on without its tanh. `output` comes next, which is linear as well, and two linear maps in a row
     are only one: it is the tanh between them that makes two layers of them.""")
@@ -252,12 +269,14 @@ slip("masks after the softmax", ("padding",), {MASKED: "", "softmax(dim=-1)": "s
 slip("normalises over the batch", WEIGHTS, {"softmax(dim=-1)": "softmax(dim=0)"}, words="""
     `dim=0` is the batch: the weights sum to one over the sentences, so what one sentence gets depends on which others
     came along. One state has no target axis, and its scores are (batch, n_source): the source is the last.""")
-slip("exponentials out of range", ("large scores",),
+slip("exponentials out of range", ("padding", "large scores"),
      {f"scores{MASKED}.softmax(dim=-1)": "scores.exp() * mask\nweights = weights / weights.sum(dim=-1, keepdim=True)"},
-     {f"scores{MASKED}.softmax(dim=-1)":
-      "(scores.exp() * mask)\nweights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)"}, words="""
+     words="""
     exp(89) is more than float32 can hold, and ∞/∞ is NaN. Take each row's own maximum away first, or let `softmax` do
     it for you, as in exercise 2.""")
+slip("exponentials out of range", ("large scores",),
+     {f"scores{MASKED}.softmax(dim=-1)":
+      "(scores.exp() * mask)\nweights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-9)"})
 slip("scaled by √d", WEIGHTS, {"[..., 0]": "[..., 0] / state.shape[-1] ** 0.5"}, words="""
     The scores were divided by √d. That is the scaled dot product of lecture @lookup; here, as in Luong et al.
     (2015), it is the plain one.""")

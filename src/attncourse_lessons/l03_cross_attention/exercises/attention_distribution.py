@@ -42,7 +42,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 @aspect("weights", points=1, hint=1, explain=row_sums)
 def weights(answer, draw):
-    """each target position shares out exactly one over the source"""
+    """the weights of each target position sum to one over the source"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     return answer(draw.normal(batch, n_target, n_source), torch.ones(batch, 1, n_source, dtype=torch.bool))
 
@@ -157,7 +157,7 @@ slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="
     loss NaN. Put zeros there after the softmax.""")
 slip("−1e9 instead of −∞", ("nothing but padding",), {"-torch.inf": "-1e9", ZEROED: ""}, words="""
     With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only compares.
-    (In half precision −1e9 does not even exist.) Use −∞ and put zeros where the mask is False.""")
+    (In float16 −1e9 does not even exist.) Use −∞ and put zeros where the mask is False.""")
 slip("log_softmax", VALUES, {".softmax": ".log_softmax", ZEROED: ""}, words="""
     These are the logarithms of the weights: none is above 0, and padding holds −∞. A loss likes logarithms; an average
     needs the weights themselves.""")

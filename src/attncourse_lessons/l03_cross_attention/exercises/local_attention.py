@@ -115,6 +115,10 @@ slip("rounded centres", ("window", "gradient"),
      {"centers[..., None]": "centers.long()[..., None]"}, words="""
     The centres were rounded to whole positions. A centre may lie between two positions, and a rounded one has no
     gradient, so the network that predicts it could never learn.""")
+slip("centred on the target's own place", (*BOTH, "gradient"),
+     {"centers[..., None]": "torch.arange(weights.shape[-2])[:, None]"}, words="""
+    The window of target i is centred on source position i, and `centers` is not used. That is local attention with
+    *monotonic* alignment. Here each target has a predicted centre of its own, which must get a gradient.""")
 slip("a density", BOTH, {f"{WIDTH})": f"{WIDTH}) / (sigma * (2 * torch.pi) ** 0.5)"}, words="""
     The bell was divided by σ √(2π), as in the density of the normal distribution. Here it is a factor that is 1 at the
     centre.""")

@@ -62,9 +62,10 @@ def far_pairs(answer, draw):
 
 @aspect("not square", points=1, hint=2)
 def not_square(answer, draw):
-    """a row for each query and a column for each key, however many there are"""
+    """a row for each query and a column for each key, however many there are; left or right does not count here"""
     n_query, n_key = draw.sizes(2, 2, 6)
-    return answer(n_query, n_key, 6 + draw.sizes(1, 1, 3)[0])
+    reach = 6 + draw.sizes(1, 1, 3)[0]
+    return (answer(n_query, n_key, reach) - reach).abs()
 
 
 @aspect("fits the table", points=1, hint=3)
@@ -91,18 +92,19 @@ EVERY_ASPECT = (*EVERY_PAIR, "fits the table")
 DISTANCE = "torch.arange(n_key) - torch.arange(n_query)[:, None]"
 CLAMP = "distance.clamp(-max_distance, max_distance)"
 
-slip("mirrored across the diagonal", EVERY_PAIR,
+slip("mirrored across the diagonal", ("near pairs", "far pairs"),
     {DISTANCE: "torch.arange(n_query)[:, None] - torch.arange(n_key)"},
-    {DISTANCE: "torch.arange(n_key)[:, None] - torch.arange(n_query)"},  # keys down the rows
     words="""
     Left and right are mirrored: what belongs to query 1 and key 3 stands where query 3 meets key 1. Key 3 lies two
     places to the right of query 1, so in row 1 and column 3 the distance is +2. Walking along a row, it must grow.""")
+slip("mirrored across the diagonal", EVERY_PAIR,
+    {DISTANCE: "torch.arange(n_key)[:, None] - torch.arange(n_query)"})  # keys down the rows
 slip("left and right the same", EVERY_PAIR,
     {"distance.clamp": "distance.abs().clamp", ") + max_distance": ")"},
-    {"distance.clamp": "distance.abs().clamp"},  # moved up
     words="""
     The absolute value was taken, so the word before and the word after get the same row. The whole point is to tell
     them apart: keep the sign.""")
+slip("left and right the same", ("near pairs", "far pairs"), {"distance.clamp": "distance.abs().clamp"})  # moved up
 slip("no clip", ("far pairs", "fits the table"),
     {CLAMP: "distance"},
     {f"{CLAMP} + max_distance": "(distance + max_distance).clamp(min=0)"},  # from below only

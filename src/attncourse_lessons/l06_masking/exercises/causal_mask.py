@@ -111,6 +111,9 @@ slip("future for past", ("past", "future", *PIECES), {"tril": "triu"}, words="""
 slip("itself alone", ("past", *PIECES), {"ones": "eye"}, words="""
     Only a diagonal is True: every position attends to one other, and the rest of the past is forbidden. The past is
     allowed, all of it.""")
+slip("a window in place of the past", ("past", "at the end"), {TRIANGLE: ".tril(n_key - n_query).triu()"}, words="""
+    The mask has an edge on the left, too: a query sees only its n_key − n_query + 1 newest keys. That is a sliding
+    window. A causal mask allows the whole past.""")
 slip("True for what is forbidden", EVERY, {TRIANGLE: ".triu(n_key - n_query + 1)"}, words="""
     This is the mask of what must *not* be seen. torch's `nn.MultiheadAttention` wants it that way round; here, and in
     `scaled_dot_product_attention`, True means "may attend".""")

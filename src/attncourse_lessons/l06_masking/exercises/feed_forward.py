@@ -78,7 +78,11 @@ def any_number_of_axes(answer, draw):
 def dead_units(answer, draw):
     """True for the hidden units that are 0 for every vector, of all sentences"""
     batch, n = draw.sizes(2, 3, 8)
-    return answer(*_network(draw, batch, n))[1]
+    x, W_1, b_1, W_2, b_2 = _network(draw, batch, n)
+    W_1[:, 2] = b_1[2] = 0.0  # exactly 0 before the activation function, too
+    W_1[:, [1, 3]], W_1[0, [1, 3]] = 0.0, 1.0
+    b_1[[1, 3]] = -x[..., 0].flatten().sort().values[[-3, 1]]  # alive for two vectors, and for all but two
+    return answer(x, W_1, b_1, W_2, b_2)[1]
 
 
 @aspect("dead for one vector", points=0.5, hint=3)
@@ -134,6 +138,13 @@ slip("a function other than max(0, ·)", BOTH,
 slip("dead if any vector leaves it silent", DEAD[:1], {ALL: "silent.any(dim=0)"}, words="""
     A unit was called dead as soon as *one* vector got nothing from it. That is what a ReLU is for: each unit answers
     some vectors and not others. It is dead if it answers none.""")
+slip("0 before the activation function called alive", DEAD[:1],
+     {"(hidden == 0)": "(x @ W_1 + b_1 < 0)"}, words="""
+    Dead were only units that are *below* 0 before the activation function. One that is exactly 0 there is 0 after it as
+    well, for every vector, and dead.""")
+slip("dead on average", DEAD[:1], {"(hidden == 0)": "(x @ W_1 + b_1)", ALL: "silent.mean(dim=0) <= 0"}, words="""
+    A unit was called dead where the *mean* over the vectors is not above 0. It may answer a few of them all the same.
+    It is dead if it is 0 for every one.""")
 slip("one verdict for each vector", DEAD, {ALL: "silent.all(dim=1)"}, words="""
     The question was asked along the wrong axis: this says for each *vector* whether all units are silent. Asked for is
     one verdict for each hidden unit, (d_ff,), over all vectors.""")

@@ -41,10 +41,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _starts(draw) -> Tensor:
-    """Where a new document begins, (batch, n): in the middle of every row, and elsewhere by chance."""
+    """Where a new document begins, (batch, n): in the middle of every row, and elsewhere by chance.
+
+    Not at the first place, so that a count of them begins with 0; and in the first two rows not at the same places.
+    """
     batch, n = draw.sizes(2, 3, 9)
     starts = draw.uniform(batch, n) < 0.4
-    starts[:, n // 2] = True
+    starts[:, 0], starts[:, n // 2] = False, True
+    starts[1, -1] = ~starts[0, -1]
     return starts
 
 
@@ -69,7 +73,8 @@ def numbers_of_any_kind(answer, draw):
     batch, n = starts.shape
     numbers = draw.uniform(batch, n + 1).argsort(dim=-1) - 2
     numbers[0], numbers[1] = numbers[0].sort().values, numbers[1].sort(descending=True).values
-    return _before(answer(numbers.gather(1, starts.cumsum(dim=1))))
+    zero = torch.tensor([[7] * (n - 2) + [0, 0]])
+    return _before(answer(torch.cat([numbers.gather(1, starts.cumsum(dim=1)), zero])))
 
 
 @aspect("a document that goes on later", points=1, hint=2, explain=truth)
@@ -78,6 +83,7 @@ def a_document_that_goes_on_later(answer, draw):
     batch, n = draw.sizes(2, 4, 9)
     documents = draw.integers(2, batch, n) + 4
     documents[:, :3] = torch.tensor([5, 4, 5])  # in every row one is interrupted
+    documents[1, 3] = 9 - documents[0, 3]
     return _before(answer(documents))
 
 
@@ -115,6 +121,14 @@ slip("mask upside down", ALL, {"return same & torch.ones(n, n, dtype=torch.bool)
 slip("future for past", ALL, {"tril()": "triu()"}, words="""
     Each position attends to itself and to what comes *after* it in its document. Row i is a query: it may attend to the
     keys j ≤ i.""")
+slip("document 0 is padding", ("mask", "numbers of any kind"),
+     {"return same": "return same & (documents != 0)[:, None]"}, words="""
+    What bears the number 0 was taken for padding. Nothing is padded here, and 0 is a document's number like any
+    other.""")
+slip("one row's documents for all", ALL, {"documents[:, :, None] == documents[:, None, :]":
+     "(documents[:1, :, None] == documents[:1, None, :]).expand(len(documents), -1, -1)"}, words="""
+    Every row was cut where the first one is. Each row of the batch holds documents of its own: compare the numbers row
+    by row.""")
 slip("one document's neighbour too", ALL, {"documents[:, :, None] == documents[:, None, :]":
      "(documents[:, :, None] - documents[:, None, :]).abs() <= 1"}, words="""
     Documents whose numbers lie one apart were taken for the same. A number is a name here: same or not the same.""")

@@ -109,6 +109,13 @@ slip("queries averaged in their group", NOT_GROUPED,
     words="""
     The queries of a group were averaged until there were only as many as there are keys. It is keys and values that are
     shared; every query head keeps its own question, and its own output.""")
+slip("queries averaged in their group", NOT_GROUPED,
+    {KEYS: "key", VALUES: "value", QUERY: f"{QUERY}.unflatten(1, (-1, shared)).mean(dim=2)",
+     OUTPUT: "return (scores.softmax(dim=-1) @ value).repeat_interleave(shared, dim=1)"})
+slip("a mask that nobody asked for", ALL_GROUPS,
+    {OUTPUT: "past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()\n"
+             "return scores.masked_fill(~past, -torch.inf).softmax(dim=-1) @ value"}, words="""
+    A causal mask was applied. The contract has none: every query may see every key.""")
 slip("surplus queries dropped", NOT_GROUPED,
     {KEYS: "key", VALUES: "value", QUERY: f"{QUERY}[:, : key.shape[1]]"},
     words="""

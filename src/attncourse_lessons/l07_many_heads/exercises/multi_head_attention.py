@@ -145,6 +145,17 @@ slip("heads attend to heads", ("self-attention", "one head", "a memory", "mask")
     words="""
     The axes were (batch, n, n_heads, d_head) when the matrix product came, and a product works on the last two. So in
     each token its heads attended to each other, and no token to another. Bring the tokens next to the width first.""")
+slip("every h-th column to a head", ("self-attention",),
+    {MEMORY: f"{MEMORY}\nsplit_heads = lambda y, h: y.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)"},
+    {MEMORY: f"{MEMORY}\nsplit_heads = lambda y, h: y.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)",
+     MERGED: "output.permute(0, 2, 3, 1).flatten(2)"},
+    words="""
+    The heads got every h-th column in place of columns side by side: the last axis was cut into (d_head, n_heads). The
+    number of heads comes first, (n_heads, d_head). A model trained like this works, and a checkpoint does not fit.""")
+slip("the residual connection inside", ("self-attention", "one head"),
+    {f"self.output({MERGED})": f"x + self.output({MERGED})"}, words="""
+    x was added to the output. That is the residual connection, which a Transformer puts around this layer and not into
+    it (lecture @deep_stacks). Here, return the layer's own output.""")
 slip("one wide head", ("self-attention",),
     {"query(x), self.n_heads": "query(x), 1", "key(memory), self.n_heads": "key(memory), 1",
      "value(memory), self.n_heads": "value(memory), 1"},

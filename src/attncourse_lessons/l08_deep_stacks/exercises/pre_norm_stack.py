@@ -117,11 +117,16 @@ slip("only the last level is normed", ("final norm", "any depth"),
      words="""
     The output has passed the final norm, the levels before it have not. An output layer that reads one of them would
     read vectors of another size than it is used to. Each level passes the norm.""")
+slip("level 0 without the norm", ("final norm", "any depth"), {FIRST: "levels = [x]"}, words="""
+    The levels after each block have passed the final norm, and level 0 has not. An output layer that reads x before the
+    first block needs vectors of its usual size, too.""")
 slip("the norm stands in the path", ("output", "any depth"),
      {"x = block(x)": "x = final_norm(block(x))", EACH: "append(x)"},
      words="""
     What has passed the final norm went on to the next block, so the norm stands in the path of x after all. Keep
     both: x itself for the next block, and its normalised form for the list.""")
+slip("the norm stands in the path", NORM,
+     {FIRST: "x = final_norm(x)\nlevels = [x]", "x = block(x)": "x = final_norm(block(x))", EACH: "append(x)"})
 slip("a second residual connection", (*ORDER, "final norm"), {"x = block(x)": "x = x + block(x)"}, words="""
     x was added once more around each block. The blocks have their residual connections inside: if the
     sublayers write nothing, such a stack doubles x at every block.""")

@@ -131,6 +131,8 @@ slip("heads always as wide as the model", SHAPES, {FOUR: "4 * linear(d_model, d_
     The attention was counted as four matrices of d_model × d_model. That holds when n_heads · d_head is d_model and
     every query head has keys of its own. Where does the lecture's table break the first condition, and what breaks the
     second?""")
+slip("heads always as wide as the model", ("heads of a different width",),
+    {"d_query, d_key =": "d_head = d_model // n_heads\nd_query, d_key ="})
 slip("keys as many as queries", ("groups",), {"n_kv_heads * d_head": "n_heads * d_head"}, words="""
     `n_kv_heads` was not used. Where heads share keys and values, it takes fewer columns to make them: both matrices are
     n_kv_heads · d_head wide.""")
@@ -141,6 +143,8 @@ slip("gains without biases", NORMS, {") * 2 * d_model": ") * d_model"}, words=""
 slip("one norm a block", NORMS, {"2 * n_layers": "n_layers"}, words="""
     One LayerNorm for each block was counted, and one at the end. A block has two halves, attention and feed-forward,
     and each has a LayerNorm in front.""")
+slip("a last norm in every block", NORMS, {"(2 * n_layers + 1)": "3 * n_layers"}, words="""
+    The norm after the last block was counted in every block. There is one of it in the whole model.""")
 slip("output counted again", ("embeddings",), {"(vocab_size": "(2 * vocab_size"}, words="""
     The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one and
     the same matrix, used twice. A parameter counts once, however often it is used.""")

@@ -127,6 +127,14 @@ slip("what stands after the end", ("padding",),
      words="""
     After a sentence's end something other than `pad` is left, in one of the rows or in both. The contract does not say
     what stands there in `target`, and a loss that leaves out padding knows it by `pad` alone.""")
+AFTER = "return target_in.masked_fill(behind, pad), target_out"
+slip("tokens left after the end", ("padding",), *(
+    {OUT: f"torch.cat([target, {last}], dim=1)", RETURNED: returned}
+    for last in ("torch.full_like(edge, pad)", "torch.full_like(edge, eos)", "torch.zeros_like(edge)")
+    for returned in (AFTER, "return target_in, target_out")
+), words="""
+    `eos` stands where the sentence ends, but after it the row that must be predicted goes on with what `target` holds
+    there. A model would be trained to write on after its own `eos`: from there on, every place is `pad`.""")
 slip("eos for the padding", ("padding",), {"return ": "pad = eos\nreturn "}, words="""
     After a sentence's end `eos` is repeated. One `eos` is the end; what fills up the row is `pad`, so that the loss can
     leave it out.""")

@@ -56,7 +56,7 @@ def _gated(draw, *in_front):
 
 @aspect("output", points=3, hint=1)
 def output(answer, draw):
-    """one product bent, the other as it is, number times number, and back"""
+    """one product through silu, the other as it is, number times number, and back"""
     return answer(*_gated(draw))
 
 
@@ -105,8 +105,8 @@ OUTPUT = ("output",)
 GATE, VALUE = "z * torch.sigmoid(z)", " * (x @ W_up)"
 
 slip("gate and value swapped", OUTPUT, {"W_gate": "W_up", "W_up": "W_gate"}, words="""
-    The wrong product was bent. It is the product with `W_gate` that is bent. (A model trained from scratch would
-    not mind; weights from a checkpoint would.)""")
+    The wrong product went through silu. It is the product with `W_gate` that goes through it. (A model trained from
+    scratch would not mind; weights from a checkpoint would.)""")
 slip("one product for both", ("output", "gradient"), {"W_gate": "W_up"}, {"W_up": "W_gate"}, words="""
     The gate and the value are the same product: one of the two matrices is used twice, and the other not at all. x is
     multiplied by `W_gate` for the gate and by `W_up` for the value.""")
@@ -118,13 +118,14 @@ slip("a different bend", OUTPUT,
      {GATE: "torch.relu(z)"},
      {GATE: "torch.tanh(z)"},
      words="""
-    The gate is bent by a function other than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
+    The gate goes through a function other than silu. With ReLU it is called ReGLU, with GELU GEGLU: relatives, and
     hardly worse, but a checkpoint knows its own.""")
 slip("both bent", OUTPUT, {"(x @ W_up)": "nn.functional.silu(x @ W_up)"}, words="""
-    Both products went through the bend. One is left as it is: it is the value that the gate lets through, and may
+    Both products went through silu. One is left as it is: it is the value that the gate lets through, and may
     well be negative.""")
 slip("bent after the product", OUTPUT, {"x @ W_gate": "(x @ W_gate) * (x @ W_up)", VALUE: ""}, words="""
-    The two were multiplied first and bent together. The gate is bent alone, and then multiplies.""")
+    The two were multiplied first and went through silu together. The gate goes through it alone, and then
+    multiplies.""")
 slip("added, not multiplied", OUTPUT, {VALUE: " + x @ W_up"}, words="""
     The two products were added. A gate *multiplies*: where it is 0, nothing gets through, whatever the value.""")
 slip("no gate", ("output", "gradient"),

@@ -266,11 +266,17 @@ slip("no causal mask", PEEKS,
 slip("the mask's other half", PEEKS, {"tril": "triu"}, words="""
     The mask allows the future and forbids the past. True means "may attend": query i is a row, key j a column.
     Which triangle is j ≤ i?""")
-slip("not even itself", (*PEEKS, "source's padding", "candidates apart", "gradient"),
-     {"tril()": "tril(diagonal=-1)"}, words="""
-    The mask forbids each position to see itself, so one of them sees nothing (the first, or with the other triangle
-    the last), and softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that
-    what stands at a position has been written already, and may be read.""")
+slip("a position that may attend to nothing", (*PEEKS, "source's padding", "candidates apart", "gradient"),
+     {"tril()": "tril(diagonal=-1)"},
+     {"tril()": "triu(diagonal=1)"},  # True where it is forbidden
+     words="""
+    One position may attend to nothing: the first, if the diagonal is forbidden; the last, if True stands for
+    "forbidden". Softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that what
+    stands at a position has been written already, and may be read.""")
+slip("one <bos> for the whole batch", (*BOTH, "no peeking", "candidates apart"),
+     {SHIFTED: "shifted = torch.cat([begin.flatten()[:1], target.flatten()[:-1]]).view_as(target)"}, words="""
+    All candidates were shifted as one long text, so each but the first begins with the last token of its neighbour.
+    Every candidate begins with a `bos` of its own: shift along the last axis.""")
 slip("un-normed memory", READS, {"memory = encoder_norm(memory)\n": ""}, words="""
     The memory left the encoder without its norm. The stack ends in one, and no block of the decoder does its work.""")
 slip("un-normed logits", BOTH, {"decoder_norm(x)": "x"}, words="""

@@ -37,8 +37,9 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Five lines, in the order of the equations: m, v, the two corrected by their own 1 − βᵗ, the step. What comes "
-        "back as m and v is not corrected: the next step begins with it.",
+        "Five lines, in the order of the contract: m, v, the two corrected, the step. If all gradients were 1, m would "
+        "be 1 − β₁ after one step and 1 − β₁² after two. What comes back as m and v is not corrected: the next step "
+        "begins with it.",
         "ε is added to the root, and the root is taken of the corrected v. Weight decay is no part of the gradient: "
         "m and v never see it. It joins the step behind them, and lr multiplies it as well.",
         "Let `update` be the corrected m over (the root of the corrected v, plus ε). Where the parameter has two axes "
@@ -161,7 +162,7 @@ slip("the correction of the step before", EARLY,
      {M_HAT: "m / (1 - beta_1 ** (step - 1) + 1e-12)", V_HAT: "v / (1 - beta_2 ** (step - 1) + 1e-12)"},
      {M_HAT: "m / (1 - beta_1 ** max(step - 1, 1))", V_HAT: "v / (1 - beta_2 ** max(step - 1, 1))"},
      words="""
-    The correction is that of the step before this one. `step` is 1 at the first update, as t is in the equations: it
+    The correction is that of the step before this one. `step` is 1 at the first update, as t is in the contract: it
     can be used as it is.""")
 slip("corrected as at step 1", MOVED,
      {M_HAT: "m / (1 - beta_1)", V_HAT: "v / (1 - beta_2)"},
@@ -178,7 +179,7 @@ slip("ε inside the root", ("ε",), {DENOMINATOR: "(v_hat + eps).sqrt()"}, words
     thousand times more than meant. Root first, then ε.""")
 slip("ε added before the correction", ("ε",), {DENOMINATOR: "((v.sqrt() + eps) / (1 - beta_2**step) ** 0.5)"}, words="""
     ε was added to the root of v as it is, and corrected along with it. That is a shortcut from Adam's paper, where it
-    has an ε of another size. torch, and the equations here, correct v first and add ε to its root.""")
+    has an ε of another size. torch, and this contract, correct v first and add ε to its root.""")
 slip("an ε of its own", ("a late step", "bias correction", "ε"), {" + eps": " + 1e-3"}, {" + eps": " + 1e-2"}, words="""
     A number stands where `eps` should, and a large one: it makes steps shorter that have nothing to do with it. ε is an
     argument; 10⁻⁸ is usual, and whoever calls decides.""")
@@ -233,7 +234,7 @@ slip("decay in the gradient", DECAY,
 slip("the decay of the moved parameter", DECAY,
      {DECAYED: "parameter = parameter - lr * update\n    update = weight_decay * parameter"}, words="""
     First the parameter moved, and then it decayed. The difference is of second order, lr · lr · λ, but it is there: in
-    the equation the decay is a share of the parameter *before* the step.""")
+    the contract the decay is a share of the parameter *before* the step.""")
 slip("vectors decay, and matrices do not", (*DECAY, "matrices alone"), {">= 2": "< 2"}, words="""
     The condition is the wrong way round: what has one axis decays here, and what has two does not.""")
 slip("decay without the rate", DECAY, {DECAYED: "parameter = (1 - weight_decay) * parameter"}, words="""

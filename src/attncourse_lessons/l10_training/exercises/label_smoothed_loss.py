@@ -5,7 +5,7 @@ import torch
 from attncourse import metrics
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.observe import apart, gradient_reaches
 
 from .common import READY_MADE
 
@@ -55,13 +55,8 @@ def _share(draw):
     return 0.1 + 0.2 * float(draw.uniform(1))
 
 
-def _twice(answer, draw, padded=False, scale=1.0):
-    """Two losses: one number alone may be right by chance."""
-    losses = []
-    for name in ("one", "other"):
-        logits, target, pad = _answers(draw.child(name), padded)
-        losses.append(torch.as_tensor(answer(scale * logits, target, _share(draw), pad)).reshape(()))
-    return torch.stack(losses)
+def _number(loss):
+    return torch.as_tensor(loss).reshape(()).float()
 
 
 def _loss(got, expected):
@@ -84,33 +79,58 @@ def sharp_targets(answer, draw):
 @aspect("smoothed targets", points=2, hint=2, explain=_loss)
 def smoothed_targets(answer, draw):
     """a share of the truth goes to the whole vocabulary, in equal parts"""
-    return _twice(answer, draw)
+    losses = []
+    for name in ("one", "other"):  # one number alone may be right by chance
+        logits, target, pad = _answers(draw.child(name))
+        losses.append(_number(answer(logits, target, _share(draw), pad)))
+    return torch.stack(losses)
 
 
-@aspect("padding", points=2, hint=3, explain=_loss)
+def _with_padding(got, expected):
+    """The loss without smoothing, or by how much padding moves the smoothed one."""
+    if abs(got[0] - expected[0]) > 1e-4 or abs(got[1] - expected[1]) <= 1e-4:
+        return f"got a loss of {got[0]:.4g} without smoothing, expected {expected[0]:.4g}"
+    return f"with smoothing, padding moves the loss of the same tokens by {got[1]:.4g}"
+
+
+@aspect("padding", points=2, hint=3, explain=_with_padding)
 def padding(answer, draw):
     """each real token counts the same, padding counts for nothing, smoothed or not"""
-    return _twice(answer, draw, padded=True)
+    logits, target, pad = _answers(draw, padded=True)
+    real, share = target != pad, _share(draw)
+    alone = _number(answer(logits[real][None], target[real][None], share, pad))
+    moved = apart(_number(answer(logits, target, share, pad)), alone)
+    return torch.stack([_number(answer(logits, target, 0.0, pad)), moved])
 
 
-@aspect("large logits", points=1, hint=3, explain=_loss)
+def _of_large_logits(got, expected):
+    """The loss without smoothing, or that the smoothed one is no number."""
+    if got[1] != expected[1]:
+        return "with smoothing the loss is not finite"
+    return f"got a loss of {got[0]:.4g} without smoothing, expected {expected[0]:.4g}"
+
+
+@aspect("large logits", points=1, hint=3, explain=_of_large_logits)
 def large_logits(answer, draw):
     """a probability that is too small to be written down still has a logarithm"""
-    return _twice(answer, draw, scale=200.0)
+    logits, target, pad = _answers(draw)
+    smoothed = _number(answer(200 * logits, target, _share(draw), pad))
+    return torch.stack([_number(answer(200 * logits, target, 0.0, pad)), smoothed.isfinite().float()])
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("logits"))
 def gradient(answer, draw):
-    """it can be learned from"""
+    """it can be learned from, through the true token and through the vocabulary"""
     logits, target, pad = _answers(draw)
     logits.requires_grad_()
-    return gradients(answer(logits, target, _share(draw), pad).reshape(1), [logits], draw)
+    ways = [gradient_reaches(answer(logits, target, share, pad).reshape(1), [logits], draw) for share in (0.0, 1.0)]
+    return torch.stack(ways).all(dim=0)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-SMOOTH = ("smoothed targets", "padding", "large logits", "gradient")
-EVERY_LOSS = ("sharp targets", *SMOOTH)
+SMOOTH = ("smoothed targets",)
+EVERY_LOSS = ("sharp targets", *SMOOTH, "padding", "large logits")
 PADDING = ("padding",)
 MIXED, UNIFORM = "(1 - smoothing) * true + smoothing * uniform", "-log_p.mean(dim=-1)"
 MEAN = "losses[target != pad].mean()"

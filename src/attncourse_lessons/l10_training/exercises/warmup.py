@@ -28,10 +28,10 @@ exercise = Exercise(
     difficulty=1,
     minutes=5,
     hints=(
-        "Two lines meet at `warmup_steps`. Write down both for a `warmup_steps` of 4, at the steps 1, 4 and 16. The "
-        "one that counts is then divided by the root of the width.",
-        "`step ** -0.5` falls, `step * warmup_steps ** -1.5` rises. At `warmup_steps` they are equal; which of the "
-        "two is the smaller one before it, and which after it?",
+        "Begin with the falling curve, and check it at step 16 of the table. How high is it at `warmup_steps`? A "
+        "straight line through 0 that is so high there has this height, divided by `warmup_steps`, as its slope.",
+        "Without the width, the curve is `step ** -0.5` and the line is `step * warmup_steps ** -1.5`. At "
+        "`warmup_steps` they are equal; which of the two is the smaller one before it, and which after it?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -98,14 +98,14 @@ EVERY_RATE = (*SHIFTED, "width")
 FALLING = "step**-0.5"
 
 slip("off by one: a step too far", SHIFTED, {"return": "step = step + 1\nreturn"}, words="""
-    The formula was asked about the step after this one. It counts from 1, and so does `step` here: nothing has to
+    The schedule was asked about the step after this one. It counts from 1, and so does `step` here: nothing has to
     be added. (Where a loop counts from 0, the + 1 belongs in the loop.)""")
 slip("off by one: a step behind", SHIFTED,
      {"return": "step = step - 1\nreturn"},
      {"return": "step = step - 1\nreturn", FALLING: "max(step, 1) ** -0.5"},  # with the zero caught
      words="""
-    The formula was asked about the step before this one, so that the first step has no rate at all: 0 to the power
-    −½ is not a number, and at a rate of 0 a batch is wasted. `step` counts from 1, as the formula does.""")
+    The schedule was asked about the step before this one, so that the first step has no rate at all: 0 to the power
+    −½ is not a number, and at a rate of 0 a batch is wasted. `step` counts from 1, as the schedule does.""")
 slip("the larger for the smaller", ("the first step", "rising", "falling"), {"min": "max"}, words="""
     This starts high, falls until `warmup_steps`, and rises for ever after: the two lines are right, and of the two
     the larger was taken. It is the smaller one that counts.""")
@@ -142,7 +142,7 @@ slip("falls as 1/step", ("rising", "the peak", "falling"), {FALLING: "step**-1"}
 @misconception("a share of the peak", fails=EVERY_RATE)
 def a_share_of_the_peak(step, d_model, warmup_steps):
     """This is 1 at its highest: it is the schedule's shape, by which a rate of your own choice may be multiplied. What
-    is asked for is the paper's formula, whose highest rate follows from `d_model` and `warmup_steps`."""
+    is asked for is the paper's schedule, whose highest rate follows from `d_model` and `warmup_steps`."""
     return min(step / warmup_steps, (warmup_steps / step) ** 0.5)
 
 

@@ -94,6 +94,9 @@ _TREES = {
     | {"c": "d .98", "cd": "f .98", "cdf": ". .98"},
     # What ends does so at once, and what is still open is better all the same.
     "both": {"": "a .6  . .2  b .15", "a": "c .95", "ac": "c .95", "acc": "d .95"},
+    # The likeliest ends at once, and with the next round as many have ended as there are beams. The long one wins.
+    "long": {"": ". .4  a .36  b .1", "a": "b .75  . .2", "ab": "c .99", "abc": "d .99", "abcd": "e .99"}
+    | {"abcde": ". .99"},
     # Here every search finds the same, so what is wrong with the search does not cost the score as well.
     "score": {"": "a .9", "a": "b .9", "ab": "c .9", "abc": ". .95"},
     "nobody": _WAYS
@@ -160,7 +163,7 @@ def several_beams(answer, draw):
     return _search(answer, draw, "several", 4, 0.0, 6)
 
 
-@aspect("length penalty", points=2, hint=3, explain=_texts)
+@aspect("length penalty", points=1, hint=3, explain=_texts)
 def length_penalty(answer, draw):
     """a long hypothesis is not punished for its many factors"""
     return _search(answer, draw, "penalty", 4, 0.95 + 0.1 * float(draw.uniform(1)), 6)
@@ -178,9 +181,15 @@ def one_has_ended(answer, draw):
     return _search(answer, draw, "both", 3, 0.6, 4)
 
 
+@aspect("the search goes on", points=1, hint=3, explain=_texts)
+def the_search_goes_on(answer, draw):
+    """what is open may still win when as many hypotheses have ended as there are beams"""
+    return _search(answer, draw, "long", 2, 0.95 + 0.1 * float(draw.uniform(1)), 6)
+
+
 @aspect("no more than the beams", points=1, hint=2, explain=_texts)
 def no_more_than_the_beams(answer, draw):
-    """what has fallen out stays out, and with each hypothesis that ends the beam gets narrower"""
+    """what has fallen out stays out, and nothing takes the place of one that ended in that round"""
     return _search(answer, draw, "narrow", 2, 1.5, 6)
 
 
@@ -193,38 +202,49 @@ def score(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-EVERY_SEARCH = ("one beam", "several beams", "length penalty", "nobody ends", "one has ended", "no more than the beams")
+EVERY_SEARCH = ("one beam", "several beams", "length penalty", "nobody ends", "one has ended", "the search goes on",
+                "no more than the beams")
 WIDE = ("several beams", "length penalty", "nobody ends")
 SCORE = ("score",)
 BEAMS, COMPETE = "[:n_beams]", "finished + open_"
 ENDED, OPEN = "kept if hypothesis[0][-1] == eos]", "kept if hypothesis[0][-1] != eos]"
 PENALTY = "((5 + len(tokens) - 1) / 6)"
 
-slip("the penalty's sign", ("length penalty", "score"), {"total /": "total *"}, words="""
+slip("the penalty's sign", ("length penalty", "the search goes on", "score"), {"total /": "total *"}, words="""
     The total was *multiplied* by the penalty. Totals are negative, so this makes long hypotheses worse still,
     whereas the penalty is there to make up for their many factors. It divides.""")
-slip("no length penalty", ("length penalty", "score"), {f" / {PENALTY} ** length_penalty": ""}, words="""
+slip("no length penalty", ("length penalty", "the search goes on", "score"),
+     {f" / {PENALTY} ** length_penalty": ""}, words="""
     The totals were compared as they are. Each token makes a total smaller, so short hypotheses win; that is what
     `length_penalty` is there to make good, and here it has no effect.""")
-slip("chosen before the penalty", ("length penalty",), {"key=score": "key=lambda hypothesis: hypothesis[1]"}, words="""
+slip("chosen before the penalty", ("length penalty", "the search goes on"),
+     {"key=score": "key=lambda hypothesis: hypothesis[1]"}, words="""
     The hypotheses were compared by their totals, and only the winner's was divided by the penalty. What the penalty is
     there for is the comparison: it is the scores that compete.""")
-slip("the first to end wins", ("several beams", "length penalty", "one has ended"),
+slip("the first to end wins", ("several beams", "length penalty", "one has ended", "the search goes on"),
      {"if not open_": "if finished", COMPETE: "finished or open_"},
      words="""
     The search was over as soon as one hypothesis had ended. One that ends later may have the better score: let the
     others have their chance.""")
-slip("runs past <eos>", ("one beam", "several beams", "length penalty", "no more than the beams", "score"),
+slip("over too soon", ("the search goes on",),
+     {"if not open_": "if not open_ or len(finished) >= n_beams"},
+     {"if not open_": "if not open_ or kept[0][0][-1] == eos"},
+     words="""
+    The search was over when `n_beams` hypotheses had ended, or when the best of a round had. With a length penalty one
+    that is still open can overtake them all: a larger divisor makes its score better. Go on while anything is open.""")
+slip("runs past <eos>",
+     ("one beam", "several beams", "length penalty", "the search goes on", "no more than the beams", "score"),
      {f"    finished += [hypothesis for hypothesis in {ENDED}\n": "", OPEN: "kept]"},
      words="""
     Hypotheses are continued after their <eos>. What has ended is taken out of the open ones, and waits with its
     total until the end.""")
 slip("what had ended is forgotten", ("several beams", "length penalty", "no more than the beams", "score"),
-     {"finished += [": "finished = ["},
-     {COMPETE: "open_ or finished"},
-     words="""
+     {"finished += [": "finished = ["}, words="""
     A hypothesis that had ended was forgotten while the search went on. It has left the beam, but it is one of the
     candidates: put it aside, and let all that was put aside, in *every* round, compete at the end.""")
+slip("what had ended is forgotten",
+     ("several beams", "length penalty", "the search goes on", "no more than the beams", "score"),
+     {COMPETE: "open_ or finished"})
 slip("goes on for one more step", ("length penalty",), {OPEN: "kept if hypothesis[0][-2] != eos]"}, words="""
     What ended was taken out of the open hypotheses one step too late. It is asked for once more, and its continuations
     take places that belong to others. Look at the token that has just been written.""")
@@ -238,7 +258,7 @@ slip("each beam by itself", (*WIDE, "no more than the beams"),
     After the first token each hypothesis was continued with its own best token, so there are several greedy
     searches side by side. In a beam search all continuations compete with each other: two of the kept ones may come
     from the same hypothesis, and a hypothesis may have none.""")
-slip("greedy whatever the beams", WIDE,
+slip("greedy whatever the beams", (*WIDE, "the search goes on"),
      {BEAMS: "[:1]"},
      {"[([bos], 0.0)]": "[([bos], 0.0)] * n_beams"},  # all beams start alike
      words="""

@@ -149,6 +149,21 @@ slip("the first <eos> ends all", ENDS, {"finished.all()": "finished.any()"}, wor
 slip("never stops early", ("no step for nothing",), {STOPS: ""}, words="""
     What comes back is right, but the model was asked `max_length` times, although all sentences had ended long
     before. With a limit of 150 and captions of 15 that is ten times the cost.""")
+slip("asked once more", ("no step for nothing",),
+     {STOPS: "", "    tokens[:, t + 1] = best": "    if finished.all():\n        break\n    tokens[:, t + 1] = best"},
+     words="""
+    What comes back is right, but the model was asked once more after all sentences had ended: whether they have is to
+    be looked at *before* it is asked again.""")
+slip("only those that have not ended", (*ENDS, "whole numbers"),
+     {"best = next_logits(tokens[:, : t + 1]).argmax(dim=-1)":
+      "best = torch.full((n_sentences,), eos)\n"
+      "    best[~finished] = next_logits(tokens[~finished, : t + 1]).argmax(dim=-1)"},
+     words="""
+    The model was given only the sentences that have not ended. It would save work; but this one takes all sentences of
+    the batch each time: let it answer for those that have ended, too, and write padding there.""")
+slip("as wide as the longest sentence", ("the ends",), {WRITTEN: "tokens[:, 1 : t + 2]"}, words="""
+    The table is as wide as the longest sentence. The contract asks for `max_length` columns, whatever was written: fill
+    up with padding.""")
 slip("only the last token is read", (*EVERY_TEXT, "no step for nothing", "whichever it is"),
      {"[:, : t + 1]": "[:, t : t + 1]"}, words="""
     The model was shown the last token alone, and so it thinks each time that the sentence begins there. Without a
@@ -176,7 +191,9 @@ slip("a pad taken for the end", ("whichever it is",),
     The model wrote a <pad> in the middle of a sentence, and that was taken for its end. A trained model hardly ever
     does so; but what ends a sentence is <eos>. Keep a boolean for that, and do not read it off the tokens.""")
 slip("tokens forbidden to the model", ("whichever it is",),
-     {".argmax(dim=-1)": ".index_fill(1, torch.tensor([bos, pad]), -torch.inf).argmax(dim=-1)"}, words="""
+     {".argmax(dim=-1)": ".index_fill(1, torch.tensor([bos, pad]), -torch.inf).argmax(dim=-1)"},
+     {".argmax(dim=-1)": ".index_fill(1, torch.tensor([pad]), -torch.inf).argmax(dim=-1)"},
+     {".argmax(dim=-1)": ".index_fill(1, torch.tensor([bos]), -torch.inf).argmax(dim=-1)"}, words="""
     The model was not let write <pad> or <bos>. Real programs often forbid them. Here the likeliest token is asked for,
     whichever it is.""")
 slip("tokens as floats", ("whole numbers",), {WRITTEN: f"{WRITTEN}.float()"}, words="""

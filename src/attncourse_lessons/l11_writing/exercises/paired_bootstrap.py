@@ -114,6 +114,19 @@ slip("theirs less ours", EVERYTHING,
 slip("nine in ten", ("interval",), {"[0.025, 0.975]": "[0.05, 0.95]"}, words="""
     The interval holds nine in ten of the differences. Nineteen in twenty are asked for: a fortieth is left out on each
     side.""")
+slip("a normal interval", ("interval",),
+     {"resampled.quantile(torch.tensor([0.025, 0.975]))":
+      "resampled.mean() + 1.96 * resampled.std() * torch.tensor([-1.0, 1.0])"}, words="""
+    The interval is the mean of the differences and 1.96 standard deviations to either side. That supposes a normal
+    distribution. The contract asks for the quantiles of the differences themselves.""")
+slip("sentences counted, not test sets", ("better",),
+     {"(resampled > 0)": "(ours[:, 0] / ours[:, 1] > theirs[:, 0] / theirs[:, 1])"}, words="""
+    This is the share of the *sentences* on which ours is better. Asked for is the share of the drawn test sets on which
+    our score is higher.""")
+slip("the mean of the draws as the difference", ("difference",),
+     {"return difference,": "return resampled.mean(),"}, words="""
+    The difference is the mean over the drawn test sets. Asked for is the difference on the test set itself; the draws
+    say how far to trust it.""")
 slip("from the least to the largest", ("interval",), {"[0.025, 0.975]": "[0.0, 1.0]"}, words="""
     The interval reaches from the least to the largest difference, so it grows with the number of draws.""")
 slip("ties count as better", ("better",), {"resampled > 0": "resampled >= 0"}, words="""

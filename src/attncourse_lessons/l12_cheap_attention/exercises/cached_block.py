@@ -42,7 +42,7 @@ exercise = Exercise(
         "queries and keys, attend, merge, W_O, add to x; norm, feed-forward, add.",
         "The new tokens are at places n, n + 1, … n + m − 1, whatever chunk they come in. Queries and new keys are "
         "rotated by these. Old keys have been rotated when they came.",
-        "The mask is (m, n + m): row i is the token at place n + i, and may look at the keys at places up to n + i. "
+        "The mask is (m, n + m): row i is the token at place n + i, and may attend to the keys at places up to n + i. "
         "Compare `torch.arange(n + m)` with the places of the new tokens as a column.",
     ),
 )
@@ -166,6 +166,11 @@ slip("the newest in front", ("in chunks",),
      {NEW_KEYS: "[rotate(key, positions), keys]", "[values, value]": "[value, values]"}, words="""
     The new keys and values were put in front of the old ones. The mask counts places from the oldest: the cache must
     keep the order of the text.""")
+slip("heads cut across the tokens", (*PLAIN, *LATER),
+     {"(heard @ W).unflatten(-1, (n_heads, -1)).transpose(1, 2)": "(heard @ W).reshape(len(x), n_heads, m, -1)"},
+     words="""
+    The projections were read as (batch, n_heads, m, d_head) in the order in which they lie in memory, so a head holds
+    pieces of several tokens. Split the last axis into heads first, then exchange the axes of tokens and heads.""")
 slip("not scaled", PLAIN, {" / math.sqrt(query.shape[-1])": ""}, words="""
     The scores were not divided by the root of the head's width.""")
 slip("no norm", PLAIN, {"heard = norm(x)": "heard = x"}, {"norm(x) @ W_up": "x @ W_up"}, words="""

@@ -44,7 +44,7 @@ exercise = Exercise(
     extra=True,
     hints=(
         "Four steps: the new key and value go into the caches, the query meets all keys that are there now, softmax, "
-        "average. In which order, if the new token may look at itself?",
+        "average. In which order, if the new token may attend to itself?",
         "The new key is (batch, n_kv_heads, d_head), the cache (batch, n_kv_heads, n, d_head): the key lacks one axis. "
         "Which, and along which axis does the cache grow?",
         "For groups, keys and values get their missing heads just before they are used, and not in the cache: "
@@ -76,7 +76,7 @@ def the_first_token(answer, draw):
 
 @aspect("output", points=2, hint=1)
 def output(answer, draw):
-    """the query looks at all that came before, and at itself"""
+    """the query attends to all that came before, and to itself"""
     [batch, n_heads, d_head], [n] = draw.sizes(3, 2, 7), draw.sizes(1, 8, 10)
     token = _token(draw, batch, n_heads, n_heads, d_head)
     return answer(*token, *_past(draw, batch, n_heads, n, d_head))[0]
@@ -141,8 +141,8 @@ slip("the cache grows along the wrong axis", EVERY_STEP,
 slip("the token does not see itself", OUTPUTS,
      {"= keys.repeat": "= key_cache.repeat", "@ values": "@ value_cache"},
      words="""
-    The query met the old cache, and only then did the new key and value join it. In causal attention a token looks at
-    all before it *and at itself*; the first one would look at nobody.""")
+    The query met the old cache, and only then did the new key and value join it. In causal attention a token attends to
+    all before it *and to itself*; the first one would attend to nothing.""")
 
 slip("newest first", CACHES,
      {KEYS: "[key.unsqueeze(2), key_cache]", VALUES: "[value.unsqueeze(2), value_cache]"},
@@ -176,8 +176,8 @@ slip("the many heads in the cache", GROUPS, {", keys, values": f", shared_keys, 
     many old ones). Repeat just before use; keep the few.""")
 
 slip("a head of keys for every head of queries", GROUPS, {SHARED_KEYS: "keys", SHARED_VALUES: "values"}, words="""
-    Queries have more heads than keys here, and the two tables do not fit. Each head of keys serves several neighbouring
-    heads of queries.""")
+    Queries have more heads than keys here, and the two tensors do not fit. Each head of keys serves several
+    neighbouring heads of queries.""")
 
 slip("normalises over the heads", OUTPUTS, {"softmax(dim=-1)": "softmax(dim=1)"}, words="""
     Softmax ran over the heads, so that the heads share out each position among themselves. Each head shares out its own
@@ -194,7 +194,7 @@ slip("a causal mask with one row", SCORES,
      {"scores.softmax": "scores.masked_fill(~torch.ones_like(scores).tril().bool(), -torch.inf).softmax"},
      words="""
     A causal mask was laid over the scores. There is one row here, and the mask takes it for the row of the *first*
-    token, which may see itself alone. The newest token may look at all that is in the cache, so it needs no mask.""")
+    token, which may see itself alone. The newest token may attend to all that is in the cache, so it needs no mask.""")
 slip("not scaled", SCORES,
      {" / math.sqrt(query.shape[-1])": ""},
      words="""

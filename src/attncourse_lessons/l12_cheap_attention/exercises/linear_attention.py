@@ -8,6 +8,7 @@ from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.observe import require_variation
 from lessonkit.exercises.way_back import explain_way_back, way_back
 
+from ..largest import Largest
 from .common import READY_MADE, features
 
 
@@ -39,7 +40,7 @@ exercise = Exercise(
     minutes=15,
     hints=(
         "Take φ of queries and keys first. Then three matrices are multiplied, φ(Q), φ(K)ᵀ and V, and a product of "
-        "three may be put in brackets in two ways. Which of them makes no table (n, n)?",
+        "three may be put in brackets in two ways. Which of them makes no matrix (n, n)?",
         "The divisor of row i is the sum of its weights, φ(q_i) · φ(k_j) over the keys j: one number for each query. "
         "The query can be taken out of that sum, as it was out of the other.",
         "Causal: at position i both sums run over j ≤ i. `cumsum(dim=1)` makes all n sums at once, of φ(k_j) and of "
@@ -59,7 +60,7 @@ def _vectors(draw, batch=None):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("all keys", points=2, hint=1)
+@aspect("all keys", points=1, hint=1)
 def all_keys(answer, draw):
     """each query averages all values, by the weights φ(q) · φ(k)"""
     return answer(*_vectors(draw), False)
@@ -80,6 +81,20 @@ def shares(answer, draw):
 def the_past(answer, draw):
     """causal: each position averages its own value and those before it"""
     return answer(*_vectors(draw), True)
+
+
+def _made(got, expected):
+    """Says that there was one."""
+    return "for 120 queries and 120 keys, a tensor of more than half of 120 × 120 numbers was made"
+
+
+@aspect("no n × n matrix", points=1, hint=1, explain=_made)
+def no_square_matrix(answer, draw):
+    """with all keys, nothing is made on the way that grows as the square of the length"""
+    n = 120
+    with Largest() as largest:
+        require_variation(answer(draw.normal(1, n, 2), draw.normal(1, n, 2), draw.normal(1, n, 3), False))
+    return torch.tensor(largest.numbers > n * n / 2)
 
 
 @aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key", "value"))
@@ -106,7 +121,7 @@ slip("no φ of the queries", VALUES, {Q: "query"}, words="""
     The queries went in as they are. φ makes every number positive, and with it every weight. Without it weights may be
     negative, and their sum anything, even near 0.""")
 slip("no φ of the keys", VALUES, {K: "key"}, words="""
-    The keys went in as they are. φ(q) · k may be negative, and then it is no share: take φ of both sides.""")
+    The keys went in as they are. φ(q) · k may be negative, and then it is no weight: take φ of both sides.""")
 slip("another φ", VALUES,
      {Q: "query.relu() + 1", K: "key.relu() + 1"},
      {Q: "query.exp()", K: "key.exp()"},
@@ -122,7 +137,7 @@ slip("scaled", VALUES,
     Queries or keys were divided by √d_k. The scale keeps a softmax from saturating, and there is none here.""")
 slip("the causal output over all weights", ("shares", "the past"), {KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
     In the causal form the values are summed over the past, and the weights over all keys. Both sums run over the same
-    keys, or the shares do not sum to one: z grows along with S.""")
+    keys, or the weights do not sum to one: z grows along with S.""")
 slip("causal left out", PAST,
      {PAIRS: "pairs.sum(dim=1, keepdim=True)", KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
     With `causal` the output is what it is without. Position i may use keys up to i: each position has sums of its
@@ -155,9 +170,27 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("softmax attention", fails=VALUES)
+@misconception("an n × n matrix after all", fails=("no n × n matrix",))
+def with_the_matrix_after_all(query, key, value, causal):
+    """The result is right, and its cost is not linear: the matrix of all pairs (n, n) was made. A product of three
+    matrices may be put in brackets in two ways: (φ(Q) φ(K)ᵀ) V makes that matrix, φ(Q) (φ(K)ᵀ V) does not."""
+    weights = (torch.where(query > 0, query + 1, query.exp())) @ torch.where(key > 0, key + 1, key.exp()).mT
+    weights = weights.tril() if causal else weights
+    return weights @ value / weights.sum(dim=-1, keepdim=True)
+
+
+@variant("an n × n matrix after all", fails=("no n × n matrix",))
+def with_the_matrix_by_broadcasting(query, key, value, causal):
+    """No matrix product, and an n × n matrix all the same."""
+    query, key = features(query), features(key)
+    weights = (query[:, :, None] * key[:, None]).sum(dim=-1)
+    weights = weights.tril() if causal else weights
+    return torch.einsum("bij,bjd->bid", weights, value) / weights.sum(dim=-1)[..., None]
+
+
+@misconception("softmax attention", fails=(*VALUES, "no n × n matrix"))
 def softmax_attention(query, key, value, causal):
-    """That is attention with a softmax, by the table (n, n). Here the weights are φ(q) · φ(k), divided by their sum:
+    """That is attention with a softmax, by the matrix (n, n). Here the weights are φ(q) · φ(k), divided by their sum:
     only because no exponential of the product is taken can the sum be pulled apart."""
     scores = query @ key.mT / query.shape[-1] ** 0.5
     if causal:
@@ -165,7 +198,7 @@ def softmax_attention(query, key, value, causal):
     return scores.softmax(dim=-1) @ value
 
 
-@variant("softmax attention", fails=VALUES)
+@variant("softmax attention", fails=(*VALUES, "no n × n matrix"))
 def softmax_of_features(query, key, value, causal):
     """A softmax of the products of features."""
     scores = features(query) @ features(key).mT
@@ -175,14 +208,6 @@ def softmax_of_features(query, key, value, causal):
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
-
-
-@alternative("with the table after all")
-def with_the_table_after_all(query, key, value, causal):
-    """The other brackets: right, and quadratic."""
-    weights = (torch.where(query > 0, query + 1, query.exp())) @ torch.where(key > 0, key + 1, key.exp()).mT
-    weights = weights.tril() if causal else weights
-    return weights @ value / weights.sum(dim=-1, keepdim=True)
 
 
 @alternative("a column of ones")

@@ -34,8 +34,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=10,
     hints=(
-        "The new token's key and value go into the state first, because a token may look at itself. What does the sum "
-        "S get more at this step, and what does z?",
+        "The new token's key and value go into the state first, because a token may attend to itself. What does the "
+        "sum S get more at this step, and what does z?",
         "φ(k)ᵀ v is a matrix (d_k, d_v) for each sentence: a column times a row. `unsqueeze` gives each of the two the "
         "axis that it lacks.",
         "The output reads the new state: φ(q) S, divided by the number φ(q) · z. What comes back is the output and "

@@ -43,8 +43,12 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _mixed(draw, fewer: int) -> list[Tensor]:
-    """[query, key, value, E, F, mask] with `fewer` keys than n_max and nothing padded; no two sizes alike."""
+    """[query, key, value, E, F, mask] with `fewer` keys than n_max, more than k, and nothing padded.
+
+    No two sizes are alike.
+    """
     n_query, n_key, k, d, d_v = draw.sizes(5, 3, 9)
+    k, n_key = sorted((k, n_key))
     shapes = (2, n_query, d), (2, n_key, d), (2, n_key, d_v), (k, n_key + fewer), (k, n_key + fewer)
     inputs = [draw.normal(*shape) for shape in shapes]
     return [*inputs, torch.ones(2, n_key, dtype=torch.bool)]
@@ -74,6 +78,7 @@ def padding(answer, draw):
     """a padded sentence gives what it gives without its padding"""
     query, key, value, E, F, mask = _mixed(draw, 0)
     mask = draw.padding_mask(2, key.shape[1])
+    mask[1, len(E) - 1 :] = False  # padding at a place that has a mixture of the same number, too
     alone = []
     for i, n in enumerate(mask.sum(dim=1).tolist()):
         sentence = query[i : i + 1], key[i : i + 1, :n], value[i : i + 1, :n]
@@ -117,13 +122,13 @@ slip("E and F have changed places", OUTPUT, {E_HERE: F_HERE, F_HERE: E_HERE}, wo
 slip("the weights are mixed", OUTPUT,
      {"mixed_keys.mT": "key.mT", "math.sqrt(d))": MASKED_SCORES, "return weights": f"return weights @ {E_HERE}.T"},
      words="""
-    The softmax was taken over all n keys, and its weights were mixed afterwards. That table of n × n weights is what we
-    wanted to be rid of: mix the keys *before* they meet the queries, and the softmax has k columns.""")
+    The softmax was taken over all n keys, and its weights were mixed afterwards. We wanted to avoid this n × n matrix
+    of weights: mix the keys *before* they meet the queries, and the softmax has k columns.""")
 
 slip("the queries are mixed too", (*OUTPUT, "padding"),
      {"(query @": "(E[:, : query.shape[1]] @ query[:, : E.shape[1]] @"},
      words="""
-    The output has k rows. Every query wants an answer of its own, so queries are not mixed, only what they look at.""")
+    The output has k rows. Every query wants an answer of its own, so queries are not mixed, only the keys are.""")
 
 slip("the last columns for a short sequence", SHORTER, {E_HERE: "E[:, -n_key:]", F_HERE: "F[:, -n_key:]"}, words="""
     A short sequence was mixed by the *last* columns of E and F. Column j belongs to position j, and positions are
@@ -142,6 +147,10 @@ slip("masks the scores, as before", (*OUTPUT, "padding", "gradient"),
     The mask was put on the scores, as in ordinary attention. But there are k scores for a query here, one for each
     *mixture*, and the mask has a place for each of n keys: the two do not fit. What a padded key has to say is in all
     mixtures by then, so it must be taken out earlier.""")
+
+slip("masks the scores, as before", PADDING,
+     {KEYS: "key", VALUES: "value",
+      "math.sqrt(d))": "math.sqrt(d)).masked_fill(~mask[:, None, : len(E)], -torch.inf)"})  # cut until it fits
 
 slip("masks the keys alone", PADDING, {VALUES: "value"}, words="""
     The padded keys are out of their mixtures, but the padded values are still in theirs. There is no weight left that

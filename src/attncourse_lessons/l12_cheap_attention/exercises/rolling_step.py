@@ -76,14 +76,14 @@ def the_first_token(answer, draw):
 
 @aspect("half full", points=1, hint=3)
 def half_full(answer, draw):
-    """before the cache is full, a token looks at those that have been written, and at itself"""
+    """before the cache is full, a token attends to those that have been written, and to itself"""
     [batch, n_heads, d_head], [w] = draw.sizes(3, 2, 7), draw.sizes(1, 8, 10)
     return answer(*_token(draw, batch, n_heads, d_head), *_caches(draw, batch, n_heads, w, d_head), 4)[0]
 
 
 @aspect("full", points=2, hint=2)
 def full(answer, draw):
-    """later, a token looks at the last w, itself among them"""
+    """later, a token attends to the last w, itself among them"""
     batch, n_heads, w, d_head = draw.sizes(4, 3, 7)
     return answer(*_token(draw, batch, n_heads, d_head), *_caches(draw, batch, n_heads, w, d_head), 2 * w + 1)[0]
 
@@ -154,7 +154,7 @@ slip("keys for values", ALL, {"= key, value": "= key, key"}, words="""
 slip("queries in the cache", ("half full", "full", "slots", "as a window"), {"= key, value": "= query, value"},
      words="""
     The new *query* went into the cache of keys. A query asks once and is forgotten; keys and values are what later
-    tokens will look at.""")
+    tokens will attend to.""")
 slip("not scaled", SEVERAL,
      {" / math.sqrt(query.shape[-1])": ""},
      {"math.sqrt(query.shape[-1])": "query.shape[-1]"},
@@ -198,8 +198,8 @@ def pushed_along_and_cut(query, key, value, key_cache, value_cache, t):
 
 @misconception("a cache that grows", fails=("the first token", "half full", "full", "slots", "as a window"))
 def a_cache_that_grows(query, key, value, key_cache, value_cache, t):
-    """The new token was put behind the others, and the cache is one longer at each step. Under a window nobody looks at
-    what is more than w − 1 tokens back, so its place can be used again."""
+    """The new token was put behind the others, and the cache is one longer at each step. Under a window no token
+    attends to what is more than w − 1 tokens back, so its place can be used again."""
     keys = torch.cat([key_cache, key.unsqueeze(2)], dim=2)
     values = torch.cat([value_cache, value.unsqueeze(2)], dim=2)
     weights = (query.unsqueeze(2) @ keys.mT / math.sqrt(query.shape[-1])).softmax(dim=-1)

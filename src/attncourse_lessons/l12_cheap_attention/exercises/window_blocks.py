@@ -1,4 +1,4 @@
-"""window_blocks: For each block of queries, the keys that its window can touch, and which of them it may look at."""
+"""window_blocks: For each block of queries, the keys that its window can touch, and which of them it may attend to."""
 
 import torch
 from torch import Tensor
@@ -90,14 +90,14 @@ def ends(answer, draw):
 
 @aspect("window", points=2, hint=3, explain=truth)
 def window(answer, draw):
-    """in the middle of a text, a query may look at itself and at `width` positions on each side"""
+    """in the middle of a text, a query may attend to itself and at `width` positions on each side"""
     _, mask, _ = _answer(answer, draw, 4)
     return mask[1:-1]
 
 
 @aspect("mask at the ends", points=1, hint=3, explain=truth)
 def mask_at_the_ends(answer, draw):
-    """nobody may look at the zeros"""
+    """no query may attend to the zeros"""
     _, mask, _ = _answer(answer, draw, 3)
     return torch.stack([mask[0], mask[-1]])
 
@@ -127,13 +127,13 @@ slip("a distance with its sign", MASKS, {DISTANCE: "i - j <= width"}, words="""
     On one side the window does not end. i − j is negative for keys that come later, and so never above the width. What
     counts is the distance, without its sign.""")
 slip("all three blocks", MASKS, {f"({DISTANCE})": "(i == i)"}, words="""
-    Every query may look at all three blocks of keys. They are what a block's window *can* touch. Each query's own
+    Every query may attend to all three blocks of keys. They are what a block's window *can* touch. Each query's own
     window is narrower: the first query of a block reaches no key of the block after.""")
 slip("the zeros may be looked at", ("mask at the ends",), {EXISTS: ""}, words="""
-    At the ends of the text queries may look at rows of zeros, positions that do not exist. A key of zeros gets a score
-    of 0, not −∞, and so a weight that is missing elsewhere.""")
+    At the ends of the text queries may attend to rows of zeros, positions that do not exist. A key of zeros gets a
+    score of 0, not −∞, and so a weight that is missing elsewhere.""")
 slip("one end forgotten", ("mask at the ends",), {" & (j >= 0)": ""}, {" & (j < n)": ""}, words="""
-    At one end of the text queries may look at positions that do not exist. There are two ends: before the first
+    At one end of the text queries may attend to positions that do not exist. There are two ends: before the first
     position and after the last.""")
 slip("causal", MASKS, {EXISTS: f"{EXISTS} & (j <= i)"}, words="""
     The mask leaves out what comes later. That is right in a decoder. Here the window has two sides.""")

@@ -122,8 +122,8 @@ def einsum_from_the_top_down(weights):
     return rolled
 
 
-@alternative("picture by picture")
-def picture_by_picture(weights):
+@alternative("image by image")
+def image_by_image(weights):
     """A loop, and functools.reduce."""
     from functools import reduce
 

@@ -128,7 +128,7 @@ def a_low_temperature(answer, draw):
 
 @aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("context", "targets", "negatives"))
 def gradient(answer, draw):
-    """both guesses and codes learn"""
+    """guesses, targets and negatives all learn"""
     inputs = [x.requires_grad_() for x in _guesses(draw)]
     return gradient_reaches(answer(*inputs, 0.5).reshape(1), inputs, draw)
 

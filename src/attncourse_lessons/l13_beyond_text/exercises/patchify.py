@@ -1,11 +1,11 @@
-"""patchify: Cut pictures into patches of patch × patch pixels."""
+"""patchify: Cut images into patches of patch × patch pixels."""
 
 import torch
 
 from attncourse import beyond_text
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import explain_missing_gradient
-from lessonkit.exercises.observe import gradients
+from lessonkit.exercises.observe import gradient_reaches
 
 from .common import READY_MADE
 
@@ -33,7 +33,7 @@ exercise = Exercise(
     difficulty=2,
     minutes=20,
     hints=(
-        "A row of pixels runs through several patches, so no `reshape` alone can do it. Which numbers of the picture "
+        "A row of pixels runs through several patches, so no `reshape` alone can do it. Which numbers of the image "
         "belong to patch 0? Write down their rows and columns.",
         "A row number r is two numbers: which row of patches, r // patch, and which row inside the patch, r % patch. "
         "A reshape can cut the axis into these two, and the columns' axis likewise.",
@@ -44,7 +44,7 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _picture(draw):
+def _image(draw):
     """(images, patch, rows of patches, columns of patches): not square, several channels."""
     batch, channels, rows, columns, patch = draw.sizes(5, 2, 6)
     patch = min(patch, 3)
@@ -56,15 +56,15 @@ def _picture(draw):
 
 @aspect("patches", points=2, hint=2)
 def patches(answer, draw):
-    """every number in its place, in pictures that are not square"""
-    images, patch, *_ = _picture(draw)
+    """every number in its place, in images that are not square"""
+    images, patch, *_ = _image(draw)
     return answer(images, patch)
 
 
 @aspect("order of the patches", points=1, hint=3)
 def order_of_the_patches(answer, draw):
     """row by row, as one reads a page"""
-    images, patch, *_ = _picture(draw)
+    images, patch, *_ = _image(draw)
     flat = images[:, :1, ::patch, ::patch]                                # (batch, 1, rows, columns)  one grey a patch
     return answer(flat.repeat_interleave(patch, 2).repeat_interleave(patch, 3), patch)
 
@@ -72,60 +72,60 @@ def order_of_the_patches(answer, draw):
 @aspect("order in a patch", points=1, hint=3)
 def order_in_a_patch(answer, draw):
     """inside a patch, too: row by row"""
-    images, patch, *_ = _picture(draw)
+    images, patch, *_ = _image(draw)
     return answer(images[:, :1, :patch, :patch].repeat(1, 1, 4, 4), patch)
 
 
 @aspect("channels", points=1, hint=3)
 def channels(answer, draw):
     """a patch has all channels, one after the other"""
-    images, patch, *_ = _picture(draw)
+    images, patch, *_ = _image(draw)
     return answer(images[:, :, :1, :1].expand(-1, -1, 4 * patch, 4 * patch).clone(), patch)
 
 
 @aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("images"))
 def gradient(answer, draw):
-    """what is learned from the patches reaches the picture"""
-    images, patch, *_ = _picture(draw)
+    """what is learned from the patches reaches the image"""
+    images, patch, *_ = _image(draw)
     images.requires_grad_()
-    return gradients(answer(images, patch), [images], draw)
+    return gradient_reaches(answer(images, patch), [images], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 ORDERS = ("order of the patches", "order in a patch")
-SCATTERED = ("patches", *ORDERS, "channels", "gradient")
-CHANNELS = ("patches", "channels", "gradient")
+SCATTERED = ("patches", *ORDERS, "channels")
+CHANNELS = ("patches", "channels")
 AXES = "0, 2, 4, 1, 3, 5"
 
 slip("reshaped alone", SCATTERED, {f".permute({AXES})": ""}, words="""
     The numbers were only counted off, in the order in which they lie in memory: that is along a whole row of the
-    picture, and on to the next row. So a "patch" is a strip of pixels from one row, or from two. `reshape` and `view`
+    image, and on to the next row. So a "patch" is a strip of pixels from one row, or from two. `reshape` and `view`
     never move a number. Cut the axes in two first, and change their order, before you join any.""")
 
-slip("axes not exchanged", ("patches", *ORDERS, "gradient"),
+slip("axes not exchanged", ("patches", *ORDERS),
      {"rows, patch, columns, patch": "rows, columns, patch, patch", AXES: "0, 2, 3, 1, 4, 5"},
      words="""
     The shape (…, rows, columns, patch, patch) was asked for in one `reshape`, and has the right sizes. But a row of
     pixels runs through all columns of patches: in memory, the row inside the patch comes *between* rows and columns of
     patches. Cut the height in two, cut the width in two, and then exchange axes.""")
 
-slip("patches read down the columns", ("patches", "order of the patches", "gradient"),
+slip("patches read down the columns", ("patches", "order of the patches"),
      {AXES: "0, 4, 2, 1, 3, 5"},
      words="""
     Each patch is right, but they come in the wrong order: down the first column of patches, then down the next. A model
     that had learned a position for each place would find every patch in another's place. Read them as a page.""")
 
-slip("each patch on its side", ("patches", "order in a patch", "gradient"), {AXES: "0, 2, 4, 1, 5, 3"}, words="""
+slip("each patch on its side", ("patches", "order in a patch"), {AXES: "0, 2, 4, 1, 5, 3"}, words="""
     Inside a patch rows and columns have changed places: the numbers run down its columns. Of the two axes of length
     `patch`, the one that was cut from the height comes first.""")
 
-slip("patches and insides both turned", ("patches", *ORDERS, "gradient"), {AXES: "0, 4, 2, 1, 5, 3"}, words="""
+slip("patches and insides both turned", ("patches", *ORDERS), {AXES: "0, 4, 2, 1, 5, 3"}, words="""
     Height and width have changed places throughout: the patches are read down the columns, and so is each of them. In a
-    picture the axis of the height comes first, (batch, channels, height, width).""")
+    image the axis of the height comes first, (batch, channels, height, width).""")
 
 slip("channels last", CHANNELS, {AXES: "0, 2, 4, 3, 5, 1"}, words="""
-    Each pixel's channels came together, red, green, blue, and then the next pixel's. Some libraries store pictures that
+    Each pixel's channels came together, red, green, blue, and then the next pixel's. Some libraries store images that
     way, and a model may well be trained on it; but here each channel's pixels stand together, as in the weights of a
     torch convolution, (out, channel, row, column).""")
 
@@ -133,17 +133,17 @@ slip("channels as patches of their own", CHANNELS,
      {AXES: "0, 1, 2, 4, 3, 5", "rows * columns, channels * patch**2": "channels * rows * columns, patch**2"},
      words="""
     Each channel was cut by itself, so there are several times too many patches, each with one channel. A patch is a
-    piece of the picture with everything that is there: join the channels to the pixels, not to the patches.""")
+    piece of the image with everything that is there: join the channels to the pixels, not to the patches.""")
 
 slip("one channel alone", CHANNELS,
      {"images.reshape(batch, channels": "images[:, 0].reshape(batch, 1", "channels * patch**2": "patch**2"},
      words="""
     Of several channels one is left. A patch holds all of them: its width is channels · patch².""")
 
-slip("square pictures only", ("patches", "order of the patches", "gradient"),
+slip("square images only", ("patches", "order of the patches", "gradient"),
      {"width // patch": "height // patch"},
      words="""
-    The number of patches in a column was used for those in a row as well. Pictures need not be square: height and width
+    The number of patches in a column was used for those in a row as well. Images need not be square: height and width
     each have their own.""")
 
 slip("patches in the columns", SCATTERED, {"patch**2)": "patch**2).mT"}, words="""
@@ -151,7 +151,7 @@ slip("patches in the columns", SCATTERED, {"patch**2)": "patch**2).mT"}, words="
     one *row* for each patch, with its numbers along it.""")
 
 slip("cut off from the gradient", ("gradient",), {"images.reshape": "images.detach().reshape"}, words="""
-    The numbers are right, but no gradient gets back to the picture: `.detach()`, `.numpy()`, `.tolist()` and
+    The numbers are right, but no gradient gets back to the image: `.detach()`, `.numpy()`, `.tolist()` and
     `torch.tensor(…)` forget where numbers came from. Whoever asks which pixels a decision depends on needs it.""")
 
 

@@ -159,6 +159,13 @@ slip("the highest numbers", EVERY_SPAN, {"argsort()": "argsort(descending=True)"
     The places with the *highest* numbers won. It would be as good a lottery; the contract says that the lowest win, so
     that there is one right answer.""")
 
+slip("places taken for ranks", EVERY_SPAN,
+     {f"numbers[: {FIT}].argsort()[:s].tolist()": f"(numbers[: {FIT}].argsort() < s).nonzero()[:, 0].tolist()"},
+     words="""
+    `argsort` was read as the rank of each place. It is the other way round: its first number is the *place* of the
+    lowest, its second the place of the second lowest. The starts are its first s numbers (or sort twice for
+    ranks).""")
+
 slip("p as the share that is masked", ("several spans", "within the sound", "lengths"),
      {"p * n": "p * n / span"},
      words="""

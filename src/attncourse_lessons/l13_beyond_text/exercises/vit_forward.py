@@ -1,4 +1,4 @@
-"""vit_forward: Logits of the classes of pictures that are cut into patches."""
+"""vit_forward: Logits of the classes of images that are cut into patches."""
 
 import math
 
@@ -36,10 +36,10 @@ exercise = Exercise(
     hints=(
         "Follow the shapes: (batch, n_patches, d) after `embed`, one more row in front, the same shape after `stack`. "
         "How many rows does `positions` have? So what has a position?",
-        "`class_token` is one vector of width d, for all pictures. `expand` makes (batch, 1, d) of it, without a copy; "
+        "`class_token` is one vector of width d, for all images. `expand` makes (batch, 1, d) of it, without a copy; "
         "`torch.cat` puts it in front, along the axis of the patches.",
         "Embed, put the class token in front, add the positions to all of them, run the stack, and give the head row 0 "
-        "of each picture, (batch, d).",
+        "of each image, (batch, d).",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -123,9 +123,9 @@ def the_patches_positions(answer, draw):
     return _Vision(draw).handed_to_the_stack(answer)[:, 1:]
 
 
-@aspect("a single picture", points=1, hint=2)
-def a_single_picture(answer, draw):
-    """one picture is a batch, too"""
+@aspect("a single image", points=1, hint=2)
+def a_single_image(answer, draw):
+    """one image is a batch, too"""
     return _Vision(draw, batch=1).answered(answer)
 
 
@@ -141,12 +141,12 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-POSITIONS = ("logits", "its position", "the patches' positions", "a single picture")
-READOUT = ("logits", "the class token", "a single picture")
-BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' positions", "a single picture")
+POSITIONS = ("logits", "its position", "the patches' positions", "a single image")
+READOUT = ("logits", "the class token", "a single image")
+BUT_GRADIENT = ("logits", "the class token", "its position", "the patches' positions", "a single image")
 EMBEDDED, PLUS_POSITIONS, CLASS_TOKEN = "embed(patches)", " + positions", "[:, 0]"
 
-slip("no position for the class token", ("logits", "its position", "a single picture"),
+slip("no position for the class token", ("logits", "its position", "a single image"),
      {EMBEDDED: f"{EMBEDDED} + positions[1:]", PLUS_POSITIONS: ""},
      words="""
     The patches got their positions, and the class token came in without one. Count the rows of `positions`: there is
@@ -180,22 +180,22 @@ slip("averages all rows", READOUT,
     trained that way; here the class token was put in to do that work, and it alone is read.""")
 
 slip("a row of logits for every token", READOUT, {CLASS_TOKEN: ""}, words="""
-    All rows went to the head, (batch, n, d), and there is an answer for every patch. A picture has one class: hand the
-    head one vector for each picture.""")
+    All rows went to the head, (batch, n, d), and there is an answer for every patch. An image has one class: hand the
+    head one vector for each image.""")
 
 slip("the class token joins after the stack", (*BUT_GRADIENT, "gradient"),
      {EMBEDDED: f"stack({EMBEDDED} + positions[1:])", "class_token": "(class_token + positions[0])",
       PLUS_POSITIONS: "", "stack(x)": "x"},
      words="""
-    The class token stood in front only when the stack was done, so it has looked at no patch, and every picture gets
+    The class token stood in front only when the stack was done, so it has looked at no patch, and every image gets
     the same logits. It has to go through the stack with the patches: that is where it collects.""")
 
 slip("softmax already applied", READOUT, {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).softmax(dim=-1)"}, words="""
     These are probabilities. Logits are what the head gives; the loss applies its own softmax, and one on top of the
     other makes every answer look uncertain.""")
 
-slip("squeezed axes", ("a single picture",), {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).squeeze()"}, words="""
-    `squeeze()` removes every axis of length one, and the batch's, too, when there is a single picture. Name the axis
+slip("squeezed axes", ("a single image",), {f"{CLASS_TOKEN})": f"{CLASS_TOKEN}).squeeze()"}, words="""
+    `squeeze()` removes every axis of length one, and the batch's, too, when there is a single image. Name the axis
     that you mean, or take row 0 by indexing.""")
 
 slip("cut off from the gradient", ("gradient",),
@@ -238,8 +238,8 @@ def a_table_to_be_filled(patches, embed, class_token, positions, stack, head):
     return head(stack(x + positions[None]).select(1, 0))
 
 
-@alternative("one picture at a time")
-def one_picture_at_a_time(patches, embed, class_token, positions, stack, head):
+@alternative("one image at a time")
+def one_image_at_a_time(patches, embed, class_token, positions, stack, head):
     """A loop over the batch."""
     logits = []
     for one in patches:

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
+import numpy as np
 import torch
 
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.observe import require_variation
 
 from .common import READY_MADE
 
@@ -57,25 +57,51 @@ def _transcriptions(draw, k, rows, columns):
 
 
 def _of_several(answer, draw, *numbers):
-    """What comes back for so many transcriptions of tables of one size: the agreed readings, and where they differ."""
+    """What comes back for so many transcriptions of tables of one size: the agreed readings, and where they differ.
+
+    And where a reading has a majority, which is so in all tables of this size: (numbers, rows, columns) each.
+    """
     rows, columns = draw.sizes(2, 5, 8)
-    found = [answer(_transcriptions(draw.child(str(k)), k, rows, columns)) for k in numbers]
-    return [torch.stack(each) for each in zip(*found, strict=True)]          # (numbers, rows, columns) each
+    tables = [_transcriptions(draw.child(str(k)), k, rows, columns) for k in numbers]
+    found = [answer(table) for table in tables]
+    decided = torch.stack([reference(table)[0].isfinite() for table in tables])
+    return [*(torch.stack(each) for each in zip(*found, strict=True)), decided]
+
+
+def _where(places, agreed):
+    """The agreed readings in these places, and 0 elsewhere; all of them where they are of another shape."""
+    return torch.where(places, agreed.double(), 0.0) if agreed.shape == places.shape else agreed
+
+
+def _in_words(*numbers):
+    """Says of which tables a number or NaN is wrong, and where."""
+
+    def explain(got, expected):
+        which, row, column = np.argwhere(~np.isclose(got, expected, equal_nan=True))[0]
+        has, right = got[which, row, column], expected[which, row, column]
+        wanted = "NaN, since no reading has more than half" if np.isnan(right) else f"{right:g}"
+        return f"of {numbers[which]} transcriptions, row {row}, column {column}: got {has:g}, expected {wanted}"
+
+    return explain
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("agreed", points=2, hint=1)
+@aspect("agreed", points=2, hint=1, explain=_in_words(3, 4, 5))
 def agreed(answer, draw):
-    """what more than half of three, four or five transcriptions say"""
-    return _of_several(answer, draw, 3, 4, 5)[0].nan_to_num(0.0)
+    """what more than half of three, four or five transcriptions say, where there is such a majority"""
+    agreed, _, decided = _of_several(answer, draw, 3, 4, 5)
+    return _where(decided, agreed)
 
 
-@aspect("no majority", points=1, hint=2)
+@aspect("no majority", points=1, hint=2, explain=_in_words(3, 4, 6))
 def no_majority(answer, draw):
     """NaN where no reading has more than half, and only there"""
-    return require_variation(_of_several(answer, draw, 3, 4, 6)[0].isnan())
+    agreed, _, decided = _of_several(answer, draw, 3, 4, 6)
+    if agreed.shape != decided.shape:
+        return agreed
+    return torch.where(decided & ~agreed.isnan(), 0.0, agreed.double())  # of a majority this asks for no more
 
 
 @aspect("disputed", points=1, hint=3)
@@ -89,12 +115,12 @@ def disputed(answer, draw):
 AGREED, UNDECIDED, DISPUTED = ("agreed", "no majority"), ("no majority",), ("disputed",)
 MOST = "agreed = agreed.masked_fill(2 * most <= k, torch.nan)"
 
-slip("half is enough", AGREED, {"2 * most <= k": "2 * most < k"}, words="""
+slip("half is enough", UNDECIDED, {"2 * most <= k": "2 * most < k"}, words="""
     Half of the votes were taken for a majority. With four transcriptions two may say one thing and two another, and
     then which of them comes back is chance.""")
-slip("the most frequent reading", AGREED, {MOST: "pass"}, words="""
+slip("the most frequent reading", UNDECIDED, {MOST: "pass"}, words="""
     The reading with the most votes came back, also where it has no majority: of three different readings each has one
-    vote, and the first of them is nobody's choice but the program's.""")
+    vote, and which of them comes back is the program's choice. NaN is asked for there.""")
 slip("all must agree", AGREED, {"2 * most <= k": "most < k"}, words="""
     NaN came back wherever there is any dispute. One slip in one of the transcriptions is just what the others can
     correct.""")
@@ -127,10 +153,16 @@ def the_mean(readings):
     return readings.mean(dim=0), (readings != readings[0]).any(dim=0)
 
 
-@misconception("the median", fails=("agreed", "no majority"))
+@variant("the most frequent reading", fails=UNDECIDED)
+def the_mode(readings):
+    """As torch has it, and of several that are equally frequent the smallest."""
+    return readings.mode(dim=0).values, (readings != readings[0]).any(dim=0)
+
+
+@misconception("the median", fails=UNDECIDED)
 def the_median(readings):
     """The median of the readings came back. With three readings, of which two are equal, that is their value; with
-    three different ones it is the middle one, which has no majority."""
+    three different ones it is the middle one, which has no majority: there NaN is asked for."""
     return readings.median(dim=0).values, (readings != readings[0]).any(dim=0)
 
 

@@ -54,13 +54,13 @@ def _one_text(draw, n=None):
 
 @aspect("output", points=1, hint=2)
 def output(answer, draw):
-    """one row for each word, as one masked pass gives it"""
+    """one row for each token, as one masked pass gives it"""
     return answer(*_one_text(draw))
 
 
 @aspect("the past stays", points=1, hint=1, explain=explain_worst("it moves by {size} at {place}"))
 def the_past_stays(answer, draw):
-    """changing the last word changes nothing before it"""
+    """changing the last token changes nothing before it"""
     x, *matrices = _one_text(draw, n=6)
     other = torch.cat([x[:-1], draw.normal(1, x.shape[1])])
     return apart(require_variation(answer(x, *matrices))[:-1], answer(other, *matrices)[:-1])
@@ -68,13 +68,13 @@ def the_past_stays(answer, draw):
 
 @aspect("one word", points=1, hint=2)
 def one_word(answer, draw):
-    """a text of one word: its own value"""
+    """a text of one token: its own value"""
     return answer(*_one_text(draw, n=1))
 
 
 @aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "W_Q", "W_K", "W_V"))
 def gradient(answer, draw):
-    """the words and all three matrices can be learned"""
+    """the tokens and all three matrices can be learned"""
     return reached_where_heard(answer, _one_text(draw, n=6), draw)
 
 

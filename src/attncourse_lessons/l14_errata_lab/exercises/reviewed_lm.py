@@ -74,13 +74,16 @@ exercise = Exercise(
     difficulty=3,
     minutes=35,
     hints=(
-        "Do not read harder: ask. Build the printed model, and call it with a text alone and with the same text in a "
-        "batch; with more tokens than 128; with sublayers whose numbers are all zero. Which surprises you?",
-        "With zeroed sublayers a pre-norm stack must return what went in. Follow x through the printed loop: at which "
-        "lines does the only copy of x that came in get lost?",
-        "What is added to x grows with each layer and is never taken back. Which line of a pre-norm stack, after the "
-        "last layer, answers for that? Is each size that the model is told handed on to all that need it? And count "
-        "the parameters of each part: are there as many as the number of layers asks for?",
+        "Do not read harder: ask. Build the page's model, and call it with a text and with the first half of it; with "
+        "a text alone and in a batch; with more tokens than 128; with all sublayers zeroed, and with one kind of them "
+        "zeroed. Which calls surprise you?",
+        "That all zeroed sublayers return what went in shows that nothing is in the way of x. It does not show that "
+        "each sublayer's output arrives. Zero the feed-forward networks alone: what should one layer return then, and "
+        "is what attention found still in it after the next line? And which row of the table does token 0 get in a "
+        "short text, which in a long one?",
+        "Call `backward` once and list the parameters without a gradient: each of them is a line to look at. Count the "
+        "parameters of each part: are there as many as the number of layers asks for, and does the last norm have any "
+        "of its own? Is each size that the model is told handed on to all that need it?",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -144,7 +147,20 @@ def zeroed_sublayers(answer, draw):
     return apart(require_variation(model(tokens)), right.logits(right.norm(x)))
 
 
-@aspect("logits", points=2, hint=2, explain=explain_worst("the logits are off by {size} at {place}"))
+@aspect("zeroed networks", points=1, hint=2,
+        explain=explain_worst("with feed-forward networks whose numbers are zero it is off by {size}"))  # fmt: skip
+def zeroed_networks(answer, draw):
+    """with zeroed feed-forward networks the logits are those of what attention adds, layer after layer"""
+    model, tokens = _model(answer, draw)
+    right = _right(model, ("embedding", "positions", "norm_1", "attention", "norm", "logits"))
+    model.runner.fill({name: p.detach() * (name.split(".")[0] != "ff") for name, p in model.parameters.items()})
+    x = right.embedding(tokens) + right.positions.weight[: tokens.shape[1]]
+    for norm, attention in zip(right.norm_1, right.attention, strict=True):
+        x = x + attention(norm(x))
+    return apart(require_variation(model(tokens)), right.logits(right.norm(x)))
+
+
+@aspect("logits", points=1, hint=2, explain=explain_worst("the logits are off by {size} at {place}"))
 def logits(answer, draw):
     """each layer's two sublayers in turn, each after its norm, each added to what came in"""
     model, tokens = _model(answer, draw)
@@ -166,7 +182,8 @@ def learns(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-WIRED, LOGITS = ("zeroed sublayers", "logits"), ("logits",)
+LOGITS, FOUND = ("logits",), ("zeroed networks", "logits")  # FOUND: what attention found does not arrive
+WIRED = ("zeroed sublayers", *FOUND)
 PLACES = "self.positions(torch.arange(n))"
 FIRST, SECOND = "x = x + self.attention[layer](self.norm_1[layer](x))", "x = x + self.ff[layer](self.norm_2[layer](x))"
 NORM, OUT = "self.norm = nn.LayerNorm(d_model)", "self.logits(self.norm(x))"
@@ -194,9 +211,10 @@ slip("the block as printed", WIRED,
       SECOND: "x = self.norm_2[layer](x)\n        x = x + self.ff[layer](x)"}, words="""
     Both sums of a layer begin at the normalised x, as printed. The comments say pre-normalization: the *branch* reads
     the normalised x, and the sum begins at the x that came in.""")
-slip("no final norm", ("registered", *WIRED), {NORM: "pass", OUT: "self.logits(x)"}, words="""
-    Nothing stands between the last layer and the logits. As printed that does no harm; once the layers are repaired, x
-    grows with each of them, and a norm must answer for it.""")
+slip("no final norm", ("registered", *WIRED), {NORM: "pass", OUT: "self.logits(x)"},
+     {NORM: "pass", OUT: "self.logits(self.norm_2[-1](x))"}, words="""
+    There is no norm of its own between the last layer and the logits: none at all, or one that belongs to a layer. x
+    grows with each layer, and a final norm, `norm`, must answer for it.""")
 slip("a final norm that is not used", (*WIRED, "learns"), {OUT: "self.logits(x)"}, words="""
     The final norm is made, and `forward` does not use it.""")
 slip("post-norm", WIRED,
@@ -212,31 +230,40 @@ slip("side by side", LOGITS,
       SECOND: "x = x + attended + self.ff[layer](self.norm_2[layer](x))"}, words="""
     Both sublayers read the same x, side by side. Some models do so (GPT-J); here the network reads what attention has
     left.""")
-slip("without norms in the branches", (*LOGITS, "learns"),
+slip("without norms in the branches", (*FOUND, "learns"),
      {FIRST: "x = x + self.attention[layer](x)", SECOND: "x = x + self.ff[layer](x)"}, words="""
     The sublayers read x as it is. In a pre-norm layer each reads a normalised x.""")
 slip("one norm for both sublayers", (*LOGITS, "learns"), {"self.norm_2[layer](x))": "self.norm_1[layer](x))"}, words="""
     Both sublayers of a layer use the same norm. Each has its own, with numbers of its own.""")
-slip("one norm for all layers", ("registered", "logits"), {
-    "self.norm_1.append(nn.LayerNorm(d_model))": "self.norm_1.append([*self.norm_1, nn.LayerNorm(d_model)][0])"}, {
+slip("one norm for all layers", ("registered", *LOGITS), {
     "self.norm_2.append(nn.LayerNorm(d_model))": "self.norm_2.append([*self.norm_2, nn.LayerNorm(d_model)][0])"},
      words="""
     All layers share one norm. A list times a number, `[norm] * 3`, holds one and the same module three times, and one
     set of numbers. Each layer has a norm of its own: make a new one for each.""")
+slip("one norm for all layers", ("registered", *FOUND), {
+    "self.norm_1.append(nn.LayerNorm(d_model))": "self.norm_1.append([*self.norm_1, nn.LayerNorm(d_model)][0])"})
 slip("the final norm in every layer", WIRED, {
     SECOND: "x = self.norm(x + self.ff[layer](self.norm_2[layer](x)))"}, words="""
     The final norm stands inside the loop, so that x is normalised after every layer, and nothing can pass through the
     stack unchanged. It belongs after the last layer, once.""")
-slip("one layer too few", ("registered", "logits"), {"for _ in range(n_layers)": "for _ in range(1, n_layers)"},
+slip("the final norm in every layer", WIRED, {
+    SECOND: "x = self.norm(x + self.ff[layer](self.norm_2[layer](x)))", OUT: "self.logits(x)"})
+slip("output and embedding share their weights", ("registered", *WIRED),
+     {"self.logits = nn.Linear(d_model, vocab_size)":
+      "self.logits = nn.Linear(d_model, vocab_size)\n    self.logits.weight = self.embedding.weight"}, words="""
+    `logits` has the embedding's matrix for its weights. That is weight tying, which many models use; the contract asks
+    for a layer with weights of its own.""")
+slip("one layer too few", ("registered", *FOUND), {"for _ in range(n_layers)": "for _ in range(1, n_layers)"},
      words="""
     One layer is missing: `range(1, n)` counts n − 1 of them, and a `zip` that is not strict drops what has no partner.
     Build a model of one layer and count its parameters.""")
-slip("one sublayer for all layers", ("registered", "logits"),
-     {"self.attention.append(Attention(d_model, n_heads, max_length))":
-      "self.attention.append([*self.attention, Attention(d_model, n_heads, max_length)][0])"},
+slip("one sublayer for all layers", ("registered", *LOGITS),
      {"self.ff.append(FeedForward(d_model))": "self.ff.append([*self.ff, FeedForward(d_model)][0])"}, words="""
     All layers share one sublayer, and its numbers: it was made once and put into the list n times. (The Universal
     Transformer does so on purpose.) Each layer has sublayers of its own.""")
+slip("one sublayer for all layers", ("registered", *FOUND),
+     {"self.attention.append(Attention(d_model, n_heads, max_length))":
+      "self.attention.append([*self.attention, Attention(d_model, n_heads, max_length)][0])"})
 slip("a norm before the first layer", WIRED,
      {f"self.embedding(tokens) + {PLACES}": f"self.norm(self.embedding(tokens) + {PLACES})"}, words="""
     The sum of embedding and position is normalised before the first layer. In a pre-norm model it goes in as it is,
@@ -246,6 +273,17 @@ slip("probabilities", WIRED, {OUT: "self.logits(self.norm(x)).softmax(dim=-1)"},
     it twice.""")
 slip("positions not added", (*WIRED, "learns"), {f" + {PLACES}": ""}, words="""
     The table of positions is made and not used. To a causal model the order of the tokens is then nearly lost.""")
+slip("what attention found is not passed on", FOUND,
+     {FIRST: "h = x + self.attention[layer](self.norm_1[layer](x))",
+      SECOND: "x = x + self.ff[layer](self.norm_2[layer](h))"}, words="""
+    The feed-forward network reads the sum that attention has left, and its own sum begins at the x before that: what
+    attention found goes no further. With *all* sublayers zeroed nobody sees that: zero the networks alone.""")
+slip("positions from the end", WIRED, {PLACES: "self.positions.weight[-n:]"}, words="""
+    The last n rows of the table were taken: which row a token gets depends on how long its text is. Compare the logits
+    of a text with those of its first half. Token t gets row t.""")
+slip("positions without a gradient", ("learns",), {PLACES: "self.positions.weight.data[:n]"}, words="""
+    The rows of the table are read past autograd, by `.data`: they keep the numbers with which they began, and nothing
+    says so. List the parameters whose `grad` is None after one `backward`.""")
 slip("layers in a plain list", ("registered", *WIRED), {
     "self.attention, self.ff = nn.ModuleList(), nn.ModuleList()": "self.attention, self.ff = [], []"}, words="""
     The sublayers stand in Python lists, into which a module does not look: they are never trained, saved or moved.""")

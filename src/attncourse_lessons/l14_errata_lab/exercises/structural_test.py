@@ -386,6 +386,7 @@ _blocks(
     ("a block in which the last position but one, and no other, looks ahead", False,
      _pre(_ln, allowed=_last_but_one_ahead)),
     ("a block whose feed-forward network gets the next token", False, _pre(_ln, _with_the_next)),
+    ("a block with RMSNorm and without a mask", False, _pre(_rms, allowed=_everybody)),  # a constant added is seen
     hint=3,
 )
 
@@ -504,9 +505,21 @@ slip("the company is not tried", ("the company",),
     No question was asked about the batch, or only about one of its texts. A text must get the same answer alone as
     among others: take out each of them, and compare.""")
 slip("the past is not tried", ("the past",), {"for j in range(x.shape[1])": "for j in ()"}, words="""
-    That nothing attends to the future was tried, and not that all attend to the past. A mask can forbid too much: the
-    position itself, or what came before it. Change one position, and what attention finds there and after it must
-    change.""")
+    That nothing attends to the future was tried. Whether all attend to the past was not, or by a comparison that sound
+    and broken blocks pass alike: the output at the changed position differs in any case, since x is added to it. A mask
+    can forbid too much: the position itself, or what came before it. Change one position; what attention finds there
+    and at each place after it must change.""")
+
+TO_THE_FUTURE = {"future[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])": "future[:, i + 1 :] += 1"}
+TO_THE_PAST = {"other[:, j] = torch.randn_like(x[:, j])": "other[:, j] += 1"}
+WITH_LAYER_NORM = ("half repaired", "norms elsewhere", "nothing kept", "the past", "the company", "left out",
+                   "side by side", *FAINT)  # the families whose sound block has it
+
+slip("a constant is added", ("the future",), TO_THE_FUTURE, words="""
+    The vectors were changed by adding a constant to all features. LayerNorm subtracts it again, so that no sublayer
+    notices the change: a block that looks ahead passes, and a sound one seems to be deaf to the past. Draw the
+    replacement, `torch.randn_like(…)`.""")
+slip("a constant is added", ("the future", *WITH_LAYER_NORM), TO_THE_PAST, {**TO_THE_FUTURE, **TO_THE_PAST})
 
 slip("one size of x", ("no norm", "a root too many"), {f"{ATTENDED},": "", f"{THOUGHT},": ""}, words="""
     All was tried at one size of x. That a sublayer gets a *normalised* x shows only when x grows: what it finds must
@@ -563,7 +576,7 @@ def acquits_what_says_the_same_twice(block, x, losses):
 def accuses_every_block(block, x, losses):
     """Sound blocks were accused, too. The test demands something that need not be so: a block that *works* changes x,
     and every output may depend on its own word and on what came before. Only a block whose findings are multiplied by 0
-    must return x."""
+    must return x. Or the test allows no rounding, as `torch.equal` does not."""
     return torch.allclose(block(x, 1.0, 1.0), x, rtol=1e-4, atol=1e-4)
 
 

@@ -37,10 +37,10 @@ Step = tuple[NotebookNode, Any]
 # Of one piece of HTML, pictures not counted: the time to make it safe grows with the square of them.
 MOST_CHARACTERS, MOST_TAGS = 100_000, 5_000
 # What a page may take at worst, in seconds, and what a piece takes of it: these squares were measured on pieces made to
-# be slow ("a." again and again, quotes in quotes, tags in tags). What grows with the piece itself is that nbconvert
-# parses the whole page once more, in which a word of code, an emphasis and a colour are a tag each.
+# be slow ("a." again and again, `\\[` that nothing closes, tags in tags). What grows with the piece itself is that
+# nbconvert parses the whole page once more, in which a word of code, an emphasis and a colour are a tag each.
 PAGE_SECONDS = 5.0
-PER_CODE, PER_MARKDOWN, PER_TAGS = 1e-8, 1e-9, 4e-8
+PER_CODE, PER_MARKDOWN, PER_TAGS = 1e-8, 1e-8, 4e-8
 PER_CHARACTER, PER_TAG, PER_COPIED = 1e-5, 1e-4, 1e-10
 STILL_SHOWN = 2_000  # characters of what is too long
 # Characters of pictures attached to text: each is in the page as often as it is shown, and counted as often.

@@ -1,9 +1,7 @@
 """Wrong answers with one mistake each, for benchmarks/repair.py: written from the notebooks' text alone.
 
 The ten exercises were drawn by `random.Random("where is it").sample(names, 10)` from the names in alphabetical order.
-Nobody had looked at the exercises' modules, their known mistakes or their solutions when these were written. A function
-is called `exercise__mistake`, and `# here` marks the line at fault: two lines where something is missing between them,
-or where either may be changed.
+Nobody had looked at the exercises' modules, their known mistakes or their solutions when these were written.
 """
 
 import math

@@ -1,8 +1,7 @@
 """More wrong answers to exercises drawn at random: four with one mistake each, two with two, and a right one each.
 
-Twelve exercises drawn by `random.Random(27)` from the names in alphabetical order, without those of `drawn_answers.py`,
-and six of the others by `random.Random(28)`. All answers were written from the contract in the notebook alone, before
-the exercise's module was opened, and are marked as there; a right answer is marked `@right`.
+Twelve exercises drawn by `random.Random(27)` from the names in alphabetical order, without those of `unseen_1.py`,
+and six of the others by `random.Random(28)`.
 """
 
 import math
@@ -11,11 +10,9 @@ from functools import reduce
 
 import torch
 import torch.nn.functional as F
-from drawn_answers import RIGHT, TWO, answers_in, handed_in, right, two
+from unseen import right, two
 
 # ruff: noqa: B905, RUF007, RUF059, SIM108  (as learners write)
-
-__all__ = ["RIGHT", "TWO", "answers_in", "handed_in"]
 
 # ------------------------------------------------------------------------------------------------------- test_for_leaks
 
