@@ -83,5 +83,5 @@ def test_a_case_is_not_changed_by_what_the_answer_writes():
 
     check("softmax", shifts_in_place)
     case = check.case("softmax")
-    assert case.got is None and ": nothing" in repr(case)
+    assert (case.got - case.expected).abs().max() < 1e-6 and "or of the arguments" in repr(case)
     assert (case.arguments["scores"].softmax(-1) - case.expected).abs().max() < 1e-6

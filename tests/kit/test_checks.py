@@ -93,7 +93,7 @@ def test_an_unwritten_answer_is_told_what_to_do(softmax):
     assert "Not written yet" in str(verdict) and "raise NotImplementedError()" in str(verdict)
 
 
-def test_an_answer_that_writes_into_its_input_is_told_so_where_torch_refuses_it_first(softmax):
+def test_an_answer_that_writes_into_its_input_loses_one_aspect_and_no_gradient(softmax):
     @softmax.aspect("gradient", points=1)
     def gradient(answer, draw):
         """a gradient comes back"""
@@ -105,8 +105,32 @@ def test_an_answer_that_writes_into_its_input_is_told_so_where_torch_refuses_it_
         return by_hand(scores)
 
     verdict = one(softmax, writes)
-    assert verdict.problem == "changed its input" and "writes into `scores`" in verdict.summary()
-    assert verdict.aspects[2].message == "it writes into an input: work on a copy, or on new tensors"
+    assert [aspect.ok for aspect in verdict.aspects] == [False, True, True]
+    assert verdict.aspects[0].message == "it writes into `scores`: work on a copy, or on new tensors"
+    assert not verdict.misconceptions
+
+
+def test_a_gradient_that_is_lost_by_writing_into_an_input_is_told_so_and_gets_no_other_name():
+    exercise = lessons.exercise("rnn_step")
+
+    def writes(x, state, there, W_x, W_h, b):
+        state[there] = torch.tanh(x @ W_x + state @ W_h + b)[there]
+        return state
+
+    verdict = one(exercise, writes)
+    failed = {line.name: line.message for line in verdict.aspects if not line.ok}
+    assert list(failed) == ["the first step", "gradient"] and not verdict.misconceptions
+    assert failed["gradient"].startswith("torch needs for the gradient what stood in an input")
+
+
+def test_writing_into_an_input_and_another_mistake_are_both_told(softmax):
+    def writes(scores):
+        scores -= scores.amax(-1, keepdim=True)
+        return 2 * by_hand(scores)
+
+    verdict = one(softmax, writes)
+    assert "; it writes into `scores`" in verdict.aspects[0].message and not verdict.aspects[1].ok
+    assert "writes into" not in verdict.aspects[1].message
 
 
 def test_shapes_that_do_not_meet_are_told_with_the_arguments(softmax):
@@ -227,15 +251,6 @@ def test_nan_is_told_with_its_place(softmax):
         return weights
 
     assert "contains NaN, first at [2, 2]" in one(softmax, answer).aspects[0].message
-
-
-def test_writing_into_the_input_is_refused_and_the_argument_named(softmax):
-    def answer(scores):
-        scores -= scores.amax(-1, keepdim=True)
-        return by_hand(scores)
-
-    verdict = one(softmax, answer)
-    assert verdict.points == 0 and "it writes into `scores`" in str(verdict)
 
 
 def numbers_exercise(*inputs):

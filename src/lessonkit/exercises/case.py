@@ -47,7 +47,7 @@ class Case:
             named = zip(self.returns, result, strict=True) if several else [(", ".join(self.returns), result)]
             lines += [f"  {verb} {name}: {_shown(value)}" for name, value in named]
         if _equal(self.got, self.expected):
-            lines.append("  The two agree here: what fails is what becomes of them later, a gradient for instance.")
+            lines.append("  The two agree here: what fails is what becomes of them later, or of the arguments.")
         return "\n".join(lines)
 
 
@@ -90,7 +90,7 @@ class _Recorder:
     """A runner that keeps every call."""
 
     def __init__(self, runner: LocalRunner, calls: list[_Call]) -> None:
-        self.runner, self.calls = runner, calls
+        self.runner, self.calls, self.written = runner, calls, runner.written
 
     def call(self, arguments: tuple) -> Any:
         call = _Call(self.runner.function, tuple(map(_kept, arguments)))

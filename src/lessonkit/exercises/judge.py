@@ -22,6 +22,7 @@ from lessonkit.exercises.observe import PARAMETER, Observation, observe_aspect
 from lessonkit.exercises.verdict import AspectVerdict, Verdict
 
 SECONDS_NEAR = 0.4  # for mistakes that nobody has written down
+NEEDED_ON_THE_WAY_BACK = "torch needs for the gradient what stood in an input before the answer wrote into it"
 IN_FLOAT64 = "; it came back in float64, which is twice the size of the inputs’ float32"
 
 
@@ -31,14 +32,17 @@ def judge(exercise: Exercise, observations: Mapping[str, Observation], seed: int
     `name=False` leaves out the misconceptions, which take most of the time.
     """
     expected = observe_known(exercise, exercise.reference, seed)
+    observations, written = _writing_set_aside(observations)
     wide = [a.name for a in exercise.aspects if _in_float64(observations[a.name], expected[a.name])]
     once = _truths_told_once(observations, expected)
-    lines = []
+    lines, wrong = [], []  # by what came back: writing into an input has its own words, and no name
     for aspect in exercise.aspects:
         fault = fault_of(aspect, once[aspect.name], expected[aspect.name], exercise.writes_init)
+        if fault:
+            wrong.append(aspect.name)
+        fault = "; ".join(filter(None, [fault, written.get(aspect.name)]))
         meaning = aspect.meaning + IN_FLOAT64 * (aspect.name in wide[:1])  # it is said once, and costs nothing
-        lines.append(AspectVerdict(aspect.name, fault is None, aspect.points, fault or meaning))
-    wrong = [line.name for line in lines if not line.ok]
+        lines.append(AspectVerdict(aspect.name, not fault, aspect.points, fault or meaning))
     measured = [seen.metric for seen in observations.values() if seen.metric is not None]
     named = tuple(_explain(exercise, observations, wrong, seed) if name and wrong else ())
     return Verdict(
@@ -159,7 +163,7 @@ def explain_missing_gradient(*inputs: str) -> Explain:
 
 def fault_of(aspect: Aspect, seen: Observation, expected: Observation, writes_init: bool = False) -> str | None:
     """What is wrong with one aspect, in words; None if nothing is."""
-    fault = _difference(aspect, seen, expected, writes_init)
+    fault = _difference(aspect, seen, expected, writes_init) or seen.written
     asked_for = {dtype for _, _, dtype in expected.shapes}  # a right answer to inputs of half precision has it too
     low = next((d for _, _, d in seen.shapes if d in ("float16", "bfloat16") and d not in asked_for), None)
     return f"{fault}; computed in {low}, the inputs are float32" if fault and low else fault
@@ -216,6 +220,17 @@ def _truths_as_numbers(seen: Observation, expected: Observation) -> str:
     if (high == right).all():
         return ": True stands where the larger number is, and nothing else is wrong"
     return ": and they are the wrong way round, too" if (low == right).all() else ""
+
+
+def _writing_set_aside(observations: Mapping[str, Observation]) -> tuple[Mapping[str, Observation], dict[str, str]]:
+    """The observations without what is said of writing into an input, and that by aspect: it costs the first alone."""
+    said = {name: seen.written for name, seen in observations.items() if seen.written}
+    aside = {name: replace(seen, written=None) for name, seen in observations.items()}
+    for name in said:
+        problem = aside[name].problem
+        if problem and "modified by an inplace operation" in problem.detail:  # what was written over was still needed
+            aside[name] = replace(aside[name], problem=Problem("written", NEEDED_ON_THE_WAY_BACK))
+    return aside, dict(list(said.items())[:1])
 
 
 def _truths_told_once(
@@ -296,14 +311,14 @@ def _say(problem: Problem) -> str:
 def _common_problem(observations: Mapping[str, Observation], wrong: list[str]) -> str | None:
     """The kind of problem that stopped every aspect alike: the card then says it once.
 
-    Alike is also an error in the same line, whatever the sizes were, and writing into an input, whichever it was.
+    Alike is also an error in the same line, whatever the sizes were.
     """
     problems = [o.problem for o in observations.values() if o.problem]
     if not problems or len(problems) < len(observations) or len(wrong) < len(observations):
         return None
     kinds, places = {problem.kind for problem in problems}, {problem.where for problem in problems}
     in_one_place = kinds == {"raised"} and len(places) == 1 and places != {""}
-    return kinds.pop() if len(set(problems)) == 1 or kinds == {"changed its input"} or in_one_place else None
+    return kinds.pop() if len(set(problems)) == 1 or in_one_place else None
 
 
 def _explain(

@@ -36,7 +36,6 @@ _ADVICE = {
 }
 # Torch's words for these; beside them the shapes of what came in help more than anything.
 MOST_PARAMETERS, LONGEST_NAME = 1_000, 200  # of a module that a check looks at; characters
-WRITES_INTO_LEAF = "a leaf Variable that requires grad"
 SHAPES_DO_NOT_MEET = ("shapes cannot be multiplied", "must match the size of tensor", "Expected size for first two",
                       "is invalid for input of size", "Sizes of tensors must match", "size mismatch, got input",
                       "inconsistent tensor size", "does not broadcast with previously")  # fmt: skip
@@ -46,7 +45,7 @@ SHAPES_DO_NOT_MEET = ("shapes cannot be multiplied", "must match the size of ten
 class Problem:
     """Why an aspect has no value: the kind of thing that happened, its details, and the learner's line where it did."""
 
-    kind: str  # "not written", "raised", "wrong type", "changed its input", "forbidden" or "unusable"
+    kind: str  # "not written", "raised", "wrong type", "forbidden" or "unusable"; a judge adds "written"
     detail: str = ""
     where: str = ""
 
@@ -69,6 +68,8 @@ class Opaque:
 class Runner(Protocol):
     """Runs a learner's function, class or module, wherever it lives. Every method raises AspectFailed."""
 
+    written: list[str]  # what is to be said of each call that wrote into its arguments, which are copies
+
     def call(self, arguments: tuple) -> Any:
         """What the answer returns."""
 
@@ -86,21 +87,23 @@ class Runner(Protocol):
 
 
 def _copied(value: Any) -> Any:
-    """A copy, down to the tensors, for comparison."""
+    """A copy, down to the tensors, through which gradients find their way back."""
     if isinstance(value, Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
+        return value.clone()
+    if type(value) is dict:
         return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_copied, value))
+    return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
 
 
-def _unchanged(value: Any, copy: Any) -> bool:
+def _unchanged(copy: Any, value: Any) -> bool:
     if isinstance(value, Tensor):
         return isinstance(copy, Tensor) and value.shape == copy.shape and _equal(value, copy)
     if isinstance(value, dict):
-        return value.keys() == copy.keys() and all(_unchanged(item, copy[key]) for key, item in value.items())
+        return value.keys() == copy.keys() and all(_unchanged(copy[key], item) for key, item in value.items())
     if isinstance(value, list | tuple):
-        return isinstance(copy, list) and len(value) == len(copy) and all(map(_unchanged, value, copy))
+        return type(value) is type(copy) and len(value) == len(copy) and all(map(_unchanged, copy, value))
     return value is copy or bool(value == copy)
 
 
@@ -112,22 +115,21 @@ def _equal(a: Tensor, b: Tensor) -> bool:
 class LocalRunner:
     """A runner in this process."""
 
-    def __init__(self, function: Any, guard: Guard) -> None:
+    def __init__(self, function: Any, guard: Guard, written: list[str] | None = None) -> None:
         self.function, self.guard = function, guard
+        self.written = [] if written is None else written
 
     def call(self, arguments: tuple) -> Any:
         if not callable(self.function):
             raise AspectFailed(
                 Problem("wrong type", f"got {kind_of(self.function)} where the function itself is wanted")
             )
-        before = [_copied(argument) for argument in arguments]
-        result = self._run(tuple(self.guard.let(a) if callable(a) else a for a in arguments))
-        for position, (argument, copy) in enumerate(zip(arguments, before, strict=True), start=1):
-            if not _unchanged(argument, copy):
+        copies = [_copied(argument) for argument in arguments]  # so that writing spoils nothing else of what is seen
+        result = self._run(tuple(self.guard.let(a) if callable(a) else a for a in copies))
+        for position, (copy, argument) in enumerate(zip(copies, arguments, strict=True), start=1):
+            if not _unchanged(copy, argument):
                 name = _argument_name(self.function, position)
-                raise AspectFailed(
-                    Problem("changed its input", f"it writes into {name}: work on a copy, or on new tensors")
-                )
+                self.written.append(f"it writes into {name}: work on a copy, or on new tensors")
         return result
 
     def build(self, sizes: tuple) -> LocalRunner:
@@ -136,7 +138,7 @@ class LocalRunner:
             raise AspectFailed(Problem("wrong type", f"{got}: hand over the class itself, without brackets"))
         if not (isinstance(self.function, type) and issubclass(self.function, nn.Module)):
             raise AspectFailed(Problem("wrong type", f"got {kind_of(self.function)} where the class itself is wanted"))
-        made = LocalRunner(self._run(sizes).eval(), self.guard)
+        made = LocalRunner(self._run(sizes).eval(), self.guard, self.written)
         names = made.parameters()
         if len(names) > MOST_PARAMETERS:
             raise AspectFailed(Problem("unusable", f"the module has {len(names):,} parameters, each a tensor"))
@@ -183,10 +185,8 @@ class LocalRunner:
         return result
 
     def _why(self, error: BaseException, arguments: tuple) -> Problem:
-        """What an answer's error means. Writing into an input is that, also where torch refuses it first."""
+        """What an answer's error means."""
         where = where_in(error, self.function)
-        if WRITES_INTO_LEAF in str(error) and any(isinstance(a, Tensor) and a.requires_grad for a in arguments):
-            return Problem("changed its input", "it writes into an input: work on a copy, or on new tensors", where)
         shapes = ""
         if isinstance(error, RuntimeError) and any(words in str(error) for words in SHAPES_DO_NOT_MEET):
             named = enumerate(arguments, start=1)

@@ -36,6 +36,7 @@ class Observation:
     shapes: Shapes
     metric: float | None = None  # what the aspect measured, for a leaderboard
     inputs: Mapping[str, np.ndarray] = field(default_factory=dict)  # of the last call, by the answer's names for them
+    written: str | None = None  # what is to be said of an input that was written into
 
 
 class Draw:
@@ -180,6 +181,7 @@ def observe_aspect(runner: Runner, exercise: Exercise, aspect: Aspect, seed: int
     """What one aspect shows of the answer on `seed`."""
     watched = Answer(runner, exercise)
     value, problem = None, None
+    runner.written.clear()
     try:
         draw = Draw(seed, f"{exercise.name}/{aspect.name}")
         with runner.isolated_rng(draw.child("answer").generator.initial_seed()):  # it must not give away the seed
@@ -190,7 +192,8 @@ def observe_aspect(runner: Runner, exercise: Exercise, aspect: Aspect, seed: int
         problem = Problem("unusable", in_words(error))
     inputs = {name: torch.as_tensor(x) for name, x in watched.inputs.items() if isinstance(x, Tensor | int | float)}
     kept = {name: _plain(tensor) for name, tensor in inputs.items() if tensor.numel() <= LARGEST}
-    return Observation(value, problem, tuple(watched.shapes), watched.metric, kept)
+    written = next(iter(runner.written), None)
+    return Observation(value, problem, tuple(watched.shapes), watched.metric, kept, written)
 
 
 def require_variation(tensor: Tensor) -> Tensor:

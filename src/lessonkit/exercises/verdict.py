@@ -23,7 +23,6 @@ _TODO = {
     "run that cell, then run this one again.",
     "forbidden": "Refused: the answer {0}.",
     "raised": "The answer {0}.",
-    "changed its input": "The answer changes its input: {0}.",
     "wrong type": "{0}.",
 }
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lessonkit.grading.sandbox.forkserver import ForkServer, Started
     from lessonkit.grading.submission.execution import ExecutedCell, Execution
 
-KINDS = ("not written", "raised", "wrong type", "changed its input", "forbidden", "unusable")  # of a Problem
+KINDS = ("not written", "raised", "wrong type", "forbidden", "unusable")  # of a Problem
 INTERRUPT_TIMEOUT = 2.0  # seconds that an interrupted cell has to come to its end
 SEND_TIMEOUT = 10.0  # seconds that the process has to read what is sent to it
 MAX_CALLBACK_NUMBERS = 1 << 17  # numbers that a function handed to an answer is called with
@@ -412,9 +412,15 @@ class RemoteRunner:
     """
 
     def __init__(
-        self, ask: Callable[..., Any], forbidden: tuple[str, ...], target: int = 0, leaves: Mapping[str, Tensor] = {}
+        self,
+        ask: Callable[..., Any],
+        forbidden: tuple[str, ...],
+        target: int = 0,
+        leaves: Mapping[str, Tensor] = {},
+        written: list[str] | None = None,
     ) -> None:
         self._ask, self.forbidden, self.target, self.leaves = ask, forbidden, target, dict(leaves)
+        self.written = [] if written is None else written
 
     @contextmanager
     def isolated_rng(self, seed: int) -> Iterator[None]:
@@ -424,9 +430,11 @@ class RemoteRunner:
     def call(self, arguments: tuple) -> Any:
         ends = [*tensors_in(arguments), *self.leaves.values()]
         reply = self._ask("call", target=self.target, arguments=arguments)
-        if not (isinstance(reply, tuple) and len(reply) == 2):
-            raise ProtocolError("a call's reply must be its result and its number")
-        result, number = reply
+        if not (isinstance(reply, tuple) and len(reply) == 3 and isinstance(reply[2], str)):
+            raise ProtocolError("a call's reply must be its result, its number, and what it wrote into")
+        result, number, written = reply
+        if written:
+            self.written.append(written[:2000])
         return attached(result, number, ends, functools.partial(self._ask, "back"))
 
     def build(self, sizes: tuple) -> RemoteRunner:
@@ -439,7 +447,7 @@ class RemoteRunner:
             if len(str(name)) > LONGEST_NAME or not (isinstance(name, str) and isinstance(parameter, Tensor)):
                 raise AspectFailed(Problem("unusable", f"the parameter {str(name)[:100]} is {kind_of(parameter)}"))
             leaves[name] = parameter.detach().requires_grad_(parameter.dtype.is_floating_point)
-        return RemoteRunner(self._ask, self.forbidden, target, leaves)
+        return RemoteRunner(self._ask, self.forbidden, target, leaves, self.written)
 
     def parameters(self) -> dict[str, Tensor]:
         return self.leaves

@@ -215,10 +215,12 @@ class Process:
         self.objects, self.calls = [LocalRunner(answer, _guard(tuple(forbidden)))], Calls()
         undo.enter_context(self.objects[0].isolated_rng(seed))
 
-    def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int]:
+    def _call(self, answer: Any, undo: Any, target: int, arguments: tuple) -> tuple[Any, int, str]:
         runner = self.objects[target]
+        runner.written.clear()
         result = runner.call(arguments)
-        return self.calls.add([*tensors_in(arguments), *(runner.parameters().values() if target else ())], result)
+        ends = [*tensors_in(arguments), *(runner.parameters().values() if target else ())]
+        return *self.calls.add(ends, result), "".join(runner.written[:1])
 
     def _back(self, answer: Any, undo: Any, call: int, gradients: list[Tensor | None]) -> list[Tensor | None]:
         return self.calls.back(call, gradients)
