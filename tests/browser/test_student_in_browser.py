@@ -183,6 +183,7 @@ def test_pictures_have_words_and_suit_a_dark_page(lab, folder, notebooks, new_pa
     assert all(on_dark > on_light for on_dark, on_light in zip(dark[1:], light[1:], strict=True))
 
 
+@pytest.mark.slow
 def test_validate_stands_above_an_assignment_and_not_above_a_lecture(lab, folder, notebooks, new_page):
     kernel = {"kernelspec": notebooks[1].metadata.kernelspec}
     nbformat.write(new_notebook(cells=[new_code_cell("1 + 1")], metadata=kernel), folder.work / "lecture.ipynb")
@@ -194,6 +195,7 @@ def test_validate_stands_above_an_assignment_and_not_above_a_lecture(lab, folder
     expect(button).to_be_visible()
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_before_a_check_is_told_and_the_last_cell_checks_all(page, attempt):
     """A syntax error, an edit that did not run, a copied check cell, and then all of it at once."""
     attempt(RIGHT.body)

@@ -238,6 +238,7 @@ def no_execution(monkeypatch):
 
 
 @sandboxed
+@pytest.mark.slow
 def test_the_line_that_three_stumble_over_is_one_line_and_a_hostile_answer_harms_nothing(course):
     before = files(course)
     (found,) = looked_for(course)
@@ -249,6 +250,7 @@ def test_the_line_that_three_stumble_over_is_one_line_and_a_hostile_answer_harms
 
 
 @sandboxed
+@pytest.mark.slow
 def test_a_second_report_searches_nothing_again(course, no_execution):
     test_the_line_that_three_stumble_over_is_one_line_and_a_hostile_answer_harms_nothing(course)
     kept = sorted((course / "grading" / ASSIGNMENT / "lines").iterdir())
@@ -268,6 +270,7 @@ def called(root, *words, capsys):
 
 
 @sandboxed
+@pytest.mark.slow
 def test_without_being_asked_nothing_runs(course, no_execution, capsys):
     said = called(course, capsys=capsys)
     assert "the page:" in said and "lines that the class stumbles over" not in said
@@ -275,6 +278,7 @@ def test_without_being_asked_nothing_runs(course, no_execution, capsys):
 
 
 @sandboxed
+@pytest.mark.slow
 def test_the_command_says_it_in_the_terminal_and_on_the_page(course, capsys):
     said = called(course, "--where", "--where-seconds=100", capsys=capsys)
     assert "3 × return match / d ** 0.5 (attention_scores): ada, bob, eve" in said
@@ -282,6 +286,7 @@ def test_the_command_says_it_in_the_terminal_and_on_the_page(course, capsys):
     assert 'id="lines"' in text and "return match / d ** 0.5" in text
 
 
+@pytest.mark.slow
 def test_where_there_is_no_sandbox_it_says_so_and_the_report_is_there(course, no_execution, capsys, monkeypatch):
     for how in (pool.KERNEL, "none"):
         monkeypatch.setattr(pool, "how_to_execute", lambda unsafe=False, how=how: how)
@@ -296,6 +301,7 @@ def test_where_there_is_no_sandbox_it_says_so_and_the_report_is_there(course, no
 
 
 @sandboxed
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_found(course, monkeypatch):
     for path in (course / "grading" / ASSIGNMENT / "lines").iterdir():
         path.unlink()
@@ -307,12 +313,14 @@ def test_ctrl_c_keeps_what_was_found(course, monkeypatch):
 
 
 @sandboxed
+@pytest.mark.slow
 def test_no_time_is_time_for_nothing(course, no_execution):
     (found,) = looked_for(course, seconds=1e-6)
     assert found.left and not found.nothing
 
 
 @pytest.mark.parametrize("words", [["--where-seconds=0"], ["--brief"]])
+@pytest.mark.slow
 def test_what_cannot_be_meant_is_refused(course, words, capsys):
     with pytest.raises(CommandError, match="--where"):
         called(course, "--where", *words, capsys=capsys)

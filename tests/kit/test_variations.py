@@ -80,6 +80,7 @@ def rows(course):
     return {row.student: row for row in results.rows}
 
 
+@pytest.mark.slow
 def test_a_class_gets_all_variations_and_a_student_the_same_whenever_they_are_drawn(course):
     root, asked = course
     assert {which for row in asked.values() for which in row.values()} == {v for each in VARIED.values() for v in each}

@@ -131,6 +131,7 @@ def test_it_waits_until_the_notebook_is_saved_and_not_for_ever(capsys, monkeypat
         overview._wait(lambda: "a cell")
 
 
+@pytest.mark.slow
 def test_in_a_notebook_it_is_about_that_notebook_once_it_is_saved(notebooks, tmp_path):
     """The kernel ran an answer; the file is saved seconds later, as JupyterLab does."""
     source, release = notebooks

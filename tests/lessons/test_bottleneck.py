@@ -71,6 +71,18 @@ def test_the_record_of_recall_has_three_seeds_and_every_width_with_one_vector_an
         assert [run["seed"] for run in reader["runs"]] == recall["seeds"]
 
 
+def test_the_record_by_quarter_is_of_the_reader_of_64_numbers_with_its_rate_and_seeds():
+    recall = measured("recall")
+    asked = recall["by_quarter"]
+    (short,) = [each for each in recall["readers"] if (each["memory"], each["d"], each["readout"])
+                == ("last state", 64, "product")]  # fmt: skip
+    assert all(asked[name] == short[name] for name in ("memory", "d", "readout", "steps", "lr"))
+    assert [run["seed"] for run in asked["runs"]] == recall["seeds"]
+    for run, whole in zip(asked["runs"], short["runs"], strict=True):
+        for n, shares in run["right"].items():
+            assert len(shares) == 4 and sum(shares) / 4 == pytest.approx(whole["right"][n], abs=0.03)
+
+
 @pytest.mark.parametrize(
     "model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 168", "LSTM", "GRU", "5-gram and GRU"]
 )

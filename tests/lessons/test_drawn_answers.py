@@ -17,7 +17,11 @@ def test_every_draw_is_measured_here():
     assert list(WRONG) == unseen.draws()
 
 
-@pytest.fixture(scope="module", params=WRONG)
+# All but the newest are for `make test-all`.
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(number, marks=[pytest.mark.slow] * (number < max(WRONG))) for number in WRONG],
+)
 def draw(request):
     return request.param
 

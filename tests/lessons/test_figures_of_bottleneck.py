@@ -259,11 +259,14 @@ def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
     assert "Guessing gives 0.125." in shown[-1]
 
 
-def test_a_note_stands_in_the_last_panel_alone():
-    lines = {"a": {1: [0.9], 2: [0.5]}}
-    one, every = axes(figures.seed_lines, {"one": lines, "all": lines}, "pairs", "right", note="all lie here")
-    assert "all lie here" in [words for words, *_ in texts(every)]
-    assert "all lie here" not in [words for words, *_ in texts(one)]
+def test_lines_are_named_once_where_all_panels_have_the_same_and_in_each_where_not():
+    def named(panels):
+        legends = [ax.get_legend() for ax in axes(figures.seed_lines, panels, "steps", "gradient")]
+        return [legend and [words.get_text() for words in legend.get_texts()] for legend in legends]
+
+    a, b = ({name: {1: [0.9], 2: [0.5]}} for name in "ab")
+    assert named({"fresh": a, "changed": a}) == [None, ["a"]]
+    assert named({"fresh": a, "changed": b}) == [["a"], ["b"]]
 
 
 def test_a_place_on_the_axis_may_have_words(shown):

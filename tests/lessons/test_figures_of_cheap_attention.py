@@ -278,8 +278,10 @@ def test_the_memories_stand_one_above_the_other_with_their_rates():
     levels = [at[name][1] for name in ("HBM, beside the chip", "SRAM, on the chip", "arithmetic")]
     assert levels[0] < at["1.5 to 2.0 TB/s"][1] < levels[1] < at["about 19 TB/s"][1] < levels[2]
     assert joined(ax)[:2] == [("HBM, beside the chip", "SRAM, on the chip"), ("SRAM, on the chip", "arithmetic")]
-    for x, words in ((9.9, ("inputs, output,\nscores, weights", "one step at a time", "usual attention")),
-                     (14.0, ("inputs, output", "all steps on a tile", "one fused kernel"))):  # fmt: skip
+    for x, words in (
+        (9.9, ("in HBM: inputs, output,\nscores, weights", "in SRAM:\none step at a time", "usual attention")),
+        (14.0, ("in HBM:\ninputs, output", "in SRAM:\nall steps on a tile", "one fused kernel")),
+    ):
         assert [at[each] for each in words] == [(x, y) for y in levels]
     crossing = {words: x for words, x, y in texts(ax) if x > 8 and y == 1.75}
     assert ["4n^2" in words for words in sorted(crossing, key=crossing.get)] == [True, False]
@@ -525,6 +527,8 @@ def test_what_was_measured_stands_beside_the_slopes_of_its_powers():
         assert steep["slope of $n^2$"] == (4, pytest.approx(1.7 * lines["a"][2] * 4))
         assert steep["slope of $n$"] == (4, pytest.approx(1.7 * lines["b"][2] * 2))
         assert labels(ax.xaxis) == {2: "2", 8: "8"} and labels(ax.yaxis)[10] == "10"
+    (bare,) = axes(figures.against_length, {"time": measures["time"]})
+    assert [line.get_label() for line in bare.lines] == ["a", "b"] and texts(bare) == []
 
 
 @proven
