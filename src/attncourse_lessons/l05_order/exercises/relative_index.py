@@ -138,6 +138,12 @@ slip("far pairs taken for near ones", ("far pairs",),
     words="""
     A key that is too far away got the row of a near one, as if it stood right here. The furthest row on its side is the
     one that says "this far or further".""")
+slip("all far keys on one side", ("far pairs",),
+    {CLAMP: "torch.where(distance.abs() > max_distance, max_distance, distance)"},
+    {CLAMP: "torch.where(distance.abs() > max_distance, -max_distance, distance)"},
+    words="""
+    Whatever is too far away got the same row, on the left and on the right. There are two outermost rows, one for each
+    side: −max_distance and max_distance.""")
 slip("as many keys as queries", ("not square",),
     {"arange(n_key)": "arange(n_query)"},
     {"arange(n_query)": "arange(n_key)"},

@@ -144,6 +144,9 @@ slip("counts for itself", COLUMNS,
 slip("counted from one", COLUMNS, {POSITIONS: f"({POSITIONS} + 1)"}, words="""
     Every vector is that of the next position: one was added to the positions. They come counted from 0, and 0 is a
     position like any other.""")
+slip("merged from axis 1 on", SHAPE, {".flatten(-2)": ".flatten(1)"}, words="""
+    All axes from axis 1 on were merged. For positions (n,) these are the last two; for a batch of them, (batch, n), the
+    tokens are among them. Count from the end: merge the last two.""")
 slip("one axis only", SHAPE, {POSITIONS: "positions[:, None]"}, words="""
     This works for a row of positions, (n,), and not for a batch of them, (batch, n). `positions[:, None]` and
     `unsqueeze(1)` put the new axis in second place, which is the last only if there was one axis. Ask for a new *last*

@@ -82,13 +82,16 @@ def allowed(answer, draw):
 
 
 @aspect(
-    "nothing allowed", points=1, hint=2, explain=explain_worst("at {place} the output is {got}, expected {expected}")
+    "nothing allowed",
+    points=1, hint=2,
+    explain=explain_worst("output and weights side by side: at {place} {got}, expected {expected}"),
 )
 def nothing_allowed(answer, draw):
-    """a query that may attend to nothing gets zeros, and disturbs no other"""
+    """a query that may attend to nothing gets zeros, as output and as weights, and disturbs no other"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     vectors = _vectors(draw, batch, n_query, n_key)
-    return answer(*vectors, _one_lonely(draw, batch, n_query, n_key))[0]
+    output, weights = answer(*vectors, _one_lonely(draw, batch, n_query, n_key))
+    return torch.cat([output, weights], dim=-1)
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "value"))
@@ -186,7 +189,15 @@ slip("cut off from the gradient", ("gradient",),
     {"key.mT": "key.detach().mT"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.no_grad()`
     forget where numbers came from. The scores must be learned, and so must the values.""")
-slip("scores for weights", ("forbidden", "allowed"), {"@ value, weights": f"@ value, {FORBIDDEN}"}, words="""
+slip("zeros in the output alone", ("nothing allowed",),
+    {"-torch.inf": "torch.finfo(scores.dtype).min", ZEROS: "",
+     "return weights @ value, weights":
+     "return (weights @ value).masked_fill(~mask.any(dim=-1, keepdim=True), 0.0), weights"},
+    words="""
+    Where nothing is allowed the output is zero, and the weights that came back share themselves out over what is
+    forbidden. Both are asked for: no weight anywhere in such a row.""")
+slip("scores for weights", ("forbidden", "allowed", "nothing allowed"),
+    {"@ value, weights": f"@ value, {FORBIDDEN}"}, words="""
     The output is right, and what came back as weights are the scores, from before the softmax.""")
 
 
@@ -206,6 +217,17 @@ def zeros_and_divided_again(query, key, value, mask):
     """Zeros after the softmax, and divided again."""
     weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1) * mask
     weights = weights / weights.sum(dim=-1, keepdim=True)
+    return weights @ value, weights
+
+
+@misconception("divided anew after the softmax", fails=("half precision",))
+def divided_anew_after_the_softmax(query, key, value, mask):
+    """The forbidden weights were set to 0 after the softmax, and the others divided by what was left. That gives the
+    same as a mask before the softmax, as long as something is left: beside a large forbidden score the allowed weights
+    become too small for the number type, and 0 is what remains of them. Mask the scores."""
+    weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1).masked_fill(~mask, 0.0)
+    total = weights.sum(dim=-1, keepdim=True)
+    weights = weights / torch.where(total > 0, total, torch.ones_like(total))
     return weights @ value, weights
 
 

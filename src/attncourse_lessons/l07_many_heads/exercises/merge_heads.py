@@ -84,6 +84,16 @@ slip("heads added up", ORDER,
 slip("heads for tokens", ORDER, {MERGED: "flatten(1, 2)"}, words="""
     The heads were put one below the other, n_heads · n rows of width d_head. A token has one row: what its heads found
     stands *in* that row, side by side.""")
+slip("the wrong two axes exchanged", ("side by side",),
+    {MERGED: "mT.reshape(len(heads), heads.shape[2], -1)"}, words="""
+    The last two axes changed places, tokens and numbers. It is the heads' axis that must stand beside the numbers:
+    exchange heads and tokens.""")
+slip("sentences side by side", ORDER, {"heads.transpose(1, 2).flatten(2)": "torch.cat(list(heads), dim=-1)"}, words="""
+    A loop over `heads` goes over its first axis, and that is the batch: the *sentences* stand side by side, each head
+    in a row of its own. The heads are axis 1.""")
+slip("axes misnamed", ORDER, {"flatten(2)": "reshape(len(heads), heads.shape[1], -1)"}, words="""
+    The number of heads was taken for the number of tokens. They come as (batch, n_heads, n, d_head), and what goes out
+    has a row for each *token*.""")
 slip("not flattened", ORDER, {".flatten(2)": ""}, words="""
     The axes are exchanged, but the last two are still separate: (batch, n, n_heads, d_head). Make one of them.""")
 slip("view of a transposed tensor", ("side by side", "gradient"),
@@ -94,6 +104,16 @@ slip("view of a transposed tensor", ("side by side", "gradient"),
 slip("cut off from the gradient", ("gradient",), {"heads": "heads.detach()"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
     forget where numbers came from.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@misconception("squeezed axes", fails=("one token",))
+def squeezed_axes(heads):
+    """`squeeze()` removes every axis of length one: also that of the tokens, where there is one. Name the axis that you
+    mean."""
+    return torch.cat([head.squeeze() for head in heads.split(1, dim=1)], dim=-1)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -3,6 +3,7 @@
 import torch
 
 from lessonkit.exercises.exercise import Exercise
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -55,22 +56,42 @@ def bias(answer, draw):
     return answer(*_linear(draw))[1]
 
 
+@aspect("gradient", points=1, hint=1, explain=explain_way_back("gain", "bias", "W", "b"))
+def gradient(answer, draw):
+    """all four can still be learned"""
+    inputs = [tensor.requires_grad_() for tensor in _linear(draw)]
+    found, right = answer(*inputs), reference(*inputs)
+    return way_back(torch.cat([found[0].flatten(), found[1]]), torch.cat([right[0].flatten(), right[1]]), inputs, draw)
+
+
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-MATRIX = "gain[:, None] * W"
+MATRIX, EVERY = "gain[:, None] * W", ("matrix", "bias", "gradient")
 
-slip("gain on the outputs", ("matrix", "bias"), {MATRIX: "W * gain"}, words="""
+slip("gain on the outputs", EVERY, {MATRIX: "W * gain"}, words="""
     The gain met W's columns, which stand for the *outputs*; there are not even as many. It multiplies the norm's
     numbers, one by one, and number c meets row c of W.""")
-slip("bias not carried through W", ("bias",), {"bias @ W + b": "b.clone()"}, words="""
+slip("bias not carried through W", ("bias", "gradient"), {"bias @ W + b": "b.clone()"}, words="""
     The norm's bias was left out, or added to b as it is. It stands in front of the layer, so it goes through W like
     everything else. (Before W there are d_model numbers, after it d_out.)""")
 slip("bias times the gain", ("bias",), {"bias @ W": f"bias @ ({MATRIX})"}, words="""
     The bias was multiplied by the gain as well: it went through the folded matrix. In a norm the gain comes first,
     and then the bias is added.""")
-slip("the layer's bias forgotten", ("bias",), {" + b": ""}, words="""
+slip("one number for the bias", ("bias",), {"bias @ W": "(bias[:, None] * W).sum()"}, words="""
+    The norm's bias times W was added up over the outputs, too, so that every output gets the same number. It is a sum
+    over d_model alone: one number for each output.""")
+slip("cut off from the gradient", ("gradient",),
+     {MATRIX: f"({MATRIX}).detach()"},
+     {"bias @ W + b": "(bias @ W + b).detach()"},
+     {MATRIX: f"({MATRIX}).detach()", "bias @ W + b": "(bias @ W + b).detach()"},
+     words="""
+    The numbers are right, but no gradient gets through, or not everywhere: `.detach()`, `.data`, numpy and
+    `torch.no_grad()` forget where numbers came from.""")
+slip("the gain counted from one", ("matrix",), {MATRIX: "(1 + gain)[:, None] * W"}, words="""
+    W was multiplied by 1 + γ. Some models keep the gain as its distance from 1; here `gain` is the factor itself.""")
+slip("the layer's bias forgotten", ("bias", "gradient"), {" + b": ""}, words="""
     The new bias holds the norm's part and not the layer's own b.""")
-slip("the gain forgotten", ("matrix",), {MATRIX: "W.clone()"}, words="""
+slip("the gain forgotten", ("matrix", "gradient"), {MATRIX: "W.clone()"}, words="""
     The matrix is W as it was, without the gain. The new layer gets y before the gain has met it, so its matrix must
     hold the gain.""")
 slip("divided by the gain", ("matrix",), {MATRIX: "W / gain[:, None]"}, words="""
@@ -81,7 +102,7 @@ slip("divided by the gain", ("matrix",), {MATRIX: "W / gain[:, None]"}, words=""
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@variant("bias not carried through W", fails=("matrix", "bias"))
+@variant("bias not carried through W", fails=EVERY)
 def bias_added_to_b_as_it_is(gain, bias, W, b):
     """Added to b as it is."""
     return gain[:, None] * W, bias + b

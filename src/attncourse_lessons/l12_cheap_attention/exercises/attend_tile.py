@@ -141,6 +141,18 @@ slip("no root", SCORES, {"math.sqrt(query.shape[-1])": "query.shape[-1]"}, words
 slip("not scaled", SCORES, {" / math.sqrt(query.shape[-1])": ""}, words="""
     The scores lack the root of the width.""")
 
+slip("scaled by another width", SCORES, {"math.sqrt(query.shape[-1])": "math.sqrt(value.shape[-1])"}, words="""
+    The scores were divided by the root of the values' width. A score is a dot product of a query and a key: it is
+    their width that counts.""")
+slip("the largest of this tile alone", ("several tiles",),
+     {"torch.maximum(largest, scores.amax(dim=-1, keepdim=True))": "scores.amax(dim=-1, keepdim=True)"}, words="""
+    What came back as the largest score is that of this tile. It is to be the largest *so far*: where an earlier tile
+    has a larger one, the old terms are blown up by exp(largest − new), which may overflow.""")
+slip("the largest of the scores before the scale", ("several tiles", "large scores"),
+     {"scores.amax(": "(query @ key.mT).amax("}, words="""
+    The largest score was looked for before the scores were divided by √d, and taken away from scores that had been
+    divided. It is far too large then: all exponentials may come out as 0, and 0/0 is NaN.""")
+
 slip("nothing taken away", ("large scores",),
      {"(largest - new_largest).exp()": "1.0", "(scores - new_largest)": "scores"},
      words="""

@@ -49,20 +49,27 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _transcriptions(draw, k, rows, columns):
-    """Tables that mostly agree: (k, rows, columns), each place with one of three readings."""
+def _transcriptions(draw, k, rows, columns, least=0):
+    """Tables that mostly agree: (k, rows, columns), each place with one of three readings, none below `least`."""
     truth, other = draw.integers(50, rows, columns), draw.integers(3, k, rows, columns)
     slipped = draw.integers(5, k, rows, columns) < 2
-    return (truth + torch.where(slipped, other, torch.zeros_like(other))).double() / 4
+    return least + (truth + torch.where(slipped, other, torch.zeros_like(other))).double() / 4
+
+
+SOME = -1.0  # stands for a reading, whichever it is
+LARGE = 2.0**20  # beside which a quarter is next to nothing; float32 still has it
 
 
 def _of_several(answer, draw, *numbers):
     """What comes back for so many transcriptions of tables of one size: the agreed readings, and where they differ.
 
+    The last of the tables has large numbers.
+
     And where a reading has a majority, which is so in all tables of this size: (numbers, rows, columns) each.
     """
     rows, columns = draw.sizes(2, 5, 8)
-    tables = [_transcriptions(draw.child(str(k)), k, rows, columns) for k in numbers]
+    least = [0.0] * (len(numbers) - 1) + [LARGE]
+    tables = [_transcriptions(draw.child(str(k)), k, rows, columns, low) for k, low in zip(numbers, least, strict=True)]
     found = [answer(table) for table in tables]
     decided = torch.stack([reference(table)[0].isfinite() for table in tables])
     return [*(torch.stack(each) for each in zip(*found, strict=True)), decided]
@@ -79,8 +86,12 @@ def _in_words(*numbers):
     def explain(got, expected):
         which, row, column = np.argwhere(~np.isclose(got, expected, equal_nan=True))[0]
         has, right = got[which, row, column], expected[which, row, column]
-        wanted = "NaN, since no reading has more than half" if np.isnan(right) else f"{right:g}"
-        return f"of {numbers[which]} transcriptions, row {row}, column {column}: got {has:g}, expected {wanted}"
+        wanted = f"got {has:g}, expected {right:g}"
+        if right == SOME:
+            wanted = "got NaN, though more than half say the same"
+        elif np.isnan(right):
+            wanted = "got a reading, expected NaN, since none has more than half"
+        return f"of {numbers[which]} transcriptions, row {row}, column {column}: {wanted}"
 
     return explain
 
@@ -101,7 +112,9 @@ def no_majority(answer, draw):
     agreed, _, decided = _of_several(answer, draw, 3, 4, 6)
     if agreed.shape != decided.shape:
         return agreed
-    return torch.where(decided & ~agreed.isnan(), 0.0, agreed.double())  # of a majority this asks for no more
+    said = torch.where(decided, SOME, agreed.double())
+    said[1:] = SOME  # of three transcriptions it shows which reading came back; of others it asks only whether one did
+    return torch.where(agreed.isnan(), torch.nan, said)
 
 
 @aspect("disputed", points=1, hint=3)
@@ -115,16 +128,22 @@ def disputed(answer, draw):
 AGREED, UNDECIDED, DISPUTED = ("agreed", "no majority"), ("no majority",), ("disputed",)
 MOST = "agreed = agreed.masked_fill(2 * most <= k, torch.nan)"
 
-slip("half is enough", UNDECIDED, {"2 * most <= k": "2 * most < k"}, words="""
-    Half of the votes were taken for a majority. With four transcriptions two may say one thing and two another, and
-    then which of them comes back is chance.""")
+slip("half is enough", UNDECIDED,
+     {"2 * most <= k": "2 * most < k"},
+     {"2 * most <= k": "most < 2"},  # two, however many there are
+     words="""
+    Half of the votes, or two of them, were taken for a majority. With four transcriptions two may say one thing and two
+    another, and then which of them comes back is chance.""")
 slip("the most frequent reading", UNDECIDED, {MOST: "pass"}, words="""
     The reading with the most votes came back, also where it has no majority: of three different readings each has one
     vote, and which of them comes back is the program's choice. NaN is asked for there.""")
 slip("all must agree", AGREED, {"2 * most <= k": "most < k"}, words="""
     NaN came back wherever there is any dispute. One slip in one of the transcriptions is just what the others can
     correct.""")
-slip("disputed where nobody wins", DISPUTED, {"(readings != readings[0]).any(dim=0)": "2 * most <= k"}, words="""
+slip("disputed where nobody wins", DISPUTED,
+     {"(readings != readings[0]).any(dim=0)": "2 * most <= k"},
+     {"(readings != readings[0]).any(dim=0)": "agreed.isnan()"},
+     words="""
     A place counts as disputed only where there is no majority. Where two of three agree, the third has slipped, and
     that is a place to look at.""")
 slip("disputed for undisputed", DISPUTED,
@@ -133,9 +152,26 @@ slip("disputed for undisputed", DISPUTED,
 slip("an axis of length one left", AGREED, {".squeeze(0)": ""}, words="""
     What `gather` found still has the axis of the transcriptions, of length one. The agreed table is
     (rows, columns).""")
-slip("compared with the next alone", DISPUTED, {"(readings != readings[0]).any(dim=0)": "readings[0] != readings[1]"},
+slip("two of them compared", DISPUTED,
+     {"(readings != readings[0]).any(dim=0)": "readings[0] != readings[1]"},
+     {"(readings != readings[0]).any(dim=0)": "readings[0] != readings[-1]"},
      words="""
-    Only the first two transcriptions were compared. A third may differ from both.""")
+    Only two of the transcriptions were compared. A third may differ from both.""")
+slip("nearly equal counts as equal", UNDECIDED,
+     {"readings.unsqueeze(0) == readings.unsqueeze(1)":
+      "torch.isclose(readings.unsqueeze(0), readings.unsqueeze(1))"},
+     words="""
+    Readings that lie close together were taken for the same. `torch.isclose` allows a hundred-thousandth of the number,
+    which is a lot of a large one. A transcription is right or wrong: compare for equality.""")
+
+
+@variant("nearly equal counts as equal", fails=(*UNDECIDED, *DISPUTED))
+def nearly_equal_in_both(readings):
+    """For both of what comes back."""
+    votes = torch.isclose(readings[:, None], readings[None]).sum(dim=1)
+    winner = votes.argmax(dim=0, keepdim=True)
+    agreed = readings.gather(0, winner)[0].masked_fill(2 * votes.amax(dim=0) <= len(readings), torch.nan)
+    return agreed, votes.amin(dim=0) < len(readings)
 
 
 @misconception("the first transcription", fails=("agreed",))

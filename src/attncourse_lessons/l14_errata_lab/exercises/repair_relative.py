@@ -118,6 +118,15 @@ slip("no limit", ("scores", "far apart"),
     Distances beyond k have no row of their own. Looked up all the same, they are an error, or, where they are negative,
     some other distance's row. They are to count as k, or as −k.""")
 
+slip("nothing for far keys", ("scores", "far apart"),
+     {A: f"{A} * ((place - place[:, None]).abs() <= k)[..., None]"}, words="""
+    Keys further than k away were joined by no vector. They are to get the one of distance k, or −k.""")
+
+slip("the middle row by the length of the text", ALL_SCORES,
+     {".clamp(-k, k)": "", "distance + k": "(distance + len(key) - 1).clamp(0, len(table) - 1)"}, words="""
+    The rows were moved up by the length of the text, n − 1, and not by k. Distance 0 is the middle row of the table,
+    however long the text is.""")
+
 slip("joins the query", ALL_SCORES,
      {"key + table": "query[:, None] + table",
       "(joined @ query[:, :, None]).squeeze(-1)": "(joined * key).sum(dim=-1)"},

@@ -41,7 +41,10 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _shares(draw, *shape):
-    return (2 * draw.normal(*shape)).softmax(dim=-1)
+    """Rows whose first weight, which is always allowed, is as large as any: what is left is never next to nothing."""
+    scores = 2 * draw.normal(*shape)
+    scores[..., 0] = scores.amax(dim=-1)
+    return scores.softmax(dim=-1)
 
 
 def _some(draw, *shape):
@@ -108,6 +111,7 @@ slip("along the wrong axis", REST, {"dim=-1": "dim=-2"}, words="""
 slip("a small number in the divisor", ("little left",),
      {RETURNED: "left / (sums + 1e-8)"},
      {RETURNED: "left / (sums + 1e-9)"},
+     {RETURNED: "left / (sums + 1e-6)"},
      {RETURNED: "left / sums.clamp(min=1e-6)"},  # as a lower bound
      {RETURNED: "left / sums.clamp(min=1e-8)"},
      words="""
