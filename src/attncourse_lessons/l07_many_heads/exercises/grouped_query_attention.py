@@ -52,19 +52,28 @@ def _grouped(draw, n_heads, n_kv_heads):
     return [query, *(1.2 * draw.normal(batch, n_kv_heads, n_key, d_head) for _ in range(2))]
 
 
+def _pointing(draw, n_heads, n_kv_heads):
+    """[query, key, value] in which each query finds one key alone, whatever the scores are divided by."""
+    batch, n_query, n_key = draw.sizes(3, 3, 9)
+    places = draw.uniform(batch, n_kv_heads, n_key).argsort(dim=-1)
+    goals = draw.integers(n_key, batch, n_heads, n_query)
+    query, key = (14 * torch.eye(n_key + 1)[each] for each in (goals, places))
+    return [query, key, draw.normal(batch, n_kv_heads, n_key, n_key + 1)]
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
 @aspect("groups", points=2, hint=1)
 def groups(answer, draw):
     """neighbouring query heads share keys and values"""
-    return answer(*_grouped(draw, *((6, 2), (6, 3), (8, 2), (8, 4))[draw.integers(4, 1)]))
+    return answer(*_pointing(draw, *((6, 2), (6, 3), (8, 2), (8, 4))[draw.integers(4, 1)]))
 
 
 @aspect("one for all", points=1, hint=2)
 def one_for_all(answer, draw):
     """a single head of keys and values serves everybody: multi-query attention"""
-    return answer(*_grouped(draw, 4, 1))
+    return answer(*_pointing(draw, 4, 1))
 
 
 @aspect("one for each", points=1, hint=2)
@@ -135,9 +144,9 @@ slip("divided by the number of key heads", (*ALL_GROUPS, "gradient"),
     words="""
     Query head i was given key head i // n_kv_heads. With 6 query heads and 2 of keys that is 0 0 1 1 2 2, and there is
     no key head 2. How many query heads share one head of keys? That is the number to divide by.""")
-slip("not scaled", ALL_GROUPS, {SCALE: ""}, words="""
+slip("not scaled", ("one for each",), {SCALE: ""}, words="""
     The scores were not divided by the root of the head's width.""")
-slip("root of the wrong size", ALL_GROUPS,
+slip("root of the wrong size", ("one for each",),
     {SCALE: " / math.sqrt(query.shape[1] * query.shape[-1])"},  # all heads' width
     {SCALE: " / math.sqrt(key.shape[2])"},  # the number of keys
     words="""

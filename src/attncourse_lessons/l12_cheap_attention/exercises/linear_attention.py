@@ -85,16 +85,19 @@ def the_past(answer, draw):
 
 def _made(got, expected):
     """Says that there was one."""
-    return "for 120 queries and 120 keys, a tensor of more than half of 120 × 120 numbers was made"
+    form = "with all keys" if got[0] else "with `causal`"
+    return f"{form}, for 256 queries and 256 keys, a tensor of more than half of 256 × 256 numbers was made"
 
 
 @aspect("no n × n matrix", points=1, hint=1, explain=_made)
 def no_square_matrix(answer, draw):
-    """with all keys, nothing is made on the way that grows as the square of the length"""
-    n = 120
-    with Largest() as largest:
-        require_variation(answer(draw.normal(1, n, 2), draw.normal(1, n, 2), draw.normal(1, n, 3), False))
-    return torch.tensor(largest.numbers > n * n / 2)
+    """nothing is made on the way that grows as the square of the length, with all keys and with the past alone"""
+    n, made = 256, []
+    for causal in (False, True):
+        with Largest() as largest:
+            require_variation(answer(draw.normal(1, n, 2), draw.normal(1, n, 2), draw.normal(1, n, 3), causal))
+        made.append(largest.numbers > n * n / 2)
+    return torch.tensor(made)
 
 
 @aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key", "value"))
@@ -186,6 +189,15 @@ def with_the_matrix_by_broadcasting(query, key, value, causal):
     weights = (query[:, :, None] * key[:, None]).sum(dim=-1)
     weights = weights.tril() if causal else weights
     return torch.einsum("bij,bjd->bid", weights, value) / weights.sum(dim=-1)[..., None]
+
+
+@variant("an n × n matrix after all", fails=("no n × n matrix",))
+def with_the_matrix_in_the_causal_form(query, key, value, causal):
+    """Where the past alone is seen: the products' lower triangle."""
+    if not causal:
+        return solution(query, key, value, causal)
+    weights = (features(query) @ features(key).mT).tril()
+    return weights @ value / weights.sum(dim=-1, keepdim=True)
 
 
 @misconception("softmax attention", fails=(*VALUES, "no n × n matrix"))

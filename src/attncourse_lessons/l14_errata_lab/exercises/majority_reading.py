@@ -60,14 +60,12 @@ SOME = -1.0  # stands for a reading, whichever it is
 LARGE = 2.0**20  # beside which a quarter is next to nothing; float32 still has it
 
 
-def _of_several(answer, draw, *numbers):
+def _of_several(answer, draw, *numbers, one_column=False):
     """What comes back for so many transcriptions of tables of one size: the agreed readings, and where they differ.
 
-    The last of the tables has large numbers.
-
-    And where a reading has a majority, which is so in all tables of this size: (numbers, rows, columns) each.
+    And where a reading has a majority. All are (numbers, rows, columns); the last of the tables has large numbers.
     """
-    rows, columns = draw.sizes(2, 5, 8)
+    rows, columns = (40, 1) if one_column else draw.sizes(2, 5, 8)
     least = [0.0] * (len(numbers) - 1) + [LARGE]
     tables = [_transcriptions(draw.child(str(k)), k, rows, columns, low) for k, low in zip(numbers, least, strict=True)]
     found = [answer(table) for table in tables]
@@ -109,7 +107,7 @@ def agreed(answer, draw):
 @aspect("no majority", points=1, hint=2, explain=_in_words(3, 4, 6))
 def no_majority(answer, draw):
     """NaN where no reading has more than half, and only there"""
-    agreed, _, decided = _of_several(answer, draw, 3, 4, 6)
+    agreed, _, decided = _of_several(answer, draw, 3, 4, 6, one_column=True)
     if agreed.shape != decided.shape:
         return agreed
     said = torch.where(decided, SOME, agreed.double())
