@@ -8,6 +8,7 @@
 * partners: one layer with four heads answers three questions at every position: full attention, a window, Linformer.
 * recall: associative recall by softmax attention and by linear attention, where one thing differs at a time: the
   feature map, the division by the sum of the weights, keys of length one, the update of the state, the width.
+* shapes: the same recall by linear attention whose keys and values differ in width, with states of one size.
 * strength: the same recall by the delta rule whose write strength is learned, one for all tokens or one for each key.
 * sinks: a layer that needs its one head at some positions only, trained with full causal attention, and tested with
   it, with a window of 8, and with that window and one early token, the first or the second. All lines begin with the
@@ -24,8 +25,8 @@ not used again. One thread; about ten minutes of processor time.
 
 With `--only` the parts that it names are measured and put into the record that stands in `--save`; processor seconds
 add up. The stored record was put together so, with the same versions throughout: `any_first`, `own_answer`,
-`same_second` and `strength` were measured on 2026-11-28, after the rest, and the trials of `patterns` with the lowest
-rate, which no pattern chose, on the same day.
+`same_second`, `shapes` and `strength` were measured on 2026-11-28, after the rest, and the trials of `patterns` with
+the lowest rate, which no pattern chose, on the same day.
 """
 
 import argparse
@@ -264,10 +265,10 @@ class StrengthOfEach(OneStrength):
 
 
 class Recall(nn.Module):
-    def __init__(self, attention, d=16):
+    def __init__(self, attention, d_k, d_v):
         super().__init__()
-        self.query, self.key = nn.Embedding(NAMES, d), nn.Embedding(NAMES, d)
-        self.value, self.read = nn.Embedding(LETTERS, d), nn.Linear(d, LETTERS)
+        self.query, self.key = nn.Embedding(NAMES, d_k), nn.Embedding(NAMES, d_k)
+        self.value, self.read = nn.Embedding(LETTERS, d_v), nn.Linear(d_v, LETTERS)
         self.attention = attention
 
     def forward(self, names, numbers, asked):
@@ -277,6 +278,7 @@ class Recall(nn.Module):
 
 SIZES = (2, 4, 8, 16, 32, 64)
 RATES = (2e-2, 5e-2, 1e-1, 2e-1, 4e-1, 8e-1)
+SHAPES_RATE = 5e-2
 KINDS = {
     "softmax": lambda *qkv: attend(*qkv)[0],
     "elu + 1, divided": summed(positive, divided=True),
@@ -296,11 +298,9 @@ def recall(seeds: list[int], kinds: dict[str, Callable] = KINDS) -> list[dict]:
 
             def run(seed, lr, attention=attention, d=d):
                 torch.manual_seed(seed)
-                model = Recall(attention(d) if isinstance(attention, type) else attention, d)
+                model = Recall(attention(d) if isinstance(attention, type) else attention, d, d)
                 learn(model, name_pairs, 600, lr, 64, seed)
-                found = {m: right(model, lambda b, g, m=m: name_pairs(b, g, m), seed, 1000).mean().item()
-                         for m in SIZES}  # fmt: skip
-                row = {"seed": seed, "right": found}
+                row = {"seed": seed, "right": recalled(model, seed)}
                 if isinstance(model.attention, OneStrength):
                     row["beta"] = model.attention.beta(unit(model.key.weight)).mean().item()
                 return row
@@ -312,6 +312,25 @@ def recall(seeds: list[int], kinds: dict[str, Callable] = KINDS) -> list[dict]:
             print(f"{name:>22}, d = {d}, lr {lr}:", *(f"{mean:.2f}" for mean in means), flush=True)
             kept = {f"{rate:g}": round(total / len(SIZES), 4) for rate, total in pilots.items()}
             rows.append({"name": name, "d": d, "lr": lr, "pilots": kept, "runs": runs})
+    return rows
+
+
+def recalled(model: nn.Module, seed: int) -> dict[int, float]:
+    return {m: right(model, partial(name_pairs, m=m), seed, 1000).mean().item() for m in SIZES}
+
+
+def shapes(seeds: list[int]) -> list[dict]:
+    """Wide keys with narrow values, and the reverse; the learning rate is the one `recall` chose at both widths."""
+    rows = []
+    for d_k, d_v in ((64, 16), (16, 64)):
+        runs = []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            model = Recall(summed(identity), d_k, d_v)
+            learn(model, name_pairs, 600, SHAPES_RATE, 64, seed)
+            runs.append({"seed": seed, "right": recalled(model, seed)})
+        print(f"d_k = {d_k}, d_v = {d_v}:", *(f"{run['right'][64]:.3f}" for run in runs), flush=True)
+        rows.append({"name": "identity", "d_k": d_k, "d_v": d_v, "lr": SHAPES_RATE, "runs": runs})
     return rows
 
 
@@ -402,6 +421,7 @@ PARTS = {
     "patterns": patterns,
     "partners": partners,
     "recall": recall,
+    "shapes": shapes,
     "strength": partial(recall, kinds=STRENGTHS),
     "sinks": sinks,
     "any_first": partial(sinks, draw=lines_with_any_first),

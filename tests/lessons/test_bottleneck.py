@@ -1,5 +1,7 @@
 """Lecture 01's reader is the one that was measured, and the records are of what the lecture says."""
 
+import functools
+
 import jupytext
 import pytest
 import torch
@@ -81,6 +83,47 @@ def test_the_record_by_quarter_is_of_the_reader_of_64_numbers_with_its_rate_and_
     for run, whole in zip(asked["runs"], short["runs"], strict=True):
         for n, shares in run["right"].items():
             assert len(shares) == 4 and sum(shares) / 4 == pytest.approx(whole["right"][n], abs=0.03)
+
+
+def test_a_reader_that_keeps_a_part_of_its_vector_knows_nothing_else_of_it(benchmark):
+    torch.manual_seed(0)
+    reader = benchmark.Reader("last state", 8, "product", 3)
+    letters, digits, asked, _ = letters_with_digits(4, 3, torch.Generator().manual_seed(0))
+    before = reader(letters, digits, asked)
+
+    def spoil(module, given, out, first):
+        return torch.cat([out[0][..., :first], torch.randn_like(out[0][..., first:])], dim=-1), out[1]
+
+    for first, same in ((3, True), (2, False)):
+        handle = reader.network.register_forward_hook(functools.partial(spoil, first=first))
+        assert torch.allclose(reader(letters, digits, asked), before) == same
+        handle.remove()
+    with pytest.raises(ValueError, match="of the last state alone"):
+        benchmark.Reader("attention", 8, "product", 3)
+
+
+def test_the_record_of_parts_of_a_vector_is_of_one_network_and_its_whole_is_the_reader_of_128_numbers():
+    recall = measured("recall")
+    parts = {reader["kept"]: reader for reader in recall["kept"]}
+    assert [*parts] == [16, 32, 64, 128]
+    for reader in parts.values():
+        assert (reader["memory"], reader["d"], reader["readout"]) == ("last state", 128, "product")
+        assert [run["seed"] for run in reader["runs"]] == recall["seeds"]
+    assert parts[16]["parameters"] > 0.75 * parts[128]["parameters"]
+    assert len({(reader["steps"], reader["lr"]) for reader in parts.values()}) == 1, "they differ in the part alone"
+    (whole,) = [each for each in recall["readers"] if (each["memory"], each["d"], each["readout"])
+                == ("last state", 128, "product")]  # fmt: skip
+    for run, same in zip(parts[128]["runs"], whole["runs"], strict=True):
+        assert run["right"] == pytest.approx(same["right"], abs=0.03)
+
+
+def test_the_widest_vector_was_trained_six_times_as_long_from_each_seed():
+    recall = measured("recall")
+    (short,) = [each for each in recall["readers"] if each["d"] == 256]
+    longer = recall["widest"]
+    assert longer["steps"] == 6 * short["steps"]
+    assert all(longer[name] == short[name] for name in ("memory", "d", "readout"))
+    assert [run["seed"] for run in longer["runs"]] == recall["seeds"]
 
 
 @pytest.mark.parametrize(

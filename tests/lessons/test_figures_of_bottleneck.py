@@ -100,14 +100,12 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
     x, h = torch.randn(2, 3), torch.randn(2, 5)
     W, U, b = cell.weight_ih.unflatten(0, (3, 5)).mT, cell.weight_hh.unflatten(0, (3, 5)).mT, cell.bias_ih.view(3, 5)
 
-    def candidate(*inputs):
-        """Of x_t, three wide, and what is left of the past, five wide; they may come in either order."""
-        read, past = sorted(inputs, key=lambda value: value.shape[-1])
-        return torch.tanh(read @ W[2] + past + b[2])
+    def candidate(read, past):
+        return torch.tanh(read + past + b[2])
 
     boxes = {
         "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h, r"$\tilde h$": candidate,
-        r"$U_{\tilde h}$": lambda past: past @ U[2],
+        r"$W_{\tilde h}$": lambda read: read @ W[2], r"$U_{\tilde h}$": lambda past: past @ U[2],
         "$r$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
         "$z$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
     }  # fmt: skip
@@ -148,7 +146,7 @@ def test_the_kinds_of_a_cells_boxes_are_told_apart_in_grey_and_are_those_of_the_
         assert {colour for colour, _ in cells(ax).values()} <= {to_hex(face) for face in faces}
         for words in boxed(ax):
             kind = figures.INK if words in ("×", "+", "1 −") else figures.AMBER if words in GATES else "white"
-            kind = figures.MATRIX if words == r"$U_{\tilde h}$" else kind
+            kind = figures.MATRIX if words in (r"$W_{\tilde h}$", r"$U_{\tilde h}$") else kind
             assert _face_behind(ax, words) == {to_hex(kind)}
 
 
@@ -243,6 +241,13 @@ def test_a_single_panel_of_seeds_may_have_a_logarithmic_height_and_even_steps():
     assert [words.get_text() for words in ax.get_legend().get_texts()] == ["half", "all"]  # as lines end, from above
 
 
+def test_panels_share_a_logarithmic_height():
+    panels = {"fresh": {"a": {1: [1.0], 2: [1e-9]}}, "changed": {"a": {1: [1.0], 2: [1e5]}}}
+    fresh, changed = axes(figures.seed_lines, panels, "steps", "gradient", log_y=True)
+    assert fresh.get_ylim() == changed.get_ylim()
+    assert fresh.get_ylim()[0] < 1e-9 and fresh.get_ylim()[1] > 1e5
+
+
 def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):
     (ax,) = axes(figures.seed_lines, {"": {"a": {1: [3.9], 2: [3.5]}}}, "x", "loss", log_x=False, y_range=(3.0, 4.0))
     assert ax.get_ylim() == (3.0, 4.0)
@@ -255,6 +260,8 @@ def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
     pair = axes(figures.seed_lines, {"one": lines, "all": lines}, "pairs", "right", chance=0.125)
     for ax in pair:
         assert [(0, 0.125), (1, 0.125)] in strokes(ax) and "guessing" in [words for words, *_ in texts(ax)]
+    (alone,) = axes(figures.seed_lines, {"": lines}, "pairs", "right", chance=0.125)
+    assert [words.get_text() for words in alone.get_legend().get_texts()] == ["a"]
     figures.seed_lines({"": lines}, "pairs", "right", chance=0.125)
     assert "Guessing gives 0.125." in shown[-1]
 
@@ -301,7 +308,7 @@ def test_a_knobs_line_goes_through_the_means_of_its_seeds_on_one_height_for_all_
 def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
     recurrent, attention = axes(figures.signal_path, 4, 2)
     assert recurrent.get_title() == "recurrent: the signal goes through 3 cells; 4 steps, one after the other"
-    assert attention.get_title().startswith("attention: the signal goes through 1 average; 1 step")
+    assert attention.get_title() == "attention: the signal goes through 1 average; 1 step"
     steps = [("1", "2"), ("2", "3"), ("3", "4")]
     assert sorted(joined(recurrent)) == sorted([*steps, *((f"$x_{{{t}}}$", f"{t}") for t in (1, 2, 3, 4))])
     assert lit(recurrent) == ["2", "3", "4"]

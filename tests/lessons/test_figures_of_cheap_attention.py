@@ -524,11 +524,15 @@ def test_what_was_measured_stands_beside_the_slopes_of_its_powers():
             assert guide in drawn, name
         assert curves(ax) == {name: dict(zip(("2", "8"), line.values(), strict=True)) for name, line in lines.items()}
         steep = places(ax, "slope of $n^2$", "slope of $n$")
-        assert steep["slope of $n^2$"] == (4, pytest.approx(1.7 * lines["a"][2] * 4))
-        assert steep["slope of $n$"] == (4, pytest.approx(1.7 * lines["b"][2] * 2))
+        assert steep["slope of $n^2$"] == (8, pytest.approx(1.7 * lines["a"][2] * 16))
+        assert steep["slope of $n$"] == (8, pytest.approx(1.7 * lines["b"][2] * 4))
+        assert ax.get_xlim()[1] > 1.5 * 8, "room for the names"
         assert labels(ax.xaxis) == {2: "2", 8: "8"} and labels(ax.yaxis)[10] == "10"
-    (bare,) = axes(figures.against_length, {"time": measures["time"]})
-    assert [line.get_label() for line in bare.lines] == ["a", "b"] and texts(bare) == []
+
+
+def test_without_powers_no_slope_is_drawn():
+    (ax,) = axes(figures.against_length, {"time": {"a": {2: 1.0, 8: 16.0}, "b": {2: 1.0, 8: 4.0}}})
+    assert [line.get_label() for line in ax.lines] == ["a", "b"] and texts(ax) == []
 
 
 @proven

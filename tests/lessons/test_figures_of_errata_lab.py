@@ -54,16 +54,19 @@ def test_the_residual_path_begins_after_the_norm_as_printed_and_before_it_repair
     assert strokes(ax) == expected
     assert boxed(ax) == 4 * ["norm", "attention", "norm", "feed-forward"]
     names = [words for words, x, y in texts(ax) if x == -0.9]
-    assert names == ["printed", "half_repaired", "other_half", "repaired"]
+    assert names == ["printed", "first_repaired", "second_repaired", "repaired"]
     said = []
     for words, x, y in texts(ax):
-        if words.startswith("from "):
+        if words.endswith(" the norm"):
             said.append((words, y))
+            continue
+        if words.endswith(" sublayer"):
+            assert (words, x, y) in (("first sublayer", 3.6, 2.25), ("second sublayer", 11.0, 2.25))
             continue
         assert any(y == pytest.approx(row) for row in rows)
         if words == "+":
             assert x in (6.85, pytest.approx(14.25))
-    after, before = "from after the norm", "from before the norm"
+    after, before = "after the norm", "before the norm"
     assert said == [(words, pytest.approx(y + 1.15)) for y, both in
                     zip(rows, ((after, after), (before, after), (after, before), (before, before)), strict=True)
                     for words in both]  # fmt: skip
@@ -87,18 +90,21 @@ def test_masked_tables_print_the_sum_of_each_row_and_hatch_the_future():
         assert all(hatch for _, hatch in cells(ax).values())
         sums = [(words, y) for words, x, y in texts(ax) if x > 3 and y > 0]
         assert sums == [(f"{weights[i].sum():.2f}", i + 0.5) for i in range(3)]
-        inside = {(x, y): words for words, x, y in texts(ax) if x < 3}
+        inside = {(x, y): words for words, x, y in texts(ax) if x < 3 and y > 0}
         assert inside == {(j + 0.5, i + 0.5): f"{weights[i, j]:.2f}" for i in range(3) for j in range(3)}
         assert ("sum", 3.18, -0.1) in texts(ax)
+        assert ("right" if title == "right" else "wrong: rows lose weight", 1.5, -0.55) in texts(ax)
         assert ax.get_xlim() == pytest.approx((0, 4.2)), "the sums stand within, not in the next table"
 
 
 def test_a_wrong_cell_is_framed():
     allowed = torch.ones(2, 2).tril().bool()
     leak, blind = torch.tensor([[0.5, 0.5], [0.0, 1.0]]), torch.tensor([[torch.nan, torch.nan], [1.0, 0.0]])
-    framed = [{(int(x), int(y)) for (x, y, *_), (_, hatch) in cells(ax).items() if not hatch}
-              for ax in axes(figures.masked_tables, {"leak": leak, "blind": blind}, allowed)]  # fmt: skip
+    tables = axes(figures.masked_tables, {"leak": leak, "blind": blind}, allowed)
+    framed = [{(int(x), int(y)) for (x, y, *_), (_, hatch) in cells(ax).items() if not hatch} for ax in tables]
     assert framed == [{(1, 0), (0, 1)}, {(0, 0), (1, 0), (1, 1)}]
+    found = [next(words for words, _, y in texts(ax) if y == -0.55) for ax in tables]
+    assert found == ["wrong: the future has weight", "wrong: NaN, no weight for itself"]
 
 
 LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0], [2.9, 4.0]]}
@@ -116,6 +122,36 @@ def test_seeds_are_thin_lines_and_their_mean_a_marked_one():
     assert [text.get_color() for text in ax.texts] == [line.get_color() for line in marked]
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("texts", "loss", "log")
     assert list(ax.get_xticks()) == [1, 8] and [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
+
+
+def test_steps_of_a_training_stand_on_an_even_axis():
+    (even,) = axes(figures.seed_curves, LINES, [10, 20], "steps", "loss", False)
+    assert even.get_xscale() == "linear" and list(even.get_xticks()) == [10, 20]
+
+
+@proven
+def test_a_loss_is_compared_with_that_of_one_text_and_with_the_other_models():
+    alone, beside = axes(figures.batch_curves, LINES, [1, 8], "loss")
+    assert [list(line.get_ydata()) for line in alone.lines] == [
+        pytest.approx([0, 0]), pytest.approx([0, -0.2]), pytest.approx([0, 1.1]), pytest.approx([0, 1.1]), [0, 0]
+    ]  # fmt: skip
+    *seeds, zero = [list(line.get_ydata()) for line in beside.lines]
+    assert seeds == [pytest.approx([-0.1, 1.0]), pytest.approx([-0.3, 1.0])] and zero == [0, 0]
+    assert [text.get_text() for text in alone.get_legend().get_texts()] == ["right", "wrong"]
+    colours = [line.get_color() for line in alone.lines]
+    assert colours[0] == colours[1] != colours[2] == colours[3]
+    assert {line.get_color() for line in beside.lines[:-1]} == {colours[2]}
+    assert alone.get_ylim() == beside.get_ylim(), "one scale for both"
+    low, high = alone.get_ylim()
+    assert low < -0.3 and high > 1.1, "all points are within"
+    for ax, y_name in ((alone, "loss"), (beside, "")):
+        assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("texts in a batch", y_name, "log")
+        assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
+    assert [ax.get_title() for ax in (alone, beside)] == [
+        "against itself in batches of one", "against “right” of the same seed"
+    ]  # fmt: skip
+    said = [("higher than the right model's", 0.03, 0.97), ("lower than the right model's", 0.97, 0.03)]
+    assert texts(beside) == said
 
 
 def test_the_game_asks_all_entries_and_judgements_count_for_its_score():
@@ -163,6 +199,14 @@ def test_a_test_that_catches_a_fault_is_dark_and_marked_in_its_row():
     assert [at[-0.1, y] for y in (0.5, 1.5, 2.5)] == ["no mask", "no scale", "none"]
     assert [at[x, -0.25] for x in (-0.1, 0.5, 1.5)] == ["mutant", "one", "two"]
     assert [[at[x, y] for x in (0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [["● 0.3", "·"], ["·", "●"], ["·", "·"]]
+    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines] == [([1, 1], [-1.3, 3])]
+
+
+def test_groups_of_faults_have_their_names_beside_them_and_a_line_above():
+    rows = {name: {"one": (False, ""), "two": (True, "")} for name in "abc"}
+    (ax,) = axes(figures.caught_table, rows, {"norm": 2, "model": 1})
+    assert [(words, y) for words, x, y in texts(ax) if x == -3.55] == [("norm", 1), ("model", 2.5)]
+    assert [list(line.get_ydata()) for line in ax.lines[1:]] == [[0, 0], [2, 2]]
 
 
 @proven

@@ -8,7 +8,7 @@ from drawn import arrows, axes, cells, curves, labels, places, strokes, table, t
 from matplotlib.colors import to_hex, to_rgb
 from proven import proven
 
-from attncourse.viz.style import GREY, ORANGE
+from attncourse.viz.style import BLUE, GREY, INK, ORANGE
 from attncourse_lessons import course
 
 figures = course.part("many_heads", "figures")
@@ -156,6 +156,60 @@ def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output(
 
 
 @proven
+def test_two_answers_stand_on_a_line_with_a_threshold_wherever_the_dinner_changes():
+    (ax,) = axes(figures.two_answers, 0.75)
+    line = {y: [(stroke[0][0], drawn.get_color()) for drawn, stroke in zip(ax.lines, strokes(ax), strict=True)
+                if len(stroke) == 1 and stroke[0][1] == y] for y in (0, 1)}  # fmt: skip
+    assert line[1] == [(0, BLUE), (0.25, BLUE), (0.75, ORANGE), (1, ORANGE)]       # tomorrow
+    assert line[0] == [(0, BLUE), (0.25, ORANGE), (0.75, BLUE), (1, ORANGE)]       # yesterday
+    cuts = [stroke for drawn, stroke in zip(ax.lines, strokes(ax), strict=True) if drawn.get_color() == INK]
+    ends = [[(x, round(y, 6)) for x, y in cut] for cut in cuts]
+    assert ends == [[(x, y - 0.3), (x, y + 0.3)] for x, y in ((0.5, 1), (0.125, 0), (0.5, 0), (0.875, 0))]
+    assert [(0, 1), (1, 1)] in strokes(ax) and [(0, 0), (1, 0)] in strokes(ax)
+    for words, x, y in texts(ax):
+        if "threshold" not in words:
+            colour = dict(line[int(y > 0.9)])[x]
+            assert (words, colour) in {("soup", BLUE), ("pie", ORANGE)}
+    assert {words: y for words, _, y in texts(ax) if "threshold" in words} == {"1 threshold": 1, "3 thresholds": 0}
+    assert labels(ax.xaxis) == {0: "0", 0.25: "1 − α", 0.75: "α", 1: "1"}
+    assert labels(ax.yaxis) == {1: "dinner\ntomorrow", 0: "dinner\nyesterday"}
+    assert ax.get_xlabel() == "share of pie in the mixture"
+
+
+def test_a_mixture_that_prefers_no_day_has_no_line():
+    with pytest.raises(ValueError, match=r"alpha: got 0\.5, expected more than 0\.5 and less than 1"):
+        figures.two_answers(0.5)
+
+
+@proven
+def test_keys_are_points_and_queries_arrows_in_their_directions():
+    queries, keys = torch.tensor([[3.0, 0.0], [0.0, -0.5]]), torch.tensor([[0.0, -2.0], [4.0, 0.0]])
+    (ax,) = axes(figures.keys_in_a_plane, {"seed 5": (queries, keys)}, ["Mon", "Tue"])
+    assert strokes(ax) == [[(0, -2)], [(4, 0)]] and ax.get_title() == "seed 5"
+    for (start, end), query in zip(arrows(ax), queries, strict=True):
+        assert start == (0, 0)
+        assert torch.allclose(torch.tensor(end) / math.hypot(*end), query / query.norm())
+    assert len({round(math.hypot(*end), 6) for _, end in arrows(ax)}) == 1         # a direction, no length
+    at = [(words, (x, y)) for words, x, y in texts(ax)]
+    assert [words for words, _ in at] == ["Mon", "Mon", "Tue", "Tue"]               # a key, then its query
+    for (_, place), vector in zip(at, [keys[0], queries[0], keys[1], queries[1]], strict=True):
+        assert torch.allclose(torch.tensor(place) / math.hypot(*place), vector / vector.norm())
+    (legend,) = ax.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["key of a day", "direction of a day's query"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("first column", "second column")
+
+
+def test_keys_of_three_columns_have_no_plane():
+    with pytest.raises(ValueError, match=r"seed 5: got keys of shape \(2, 3\), expected \(2, 2\)"):
+        figures.keys_in_a_plane({"seed 5": (torch.ones(2, 2), torch.ones(2, 3))}, ["Mon", "Tue"])
+
+
+def test_the_highest_key_of_each_query_is_said(shown):
+    figures.keys_in_a_plane({"seed 5": (torch.eye(2), torch.eye(2).flip(0))}, ["Mon", "Tue"])
+    assert "seed 5: Mon finds Tue, Tue finds Mon" in shown[0]
+
+
+@proven
 def test_each_head_has_cells_of_its_own_with_the_word_and_the_column_of_each_number():
     x = torch.arange(8).view(2, 4)
     uncut, cut = axes(figures.head_pieces, {"x": x, "cut": x.view(2, 2, 2).mT}, ["Anna", "Ben"], d_model=4)
@@ -172,6 +226,8 @@ def test_each_head_has_cells_of_its_own_with_the_word_and_the_column_of_each_num
         assert [*map(len, colours.values())] == [1, 1] and colours["A"] != colours["B"]
         found.append(colours)
     assert found[0] == found[1]                                          # a word has one colour in all panels
+    spans = [(round(high - low, 6) for low, high in (ax.get_xlim(), ax.get_ylim())) for ax in (uncut, cut)]
+    assert [*spans[0]] == [*spans[1]]                                    # and one size
 
 
 def rows_of(ax):
@@ -193,7 +249,7 @@ def test_what_heads_read_and_what_is_lost_are_two_tables_each_on_its_own_scale()
     (grid,) = right.collections
     assert torch.tensor(grid.get_array().tolist()).tolist() == pytest.approx(lost.clamp(min=0).numpy())
     assert grid.get_clim() == (0, pytest.approx(0.08)) and left.collections[0].get_clim() == (0, 0.75)
-    assert [words for words, *_ in texts(right)] == ["2 %", "8 %", "−1 %", "4 %"]
+    assert [words for words, *_ in texts(right)] == ["2", "8", "−1", "4"]
     assert [(x, y) for _, x, y in texts(right)] == [(0.5, 0.5), (1.5, 0.5), (0.5, 1.5), (1.5, 1.5)]
     assert right.yaxis_inverted()
 
@@ -268,8 +324,8 @@ def test_a_line_of_too_few_sizes_is_refused():
 def test_without_a_cache_all_tokens_so_far_are_computed_at_each_step_and_with_one_the_newest():
     n = 4
     without, with_cache = axes(figures.caching, n)
-    assert without.get_title() == "without a cache: 10 computed"
-    assert with_cache.get_title() == "with a KV cache: 4 computed"
+    assert without.get_title() == "without a cache: 10 pairs (k, v)"
+    assert with_cache.get_title() == "with a KV cache: 4 pairs (k, v)"
     (legend,) = without.figure.legends
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["computed at this step", "read from the cache"]
@@ -290,7 +346,7 @@ def test_without_a_cache_all_tokens_so_far_are_computed_at_each_step_and_with_on
 @proven
 def test_rows_of_seeds_have_a_mark_for_each_their_mean_in_words_and_dotted_references():
     rows = {"one": [0.4, 0.6, 0.2], "two": [0.9, 1.0, 0.8]}
-    (ax,) = axes(figures.seed_rows, rows, "share right", "model", {"chance": 0.3, "best": 0.7})
+    (ax,) = axes(figures.seed_rows, rows, "share right", {"chance": 0.3, "best": 0.7})
     one, two, *references = strokes(ax)
     assert [x for x, _ in one] == rows["one"] and [x for x, _ in two] == rows["two"]
     for y, marks in enumerate((one, two)):
@@ -301,7 +357,7 @@ def test_rows_of_seeds_have_a_mark_for_each_their_mean_in_words_and_dotted_refer
     assert said["mean 0.40"] == (1.04, 0) and said["mean 0.90"] == (1.04, 1)
     assert said["chance"][0] == 0.3 and said["best"][0] == 0.7
     assert labels(ax.yaxis) == {0: "one", 1: "two"} and ax.yaxis_inverted()
-    assert (ax.get_xlim(), ax.get_xlabel(), ax.get_ylabel()) == ((0, 1), "share right", "model")
+    assert (ax.get_xlim(), ax.get_xlabel(), ax.get_ylabel()) == ((0, 1), "share right", "")
 
 
 @proven
@@ -312,8 +368,8 @@ def test_what_two_heads_cost_beyond_the_sum_is_a_pair_of_marks_for_each_seed():
     ]  # fmt: skip
     assert labels(ax.xaxis) == {0: "3", 1: "7"} and ax.get_ylim() == pytest.approx((-0.04, 0.22))
     assert [words for words, *_ in texts(ax)] == ["with its partner", "with another head,\nmean of six"]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("seed", "lost beyond the sum")
-    assert ax.yaxis.get_major_formatter()(0.1) == "10 %"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("seed", "percentage points\nbeyond the sum")
+    assert ax.yaxis.get_major_formatter()(0.1) == "10"
 
 
 @proven

@@ -1,11 +1,13 @@
 """Pictures of training: they draw what they were given, and the words beside them say it. And byte-pair encoding."""
 
+from statistics import median
+
 import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, dots, labels, places, plain, strokes, texts
 from proven import proven
 
-from attncourse_lessons import course
+from attncourse_lessons import course, results
 
 figures = course.part("training", "figures")
 byte_merges = course.part("training", "byte_merges")
@@ -30,6 +32,16 @@ def test_the_worked_step_of_adamw_is_that_of_torch():
     assert [numbers[name] for name in ("m", "v", "theta")] == pytest.approx(
         [kept["exp_avg"].item(), kept["exp_avg_sq"].item(), theta.item()]
     )
+
+
+def test_the_capstone_says_of_the_rates_what_was_measured():
+    record = results.measured("capstone_rates")
+    page = (course.lesson("a10").folder / "assignment.py").read_text(encoding="utf-8")
+    for steps, rates in record["right"].items():
+        row = " | ".join(str(median(runs)) for runs in rates.values())
+        assert f"# | {steps} steps | {row} |" in page
+    longer = record["right"]["350"]
+    assert min(min(longer[rate]) for rate in ("0.003", "0.01", "0.03")) >= 0.8 * record["of"]
 
 
 @pytest.fixture
@@ -166,7 +178,7 @@ def test_the_gaps_of_a_seed_are_joined_and_written_in_points():
     assert strokes(ax) == [[(-5, 0), (-10, 0)], [(-6, 1), (-13, 1)], [(-5, 0), (-6, 1)], [(-10, 0), (-13, 1)],
                            [(0, 0), (0, 1)]]  # fmt: skip
     assert texts(ax) == [("−5.0", -5, 0.24), ("−6.0", -6, 1.24), ("plain", -5, -0.3), ("−10.0", -10, 0.24),
-                         ("−13.0", -13, 1.24), ("smoothed", -10, -0.3), ("calibrated", -0.25, -0.3)]  # fmt: skip
+                         ("−13.0", -13, 1.24), ("smoothed", -10, -0.3), ("calibrated", 0.25, -0.3)]  # fmt: skip
 
 
 @proven
@@ -194,7 +206,8 @@ def test_a_step_of_adamw_is_drawn_with_its_numbers_from_the_gradient_to_the_para
         (theta, decayed), (decayed, new),
     }  # fmt: skip
     at = places(ax)
-    assert at["÷ 0.19"][1] > at["÷ 0.0396"][1] and at["average of g"][1] > at["average of g²"][1]
+    of_m, of_v = "average of g: 0.9 · 0.1 + 0.1 · (−0.5)", "average of g²: 0.98 · 0.02 + 0.02 · (−0.5)²"
+    assert at["÷ 0.19"][1] > at["÷ 0.0396"][1] and at[of_m][1] > at[of_v][1]
     assert at["upper ÷ lower"][0] == 9.2 and at["× λ = 0.1, not averaged, not divided"][1] < -2
     assert at["θ − 0.01 × (ratio + decay)"][0] == 12
 
@@ -316,17 +329,20 @@ def test_a_roof_rises_with_the_bandwidth_to_the_peak_and_work_lies_on_it():
 
 
 @proven
-def test_memory_is_stacked_beside_what_there_is():
+def test_memory_is_stacked_beside_what_there_is_and_a_part_too_thin_to_be_seen_is_said_once():
     held = {"small": {"state": 1e9, "activations": 2e9}, "large": {"state": 3e9, "activations": 30e9}}
+    held |= {"thin": {"state": 1e7, "activations": 5e9}, "also": {"state": 1e7, "activations": 4e9}}
     (ax,) = axes(figures.memory_bars, held, {"T4": 16e9})
     lengths = [[bar.get_width() for bar in container] for container in ax.containers]
     starts = [[bar.get_x() for bar in container] for container in ax.containers]
-    assert lengths == [[1, 3], [2, 30]] and starts == [[0, 0], [1, 3]]
+    assert lengths == [[1, 3, 0.01, 0.01], [2, 30, 5, 4]] and starts == [[0, 0, 0, 0], [1, 3, 0.01, 0.01]]
     assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == ["state", "activations"]
-    assert [places(ax)[words][1] for words in ("3.0 GB", "33.0 GB")] == [0, 1]
-    assert labels(ax.yaxis) == {0: "small", 1: "large"}
+    assert [places(ax)[words][1] for words in ("3.0 GB", "33.0 GB", "5.0 GB", "4.0 GB")] == [0, 1, 2, 3]
+    assert labels(ax.yaxis) == {0: "small", 1: "large", 2: "thin", 3: "also"}
     assert places(ax)["T4: 16 GB"][0] == 16 and strokes(ax) == [[(16, 0), (16, 1)]]
     assert "in all" in places(ax)
+    (thin,) = [(words, x, y) for words, x, y in texts(ax) if words.startswith("state")]
+    assert thin[0] == "state: 0.01 GB" and 5.01 < thin[1] < 6 and thin[2] == 2
 
 
 @proven

@@ -170,8 +170,11 @@ def test_gains_are_hollow_before_filled_after_and_labelled(shown):
     marks = [line for line in ax.lines if len(line.get_xdata()) == 1]
     assert [line.get_xdata()[0] for line in marks] == [0.15, 0.38, 0.1, 0.05]
     assert [line.get_markerfacecolor() == "white" for line in marks] == [True, False, True, False]
-    assert [words for words, _, _ in texts(ax)] == ["grows: 0.150 → 0.380", "shrinks: 0.100 → 0.050"]
+    assert [words for words, _, _ in texts(ax)] == ["grows: 0.15 → 0.38", "shrinks: 0.10 → 0.05"]
     assert labels(ax.yaxis) == {0: "RoPE", 1: "untied"} and ax.yaxis_inverted()
+    key = ax.get_legend()
+    assert [text.get_text() for text in key.get_texts()] == ["first setting", "second setting (after the arrow)"]
+    assert [line.get_markerfacecolor() == "white" for line in key.get_lines()] == [True, False]
     assert arrows(ax) == [((0.15, 0), (0.38, 0)), ((0.1, 1), (0.05, 1))]
     assert strokes(ax)[1:] == [
         [(0.12, -0.13), (0.18, -0.13)], [(0.15, -0.13)], [(0.36, 0.13), (0.4, 0.13)], [(0.38, 0.13)],

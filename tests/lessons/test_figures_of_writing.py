@@ -26,8 +26,10 @@ def test_a_search_joins_each_hypothesis_to_the_one_that_it_goes_on_from():
     tree = {("a",): 0.6, ("b",): 0.4, ("a", "x"): 0.3, ("a", "z"): 0.2, ("b", "y"): 0.4}
     kept, finished = {("a",), ("b",), ("b", "y"), ("a", "x")}, {("b", "y"), ("a", "x")}
     (ax,) = axes(figures.search_frame, tree, kept, finished, ("b", "y"), "width 2")
-    words = {(round(x), round(2 * (y - 0.12)) / 2): said for said, x, y in texts(ax)[1::2]}
-    shares = {(round(x), round(2 * (y + 0.19)) / 2): said for said, x, y in texts(ax)[2::2]}
+    title, *said_of_nodes, first, second = texts(ax)
+    words = {(round(x), round(2 * (y - 0.12)) / 2): said for said, x, y in said_of_nodes[::2]}
+    shares = {(round(x), round(2 * (y + 0.19)) / 2): said for said, x, y in said_of_nodes[1::2]}
+    assert (first, second) == (("round 1", 1, 0.65), ("round 2", 2, 0.65)) and title[0] == "width 2"
     assert words == {(1, -0.5): "a", (1, -2): "b", (2, 0): "x", (2, -1): "z", (2, -2): "y"}
     assert {words[at]: share for at, share in shares.items()} == {
         "a": "0.600", "b": "0.400", "x": "0.300", "z": "0.200", "y": "0.400"
@@ -64,17 +66,21 @@ def test_what_may_be_drawn_is_filled_and_the_rest_is_hatched():
         "sure": {"T = 1": ([0.9, 0.1, 0.0], [True, True, False]), "k = 1": ([0.9, 0.1, 0.0], [True, False, False])},
         "unsure": {"T = 1": ([0.5, 0.3, 0.2], [True, True, True]), "k = 1": ([0.5, 0.3, 0.2], [True, False, False])},
     }
-    tokens = {"sure": ["one", "two", "six"], "unsure": ["ten", "and", "five"]}
+    tokens = {"sure": ["one ✓", "two", "six"], "unsure": ["ten", "and", "five ✓"]}
     drawn = axes(figures.kept_tokens, panels, tokens)
     assert [ax.get_title() for ax in drawn] == ["sure: T = 1", "sure: k = 1", "unsure: T = 1", "unsure: k = 1"]
     for ax, (step, (p, kept)) in zip(
         drawn, [(step, given) for step, by_way in panels.items() for given in by_way.values()], strict=True
     ):
         assert bars(ax) == {"": dict(zip(tokens[step], p, strict=True))}
-        assert [not bar.get_hatch() for bar in sorted(ax.patches, key=lambda bar: bar.get_x())] == kept
-        crossed = {x: y for words, x, y in texts(ax) if words == "×"}
-        cut = {x: pytest.approx(share + 0.02 * max(p)) for x, share in enumerate(p) if not kept[x]}
-        assert crossed == cut and ax.get_ylim() == pytest.approx((0, 1.05 * max(p)))
+        lying = sorted(ax.patches, key=lambda bar: bar.get_y())
+        assert [not bar.get_hatch() for bar in lying] == kept and ax.yaxis_inverted()
+        right = [bar.get_edgecolor() == ORANGE for bar in lying]
+        assert right == [token.endswith("✓") for token in tokens[step]]
+        crossed = {y: x for words, x, y in texts(ax) if words == "×"}
+        cut = {y: pytest.approx(share + 0.02 * max(p)) for y, share in enumerate(p) if not kept[y]}
+        assert crossed == cut and ax.get_xlim() == pytest.approx((0, 1.1 * max(p)))
+    assert [ax.get_xlabel() for ax in drawn] == ["", "", "probability", "probability"]
 
 
 @proven

@@ -90,14 +90,14 @@ GRU_CELL = Wiring(
     nodes={
         "old": ("$h_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.4, 5.6), "state": ("$h_t$", 10.4, 5.6),
         "rest": ("1 −", 3.6, 3.9), "take": ("×", 5.4, 3.9), "z": ("$z$", 2.0, 2.2),
-        "candidate": (r"$\tilde h$", 6.6, 2.2), "x": ("$x_t$", 8.8, 2.2),
+        "candidate": (r"$\tilde h$", 6.6, 2.2), "input": (r"$W_{\tilde h}$", 8.8, 2.2), "x": ("$x_t$", 10.9, 2.2),
         "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 4.5, 0.2), "reset": ("×", 6.6, 0.2),
         "matrix": (r"$U_{\tilde h}$", 8.8, 0.2), "past": ("$h_{t-1}$", 10.9, 0.2),
     },
     edges=(
         ("old", "keep"), ("z", "keep"), ("keep", "sum"), ("z", "rest"), ("rest", "take"), ("candidate", "take"),
         ("take", "sum"), ("sum", "state"), ("read", "z"), ("read", "r"), ("r", "reset"), ("past", "matrix"),
-        ("matrix", "reset"), ("reset", "candidate"), ("x", "candidate"),
+        ("matrix", "reset"), ("reset", "candidate"), ("x", "input"), ("input", "candidate"),
     ),
 )  # fmt: skip
 
@@ -108,7 +108,7 @@ MATRIX = "#008f68"  # as green as GREEN, and darker: between amber and ink in gr
 KEY = {
     AMBER: (AMBER, "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset"),
     BLUE: ("white", r"candidates $\tilde c$ and $\tilde h$, each a tanh of a sum; tanh; the cell state $c_t$"),
-    MATRIX: (MATRIX, r"a matrix, $U_{\tilde h}$"),
+    MATRIX: (MATRIX, r"matrices, $W_{\tilde h}$ and $U_{\tilde h}$"),
     INK: (INK, "computed number by number: products, sums, 1 minus"),
 }  # fmt: skip
 
@@ -137,7 +137,7 @@ def lstm_and_gru() -> None:
         "Two gated cells. LSTM: f times the old cell state, plus i times the candidate, is the new cell state c; tanh "
         "of c, times o, is the new hidden state h; f, i, o and the candidate are computed from the input and the old "
         "h. GRU: z times the old h, plus 1 − z times the candidate, is the new h; the candidate is computed from the "
-        "input and from r times the old h after its matrix; r and z from the input and the old h.",
+        "input after its matrix and from r times the old h after its matrix; r and z from the input and the old h.",
     )
 
 
@@ -146,7 +146,7 @@ def _colour(name: str) -> str:
         return AMBER
     if name in OUTSIDE:
         return GREY
-    return BLUE if name in ("candidate", "squash", "cell") else MATRIX if name == "matrix" else INK
+    return BLUE if name in ("candidate", "squash", "cell") else MATRIX if name in ("input", "matrix") else INK
 
 
 def _width(label: str) -> float:
@@ -263,16 +263,16 @@ def seed_lines(
     y_range: tuple[float, float] = (0, 1.06),
     ticks: Mapping[int, str] | None = None,
     chance: float | None = None,
-    note: str = "",
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
     x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values. `ticks` are the
-    words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line. The `note` stands in
-    the last panel, under lines that lie at the top.
+    words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line. Lines that have the
+    same names in all panels are named in the last, others in each.
     """
     drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said, words = [], ticks or {}
+    ys = [y for lines in panels.values() for points in lines.values() for values in points.values() for y in values]
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
         for i, (name, points) in enumerate(lines.items()):
             means = [sum(values) / len(values) for values in points.values()]
@@ -284,12 +284,16 @@ def seed_lines(
             said.append(f"{title}, {name}: {listed}" if title else f"{name}: {listed}")
         if log_x:
             ax.set_xscale("log", base=2)
+        if ticks:
+            ax.margins(x=0.1)  # words are wide
         xs = sorted({x for points in lines.values() for x in points})
         ax.set_xticks(xs, [words.get(x, str(x)) for x in xs])
         ax.xaxis.set_minor_locator(NullLocator())
         if log_y:
             ax.set_yscale("log")
-            ys = [y for points in lines.values() for values in points.values() for y in values]
+            if len(panels) > 1:
+                room = (max(ys) / min(ys)) ** 0.05
+                ax.set_ylim(min(ys) / room, max(ys) * room)
             if max(ys) < 1000 * min(ys):  # few powers of ten to mark
                 ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 ax.yaxis.set_major_formatter("{x:g}")
@@ -305,14 +309,14 @@ def seed_lines(
         ax.set_title(title)
         ax.set_xlabel(x_name)
     drawn.axes[0].set_ylabel(y_name)
-    if note:
-        drawn.axes[-1].text(0.5, 0.86, note, ha="center", va="center", fontsize=10, color=INK,
-                            transform=drawn.axes[-1].transAxes)  # fmt: skip
     if len(panels) > 1:
-        drawn.axes[-1].legend(frameon=False, loc="lower left" if chance is None else "center left")
+        alike = len({tuple(lines) for lines in panels.values()}) == 1
+        for ax in drawn.axes[-1:] if alike else drawn.axes:
+            ax.legend(frameon=False, loc="lower left" if chance is None else "center left")
     else:
         ax = drawn.axes[0]                                       # names in the order of the lines' right ends
-        drawn_lines = sorted(ax.lines, key=lambda line: float(line.get_ydata()[-1]), reverse=True)
+        handles, _ = ax.get_legend_handles_labels()
+        drawn_lines = sorted(handles, key=lambda line: float(line.get_ydata()[-1]), reverse=True)
         ax.legend(handles=drawn_lines, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}."
          + ("" if chance is None else f" Guessing gives {chance:g}."))  # fmt: skip
@@ -357,7 +361,7 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
     cells = distance + 1
     for ax, title in (
         (recurrent, f"recurrent: the signal goes through {cells} cells; {n} steps, one after the other"),
-        (attention, "attention: the signal goes through 1 average; 1 step (arrows: into the last position)"),
+        (attention, "attention: the signal goes through 1 average; 1 step"),
     ):
         stage(ax, ((n - 1) / 2 - 8.4, (n - 1) / 2 + 8.4), (-0.55, 2.6))          # as wide for any n, and in the middle
         ax.set_title(title, fontsize=10.5)

@@ -226,8 +226,8 @@ check("padded_self_attention", padded_self_attention)
 # %%
 if solved("padded_self_attention"):
     torch.manual_seed(1)
-    embedding, matrices = nn.Embedding(10, 16), torch.randn(3, 16, 16) / 4
-    short, long = torch.tensor([1, 2, 3, 4, 5]), torch.arange(10)    # (5,) and (10,)
+    embedding, matrices = nn.Embedding(11, 16), torch.randn(3, 16, 16) / 4
+    short, long = torch.tensor([1, 2, 3, 4, 5]), torch.arange(1, 11)    # (5,) and (10,)
     both = torch.stack([nn.functional.pad(short, (0, 5)), long])     # (2, 10)  0 is the pad
     real = torch.arange(10) < torch.tensor([5, 10])[:, None]         # (2, 10)
     alone = torch.ones(1, 5, dtype=torch.bool)                       # (1, 5)
@@ -303,8 +303,9 @@ if solved("layer_cost"):
               f"multiply-adds, {steps:>4} steps, path {path:>4}")
 
 # %% [markdown]
-# The convolution with ±9 is the first that costs more than full attention, and its path is still 445 layers. The recurrence
-# takes the least arithmetic, but every position waits for the one before. In restricted attention no position waits, and
+# The convolution with ±9 is the narrowest of these that costs more than full attention, and its path is still 445 layers.
+# If a short path counts, choose full attention. The recurrence takes the least arithmetic, but every position waits for the
+# one before. In restricted attention no position waits, and
 # the arithmetic is cheap; its price is a long path.
 
 # %% [markdown]

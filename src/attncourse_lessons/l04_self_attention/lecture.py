@@ -177,7 +177,7 @@ W_Q = torch.tensor([[0.0, 0.0],                      # a woman's name asks nothi
                     [0.0, 0.0],                      # nor does a man's name
                     [6.0, 0.0],                      # a she-word looks for a woman
                     [0.0, 6.0],                      # a he-word for a man
-                    [6.0, 6.0],                      # a verb for anybody who might have done it
+                    [6.0, 6.0],                      # a verb for anyone who might have done it
                     [0.0, 0.0]])                     # W_Q is (d_model, d_k) = (6, 2)
 W_K = torch.zeros(6, 2)                              # (d_model, d_k)
 W_K[0, 0] = W_K[1, 1] = 1.0                          # only names are found

@@ -117,6 +117,12 @@ if solved("split_heads"):
               f" {first[i].mean():.2f} on <bos> (means over the words after the first)")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Your split gives the model's own weights, and `view` does not. Heads 0 and 1 attend mostly to the token before. Heads 2 and 3
+# leave most of their weight on `<bos>`.</details>
+
+# %% [markdown]
 # ## 2 · Merge the heads
 #
 # Now the way back: put each token's outputs of all heads side by side again, head 0 first.
@@ -177,7 +183,12 @@ if solved("split_heads") and solved("merge_heads"):
     print(f"both reversed:                   {perplexity(merge_heads, back, back):6.1f}")
     by_reshape = perplexity(lambda heads: heads.reshape(1, heads.shape[2], -1))
     print(f"reshape, the axes not exchanged: {by_reshape:6.1f}")
-    print("A head and its block of W_O belong together; the number of a head means nothing.")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# A head and its block of $W_O$ belong together. If only one of the two is reversed, the perplexity nearly triples. If both are,
+# nothing changes: the number of a head means nothing. The `reshape` has the right shape, and mixes tokens with heads.</details>
 
 # %% [markdown]
 # ## 3 · The multi-head attention layer
@@ -250,6 +261,11 @@ if solved("MultiHeadAttention"):
         print(f"{name:>15}: off from torch by {float((mine - theirs).abs().max()):.0e}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
+# All three differences are rounding errors: with the same weights, your layer is torch's.</details>
+
+# %% [markdown]
 # Your layer can also learn. Here it is used twice, with four heads. First it reads a number from 100 to 999 in words
 # (self-attention). Then three learned questions, *hundreds?*, *tens?*, *ones?*, find their digits in what was read
 # (cross-attention). For example, 342 is read as the tokens *three hundred and forty two*, and the three answers must be 3, 4 and 2. The
@@ -294,6 +310,12 @@ if solved("MultiHeadAttention"):
         written = digit_logits(*inputs).argmax(dim=-1)                    # (300, 3)
         share = (written == right).all(dim=1).float().mean()
         print(f"{name:>25}: {share:.0%} right;", *texts[600], "→", *written[0].tolist())
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# All new numbers are read rightly, and with the mask the padding changes nothing. Without the mask the random words are read,
+# too, and about a third of the numbers go wrong.</details>
 
 # %% [markdown]
 # ## 4 · Both masks at once
@@ -347,10 +369,12 @@ if solved("decoder_attention"):
             print(f"{side:>5} padding, {mask:>12}: off by {off:.6f}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
 # The causal mask hides right padding by itself, because the padding comes later. So a decoder that is trained with right
-# padding needs no other mask (its loss must still leave the padding out). With left padding it needs both. Why do
-# programs that write still pad on the left? Then every row ends with its last token, and the next token comes from one
-# place for all rows.
+# padding needs no other mask (its loss must still leave the padding out). With left padding it needs both. Why, then, do
+# programs that generate text pad on the left? Every row then ends with its last token, so the next token comes from the same
+# place in all rows.</details>
 
 # %% [markdown]
 # ## 5 · What each head adds
@@ -373,9 +397,10 @@ check("contributions", contributions)
 
 # %% [markdown]
 # **Use it.** Here is the trained model of exercise 1 again, with three layers of four heads. It reads 30 lines of
-# documentation. For each head the cell takes what *you* say it adds out of its layer's output, and measures the loss in
-# nats per token. The last column is a real ablation, which sets the head's block of $W_O$ to zero. *Guess:* do the two
-# losses agree? Does the head that writes the longest vectors cost most? Can the model do better without a head?
+# documentation. For each head the cell subtracts what *you* say it adds from its layer's output, and measures the loss in
+# nats per token. If your part is right, this is an ablation of the head. The last line checks it against real ablations, which
+# set a head's block of $W_O$ to zero. *Guess:* does the head that writes the longest vectors cost most? Can the model do
+# better without a head?
 
 # %%
 if solved("contributions") and solved("split_heads"):
@@ -414,22 +439,27 @@ if solved("contributions") and solved("split_heads"):
         output.weight.data = kept
         return loss
 
-    as_trained = nats()
+    as_trained, apart = nats(), 0.0
     print(f"as trained {as_trained:.3f} nats per token; more without a head:")
     for layer, block in enumerate(model.decoder.stack.blocks):
         output = block.attention.sublayer.output
         for head in range(4):
             loss, size = taken_away(output, head)
-            print(f"layer {layer}, head {head} writes {size:5.2f}:",
-                  f"your part taken away {loss - as_trained:+.3f},",
-                  f"ablation {ablated(output, head) - as_trained:+.3f}")
+            more = loss - as_trained
+            print(f"layer {layer}, head {head} writes {size:5.2f}, missed {more:+.3f}")
+            apart = max(apart, abs(ablated(output, head) - loss))
+    print(f"largest difference from a real ablation: {apart:.4f}")
 
 # %% [markdown]
-# The two losses agree: your part is exactly what the ablation removes. (A part that takes the wrong rows of $W_O$ gives
-# other numbers.) The size of what a head writes does not tell how much it is missed. In layers 1 and 2 the head that writes
-# most is missed most; in layer 0 it is missed least. Without the last head of the last layer the model is even slightly
-# better on these lines. One can also ask what a head's contribution *says*: up to the final norm, its product with the
-# output matrix shows which tokens it makes more likely. That is its **direct effect on the logits** ([@elhage2021]).
+# <details><summary>What to see</summary>
+#
+# The size of what a head writes does not tell how much it is missed. In layers 1 and 2 the head that writes most is missed
+# most; in layer 0 it is missed least. Without the last head of the last layer the model is even slightly better on these
+# lines. The last line is 0 because the layer's output is a sum: to subtract a head's part is to ablate the head. A part that
+# takes the wrong rows of $W_O$ gives another number.
+#
+# One can also ask what a head's contribution *says*: up to the final norm, its product with the output matrix shows which
+# tokens it makes more likely. That is its **direct effect on the logits** ([@elhage2021]).</details>
 
 # %% [markdown]
 # ## 6 · Grouped-query attention: fewer keys than queries
@@ -485,7 +515,10 @@ if solved("grouped_query_attention"):
     print(f"with a cache of {kept} numbers, token by token: off from one causal pass {off:.0e}")
 
 # %% [markdown]
-# What a query must not see is not in the cache yet. Without groups the cache would hold four times as many numbers.
+# <details><summary>What to see</summary>
+#
+# What a query must not see is not in the cache yet, so no mask is needed. The bytes shrink with the number of KV heads.
+# Without groups the cache of the last line would hold four times as many numbers.</details>
 
 # %% [markdown]
 # ## 7 · Ablation: a head that nobody misses
@@ -524,9 +557,9 @@ if solved("grouped_query_attention"):
 #
 # **(a)** Let the $2 d_k$ elements of $q$ and $k$ be independent, with mean 0, those of $q$ with variance $a$ and those
 # of $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of
-# 0? **(b)** LayerNorm makes $x$ and $y$; the layer multiplies $q = x W_Q$ and $k = y W_K$. Let the $d$ elements of $x$ be
-# uncorrelated, with mean 0 and variance 1, and let the elements of $W_Q$ be drawn independently of $x$ and of each
-# other, with mean 0 and variance $s^2$. What is the variance $a$ of an element of $q$? For which $s$ is the slide right
+# 0? **(b)** LayerNorm makes $x$ and $y$; the layer multiplies $q = x W_Q$ and $k = y W_K$. Let the $d$ elements of $x$ have
+# mean square 1, and let the elements of $W_Q$ be drawn independently of $x$ and of each other, with mean 0 and variance
+# $s^2$. What is the variance $a$ of an element of $q$? For which $s$ is the slide right
 # at the start of training, if $W_K$ is drawn alike? Why may it be wrong later?
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)
@@ -540,11 +573,12 @@ if solved("grouped_query_attention"):
 #    is gone).
 # 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
 #    independence or mean 0 is not said to be used anywhere.
-# 3. (b) $q_c = \sum_j x_j W_{jc}$ is a sum of $d$ uncorrelated terms, each of variance $1 \cdot s^2$: $a = d\,s^2$. So
-#    the variance of $q \cdot k$ is $d_k (d\,s^2)^2$, and the slide is right for $s = 1 / \sqrt d$ (half a point). Later:
-#    training may make $W_Q$ and $W_K$ as large as it likes. Or: $q$ and $k$ are no longer independent, and matching pairs
-#    are meant to have large scores. Or: LayerNorm normalises over the elements of one vector, which says nothing about each element over
-#    the data. Any one of the three (half a point).
+# 3. (b) $q_c = \sum_j x_j W_{jc}$ is a sum of $d$ terms. They are uncorrelated, because the elements of $W_Q$ are
+#    independent with mean 0, and the sum of their variances is $s^2 \sum_j E[x_j^2]$: $a = d\,s^2$. So the variance of
+#    $q \cdot k$ is $d_k (d\,s^2)^2$, and the slide is right for $s = 1 / \sqrt d$ (half a point). Later: training may make
+#    $W_Q$ and $W_K$ as large as it likes. Or: $q$ and $k$ are no longer independent, and matching pairs are meant to have
+#    large scores. Or: LayerNorm fixes only the length of one vector, and a trained $W_Q$ may stretch just the directions
+#    that $x$ takes. Any one of the three (half a point).
 # ### END SOLUTION
 
 # %% [markdown]
@@ -591,6 +625,8 @@ if solved("average_heads"):
         print(f"common part {common:4.0%}: scores correlate with the old ones by {kept:.2f}")
 
 # %% [markdown]
+# <details><summary>What to see</summary>
+#
 # Each old key makes up a quarter of its group's mean, so even unrelated heads keep a correlation of about one half. With a
 # common part $c$ it is $\sqrt{c + (1 - c)/4}$. Where heads differ, much is lost, and the paper repairs it with a further
-# 5 % of the pre-training steps.
+# 5 % of the pre-training steps.</details>

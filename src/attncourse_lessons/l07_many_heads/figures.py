@@ -1,9 +1,11 @@
 """Multi-head attention: how vectors are cut for heads, what heads read and who misses them, what a cache keeps."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -47,7 +49,7 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     d_k = d_model // n_heads
     colours = [HEADS[head % len(HEADS)] for head in range(n_heads)]
     wide, narrow, long = UNIT * d_model, UNIT * d_k, UNIT * n
-    pitch = max(1.18, long + 0.6)
+    pitch = max(long, wide) + 0.56
     height = pitch * max(n_heads, 3) + 0.55
     middle = height / 2 - 0.1
     drawn, ax = figure(9.9, height)
@@ -141,6 +143,83 @@ def _matrix(
         ax.plot([left, left + width], [level, level], color=ORANGE, linewidth=3.2, solid_capstyle="butt")
 
 
+def two_answers(alpha: float) -> None:
+    """One head's mixtures of two dinners on a line, by their share of pie, and the thresholds that each answer needs.
+
+    The head gives `alpha` of its weight to tomorrow and the rest to yesterday. Raises ValueError where tomorrow has no
+    more than yesterday, or all.
+    """
+    if not 0.5 < alpha < 1:
+        raise ValueError(f"alpha: got {alpha}, expected more than 0.5 and less than 1")
+    cases = {0.0: ("soup", "soup"), 1 - alpha: ("soup", "pie"), alpha: ("pie", "soup"), 1.0: ("pie", "pie")}
+    looks = {"soup": {"color": BLUE, "marker": "o"}, "pie": {"color": ORANGE, "marker": "s"}}
+    drawn, ax = figure(7.6, 2.5)
+    said = []
+    for which, day in enumerate(("tomorrow", "yesterday")):
+        y, answers = 1 - which, [dinners[which] for dinners in cases.values()]
+        ax.plot([0, 1], [y, y], color=PALE, linewidth=2, zorder=1)
+        for x, dinner in zip(cases, answers, strict=True):
+            ax.plot([x], [y], linestyle="none", markersize=10, zorder=3, **looks[dinner])
+            ax.text(x, y + 0.2, dinner, ha="center", va="bottom", fontsize=10, color=looks[dinner]["color"])
+        ends = pairwise(zip(cases, answers, strict=True))
+        cuts = [(low + high) / 2 for (low, before), (high, after) in ends if before != after]
+        for x in cuts:
+            ax.plot([x, x], [y - 0.3, y + 0.3], color=INK, linestyle="--", linewidth=1.4, zorder=2)
+        words = f"{len(cuts)} threshold{'s' * (len(cuts) > 1)}"
+        ax.text(1.07, y, words, ha="left", va="center", fontsize=10, color=INK)
+        said.append(f"Dinner {day}, from the left: {', '.join(answers)}; {words}")
+    ax.set_xlim(-0.05, 1.05)
+    ax.set_ylim(-0.45, 1.55)
+    ax.set_xticks(list(cases), ["0", "1 − α", "α", "1"])
+    ax.set_yticks([1, 0], ["dinner\ntomorrow", "dinner\nyesterday"])
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["left", "right", "top"]].set_visible(False)
+    ax.set_xlabel("share of pie in the mixture")
+    show(drawn, f"Four mixtures of two dinners on a line, by their share of pie. {'. '.join(said)}.")
+
+
+def keys_in_a_plane(seeds: Mapping[str, tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
+    """The keys of a head with d_k = 2 as points, and where each query points: {title: (queries, keys)}, (n, 2) each.
+
+    An arrow has the direction of its query; its length means nothing. Raises ValueError for tensors of other shapes.
+    """
+    for title, pair in seeds.items():
+        for role, vectors in zip(("queries", "keys"), pair, strict=True):
+            if vectors.shape != (len(names), 2):
+                expected = (len(names), 2)
+                raise ValueError(f"{title}: got {role} of shape {tuple(vectors.shape)}, expected {expected}")
+    drawn, _ = figure(4.2 * len(seeds), 4.3, columns=len(seeds))
+    said = []
+    for ax, (title, (queries, keys)) in zip(drawn.axes, seeds.items(), strict=True):
+        reach = float(keys.norm(dim=-1).max())
+        best = (queries @ keys.T).argmax(dim=-1).tolist()
+        for name, query, key in zip(names, queries, keys, strict=True):
+            x, y = key.tolist()
+            ax.plot([x], [y], linestyle="none", marker="o", markersize=7, color=BLUE, zorder=3)
+            out = (key * (1 + 0.2 * reach / key.norm())).tolist()
+            ax.text(*out, name, ha="center", va="center", fontsize=10, color=BLUE)
+            tip = (query * (0.38 * reach / query.norm())).tolist()
+            arrow(ax, (0, 0), tuple(tip), ORANGE)
+            ax.text(*(1.34 * part for part in tip), name, ha="center", va="center", fontsize=9, color=ORANGE)
+        ax.set_xlim(-1.35 * reach, 1.35 * reach)
+        ax.set_ylim(-1.35 * reach, 1.35 * reach)
+        ax.set_aspect("equal")
+        ax.set_xticks([0])
+        ax.set_yticks([0])
+        ax.grid(color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_title(title)
+        ax.set_xlabel("first column")
+        ax.set_ylabel("second column" if ax is drawn.axes[0] else "")
+        found = ", ".join(f"{name} finds {names[i]}" for name, i in zip(names, best, strict=True))
+        said.append(f"{title}: {found}")
+    names_of = (("key of a day", {"color": BLUE, "marker": "o", "linestyle": "none"}),
+                ("direction of a day's query", {"color": ORANGE, "linewidth": 2}))  # fmt: skip
+    handles = [Line2D([], [], label=words, **look) for words, look in names_of]
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
+    show(drawn, f"Keys of the days as points, queries as arrows. The key with the highest score: {'; '.join(said)}.")
+
+
 def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int) -> None:
     """Which numbers of which word each head got: {title: (n_heads, n, d_head)}, or (n, d_model) for the uncut tensor.
 
@@ -153,8 +232,11 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
         if not 0 <= places.min() <= places.max() < len(words) * d_model:
             most = len(words) * d_model - 1
             raise ValueError(f"{title}: got places {places.min()}..{places.max()}, expected each within 0..{most}")
-    drawn, _ = figure(2.55 * len(panels) + 0.4, 2.9, columns=len(panels))
+    drawn, _ = figure(2.55 * len(panels) + 0.4, 3.2, columns=len(panels))
     said = []
+    shapes = [(1, *places.shape)[-3:] for places in panels.values()]      # one scale: a number has one size in all
+    across = max(columns + (4.4 if heads > 1 else 0.6) for heads, _, columns in shapes)
+    tall = max(heads * (rows + 0.6) for heads, rows, _ in shapes)
     for ax, (title, places) in zip(drawn.axes, panels.items(), strict=True):
         tables = places[None] if places.ndim == 2 else places
         _, rows, columns = tables.shape
@@ -171,8 +253,8 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
             of = [f"{words[place // d_model][0]}{place % d_model}" for row in table for place in map(int, row)]
             named.append((f"head {head}: " if places.ndim == 3 else "") + " ".join(of))
             top += rows + 0.6
-        ax.set_xlim(-1.9 if places.ndim == 3 else -0.3, columns + 0.3)
-        ax.set_ylim(-top + 0.5, 0.15)
+        ax.set_xlim(columns / 2 - across / 2, columns / 2 + across / 2)
+        ax.set_ylim(0.15 - tall, 0.15)
         ax.set_aspect("equal")
         ax.set_axis_off()
         ax.set_title(title, fontsize=10.5)
@@ -186,12 +268,12 @@ def reads_and_losses(
 ) -> None:
     """Two tables beside each other, each darker for more on a scale of its own: what heads read, what is lost without.
 
-    Both (rows, columns), as shares; the second is printed in per cent. Raises ValueError where shapes do not fit.
+    Both (rows, columns), as shares; the second is printed in hundredths. Raises ValueError where shapes do not fit.
     """
     tables = [as_matrix(table, rows, columns) for table in (reads, lost)]
     drawn, _ = figure(1.5 + 1.9 * len(columns), 1.1 + 0.36 * len(rows), columns=2)
     said = []
-    for ax, table, title, unit in zip(drawn.axes, tables, titles, ("", "%"), strict=True):
+    for ax, table, title, unit in zip(drawn.axes, tables, titles, (1, 100), strict=True):
         top = max(float(table.max()), 0.01)
         shade = np.clip(table, 0, top)
         ax.pcolormesh(shade, cmap=WEIGHTS, vmin=0, vmax=top, edgecolors="white", linewidth=1.5)
@@ -203,7 +285,7 @@ def reads_and_losses(
         ax.spines[:].set_visible(False)
         ax.set_title(title, pad=10)
         for (i, j), value in np.ndenumerate(table):
-            words = f"{100 * value:.0f} %".replace("-0 ", "0 ").replace("-", "−") if unit else f"{value:.2f}"
+            words = f"{value:.2f}" if unit == 1 else f"{round(unit * value)}".replace("-", "−")
             colour = "white" if shade[i, j] > 0.7 * top else INK
             ax.text(j + 0.5, i + 0.5, words, ha="center", va="center", fontsize=9.5, color=colour)
         listed = "; ".join(
@@ -309,7 +391,7 @@ def cache_sizes(gib: Mapping[str, Sequence[float]], lengths: Sequence[int], para
 
 
 def seed_rows(
-    rows: Mapping[str, Sequence[float]], x_name: str, y_name: str, references: Mapping[str, float]
+    rows: Mapping[str, Sequence[float]], x_name: str, references: Mapping[str, float]
 ) -> None:
     """Shares from 0 to 1, a row for each model, a mark for each seed and the mean beside it; dotted references."""
     drawn, ax = figure(8.2, 1.45 + 0.5 * len(rows))
@@ -332,7 +414,6 @@ def seed_rows(
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.set_xlabel(x_name)
-    ax.set_ylabel(y_name)
     show(drawn, f"{x_name}, one mark a seed. {'; '.join(said)}.")
 
 
@@ -373,12 +454,12 @@ def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
                     fontsize=10, color=style["color"])  # fmt: skip
     ax.axhline(0, color=INK, linewidth=1)
     ax.set_xticks(range(len(runs)), list(runs))
-    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f} %")
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}")
     ax.set_ylim(min(0, *others, *partners) - 0.02, 1.1 * max(*others, *partners))
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.set_xlabel("seed")
-    ax.set_ylabel("lost beyond the sum")
+    ax.set_ylabel("percentage points\nbeyond the sum")
     said = "; ".join(f"seed {name}: {a:.0%} and {b:.0%}" for name, (a, b) in runs.items())
     show(drawn, f"Answers lost beyond the sum of two single losses, with the partner and with another head: {said}.")
 
@@ -415,7 +496,7 @@ def caching(n: int) -> None:
         ax.spines[:].set_visible(False)
         ax.set_xlabel("token")
         ax.set_ylabel("step")
-        ax.set_title(f"{title}: {computed} computed")
+        ax.set_title(f"{title}: {computed} pairs (k, v)")
         said.append(f"{title}, {computed} pairs of key and value are computed in {n} steps")
     names = (("computed at this step", (*rgb(ORANGE), 0.75), ""), ("read from the cache", (*rgb(BLUE), 0.18), "///"))
     handles = [Rectangle((0, 0), 1, 1, facecolor=face, hatch=hatch, edgecolor=GREY, label=name)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -117,14 +118,15 @@ def block_lines(kind: str, batch: int, n: int, n_memory: int, d: int, heads: int
     thinks = f"hidden ({batch}, {n}, {d_ff}); x {x}"
     if kind == "encoder of 2017":
         return [
-            Line("x = x + attention(x, x, mask)", looks, ("attention",)),
+            Line("x = x + attention(x, mask=mask)", looks, ("attention",)),
             Line("x = norm_1(x)", f"x {x}", ("norm_1",)),
             Line("x = x + feed_forward(x)", thinks, ("feed_forward",)),
             Line("x = norm_2(x)", f"x {x}", ("norm_2",)),
         ]
+    masked = "causal=causal" if "decoder" in kind else "mask=mask"
     lines = [
         Line("h = norm_1(x)", f"h {x}", ("norm_1",)),
-        Line("x = x + attention(h, h, mask)", looks, ("attention",)),
+        Line(f"x = x + attention(h, {masked})", looks, ("attention",)),
     ]
     if kind == "decoder":
         looked = f"memory {memory}; weights {across}; x {x}"
@@ -288,17 +290,17 @@ def changes_to_the_block(
             ax.axhspan(top - 0.02, top + 0.02, color=GREY, linewidth=0)
     ax.set_axisbelow(True)
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=len(studies), frameon=False)
-    x_name = "← lower    loss, difference from the baseline (nats per token)    higher →"
-    ax.set_xlabel(x_name)
+    ax.set_xlabel("← better     loss minus the baseline's (nats per token)     worse →")
     show(drawn, f"Loss, difference from the baseline (nats per token). {'. '.join(said)}.")
 
 
 def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[float, float]]]) -> None:
     """How the gain of a change moves with the setting: {row: ((gain, half a bar) before, (gain, half a bar) after)}.
 
-    A row for each, in it a hollow mark before, a filled mark after, and an arrow from one to the other.
+    A row for each, in it a hollow mark before, a filled mark after, and an arrow from one to the other. Where the gain
+    grows they are orange, where it shrinks blue.
     """
-    drawn, ax = figure(7.4, 1.0 + 0.55 * len(rows))
+    drawn, ax = figure(7.4, 1.3 + 0.5 * len(rows))
     ax.axvline(0, color=GREY, linewidth=1.2)
     said = []
     for y, (name, (before, after)) in enumerate(rows.items()):
@@ -309,14 +311,20 @@ def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[f
             ax.plot(gain, y + lift, "o", color=colour, markerfacecolor=face, markersize=7, zorder=3)
         right = max(gain + half for gain, half in (before, after))
         does = "shrinks" if after[0] < before[0] else "grows"
-        ax.text(right + 0.015, y, f"{does}: {before[0]:.3f} → {after[0]:.3f}", va="center", fontsize=9.5, color=INK)
+        ax.text(right + 0.015, y, f"{does}: {before[0]:.2f} → {after[0]:.2f}", va="center", fontsize=9.5, color=INK)
         said.append(f"{name}: {before[0]:.3f} ± {before[1]:.3f} before, {after[0]:.3f} ± {after[1]:.3f} after")
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_xlim(-0.02, 1.5 * max(gain + half for both in rows.values() for gain, half in both))
+    ax.set_xlim(-0.02, 1.6 * max(gain + half for both in rows.values() for gain, half in both))
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
+    keys = {"first setting": "white", "second setting (after the arrow)": INK}
+    handles = [
+        Line2D([], [], color=INK, linewidth=2, marker="o", markersize=7, markerfacecolor=face, label=label)
+        for label, face in keys.items()
+    ]
+    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2, frameon=False)
     ax.set_xlabel("gain over the baseline (nats per token)")
     show(drawn, f"Gains over the baseline (nats per token). {'. '.join(said)}.")
 
@@ -443,8 +451,8 @@ def sampling_frame(
     before = (logits / temperature).softmax(dim=-1)
     after = warp_logits(logits[None], temperature, **options)[0].softmax(dim=-1)          # (vocab_size,)
     check_shares("after", after.numpy())
-    drawn, ax = figure(6.5, 3.3)
-    hold_still(drawn, left=0.1, right=0.98, bottom=0.24, top=0.88)
+    drawn, ax = figure(6.5, 3.5)
+    hold_still(drawn, left=0.1, right=0.98, bottom=0.23, top=0.83)
     ranks, left = np.arange(1, len(logits) + 1), int((after > 0).sum())
     own, warm, kept = (p[order].cumsum(dim=0).numpy() for p in (logits.softmax(dim=-1), before, after))
     if temperature != 1:
@@ -464,14 +472,15 @@ def sampling_frame(
     ax.set_xticks(ticks, [f"{rank:,}" + (f"\n{tokens[rank - 1]}" if rank <= len(tokens) else "") for rank in ticks])
     ax.minorticks_off()
     ax.set_ylim(0, 1.04)
-    ax.set_xlabel("number of tokens, likeliest first (and the token of that rank)", labelpad=0)
-    ax.set_ylabel("their total probability")
+    ax.set_xlabel("k: number of tokens, likeliest first (and the token of that rank)", labelpad=0)
+    ax.set_ylabel("total probability of the first k")
     ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.legend(frameon=True, framealpha=1, edgecolor="white", fontsize=9.5, loc="lower right")
+    ax.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=3, handlelength=2.2,
+              columnspacing=1.4, borderaxespad=0.1)  # fmt: skip
     entropy = float(torch.special.entr(after).sum())
     best = order[: len(tokens)]
     tokens_left = f"{left:,} {'token is' if left == 1 else 'tokens are'} left, perplexity {np.exp(entropy):.1f}"
-    ax.set_title(tokens_left, fontsize=10)
+    ax.set_title(tokens_left, fontsize=10, pad=24)
     shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(tokens, after[best].tolist(), strict=True))
     return drawn, (
         f"Temperature {temperature:g}, {cut}: {tokens_left}. {shares}; "

@@ -74,7 +74,8 @@ def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
         ax.set_yticks([])
         ax.spines[["left"]].set_visible(False)
         ax.set_xlabel("tokens")
-        ax.set_ylabel("sentences, a row each")
+        if ax is drawn.axes[0]:
+            ax.set_ylabel("sentences, a row each")
         ax.set_title(f"{name}\n{1 - tokens / room:.0%} padding", fontsize=10.5)
         sizes = ", ".join(f"{len(lengths)} × {max(lengths)}" for lengths in groups)
         said.append(f"{name}: {1 - tokens / room:.0%} of the rectangles is padding; they are {sizes}")
@@ -124,9 +125,10 @@ def paired_gaps(gaps: Mapping[str, Sequence[float]]) -> None:
             ax.text(x, y + 0.24, _minus(f"{x:.1f}"), ha="center", va="top", fontsize=9, color=INK)
         ax.text(points[0], -0.3, name, color=style["color"], ha="center", va="bottom", fontsize=10.5)
     ax.axvline(0, color=INK, linewidth=1.4)
-    ax.text(-0.25, -0.3, "calibrated", ha="right", va="bottom", fontsize=9.5, color=INK)
+    ax.text(0.25, -0.3, "calibrated", ha="left", va="bottom", fontsize=9.5, color=INK)
     ax.set_yticks(rows, [f"seed {y}" for y in rows])
     ax.set_ylim(n - 0.3, -0.85)
+    ax.margins(x=0.1)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
@@ -168,6 +170,7 @@ def adamw_numbers(
     now: dict[str, float] = {}
     for step, gradient in enumerate(gradients, start=1):
         now = {"gradient": gradient, "m before": m, "v before": v, "theta before": theta}
+        now |= {"beta of m": betas[0], "beta of v": betas[1], "rest of m": 1 - betas[0], "rest of v": 1 - betas[1]}
         m = betas[0] * m + (1 - betas[0]) * gradient
         v = betas[1] * v + (1 - betas[1]) * gradient**2
         given = [1 - beta**step for beta in betas]
@@ -183,30 +186,32 @@ def adamw_numbers(
 def adamw_step(now: Mapping[str, float], rate: float, decay: float) -> None:
     """One step of AdamW with its numbers: two averages, their correction, the ratio, and the decay beside it."""
     drawn, ax = figure(9.0, 3.7)
-    stage(ax, (-1.1, 13.1), (-3.15, 2.35))
+    stage(ax, (-1.1, 13.7), (-3.15, 2.35))
     n = {name: _minus(f"{value:.4g}") for name, value in now.items()}
     boxes = {
         f"gradient g\n{n['gradient']}": (0, 0.5, GREY),
         f"m: {n['m before']} → {n['m']}": (3.0, 1.4, BLUE),
         f"v: {n['v before']} → {n['v']}": (3.0, -0.4, ORANGE),
-        f"m corrected\n{n['m_hat']}": (6.4, 1.4, BLUE),
-        f"√(v corrected)\n{n['root']}": (6.4, -0.4, ORANGE),
+        f"m corrected\n{n['m_hat']}": (6.5, 1.4, BLUE),
+        f"√(v corrected)\n{n['root']}": (6.5, -0.4, ORANGE),
         f"ratio\n{n['ratio']}": (9.2, 0.5, GREEN),
         f"θ\n{n['theta before']}": (0, -2.2, GREY),
         f"decay λθ\n{n['decay']}": (9.2, -2.2, GREY),
         f"new θ\n{n['theta']}": (12.0, 0.5, GREY),
     }
     for words, (x, y, colour) in boxes.items():
-        box(ax, x, y, words, colour, width=2.6 if x == 3.0 else 2.0)
+        box(ax, x, y, words, colour, width=2.6 if x == 3.0 else 2.3 if x == 6.5 else 2.0)
+    new = f"({n['gradient']})" if now["gradient"] < 0 else n["gradient"]
     for start, end in (
         ((1.02, 0.8), (1.68, 1.3)), ((1.02, 0.2), (1.68, -0.3)),
-        ((4.32, 1.4), (5.38, 1.4)), ((4.32, -0.4), (5.38, -0.4)),
-        ((7.42, 1.4), (8.18, 0.8)), ((7.42, -0.4), (8.18, 0.2)),
+        ((4.32, 1.4), (5.33, 1.4)), ((4.32, -0.4), (5.33, -0.4)),
+        ((7.68, 1.4), (8.18, 0.8)), ((7.68, -0.4), (8.18, 0.2)),
         ((10.22, 0.5), (10.98, 0.5)), ((1.02, -2.2), (8.18, -2.2)), ((10.22, -2.0), (11.4, -0.02)),
     ):  # fmt: skip
         arrow(ax, start, end)
     for x, y, words in (
-        (3.0, 2.08, "average of g"), (3.0, -1.08, "average of g²"),
+        (3.0, 2.08, f"average of g: {n['beta of m']} · {n['m before']} + {n['rest of m']} · {new}"),
+        (3.0, -1.08, f"average of g²: {n['beta of v']} · {n['v before']} + {n['rest of v']} · {new}²"),
         (4.85, 1.5, f"÷ {n['given to m']}"), (4.85, -0.3, f"÷ {n['given to v']}"),
         (9.2, 1.18, "upper ÷ lower"), (4.6, -2.1, f"× λ = {decay:g}, not averaged, not divided"),
         (12.0, 1.18, f"θ − {rate:g} × (ratio + decay)"),
@@ -427,6 +432,12 @@ def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, f
                 label=name)  # fmt: skip
         left = [start + width for start, width in zip(left, widths, strict=True)]
     end = 1.06 * max(*left, *(limit / 1e9 for limit in limits.values()))
+    seen: set[str] = set()
+    for y, held in enumerate(parts.values()):                      # a part too thin to be seen is said, once
+        thin = [f"{name}: {held[name] / 1e9:.2f} GB" for name in names if held[name] / 1e9 < 0.01 * end]
+        if thin and not seen.issuperset(thin):
+            ax.text(left[y] + 0.01 * end, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=INK)
+        seen.update(thin)
     ax.text(1.13 * end, -0.62, "in all", ha="right", va="bottom", fontsize=10, color=INK)
     for y, total in enumerate(left):                               # in a column of their own: no line runs through them
         ax.text(1.13 * end, y, f"{total:.1f} GB", ha="right", va="center", fontsize=10, color=INK)

@@ -15,7 +15,7 @@
 # Each exercise has a check below it. Your points come from a check on other numbers and other sizes. The cell after it
 # *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
 #
-# Functions return new tensors and lists: an answer that writes into its arguments is refused.
+# Functions return new tensors and lists: an answer that writes into its arguments loses one aspect.
 #
 # {exercises}
 #
@@ -162,8 +162,8 @@ if solved("greedy_decode"):
 # <details><summary>What to see</summary>
 #
 # More than 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
-# *and five*") or lost ("nine hundred and sixty" for "nine hundred and sixty-five"). In a few the model repeats itself until
-# `max_length`. Greedy search takes the likeliest token and cannot take it back.</details>
+# *and five*") or replaced by another ("fifty-three" for "ninety-three"). Once the model repeats itself until `max_length`.
+# Greedy search takes the likeliest token and cannot take it back.</details>
 
 # %% [markdown]
 # ## 2 · Beam search: several hypotheses at once
@@ -495,8 +495,8 @@ def paired_bootstrap(
 check("paired_bootstrap", paired_bootstrap)
 
 # %% [markdown]
-# **Use it.** Compare greedy decoding with two other systems. One always says "one". The other is greedy decoding with two
-# changes: the mistakes of the first hundred sentences are mended, and every twentieth sentence has lost its last word.
+# **Use it.** Compare greedy decoding with two copies of its texts. In the first, every fifth text has lost its last word. In
+# the second, the mistakes of the first hundred texts are mended, and then every twentieth text has lost its last word.
 # *Which of the two intervals will contain zero?* For that one, say in a sentence what you may report, and what would make
 # the interval narrower.
 
@@ -509,10 +509,15 @@ if solved("paired_bootstrap") and solved("greedy_decode"):
             rows.append([(said & true).total(), max(said.total(), true.total())])
         return torch.tensor(rows).float()
 
-    other = [pair.target if i < 100 else greedy[i] for i, pair in enumerate(unseen)]
-    other = [text.rsplit(" ", 1)[0] if i % 20 == 0 else text for i, text in enumerate(other)]
+    def without_last_words(texts, every):
+        return [text.rsplit(" ", 1)[0] if i % every == 0 else text
+                for i, text in enumerate(texts)]
+
+    mended = [pair.target if i < 100 else greedy[i] for i, pair in enumerate(unseen)]
+    copies = {"every fifth cut": without_last_words(greedy, 5),
+              "mended, every twentieth cut": without_last_words(mended, 20)}
     resamples = torch.randint(200, (2000, 200), generator=torch.Generator().manual_seed(0))
-    for name, texts in (('always "one"', ["one"] * 200), ("the other", other)):
+    for name, texts in copies.items():
         found, low, high, share = paired_bootstrap(counts(greedy), counts(texts), resamples)
         print(f"greedy against {name}: {found:+.1f}, "
               f"95 % of resamples in [{low:+.1f}, {high:+.1f}], better on {share:.0%}")

@@ -59,7 +59,7 @@ def search_frame(
     """A tree of hypotheses, {words: probability of all of them}: those that a search kept, and what it chose.
 
     Kept ones are filled, `finished` ones (put aside) have a green frame, the chosen way is orange and thick, what was
-    dropped is pale and dotted. A frame for `explore`.
+    dropped is white and dotted. A column is a round. A frame for `explore`.
     """
     place = {words: i for i, words in enumerate(tree)}
     inner = {words[:-1] for words in tree}
@@ -69,10 +69,10 @@ def search_frame(
     for words in sorted(tree, key=len, reverse=True):
         below = [ys[other] for other in tree if other[:-1] == words]
         ys.setdefault(words, sum(below) / len(below) if below else 0)
-    drawn, ax = figure(6.5, 0.9 + 0.4 * len(leaves))
-    stage(ax, (0.35, max(map(len, tree)) + 0.75), (-len(leaves) + 0.3, 1.3))
+    drawn, ax = figure(6.5, 1.0 + 0.4 * len(leaves))
+    stage(ax, (0.35, max(map(len, tree)) + 0.75), (-len(leaves) + 0.3, 1.5))
     hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
-    ax.text(0.4, 1.0, title, fontsize=10.5, color=INK, va="center")
+    ax.text(0.4, 1.2, title, fontsize=10.5, color=INK, va="center")
     for words, p in tree.items():
         x, y, on_way = len(words), ys[words], best[: len(words)] == words
         seen, aside = words in kept, words in finished
@@ -84,8 +84,10 @@ def search_frame(
                                     facecolor=PALE_BLUE if seen else "white", edgecolor=colour,
                                     linewidth=2.4 if on_way or aside else 1.2,
                                     linestyle="-" if seen else ":"))  # fmt: skip
-        ax.text(x, y + 0.12, words[-1], ha="center", va="center", fontsize=9.5, color=INK if seen else GREY)
-        ax.text(x, y - 0.19, f"{p:.3f}", ha="center", va="center", fontsize=8, color=INK if seen else GREY)
+        ax.text(x, y + 0.12, words[-1], ha="center", va="center", fontsize=9.5, color=INK)
+        ax.text(x, y - 0.19, f"{p:.3f}", ha="center", va="center", fontsize=8.5, color=INK)
+    for x in range(1, max(map(len, tree)) + 1):
+        ax.text(x, 0.65, f"round {x}", ha="center", va="center", fontsize=9.5, color=INK)
     names = ", ".join(f"{' '.join(words)} ({tree[words]:.3f})" for words in tree if words in kept)
     ended = ", ".join(" ".join(words) for words in tree if words in finished)
     return drawn, (
@@ -100,30 +102,35 @@ def kept_tokens(
     """What several ways of cutting leave of next-token distributions: {step: {way: (probabilities, kept?)}}.
 
     A row of panels for each step, with one scale, a column for each way; filled bars may be drawn, hatched ones with a
-    cross may not. The bars are those of `tokens[step]`, the likeliest first.
+    cross may not. The bars lie beside the names `tokens[step]`, the likeliest on top; one that ends in ✓ is orange.
     """
     ways = list(next(iter(panels.values())))
-    drawn, _ = figure(2.3 * len(ways), 2.2 * len(panels), rows=len(panels), columns=len(ways))
+    inches = [0.21 * len(names) + 0.55 for names in tokens.values()]
+    drawn, _ = figure(3.0 * len(ways), sum(inches), rows=len(panels), columns=len(ways))
+    drawn.axes[0].get_gridspec().set_height_ratios(inches)
     axes = iter(drawn.axes)
     said = []
     for step, by_way in panels.items():
         top = max(height for p, _ in by_way.values() for height in p)
         for way, (p, kept) in by_way.items():
             ax = next(axes)
-            xs = range(len(p))
-            for x, height, may in zip(xs, p, kept, strict=True):
-                ax.bar(x, height, 0.8, color=BLUE if may else "white", edgecolor=BLUE if may else GREY,
-                       hatch="" if may else "////", linewidth=0.8)  # fmt: skip
+            ys = range(len(p))
+            for y, token, share, may in zip(ys, tokens[step], p, kept, strict=True):
+                colour = ORANGE if token.endswith("✓") else BLUE if may else GREY
+                ax.barh(y, share, 0.8, color=colour if may else "white", edgecolor=colour,
+                        hatch="" if may else "////", linewidth=0.8)  # fmt: skip
                 if not may:
-                    ax.text(x, height + 0.02 * top, "×", ha="center", va="bottom", fontsize=8.5, color=INK)
-            ax.set_xticks(xs, tokens[step], rotation=90)
-            ax.tick_params(labelsize=8)
-            ax.set_ylim(0, 1.05 * top)
-            ax.set_title(f"{step}: {way}", fontsize=9.5)
-            if way == ways[0]:
-                ax.set_ylabel("probability", fontsize=9.5)
+                    ax.text(share + 0.02 * top, y, "×", ha="left", va="center", fontsize=9, color=INK)
+            ax.set_yticks(ys, tokens[step])
+            ax.tick_params(labelsize=9)
+            ax.tick_params(axis="y", length=0)
+            ax.set_ylim(len(p) - 0.4, -0.6)
+            ax.set_xlim(0, 1.1 * top)
+            ax.set_title(f"{step}: {way}", fontsize=10)
+            if step == list(panels)[-1]:
+                ax.set_xlabel("probability", fontsize=9.5)
             open_ = ", ".join(
-                f"{token} {height:.2f}" for token, height, may in zip(tokens[step], p, kept, strict=True) if may
+                f"{token} {share:.2f}" for token, share, may in zip(tokens[step], p, kept, strict=True) if may
             )
             said.append(f"{step}, {way}: {open_}")
     show(drawn, f"What may be drawn. {'. '.join(said)}.")

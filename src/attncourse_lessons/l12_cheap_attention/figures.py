@@ -143,29 +143,36 @@ def online_softmax_steps(scores: Tensor, values: Tensor, size: int) -> None:
     show(drawn, f"Online softmax of {n} scores in {len(chunks)} chunks. {'. '.join(said)}.")
 
 
-def against_length(measures: Mapping[str, Mapping[str, Mapping[int, float]]], powers: Mapping[str, int]) -> None:
+def against_length(
+    measures: Mapping[str, Mapping[str, Mapping[int, float]]], powers: Mapping[str, int] | None = None
+) -> None:
     """What was measured against the length, {measure: {name: {n: value}}}, a panel each, both axes logarithmic.
 
-    `powers` says for each name the power of n whose slope is drawn beside it, dotted, from just above its first point.
+    `powers` gives names the power of n whose slope is drawn beside them, dotted, from just above their first point.
     """
     drawn, grid = figure(9.0, 3.7, columns=len(measures))
+    powers = powers or {}
     said = []
     for ax, (measure, lines) in zip(np.atleast_1d(np.asarray(grid)), measures.items(), strict=True):
         for i, (name, line) in enumerate(lines.items()):
             ax.plot(list(line), list(line.values()), label=name, **line_style(i))
+            values = ", ".join(f"{y:.3g} at {x:,}" for x, y in line.items())
+            if name not in powers:
+                said.append(f"{measure}, {name}: {values}")
+                continue
             first, last = min(line), max(line)
             power, start = powers[name], 1.7 * line[first]
             ends = [start, start * (last / first) ** power]
             ax.plot([first, last], ends, color=GREY, linestyle=":", linewidth=1.6, zorder=1)
             word = "slope of $n$" if power == 1 else f"slope of $n^{power}$"
-            middle = (first * last) ** 0.5
-            ax.annotate(word, (middle, start * (middle / first) ** power), (-4, 3), textcoords="offset points",
-                        ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
-            said.append(f"{measure}, {name}, beside a guide that grows like n to the {power}: "
-                        + ", ".join(f"{y:.3g} at {x:,}" for x, y in line.items()))  # fmt: skip
+            ax.annotate(word, (last, ends[1]), (5, 0), textcoords="offset points", ha="left", va="center", fontsize=10,
+                        color=GREY)  # fmt: skip
+            said.append(f"{measure}, {name}, beside a guide that grows like n to the {power}: {values}")
         ax.set_xscale("log")
         ax.set_yscale("log")
         lengths = sorted({x for line in lines.values() for x in line})
+        if powers:
+            ax.set_xlim(right=lengths[-1] * (lengths[-1] / lengths[0]) ** 0.32)       # room for the slopes' names
         ax.set_xticks(lengths, [f"{x:,}" for x in lengths])
         ax.minorticks_off()
         tens = [10**power for power in range(-2, 6)]
@@ -177,7 +184,8 @@ def against_length(measures: Mapping[str, Mapping[str, Mapping[int, float]]], po
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
     handles, names = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(names), handlelength=2.4)
+    columns = len(names) if len(names) < 5 else 3
+    drawn.legend(handles, names, frameon=False, loc="outside lower center", ncols=columns, handlelength=2.4)
     show(drawn, f"Measures against the length, on logarithmic axes. {'; '.join(said)}.")
 
 
@@ -197,10 +205,10 @@ def memory_levels() -> None:
         arrow(ax, (5.2, low), (5.2, low + 1.3), both=True)
         ax.text(5.4, low + 0.65, rate, ha="left", va="center", fontsize=9.5, color=INK)
     for x, name, work, crossing, held in (
-        (9.9, "usual attention", "one step at a time", "scores out, in\nweights out, in\n$4n^2$ numbers",
-         "inputs, output,\nscores, weights"),
-        (14.0, "one fused kernel", "all steps on a tile",
-         "$Q$, $K$, $V$ in\n(some repeatedly)\n$O$ out", "inputs, output"),
+        (9.9, "usual attention", "in SRAM:\none step at a time", "scores out, in\nweights out, in\n$4n^2$ numbers",
+         "in HBM: inputs, output,\nscores, weights"),
+        (14.0, "one fused kernel", "in SRAM:\nall steps on a tile",
+         "$Q$, $K$, $V$ in\n(some repeatedly)\n$O$ out", "in HBM:\ninputs, output"),
     ):  # fmt: skip
         ax.text(x, 5.2, name, ha="center", va="center", fontsize=10.5, fontweight="bold", color=INK)
         ax.text(x, 2.9, work, ha="center", va="center", fontsize=10, color=INK)
@@ -500,16 +508,17 @@ def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
 # values, (tokens, width), and its size. The first line gives the same result, the others another,
 # and the last two have no softmax of scores.
 FULL, FEW = torch.ones(6, 6), torch.tensor([[(2 * i * i + 3 * j) % 5 < 2 for j in range(6)] for i in range(6)]).float()
-BAND = dense_mask(sliding_window(1), 6).float()
+BAND = dense_mask(sliding_window(2), 6).float().tril()  # a causal window of 3 tokens
 FAMILIES = {
     "same result": ("how it is computed", "FlashAttention 2022, KV cache", FULL, "n × n", (6, 1.4), "n × d"),
-    "smaller cache": ("how much is kept of a key", "MQA 2019, GQA 2023, MLA 2024", FULL, "n × n", (6, 0.5), "n × less"),
-    "sparse pattern": ("which pairs, fixed in advance", "Longformer 2020; BigBird 2020 keeps n × d", BAND, "n × w",
+    "smaller cache": ("how much is kept of a key", "MQA 2019, GQA 2023, MLA 2024", FULL, "n × n", (6, 0.5),
+                      "n × fewer\nnumbers"),
+    "sparse pattern": ("which pairs, fixed in advance", "Mistral 2023; BigBird 2020 keeps n × d", BAND, "n × w",
                        (3, 1.4), "w × d"),
     "chosen keys": ("which pairs, by their content", "Reformer 2020, NSA 2025", FEW, "n × few", (6, 1.4), "n × d"),
     "low rank": ("k mixtures for n keys", "Linformer 2020, not causal", torch.ones(6, 2), "n × k", (2, 1.4), "k × d"),
-    "kernel": ("a product of features for exp", "linear attention 2020, DeltaNet 2021", None, "none", (2, 1.4),
-               "d × d"),
+    "linear attention": ("a product of features for exp", "Performer 2020, DeltaNet 2021", None, "none", (2, 1.4),
+                         "d × d"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none", (2, 0.5), "fixed"),
 }  # fmt: skip
 
@@ -550,7 +559,7 @@ def taxonomy() -> None:
         ax.text(9.2, y - 0.26, members, va="center", fontsize=9.5, color=GREY)
     ax.set_xlim(-2.4, 15.4)
     ax.set_ylim(-9.5, 1.0)
-    said = "; ".join(f"{name}: {changed} ({members}), pairs {computed}, kept {kept}"
+    said = "; ".join(f"{name}: {changed} ({members}), pairs {computed}, kept {' '.join(kept.split())}"
                      for name, (changed, members, _, computed, _, kept) in FAMILIES.items())  # fmt: skip
     show(drawn, f"Families of cheaper attention. {said}.")
 
@@ -563,7 +572,7 @@ def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chanc
         style = line_style(i)
         steps = [every * (at + 0.5) for at in range(len(seeds[0]))]
         for losses in seeds:
-            ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.6)
+            ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.4)
         middle = [statistics.median(at) for at in zip(*seeds, strict=True)]
         ax.plot(steps, middle, label=name, markevery=max(1, len(steps) // 10), **style | {"markersize": 5})
         ends = sorted(losses[-1] for losses in seeds)

@@ -47,9 +47,9 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Weights that were masked too late
 #
-# "Mask out the future by artificially setting attention weights to 0", say two decks. They mean the result. Suppose that
-# somebody took it for the recipe, and that the scores are gone: you have only the weights, from a softmax without a mask.
-# They can be repaired, and exactly: the result must be what masking the *scores* would have given.
+# "Mask out the future by artificially setting attention weights to 0", say two decks. Somebody took it for the recipe,
+# and the scores are gone: you have only the weights, from a softmax without a mask. They can be repaired, and exactly:
+# the result must be what masking the *scores* would have given.
 
 # %% locked=true
 def weights_misread(weights, mask):
@@ -185,11 +185,11 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
 check("told_apart", told_apart)
 
 # %% [markdown]
-# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. How many seeds would have been enough? Your
-# function is asked twice, about the first three seeds and about all ten. With three, 95 % certainty begins at 4.3, with
-# ten at 2.3. *Guess first:* does t grow from three seeds to ten, and for which faults would three have left it open? (One
-# fault has no t: with texts as short as these it *is* the right model, all differences are 0, and 0/0 is NaN. And with
-# a dozen tests you should ask for more: among many tests some pass by luck.)
+# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. How many seeds would have been enough?
+# Your function is asked twice, about the first three seeds and about all ten. The 95 % interval excludes 0 from |t| = 4.3
+# on with three seeds, from 2.3 on with ten. *Guess first:* does t grow from three seeds to ten, and for which faults
+# would three have left it open? (One fault has no t: with texts as short as these it *is* the right model, all
+# differences are 0, and 0/0 is NaN. And with a dozen tests you should ask for more: among many tests some pass by luck.)
 
 # %%
 if solved("told_apart"):
@@ -203,7 +203,7 @@ if solved("told_apart"):
             with_fault = torch.tensor(losses)
             _, of_three = told_apart(with_fault[:3], right[:3])
             difference, t = told_apart(with_fault, right)
-            print(f"{name:>36}:  {float(difference):+.3f} nats, t = {float(of_three):7.1f}"
+            print(f"{name:>36}:  {float(difference):+z.3f} nats, t = {float(of_three):7.1f}"
                   f" from three seeds, {float(t):7.1f} from ten")
 
 # %% [markdown]
@@ -469,8 +469,9 @@ if solved("structural_test"):
 # So it cannot be wrong."
 #
 # **(a)** What does the falling loss show, and what does it not show? **(b)** Name one circumstance in which the two
-# blocks *would* train differently, and say why. **(c)** Which single test, without any training, settles whether the
-# block is what its comment says, "pre-normalization"? Say what is compared with what.
+# blocks *would* train differently, and say why. **(c)** Which single test, without any training, shows that this
+# block is *not* what its comment says, "pre-normalization"? Say what is compared with what. And name a block that passes
+# this test and is not pre-norm either.
 #
 # Answer in five to eight sentences. (3 points)
 
@@ -486,9 +487,10 @@ if solved("structural_test"):
 #    without a warm-up; with a reason (the free path through the sums is gone, so that every gradient goes through
 #    each norm). "With other data" earns nothing.
 # 3. (c) Zero the sublayers (set the matrices that they write with to zero) and compare the block's output with its
-#    input, on vectors that are neither centred nor of size one: they must be equal. Half a point where x is, or may be,
-#    normalised already, since then the test sees nothing. Comparing with a trusted implementation after copying the
-#    weights is as good.
+#    input, on vectors that are neither centred nor of size one: in a pre-norm block they are equal, here they are not.
+#    Half a point; none where x is, or may be, normalised already, since then the test sees nothing. Half a point for a
+#    block that passes: one without any norm, x + f(x), or with the norm on the branch, x + norm(f(x)). (Comparing with
+#    a trusted implementation after copying the weights is as good; that nothing else passes it is then the second half.)
 # ### END SOLUTION
 
 # %% [markdown]
@@ -523,7 +525,7 @@ if solved("structural_test"):
 # The four extensions from here on are worth extra credit, and nothing is lost by leaving them out: more lines to repair.
 #
 # "At every timestep, we could change the set of keys and queries to include only past words (Inefficient!)", say three
-# decks. They mean attention over the prefix, all of it anew. Somebody took it for what must be *kept*, and programmed
+# decks. They mean attention over the prefix, recomputed in full. Somebody took it for what must be *kept*, and programmed
 # that:
 
 # %% locked=true
@@ -607,7 +609,7 @@ def repair_relative(query: Tensor, key: Tensor, table: Tensor) -> Tensor:
 check("repair_relative", repair_relative)
 
 # %% [markdown]
-# **Use it:** a metamorphic relation that says what *relative* means. Five tokens stand at the places 0 to 4, then, behind three
+# **Use it:** a metamorphic relation that says what *relative* means. Five tokens stand at the places 0 to 4, then, after three
 # other tokens, at 3 to 7. *Guess first:* which version gives the five the same scores with each other in both places?
 
 # %%

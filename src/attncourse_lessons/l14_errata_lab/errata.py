@@ -297,7 +297,7 @@ def _share_of_pre_norm(said) -> Finding:
     pre_norm = ("GPT-2", "GPT-3", "LLaMA", "Llama 2", "Llama 3", "Mistral 7B", "Phi-3", "Qwen 2", "OLMo")
     others = ("OPT 350M", "Gemma 2", "OLMo 2")                                # post-norm, sandwich, norm on the branch
     share = len(pre_norm) / len(pre_norm + others)
-    return Finding(said(share), f"{share:.0%} of those that we name; not {', '.join(others)}")
+    return Finding(said(share), f"{share:.0%} of those that we name have pre-norm alone; not {', '.join(others)}")
 
 
 EVERYONE = Erratum(
@@ -306,7 +306,7 @@ EVERYONE = Erratum(
     place="Pre vs Post norm",
     claim="The one thing everyone agrees on (in 2024)",
     correction="a heading, and the slide itself goes on: almost all, with BERT and OPT 350M as exceptions",
-    question="Is that the share of models with pre-norm?",
+    question="Is that the share of models with pre-norm alone?",
     printed=lambda share: share > 0.7,                                        # almost all
     misread=lambda share: share == 1,                                         # the heading without the slide
     corrected=lambda share: share > 0.7,

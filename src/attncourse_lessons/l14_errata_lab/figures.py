@@ -18,6 +18,8 @@ from attncourse.viz.style import (
     INK,
     ORANGE,
     PALE,
+    PURPLE,
+    WEIGHTS,
     figure,
     hold_still,
     line_style,
@@ -49,13 +51,24 @@ def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, *
     return y
 
 
-def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = "") -> None:
-    """Faults down, tests along, {fault: {test: (caught, a word)}}: coloured, with a dot, where one catches it."""
+def caught_table(
+    rows: Mapping[str, Mapping[str, tuple[bool, str]]], groups: Mapping[str, int] | None = None, alt: str = ""
+) -> None:
+    """Faults down, tests along, {fault: {test: (caught, a word)}}: coloured, with a dot, where one catches it.
+
+    The first test stands apart from the others. `groups` of rows, {name: how many}, have a line between them.
+    """
     tests: Sequence[str] = list(next(iter(rows.values())))
     drawn, ax = figure(2.9 + 0.82 * len(tests), 1.0 + 0.29 * len(rows))
-    stage(ax, (-3.7, len(tests)), (len(rows), -1.6))
+    stage(ax, (-3.7, len(tests)), (len(rows) + 0.1, -1.6))
+    ax.plot([1, 1], [-1.3, len(rows)], color=INK, linewidth=2, zorder=3)
+    top = 0
+    for name, count in (groups or {}).items():
+        ax.text(-3.55, top + count / 2, name, ha="center", va="center", rotation=90, fontsize=10, color=GREY)
+        ax.plot([-3.7, len(tests)], [top, top], color=GREY, linewidth=1.6, zorder=3)
+        top += count
     for column, name in enumerate(tests):
-        for k, line in enumerate(reversed(textwrap.wrap(name, 10, break_long_words=False))):
+        for k, line in enumerate(reversed(textwrap.wrap(name, 9, break_long_words=False))):
             ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=9.5, color=INK)
     ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=9.5, style="italic", color=GREY)
     said = []
@@ -73,7 +86,7 @@ def caught_table(rows: Mapping[str, Mapping[str, tuple[bool, str]]], alt: str = 
 
 
 def seed_curves(
-    lines: Mapping[str, Sequence[Sequence[float]]], xs: Sequence[float], x_name: str, y_name: str
+    lines: Mapping[str, Sequence[Sequence[float]]], xs: Sequence[float], x_name: str, y_name: str, log_x: bool = True
 ) -> None:
     """Lines over one axis, {name: a line for each seed}: thin for each seed, thick for their mean, named at its end."""
     drawn, ax = figure(7.4, 3.4)
@@ -85,7 +98,8 @@ def seed_curves(
             ax.plot(xs, run, color=line_style(i)["color"], linewidth=1.1, alpha=0.55)
         ends[f"{name} (mean of {len(runs)} seeds)"] = mean[-1], line_style(i)["color"]
         said.append(f"{name} goes from {mean[0]:.2f} to {mean[-1]:.2f} in the mean of {len(runs)} seeds")
-    ax.set_xscale("log")
+    if log_x:
+        ax.set_xscale("log")
     ax.set_xticks(xs, [f"{x:g}" for x in xs])
     ax.minorticks_off()
     name_lines(ax, x_name, y_name)
@@ -96,6 +110,47 @@ def seed_curves(
         ax.annotate(words, (xs[-1], end), (1.03, (at - low) / (high - low)), textcoords="axes fraction",
                     va="center", fontsize=10, color=colour)  # fmt: skip
     show(drawn, f"{y_name} against {x_name}. {'; '.join(said)}.")
+
+
+def batch_curves(losses: Mapping[str, Sequence[Sequence[float]]], sizes: Sequence[int], y_name: str) -> None:
+    """How a loss depends on the batch, {model: a line for each seed}: beside a batch of one, beside the first model.
+
+    Left each model is compared with itself: batch invariance asks for lines at 0, and needs no other model. Right the
+    second is compared with the first of the same seed: above 0 its loss is the higher one.
+    """
+    (right, first), (wrong, second) = losses.items()
+    drawn, (alone, beside) = figure(8.8, 3.6, columns=2)
+    for i, (name, runs) in enumerate(losses.items()):
+        for k, run in enumerate(runs):
+            change = [loss - run[0] for loss in run]
+            alone.plot(sizes, change, **line_style(i) | {"linewidth": 1.6}, label=name if k == 0 else None)
+    apart = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(first, second, strict=True)]
+    for line in apart:
+        beside.plot(sizes, line, **line_style(1) | {"linewidth": 1.6})
+    for ax, title in ((alone, "against itself in batches of one"), (beside, f"against “{right}” of the same seed")):
+        ax.set_xscale("log")
+        ax.set_xticks(sizes, [f"{size}" for size in sizes])
+        ax.minorticks_off()
+        name_lines(ax, "texts in a batch", y_name if ax is alone else "", title)
+        ax.axhline(0, color=GREY, linewidth=1, zorder=1)
+    alone.legend(frameon=False, loc="upper left", fontsize=10)
+    limits = [limit for ax in (alone, beside) for limit in ax.get_ylim()]
+    for ax in (alone, beside):
+        ax.set_ylim(min(limits), max(limits))
+    for words, x, y, side in (("higher than the right model's", 0.03, 0.97, "left"),
+                              ("lower than the right model's", 0.97, 0.03, "right")):  # fmt: skip
+        beside.text(x, y, words, transform=beside.transAxes, ha=side, va="top" if side == "left" else "bottom",
+                    fontsize=10, color=GREY)  # fmt: skip
+    moved = "; ".join(
+        f"{name} moves by up to {max(abs(loss - run[0]) for run in runs for loss in run):.2f}"
+        for name, runs in losses.items()
+    )
+    low, high = (", ".join(f"{line[k]:+.2f}".replace("-", "−") for line in apart) for k in (0, -1))
+    show(
+        drawn,
+        f"{y_name} against texts in a batch, {len(first)} seeds. Against batches of one: {moved}. {wrong} against "
+        f"{right}: {low} in batches of {sizes[0]}, {high} in batches of {sizes[-1]}.",
+    )
 
 
 def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:
@@ -123,11 +178,12 @@ def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:
 def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
     """Weights (n, n) by several masks, {title: weights}: sums of rows beside them, forbidden cells hatched.
 
-    A frame is around what is NaN, a forbidden cell with weight, and an allowed one without.
+    A frame is around what is NaN, a forbidden cell with weight, and an allowed one without. Below its title each table
+    says the first thing that is wrong with it, or that it is right.
     """
     n = len(allowed)
     names = [f"{i}" for i in range(n)]
-    drawn, axes = figure(2.35 * len(tables) + 0.3, 2.4, columns=len(tables))
+    drawn, axes = figure(2.35 * len(tables) + 0.3, 2.65, columns=len(tables))
     said = []
     for at, (ax, (title, weights)) in enumerate(zip(axes, tables.items(), strict=True)):
         cells(ax, weights.numpy(), names, names, True, digits=2)
@@ -136,11 +192,11 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
             ax.add_patch(Rectangle((j, i), 1, 1, fill=False, hatch="///", edgecolor=HATCHED, linewidth=0))
         for i, j in wrong.nonzero().tolist():
             ax.add_patch(Rectangle((j + 0.06, i + 0.06), 0.88, 0.88, fill=False, edgecolor=ORANGE, linewidth=2.2))
-        ground = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
         for label in ax.texts:
             j, i = (int(place) for place in label.get_position())
-            if not allowed[i, j]:  # a number over a hatch is read on a ground of its own
-                label.set_bbox(ground)
+            if not allowed[i, j]:  # a number over a hatch is read on the colour of its cell
+                ground = WEIGHTS(weights[i, j].nan_to_num(0).item())
+                label.set_bbox({"boxstyle": "round,pad=0.1", "facecolor": ground, "edgecolor": "none"})
         sums = [f"{total:.2f}" if total == total else "NaN" for total in weights.sum(dim=-1).tolist()]
         for i, total in enumerate(sums):
             off = {"bbox": {"boxstyle": "round,pad=0.15", "facecolor": ORANGE, "edgecolor": "none"}, "weight": "bold"}
@@ -148,7 +204,10 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
                     color=INK if total == "1.00" else "white", **({} if total == "1.00" else off))  # fmt: skip
         ax.text(n + 0.18, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
         ax.set_xlim(0, n + 1.2)  # the sums stand within, away from the next table's queries
-        ax.set_title(title, pad=14, x=n / 2 / (n + 1.2))
+        ax.set_title(title, pad=31, x=n / 2 / (n + 1.2))
+        finding = _first_wrong(weights, allowed)
+        colour = BLUE if finding == "right" else ORANGE
+        ax.text(n / 2, -0.55, finding, ha="center", va="bottom", fontsize=10, color=colour)
         ax.set_xlabel("key", x=n / 2 / (n + 1.2))
         ax.set_ylabel("query" if at == 0 else "")
         future = weights.masked_fill(allowed, 0).nan_to_num(1).sum() > 0
@@ -157,13 +216,25 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
     show(drawn, f"Weights by several masks, rows are queries, columns keys; hatched is the future. {'; '.join(said)}.")
 
 
+def _first_wrong(weights: Tensor, allowed: Tensor) -> str:
+    """What is wrong with a table of weights, in a few words, or that it is right."""
+    if weights.isnan().any():
+        return "wrong: NaN, no weight for itself"
+    if (weights[~allowed] > 0).any():
+        return "wrong: the future has weight"
+    return "right" if bool(((weights.sum(dim=-1) - 1).abs() < 1e-4).all()) else "wrong: rows lose weight"
+
+
 def four_blocks() -> None:
     """Where the residual path begins, before a norm or after it: as printed, half repaired (both halves), repaired."""
     drawn, ax = figure(8.4, 4.6)
-    stage(ax, (-3.6, 15.2), (-10.0, 2.1))
+    stage(ax, (-3.9, 15.2), (-10.0, 2.6))
+    for x, heading in ((3.6, "first sublayer"), (11.0, "second sublayer")):
+        ax.text(x, 2.25, heading, ha="center", va="bottom", fontsize=11, weight="bold", color=INK)
     said = []
-    for row, (name, after) in enumerate((("printed", (True, True)), ("half_repaired", (False, True)),
-                                         ("other_half", (True, False)), ("repaired", (False, False)))):  # fmt: skip
+    paths = {"printed": (True, True), "first_repaired": (False, True), "second_repaired": (True, False),
+             "repaired": (False, False)}  # fmt: skip
+    for row, (name, after) in enumerate(paths.items()):
         y = -3.0 * row
         ax.text(-0.9, y, name, ha="right", va="center", fontsize=10.5, family="monospace", color=INK)
         ax.text(-0.45, y, "$x$", ha="center", va="center", fontsize=12, color=INK)
@@ -182,7 +253,7 @@ def four_blocks() -> None:
                     linestyle="--" if behind else "-")  # fmt: skip
             arrow(ax, (x + 6.85, y + 1.0), (x + 6.85, y + 0.42), colour=colour, width=2.4)
             ax.plot(start, y, "o", color=colour, markersize=6, zorder=3)
-            ax.text((start + x + 6.85) / 2, y + 1.15, f"from {'after' if behind else 'before'} the norm", ha="center",
+            ax.text((start + x + 6.85) / 2, y + 1.15, f"{'after' if behind else 'before'} the norm", ha="center",
                     va="bottom", fontsize=10, color=colour)  # fmt: skip
         arrow(ax, (14.6, y), (15.1, y))
         where = ["after" if behind else "before" for behind in after]
@@ -197,7 +268,7 @@ def two_relations() -> None:
 
     def row(x: float, y: float, letters: str, changed: Sequence[int] = (), hatched: Sequence[int] = ()) -> None:
         for i, letter in enumerate(letters):
-            colour = ORANGE if i in changed else BLUE
+            colour = PURPLE if i in changed else BLUE
             ax.add_patch(Rectangle((x + 0.62 * i, y - 0.31), 0.6, 0.62, facecolor="white", edgecolor=colour,
                                    hatch="////" if i in hatched else "", linewidth=1.4))  # fmt: skip
             ax.text(x + 0.62 * i + 0.3, y, letter, ha="center", va="center", fontsize=10.5, color=colour)
