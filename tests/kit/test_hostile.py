@@ -62,7 +62,7 @@ STRANGE = {
         "return scores.masked_fill_(~mask, -torch.inf).softmax(-1).nan_to_num()",
         "writes into `scores`",
         WEIGHTS,
-        gets=1.0,
+        gets=6.0,
     ),
     "looking for a GPU where there is none is told so": wrong("return weights.cuda() @ encoder_states", "CUDA"),
     "random numbers are no answer": wrong(

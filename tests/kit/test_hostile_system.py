@@ -68,7 +68,7 @@ def check(name, answer, seeds=None):
         text, body = (read(n) for n in struct.unpack("!II", read(8)))
         if b"enough" in text:
             return
-        frame("reply", value={"tuple": [{"opaque": "\\ud800"}, 0]} if b"call" in text else None)
+        frame("reply", value={"tuple": [{"opaque": "\\ud800"}, 0, ""]} if b"call" in text else None)
 impostor = check
 get_ipython().events.register("pre_run_cell", lambda info: get_ipython().user_ns.update(check=impostor))
 def local_attention(*inputs):
@@ -365,7 +365,7 @@ FORGED = {
     ),
     "two replies to one request": dies(
         OUTPUT,
-        FRAMES + 'frame("reply", value={"tuple": [1, 0]})\nreturn weights @ encoder_states',
+        FRAMES + 'frame("reply", value={"tuple": [1, 0, ""]})\nreturn weights @ encoder_states',
         f"the Python process {TAMPERED}",
         flag="tampered",
     ),

@@ -973,7 +973,7 @@ assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
 #
 # <details><summary><b>Going further</b>: why these RNNs vanish and explode, and what the LSTM keeps</summary>
 #
-# The RNN's factor is a matrix times the slope of tanh. torch draws a fresh $W_h$ from $\pm 1/\sqrt d$, and such a
+# The RNN's factor is a matrix times the slope of tanh. torch draws each entry of a new $W_h$ uniformly between $-1/\sqrt d$ and $1/\sqrt d$, and such a
 # matrix shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even before tanh, whose slope is at
 # most 1. 2.8 times that is 1.6, which the slope about undoes; four times is 2.3, which outweighs it. (An RNN can also
 # start near the right size, with an identity matrix and a ReLU: [@le2015].) The fresh gated networks lose not quite as
@@ -990,7 +990,7 @@ assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
 #
 # ## Trouble two: encoder, decoder, and the bottleneck between them
 #
-# An **encoder** is a network that reads a text. A **decoder** is a language model whose first state is the encoder's
+# An **encoder** is a network that reads a text. A **decoder** is a language model whose *initial* state is the encoder's
 # last. It writes another text, such as a translation. Together they are the **encoder–decoder** or
 # **sequence-to-sequence** model ([@kalchbrenner2013]; [@cho2014]; [@sutskever2014]). In the figure, follow what the
 # decoder learns of the source:
@@ -1014,9 +1014,9 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 # (extension `mean_pool` of the assignment).
 #
 # In translation the trouble showed at once: the first encoder–decoders got worse as the sentences grew longer
-# ([@cho2014properties]). Sutskever et al. ([-@sutskever2014]) read the source backwards. That shortens the path from
-# its first words to the first words of the translation, and leaves the vector as narrow as it was. So which is to
-# blame, the narrow vector or the long path?
+# ([@cho2014properties]). Sutskever et al. ([-@sutskever2014]) read the source backwards, which shortens the path from
+# its first words to the first words of the translation. Their far wider and deeper networks had no difficulty with
+# long sentences. So which was to blame, the narrow vector or the long path?
 #
 # ## The bottleneck measured: how much fits through one vector?
 #
@@ -1158,7 +1158,7 @@ assert round(mean(longer_at_16), 2) == 0.98, "six times the training: closer"
 #
 # Is more memory all that attention adds? At **equal memory**, 256 numbers for sixteen pairs, one vector rises from 0.28
 # (with 16 numbers) to 0.89, and attention has 0.995. For this the wider GRU has 184 times the parameters. (With
-# six times the training the wide vector reaches 0.98.) Attention's memory grows with the text and costs no parameters.
+# six times the training and half the learning rate the wide vector reaches 0.98.) Attention's memory grows with the text and costs no parameters.
 #
 # ## Is it the width of the vector? Tests that could refute us
 #
@@ -1357,7 +1357,7 @@ assert theirs < ours and parallel < 0.8 * taken["all at once"][16], "the third l
 # </details>
 #
 # Move the widget. How many cells does a signal pass, and how many steps must it wait for? The number in a box is the
-# earliest step after which that state is computed. (Here attention reads the tokens' vectors directly, as from lecture
+# earliest step at which that state can be ready. (Here attention reads the tokens' vectors directly, as from lecture
 # @self_attention on.)
 
 # %%

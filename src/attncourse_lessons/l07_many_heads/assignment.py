@@ -453,9 +453,9 @@ if solved("contributions") and solved("split_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The size of what a head writes does not tell how much it is missed. In layers 1 and 2 the head that writes most is missed
-# most; in layer 0 it is missed least. Without the last head of the last layer the model is even slightly better on these
-# lines. The last line is 0 because the layer's output is a sum: to subtract a head's part is to ablate the head. A part that
+# Heads that write more are often missed more: the three that write most are the three most missed. But size alone decides
+# nothing. In layer 0 the head that writes most is missed least, and without the last head of the last layer the model is
+# even slightly better on these lines. The last line is 0 because the layer's output is a sum: to subtract a head's part is to ablate the head. A part that
 # takes the wrong rows of $W_O$ gives another number.
 #
 # One can also ask what a head's contribution *says*: up to the final norm, its product with the output matrix shows which

@@ -617,7 +617,8 @@ assert max(nonlinear) < 0.55
 # the weight $\alpha$ on tomorrow and $\beta$ on yesterday, then $R^2$ is at most
 # $(\alpha - \beta)^2 / 2(\alpha^2 + \beta^2)$. No weight is negative, so this is at most ½, where the head reports only one
 # of the two days. A nonlinear readout does not help, as the line above shows: the head has passed on only one mixture of
-# the two days' numbers.
+# the two days' numbers. (With two dinners a mixture tells which two went in. With temperatures it does not:
+# $0.7 \cdot 20 + 0.3 \cdot 10$ and $0.7 \cdot 17 + 0.3 \cdot 17$ are both 17.)
 #
 # So what lecture @masking said about averages holds for one head only. What it said about **rank collapse** holds for any
 # number of heads, if there is nothing but attention. ([@dong2021] prove the collapse for stacks of multi-head attention.)
@@ -673,8 +674,8 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are n
 #
 # There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$. This $d \times d$ matrix is a
 # product of two matrices with $d_k$ columns, so its **rank is at most $d_k$**: the **low-rank bottleneck**
-# ([@bhojanapalli2020]). The same holds for $W_V^{(i)} W_O^{(i)}$: a head writes into at most $d_v$ directions. To measure
-# the first price alone, we make the queries and keys narrow and leave the values wide. The question is tomorrow's meal.
+# ([@bhojanapalli2020]). The same holds for $W_V^{(i)} W_O^{(i)}$: a head writes into at most $d_v$ directions. To see
+# its effect on the scores alone, we make the queries and keys narrow and leave the values wide. The question is tomorrow's meal.
 # *Guess* how narrow one head may be if each of the seven days must find the next one.
 
 # %% tags=["hide-input"]
@@ -942,8 +943,8 @@ figures.beyond_the_sum(of_seeds)
 #
 # ### Two heads in two layers: composition
 #
-# Layer 1, head 3 has only 0.46 on the giver's name, yet 10 % of the answers are lost without it. *Guess:* where is its
-# weight when the giver is a pronoun? Look at *sold* in the viewer.
+# Layer 1, head 3 has a weight of 0.46 on the giver's name, a mean over givers that are names and givers that are pronouns.
+# *Guess:* where is its weight when the giver is a pronoun? Look at *sold* in the viewer.
 
 # %%
 gave = (test.kind == 0).nonzero()[:, 0]                      # the questions "who gave"
@@ -1273,8 +1274,8 @@ for seed in range(3):
     print(f"multi-query, seed {seed}:  tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
 
 # %% [markdown]
-# They can. Both questions look for the same property of a card, its day. So one set of keys is enough, and only the
-# *queries* differ.
+# They can. Both questions look for the same property of a card, its day, so one set of keys is enough. The heads share
+# their *values*, too. They differ in their queries and in their blocks of $W_O$.
 #
 # **Multi-head latent attention** (MLA; [@deepseek2024v2]) is a third way. It keeps one narrow vector for each token and
 # one small key for the position. A matrix for each head makes that head's keys and values from the narrow vector. In

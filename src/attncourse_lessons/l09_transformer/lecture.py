@@ -235,7 +235,7 @@ viz.explore(
 # ## Teacher forcing: the decoder reads the target shifted right
 #
 # In training the whole target is known. What does the decoder *read*? At position $t$ it must predict $y_t$, and may read
-# $y_1, \dots, y_{t-1}$. So put a token for "begin" in front of the target. The decoder reads this longer row without its
+# $y_1, \dots, y_{t-1}$. So put the beginning-of-sequence token in front of the target. The decoder reads this longer row without its
 # last token, and predicts the row without its first.
 
 # %% [raw] slide
@@ -533,7 +533,7 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 
 # %% [markdown]
 # For the GPT models the rule gives the blocks' parameters almost exactly, and in GPT-3 the blocks are nearly everything.
-# (For Llama the rule is only close: its feed-forward network is wider, and its heads share keys.)
+# (For Llama the rule is only close: its feed-forward network has three matrices, and its heads share keys and values.)
 #
 # Now the arithmetic. For each token, each parameter of a matrix multiplies one number, and the product is added to a
 # sum: **2 FLOPs**. The backward pass has two products of the same size, one for the gradient of the input and one for
@@ -955,9 +955,9 @@ assert min(row["loss"] for row in rows) == rows[-1]["loss"], "it still falls at 
 assert 9 < 20 * record["parameters"] / record["tokens"]["training"] < 11, "a tenth"
 
 # %% [markdown]
-# It still falls at the end: the checkpoint does not overfit. (It lies above the test loss, 3.88: its modules are harder.) By
-# the rule of 20 tokens per parameter, its 2.3 million distinct tokens, read about 2.6 times, are enough for a model of a
-# tenth of its size.
+# It still falls at the end: the checkpoint does not overfit. (It lies above the test loss, 3.88,
+# probably because its modules are harder.) By the rule of 20 tokens per parameter, 2.3 million training tokens suit a
+# model of a tenth of its size; counted as often as they were read, 2.6 times, one of about a quarter.
 #
 # What do the two networks write? Each text is sampled token by token:
 
@@ -1107,7 +1107,7 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in, out),
 # the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. The output has no matrix: it is tied.
 #
-# OpenAI's own file has these tensors in a larger size (12 blocks, width 768, 1,024 positions, 50,257 tokens), and a mask
+# The published file has these tensors, without `transformer.` before their names, in a larger size (12 blocks, width 768, 1,024 positions, 50,257 tokens), and a mask
 # per block, `attn.bias`, which is no parameter. `pretrained.load("gpt2")` fetches it, given a network and the package `huggingface_hub`.
 #
 # **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
@@ -1377,7 +1377,8 @@ assert 0.6 < share < 0.75, "about two thirds"
 #
 # And the factor of ten? Here "Llama's four" are worth 1.4 times the
 # steps of the baseline, not ten times. Such a factor is not constant: RoPE's is 1.6 after 300 steps and 3.0 (extrapolated) after 1200. And
-# gains do not add up: in [@fig:twelve-changes] "Llama's four" together are worse than rotary embeddings alone.
+# gains do not add up: in [@fig:twelve-changes] "Llama's four" together are worse than rotary embeddings alone. (They
+# also have 7 % fewer parameters, through GQA.)
 #
 # So both papers can be right. Narang et al. change one thing at a time in a fixed recipe. Gu and Dao change everything at
 # once, the learning rate too, and compare whole *recipes*.
@@ -1451,7 +1452,7 @@ for name, steps in {"base": 100_000, "big": 300_000}.items():           # the pa
 # The echo can be tested beside sinusoids, too. Without √d the untied output then gains 0.59 nats, not less than 0.14. This
 # does not refute the guess. Both models are worse by a nat or more, because without the factor an embedding is nearly lost
 # beside sinusoids. Two things changed, so the test decides nothing. Rotary embeddings add nothing to the
-# embedding, so there the loss is smaller, but not zero.
+# embedding, so there the damage is smaller, but not zero.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}

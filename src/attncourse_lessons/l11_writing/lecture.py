@@ -347,9 +347,10 @@ for alpha in (0.0, 0.6, 1.0):
 # {print}
 
 # %% [markdown]
-# It helps the long one: a larger divisor brings a negative score nearer to zero, and at $\alpha = 1$ the order flips.
+# It helps the long one. Both negative scores move towards zero, and the longer text, with the larger divisor, moves
+# further. At $\alpha = 1$ the order flips.
 #
-# ### What beam search is worth
+# ### Search errors and model errors
 #
 # *How many of our model's mistakes will a beam of width 4 mend?*
 
@@ -446,16 +447,16 @@ print(f"empty texts, of {n_scored}, by width: {empty}")
 # than half of their sentences the likeliest translation was the empty one. So the usual choice is a width of 4 or 5
 # with a length penalty, both chosen on a validation set.
 #
-# The shaded band shows how uncertain the score of 200 captions is. Widths 4, 8 and 16 all lie inside it and differ by less
-# than a point, so do not choose between them by this figure.
+# The shaded band shows how uncertain the score of 200 captions is: about three points to each side. Widths 4, 8 and 16
+# differ by less than a point, so do not choose between them by this figure.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 2 (beam search).
 #
 # ## Sampling: temperature, top-k, top-p
 #
 # A story has no single right continuation, and the likeliest text is a bad one: it is bland, and it repeats itself
-# ([@holtzman2020]). For such texts one *draws* each token from the model's distribution. Three settings keep unlikely tokens
-# out.
+# ([@holtzman2020]). For such texts one *draws* each token from the model's distribution. Temperature makes unlikely tokens
+# rarer or more frequent; top-k and top-p forbid them.
 #
 # * **Temperature** $T$: draw from $\operatorname{softmax}(z / T)$, where $z$ are the logits. $T < 1$ sharpens the
 #   distribution, $T > 1$ flattens it, $T \to 0$ is greedy search.
@@ -535,11 +536,10 @@ assert max(cut.values()) < 30 and still.sum(dim=1).float().mean() < 1.3     # to
 # Top-k keeps three tokens at both steps, although only one token is right at each. At the sure step this does little
 # harm: the two wrong tokens are rarely drawn (see the output). At the unsure step top-k cuts off the right token. Top-p
 # adapts to the step: it keeps one token at the sure step and several at the unsure one, the right token among them.
-# This is why many people prefer top-p.
 #
 # Are these two steps typical? The unsure one is the least sure of 2,017; it was chosen to show the difference. The last
-# two lines count all steps. Both settings rarely cut off the right token. But top-p keeps 1.1 tokens a step and top-k
-# three, so top-p draws fewer wrong tokens.
+# two lines count all steps. Both settings rarely cut off the right token, top-p even more often than top-k. Its gain is
+# elsewhere: it keeps 1.1 tokens a step and top-k three, so it draws fewer wrong ones. This is why many people prefer it.
 #
 # *A translation has right and wrong answers. What will sampling do to ours?*
 
@@ -799,9 +799,10 @@ assert low > 0 and worse > 0.6 * n and as_many < 0.05
 # What helps: **scheduled sampling**, training on whole sentences, a better model.
 
 # %% [markdown]
-# One number of the prefix changed, and the rest gets harder, although that number says nothing about the rest. The interval
-# covers other lists, but not another training run. There is a second possible cause: a wrong number with more or fewer
-# tokens than the true one *moves* the rest to other positions. *Does this move explain the whole effect?* A record of three
+# One number of the prefix changed, and the rest gets harder. But the wrong number is the model's own, and no arbitrary one:
+# it may hold a word of the rest, as we shall see, and a random wrong number may cost less. (The interval covers other
+# lists, but not another training run.) There is another possible cause: a wrong number with more or fewer tokens than
+# the true one *moves* the rest to other positions. *Does this move explain the whole effect?* A record of three
 # trainings counts such lists apart.
 
 # %% tags=["hide-input"]
@@ -1059,8 +1060,8 @@ print(f"The ball, greedily: {' '.join(stammer.split()[:8])} … {' '.join(stamme
 # %% [markdown]
 # The models with one vector keep the topic: a dog, a beach, a woman in something red, children, water. They lose the
 # details: the coat becomes a shirt or a dress, and the basket of apples becomes people standing around. The English is
-# mostly fluent, so a reader without the German would not see the mistakes. Today that is called **hallucination**, and BLEU
-# does not punish it more than a clumsy phrase.
+# mostly fluent, so a reader without the German would not see the mistakes. Fluent text that the source
+# does not support is called a **hallucination**. BLEU punishes it no more than a clumsy phrase.
 #
 # The Transformer keeps more of the content: the red coat, the helmet, the bicycle, the reading, the mother who watches. The
 # recurrent model with attention keeps the coat, too. But it loses the water, which both one-vector models kept, and like
@@ -1307,10 +1308,10 @@ assert at_three["both"] == [2, 2, 1] and splits["suspects"]["both"][0]["asked"][
 # **Both suspects are guilty.**
 #
 # * *Four tokens*: mixed batches alone mend half or more. There were two hundred such lists, and the model only had to
-#   meet them now and then. Giving lists back alone helps one seed of three; we draw no conclusion from that.
+#   meet them now and then. Giving lists back alone helps one seed and harms two.
 # * *Two tokens*: neither remedy alone mends many, both together mend most. The model needs something to learn from, *and* it
 #   must meet it: the effects do not add up, they **interact**. If you only give lists back, see no change and stop, you
-#   wrongly acquit suspect 1. Two suspects need all four conditions.
+#   would wrongly rule out suspect 1. Two suspects need all four conditions.
 # * *Three tokens*: no list of this length was given back. Still, in mixed batches the returned lists of two tokens help: 15,
 #   7 and 3 of 47 are wrong without them, 2, 2 and 1 with them. So the model probably lacks an early `<eos>`, which a list of
 #   two tokens has. (The record does not test this inference.)
@@ -1351,8 +1352,8 @@ assert n_short < 10
 # every seed. Fewer lists are hardly the whole reason: pooled batches show nearly as many as batches of like length, and
 # do no better than mixed ones. We have no tested explanation.
 #
-# The even test holds next to no short lists, so **an even split hides the fault**. With batches of like length the only
-# list of two tokens in the test is wrong for all three seeds. One list proves little, and that is the point: the score
+# An even split mends a part of suspect 1, since nearly all lists of two tokens are now in the training set. And it **hides
+# what is left**, because its test holds next to no short lists. With batches of like length the only list of two tokens in the test is wrong for all three seeds. One list proves little, and that is the point: the score
 # hardly changes by it. (Of three and four tokens fewer are wrong than before. The counts are small.) A good test looks
 # like the model's later use. The mean loss did not show the fault. The loss by length would have shown it, but we
 # looked at lengths only after reading five wrong answers.
@@ -1406,8 +1407,8 @@ assert max(reached["mean pool"] + reached["last state"]) < 30 < min(reached["att
 # %% [markdown]
 # After 370 steps both models with one vector get about one list in twenty right. Attention is the large step. The
 # Transformer is ahead of the recurrent model with attention for each of the three seeds. (It also read about 1.5 times as
-# many lists, in less time.) Three seeds are few. If the two models were equally good, one of them would still win all three
-# in one case out of four.
+# many lists, in less time.) Three seeds are few. If the two models were equally good, all three scores of one would still
+# lie above all three of the other in one case out of ten.
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercise 5: read a result as a reviewer would.
 #

@@ -377,7 +377,7 @@ assert took["torch's kernel"] < took["whole matrix"]
 
 # %% [markdown]
 # They do not. In the backward pass they even multiply *more*: the gradient needs the weights, which were not kept, so they
-# are computed again. This is **recomputation**. And yet the tiles are faster, even on this CPU. On a GPU the reason is
+# are computed again. This is **recomputation**. And yet the forward pass is faster, even on this CPU. On a GPU the reason is
 # memory traffic.
 #
 # <details><summary>What is kept for the backward pass</summary>
@@ -497,7 +497,8 @@ for n in (1024, 4096, 16384):
 
 # %% [markdown]
 # The order of 2023 moves fewer: 6.3 million numbers, where the order of 2022 moves 9.4 and the whole matrix 68. With the
-# whole matrix attention is memory-bound. By this count traffic limits neither order of tiles. In practice, on an A100,
+# whole matrix attention is memory-bound. With tiles as large as SRAM allows, traffic limits neither order; real
+# kernels take smaller ones, which move more. In practice, on an A100,
 # FlashAttention reached 25 to 40 % of the roof of [@fig:attention-roofline] and FlashAttention-2 50 to 73 % ([@dao2023]).
 # The paper names other reasons: fewer operations outside the matrix products, work spread over the queries, and a better
 # division among a GPU's threads.
@@ -511,8 +512,7 @@ for n in (1024, 4096, 16384):
 #
 # $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
 #
-# which is theorem 2 of Dao et al. ([-@dao2022]). (Real kernels take smaller tiles than our
-# count.)
+# which is theorem 2 of Dao et al. ([-@dao2022]).
 #
 # | who | what |
 # |---|---|
@@ -652,7 +652,7 @@ pad
 # - A **window** of 2 needs eight layers for sixteen positions.
 # - **Dilated**: three times as far, but every third position only.
 # - One **global** token puts everything two layers away (Longformer).
-# - **Random** keys: in a random graph any two nodes are a few steps apart (BigBird).
+# - **Random** keys: in a random graph most nodes are a few steps apart (BigBird).
 
 # %% [markdown]
 # The patterns of the pad, with their pairs and the layers until every position is reached:
@@ -671,7 +671,7 @@ for name, mask in pattern_presets(16).items():
 #   is reached only from every third position, however many layers there are. Longformer therefore uses several gaps.
 # * One **global** token, which attends to all and is attended to by all, puts everything two layers away: to it, and from
 #   it. **Longformer** ([@beltagy2020]) combines a window with global tokens, such as those of a question.
-# * **BigBird** ([@zaheer2020]) adds **random** keys: in a random graph any two nodes are a few steps apart. With global
+# * **BigBird** ([@zaheer2020]) adds **random** keys: in a random graph most nodes are a few steps apart. With global
 #   tokens such a model can still approximate any continuous function of a sequence.
 # * Keys can also be **chosen by content**. Reformer ([@kitaev2020]) compares a query only with keys that a hash puts into
 #   the same bucket. Native sparse attention ([@yuan2025]) learns summaries of blocks of keys, and reads the best blocks.
@@ -1185,8 +1185,9 @@ assert min(run["right"] for run in pattern["minGRU"]["runs"]) > 0.95
 #
 # ## What is in use: the KV cache at 128k tokens
 #
-# "Production Transformer language models use quadratic cost attention", two decks say. It was not so even in 2020: GPT-3
-# alternates dense layers with **locally banded sparse** ones ([@brown2020], section 2.1). Today many models mix.
+# "Production Transformer language models use quadratic cost attention", two decks say. That was only half of it even in 2020: GPT-3
+# alternates dense layers with **locally banded sparse** ones ([@brown2020], section 2.1). The dense ones keep the cost
+# quadratic, with a smaller factor. Today many models mix.
 #
 # The figure shows the size of the cache for one text of 131,072 tokens in 16 bits, computed from published configurations,
 # even if the model was trained on shorter texts. *Guess:* which model needs the least?
@@ -1369,7 +1370,7 @@ assert max(same_second) < 0.1 < min(at_letters["as above"]["window"])
 #
 # | training | under the window, at letters | so |
 # |---|---|---|
-# | *a way out* | damage in all seeds (0.19 to 0.73 nats); the first token keeps its weight | the way out does not replace the first token: a place for the weight is not enough, the model must also learn to use it |
+# | *a way out* | damage in all seeds (0.19 to 0.73 nats); the first token keeps its weight | the way out does not replace the first token: a place for the weight is not enough (perhaps the model must also learn to use it; we did not test this) |
 # | *any letter first* | no damage, and a weight of at most 0.05 | the place alone is not the reason |
 # | *any letter, old answer* | damage in one seed of three (0.28), the one with the largest weight | not clear |
 # | *any letter, then the same token* | little damage (0.03 to 0.09), though in two seeds the second token has weight (0.42 and 0.35) | a large weight need not mean a large damage |
@@ -1390,7 +1391,7 @@ assert max(same_second) < 0.1 < min(at_letters["as above"]["window"])
 #
 # Now the attention matrix is $n \times k$. The paper's reason: the full attention matrix has low **rank**, that is, its $n$
 # rows are combinations of far fewer rows. (The paper argues with the Johnson–Lindenstrauss lemma that $k$ need not grow with
-# $n$, for a given error.) The claim is about the *weights*, $\bar P$ in the paper. For the *scores* it is plain: $QK^\top$
+# $n$, for a given error.) The claim is about the *weights*, $P$ in the paper. For the *scores* it is plain: $QK^\top$
 # has rank $d_k$ at most. But softmax does not keep rank. Is the claim true of the weights?
 #
 # We look into a model whose heads we understand. It reads a line of 32 letters, one of them marked, and at *every*

@@ -155,8 +155,8 @@ if solved("majority_reading"):
 # <details><summary>What to see</summary>
 #
 # Five independent voters, each with one number in ten wrong, are hardly ever outvoted by a common mistake: where the vote
-# fails, it says nothing. With two copies of the first, three of five have one table, and its mistakes win, in one place out
-# of twelve. The vote is as good as its voters are independent. *Foundations of NLP* is outvoted nearly always: its author may
+# fails, it says nothing. With two copies of the first, three of five have one table, and its mistakes win, every one.
+# The vote is as good as its voters are independent. *Foundations of NLP* is outvoted nearly always: its author may
 # have been careless, or the other two have one source. Votes do not tell these apart. What would? A witness from outside: the table in the paper itself. Or a mistake that two decks share and that can be proved without
 # any vote. The lecture has two of these: in the row of 8 layers both say 4096, where the number of parameters needs 4608,
 # and both say ReLU for the paper's GeLU. A shared mistake points to a common source; agreement on what is right does not.

@@ -403,7 +403,7 @@ assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is bli
 #
 # But the test can be blind. On vectors that are already normalised a norm does nothing, and the broken block passes. *Choose
 # inputs that have nothing special about them.* The same holds for a change: if you add 1 to all features of a token,
-# LayerNorm subtracts it again. And with zeroed sublayers nobody sees where their outputs go.
+# LayerNorm subtracts it again. And with zeroed sublayers the test cannot see where a sublayer's output is added.
 #
 # ### Batch invariance: a text alone and in a batch
 #
@@ -502,7 +502,7 @@ for by_right, by_fault in zip(*shown.values(), strict=True):
 
 # %% [markdown]
 # On the left of the figure the right model's loss does not depend on the batch, and the faulty one's does: each text gets
-# its number in the batch in place of its tokens' positions. Training batches held 8 texts as a rule and 26 at most. So
+# its number in the batch in place of its tokens' positions. Training batches mostly held 8 texts, and 26 at most. So
 # the first rows of the table are well trained and those from 26 on not at all, and a batch of 64 uses them.
 #
 # On the right of the figure the faulty loss is *lower* than the right model's in batches of one and four, and higher in
@@ -946,7 +946,7 @@ assert FAULT in better
 # {figure}
 
 # %% [markdown]
-# Five of the seven *do* differ from the right model, and in the fault's favour: the loss is lower. The printed block is
+# Five of the seven *do* differ from the right model, and in the mutant's favour: the loss is lower. The printed block is
 # among them. "It trains better with my change" does not say that the change is what you think it is.
 #
 # For the positions we tested *why* (below [@fig:batches]). torch draws their table as large as the tokens'; for the right
@@ -955,7 +955,7 @@ assert FAULT in better
 #
 # One difference is exactly 0: "max_len not handed on" changes nothing for texts of at most 128 tokens, and the stored run has
 # no longer ones. A mutant that *no* allowed input can tell from the original is an **equivalent mutant**: no test can
-# kill it, and the score leaves it out. This one is not equivalent: a model for 256 tokens crashes on so many.
+# kill it, and the score leaves it out. This one is not equivalent: a model for 256 tokens crashes on a text of 256.
 #
 # The printed block's loss is 0.013 lower, and the seeds of the right model lie up to 0.015 apart. *How can the interval be so
 # narrow?* Look at pairs of equal seeds:
@@ -981,10 +981,10 @@ assert not structural("the residual from the normalised x")["identity at zero"].
 
 # %% [markdown]
 # For every seed the printed block has the lower loss. Two models of one seed read the same texts in the same order, so their
-# difference varies less than their losses do. A careful comparison shows with certainty that the faulty block is a little
-# *better*.
+# difference varies less than their losses do. At this size, learning rate and length of training, a careful comparison leaves
+# hardly a doubt: the printed block's loss is a little *lower*.
 #
-# No wonder that it trains. Write the norms one place later: norm the embeddings once, then $x \leftarrow \text{norm}(x +
+# No wonder it trains. Write the norms one place later: norm the embeddings once, then $x \leftarrow \text{norm}(x +
 # f(x))$. The model with the printed block and a final norm *is* a post-norm Transformer ([lecture
 # @deep_stacks](@deep_stacks)), the paper's of 2017 but for that first norm. The code is sound; its comment,
 # "pre-normalization", is what is wrong.
@@ -1064,7 +1064,7 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # **Now you:** a@errata_lab, exercises 4 and 5
 
 # %% [markdown]
-# Read a row: every mutant is killed by at least one structural test, without any training. Read a column: no test kills
+# Read a row: each of *these* mutants is killed by at least one structural test, without any training. Read a column: no test kills
 # all. Two dots need a reason. *Not even itself* fails *identity at zero*, since NaN times 0 is NaN. *Weights set to 0*
 # fails *the past stays*, since the softmax's sum contains the future.
 #

@@ -18,7 +18,7 @@ def reference(weights, mask):
 def solution(weights, mask):
     left = weights * mask                                        # (..., n_query, n_key)
     sums = left.sum(dim=-1, keepdim=True)                        # (..., n_query, 1)
-    return torch.where(sums > 0, left / sums, torch.zeros_like(left))
+    return left / sums.masked_fill(sums == 0, 1.0)               # nothing allowed: 0/1
 
 
 exercise = Exercise(
@@ -33,8 +33,9 @@ exercise = Exercise(
         "What does each row sum to after the slide's step? What would it have to sum to?",
         "Masking the scores leaves the *proportions* among the allowed weights as they are: e^a / e^b does not know "
         "who else was in the sum. So only the total has to be put right.",
-        "A row in which nothing is allowed has the total 0, and 0/0 is NaN. Handle that row by itself, for instance "
-        "with `torch.where`; a small number added to every total would change the others, too.",
+        "A row in which nothing is allowed has the total 0, and 0/0 is NaN. Give the *divisor* another value there, "
+        "before you divide: after the division `torch.where` hides the NaN forward, and not in the gradient. A small "
+        "number added to every total would change the other rows, too.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -84,7 +85,7 @@ def nothing_allowed(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 REST = ("shares", "little left", "nothing allowed")
-RETURNED = "torch.where(sums > 0, left / sums, torch.zeros_like(left))"
+RETURNED = "left / sums.masked_fill(sums == 0, 1.0)"
 
 slip("weights set to 0", REST, {RETURNED: "left"}, words="""
     That is the slide's step: forbidden weights are 0 now, and what they had was given to nobody, so that the rows sum
