@@ -1,6 +1,6 @@
 """Lecture 08's deep stacks: which wirings of sublayers learn to spell, at which learning rate, from which start.
 
-    python benchmarks/deep_stacks.py [--seeds 0 1 2] [--more 8] [--save FILE] [--json]
+    python benchmarks/deep_stacks.py [--seeds 0 1 2] [--more 8] [--longer] [--save FILE] [--json]
 
 A small causal language model spells the numbers below a thousand, letter by letter. It has `depth` blocks of attention
 and feed-forward network; a `wiring` says how x gets past a sublayer. What is measured is the loss on all thousand
@@ -14,9 +14,11 @@ sublayers at the start, and see the same numbers in the same order. None stands 
 * partial: the same, calibrated, with residual connections around one kind of sublayer alone; the token spread at the
   start is that of the last layer;
 * printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds; and at twice the rate;
-* last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds.
+* last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds;
+* longer: one block and six without residual connections, 500 steps in place of 60.
 
-One thread; about six minutes of processor time.
+`--longer` measures the last of these alone and puts it into the record that FILE holds. One thread; about ten minutes
+of processor time.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from record import about, hand_over, output_arguments
+from record import about, hand_over, output_arguments, standing
 from torch import Tensor, nn
 
 from attncourse.attention import MultiHeadAttention
@@ -329,14 +331,35 @@ def last_gradients(n_seeds: int = 6) -> list[dict]:
     return rows
 
 
+def longer(seeds: list[int], steps: int = 500) -> list[dict]:
+    rows = []
+    for name, start, depth in (("Xavier", None, 1), ("Xavier", None, 6), ("calibrated", calibrated, 6)):
+        for lr in (3e-4, 1e-3, 3e-3):
+            models = [fresh(seed, no_residual, depth) for seed in seeds]
+            losses = [loss_after(start(model) if start else model, seed, lr=lr, steps=steps)
+                      for seed, model in zip(seeds, models, strict=True)]  # fmt: skip
+            rows.append({"start": name, "depth": depth, "lr": lr, "steps": steps, "losses": losses})
+            print(f"{name:>12}, {depth} deep, {steps} steps, lr {lr:<6}", losses, flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--more", type=int, default=8, help="seeds of the paired comparison")
+    parser.add_argument("--longer", action="store_true", help="measure the longer runs alone")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
+    if args.longer:
+        if not args.save:
+            parser.error("--longer puts its runs into the record of --save FILE")
+        record = standing(args.save, seeds=args.seeds)
+        record["longer"] = longer(args.seeds)
+        record["processor_seconds"] += round(time.process_time())
+        hand_over(record, args, depth=2)
+        return
     measured = {
         "sweep": sweep(args.seeds),
         "branches": branches(args.seeds),
@@ -345,6 +368,7 @@ def main() -> None:
         "printed": printed(args.more),
         "printed_twice": printed(args.more, lr=1e-2),
         "last_gradient": last_gradients(),
+        "longer": longer(args.seeds),
     }
     seeds = " ".join(map(str, args.seeds))
     result = {

@@ -10,6 +10,7 @@ import benchmarks
 from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
+PARTS = ("sweep", "branches", "initialisation", "partial", "longer")
 DEFINES = ("letters, spelled =", "class Speller(", "class CausalAttention", "def train(", "def he(model")
 
 
@@ -88,7 +89,7 @@ def test_a_branch_of_zero_leaves_x_as_it_is(benchmark, name):
 
 def test_every_comparison_of_the_record_has_its_seeds():
     record = measured("deep_stacks")
-    runs = [row["losses"] for part in ("sweep", "branches", "initialisation", "partial") for row in record[part]]
+    runs = [row["losses"] for part in PARTS for row in record[part]]
     assert all(len(losses) == len(record["seeds"]) >= 3 for losses in runs)
     assert {len(losses) for losses in record["printed"].values()} == {8}
     assert all(len(row["norms"]) == 6 for row in record["last_gradient"])
@@ -99,6 +100,13 @@ def test_a_way_around_attention_helps_and_one_around_the_feed_forward_network_do
     for row in measured("deep_stacks")["partial"]:
         lowest.setdefault(row["residual"], []).extend(row["losses"])
     assert sorted(lowest["attention"])[1] < 1 < 2 < min(lowest["feed-forward"] + lowest["neither"])
+
+
+def test_after_five_hundred_steps_six_blocks_are_still_behind_one():
+    losses = {1: [], 6: []}
+    for row in measured("deep_stacks")["longer"]:
+        losses[row["depth"]] += row["losses"]
+    assert max(losses[1]) < min(losses[6])
 
 
 def test_the_loss_prefers_the_printed_block():

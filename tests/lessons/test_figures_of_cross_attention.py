@@ -190,6 +190,21 @@ def test_alignments_stand_in_a_row_with_a_frame_at_each_true_partner():
 
 
 @proven
+def test_the_still_of_the_steps_joins_each_target_token_to_what_it_attends_to():
+    weights = torch.tensor([[0.9, 0.1], [0.04, 0.96], [0.5, 0.5]])
+    (ax,) = axes(figures.steps, weights, ["a", "b"], ["x", "y", "z"])
+    at = places(ax, "a", "b", "x", "y", "z")
+    assert [at[name][0] for name in "xyz"] == [0, 1, 2] and [at[name][0] for name in "ab"] == [0.5, 1.5]
+    assert {at[name][1] for name in "ab"} == {2.2} and {at[name][1] for name in "xyz"} == {-0.2}
+    ways = [("x", "a", 0.9), ("x", "b", 0.1), ("y", "b", 0.96), ("z", "a", 0.5), ("z", "b", 0.5)]
+    assert strokes(ax) == [[(at[target][0], 0), (at[source][0], 2)] for target, source, _ in ways]
+    assert [line.get_linewidth() for line in ax.lines] == pytest.approx([5 * weight for *_, weight in ways])
+    named = {words: y for words, _, y in texts(ax) if "(" in words}
+    assert named == {"source (keys)": 2.2, "target (queries)": -0.2}
+    assert len(figures.steps(weights, ["a", "b"], ["x", "y", "z"]).frames) == 3, "it moves as before"
+
+
+@proven
 def test_what_is_hidden_is_hatched_and_beside_it_stands_what_is_still_right():
     found = {(0,): [0.9, 0.25], (1, 2): [0.5, 0.0]}
     left, right = axes(figures.hidden_positions, found, ["a", "b", "c"], ["one", "other"])

@@ -107,6 +107,13 @@ def test_of_each_step_the_milliseconds_are_said_and_how_long_the_gpu_is_busy(sai
     assert said == ["Milliseconds of a training step. alone: 30.0, GPU busy 10.0; run: 76.6."]
 
 
+def test_the_bits_of_each_format_are_said_and_what_they_buy(said):
+    figures.number_formats({"TF32": (8, 10, 13), "fp16": (5, 10, 0)})
+    assert said == ["Number formats, a box for each bit, one of them the sign. TF32: exponent 8, fraction 10, not used "
+                    "13; at most 3.4e+38, 3.3 decimal digits. fp16: exponent 5, fraction 10; at most 6.6e+04, 3.3 "
+                    "decimal digits."]  # fmt: skip
+
+
 def test_what_each_gpu_holds_is_said(said):
     figures.data_parallel()
     assert "With DDP each holds all weights" in said[0] and "With FSDP each holds half of each" in said[0]
@@ -309,6 +316,26 @@ def colours(ax):
     for (_, low, _, height), (colour, _) in cells(ax).items():
         found.setdefault(lane(ax, low, height), set()).add(colour)
     return found
+
+
+@proven
+def test_a_format_has_a_box_for_each_bit_and_beside_them_what_they_buy():
+    (ax,) = axes(figures.number_formats, {"wide": (8, 23, 0), "short": (5, 10, 2)})
+    found = {}
+    for (left, low, width, height), (colour, _) in cells(ax).items():
+        found.setdefault(round(-low - height / 2), []).append((round(left + width / 2 - 0.5, 3), colour))
+    grey, orange, blue, white = "#6b6b6b", "#d55e00", "#0072b2", "#ffffff"
+    wide = [grey, *[orange] * 8, *[blue] * 23]
+    short = [grey, *[orange] * 5, *[blue] * 10, *[white] * 2]
+    assert {row: [colour for _, colour in bits] for row, bits in found.items()} == {0: wide, 1: short}
+    assert {row: [x for x, _ in bits] for row, bits in found.items()} == {0: [*range(32)], 1: [*range(18)]}
+    rows = {row: [(words, x) for words, x, y in texts(ax) if y == -row] for row in (0, 1)}
+    assert rows[0][:4] == [("wide", -0.6), ("S", 0.5), ("8", 5), ("23", 20.5)]
+    assert rows[1][:5] == [("short", -0.6), ("S", 0.5), ("5", 3.5), ("10", 11), ("not used", 17)]
+    (largest, x), (digits, further) = rows[0][4:]
+    assert largest == r"$3.4 \cdot 10^{38}$" and digits == "7.2" and rows[1][5:] == [("65,504", x), ("3.3", further)]
+    heads = {words: x for words, x, y in texts(ax) if y == 0.85}
+    assert heads == {"largest": x, "decimal digits": further, "exponent: range": 5, "fraction: digits": 20.5}
 
 
 @proven

@@ -163,10 +163,10 @@ def test_two_prefixes_differ_in_one_number_and_hatch_what_follows():
 
 
 @proven
-def test_alignments_stand_side_by_side_and_frame_the_largest_weight_of_each_row():
+def test_alignments_stand_side_by_side_frame_the_largest_weights_and_underline_spans():
     models = {"first": (torch.tensor([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9]]), ["Eine", "Frau"], ["A", "woman", "."]),
               "second": (torch.tensor([[0.3, 0.7], [0.8, 0.2]]), ["Eine", "Frau"], ["The", "lady"])}  # fmt: skip
-    left, right = axes(figures.alignments, models)
+    left, right = axes(figures.alignments, models, {"one": (0, 0), "both": (0, 1)})
     assert left.get_title() == "first" and right.get_title() == "second" and left.get_ylabel() == "written (queries)"
     for ax, (weights, source, target) in zip((left, right), models.values(), strict=True):
         assert list(labels(ax.xaxis).values()) == source and list(labels(ax.yaxis).values()) == target
@@ -176,12 +176,32 @@ def test_alignments_stand_side_by_side_and_frame_the_largest_weight_of_each_row(
         largest = [(int(row.argmax()), i, 1, 1) for i, row in enumerate(weights)]
         assert list(cells(ax)) == largest and {patch.get_edgecolor() for patch in ax.patches} == {ORANGE}
         numbers = [(f"{row.max():.2f}", j + 0.5, i + 0.5) for row, (j, i, *_) in zip(weights, largest, strict=True)]
-        assert texts(ax) == numbers
-        assert [each.get_color() == "white" for each in ax.texts] == [row.max() > 0.7 for row in weights]
+        low = len(target) + 0.25
+        assert texts(ax) == [*numbers, ("one", 0.5, low + 0.2), ("both", 1, low + 0.2)]
+        assert strokes(ax) == [[(0.1, low), (0.9, low)], [(0.1, low), (1.9, low)]]
+        assert [each.get_color() == "white" for each in ax.texts[: len(numbers)]] == [
+            row.max() > 0.7 for row in weights
+        ]
+
+
+@proven
+def test_an_n_gram_stands_above_its_words_and_is_crossed_where_the_reference_lacks_it():
+    (ax,) = axes(figures.ngrams, ["a", "red", "dog"], {1: [True, False, True], 2: [False, True]}, "a blue dog")
+    middles = [(round((box.get_x() + 0.56) / 1.3, 2), box.get_y() + 0.38) for box in ax.patches]
+    assert middles == [(0.5, 1), (1.5, 1), (2.5, 1), (1, 2), (2, 2)]
+    missing = [tuple(box.get_edgecolor()) == ORANGE for box in ax.patches]
+    assert missing == [False, True, False, True, False]
+    white = [tuple(box.get_facecolor()) == to_rgba("white") for box in ax.patches]
+    assert white == missing
+    at = {words: (round(x / 1.3, 2), y) for words, x, y in texts(ax) if words in ("a", "red", "dog")}
+    assert at == {"a": (0.5, 0.1), "red": (1.5, 0.1), "dog": (2.5, 0.1)}
+    assert [(round(x / 1.3, 2), y) for words, x, y in texts(ax) if words == "×"] == [(1.5, 1), (1, 2)]
+    said = [words for words, _, _ in texts(ax) if words not in (*at, "×")]
+    assert said == ["1-grams", "2 of 3", "2-grams", "1 of 2", "translation", "reference", "a blue dog"]
 
 
 @pytest.mark.parametrize(
-    "name", ["kept_tokens", "seed_bars", "paired", "banded", "beam_widths", "two_prefixes", "alignments"]
+    "name", ["kept_tokens", "seed_bars", "paired", "banded", "beam_widths", "ngrams", "two_prefixes", "alignments"]
 )
 def test_every_picture_says_its_numbers(name, monkeypatch):
     said = []
@@ -207,6 +227,9 @@ def test_every_picture_says_its_numbers(name, monkeypatch):
             "BLEU and length by beam width. 1: 10.0, 200 %; 2: 16.0, 120 %. "
             "Width 3 with a length penalty: BLEU 17.0, from 14.0 to 19.0."
         ]
+    elif name == "ngrams":
+        figures.ngrams(["a", "dog"], {1: [True, False], 2: [False]}, "a cat")
+        assert said == ["Which n-grams of “a dog” are in “a cat”. 1-grams: 1 of 2; 2-grams: 0 of 1."]
     elif name == "alignments":
         figures.alignments({"one": (torch.tensor([[0.75, 0.25]]), ["Eine", "Frau"], ["A"])})
         assert said == ["Where each written token attends most, and the weight. one: A Eine 0.75."]

@@ -50,9 +50,9 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     top, step, equal = 6.0, 1.2, 2
     middle = top - step * (len(keys) - 1) / 2
     found, foot = top - step * equal, top - step * len(keys) - 0.1
-    drawn, ax = figure(8.6, 5.1)
-    stage(ax, (0, 18.9), (foot - 1.2, 8.1))
-    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.2, "soft lookup", f"{asked:g} h", 2.3)):
+    drawn, ax = figure(8.8, 5.1)
+    stage(ax, (0, 19.6), (foot - 1.2, 8.1))
+    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.9, "soft lookup", f"{asked:g} h", 2.3)):
         ax.text(left + 3.6 + apart / 2, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
         for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values"), (7.3 + apart, "answer")):
             ax.text(left + column, 6.95, name, ha="center", va="center", fontsize=10.5)
@@ -67,21 +67,21 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     arrow(ax, (6.2, found), (7.0, found), colour=ORANGE, width=2.5)
     ax.text(7.05, found, values[equal], ha="left", va="center", fontsize=12)
     ax.text(3.6, foot, "one key is equal, or none is", ha="center", va="center", fontsize=10.5)
-    ax.text(13.05, 6.95, "scores", ha="center", va="center", fontsize=10.5)
-    ax.text(14.45, 6.95, "weights", ha="center", va="center", fontsize=10.5)
+    ax.text(13.75, 6.95, "scores", ha="center", va="center", fontsize=10.5)
+    ax.text(15.15, 6.95, "weights", ha="center", va="center", fontsize=10.5)
     for row, (score, weight) in enumerate(zip(scores.tolist(), weights.tolist(), strict=True)):
         y = top - step * row
-        arrow(ax, (9.5, middle), (11.0, y), colour=GREEN, width=0.5 + 3 * weight)
-        arrow(ax, (16.7, y), (17.6, middle + 0.12 * (2.5 - row)), colour=ORANGE, width=0.5 + 3 * weight)
-        ax.text(13.05, y, f"{score:.2f}".replace("-", "−"), ha="center", va="center", fontsize=10, color=INK)
-        ax.text(14.45, y, f"{_weight(weight)} ×", ha="center", va="center", fontsize=10, color=INK)
+        arrow(ax, (10.2, middle), (11.7, y), colour=GREEN, width=0.5 + 3 * weight)
+        arrow(ax, (17.4, y), (18.3, middle + 0.12 * (2.5 - row)), colour=ORANGE, width=0.5 + 3 * weight)
+        ax.text(13.75, y, f"{score:.2f}".replace("-", "−"), ha="center", va="center", fontsize=10, color=INK)
+        ax.text(15.15, y, f"{_weight(weight)} ×", ha="center", va="center", fontsize=10, color=INK)
     answer = sum(weight * value for weight, value in zip(weights.tolist(), table.values(), strict=True))
-    ax.text(17.67, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
-    ax.text(13.4, foot, f"weights = softmax(scores / {T:g})", ha="center", va="center", fontsize=10.5)
+    ax.text(18.37, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
+    ax.text(14.1, foot, f"weights = softmax(scores / {T:g})", ha="center", va="center", fontsize=10.5)
     pairs = zip(weights.tolist(), values, strict=True)
     terms = [f"{_weight(weight)} × {value}" for weight, value in pairs if weight >= 0.005]
     added = " + ".join(terms) + (" + …" if len(terms) < len(keys) else "")
-    ax.text(13.4, foot - 0.75, f"answer = {added} ≈ {answer:.0f}", ha="center", va="center", fontsize=10.5)
+    ax.text(14.1, foot - 0.75, f"answer = {added} ≈ {answer:.0f}", ha="center", va="center", fontsize=10.5)
     said = ", ".join(f"{key} {_weight(weight)}" for key, weight in zip(keys, weights.tolist(), strict=True))
     scored = ", ".join(f"{key} {score:.2f}" for key, score in zip(keys, scores.tolist(), strict=True)).replace("-", "−")
     show(
@@ -366,7 +366,7 @@ def scores_by_width(
     right.set_ylim(0, 1.08 * most)
     right.set_ylabel("entropy of the weights (nats)")
     for ax in (left, right):
-        ax.set_xlabel("width of queries and keys, d_k")
+        ax.set_xlabel("width $d_k$ of queries and keys")
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
     right.legend(frameon=False, loc="lower left", handlelength=2.4)

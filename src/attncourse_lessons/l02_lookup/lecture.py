@@ -9,9 +9,8 @@
 # %% [markdown] teaches="attention as a soft lookup: query, key, value"
 # # Lecture @lookup · Attention is a lookup: query, key, value
 #
-# *About 58 minutes, of which about one is computing time. You need Python, and from
-# [lecture @getting_ready](@getting_ready) tensors, the softmax and the gradient. [Lecture @bottleneck](@bottleneck) says
-# why anybody wants this; here it gives an example or two.*
+# *About 53 minutes, of which about one is computing time. You need Python, and tensors, the softmax and the gradient
+# from [lecture @getting_ready](@getting_ready). [Lecture @bottleneck](@bottleneck) says why anybody wants attention.*
 #
 # After this lecture you can
 #
@@ -24,8 +23,8 @@
 #
 # ## A hash table needs an equal key
 #
-# A counter on a bridge has counted bicycles in six hours of one day. (The numbers are made up.) How many were there at
-# seven?
+# A counter on a bridge has counted bicycles in six hours of one day, and a dictionary holds the numbers, by the hour.
+# (They are made up.) How many were there at seven?
 
 # %% tags=["hide-input"]
 try:
@@ -84,15 +83,14 @@ print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
 # %% [markdown] erratum="exactly one pair" teaches="attention as a soft lookup: query, key, value"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
-# turns a key into a **hash**, a place in a table, and two keys that are close need not get hashes that are close, as
-# the last line shows.
+# turns a key into a **hash**, a place in a table, and the hashes of two keys that are close may lie far apart, as the
+# last line shows.
 #
-# > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query above mapped to
-# > none. A network needs more: a lookup that always answers, and that has a gradient.
+# > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query 7 mapped to none.
 #
-# Yet two of the six entries are nearly right. *What would you like the table to answer at seven?* Write a number down.
-# You have probably done one of two things: you took the nearest entry as it stands, or you mixed the two nearest. These
-# are the two lookups of this lecture.
+# A network needs more: a lookup that always answers, and that has a gradient. *What would you like the table to answer
+# at seven?* Write a number down. You have probably taken the nearest entry as it stands, or mixed the two nearest.
+# These are the two lookups of this lecture.
 #
 # ## Keys that can be near: the dot product as a score
 #
@@ -129,16 +127,15 @@ figures.clock_keys(hours, scores, asked=7, title="scores")
 # > 23, for every positive query: a product rewards size, not nearness.
 
 # %% [markdown]
-# The **attention score** $e_i$ says how well key $i$ matches the query. Ours is the dot product, $e_i = q \cdot k_i$. For
-# vectors of length one it is the cosine of the angle between them: 1 where they point the same way, 0 at a right angle
-# (six hours apart), −1 on the other side of the day. Eight o'clock has the highest score, five comes second, and those
-# of 17:00 and 23:00 are below zero.
+# The **attention score** $e_i$ says how well key $i$ matches the query. Ours is the dot product, $e_i = q \cdot k_i$.
+# For vectors of length one it is the cosine of the angle between them: 1 where they point the same way, 0 at a right
+# angle (six hours apart), −1 on the other side of the day. Eight o'clock has the highest score, and five comes second.
 #
 # > **Check yourself.** Why the clock? Let the keys be the plain numbers 2, 5, 8, 12, 17, 23 and the query the number 7,
 # > and let the score be their product. Which key wins, and what is wrong?
 # > <details><summary>Answer</summary>23, with a score of 161. The product does not measure nearness: the largest key
-# > wins for every query above zero. A dot product measures likeness only between vectors of about the same length, as on
-# > the clock. The same trap waits below, with words.</details>
+# > wins for every query above zero. A dot product measures likeness only between vectors of about the same length, as
+# > on the clock. The same trap waits below, with words.</details>
 #
 # ## Hard attention and soft attention
 #
@@ -163,17 +160,17 @@ print("hard:", values[best].item())
 # > **Guess first.** Asked at seven: how much weight goes to eight? Does 17:00 get nothing?
 
 # %% [markdown]
-# Hard attention always answers. But at seven it says 310 bicycles, as if it were eight, and at 6:31 it says the same.
-# Two minutes earlier it says 45. It ignores the second-best key, however close that one is.
+# Hard attention always answers. But at seven it says 310 bicycles, as if it were eight, and it says so from 6:31 on;
+# two minutes earlier it says 45. It ignores the second-best key, however close that one is.
 #
-# **Soft attention** lets every key contribute. The softmax turns the scores into **attention weights** $\alpha_i$, which
-# are positive and sum to one. The answer is the average of the values by these weights. It is called the **context
-# vector** $c$ (here it is a single number):
+# **Soft attention** lets every key contribute. The softmax turns the scores into **attention weights** $\alpha_i$,
+# which are positive and sum to one. The answer is the average of the values by these weights. It is called the
+# **context vector** $c$ (here it is a single number):
 #
 # $$\alpha_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)} \qquad\qquad c = \sum_i \alpha_i\, v_i$$ (eq:soft-attention)
 #
-# *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, with its negative score:
-# does it get nothing?
+# *Before you run the next cell, guess:* how much of the weight goes to eight o'clock? And 17:00, with its negative
+# score: does it get nothing?
 
 # %%
 weights = scores.softmax(dim=0)                               # (6,)  they sum to one
@@ -205,25 +202,24 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 # > **Guess first.** Which way must $T$ go for a better answer at seven? What does the curve of answers look like at either end?
 
 # %% [markdown] teaches="mean pooling as a starting point"
-# Every key got something. Eight o'clock has 0.30, hardly more than five, and even 17:00 has 0.05. The softmax takes
-# exponentials, and an exponential is never zero. (On a computer, a very small one is rounded to zero.) That is useful,
-# because a key with some weight also gets some gradient. It also has a cost: where a key must *not* be attended to,
-# even a small weight is too much. [Lecture @masking](@masking) deals with that.
+# Every key got something. Eight o'clock has 0.30, hardly more than five, and even 17:00 has 0.05, because an
+# exponential is never zero. That is useful: only a key with some weight gets a gradient. It also has a cost: where a
+# key must *not* be attended to, even a small weight is too much. [Lecture @masking](@masking) deals with that.
 #
-# The answer, 143, is poor: keys far from seven have too much of the weight. The next section improves it. First, three terms for
-# the rest of the course. The **query** asks. It is compared with the **keys**, which are used for nothing else. The
-# answer is made of the **values** alone. We say that the query **attends to** the values.
+# Three terms stay for the rest of the course. The **query** asks. It is compared with the **keys**, which are used for
+# nothing else. The answer is made of the **values** alone. We say that the query **attends to** the values.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 1.
 #
 # ## Temperature: from a dictionary to a mean
 #
-# Divide the scores by a number $T$ before the softmax, the **temperature**:
+# The answer, 143, is poor: keys far from seven have too much of the weight. Divide the scores by a number $T$ before
+# the softmax, the **temperature**:
 #
 # $$\alpha_i = \frac{\exp(e_i / T)}{\sum_j \exp(e_j / T)}$$ (eq:temperature)
 #
-# So far $T$ was 1. *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer to
-# your first guess? And what will the orange curve, the answer at every hour of the day, look like at either end?
+# So far $T$ was 1. *Two questions before you move the slider.* Which way must it go to bring the answer at seven closer
+# to your first guess? And what will the orange curve, the answer at every hour of the day, look like at either end?
 
 # %%
 def soft_lookup(query, keys, values, T):
@@ -249,7 +245,8 @@ def draw(T):
 steps = [0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
 viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
             still=[{"T": 100.0}, {"T": 0.1}, {"T": 0.001}])
-#| caption: A soft lookup at different temperatures.
+#| caption: Left: weights of a query at 7 h. Right: the answer at every hour (orange), the six
+#|   counts (blue), and 7 h (dotted).
 #| label: temperature
 
 # %% [raw] slide
@@ -259,7 +256,7 @@ viz.explore(draw, T=steps, start={"T": 1.0}, names={"T": "temperature T"},
 # %% [markdown]
 # At a low temperature the curve becomes a staircase: that is hard attention. At a high temperature it becomes a flat
 # line: every key counts the same, whatever is asked. That is **mean pooling**, the summary that [lecture
-# @bottleneck](@bottleneck) tried. So hard attention and the mean are the two ends of one scale.
+# @bottleneck](@bottleneck) tried. Hard attention and the mean are the two ends of one scale.
 
 # %%
 hard = torch.stack([values[(keys @ query).argmax()] for query in clock(day)])     # (289,)
@@ -272,18 +269,17 @@ print(f"T = 100,000: from {hot.min():.1f} to {hot.max():.1f}; the mean is {value
 assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e-3)
 
 # %% [markdown]
-# (At the few other times the query is halfway between two keys, as at 3:30. Hard attention picks one of them, and
-# rounding decides which. Soft attention mixes the two at any temperature.)
+# (The other six times lie halfway between two keys, as 3:30 does. There soft attention always mixes the two.)
 #
-# From here on we use $T = 0.1$ for the bridge. The figure shows a hash table, asked for a key that it holds, beside
-# soft attention, asked for one that it does not hold:
+# From here on we use $T = 0.1$ for the bridge. Here is a hash table, and beside it soft attention, asked for a key that
+# it does not hold:
 
 # %%
 T = 0.1
 context, weights = soft_lookup(clock(7), keys, values, T)
 figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on the clock above
-#| caption: A dictionary, asked for a key that it holds, and a soft lookup, asked for one that
-#|   is not there.
+#| caption: A hash table needs an equal key. A soft lookup compares the query with all keys, and
+#|   adds up the weighted values.
 #| label: two-lookups
 
 # %% [raw] slide
@@ -304,16 +300,16 @@ figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on th
 # sharply to choose.
 #
 # > **Check yourself.** You subtract the same number from all scores of a query. What becomes of its weights?
-# > <details><summary>Answer</summary>Nothing changes. The factor exp(−c) stands in the numerator and in the denominator.
-# > The softmax sees differences of scores and never their level. That is also why a stable softmax may subtract the
-# > maximum.</details>
+# > <details><summary>Answer</summary>Nothing changes. The factor exp(−c) stands in the numerator and in the
+# > denominator. The softmax sees differences of scores and never their level. That is also why a stable softmax may
+# > subtract the maximum.</details>
 #
 # **Now you:** [a02](@lookup/assignment), exercise 2.
 #
 # ## Why soft: it has a gradient
 #
-# Suppose that we know the answer but not the question. Somebody says: "there were 200". When was that? A network is in
-# this position all the time. It is told what should have come out, and has to find out what it should have asked.
+# Suppose that we know the answer but not the question. Somebody says: "there were 200". When was that? A network is
+# always in this position. It is told what should have come out, and has to find out what it should have asked.
 #
 # Below is the squared error of both lookups, for every hour that could have been asked. *If you stood on each curve at
 # nine o'clock and could feel nothing but the slope under your feet, which way would you go?*
@@ -328,18 +324,17 @@ figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on th
 errors = {"soft, T = 0.1": ((all_day(keys, values, T) - 200) / 100) ** 2,
           "hard": ((hard - 200) / 100) ** 2}
 figures.error_curves(errors, day, at=9)
-#| caption: Squared error against the hour that is asked, for hard and soft lookup, and the
-#|   slope of each at nine o'clock (dotted).
+#| caption: Squared error of hard and soft lookup against the hour that is asked. Black: the
+#|   slope of each at nine o'clock.
 
 # %% [raw] slide
 # ## A staircase has no slope
 # {figure}
 
 # %% [markdown]
-# The error of hard attention is a staircase. On a step the slope is zero; between steps the error jumps, and there is
-# no slope at all. (At 14:30 the value jumps from 120 to 280 without a step in the error: both are 80 away from 200.)
-# Torch does not even compute a slope here. `argmax` returns an index, and an index is not a differentiable function of
-# the scores.
+# The error of hard attention is a staircase: the slope is zero on a step, and does not exist at a jump. Torch does not
+# even compute one. `argmax` returns an index, and an index is not a differentiable function of the scores. Soft
+# attention has a slope to follow:
 
 # %%
 hour = torch.tensor(9.0, requires_grad=True)
@@ -368,10 +363,10 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 # A key without weight gets no gradient, and neither does one whose value equals the answer.
 
 # %% [markdown]
-# Gradient descent has found an hour at which soft attention says 200, a little after ten: the count falls towards noon,
-# so a later hour has a lower count. There are other such hours, and which one it finds depends on the start. From some
-# starts, such as 17 o'clock, the same steps find none: one key has nearly all the weight there, and the curve is flat. Keys and values get gradients in the same way, so a whole table can be learned from wrong answers. (Hard attention
-# passes a gradient to the value that it found, too, but none to the query and none to the keys.)
+# Gradient descent has found an hour at which soft attention says 200, a little after ten. The figure shows three more,
+# so another start may end at another hour. It may also end nowhere: around 17 o'clock the curve is flat, because one
+# key has nearly all the weight. Keys and values get gradients in the same way, so a whole table can be learned from
+# wrong answers. (With hard attention, only the value that was found gets a gradient.)
 #
 # What does this gradient look like? *Work it out on paper:* by how much does $c = \sum_j \alpha_j v_j$ change with the
 # score $e_i$? You need that $\partial \alpha_j / \partial e_i$ is $\alpha_i (1 - \alpha_i)$ for $j = i$, and $-\alpha_i
@@ -402,20 +397,21 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
 # A higher score for eight raises the answer, and a higher score for five lowers it by nearly the same amount, because
-# the two share nearly all the weight. The other keys have hardly any weight and hardly any gradient. For that reason a
-# lookup that is too cold early in training may hardly learn at all, if its loss sees nothing but the answer. (The
-# section on $\sqrt{d_k}$ measures it.)
+# the two share nearly all the weight. The other keys have hardly any weight, and so hardly any gradient. That is a
+# danger: a lookup that is too cold early in training may hardly learn, if its loss sees nothing but the answer. The
+# section on $\sqrt{d_k}$ measures it.
 #
-# Hard attention can be trained, too, but not by following a slope: the place is *sampled* from the weights, and
-# samples that turned out well are made more likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model
-# both ways, and gave the two kinds their names. Another way takes the hard choice forward and the gradient of the
-# soft one backward; it is called a **straight-through** estimator ([@bengio2013]). The gradient of soft attention is
-# exact and costs one backward pass. This is why nearly all attention is soft.
+# Hard attention can be trained, too: *sample* the place from the weights, and make samples that turn out well more
+# likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways, and gave the two kinds their names. A
+# **straight-through** estimator makes the hard choice forward and takes the gradient of the soft one backward
+# ([@bengio2013]). The gradient of soft attention is exact and costs one backward pass, which is why nearly all
+# attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
-# Our six entries were exact. Real measurements are noisy. So here are sixty counts, made up, from sixty days, at random
-# hours, with noise of the kind that rain and holidays cause. A dictionary of these would be useless. A soft lookup smooths them:
+# Our six entries were exact; real measurements are noisy. Here are sixty made-up counts from sixty days, at random
+# hours, with noise of the kind that rain and holidays cause. A dictionary of these would be useless. A soft lookup
+# smooths them:
 
 # %% [raw] slide
 # ## Kernel regression: the same average in 1964
@@ -429,7 +425,7 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 asked, counted = counts(60, torch.Generator().manual_seed(0))  # (60,) hours, (60,) bicycles
 smoothed = {f"T = {t:g}": all_day(clock(asked), counted, t) for t in (0.001, 0.03, 1.0)}
 figures.smoothings(smoothed, day, asked, counted)
-#| caption: Sixty counts (grey) and their soft lookup (orange) at three temperatures.
+#| caption: Sixty counts (grey) and their soft lookup (orange): too cold, about right, too hot.
 
 # %% [raw] slide
 # ## Too cold, too hot
@@ -438,11 +434,10 @@ figures.smoothings(smoothed, day, asked, counted)
 # Cold: **overfitting**. Hot: both rush hours are averaged away.
 
 # %% [markdown]
-# At too low a temperature the curve follows single counts, which is **overfitting**. At too high a
-# temperature both rush hours are averaged away. Which temperature is best? The data can tell. Hide each count in turn,
-# predict it from the other fifty-nine, average the squared errors, and take the root. This is **leave-one-out
-# cross-validation**. *Sketch the error against the temperature before you look.* We draw it for three samples of sixty
-# counts.
+# At too low a temperature the curve follows single counts, which is **overfitting**. At too high a temperature both
+# rush hours are averaged away. Which is best? Hide each count in turn, predict it from the other fifty-nine, average
+# the squared errors, and take the root. This is **leave-one-out cross-validation**. *Sketch the error against the
+# temperature before you look*, for three samples of sixty counts.
 
 # %% [raw] slide
 # ## Leave one out
@@ -488,21 +483,20 @@ assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.
 # {figure}
 
 # %% [markdown]
-# Each curve has a valley. The dotted line is the error of the curve around which the counts were drawn. Even that
-# curve does not know the noise, and the lowest point of each valley is about a fifth above it, at
-# the best of 25 temperatures. (The best temperature is lower
-# than our 0.1. Sixty keys lie close together, so even at 0.01 a query averages several of them.)
+# Each curve has a valley. The dotted line is the error of the true curve, around which the counts were drawn; even that
+# does not know the noise. The valleys end about a fifth above it. (The best temperature is lower than our 0.1, because
+# sixty keys lie close together: even at 0.01 a query averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
-# at $q$, average the measured values, each weighted by a **kernel** around its place (here a Gaussian), and divide by the
-# sum of the weights:
+# at $q$, average the measured values, each weighted by a **kernel** around its place (here a Gaussian), and divide by
+# the sum of the weights:
 #
 # $$\hat y(q) = \frac{\sum_i K(q, k_i)\, v_i}{\sum_j K(q, k_j)} \qquad K(q, k) = \exp\Bigl(-\frac{\lVert q - k \rVert^2}{2h^2}\Bigr)$$
 #
-# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. (Here alone $h$ is a bandwidth;
-# elsewhere in the course it is the number of heads.) It *is* soft attention with a temperature: for vectors of length one $\lVert q - k \rVert^2 = 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$
-# cancels in the division, and $\exp(q \cdot k / h^2)$ is left: a bandwidth of $h$ is a temperature of $h^2$. The next
-# cell checks this for every five minutes of the day:
+# This is **kernel regression**, and the width $h$ of the bell is its **bandwidth**. (Elsewhere in the course $h$ is the
+# number of heads.) For vectors of length one it *is* soft attention with a temperature. There $\lVert q - k \rVert^2 =
+# 2 - 2\, q \cdot k$, the factor $\exp(-1/h^2)$ cancels in the division, and $\exp(q \cdot k / h^2)$ is left: a
+# bandwidth of $h$ is a temperature of $h^2$. The next cell checks this for every five minutes of the day:
 
 # %%
 h = 0.2
@@ -511,22 +505,23 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
     assert torch.isclose((kernel * counted).sum() / kernel.sum(), attention, rtol=1e-4)
 
 # %% [markdown] teaches="attention is older than neural networks, and powerful if its weights are learned"
-# So an average whose weights depend on the query is half a century older than the Transformer. Weinberger and Tesauro
-# ([-@weinberger2007]) trained a linear map of the keys *through* the average, by its leave-one-out error. In Bahdanau
-# et al. ([-@bahdanau2015]) whole networks make the queries, keys and values, and are trained through it. Be careful
-# with the phrase "the weights are learned". The attention weights $\alpha$ are not parameters: they are computed anew
-# for each query. The network that makes the vectors is learned.
+# So an average whose weights depend on the query is half a century older than the Transformer. What came later is
+# training *through* the average. Weinberger and Tesauro ([-@weinberger2007]) trained a linear map of the keys; in
+# Bahdanau et al. ([-@bahdanau2015]) whole networks make the queries, keys and values. Be careful with the phrase "the
+# weights are learned". The attention weights $\alpha$ are not parameters: they are computed anew for each query. The
+# network that makes the vectors is learned.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 3: a leave-one-out by somebody else, with mistakes in it.
 #
 # ## Learned keys: training through the average
 #
-# We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each
-# of the 24 hours gets a vector of two random numbers, which serves as its query and as its key. Each day differs from
-# the usual in its own way: by a smooth curve that closes at midnight, a random mixture of `waves` with one to four
-# periods a day. (`days` gives the differences, in hundreds of bicycles.) Its counter worked in only eight of the hours. Soft attention to these eight must predict the other
-# sixteen. The squared error trains the vectors with the optimiser **Adam**, which is gradient descent with a separate
-# step size for each number.
+# We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each of
+# the 24 hours gets a vector of two random numbers, which serves as its query and as its key.
+#
+# The data are days. Each differs from the usual by a smooth curve, a random mixture of `waves` with one to four periods
+# a day. (`days` gives the differences, in hundreds of bicycles.) Soft attention to eight hours of a day must predict
+# the other sixteen. The squared error trains the vectors with the optimiser **Adam**, which is gradient descent with a
+# separate step size for each number.
 #
 # *Guess:* nothing says that 7 comes next to 8. Where will the 24 vectors go?
 
@@ -567,7 +562,8 @@ def draw_keys(step):
 
 viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={"step": 600},
             still=[{"step": 0}, {"step": 40}, {"step": 80}, {"step": 600}])
-#| caption: The vectors of the 24 hours while they are trained.
+#| caption: Each dot is the vector of one hour, its query and its key. Lines join each hour to
+#|   the next. Training pulls the tangle into a ring.
 
 # %% [raw] slide
 # ## They form a clock
@@ -606,9 +602,10 @@ for path in paths:
 # %% [markdown]
 # Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as
 # well as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$
-# times the cosine, so $1/r^2$ is the temperature, and all three chose about 0.12. Everything that the vectors say about
-# hours was learned through the softmax. If it was learned from the days, other days must give other vectors: on days
-# that repeat after twelve hours, the vectors should go round *twice*, and 3 should lie beside 15.
+# times the cosine, so $1/r^2$ is the temperature, and all three chose about 0.12.
+#
+# If the circle comes from the days, other days must give other vectors. On days that repeat after twelve hours, the
+# vectors should go round *twice*, and 3 should lie beside 15:
 
 # %%
 twice = [learn(seed, waves=(2, 4))[-1] for seed in range(3)]
@@ -621,18 +618,17 @@ assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
 assert max(apart) < 0.3, "far less than the 2 of opposite places"
 
 # %% [markdown] teaches="a summary of fixed size of a set"
-# They do, and the hours 3 and 15, twelve apart, lie nearly in one place.
+# They do, with every seed.
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #
 # Soft attention has another use in a network. A sentence may have three words or three thousand, but the next layer
-# needs a vector of a fixed width. The context vector is as wide as one value, however many values there are. The same
-# is true of a mean. But attention is *selective*: another query gets another summary of the same values. This is
-# **attention pooling**, in contrast to mean pooling. (The query may also be one learned vector, the same for all
-# inputs. Then the weights depend on the keys alone.)
+# needs a vector of a fixed width. The context vector is as wide as one value, however many values there are. So is a
+# mean, but attention is *selective*: another query gets another summary of the same values. This is **attention
+# pooling**, in contrast to mean pooling.
 #
-# Nothing in the formula says which key is the first. *Predict:* we shuffle keys and values together; then the keys alone.
-# What happens to the answers at 3, 7 and 15 o'clock?
+# Nothing in the formula says which key is the first. *Predict:* we shuffle keys and values together; then the keys
+# alone. What happens to the answers at 3, 7 and 15 o'clock?
 
 # %% [raw] slide
 # ## Attention pooling: a summary of fixed size, of a set
@@ -657,24 +653,25 @@ for name, table in tables.items():
 
 # %% [markdown]
 # When keys and values are shuffled together, nothing changes: a table is a set of pairs, and a sum does not depend on
-# order. When the keys alone are shuffled, keys point to the wrong values. So attention by itself does not know which
-# entry came first. If order matters, as it does in a sentence, it has to be written into the vectors or the scores. [Lecture
+# order. When the keys alone are shuffled, they point to the wrong values. So attention by itself does not know which
+# entry came first. Where order matters, as in a sentence, it has to be written into the vectors or the scores. [Lecture
 # @order](@order) does that for words.
 #
-# The same read operation has had several names. **Memory networks** ([@weston2015]) read a table of stored sentences by
-# hard attention, and were told in training which sentence is the right one. Sukhbaatar et al. ([-@sukhbaatar2015]) made
-# the read soft, and then the answer alone was enough. The Neural Turing Machine ([@graves2014]) calls it
-# **content-based addressing**: a place in memory is found by what it contains. The address of a place in memory is a
-# **pointer**, so attention is a pointer with a gradient. **Pointer networks** ([@vinyals2015]) leave out the values.
-# There the weights themselves are the output, and say *which* input is meant.
+# <details><summary>Other names for this read: memory networks, content-based addressing, pointers</summary>
+#
+# **Memory networks** ([@weston2015]) read a table of stored sentences by hard attention, and were told in training
+# which sentence is the right one. Sukhbaatar et al. ([-@sukhbaatar2015]) made the read soft, and then the answer alone
+# was enough. The Neural Turing Machine ([@graves2014]) calls it **content-based addressing**: a place in memory is
+# found by what it contains. The address of a place in memory is a **pointer**, so attention is a pointer with a
+# gradient. **Pointer networks** ([@vinyals2015]) leave out the values. There the weights themselves are the output, and
+# say *which* input is meant.</details>
 #
 # ## Keys for words: which repair helps?
 #
-# An hour had an obvious vector. What is the vector of a word? The simplest idea that works is Firth's ([-@firth1957]):
-# "You shall know a word by the company it keeps." We read four thousand docstrings of Python's standard library, and
-# count for each word which other words occur within three places of it. Ten words are the keys of a table, two for each
-# topic. Then we ask for fifteen words that are not in it. (Another version of Python has other docstrings. Your numbers
-# will differ a little from those saved here.)
+# An hour had an obvious vector. What is the vector of a word? Firth ([-@firth1957]) said: "You shall know a word by the
+# company it keeps." We read four thousand docstrings of Python's standard library, and count for each word which other
+# words occur within three places of it. Ten words are the keys of a table, two for each topic. Then we ask for fifteen
+# words that are not in it. (Your Python may have other docstrings, and slightly other numbers.)
 
 # %%
 texts = docstrings(limit=4000)
@@ -702,7 +699,7 @@ print("month:", occurrences["month"], "times, file:", occurrences["file"], "time
 
 # %% [markdown]
 # Each word is a row of 500 counts. We use hard attention first, to see who wins. *What do you expect?* "Day" should
-# find "month" or "week". Bear in mind how often "month" occurs in these texts, and how often "file".
+# find "month" or "week". But compare how often "month" occurs, and how often "file".
 
 # %%
 def who_answers(vectors):
@@ -726,10 +723,12 @@ right = {"counts": len(new) - len(wrong)}
 #
 # There are two standard repairs. One gives all rows the same length. Then the dot product is the **cosine similarity**.
 # The other asks not how often a neighbour occurs, but how much more often than by chance. The logarithm of that ratio
-# is the **pointwise mutual information** of two words ([@church1990]); with negatives set to zero it is PPMI. For
-# example, let a word have 200 neighbours, and let one word in twenty of the texts be "the". By chance, ten of the
-# neighbours would be "the". If thirty are, the entry is ln 3 = 1.1; if eight are, it is 0. So PPMI suppresses "the",
-# which is a neighbour of every word. *Guess:* which of the two repairs helps more, if each is tried alone?
+# is the **pointwise mutual information** of two words ([@church1990]); with negatives set to zero it is **PPMI**.
+# *Guess:* which of the two helps more, if each is tried alone?
+#
+# > <details><summary>An example of PPMI</summary>Let a word have 200 neighbours, and let one word in twenty of the
+# > texts be "the": by chance ten of the neighbours would be "the". If thirty are, the entry is ln 3 = 1.1; if eight
+# > are, it is 0.</details>
 
 # %%
 def of_length_one(vectors):
@@ -765,14 +764,13 @@ assert all(right[name] > right["counts"] for name in repairs), "either repair he
 # The lookup and the score are the same. Only the vectors are better.
 
 # %% [markdown]
-# Each repair alone does most of the work. With length 1 alone, a frequent word such as "file"
-# may still win a question of another topic, perhaps because "the" and "of", the neighbours that all rows share, are
-# still counted. PPMI alone does at least as well in the numbers saved here. The two lines about lengths suggest why it
-# needs the other less: its rows are of nearly the same length. Fifteen questions are enough to tell either repair from the
-# raw counts, but too few to rank two repairs that differ by one or two. We take both, so that a score is a cosine.
+# Each repair alone does most of the work. With length 1 alone, "file" may still win a question of another topic,
+# perhaps because "the" and "of", which are neighbours of all words, are still counted. PPMI suppresses these, and its
+# rows are of nearly the same length anyway, as the last lines show. (Fifteen questions tell either repair from the raw
+# counts, but cannot rank two that differ by one or two.) We take both, so that a score is a cosine.
 #
-# The lookup and the score are the same as before; only the vectors are better. Nobody told the program what a month is.
-# Soft attention says more than which key wins. Here are its weights at $T = 0.05$:
+# The lookup and the score are the same as before; only the vectors are better. Soft attention says more than which key
+# wins. Here are its weights at $T = 0.05$:
 
 # %%
 topic_of_key = nn.functional.one_hot(torch.arange(10) // 2).float()               # (10, 5)
@@ -791,11 +789,10 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
-# A frame holds the queries and keys of one topic. Where a row is faint the lookup is unsure of the key. The right
-# topic still leads, though not always with half of the weight. The values are topics,
-# written as a 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and
-# values need not be alike: here a key has five hundred numbers and a value five. In the models of this course nobody
-# counts neighbours. Learned layers make the keys and queries, and these come to mean whatever lowers the loss.
+# Where a row is faint the lookup is unsure of the key; the right topic still leads. The values are topics, written as a
+# 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and values need not
+# be alike: here a key has five hundred numbers and a value five. (In a Transformer nobody counts neighbours: learned
+# layers make the keys and queries.)
 #
 # *This is a good place for a break. So far: query, key and value. What follows: how a network computes the score.*
 #
@@ -805,7 +802,7 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # comes from a decoder and the key from an encoder, so why should their coordinates agree? A **score function** is any
 # rule that says how well a query matches a key. Four have names. (Vectors are rows, as everywhere in this course.)
 #
-# | | $e(q, k)$ | learns | proposed by |
+# | | $e(q, k)$ | learns | source |
 # |---|---|---|---|
 # | **additive** | $\tanh(q W + k U) \cdot w$ | $W, U, w$ | [@bahdanau2015] |
 # | **dot** | $q \cdot k$ | nothing | [@luong2015] |
@@ -856,16 +853,16 @@ with torch.no_grad():
 
 # %% [markdown] teaches="the scaled dot product: variance of a sum"
 # A dot product is symmetric: it does not distinguish the query from the key. The two learned scores can: to them, *q
-# asks k* and *k asks q* are different questions. The bilinear score multiplies the query by a matrix and then takes a
-# dot product. The additive score is a small network that is applied to each pair: a hidden layer in which the two are
-# *added*, and a vector $w$ that turns the hidden layer into one number. It is often printed as $w_2^\top \tanh(W_1 [q;
-# k])$, with query and key put side by side. That is the same, since $W_1$ is then $W^\top$ and $U^\top$ side by side.
-# (For vectors in rows, as ours are: $W$ above $U$.)
+# asks k* and *k asks q* are different questions. The bilinear score is a dot product after a matrix. The additive score
+# is a small network, applied to each pair: a hidden layer in which the two are *added*, and a vector $w$ that turns the
+# hidden layer into one number. (Papers often put query and key side by side, $w^\top \tanh(W_1 [q; k])$. That is the
+# same, with $W$ and $U$ joined into one matrix.)
 #
 # ## Why √d_k: the variance of a dot product
 #
-# Why does the last row divide by $\sqrt{d_k}$? Let the components of $q$ and $k$ be independent, with mean 0 and variance
-# 1. Each product $q_m k_m$ has mean 0 and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of independent terms add up:
+# Why does the last row divide by $\sqrt{d_k}$? Let the components of $q$ and $k$ be independent, with a mean of zero
+# and a variance of one. Each product $q_m k_m$ then has mean zero and variance $E[q_m^2]\, E[k_m^2] = 1$. Variances of
+# independent terms add up:
 #
 # $$\operatorname{Var}(q \cdot k) = \sum_{m=1}^{d_k} \operatorname{Var}(q_m k_m) = d_k
 # \qquad\qquad \operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d_k}}\Bigr) = \frac{d_k}{d_k} = 1$$ (eq:variance)
@@ -875,7 +872,7 @@ with torch.no_grad():
 # \alpha_i$. It is $\ln n$ where all $n$ weights are equal, and 0 where one key has all the weight.
 #
 # *Guess:* random queries meet sixteen *random* keys, and nothing is learned yet. Sketch the entropy of the weights
-# against $d_k$, with and without the division by $\sqrt{d_k}$. Where do the two curves begin, and where do they end?
+# against $d_k$, with and without the division by $\sqrt{d_k}$.
 
 # %%
 def random_scores(score, d_k, seed):
@@ -946,17 +943,19 @@ assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
 # Without the root, random vectors of width 1024 give nearly hard attention: the entropy is nearly 0, and usually one
 # key has nearly all the weight. The softmax is then **saturated**. The slope of a weight with respect to its own score
 # is $\partial \alpha_i / \partial e_i = \alpha_i (1 - \alpha_i)$, which is nearly zero where $\alpha_i$ is nearly 1 or
-# nearly 0. A loss that depends only on the average of the values then sends hardly any gradient back to the scores,
-# before anything has been learned: the printed gradients are those of a squared error of the average, for the median
-# query. (At a width of 64 the fall is mild, and a few queries still send a large gradient: see *Going further*.) This is why, Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]), additive attention was found to be better
+# nearly 0. So a loss that sees only the average of the values sends hardly any gradient back to the scores. The last
+# cell prints that gradient for the median query: at width 1024 it is 2.4e-06 without the root, and 0.35 with it.
+#
+# Vaswani et al. suspect ([-@vaswani2017, section 3.2.1]) that this is why additive attention was found to be better
 # than plain dot products in wide layers. With the root, weights and gradients at the start are about the same at every
-# width. The root is a fixed temperature, $T = \sqrt{d_k}$. (The derivation holds for the start of training. [Lecture
-# @many_heads](@many_heads) shows what layers do to the variance and to the gradient.)
+# width. The root is a fixed temperature, $T = \sqrt{d_k}$. (All this holds for the start of training; [lecture
+# @many_heads](@many_heads) shows what learned layers do.)
 #
 # > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as
 # > its length, $\lVert k \rVert$. Then the score of each key is divided by a different number, which can change *which
-# > key wins*: for $q = (1, −0.45)$ the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90 and 1.10, but divided by
-# > $\sqrt{\lVert k \rVert}$ 0.95 and 0.65. What is meant is the *number of components* of a key.
+# > key wins*. What is meant is the *number of components* of a key.
+# > <details><summary>An example</summary>For $q = (1, −0.45)$ the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90
+# > and 1.10. Divided by $\sqrt{\lVert k \rVert}$ they are 0.95 and 0.65.</details>
 
 # %% tags=["hide-input"]
 q, long_keys = torch.tensor([1.0, -0.45]), torch.tensor([[0.9, 0.0], [2.0, 2.0]])
@@ -966,12 +965,11 @@ divided = products / long_keys.norm(dim=1).sqrt()
 assert torch.allclose(divided, torch.tensor([0.95, 0.65]), atol=0.005)
 
 # %% [markdown]
-# Does the scale matter in training? Queries and keys come from two learned layers of width $d_k$; the inputs of the
-# queries are given in other coordinates than those of the keys; and of sixteen keys one is right. We train with two
-# losses. One sees the *weight* of the right key, and is its negative logarithm: `cross_entropy` takes the scores and does
-# the softmax inside. The other sees the *average* alone, and is its squared error from the value of the right key; the
-# values are random. All widths have the same training recipe and three seeds. *Guess* at which width the curves
-# separate, and with which loss more.
+# Does the scale matter in training? Two learned layers of width $d_k$ make the queries and keys. The input of a query
+# is that of its right key, one of sixteen, turned by a fixed matrix. We train with two losses. One sees the *weight* of
+# the right key, and is its negative logarithm (`cross_entropy` does the softmax inside). The other sees the *average*
+# alone, and is its squared error from the right key's value; the values are random. The recipe is the same at all
+# widths. *Guess* at which width the curves separate, and with which loss more.
 
 # %%
 def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, batch=32, steps=150,
@@ -1032,12 +1030,10 @@ assert min(dot[512]) > 0.6
 # **Now you:** a@lookup, exercises 4 and 5
 
 # %% [markdown]
-# In narrow layers the two scores learn equally well, with either loss. In wide ones the plain dot product starts with
-# scores that are too large: a random key has nearly all the weight. (At width 128, with the loss that sees the average,
-# the seeds can end far apart.) At width 512, with the loss that sees the average,
-# 150 steps undo about half of this start, and the plain dot product ends about where equal weights are: two seeds above
-# that, one below. The output of a Transformer depends on its weights only through such averages, so the second loss is
-# nearer to its case.
+# In narrow layers the two scores learn equally well, with either loss. At width 512 the plain dot product ends far
+# higher: it starts with scores that are too large, and with the loss that sees the average it gets no better than equal
+# weights in two seeds of three. (At width 128 that loss already fails for one seed.) The output of a Transformer
+# depends on its weights only through such averages, so the second loss is nearer to its case.
 #
 # Training without the root is possible, for instance with smaller initial weights. The advantage of the root is that
 # *one* recipe fits all widths. ("Going further", at the end of the page, changes the recipe in one thing at a time.)
@@ -1047,10 +1043,10 @@ assert min(dot[512]) > 0.6
 # ## What each score function can express
 #
 # A key may be anywhere in the plane. We colour each place by the score that a given query (the green arrow) would give
-# to a key there: the darker the orange, the higher the score, and lines of equal score below zero are dashed. The six keys A
+# to a key there: the darker the orange, the higher. Lines join places of equal score, dashed below zero. The six keys A
 # to F (blue dots) get their weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns
 # the query by a right angle. The additive network was set by hand: its four hidden units measure how far the key lies
-# to the right of the query, to its left, above it and below it. (They need biases, which the formula above leaves out.)
+# to the right of the query, to its left, above it and below it.
 #
 # *Before you look:* what shape are the lines of equal score for the dot product? Which of the four can prefer a key
 # because it is *near*?
@@ -1077,8 +1073,8 @@ def draw(direction):
 
 
 viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
-#| caption: Score functions as landscapes: the darker the orange, the higher the score of a key
-#|   at that place.
+#| caption: The score that a query (green) gives to a key at each place, by four score
+#|   functions: the darker, the higher.
 
 # %% [raw] slide
 # ## Score landscapes
@@ -1086,14 +1082,17 @@ viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
 
 # %% [markdown]
 # Three of the four are inclined planes, like the side of a roof. A dot product rises steadily in the query's direction,
-# and the lines of equal score are perpendicular to it. So of two keys on the query's side in the same direction the farther
-# one wins: B beats A. In general $q \cdot k = \frac12 (\lVert q \rVert^2 + \lVert k \rVert^2 - \lVert q - k \rVert^2)$, and the first
-# term cancels in the softmax. So dot-product attention is kernel regression in which each key has one more factor,
-# $\exp(\lVert k \rVert^2 / 2T)$: a long key is favoured. That is what happened at 23 o'clock and with *file*. With keys of equal
-# length the factor cancels. Dividing by a constant makes the same slope gentler, and the weights more equal. The bilinear score is also
-# an inclined plane, for the turned query. The additive score can be a hill, because its hidden units are not linear: A,
-# which is near, beats B. (The hill has four arms. On an arm a key differs from the query in one coordinate only, so one
-# pair of hidden units still finds it near.)
+# and the lines of equal score are perpendicular to it. So of two keys in the same direction, on the query's side, the
+# farther one wins: B beats A. Dividing by a constant makes the same slope gentler. The bilinear score is an inclined
+# plane, too, for the turned query. The additive score can be a hill, because its hidden units are not linear: A, which
+# is near, beats B.
+#
+# <details><summary>Why a long key wins: the dot product as a kernel</summary>
+#
+# In general $q \cdot k = \frac12 (\lVert q \rVert^2 + \lVert k \rVert^2 - \lVert q - k \rVert^2)$, and the first term
+# cancels in the softmax. So dot-product attention is kernel regression in which each key has one more factor,
+# $\exp(\lVert k \rVert^2 / 2T)$: a long key is favoured. That is what happened at 23 o'clock and with *file*. With keys
+# of equal length the factor cancels.</details>
 
 # %% tags=["hide-input"]
 east = torch.tensor([[1.0, 0.0]])                             # (1, 2)  the query at 0°
@@ -1113,16 +1112,17 @@ assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A
 # %% [markdown]
 # ## Three worlds: what each score function can learn
 #
-# A picture in two dimensions can only suggest an answer; an experiment can measure it. A table has eight keys, and one
-# of them belongs to the query. A score function is right if it gives that key the largest weight. We try three worlds:
+# A picture only suggests an answer; an experiment can measure it. A table has eight keys, and one of them belongs to
+# the query. A score function is right if it gives that key the largest weight. We try three worlds:
 #
 # * **one language**: a key is a direction in four dimensions, and the query is the same vector;
 # * **two languages**: the query is the same direction in other coordinates, turned by a fixed matrix;
 # * **plain hours**: a key is one number between −1 and 1, as in the trap above, and the query is the same number.
 #
-# Every vector gets one more coordinate, which is always 1, so that a learned score can have a bias.
+# Every vector gets one more coordinate, which is always 1, so that a learned score can have a bias. (The folded cell
+# makes the tables.)
 
-# %%
+# %% tags=["hide-input"]
 def tables(world, turn, generator, batch=64, n=8):
     """Queries (batch, 1, d), keys (batch, n, d), and which key is the right one (batch,)."""
     if world == "plain hours":
@@ -1143,7 +1143,7 @@ def other_coordinates(generator):
     signs = 2 * torch.randint(2, (4,), generator=generator) - 1                   # (4,)
     return turn * signs                                       # qr alone favours some matrices
 
-
+# %%
 def accuracy(score, world, seed, steps=400):
     generator = torch.Generator().manual_seed(seed)
     turn = other_coordinates(generator)
@@ -1159,9 +1159,8 @@ def accuracy(score, world, seed, steps=400):
     return (score(query, keys)[:, 0].argmax(dim=-1) == right).float().mean().item()
 
 # %% [markdown]
-# The loss is the negative logarithm of the weight of the right key, and its gradient flows through softmax and score
-# into $W$, $U$ and $w$. *Predict a table of three worlds by four scores:* which scores are nearly always right, and
-# which are no better than guessing?
+# The loss is the negative logarithm of the weight of the right key. *Predict a table of three worlds by four scores:*
+# which scores are nearly always right, and which are no better than guessing?
 
 # %%
 runs = {}
@@ -1173,14 +1172,14 @@ for world, d in {"one language": 5, "two languages": 5, "plain hours": 2}.items(
         for name, score in zip(runs[world], four, strict=True):
             runs[world][name].append(accuracy(score, world, seed))
 figures.worlds(runs, chance=1 / 8)
+#| caption: Accuracy of the score functions in three worlds, a mark for each seed.
+
+# %% tags=["hide-input"]
 turns = [other_coordinates(torch.Generator().manual_seed(seed)) for seed in range(3)]
 cosines = [turn.trace().item() / 4 for turn in turns]         # the mean over all directions
 print("two languages: mean cosine of a query and its own key", [round(x, 2) for x in cosines])
 dots = runs["two languages"]["dot"]
 print("                        accuracy of the dot product", [round(x, 2) for x in dots])
-#| caption: Accuracy of the score functions in three worlds, a mark for each seed.
-
-# %% tags=["hide-input"]
 assert min(min(values) for values in runs["one language"].values()) > 0.9
 two, plain = runs["two languages"], runs["plain hours"]
 assert max(two["dot"] + two["scaled dot"]) < 0.5 < 0.9 < min(two["bilinear"] + two["additive"])
@@ -1199,31 +1198,29 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # **Now you:** a@lookup, exercise 6
 
 # %% [markdown]
-# In one language all four are right. In two languages the dot product compares coordinates that have nothing to do
-# with each other, and the matrix of the bilinear score corrects that. The dot product is between half and twice
-# as good as guessing:
-# better if a turned query happens to stay near its own key, and worse if it points away, as the printed lines show.
-# With plain hours, a score that is linear in the key is highest for the largest key or for the smallest. It cannot
-# prefer one in the middle, so three of the scores are right about two times in eight. Only the additive score can be
-# a hill, with its top between them. The two dot products always agree, because a constant divisor does not change
-# which score is the largest.
+# In one language all four are right. In two languages the dot product compares coordinates that have nothing to do with
+# each other. It beats guessing where the turned query happens to stay near its key, and falls below it where it points
+# away, as the printed lines show. The matrix of the bilinear score turns the query back. With plain hours, a score that
+# is linear in the key is highest for the largest key or for the smallest. It cannot prefer one in the middle, so three
+# of the scores are right about two times in eight. Of the four, only the additive score can be a hill, with its top
+# between them.
 #
-# So is the additive score the best? It alone is right in all three worlds, and it costs most. With $d$ hidden units it makes
-# a vector of $d$ numbers for each pair of a query and a key, and takes a tanh of each. A dot product has about as many
-# multiplications, but they are one matrix product, which is fast on every processor, and only the $n_\text{query} \cdot
-# n_\text{key}$ scores have to be stored ([@vaswani2017, section 3.2.1]). And the weakness of the dot product can be
-# removed elsewhere: on the clock, it needed nothing but good vectors. The field went
-# this way. Learned layers make keys and queries that speak one language, and the score stays cheap:
+# So is the additive score the best? It alone is right in all three worlds, but it costs most. With $d$ hidden units it
+# makes $d$ numbers for each pair of a query and a key, and takes the tanh of each. A dot product needs about as many
+# multiplications, but they are one fast matrix product, and only the scores have to be stored ([@vaswani2017, section
+# 3.2.1]).
+#
+# And the dot product can be helped elsewhere: on the clock, it needed nothing but good vectors. The field went this
+# way. Learned layers make keys and queries that speak one language, and the score stays cheap:
 #
 # $$(x\, W_Q) \cdot (y\, W_K) \;=\; x\, W_Q W_K^\top\, y^\top$$
 #
-# This is a bilinear score whose matrix is a product of two factors. Its rank is at most $d_k$, the width of queries and
-# keys, so it can express fewer scores than a full matrix; and it has fewer parameters if $d_k$ is less than half the
-# width of $x$ and $y$. It is still linear in the key: like the bilinear score above, it fails on plain hours. The clock must
-# come from an embedding, or from a layer that is not linear, before $W_Q$ and $W_K$.
+# This is a bilinear score whose matrix has rank $d_k$ at most, the width of queries and keys. It is still linear in the
+# key, so it fails on plain hours, too: the clock must come from an embedding, or from a layer that is not linear,
+# before $W_Q$ and $W_K$.
 #
-# **Now you:** [a02](@lookup/assignment), exercise 6 and the question in words. For more, the extension
-# `top_k_lookup`: soft attention among the $k$ best keys alone.
+# **Now you:** [a02](@lookup/assignment), exercise 6 and the question in words. For more, the extension `top_k_lookup`:
+# soft attention among the $k$ best keys alone.
 #
 # ## In short
 #
@@ -1236,17 +1233,15 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
 # | **scaled dot-product attention**, many queries | $\operatorname{softmax}(QK^\top / \sqrt{d_k})\,V$ | $(n_\text{query}, d_v)$ |
 #
-# Given a query and a set of keys with values, attention returns a weighted sum of the values, and the weights depend on
-# the query. It always answers, its answer has a fixed size, and it has a gradient. For vectors of length one, it is
-# kernel regression with a Gaussian kernel; in a network the vectors are learned. The dot product is cheap, but needs
-# vectors of similar length in the same coordinates; learned layers can provide them. Every query meets every key, so
-# there are $n_\text{query} \cdot n_\text{key}$ scores, a cost that [lecture
-# @cheap_attention](@cheap_attention) takes up.
+# Attention returns a weighted sum of values, and the weights depend on the query. It always answers, its answer has a
+# fixed size, and it has a gradient. For vectors of length one it is kernel regression with a Gaussian kernel; in a
+# network the vectors are learned. The dot product is cheap, but needs vectors of similar length in the same
+# coordinates, which learned layers can provide. Every query meets every key: these are $n_\text{query} \cdot
+# n_\text{key}$ scores, a cost that [lecture @cheap_attention](@cheap_attention) takes up.
 #
 # The package has all of this in one function, `attend`, which uses the scaled dot product unless you choose another
-# score. It takes many queries at once, a row for each: scores and weights are then a table $(n_\text{query},
-# n_\text{key})$, and the softmax runs along each row. You write this form in the assignment. Here are seven and three
-# o'clock for the last time:
+# score. It takes many queries at once, as you will in the assignment: scores and weights are then a table
+# $(n_\text{query}, n_\text{key})$, and the softmax runs along each row.
 
 # %% [raw] slide
 # ## In short
@@ -1273,11 +1268,11 @@ print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]
 # %% [markdown]
 # > **Check yourself.**
 # > 1. Five queries, nine keys of width 16, values of width 3: what are the shapes of scores, weights and output?
-# > 2. Two keys are equal and their values are not. What does soft attention answer when asked for that key, at a very low
-# >    temperature? And a Python dictionary?
+# > 2. Two keys are equal and their values are not. What does soft attention answer when asked for that key, at a very
+# >    low temperature? And a Python dictionary?
 # > 3. One value is changed. Which weights change?
-# > 4. Somebody divides by $d_k$ in place of $\sqrt{d_k}$. What is the variance of the scores, and what do the weights look
-# >    like in wide layers?
+# > 4. Somebody divides by $d_k$ in place of $\sqrt{d_k}$. What is the variance of the scores, and what do the weights
+# >    look like in wide layers?
 # > <details><summary>Answers</summary>
 # >
 # > 1. Scores and weights (5, 9), output (5, 3). The axis of 16 was summed over.
@@ -1285,21 +1280,21 @@ print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]
 # > 3. None. Weights come from queries and keys alone.
 # > 4. $d_k / d_k^2 = 1 / d_k$. All scores are nearly equal, so attention starts as mean pooling.</details>
 #
-# **Now do** [assignment @lookup](@lookup/assignment) (about 80 minutes): five functions, one to debug, a question in words,
-# and an extension. **Next:**
-# [lecture @cross_attention](@cross_attention), where a translator asks.
+# **Now do** [assignment @lookup](@lookup/assignment) (about 80 minutes): five functions, one to debug, a question in
+# words, and an extension. **Next:** [lecture @cross_attention](@cross_attention), where a translator asks.
 #
-# **Further reading.** [+@bahdanau2015], section 3.1 and appendix A.1.2: the additive score. [+@luong2015], section
-# 3.1: dot, general, and a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and
-# soft attention. [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. [+@nadaraya1964], and [+@watson1964];
-# [+@zhang2023], section 11.2, on other kernels.
+# **Further reading.** [+@bahdanau2015], section 3.1 and appendix A.1.2: the additive score. [+@luong2015], section 3.1:
+# dot, general, and a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and soft
+# attention. [+@vinyals2015]. [+@graves2014]. [+@sukhbaatar2015]. [+@nadaraya1964], and [+@watson1964]; [+@zhang2023],
+# section 11.2, on other kernels.
 
 # %% [markdown]
 # ## Going further: what holds the plain dot product back
 #
 # In wide layers the plain dot product learned worse than the scaled one. Is it the start that holds it back, or are the
-# steps too large as well? We follow it at width 512, and change one thing in the recipe at a time: the learning rate, the number
-# of tables in a batch (and with it the amount of data), or the size of the initial weights. *Guess* which of the three helps with which loss.
+# steps too large as well? We follow it at width 512, and change one thing in the recipe at a time: the learning rate,
+# the number of tables in a batch (and with it the amount of data), or the size of the initial weights. *Guess* which of
+# the three helps with which loss.
 
 # %%
 changes = {"as above": {}, "a tenth of the rate": {"lr": 0.001},
@@ -1330,10 +1325,11 @@ assert max(smaller) < 0.5 < 0.6 < min(as_above) and min(slower) > 15 / 16
 # rate at any width, so the change of a score, a sum over $d_k$ components, grows with $d_k$. A larger batch, whose
 # gradient is less noisy, ends lower. So does a tenth of the rate, which takes longer to undo the bad start.
 #
-# With the loss that sees the *average*, 150 steps undo about half of the bad start. With a tenth of the rate it ends
-# higher, but smaller initial weights do, and so does a larger batch. Why the batch? The *size* of the gradient cannot
-# explain it, because Adam divides each step by the usual size. So we keep the initial weights, by a learning rate of 0,
-# and compare the gradients of forty batches of 32. How large are they? Do two of them point the same way?
+# With the loss that sees the *average*, 150 steps undo about half of the bad start. A tenth of the rate ends higher;
+# smaller initial weights end lower, and so does a larger batch. Why the batch? The *size* of the gradient cannot
+# explain it, because Adam divides each step by the usual size. Is it the *direction*? We keep the initial weights, by a
+# learning rate of 0, and compare the gradients of forty batches of 32, pair by pair, by their **cosine**: 1 means that
+# two batches ask for the same step, 0 that they have nothing in common. How large are the gradients, and do they agree?
 
 # %% tags=["hide-input"]
 print("width 512, at the start       size of the gradient   cosine of two batches, by seed")
@@ -1356,8 +1352,11 @@ assert max(agree["average", "dot"]) < 0.5 * min(agree["average", "scaled dot"])
 assert min(agree["weight", "dot"]) > 0.6
 
 # %% [markdown]
-# With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root, because
-# a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change. But with the loss that sees the
-# average, the gradients of two batches have next to nothing in common. Where the softmax is saturated, a query sends
-# hardly any gradient. Our guess: what a batch says comes from a few queries, and the steps go in unrelated directions,
-# unless a batch is large. With the loss that sees the weight, every query that is wrong sends a gradient, and the batches agree.
+# With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root,
+# because a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change.
+#
+# What differs is the agreement. With the loss that sees the average, the gradients of two batches have a cosine of
+# about 0.01 without the root, and of about 0.09 with it. Even 0.09 is small, but a common part adds up over many steps
+# while the rest averages out. Where the softmax is saturated, a query sends hardly any gradient. Our guess: what a
+# batch says comes from a few queries, and the steps go in unrelated directions, unless a batch is large. With the loss
+# that sees the weight, every query that is wrong sends a gradient, and the batches agree: all cosines are above 0.7.

@@ -265,6 +265,34 @@ if solved("AttentionDecoderStep"):
     viz.alignment_heatmap(one.weights, one.source_pieces, one.target_pieces)
 
 # %% [markdown]
+# **Write the loop yourself** (not graded). `translate` hides **greedy decoding**. Write it for one sentence:
+# `model.step(token, state)` returns the logits, the new state and a third thing that you may ignore. Append the
+# likeliest token each time; stop at `<eos>`, or after 30 tokens.
+
+# %%
+if solved("AttentionDecoderStep"):
+    from attncourse.data import BOS, EOS
+
+    tokens_in = english.encode("ninety-one, four hundred and thirty-six")
+    state = model.start(torch.tensor([tokens_in]), torch.tensor([len(tokens_in)]))
+    token, tokens = torch.tensor([BOS]), []                              # token: (1,)
+    # your loop
+    print("your loop writes:", german.decode(tokens))
+
+# %% [markdown]
+# <details><summary>One way to write it</summary>
+#
+# ```python
+# while len(tokens) < 30 and token.item() != EOS:
+#     logits, state, _ = model.step(token, state)
+#     token = logits.argmax(dim=-1)
+#     tokens.append(token.item())
+# ```
+#
+# It writes what `translate` wrote. For a whole batch it may stop only when *every* sentence has ended; you write that
+# in [assignment @writing](@writing/assignment).</details>
+
+# %% [markdown]
 # What does each *und* attend to, and does *sechs* attend to *six*? An alignment is a hypothesis. *Guess* which source position
 # your decoder cannot do without when it writes the unit, and test it on all numbers from 121 to 999 with a ten and a unit:
 

@@ -1,16 +1,17 @@
-"""One step of a decoder with attention, two decoders side by side, a table's sums, BLEU, and accuracy by length."""
+"""A decoder's step, two decoders side by side, a table's sums, alignments, BLEU, and accuracy by length."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, box
-from attncourse.viz.figures import as_matrix, cells
+from attncourse.viz.figures import as_matrix, cells, describe
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -27,6 +28,7 @@ from attncourse.viz.style import (
     show,
     stage,
 )
+from attncourse.viz.widgets import step_through
 from attncourse_lessons.results import Compared
 
 
@@ -128,7 +130,7 @@ def two_decoders() -> None:
     arrow(left, (7.75, 1.75), (7.75, 7.75))
     left.text(8.0, 7.0, "with $y_{t-1}$", ha="left", va="center", fontsize=10, color=INK)
     equation = r"$e_{ti} = v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$"
-    left.text(4.4, 9.05, equation, ha="center", va="center", fontsize=11)
+    left.text(5.35, 9.05, equation, ha="center", va="center", fontsize=11)
     arrow(right, (7.2, 1.75), (5.4, 3.45), GREEN, 1.6)
     right.text(5.75, 2.6, "the new state\nis the query", ha="right", va="center", fontsize=10, color=GREEN)
     box(right, 7.6, 6.3, r"$\tilde s_t$", PURPLE)
@@ -137,7 +139,7 @@ def two_decoders() -> None:
     arrow(right, (7.8, 1.75), (7.8, 5.75), GREEN)
     arrow(right, (7.6, 6.85), (7.6, 7.75))
     equation = r"$e_{ti} = s_t \cdot h_i$   or   $s_t \cdot W_a h_i$"
-    right.text(4.4, 9.05, equation, ha="center", va="center", fontsize=11)
+    right.text(5.35, 9.05, equation, ha="center", va="center", fontsize=11)
     show(
         drawn,
         "Two decoders. Bahdanau: the old state s_{t−1} is the query of an additive attention over h_1 to h_n; its "
@@ -218,6 +220,7 @@ def alignments(
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("top")
         ax.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=35, ha="left", rotation_mode="anchor")
+        ax.spines[:].set(visible=True, color=PALE, zorder=0.5)  # where one table ends and the next begins
         ax.set_xlabel("source (keys)")
         ax.set_title(name, pad=8)
         most = ", ".join(
@@ -227,6 +230,31 @@ def alignments(
     drawn.axes[0].set_ylabel("target (queries)")
     pairs = ", ".join(f"{target} and {partner}" for target, partner in partners.items())
     show(drawn, f"Alignments. {'. '.join(said)}. Framed, the true partners: {pairs}.")
+
+
+class steps(step_through):
+    """`step_through` whose still picture joins tokens: the source above, the target below, so that a swap is a cross.
+
+    A line is as wide as its weight; weights below 0.05 have none.
+    """
+
+    def still(self) -> tuple[Figure, str]:
+        """Every step at once."""
+        n = max(len(self._source), len(self._target))
+        drawn, ax = figure(1.9 + 0.72 * n, 2.9)
+        stage(ax, (-2.3, n - 0.4), (-0.45, 2.45))
+        above, below = ([j + (n - len(row)) / 2 for j in range(len(row))] for row in (self._source, self._target))
+        for y, name, places, row in (
+            (2.2, "source (keys)", above, self._source),
+            (-0.2, "target (queries)", below, self._target),
+        ):
+            ax.text(-2.3, y, name, ha="left", va="center", fontsize=10, color=GREY)
+            for x, token in zip(places, row, strict=True):
+                ax.text(x, y, token, ha="center", va="center", fontsize=10.5, color=INK)
+        for (t, i), weight in np.ndenumerate(self._weights):
+            if weight >= 0.05:
+                ax.plot([below[t], above[i]], [0.0, 2.0], color=BLUE, alpha=0.75, linewidth=5 * weight)
+        return drawn, f"Attention step by step. {describe(self._weights, self._source, self._target)}"
 
 
 def hidden_positions(
@@ -253,6 +281,7 @@ def hidden_positions(
                        color="white" if share > 0.7 else INK)  # fmt: skip
         each = ", ".join(f"{name} {share:.0%}" for name, share in zip(models, shares, strict=True))
         said.append(f"without {' and '.join(positions[j] for j in hidden)}: {each}")
+    left.spines[:].set(visible=True, color=PALE)
     left.set_xticks([])
     left.set_title("what the decoder may attend to", pad=24)
     right.xaxis.tick_top()

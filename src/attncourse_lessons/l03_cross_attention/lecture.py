@@ -9,7 +9,7 @@
 # %% [markdown] teaches="encoder and decoder, and the bottleneck between them"
 # # Lecture @cross_attention · Cross-attention: a decoder attends to an encoder
 #
-# *About 42 minutes, of which about two are computing time. You need recurrent networks and the encoder–decoder of
+# *About 41 minutes, of which about two are computing time. You need recurrent networks and the encoder–decoder of
 # [lecture @bottleneck](@bottleneck), and query, key, value and the soft lookup of [lecture @lookup](@lookup).*
 #
 # After this lecture you can
@@ -78,9 +78,9 @@ viz.encoder_decoder(attention=False)
 # The **context vector** $c$ is as wide for five numbers as for one.
 
 # %% [markdown]
-# The vector $c$ between the two is the **context vector**. It has the same width for a list of five numbers as for one.
-# Think of an interpreter who hears a whole speech, writes what matters on one postcard, and translates from the
-# postcard. The speech may get longer; the postcard does not get larger. This is the **bottleneck** of [lecture
+# The vector $c$ between the two is the **context vector**. It has the same width for a list of five numbers as for
+# one. Think of an interpreter who hears a whole speech, writes what matters on one postcard, and translates from the
+# postcard. A longer speech does not make the postcard larger. This is the **bottleneck** of [lecture
 # @bottleneck](@bottleneck).
 #
 # Our task is to translate lists of one to five numbers from English to German.
@@ -101,14 +101,14 @@ for source, target in pairs.test[:3]:
 
 # %% [markdown] teaches="bidirectional encoders where possible"
 # Each list has exactly one correct translation, and no list of the test set occurs in the training set. Note the word
-# order: where English says *ninety-one*, German says *einundneunzig*, "one and ninety". Units and tens swap places.
+# order: English says *ninety-one*, German says *einundneunzig*, "one and ninety". Unit and ten swap places.
 #
 # ## Attention: a context vector for every target token
 #
-# The bottleneck disappears if the decoder may use *all* hidden states of the encoder. In the model of Bahdanau, Cho and
-# Bengio ([-@bahdanau2015]) the decoder computes a new context vector $c_t$ at every step $t$: an average of the encoder's
-# states, with **attention weights** that depend on what the decoder needs now. We draw and build the simpler variant of Luong et
-# al. ([-@luong2015]); a later section compares the two.
+# The bottleneck disappears if the decoder may use *all* hidden states of the encoder. In the model of Bahdanau, Cho
+# and Bengio ([-@bahdanau2015]) the decoder computes a new context vector $c_t$ at every step $t$: an average of the
+# encoder's states, with **attention weights** that depend on what the decoder needs now. We build the simpler variant
+# of Luong et al. ([-@luong2015]); a later section compares the two.
 
 # %%
 viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.9))
@@ -131,20 +131,18 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 # %% [markdown]
 # Two things in this drawing are new.
 #
-# * The encoder is **bidirectional**: two recurrent networks read the source, one from each end, and their states are
-#   concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ contains information about the tokens
-#   before $i$ *and* after it, mostly about its neighbours ([@schuster1997]). An encoder can be bidirectional, because
-#   the whole source is known before the first target token is written. A decoder cannot. (Each direction has half the
-#   width of the decoder's state, so that $h_i$ is as wide as $s_t$ and their dot product is defined.)
-# * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$, which serves as a **key**; the
-#   average is taken over the same $h_i$, which also serve as **values**. Attention whose query comes from one sequence
-#   and whose keys and values come from another is called **cross-attention**. (The Transformer's is the same, with
-#   three learned matrices: queries $s_t W_Q$, keys $h_i W_K$, values $h_i W_V$. [Lecture @transformer](@transformer)
-#   has it.)
+# * The encoder is **bidirectional** ([@schuster1997]): two recurrent networks read the source, one from each end, and
+#   their states are concatenated, $h_i = [\overrightarrow{h_i}; \overleftarrow{h_i}]$. So $h_i$ contains information
+#   about the tokens before $i$ *and* after it. The encoder can do this because the whole source is known in advance.
+#   The decoder cannot: its target is not written yet.
+# * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$ as a **key**, and the same $h_i$ are
+#   averaged as **values**. Attention whose query comes from one sequence and whose keys and values come from another
+#   is called **cross-attention**. (In the [Transformer](@transformer), three learned matrices are added: queries $s_t
+#   W_Q$, keys $h_i W_K$, values $h_i W_V$.)
 #
 # State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted. Here is
-# one step in full. Read it from the bottom to the top. (The section on the decoder's step explains the initial state
-# $s_0$ and the right-hand side, and adds the arrow from $\tilde s_t$ to the next step, which the drawing above leaves out.)
+# one step in full. Read it from the bottom to the top. (The right-hand side and the initial state $s_0$ are explained
+# in "One step of the decoder" below.)
 
 # %%
 figures.decoding_step()
@@ -163,8 +161,8 @@ figures.decoding_step()
 #
 # ## Scores, weights and context vector by hand
 #
-# Suppose that the network has learned four features: how much a position is about *hundreds*, *tens*, *units*, and the
-# *joint* between ten and unit. English makes 91 of two tokens, German of three: *ein·und·neunzig*.
+# Suppose that the network has learned four features: how much a position is about *hundreds*, *tens*, *units*, and
+# the *joint* between ten and unit. For 91, English has two tokens and German three: *ein·und·neunzig*.
 
 # %%
 source, target = ["ninety-", "one"], ["ein", "und", "neunzig"]
@@ -203,9 +201,9 @@ print("context vector", c)
 # The average does not choose one position: a choice has no gradient, an average has one.
 
 # %% [markdown]
-# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. The average does not choose one
-# position. A choice has no gradient, but an average has one, so the network can learn where to attend. The package's
-# `attend` does the same for all three steps at once, and returns context vectors and weights.
+# *Ein* gives 95 % of its weight to *one*, and its context vector is nearly $h_2$. A choice of one position has no
+# gradient, but an average has one, so the network can learn where to attend. The package's `attend` does the same for
+# all three steps at once.
 
 # %%
 C, A = attend(query=S, key=H, value=H, score=dot_score)          # (3, 4), (3, 2)
@@ -224,18 +222,16 @@ print("the row of “ein” is what we computed:", same)
 # **A common mistake: a square table.** It is $n_\text{target} \times n_\text{source}$. Test with two different lengths.
 
 # %% [markdown] erratum="a square table"
-# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the swap that we expected.
-# *Und* matches both equally.
+# Every row is one query, every column one key. *Neunzig* matches *ninety-*: the swap. *Und* matches both equally.
 #
 # > **A common mistake: a square table.** Some slides use one letter $T$ for both lengths and print a $T \times T$
-# > table. But a translation rarely has the same length as its source. The table is $n_\text{target} \times
-# > n_\text{source}$, here (3, 2). Test your code with two different lengths: with equal ones, a transposed table goes
-# > unnoticed.
+# > table. But the table is $n_\text{target} \times n_\text{source}$, here (3, 2). Test your code with two different
+# > lengths: with equal ones, a transposed table goes unnoticed.
 #
 # ## Softmax over the source: which axis sums to one
 #
-# A table has two axes, and softmax runs along one of them. *Before you look:* which choice means "each target token
-# distributes a total weight of one", and what would the other one mean?
+# Softmax runs along one of the table's two axes. *Before you look:* which choice means "each target token distributes
+# a total weight of one", and what would the other one mean?
 
 # %% [raw] slide
 # ## Which axis sums to one?
@@ -262,15 +258,14 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$
 
 # %% [markdown]
-# The table on the left-hand side is correct: each *row* sums to one. The target token that is about to be written
-# distributes its attention over the source:
+# The left table is correct: each *row* sums to one. The target token that is about to be written distributes its
+# attention over the source:
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$ (eq:context)
 #
-# In the table on the right-hand side each column sums to one, as if *ninety-* had to distribute itself over the target
-# tokens. Nothing crashes if you use it: all numbers lie between 0 and 1, and the large ones are in the same cells. But
-# *und* has only 0.23 to give. To find this mistake, sum along the axis whose sums must be one. (The column sums of the
-# other table are grey because they may have any value: *one* receives 1.5 in all from three target tokens.)
+# In the right table each *column* sums to one, as if *ninety-* had to distribute itself over the target tokens.
+# Nothing crashes if you use it, and the large numbers are in the same cells. But *und* has only 0.23 to give. To find
+# this mistake, sum along the axis whose sums must be one. (The other sums, in grey, may have any value.)
 #
 # If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
 # **mean pooling**. Below we measure how well it works.
@@ -278,14 +273,14 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # **Now you:** [a03](@cross_attention/assignment), exercise 1.
 
 # %% [markdown] erratum="x for h; the encoder's cross-attention"
-# > **A common mistake: who attends to whom.** Some texts speak of the *encoder's* cross-attention, and write $x_i$ in
-# > place of $h_i$. The *decoder* attends. Queries come from decoder states, keys and values from encoder states $h_i
-# > \in \mathbb{R}^d$. Check it by counting: there must be one context vector for each *target* token.
+# > **A common mistake: who attends to whom.** Some texts speak of the *encoder's* cross-attention, and write $x_i$
+# > for $h_i$. The *decoder* attends: queries come from decoder states, keys and values from encoder states $h_i \in
+# > \mathbb{R}^d$. Check it by counting: there must be one context vector for each *target* token.
 #
 # ## Padding: a mask before the softmax
 #
 # Sentences are processed in batches, and short ones are filled up with **padding**. A padded position has a vector,
-# too, and the vector does not say that it is padding. Below, our two tokens share a batch with a sentence of five
+# too, and nothing in the vector says that it is padding. Below, our two tokens share a batch with a sentence of five
 # tokens, so three columns are padding, with states of zero. *Guess:* how much of its attention does *ein* give to
 # padding?
 
@@ -314,13 +309,13 @@ figures.tables_with_sums({"no mask": unmasked}, rows=target, columns=names)
 
 # %% [markdown] erratum="weights set to 0"
 # *Ein* gives an eighth of its attention to padding, *und* more than a third. A score of 0 is not "no attention":
-# softmax makes it $\exp(0) = 1$. The same sentence would be translated differently depending on what it shares a batch
-# with. A padded position must get a weight of *exactly* zero, and the weights of the others must sum to one. So its
-# **score** is set to $-\infty$ before the softmax: $\exp(-\infty) = 0$, in the numerator and in the sum.
+# softmax makes it $\exp(0) = 1$. The same sentence would be translated differently in another batch. A padded
+# position must get a weight of *exactly* zero, and the other weights must sum to one. So its **score** is set to
+# $-\infty$ before the softmax: $\exp(-\infty) = 0$, in the numerator and in the sum.
 #
-# > **A common mistake: weights set to 0.** Some slides say: "mask out … by artificially setting attention *weights* to
-# > 0". The rows then no longer sum to one, because the weight that was taken away goes to no other position. The figure
-# > shows the mistake above and the correct masking below it. Masked positions are hatched.
+# > **A common mistake: weights set to 0.** Some slides say: "mask out … by artificially setting attention *weights*
+# > to 0". The rows then no longer sum to one, because the weight that was taken away goes to no other position. The
+# > figure shows this mistake and, below it, the correct masking. Masked positions are hatched.
 
 # %%
 after, before = unmasked * mask, masked                      # (3, 5) each
@@ -360,9 +355,9 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 #
 # ## One step of the decoder
 #
-# Now the whole step, as in Luong et al. ([-@luong2015]). $E$ is the embedding table of the target language and
-# $y_{t-1}$ the token before; biases are left out. (As in the paper, these vectors are columns, and a matrix stands on their
-# left. The code has rows, `s @ W`.)
+# Here is the whole step of Luong et al. ([-@luong2015]). $E$ is the embedding table of the target language and
+# $y_{t-1}$ the token before; biases are left out. (Vectors here are columns, as in the paper; the code has rows,
+# `s @ W`.)
 #
 # $$
 # \begin{aligned}
@@ -374,26 +369,26 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # \end{aligned}
 # $$
 #
-# The **attentional vector** $\tilde s_t$ combines the context vector with the state. It predicts the next token, and it
-# is an input of the cell at the next step, beside the embedding ($\tilde s_0 = 0$). This is called **input feeding**:
-# the next step knows what this one attended to. Luong et al. report a gain of 1.3 BLEU for it ([@luong2015, table 1]).
-# The package's `AttentionDecoderStep` has these five lines, and `Seq2Seq` combines it with a bidirectional encoder. You
-# write the step in the assignment; read the package's afterwards.
+# The **attentional vector** $\tilde s_t$ combines the context vector with the state. It predicts the next token. It
+# is also an input of the cell at the next step ($\tilde s_0 = 0$), which is called **input feeding**: the next step
+# knows what this one attended to. (The first drawing leaves this arrow out.) Luong et al. report a gain of 1.3 BLEU
+# for it ([@luong2015, table 1]). You write this step in the assignment; the package's `Seq2Seq` combines it with a
+# bidirectional encoder.
 #
-# The first step needs an initial state, $s_0$. Ours concatenates the final states of the encoder's two directions, $s_0
-# = [\overrightarrow{h_n}; \overleftarrow{h_1}]$: the forward state at the last token, the backward state at the first.
-# (Bahdanau et al. ([-@bahdanau2015]) take $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So even with attention one vector is
-# handed over; but the decoder no longer depends on it alone.
+# The initial state $s_0$ concatenates the final states of the encoder's two directions, $s_0 = [\overrightarrow{h_n};
+# \overleftarrow{h_1}]$: the forward state at the last token, the backward state at the first. (Bahdanau et al.
+# ([-@bahdanau2015]) take $s_0 = \tanh(W_s \overleftarrow{h_1})$.) So even with attention one vector is handed over,
+# but the decoder no longer depends on it alone.
 #
 # **Now you:** [a03](@cross_attention/assignment), exercise 4.
 #
 # ## Teacher forcing: what the decoder reads
 #
-# The decoder reads $y_{t-1}$, "the token before". Which token is that? In training we know the right translation, so
-# the decoder reads the token of the *right translation*, whatever the model would have written, and must predict the
-# next one at every position. This is called **teacher forcing**. We now train such a model. Tokens are **subword
-# tokens** from byte-pair encoding ([lecture @training](@training) builds it). To keep the pictures readable, the
-# tokenizer keeps *hundert* and *und* as tokens of their own. (The cell takes about a minute. Read on in the meantime.)
+# Which token is $y_{t-1}$, "the token before"? In training we know the right translation. The decoder reads the token
+# of the *right translation*, whatever the model would have written, and must predict the next one at every position.
+# This is called **teacher forcing**. We now train such a model, on **subword tokens** from byte-pair encoding
+# ([lecture @training](@training) builds it). To keep the pictures readable, the tokenizer keeps *hundert* and *und*
+# as tokens of their own. (The cell takes about a minute. Read on in the meantime.)
 
 # %% [raw] slide
 # ## Teacher forcing: what the decoder reads
@@ -415,8 +410,8 @@ for seed in (0, 1, 2):
         name=f"seed {seed}")
 
 # %% [markdown]
-# We trained three models, because the result of one seed may be luck. Here is one sentence, as the decoder reads it and
-# as it must predict it:
+# These are three models, because the result of one seed may be luck. Here is one sentence, as the decoder reads it
+# and as it must predict it:
 
 # %%
 batch = collate(encode_pairs([Pair("ninety-one", "einundneunzig")], english, german))
@@ -434,8 +429,10 @@ print(f"cross-entropy: {loss.item():.4f} nats per token")
 
 # %% [markdown]
 # The target is shifted by one: after `<bos>` comes *ein*, after *ein* comes *und*. At **inference** the right
-# translation is unknown. The model is **autoregressive**: it reads the token that it has just written, until it writes
-# `<eos>`. Taking the most likely token at each step is **greedy decoding**.
+# translation is unknown. The model is **autoregressive**: it reads the token that it has just written, until it
+# writes `<eos>`. Taking the most likely token at each step is **greedy decoding**. *Write the loop before you look:*
+# `start` returns the state, `step(token, state)` the logits and the new state. Which token goes in first, and when
+# does the loop stop?
 
 # %%
 state = models[0].start(batch.source, batch.lengths)             # reads the source; s₀
@@ -447,10 +444,10 @@ while token.item() != EOS and len(written) < 20:
 print(german.pieces(written))
 
 # %% [markdown]
-# Training and inference differ in one respect: in training the model never reads a mistake of its own. That gap is
-# called **exposure bias**, and [lecture @writing](@writing) measures it. A loss under teacher forcing is not a
-# translation. So from here on we let the models write their own translations, and count a list as right only if every
-# letter is right. *Guess:* how many of the 1,000 test lists are right, and how far apart are the three seeds?
+# In training the model never reads a mistake of its own; at inference it may. That gap is called **exposure bias**,
+# and [lecture @writing](@writing) measures it. So from here on we let the models write their own translations, and
+# count a list as right only if every letter is right. *Guess:* how many of the 1,000 test lists are right, and how
+# far apart are the three seeds?
 
 # %%
 sources, truths = zip(*pairs.test, strict=True)
@@ -466,9 +463,9 @@ for seed, model in models.items():
 # %% [markdown]
 # ## Bahdanau and Luong: additive and multiplicative attention
 #
-# The decoder above is Luong's, with a GRU for his LSTM. Bahdanau's came first (arXiv, September 2014; Luong's, August
-# 2015). The decoders differ in three places. (The encoders differ, too: Bahdanau's is bidirectional, Luong's is a stack
-# of unidirectional LSTMs.)
+# The decoder above is Luong's, with a GRU for his LSTM. Bahdanau's came a year earlier, in 2014. The decoders differ
+# in three places. (The encoders differ, too: Bahdanau's is bidirectional, Luong's is a stack of unidirectional
+# LSTMs.)
 
 # %%
 figures.two_decoders()
@@ -512,18 +509,17 @@ multiplicative = keys @ (query @ W_general)                      # (2,)
 print(additive.shape, multiplicative.shape)
 
 # %% [markdown]
-# The "additive" score needs two matrices and a vector, "general" needs one matrix, and "dot" needs no parameters, but
-# equal widths. An additive score is a small network that is evaluated for every pair of a query and a key; its tanh
-# gives a table of $n_\text{target} \times n_\text{source} \times 5$ numbers here. Multiplicative scores are matrix
-# products, which take less time and memory. For that reason Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the
-# dot product for the Transformer. (The two also differ in scale, which is measured in "Going further" at the end of the
-# page.)
+# The additive score needs two matrices and a vector, "general" needs one matrix, and "dot" needs no parameters, but
+# equal widths. An additive score is a small network that is evaluated for every pair of a query and a key.
+# Multiplicative scores are matrix products, which take less time and memory. For that reason Vaswani et al.
+# ([-@vaswani2017, section 3.2.1]) chose the dot product for the Transformer. (The two also differ in scale: see the
+# first "Going further".)
 #
 # ## What attention is worth on real sentences
 #
 # Bahdanau et al. ([-@bahdanau2015]) trained both kinds of model on 348 million words, English to French, on sentences
 # of up to 30 or up to 50 words. RNNencdec hands over one vector, RNNsearch has attention; Moses was the phrase-based
-# system of the day. Here is their table 1 (**BLEU**, higher is better; [lecture @writing](@writing) defines it).
+# system of the day. Here is their table 1, in **BLEU** (higher is better; [lecture @writing](@writing) defines it).
 # *Guess:* which is larger, the gain from longer training sentences or the gain from attention?
 
 # %% [raw] slide
@@ -543,21 +539,18 @@ figures.with_and_without(FIRST_ATTENTION)
 
 # %% [markdown]
 # Attention adds 7.6 and 8.9 BLEU; longer training sentences add 3.9 without attention, and a little over 5 with it.
-# RNNsearch-30 is better even than RNNencdec-50. (The star marks a model that was trained until its score on the
-# validation set stopped improving.) On all sentences Moses is still ahead, at 33.3; it was also given a monolingual corpus of
-# 418 million words. On the sentences without unknown
-# words the best RNNsearch reaches 36.15 and Moses 35.63.
+# On all sentences Moses is still ahead; on sentences without unknown words the best RNNsearch passes it, 36.15
+# against 35.63.
 #
-# Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops" as
-# sentences grow; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or more".
-# ([@cho2014properties] had found the drop.) Attention has a limit of its own: Koehn and Knowles
-# ([-@koehn2017, section 3.4]) found that a recurrent model with attention falls behind a phrase-based system on very
-# long sentences, of more than about 60 words. Our lists allow a measurement of this kind without unknown words and without ambiguity.
+# Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops", as
+# [@cho2014properties] had found; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or
+# more". Attention has a limit of its own: in Koehn and Knowles ([-@koehn2017, section 3.4]) a recurrent model with
+# attention falls behind a phrase-based system on sentences of more than about 60 words.
 #
 # ## What attention is worth on our lists: the ladder
 #
-# Three models translate our lists. They have the same encoder, the same decoder step, the same number of parameters, the
-# same batches and the same steps. They differ in what the encoder hands over:
+# Our lists have no unknown words and no ambiguity. Three models translate them, with the same encoder, decoder step,
+# number of parameters, batches and steps. They differ in what the encoder hands over:
 #
 # | | the decoder attends to |
 # |---|---|
@@ -565,12 +558,11 @@ figures.with_and_without(FIRST_ATTENTION)
 # | **mean pool** | one vector: the average of all encoder states |
 # | **attention** | all encoder states |
 #
-# In the two one-vector models that vector is also the initial state $s_0$, and nothing else is handed over. Attention
-# over a single vector gives it the weight 1, so the decoder reads it again at every step, as in [@cho2014], and all three
-# run through the same code. *Sketch three curves before you go on:* lists exactly right, against the number of numbers in
-# a list. Where do they part?
+# In the two one-vector models that vector is also the initial state $s_0$. Attention over a single vector gives it
+# the weight 1, so the decoder reads it again at every step, as in [@cho2014]. *Sketch three curves before you go on:*
+# lists exactly right, against the number of numbers in a list. Where do they part?
 #
-# Training them on three seeds, with two budgets each, takes more than ten minutes, so this figure is drawn from a record.
+# Training takes more than ten minutes, so this figure is drawn from a record of three seeds and two budgets.
 
 # %% [raw] slide
 # ## The ladder: three models that differ in one thing
@@ -604,15 +596,13 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 
 # %% [markdown]
 # The bands reach from the worst of three seeds to the best. After 450 steps, all three models translate most single
-# numbers correctly. On longer lists both one-vector models get much worse: of the lists of five they get about 1 % or
-# less right, and attention gets 95 %. Which of the two one-vector models is ahead depends on the length, the budget and
-# the seed; compared with their distance from attention the difference is small.
+# numbers correctly. Of the lists of five, both one-vector models get about 1 % or less right, and attention gets
+# 95 %. Between the two one-vector models the difference is small.
 #
 # Is one vector too narrow, or does the model only learn more slowly? With four times the steps both one-vector models
-# get four in ten of the longest lists right, and attention practically all. Much of the gap at 450 steps is therefore
-# one of **training speed**, not of **capacity**: with one vector, a longer list takes far more steps. Capacity is
-# what the word *bottleneck* means, and [lecture @bottleneck](@bottleneck) measures it by the width of the vector.
-# Bahdanau et al. trained each model for days, and there was still a gap.
+# get four in ten of the longest lists right. Much of the gap at 450 steps is therefore one of **training speed**, not
+# of **capacity**: with one vector, a longer list takes far more steps. ([Lecture @bottleneck](@bottleneck) measures
+# capacity, by the width of the vector.)
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
@@ -630,20 +620,22 @@ assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically 
 # %% [markdown]
 # ## Why one vector falls short: distance, selection or width?
 #
-# There are three possible reasons. The first is **distance**: to learn that a German token depends on an English one in
-# the middle of the list, the gradient must pass through every state in between. The second is **selection**: even if
-# all the information arrives, it arrives mixed. The third is **width**: one vector may be too narrow for the whole list
-# ([lecture @bottleneck](@bottleneck) varies it).
+# There are three possible reasons:
+#
+# * **Distance**: for a German token to depend on an English one in the middle of the list, the gradient must pass
+#   through every state in between.
+# * **Selection**: even if all the information arrives, it arrives mixed.
+# * **Width**: one vector may be too narrow for the whole list.
 #
 # The effect of distance can be measured before any training. We take untrained models and sources of $n$ tokens,
-# compute the loss of the first target token, and look at the gradient that reaches the *middle* source token. *Guess:*
-# in which of the three models does it arrive when $n$ is 80?
+# compute the loss of the first target token, and look at the gradient that reaches the *middle* source token.
+# *Guess:* in which of the three models does it arrive when $n$ is 80?
 
 # %% [raw] slide
 # ## Why one vector falls short: three possible reasons
 # - **Distance**: the gradient must pass through every state in between.
 # - **Selection**: even if all the information arrives, it arrives mixed.
-# - **Width**: one vector may be too narrow.
+# - **Width**: one vector may be too narrow for the whole list.
 #
 # > **Guess first.** Untrained models, $n = 80$: in which of the three does the gradient reach the middle token?
 
@@ -684,14 +676,14 @@ for summary in ("mean pool", "attention"):
 # > **Guess first.** A vector twice as wide, and 1,800 steps: how many lists of five does mean pooling get right?
 
 # %% [markdown]
-# In the last-state model the gradient has to pass through every state in between, and it vanishes exponentially (a
-# straight line on the logarithmic axis). With the mean and with attention it takes a shortcut through one average, and
-# shrinks roughly as $1/n$, which would be a factor of 16. So attention shortens the gradient's path. (Before training,
-# the attention weights are spread over all tokens, which is why its curve resembles the mean's.)
+# In the last-state model the gradient vanishes exponentially (a straight line on the logarithmic axis). With the mean
+# and with attention it takes a shortcut through one average, and shrinks roughly as $1/n$, which would be a factor of
+# 16. So attention shortens the gradient's path. (Before training, the attention weights are spread over all tokens,
+# which is why its curve resembles the mean's.)
 #
-# But mean pooling has the same shortcut, and in the ladder it is no better than the last state. So distance is not what
-# limits mean pooling here. Selection and width remain. If width is the limit, a wider vector must help. *Guess:* we give
-# mean pooling a vector of 256 numbers in place of 128, and 1,800 steps again. How many lists of five does it get right?
+# But mean pooling has the same shortcut, and in the ladder it is no better than the last state. So distance is not
+# what limits mean pooling here. If width is the limit, a wider vector must help. *Guess:* mean pooling gets a vector
+# of 256 numbers in place of 128, and 1,800 steps again. How many lists of five does it get right?
 
 # %%
 wider = measured("ladder_wider")
@@ -716,23 +708,22 @@ assert min(at_five) > 0.45 and max(at_five) < 0.55
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
 # Width helps a little: each of the three seeds gains about 8 points. Attention is about 50 points ahead, with vectors
-# half as wide and less than a third of the parameters. (The wider model's decoder is wider, too, so even the small gain may
-# not be the vector's.) At this budget, then, width is not the main limit. Selection remains: if the average is the same
-# at every step, the decoder's state has to do all the selecting. That is still an inference by exclusion, and other
-# learning rates or more steps may change the numbers. Attention avoids all three at once: its path is short, it selects
-# anew at every step, and it hands over all states.
+# half as wide and less than a third of the parameters. At this budget, then, width is not the main limit. Selection
+# remains: if the average is the same at every step, the decoder's state has to do all the selecting. This is an
+# inference by exclusion, at one learning rate and two budgets; we have not varied selection alone. Attention avoids
+# all three limits: its path is short, it selects anew at every step, and it hands over all states.
 #
 # ## Attention weights as a soft alignment
 #
-# An **alignment** says which source token corresponds to which target token. Our models were never given one; they were
-# only trained to predict the next token. Their weights are a **soft alignment** that comes for free. Bahdanau et al.
-# ([-@bahdanau2015, figure 3]) show one in which *European Economic Area* becomes *zone économique européenne*, and the
-# weights run through the three words in reverse order. Here is a longer number with our own change of places, for the
-# three seeds. (The decoder reads the right German, by teacher forcing.) *Guess:* what does *sechs* attend to?
+# An **alignment** says which source token corresponds to which target token. Our models were never given one; they
+# were only trained to predict the next token. Their weights are a **soft alignment** that comes for free. In Bahdanau
+# et al. ([-@bahdanau2015, figure 3]), *European Economic Area* becomes *zone économique européenne*, and the weights
+# run through the three words in reverse order. Here is a longer number with a swap of our own, for the three seeds.
+# (The decoder reads the right German, by teacher forcing.) *Guess:* what does *sechs* attend to?
 #
-# Your three models may differ from ours. Processors differ in how they round the last digit, training amplifies the
-# difference, and the same seed can give another model. What the text says about seeds 0, 1 and 2 holds for the machine
-# that made this page; the text also quotes the record, and a line is printed where your models differ.
+# Your three models may differ from ours: processors round the last digit differently, and training amplifies the
+# difference. What the text says about seeds 0, 1 and 2 holds for the machine that made this page, and a line is
+# printed where your models differ.
 
 # %% [raw] slide
 # ## Attention weights as a soft alignment
@@ -760,25 +751,27 @@ figures.alignments(alignments, rows=german.pieces(one.target_out[0].tolist()),
 
 # %% [markdown]
 # With seeds 1 and 2, *sechs* attends to *six*. With seed 0, it attends mostly to *and*. You can step through a list
-# with seed 1 below. Before you move the slider, guess what the comma will attend to.
+# with seed 1 below. *Guess before you look:* what does the comma attend to? And *und*, which has no counterpart? (The
+# English *and* follows the hundred, the German *und* joins unit and ten.)
 
 # %%
 [example] = translate(models[1], ["twenty-seven, four hundred and thirty-six"], english, german)
-viz.step_through(example.weights, example.source_pieces, example.target_pieces)
-#| caption: The decoder's attention, step by step.
+figures.steps(example.weights, example.source_pieces, example.target_pieces)
+#| caption: The decoder's attention, step by step. In the still picture a line is as wide as
+#|   its weight, and weights below 0.05 have no line.
 
 # %% [raw] slide
 # ## Step through a list
 # {figure}
 
 # %% [markdown]
-# The comma attends to the comma. Neither *und* has a counterpart in English: compare where the two attend. (The English
-# *and* follows the hundred, the German *und* joins unit and ten.) One picture
-# proves little. In our task we can count, because we know the true alignment. We use two populations: all
-# numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German by
-# teacher forcing again, so that every number can be counted, even one that a model would get wrong. If every token of
-# the target is predicted correctly this way, the model also writes the number correctly by itself. *Guess, for seed 0,
-# the four counts in the last two columns.*
+# The comma attends to the comma. The two *und* attend to different neighbours: the first mostly to the unit just
+# written, the second mostly to the ten to come.
+#
+# One picture proves little. In our task we can count, because we know the true alignment. We use two populations: all
+# numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German
+# again. (A model that predicts every token correctly this way also writes the number correctly by itself.) *Guess,
+# for seed 0, the four counts in the last two columns.*
 
 # %%
 populations = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
@@ -820,15 +813,15 @@ if not shares[0] < 0.5 < 0.9 < min(shares[1:]):
 # Seed 0 translates every number above 100, and in few of them does the unit attend most to the unit.
 
 # %% [markdown]
-# If we had counted only the numbers below 100, we would have reported a nearly perfect alignment for every seed. Above
-# 100, the German unit attends most to the English unit in nearly every number for seeds 1 and 2, but only in a minority
-# for seed 0, although that model translates every number. The architecture, the data and the accuracy are the same, and
-# the alignments of the unit differ.
+# If we had counted only the numbers below 100, we would have reported a perfect alignment for every seed. Above 100,
+# the German unit attends most to the English unit in nearly every number for seeds 1 and 2, but only in a minority
+# for seed 0, although that model translates every number. Same architecture, same data, same accuracy, a different
+# alignment.
 #
 # Does more training correct the alignment? The ladder's record has other runs of the three seeds, with 450 and with
-# 1,800 steps, each with and without input feeding. The next cell prints in how many of the 648 numbers above 100 the
-# unit attends most to the unit, and next to it the share of lists of the test set that are right. The first line is the same
-# training as above, on the machine of the record; there, too, seed 0 is the exception.
+# 1,800 steps, each with and without input feeding. The cell prints in how many of the 648 numbers above 100 the unit
+# attends most to the unit, and the share of test lists that are right. (The first line repeats the training above on
+# the record's machine.)
 
 # %%
 for steps in ("450", "1800"):
@@ -838,17 +831,17 @@ for steps in ("450", "1800"):
         print(f"{steps:>4} steps, {name:>27}: {units}", [f"{run['all']:.1%}" for run in runs])
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
-# With input feeding and 1,800 steps, the seed that differed now agrees with the others: in all three the unit attends
-# to the unit. (One seed is no proof that input feeding is the reason.) Without input feeding, seed 0 gets *all*
-# thousand lists right, and none of its 648 units attends most to its unit. So a model can translate this test set
-# perfectly with a wrong alignment.
+# With input feeding and 1,800 steps, seed 0 agrees with the others: in all three the unit attends to the unit. (One
+# seed is no proof that input feeding is the reason.) Without input feeding, seed 0 gets *all* thousand lists right,
+# and none of its 648 units attends most to its unit. So a model can translate this test set perfectly while its
+# largest weights point to the wrong token.
 #
 # ## Attention weights are not explanations
 #
-# So does seed 0 ignore *six*? The weights say which *states* were averaged, and the state at a token does not contain
-# that token alone. The encoder is bidirectional, so the state at *and* may contain the six as well. That is a
-# hypothesis, and a cheap experiment can refute it: hide one source position from the decoder, by the mask, and see
-# whether it still writes the right unit. *Guess:* what happens in each model when *six* is hidden?
+# Does seed 0 ignore *six*, then? The weights say which *states* were averaged, and a state does not contain its token
+# alone. The encoder is bidirectional, so the state at *and* may contain the six as well. A cheap experiment can
+# refute this: hide one source position from the decoder, by the mask, and see whether it still writes the right unit.
+# *Guess:* what happens in each model when *six* is hidden?
 
 # %% [raw] slide
 # ## Attention weights are not explanations
@@ -903,9 +896,9 @@ if not (at_six > 0.9 and at_and > 0.5 and max(others) < 0.75):
 # *Attention is not explanation* (Jain and Wallace 2019); *… is not not explanation* (Wiegreffe and Pinter 2019). An alignment is a **hypothesis** about what a model uses.
 
 # %% [markdown]
-# When the unit itself is hidden, seeds 1 and 2 write many units wrong. Seed 0 is not affected: it does not need that
-# position. Now look at *and*, which had most of seed 0's weight. Without it, seed 0 still writes most units right.
-# *Guess:* which single state is enough for it? Now only one position stays visible:
+# When *six* is hidden, seeds 1 and 2 write many units wrong. Seed 0 is not affected: it does not need that position.
+# Now look at *and*, which had most of seed 0's weight. Without it, seed 0 still writes most units right. *Guess:*
+# which single state is enough for it? Now only one position stays visible.
 
 # %%
 one_left = {tuple(j for j in range(5) if j != i): all_models([j for j in range(5) if j != i])
@@ -916,13 +909,12 @@ figures.hidden_positions(one_left, positions, seeds)
 
 # %% [markdown]
 # With *and* alone, seed 0 writes all or nearly all units right. So the state at *and* contains the unit, although the
-# token does not: the bidirectional encoder has copied it there. The copy is also in other states. With *six* alone seed 0
-# writes most units right, and even with *hundred* alone far more than the one in nine that guessing gets. For seeds 1 and 2
-# *six* alone is enough, and *hundred* alone is not: if their encoders have copied the unit there, their decoders make
-# little use of the copy. With *four* alone all three models guess.
+# token does not: the bidirectional encoder has copied it there. Other states have a copy, too: with *six* alone, and
+# even with *hundred* alone, seed 0 gets far more than the one in nine that guessing gets. For seeds 1 and 2 *six*
+# alone is enough, and *hundred* alone is not. With *four* alone all three models guess.
 #
-# One more source of the unit is possible: the initial state $s_0$. To test it, we start each number from the $s_0$ of
-# *another* number and hide nothing. *Guess* how many units are right.
+# One more path is possible: the initial state $s_0$. To test it, we start each number from the $s_0$ of *another*
+# number and hide nothing. *Guess* how many units are right.
 
 # %%
 swapped = torch.randperm(len(three.lengths), generator=torch.Generator().manual_seed(0))
@@ -934,17 +926,18 @@ for seed, model in models.items():
 # %% [markdown]
 # Nothing changes. The models read the unit by attention, whether $s_0$ contains it or not.
 #
-# A mask forces weights that never occurred in training, so trust large drops and not small ones.
+# A caution: a mask forces weights that never occurred in training. So a model that still succeeds tells more than one
+# that fails: the information was there, and was used.
 #
-# So a large weight does not mean that the position is needed, and a small weight on a token does not mean that the
-# token plays no part. An alignment is a hypothesis about what a model uses. To test it, intervene.
+# A large weight does not mean that the position is needed, and a small weight on a token does not mean that the token
+# plays no part. An alignment is a hypothesis about what a model uses. To test it, intervene.
 #
 # Published studies point the same way. Koehn and Knowles ([-@koehn2017, section 3.5]) compared attention with word
-# alignments in translation. The two often agree; but in one model, which they call an outlier, the attention is off by
-# one position, although the model translates well. Attention, they write, "does not always fulfill the role of a word
-# alignment model". Jain and Wallace ([-@jain2019]) studied tasks such as text classification and question answering.
-# They found other weights that give nearly the same predictions, and called their paper *Attention is not explanation*. Wiegreffe and Pinter
-# ([-@wiegreffe2019]) answered with *Attention is not not explanation*.
+# alignments in translation. The two often agree, but in one model the attention is off by one position, although the
+# model translates well. Jain and Wallace ([-@jain2019]) studied text classification and question answering. They
+# found other weights that give nearly the same predictions, and called their paper *Attention is not explanation*.
+# Wiegreffe and Pinter ([-@wiegreffe2019]) answered with *Attention is not not explanation*: whether weights explain
+# depends on what one means by an explanation.
 #
 # ## In short
 #
@@ -958,17 +951,20 @@ for seed, model in models.items():
 #
 # One context vector for a whole sentence is a bottleneck; attention computes a new one for every target token. In
 # cross-attention, queries come from the decoder, keys and values from the encoder. In training the decoder reads the
-# right tokens (teacher forcing), at inference its own. A model with attention learns long lists in far fewer steps than
-# a model with one vector; here neither distance nor width explains that, so selection is the likely reason. The weights
-# show which states were averaged; they do not explain the output.
+# right tokens (teacher forcing), at inference its own. A model with attention learns long lists in far fewer steps
+# than a model with one vector; for mean pooling neither distance nor width explains that, so selection is the likely
+# reason. The weights show which states were averaged; they do not explain the output.
 #
 # > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
 # > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
-# > positions swap places, states and all. What happens to $c_t$?
+# > positions swap places, states and all. What happens to $c_t$? (4) What must change in the greedy loop so that it
+# > writes a whole batch?
 # > <details><summary>Answers</summary>(1) Scores and weights (4, 9, 7), context vectors (4, 9, 128). (2) All scores grow
 # > tenfold, so the largest gets nearly all of the weight, unless another is close: nearly a hard lookup. (3) Nothing: the
 # > weights swap along with the values, and a sum does not depend on order. The model knows the order of the source only
-# > through its encoder; lecture @order is about models without such an encoder.</details>
+# > through its encoder; lecture @order is about models without such an encoder. (4) <code>token</code> has one entry for each
+# > sentence, and the loop may stop only when every sentence has written <code>&lt;eos&gt;</code>: what a sentence writes
+# > after its own is thrown away.</details>
 #
 # **Now do** [assignment @cross_attention](@cross_attention/assignment) (about 70 minutes, and an extension): you write
 # the decoder step, and then it translates. **Next:** [lecture @self_attention](@self_attention), in which a sequence
@@ -983,13 +979,13 @@ for seed, model in models.items():
 #
 # A dot product of $d$ components grows with $\sqrt d$ ([lecture @lookup](@lookup) derives it). An additive score is
 # bounded: tanh lies between −1 and 1, so $|e_{ti}| \le \sum_k |v_{a,k}|$, however large the states are. The bound
-# itself grows with the number of hidden units. But the initial weights of $v_a$ have a size of about one over the root
-# of that number, and a sum of that many independent terms keeps its spread. Vaswani et al. ([-@vaswani2017, section
-# 3.2.1]) report that with wide queries additive attention is better than the dot product *without* a scale, and divide
-# by $\sqrt{d_k}$. The next cell measures the standard deviation of the three scores for random states, with freshly
-# made layers. The plain dot product reaches 32 at width 1024, which is a hard lookup before anything is learned. In
-# Luong's model the states come out of a recurrent network's tanh, which keeps them small, and that may be why it worked
-# without a scale. (This is our reading. The paper does not discuss it.)
+# itself grows with the number of hidden units. But the initial weights of $v_a$ have a size of about one over the
+# root of that number, and a sum of that many independent terms keeps its spread. Vaswani et al. ([-@vaswani2017,
+# section 3.2.1]) report that with wide queries additive attention is better than the dot product *without* a scale,
+# and divide by $\sqrt{d_k}$. The next cell measures the standard deviation of the three scores for random states,
+# with freshly made layers. The plain dot product reaches 32 at width 1024, which is a hard lookup before anything is
+# learned. In Luong's model the states come out of a recurrent network's tanh, which keeps them small. That may be why
+# it worked without a scale; the paper does not discuss it.
 
 # %% [raw] slide
 # ## In short

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @deep_stacks · Deep stacks: residual connections and layer normalisation
 #
-# *About 55 minutes, of which one is computing time. You need a Transformer's two sublayers, attention
+# *About 52 minutes, one of them computing time. You need a Transformer's two sublayers, attention
 # ([lecture @self_attention](@self_attention), [lecture @many_heads](@many_heads)) and the feed-forward network
 # ([lecture @masking](@masking)), and from [lecture @bottleneck](@bottleneck) the chain rule: a gradient is a product of one
 # factor for each step.*
@@ -23,15 +23,14 @@
 # * place what today's models do: sandwich norm, norm on the branch, **QK-norm**, DeepNorm, ReZero;
 # * write a **structural test** that finds a bug which the loss does not show.
 #
-# The argument has four steps: what a deep stack loses, and whether another initialisation prevents it; what residual
-# connections keep, and what they do not solve; what a norm does to a vector; where the norm should stand, and how large the
-# additions to $x$ may be.
+# The argument has four steps: what a deep stack loses; what residual connections keep, and what they do not solve; what a
+# norm does to a vector; where the norm should stand, and how large the additions to $x$ may be.
 #
 # ## The degradation problem: six blocks against one
 #
 # Attention followed by a feed-forward network is a **block**, and each of the two is a **sublayer**. If one block learns a
-# task, six blocks should learn it better, or at least no worse: five of them could simply pass on their input. We use the
-# task of [lecture @masking](@masking): all numbers below a thousand, spelled letter by letter.
+# task, six blocks should do no worse: five of them could simply pass on their input. We use the task of
+# [lecture @masking](@masking): all numbers below a thousand, spelled letter by letter.
 
 # %% tags=["hide-input"]
 try:
@@ -71,9 +70,8 @@ def loss_of(model, chosen, stream=None):                  # in nats per letter
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
 # %% [markdown]
-# In this lecture the sublayers stay the same. We change only how $x$, a sublayer and a norm are combined: with or without a
-# residual connection, and with the norm in one place or another (the **norm placement**). In code, a function combines
-# these three. The model calls this function `connect`. The simplest one replaces $x$ by the sublayer's output:
+# The sublayers stay the same throughout. We change only how $x$, a sublayer and a norm are combined. In code, this is one
+# function, which the model calls `connect`. The simplest one ignores the norm and replaces $x$ by the sublayer's output:
 
 # %%
 def no_residual(x, sublayer, norm):
@@ -111,9 +109,8 @@ class Speller(nn.Module):
         return self.output(self.final_norm(x))            # (batch, n, letters)
 
 # %% [markdown]
-# (`no_residual` ignores the norm; other functions use it.) We train with Adam, with or without a **warm-up**: a learning
-# rate that rises during the first steps. Models with the same seed start from the same matrices and see the same numbers in
-# the same order, so we can compare them seed by seed.
+# We train with Adam, with or without a **warm-up**: a learning rate that rises during the first steps. Models with the same
+# seed start from the same matrices and see the same numbers in the same order, so we can compare them seed by seed.
 
 # %%
 def fresh(connect, depth, seed=0, **options):
@@ -143,7 +140,7 @@ def train(model, lr=1e-2, warm_up=0, steps=60, seed=0):
 
 # %% [markdown]
 # *Guess first:* one block against six, sixty steps, three seeds. Which loss is lower at the end? (The learning rate is
-# 0.003. Larger rates come later.)
+# 0.003. Other rates come later.)
 
 # %%
 plain = {}
@@ -171,16 +168,15 @@ for seed in range(3):
 
 # %% [markdown]
 # Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
-# learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**.
-# (They argue that vanishing gradients are an unlikely cause, since their networks had batch normalisation. In our stack we
-# can look.) The five spare blocks could have passed on their input, but they did not learn to. As one deck says, deep networks are
+# learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**. The
+# five spare blocks could have passed on their input, but they did not learn to. As one deck says, deep networks are
 # surprisingly bad at learning the identity function.
 #
 # ## Signal propagation: what reaches the top, and what comes back
 #
-# $x$ goes up from layer to layer, and the gradient comes down the same way. If each layer keeps half, a millionth is left
-# after twenty layers. [Lecture @bottleneck](@bottleneck) showed this over time steps; here it happens over depth, and we can
-# measure it before any training.
+# Does something get lost on the way? $x$ goes up from layer to layer, and the gradient comes down the same way. If each
+# layer keeps half, a millionth is left after twenty layers. [Lecture @bottleneck](@bottleneck) showed this over time steps;
+# here it happens over depth, before any training.
 # *Guess:* in 24 untrained blocks, how large is $x$ at the top, and how large is the gradient of one matrix in the
 # first block?
 
@@ -220,9 +216,10 @@ for seed in range(3):
 # The last block has the full gradient and a millionth of $x$; the first all of $x$ and a millionth of the gradient.
 
 # %% [markdown]
-# The signal vanishes, and so does the gradient: with 24 blocks, the first block gets about two millionths of what it gets
-# with two. (The folded cell checks this with three seeds.) Which sublayer shrinks $x$? Attention averages, and a feed-forward network has a ReLU.
-# *Guess which one it is.* We give each of them tokens that are all different, then tokens that are all equal.
+# Signal and gradient vanish. With 24 blocks, the first block's gradient is about two millionths of what it is with two. (He
+# et al. argue that in their networks, which had batch normalisation, it did not vanish.) Which sublayer shrinks $x$? Attention averages,
+# and a feed-forward network has a ReLU. *Guess which one it is.* We give each of them tokens that are all different, then
+# tokens that are all equal.
 
 # %%
 torch.manual_seed(0)
@@ -248,24 +245,22 @@ assert max(shrinks["feed-forward"]) < 0.7
 # An average of different vectors is shorter than they are; of equal ones it is not. The ReLU removes half of the numbers, in every block.
 
 # %% [markdown]
-# Both shrink tokens that differ. Attention takes an average, and an average of vectors that point in different directions is
-# shorter than these vectors. An average of equal tokens loses nothing. The feed-forward network removes about 40 % from
-# both kinds of tokens: its ReLU sets about half of the numbers to zero, and its matrices do not compensate. Our **initialisation** is
-# Xavier's ([@glorot2010]), with variance $2/(d_\text{in} + d_\text{out})$. It roughly preserves the size of signals and
-# gradients if the layers are *linear*.
+# Both shrink tokens that differ. Attention takes an average, and an average of vectors in different directions is shorter
+# than these vectors. An average of equal tokens loses nothing. The feed-forward network removes about 40 % from both kinds:
+# its ReLU sets about half of the numbers to zero, and its matrices do not compensate. Our **initialisation** is Xavier's
+# ([@glorot2010]), with variance $2/(d_\text{in} + d_\text{out})$. It roughly preserves sizes if the layers are *linear*.
 #
-# What does this do to learning? A matrix's gradient is the product of its input and of the gradient that comes back. At 24
-# blocks the last block has the full gradient and less than a millionth of $x$. The first has all of $x$ and about a
-# millionth of the gradient. With plain gradient descent neither learns much. We train with Adam, which divides each gradient
-# by its own size. This makes up for a small gradient, until the gradient is as small as Adam's ε. With *six* blocks sizes
-# shrink far less. So vanishing sizes alone may not explain why six blocks fail. Is anything else lost?
+# What does this do to learning? A matrix's gradient is the product of its input and the gradient that comes back. With 24
+# blocks, the last block has the full gradient and less than a millionth of $x$. The first has all of $x$ and about a
+# millionth of the gradient. With plain gradient descent neither learns much. Adam divides each gradient by its own size,
+# which makes up for small gradients. And with *six* blocks sizes shrink far less. Is anything else lost?
 #
 # ## Would a better initialisation do?
 #
 # If sizes are the problem, we can start with other sizes. **He initialisation** ([@he2015]) has variance $2/d_\text{in}$, to
-# compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) goes further: it sends data through the
-# stack and scales one layer after another until each output has variance 1. Our version scales each sublayer's last matrix
-# until the output is as large as the input. *Guess:* which of the two lets six blocks learn?
+# compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) sends data through the stack and scales
+# one layer after another until each output has variance 1. Our version scales each sublayer's last matrix until its output
+# is as large as its input. *Guess:* which of the two lets six blocks learn?
 
 # %% [raw] slide
 # ## Would a better initialisation do?
@@ -326,15 +321,9 @@ assert abs(grows["attention"] - 2) < 0.2 and abs(grows["feed-forward"] - math.sq
 # Does the stack learn when $x$ keeps its size? The next cell reads a record of `benchmarks/deep_stacks.py`, which trains the
 # models of this page.
 
-# %%
+# %% tags=["hide-input"]
 record = measured("deep_stacks")
 print(record["command"])
-
-
-def at_median(row):                                       # the seed in the middle
-    return sorted(row["losses"])[1]
-
-
 counts = torch.bincount(spelled[:, 1:][spelled[:, 1:] >= 0]).double()    # (letters,)
 shares = counts / counts.sum()
 frequencies = -(shares * shares.log()).sum().item()       # an entropy, in nats per letter
@@ -356,11 +345,28 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
 # He explodes; LSUV keeps the size, and is not enough.
 
 # %% [markdown]
-# With He initialisation the loss explodes at every rate. Each at its best rate, LSUV is the best of the three, but it is not
-# enough: at 0.001 its three seeds end near 2.5, while one block alone reached about 0.6. So the size of $x$ is not the whole
+# With He initialisation the loss explodes at every rate. LSUV is the best of the three, but not enough: at its best rate
+# its three seeds end near 2.5, while one block reached about 0.6. Would more steps do? The record also has runs of 500 steps,
+# three seeds, each line at the best of three rates:
+
+# %% tags=["hide-input"]
+def at_median(row):                                       # the seed in the middle
+    return sorted(row["losses"])[1]
+
+
+longer = {}
+for row in record["longer"]:
+    longer.setdefault((row["start"], row["depth"]), []).append(row)
+for (start, depth), rows in longer.items():
+    name = {"calibrated": "LSUV"}.get(start, start)
+    losses = ", ".join(f"{loss:.2f}" for loss in min(rows, key=at_median)["losses"])
+    print(f"{names[depth]:>8}, {name:>6}: loss after 500 steps {losses}")
+
+# %% [markdown]
+# Six blocks do learn, but slowly: after 500 steps they are still far behind one block. So the size of $x$ is not the whole
 # problem. A stack can also lose the **token spread**, the part of $x$ that differs between tokens:
-# $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean token. It is near 1 if the tokens have little in
-# common, and 0 if all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
+# $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean token. It is near 1 if the tokens have
+# little in common, and 0 if all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
 
 # %%
 def token_spread(x):                                      # (batch, n, d)
@@ -393,10 +399,10 @@ assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) 
 # [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]). LSUV sets sizes. It does not
 # restore what an average has removed.
 #
-# Is rank collapse what stops the six blocks? We can test this guess. Only attention averages over tokens. So we let $x$
-# bypass *one kind of sublayer*: the sublayer's output is added to $x$ (and the sum divided by √2, to keep its size). Then we
-# apply LSUV again. If the guess is right, a bypass around attention helps, and one around the feed-forward network does not.
-# These runs are from the record: six blocks, three seeds, each variant at the best of three rates.
+# Is rank collapse what stops the six blocks? Only attention averages over tokens. So we let $x$ bypass *one kind of
+# sublayer*: the sublayer's output is added to $x$ (and the sum divided by √2, to keep its size). If rank collapse is the
+# cause, a bypass around attention helps, and one around the feed-forward network does not. These runs are from the record:
+# six blocks with LSUV, three seeds, each variant at the best of three rates.
 
 # %% tags=["hide-input"]
 partial = {}
@@ -425,10 +431,9 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 # - A branch that writes zero makes the layer the identity.
 
 # %% [markdown] teaches="residual connections and the gradient through them"
-# The guess survives. With a bypass around attention six blocks learn, and more token spread is left at the start. With one
-# around the feed-forward networks the loss stays above 2.3. (This is no proof, because a bypass changes the gradient as
-# well. And with a bypass around attention alone, six blocks are still behind one block's 0.6.) In sixty steps none of the
-# three initialisations was enough as long as each sublayer *replaced* $x$. We did not test longer training.
+# The explanation survives. With a bypass around attention six blocks learn within sixty steps, and more token spread is left
+# at the start. With one around the feed-forward networks the loss stays above 2.3. (This is no proof, because a bypass
+# changes the gradient as well. And six blocks are still behind one.)
 #
 # ## Residual connections: add to x, do not replace it
 #
@@ -436,8 +441,8 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 #
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
-# Here $\ell$ counts sublayers. A sublayer now computes only what is to be *added* to $x$. If it writes zero, the layer is the identity. The vector that runs
-# through the whole stack is called the **residual stream**, and $f_\ell$ is a **branch**.
+# Here $\ell$ counts sublayers. A sublayer now computes only what is to be *added* to $x$. If it writes zero, the layer is
+# the identity. The vector that runs through the whole stack is called the **residual stream**, and $f_\ell$ is a **branch**.
 
 # %%
 def residual(x, sublayer, norm):
@@ -527,12 +532,13 @@ for seed in range(3):
 # **Now you:** a@deep_stacks, exercise 1
 
 # %% [markdown] teaches="layer normalisation"
-# It explodes. (The folded cell checks three seeds.) If $J$ is about as large as $I$, each sublayer multiplies the size of $x$
-# by some factor. The next sublayer reads a larger $x$ and writes more. The gradient grows even more than $x$. The last line
-# points to a reason. Attention scores are products of queries and keys, so they grow with the *square* of $x$, and
-# the gradient through the softmax grows with them. When all scores are 0, the gradient is about a thousandth as large. So
-# residual connections alone are not enough: something must control the *sizes*. There are two ways. One makes every branch
-# small; we come back to it. The other normalises.
+# It explodes. If $J$ is about as large as $I$, each sublayer multiplies the size of $x$ by some factor. The next sublayer
+# reads a larger $x$ and writes more. The gradient grows even more than $x$, and the last line points to a reason. Attention
+# scores are products of queries and keys, so they grow with the *square* of $x$, and the gradient through the softmax grows
+# with them. When all scores are 0, the gradient is about a thousandth as large.
+#
+# So residual connections alone are not enough: something must control the *sizes*. One way makes every branch small; we come
+# back to it. The other normalises.
 #
 # > **Check yourself.** In a trained stack of 12 residual layers you remove one, and the model still works. Would you
 # > expect that without residual connections?
@@ -556,6 +562,8 @@ for seed in range(3):
 # \mu = \frac1d \sum_{c=1}^d x_c \qquad \sigma^2 = \frac1d \sum_{c=1}^d (x_c - \mu)^2 \qquad
 # \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot \gamma + \beta
 # $$
+#
+# The small $\varepsilon$ prevents 0/0 for a vector of variance zero.
 
 # %% [raw] slide
 # ## Layer normalisation (LayerNorm)
@@ -574,9 +582,9 @@ print("mean", mu.item(), "  variance", variance.item(), "  normalised", [f"{c:.2
 assert torch.allclose(torch.stack(y), F.layer_norm(x, (4,)), atol=1e-5), "torch's"
 
 # %% [markdown]
-# (The small ε prevents 0/0 for a vector of variance zero.) What do the two steps do to a vector? The figure has seven vectors
-# of three numbers. Subtracting the mean moves a vector along the direction $(1, 1, 1)$ until its numbers sum to zero: it
-# projects the vector onto a plane. *Guess:* where in this plane do the vectors lie after the division?
+# What do the two steps do to a vector? The figure has seven vectors of three numbers. Subtracting the mean moves a vector
+# along the direction $(1, 1, 1)$ until its numbers sum to zero: it projects the vector onto a plane. *Guess:* where in this
+# plane do the vectors lie after the division?
 
 # %%
 points = torch.randn(7, 3, generator=torch.Generator().manual_seed(259)) + 0.6       # (7, 3)
@@ -597,7 +605,7 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 
 # %% [markdown]
 # They lie on a circle. In $d$ dimensions it is a sphere of radius $\sqrt d$, within the vectors that sum to zero. The norm
-# keeps a vector's direction in the plane and discards its mean and its length. Three properties follow:
+# keeps a vector's direction in the plane and discards its mean and its length. Three properties follow, up to $\varepsilon$:
 #
 # 1. Multiply a vector by ten, or add 7 to each of its numbers: the output stays the same.
 # 2. So the gradient that comes back to $x$ sums to zero and has no component along $x$.
@@ -618,6 +626,8 @@ y, sigma = F.layer_norm(x, (4,), eps=0.0), x.std(correction=0)
 formula = (torch.eye(4) - torch.ones(4, 4) / 4 - torch.outer(y, y) / 4) / sigma     # (d, d)
 by_autograd = jacobian(lambda x: F.layer_norm(x, (4,), eps=0.0), x)
 print(f"formula and autograd differ by at most {(formula - by_autograd).abs().max():.0e}")
+
+# %% tags=["hide-input"]
 wish = torch.randn(64, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
 start = torch.randn(64, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 lengths = {}
@@ -628,8 +638,6 @@ for scale in (1, 10, 100):
     along = (x.grad @ x / x.norm()).item()
     print(f"x {scale:>3} times as large: gradient {lengths[scale]:.3f}, "
           f"along x {along:.0e}, sum {x.grad.sum():.0e}")
-
-# %% tags=["hide-input"]
 assert torch.allclose(formula, by_autograd, atol=1e-6)
 assert abs(lengths[10] / lengths[1] - 0.1) < 1e-3
 assert abs(lengths[100] / lengths[1] - 0.01) < 1e-4
@@ -640,27 +648,20 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # > **Which would you notice?** A sum for the mean. A product for the difference. A root too many. $d - 1$. ε outside the root.
 
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
-# The output agrees with the formula and with properties 2 and 3. (Along $x$ the gradient is not quite 0, because of ε.)
+# The output agrees with the formula and with properties 2 and 3.
 #
-# Why does LayerNorm help? One deck says that a layer learns more easily if its input does not keep shifting. Two decks add
-# that the *gradients* may matter more, and cite Xu et al. ([-@xu2019]). These authors kept the forward pass, but let no
-# gradient through the mean and the variance, and training became clearly worse. So properties 2 and 3 may be the ones that
-# count.
+# Why does LayerNorm help? Two decks say that its *gradients* may matter more than its outputs. They cite Xu et al.
+# ([-@xu2019]), who kept the forward pass but let no gradient through the mean and the variance: training became clearly
+# worse. So properties 2 and 3 may be the ones that count.
 #
 # > **A common mistake: misprints in the formula.** Few formulas are misprinted as often. A sum in place of the mean, $\mu =
 # > \sum_c x_c$: the $\frac1d$ is missing. A product in place of the difference, $(x_c\,\mu)^2$. One root too many:
 # > division by $\sqrt\sigma + \varepsilon$, although $\sigma$ is already the standard deviation. "Unit mean and standard
 # > deviation": the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
 #
-# *Which of them would you notice?* The folded cell below tries four variants on vectors of size 1 and of size 0.01.
-# The sum and the extra root show at once. The other two hide. With $d - 1$ each number shrinks by $\sqrt{63/64}$, less than
-# 1 %. An ε outside the root (in a deck, and in older code) matters only for small vectors. A checkpoint must run with the
-# convention of its training.
-#
-# **Now you:** [a08](@deep_stacks/assignment), exercise 2.
+# *Which of them would you notice?* The next cell tries four variants on vectors of size 1 and of size 0.01.
 
-# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-# misprints of LayerNorm
+# %% tags=["hide-input"]
 vectors = torch.randn(1000, 64, generator=torch.Generator().manual_seed(3))          # (n, d)
 print("largest error at scale" + " " * 10 + "1      0.01")
 errors = {}
@@ -687,6 +688,13 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 #
 # **Now you:** a@deep_stacks, exercise 2
 
+# %% [markdown]
+# The sum and the extra root show at once. The other two hide. With $d - 1$ each number shrinks by less than 1 %. An ε
+# outside the root (in a deck, and in older code) matters only for small vectors. A checkpoint must run with the
+# convention of its training.
+#
+# **Now you:** [a08](@deep_stacks/assignment), exercise 2.
+
 # %% [raw] slide
 # ## Whose mean? LayerNorm or batch normalisation
 # Over a token's features (LayerNorm), a sentence's tokens (instance norm), all tokens (batch norm).
@@ -697,8 +705,8 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # ## LayerNorm or batch normalisation: whose mean?
 #
 # A batch of token vectors, $(\text{batch}, n, d)$, has other axes over which one can take a mean. **Batch normalisation**
-# ([@ioffe2015]), a great success for images, takes it for each feature over all tokens of all sentences. A third choice,
-# **instance normalisation** ([@ulyanov2016]), takes it for each feature over the tokens of one sentence. *Which of the three
+# ([@ioffe2015]), a great success for images, takes it for each feature over all tokens of all sentences. **Instance
+# normalisation** ([@ulyanov2016]) takes it for each feature over the tokens of one sentence. *Which of the three
 # may a causal language model use?* Two tests decide. Does the past change if the future changes? Does a sentence give the
 # same result beside other sentences?
 
@@ -743,8 +751,8 @@ for name, axes in over.items():
 # $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$ (eq:rmsnorm)
 #
 # It subtracts no mean and has no bias, so it has half as many parameters. In their experiments it was about as good, and
-# faster. Most large language models of today use it, among them Llama. (One deck prints it without ε; a vector of zeros then
-# becomes NaN.) *Guess:* how far apart are the two norms on random vectors?
+# faster. Most large language models of today use it, among them Llama. *Guess:* how far apart are the two norms on random
+# vectors?
 
 # %% [raw] slide
 # ## RMSNorm: LayerNorm without the mean
@@ -779,8 +787,8 @@ assert difference.mean() < 0.05
 #
 # ## Norm placement: post-norm and pre-norm
 #
-# The norm can stand in two places. The original Transformer normalises the sum, "Add & Norm" in its figure. This is
-# **post-norm**. **Pre-norm** normalises only what the sublayer *reads*, and leaves the sum alone.
+# The norm can stand in two places (the **norm placement**). The original Transformer normalises the sum, "Add & Norm" in its
+# figure. This is **post-norm**. **Pre-norm** normalises only what the sublayer *reads*, and leaves the sum alone.
 #
 # $$
 # \text{post-norm:}\quad x \leftarrow \operatorname{norm}\bigl(x + f(x)\bigr) \qquad\qquad
@@ -817,8 +825,9 @@ figures.block_diagrams({
 #
 # > **A common mistake: the sum starts from the wrong x.** In a pre-norm block the branch reads the normalised $x$, and
 # > its result is added to $x$ *itself*. One deck's equation adds it to the normalised $x$ ($x^3 = x^2 + x^1$, where $x^1
-# > = \operatorname{norm}(x)$). Remember this one: it returns below as code. The same pages have two more slips: the
-# > final norm belongs to $x_{L+1}$, after the *last* block, and what leaves block $l$ is $x_{l+1}$, not $x_l$ again.
+# > = \operatorname{norm}(x)$). Remember this one: it returns below as code.
+# > <details><summary>Two more slips on the same pages</summary>The final norm belongs to $x_{L+1}$, after the <i>last</i>
+# > block. What leaves block $l$ is $x_{l+1}$, not $x_l$ again.</details>
 #
 # The figure shows sizes and gradients in four kinds of untrained stacks at three depths. *Guess before you look:* in which
 # two do they stay moderate with 24 blocks? In which of these two does $x$ grow? Which block has the larger gradient, the
@@ -846,12 +855,11 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # {figure}
 
 # %% [markdown]
-# In post-norm and pre-norm stacks of 24 blocks, neither $x$ nor the gradient vanishes or explodes. (Mind the scales: the
-# second column spans many powers of ten, the last two about one.) In post-norm $x$ has size one after every norm, and the
-# gradients of all blocks lie within one power of ten. In pre-norm $x$ *grows*: each sublayer reads a vector of size one and
-# adds one of about that size. Independent additions behave like the steps of a random walk: after $L$ blocks, which are
-# $2L$ sublayers, $x$ has a size of about $\sqrt{2L}$. (The first block has a larger gradient than the last. All later
-# blocks read what it writes.) How large are the steps of this walk?
+# In post-norm and pre-norm stacks of 24 blocks, neither $x$ nor the gradient vanishes or explodes. In post-norm $x$ has size
+# one after every norm. In pre-norm $x$ *grows*: each sublayer reads a vector of size one and adds one of about that size.
+# Independent additions behave like the steps of a random walk: after $L$ blocks, which are $2L$ sublayers, $x$ has a size of
+# about $\sqrt{2L}$. The first block has a larger gradient than the last, because all later blocks read what it writes. How
+# large are the steps of this walk?
 
 # %%
 stream = []
@@ -862,9 +870,6 @@ for name, sizes in ("attention", written[::2]), ("feed-forward network", written
 print(f"x at the top: {root_mean_square(stream[-1]):.1f};"
       f" the walk with steps of one: {math.sqrt(48):.1f}")
 
-# %% [markdown]
-# Both write less than one, and our stack stays below the walk.
-
 # %% [raw] slide
 # ## Pre-norm grows: the final norm
 # $x$ grows about like $\sqrt{2L}$, as a random walk does. So one more norm follows the last block.
@@ -874,8 +879,8 @@ print(f"x at the top: {root_mean_square(stream[-1]):.1f};"
 # > **Guess first.** Sweep the learning rate, with and without a **warm-up**. Where does post-norm fail?
 
 # %% [markdown]
-# A pre-norm stack therefore needs a **final norm**. The stack ends in a sum without a norm, and the size of this sum depends on
-# the depth. So one more norm follows the last block, in front of the output layer.
+# Both write less than one, and our stack stays below the walk. Still, a pre-norm stack ends in a sum whose size depends on
+# the depth. So one more norm follows the last block, in front of the output layer: the **final norm**.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercises 4 and 5.
 #
@@ -886,7 +891,7 @@ print(f"x at the top: {root_mean_square(stream[-1]):.1f};"
 # seeds. (The original Transformer's warm-up had 4,000 steps; see [lecture @training](@training).) The record has these
 # 60 runs. The next cell repeats one of them.
 
-# %%
+# %% tags=["hide-input"]
 model = fresh(post_norm, depth=6)
 train(model, lr=1e-2)
 with torch.no_grad():
@@ -894,8 +899,6 @@ with torch.no_grad():
 (kept,) = [row["losses"][0] for row in record["sweep"]
            if (row["wiring"], row["warm_up"], row["lr"]) == ("post-norm", 0, 1e-2)]
 print(f"post-norm, no warm-up, rate 0.01, seed 0: {here:.2f} here, {kept:.2f} in the record")
-
-# %% tags=["hide-input"]
 assert abs(here - kept) < 0.1
 
 # %% [markdown]
@@ -933,19 +936,19 @@ assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2
 # %% [markdown]
 # Without a warm-up, post-norm learns at 0.001 and 0.003, but not at 0.01 and above. The warm-up moves this edge up by one
 # step of our grid, a factor of about three: 0.01 now works, 0.03 hardly. Pre-norm learns at every rate, though poorly at 0.1
-# without a warm-up. A warm-up hardly changes pre-norm at 0.01. It helps at higher rates and costs something at lower
-# ones, probably because the model moves less in its sixty steps. Each at its best rate, pre-norm is ahead after sixty
-# steps. (Sixty steps do not tell which is ahead after sixty thousand.)
+# without a warm-up. So "post-norm needs a warm-up" is not a law. It depends on the learning rate.
 #
-# So "post-norm needs a warm-up" is not a law. It depends on the learning rate.
+# A warm-up helps pre-norm at the two highest rates and costs something at the lower ones, probably because the model moves
+# less in its sixty steps. Each at its best rate, pre-norm is ahead after sixty steps. (This does not tell which is ahead
+# after sixty thousand.)
 #
 # ## Why post-norm fails without a warm-up: branches larger than x
 #
 # Xiong et al. ([-@xiong2020]) find larger gradients near the output in post-norm than in pre-norm, and argue that these
 # make a full-sized first step dangerous. This is convincing for plain gradient descent. But Adam divides each gradient
 # by its own size, so a large gradient does not make a larger step. We look inside the model after ten steps, with two
-# measures: the token spread, and the **branch ratio**, the size of what a sublayer writes divided by the size of the $x$ to
-# which it is added.
+# measures: the token spread, and the **branch ratio** $r$, the size of what a sublayer writes divided by the size of the $x$
+# to which it is added.
 
 # %%
 def inside(model, seed, warm_up=0):
@@ -970,9 +973,14 @@ def inside(model, seed, warm_up=0):
 # %% [markdown]
 # We test this explanation: *Post-norm scales the sum of $x$ and branch back to size one. If the first steps make
 # the branches larger than $x$, little of $x$ is left after twelve norms. Then all tokens are nearly equal, and the model
-# cannot tell them apart.* (Pre-norm never scales $x$ down.) If this is right, small branches must cure post-norm at the full
-# rate. We make them small in two ways: by a factor of 0.2 on every branch, or by output matrices that only *begin* at a
-# fifth of their size. *Guess* the token spread after twelve sublayers in each case. (Only the second row has a warm-up.)
+# cannot tell them apart.* (Pre-norm never scales $x$ down.) It makes two predictions:
+#
+# * *How much is left.* If a branch is at right angles to $x$, the norm divides $x$ by $\sqrt{1 + r^2}$, and twelve norms
+#   leave $(1 + r^2)^{-6}$ of it. The cell prints this estimate.
+# * *What cures it.* Small branches must cure post-norm at the full rate. We make them small in two ways: by a factor of 0.2
+#   on every branch, or by output matrices that only *begin* at a fifth of their size.
+#
+# *Guess* the token spread after twelve sublayers in each case. (Only the second row has a warm-up.)
 
 # %%
 def post_norm_small(x, sublayer, norm):
@@ -999,10 +1007,14 @@ for name, connect, warm_up in (("post-norm", post_norm, 0),
     spreads[name] = {place: [spread[place] for spread, _ in found] for place in range(13)}
     ratios[name] = [ratio * (0.2 if connect is post_norm_small else 1) for _, ratio in found]
     print(f"{name:>30}: branch ratio", ", ".join(f"{ratio:.2f}" for ratio in ratios[name]),
-          "  token spread", ", ".join(f"{spread:.2g}" for spread in spreads[name][12]))
-figures.runs_over(spreads, "sublayers passed", "token spread after ten steps", log_y=True)
-#| caption: Token spread by the number of sublayers passed, after ten steps. A mark is a seed, a
-#|   line joins medians; the three at the top nearly coincide.
+          "  token spread", ", ".join(f"{spread:.2g}" for spread in spreads[name][12]),
+          "" if connect is pre_norm else f"  estimate {(1 + mean(ratios[name])**2)**-6:.2g}")
+r = mean(ratios["post-norm"])
+estimate = {place: [(1 + r**2) ** (-place / 2)] for place in range(13)}
+figures.runs_over(spreads | {f"estimate, r = {r:.1f}": estimate}, "sublayers passed",
+                  "token spread after ten steps", log_y=True)
+#| caption: Token spread by sublayers passed, after ten steps, and the estimate for post-norm. A
+#|   mark is a seed, a line joins medians; three lines coincide at the top.
 
 # %% tags=["hide-input"]
 full, warmed, small, at_first, pre = spreads.values()
@@ -1016,11 +1028,11 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # {figure}
 
 # %% [markdown]
-# The printed token spread is the one after twelve sublayers. In post-norm without a warm-up the branches are on average about
-# twice as large as $x$, so a norm scales $x$ down to roughly half. After twelve norms less than a thousandth of $x$ differs
-# between tokens: rank collapse. With small branches, at the same rate and after as many steps, the token spread is still 0.8
-# or more. (The warm-up lies in between. By itself it would prove little. The sum of its first ten learning rates is less than
-# a fifth of the others' sum, so this model has moved less.)
+# In post-norm without a warm-up the branches are on average about twice as large as $x$, and after twelve sublayers less than
+# a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same rate and after as many steps,
+# the token spread is still 0.8 or more. The estimate is close where the branches are large. Where they are small, more is
+# left than it says, perhaps because what small branches add still differs between tokens. (The warm-up alone would prove
+# little: its ten steps are shorter.)
 #
 # Do models with small branches *learn*? The opposite test is as important: if large branches are the cause, doubling them
 # must break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
@@ -1050,11 +1062,10 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 
 # %% [markdown]
 # The explanation survives three tests that could have refuted it: branches scaled by 0.2, branches that begin small, and
-# branches doubled. At this rate a small beginning is enough. This suggests that the harm is done in the first steps. (At 0.03
-# a small beginning is not enough, but the lasting factor of 0.2 is, as the next figure shows.) Here post-norm with small
-# branches ends a little below pre-norm, with every seed. This is no victory of post-norm: pre-norm with small branches, in
-# the next figure, does as well. Other causes may play a part. Liu et al. ([-@liu2020]) come to a similar conclusion: post-norm
-# is unstable less because of its gradients than because it depends heavily on its branches, which amplifies small changes.
+# branches doubled. At this rate a small beginning is enough, so the harm seems to be done in the first steps. (At 0.03 it is
+# not enough, but the lasting factor of 0.2 is, as the next figure shows.) Other causes may play a part. Liu et al.
+# ([-@liu2020]) come to a similar conclusion: post-norm is unstable less because of its gradients than because it depends
+# heavily on its branches, which amplifies small changes.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
 #
@@ -1068,11 +1079,11 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # | zero at the start | the matrices that write begin at 0, so each block begins as the identity | Fixup ([@zhang2019fixup]), with more |
 # | **ReZero** | $x + \alpha_\ell f_\ell(x)$, one learned number each, 0 at first, no norm | [@bachlechner2021] |
 # | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | [@touvron2021cait] |
-# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (one stack; other exponents for an encoder with a decoder) | [@wang2022], for 1,000 layers |
+# | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (for a single stack) | [@wang2022], for 1,000 layers |
 #
 # The figure shows all of them with six blocks and no warm-up, at two rates with three seeds each. (The rows *sandwich* and
-# *norm on the branch* belong to the next section.) Three rows have no norm at all: plain residual connections (*no norm*), branches
-# that begin at zero, and ReZero. *Guess:* which of the three learn?
+# *norm on the branch* belong to the next section.) Three rows have no norm at all: plain residual connections (*no norm*),
+# branches that begin at zero, and ReZero. *Guess:* which of the three learn?
 
 # %% [raw] slide
 # ## How large should a branch be?
@@ -1102,8 +1113,8 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every method with small branches works, even **without a single norm**: ReZero and branches that begin at zero
-# learn about as well as pre-norm. Plain residual connections (*no norm*) explode. A better initialisation did not
-# replace residual connections. Together with them, it can replace the norms at this rate. At 0.03 the methods differ.
+# learn about as well as pre-norm. Plain residual connections (*no norm*) explode. So initialisation could not replace
+# residual connections; together with them, it can replace the norms at this rate. At 0.03 the methods differ.
 # ReZero and LayerScale, which have a learned factor on each branch, hardly change. If the matrices only *begin* at zero,
 # the loss explodes. (Six blocks and sixty steps do not tell which is best in a model a thousand times larger.)
 #
@@ -1111,9 +1122,9 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 #
 # ## Norms in today's models: sandwich norm, OLMo 2, QK-norm
 #
-# Pre-norm is "the one thing everyone agrees on (in 2024)", two decks write, and this was nearly true. (A slide names one
-# exception, the 350-million-parameter OPT.) But where post-norm can be trained, it has been found to end a little better
-# ([@liu2020]), so the search has gone on. Here are two more placements:
+# Pre-norm is "the one thing everyone agrees on (in 2024)", two decks write, and this was nearly true. But where post-norm
+# can be trained, it has been found to end a little better ([@liu2020]), so the search has gone on. Here are two more
+# placements:
 
 # %%
 figures.block_diagrams({
@@ -1144,8 +1155,8 @@ figures.block_diagrams({
 # | **parallel** | $x + f(\operatorname{norm}(x)) + g(\operatorname{norm}(x))$ | GPT-J, PaLM ([@chowdhery2022]), ViT-22B |
 #
 # In the last three, as in pre-norm, the residual stream has nothing but sums. A norm at the end of a branch fixes how much the
-# branch adds, up to the norm's gain. (In the last section's figure, the sandwich ends about where pre-norm ends, and OLMo 2's
-# placement a little higher. OLMo 2 has billions of parameters, and combines its placement with the next idea.)
+# branch adds, up to the norm's gain. In the last section's figure the sandwich ends about where pre-norm ends, and OLMo 2's
+# placement a little higher. (OLMo 2 combines it with the next idea.)
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes almost one-hot, and
 # its gradient nearly vanishes for most queries. **QK-norm** ([@henry2020]) normalises each query and each key before the
@@ -1201,15 +1212,15 @@ def as_printed(x, sublayer, norm):
 
 # %% [markdown] erratum="the residual from the normalised x; no final norm"
 # > **A common mistake: the norm's result is stored under the name x.** So the sublayer's output is added to the *normalised*
-# > $x$. This is the deck's equation from above, as code: norms stand on the residual stream. After the last block the deck
-# > goes straight to the output layer, so the final norm of a pre-norm stack is missing as well.
+# > $x$. This is the deck's equation from above, as code: norms stand on the residual stream. The deck also leaves out the
+# > final norm of a pre-norm stack.
 #
 # We train three stacks: the block as printed, the repaired block, and the repaired block with a final norm. Each is two
 # blocks deep and is trained with eight seeds, a warm-up and a rate of 0.005. Runs of the same seed have the same matrices and
-# batches, so they are **paired**: the *difference* within each pair counts, not the two means. *Guess:* is the loss lower as
+# batches, so they are **paired**: the *difference* within each pair counts. *Guess:* is the loss lower as
 # printed or as repaired, and is the difference clear?
 
-# %%
+# %% tags=["hide-input"]
 def compare(title, first, second):
     differences = [a - b for a, b in zip(first, second, strict=True)]
     half = 2.365 * stdev(differences) / math.sqrt(8)      # Student's t for eight seeds, 95 %
@@ -1246,11 +1257,11 @@ assert all(wrong < right for wrong, right in zip(printed, normed, strict=True))
 # {print}
 
 # %% [markdown]
-# If the runs were not paired, the interval would just reach zero. Paired, it is narrower and does not reach zero, because much
-# of the scatter is common to both runs of a seed. The difference is small and points the wrong way: **the loss prefers the
-# bug.** If you choose by this loss, you keep the bug. The missing final norm is not the reason. The two repaired versions
-# cannot be told apart, and the printed block has a lower loss than the one with the final norm in every seed. At twice the
-# rate these two cannot be told apart. So a loss at one learning rate is no verdict on a block.
+# The difference is small, its interval does not reach zero, and it points the wrong way: **the loss prefers the bug.** If you
+# choose by this loss, you keep the bug. (Without the pairing the interval would just reach zero: much of the scatter is common
+# to both runs of a seed.) The missing final norm is not the reason, since the two repaired versions cannot be told apart. At
+# twice the rate the printed and the right block cannot be told apart either. So a loss at one learning rate is no verdict
+# on a block.
 #
 # A test of a *property* finds the bug at once. If its sublayers write zeros, a pre-norm block must return its input.
 # This follows from the equation, for every $x$, before any training:
@@ -1287,9 +1298,9 @@ assert torch.equal(pre_norm(x, writes_nothing, LayerNorm(32)), x) and moved == 0
 # $$
 #
 # Each bracket is "Add & Norm" of the original Transformer. *The printed stack is a post-norm stack*, with one more norm in
-# front, and without the last norm. The cell compares the two functions number by number.
+# front, and without the last norm. The folded cell compares the two functions number by number.
 
-# %%
+# %% tags=["hide-input"]
 torch.manual_seed(0)
 norms = [LayerNorm(32) for _ in range(13)]
 for norm in norms:                                        # as if they had been trained
@@ -1307,8 +1318,8 @@ assert torch.equal(x, y)
 print("the same numbers:", torch.equal(x, y))
 
 # %% [markdown]
-# Its low loss is no contradiction: the printed stack was only two blocks deep and had a warm-up. Now we can *predict* how
-# the printed block behaves with six blocks. *Guess:* which line does it follow in the sweep, post-norm's or pre-norm's?
+# Its low loss is no contradiction: the stack was only two blocks deep and had a warm-up. Now we can *predict* how the printed
+# block behaves with six blocks. *Guess:* which line does it follow in the sweep, post-norm's or pre-norm's?
 
 # %%
 lines = swept(["post-norm", "pre-norm", "as printed"])
@@ -1329,9 +1340,8 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # %% [markdown] teaches="what the tricks improve: training or ability"
 # The prediction was right: the printed block learns where post-norm learns, and fails where post-norm fails. (At the lower
 # rates the two losses are not the same.) Suppose that someone takes this code, makes it six blocks deep, and leaves out the
-# warm-up "because pre-norm does not need one". At a rate of 0.01 training fails. The fault is in four lines whose comments
-# look right. The loss says whether this model learns, at this size and with these settings. Whether it is built as intended
-# must be tested in other ways.
+# warm-up "because pre-norm does not need one". At a rate of 0.01 training fails, and the fault is in four lines whose comments
+# look right.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
@@ -1351,11 +1361,11 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # | RMSNorm | $x / \sqrt{\frac1d \sum_c x_c^2 + \varepsilon} \odot \gamma$: no mean, no shift | $\gamma$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
-# Without residual connections our six blocks hardly learned in sixty steps, from any of three initialisations. With residual
-# connections alone, sizes explode. A norm controls them. After the sum (post-norm), it fails at high learning rates unless
-# the branches are small; a warm-up helps up to a point. On the branch (pre-norm), it leaves the residual stream free, and the
-# stack needs a final norm. In our tests of post-norm, branches larger than $x$ went with failure and small branches with
-# success. A structural test says whether a block is built as intended; the loss does not.
+# Without residual connections, no initialisation let six blocks keep up with one. With residual connections alone, sizes
+# explode. A norm controls them. After the sum (post-norm), it fails at high learning rates unless the branches are small; a
+# warm-up helps up to a point. On the branch (pre-norm), it leaves the residual stream free, and the stack needs a final norm.
+# In our tests of post-norm, branches larger than $x$ went with failure and small branches with success. A structural test
+# says whether a block is built as intended; the loss does not.
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
 # placements around attention and feed-forward network, as `norm_place` in its config says.
@@ -1427,8 +1437,9 @@ for name, by_depth in last.items():
 
 # %% [markdown] teaches="the loss landscape with and without them"
 # In pre-norm the gradient falls, but more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks.
-# In post-norm it rises up to 8 blocks and then no longer, so one slope describes it badly. (It is often said that in post-norm the gradient *vanishes*
-# towards the input. With this initialisation it does not, as the flows above show. With others it may.)
+# In post-norm it rises up to 8 blocks and then no longer, so one slope describes it badly. (It is often said that in
+# post-norm the gradient *vanishes* towards the input. With this initialisation it does not, as the flows above show. With
+# others it may.)
 #
 # ## Going further: the loss landscape
 #
@@ -1449,7 +1460,8 @@ figures.loss_landscapes({name: (ticks, torch.tensor(losses))
 for name, bowls in landscape["bowls"].items():
     print(f"{name:>11}:", "   ".join(f"rising {bowl['rising']:.0%}, low {bowl['low']:.0%}"
                                      for bowl in bowls))
-#| caption: The loss around the end of training, with and without residual connections.
+#| caption: The loss on a slice around the end of training (the cross), without and with
+#|   residual connections. The lines join points of equal loss.
 
 # %% [markdown]
 # On the left is a narrow valley between steep walls, on the right a wide one. (The cross is where training ended. On the right

@@ -1,6 +1,7 @@
 """Training drawn: tokens, batches, rates, and where a GPU's time and memory go."""
 
 from collections.abc import Mapping, Sequence
+from math import log10
 from statistics import median
 
 from matplotlib.axes import Axes
@@ -122,7 +123,7 @@ def paired_gaps(gaps: Mapping[str, Sequence[float]]) -> None:
         style = line_style(i) | {"linestyle": "none", "markersize": 9 - i, "zorder": 4}
         ax.plot(points, list(rows), **style)
         for y, x in enumerate(points):
-            ax.text(x, y + 0.24, _minus(f"{x:.1f}"), ha="center", va="top", fontsize=9, color=INK)
+            ax.text(x, y + 0.24, _minus(f"{x:.1f}"), ha="right" if x < 0 else "center", va="top", fontsize=9, color=INK)
         ax.text(points[0], -0.3, name, color=style["color"], ha="center", va="bottom", fontsize=10.5)
     ax.axvline(0, color=INK, linewidth=1.4)
     ax.text(0.25, -0.3, "calibrated", ha="left", va="bottom", fontsize=9.5, color=INK)
@@ -192,19 +193,19 @@ def adamw_step(now: Mapping[str, float], rate: float, decay: float) -> None:
         f"gradient g\n{n['gradient']}": (0, 0.5, GREY),
         f"m: {n['m before']} → {n['m']}": (3.0, 1.4, BLUE),
         f"v: {n['v before']} → {n['v']}": (3.0, -0.4, ORANGE),
-        f"m corrected\n{n['m_hat']}": (6.5, 1.4, BLUE),
-        f"√(v corrected)\n{n['root']}": (6.5, -0.4, ORANGE),
+        f"m corrected\n{n['m_hat']}": (6.55, 1.4, BLUE),
+        f"√(v corrected)\n{n['root']}": (6.55, -0.4, ORANGE),
         f"ratio\n{n['ratio']}": (9.2, 0.5, GREEN),
         f"θ\n{n['theta before']}": (0, -2.2, GREY),
         f"decay λθ\n{n['decay']}": (9.2, -2.2, GREY),
         f"new θ\n{n['theta']}": (12.0, 0.5, GREY),
     }
     for words, (x, y, colour) in boxes.items():
-        box(ax, x, y, words, colour, width=2.6 if x == 3.0 else 2.3 if x == 6.5 else 2.0)
+        box(ax, x, y, words, colour, width=2.5 if x == 3.0 else 2.2 if x == 6.55 else 2.0)
     new = f"({n['gradient']})" if now["gradient"] < 0 else n["gradient"]
     for start, end in (
-        ((1.02, 0.8), (1.68, 1.3)), ((1.02, 0.2), (1.68, -0.3)),
-        ((4.32, 1.4), (5.33, 1.4)), ((4.32, -0.4), (5.33, -0.4)),
+        ((1.02, 0.8), (1.73, 1.3)), ((1.02, 0.2), (1.73, -0.3)),
+        ((4.27, 1.4), (5.43, 1.4)), ((4.27, -0.4), (5.43, -0.4)),
         ((7.68, 1.4), (8.18, 0.8)), ((7.68, -0.4), (8.18, 0.2)),
         ((10.22, 0.5), (10.98, 0.5)), ((1.02, -2.2), (8.18, -2.2)), ((10.22, -2.0), (11.4, -0.02)),
     ):  # fmt: skip
@@ -368,6 +369,45 @@ def throughput(speeds: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
     ax.yaxis.set_minor_formatter(NullFormatter())
     _axes(ax, "tokens in a batch (logarithmic)", "target tokens a second (logarithmic)")
     show(drawn, f"Target tokens a second against the tokens in a batch, medians. {'; '.join(said)}.")
+
+
+def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
+    """The bits of formats, {name: (of the exponent, of the fraction, not used)}: a row each, a box a bit, sign first.
+
+    Beside it what the bits buy: the largest number, and how many decimal digits.
+    """
+    drawn, ax = figure(9.0, 0.9 + 0.5 * len(formats))
+    most = 1 + max(map(sum, formats.values()))
+    stage(ax, (-3.4, most + 12.2), (0.55 - len(formats), 1.35))
+    columns = (most + 3.0, most + 8.8)
+    for x, words, colour in zip(columns, ("largest", "decimal digits"), (ORANGE, BLUE), strict=True):
+        ax.text(x, 0.85, words, ha="center", va="center", fontsize=10.5, color=colour)
+    said = []
+    for row, (name, (exponent, fraction, unused)) in enumerate(formats.items()):
+        ax.text(-0.6, -row, name, ha="right", va="center", fontsize=11, color=INK)
+        x = 0
+        for n, colour, words in ((1, GREY, "S"), (exponent, ORANGE, str(exponent)), (fraction, BLUE, str(fraction)),
+                                 (unused, None, "not used")):  # fmt: skip
+            for bit in range(x, x + n):
+                ax.add_patch(Rectangle((bit + 0.06, -row - 0.32), 0.88, 0.64, linestyle="-" if colour else ":",
+                                       facecolor=colour or "white", edgecolor=colour or GREY))  # fmt: skip
+            if n:
+                ax.text(x + n / 2, -row, words, ha="center", va="center", fontsize=10, color=INK if n > 1 else "white",
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5} if n > 1 else None)  # fmt: skip
+            x += n
+        largest = (2 - 2.0**-fraction) * 2.0 ** (2 ** (exponent - 1) - 1)
+        mantissa, power = f"{largest:.1e}".split("e+")
+        shown = f"{largest:,.0f}" if largest < 1e6 else rf"${mantissa} \cdot 10^{{{int(power)}}}$"
+        digits = f"{(fraction + 1) * log10(2):.1f}"
+        for place, words in zip(columns, (shown, digits), strict=True):
+            ax.text(place, -row, words, ha="center", va="center", fontsize=10.5, color=INK)
+        said.append(f"{name}: exponent {exponent}, fraction {fraction}" + (f", not used {unused}" if unused else "")
+                    + f"; at most {largest:.1e}, {digits} decimal digits")  # fmt: skip
+    exponent, fraction, _ = next(iter(formats.values()))
+    for x, words, colour in ((1 + exponent / 2, "exponent: range", ORANGE),
+                             (1 + exponent + fraction / 2, "fraction: digits", BLUE)):  # fmt: skip
+        ax.text(x, 0.85, words, ha="center", va="center", fontsize=10.5, color=colour)
+    show(drawn, f"Number formats, a box for each bit, one of them the sign. {'. '.join(said)}.")
 
 
 def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[float, float]]) -> None:

@@ -9,25 +9,24 @@
 # %% [markdown]
 # # Lecture @training · Training an encoder–decoder on a GPU
 #
-# *About 55 minutes. You need [the Transformer](@transformer), what [attention does in translation](@cross_attention),
+# *About 53 minutes. You need [the Transformer](@transformer), what [attention does in translation](@cross_attention),
 # and why [deep stacks want a warm-up](@deep_stacks).*
 #
 # After this lecture you can
 # * turn two files of sentences into batches of a fixed number of **tokens**;
 # * write the **training loop** of an encoder–decoder, and say what every line is for;
-# * explain **label smoothing**, **AdamW**, **warm-up** and **gradient clipping**, and choose a learning rate by a
-#   sweep;
+# * explain **label smoothing**, **AdamW**, **warm-up** and **gradient clipping**, and find a learning rate by a sweep;
 # * predict from a data sheet how long a step takes on a GPU, how much memory it needs, and what limits it;
 # * train in 16 bits, on one GPU or several, and show that the gradient is still the right one;
 # * stop a run and resume it **exactly**.
 #
 # Two people train the same Transformer on the same pairs for 50 steps. One model ends at a loss of 3.1 nats per token,
-# the other at 1.8 ([@fig:rate-sweep]). They differ in one number, the learning rate. This lecture is about such decisions,
-# outside the architecture. It also tests a prediction: how long does a GPU take to train on the 29,000 German and English
-# captions of **Multi30k** ([@elliott2016])?
+# the other at 1.8 ([@fig:rate-sweep]). They differ in one number, the learning rate. This lecture is about such
+# decisions outside the architecture. It also makes a prediction and tests it: how long does a GPU take to train on the
+# 29,000 pairs of captions of **Multi30k**, German and English ([@elliott2016])?
 #
 # Every cell runs on a CPU, and on a GPU (CUDA, or Apple's Metal) where there is one. Numbers for other GPUs are
-# **predictions** from their data sheets, marked as such. The exception is one run that we measured on an H200.
+# **predictions** from their data sheets, except for one run that we measured on an H200.
 
 # %% tags=["hide-input"]
 import os
@@ -103,8 +102,8 @@ print(f"device: {device.type}, and its best number format: {best_precision(devic
 # %% [markdown]
 # ## Data: from two files to batches of tokens
 #
-# A parallel corpus is two text files: line 17 of one is the translation of line 17 of the other. The cell writes two such
-# files, German and English number words, and reads them back.
+# A parallel corpus is two text files: line 17 of one is the translation of line 17 of the other. The cell writes two
+# such files, of German and English number words, and reads them back.
 
 # %%
 drawn = number_words("de", "en", train=9_000, test=0, max_items=2, dates=0, seed=0).train
@@ -127,16 +126,16 @@ print(len(training), "pairs to train on, for example", training[0])
 # > **Guess first.** Will *einundzwanzig* become one token, three, or something else? And *hundertmeterlauf*?
 
 # %% [markdown] teaches="subwords"
-# We shuffle **before** we split, with a seed. Files often come sorted by source, date or length.
+# We shuffle **before** we split, with a seed: files often come sorted by source, date or length.
 #
 # ### Byte-pair encoding: tokens between letters and words
 #
 # A vocabulary of whole words fails on the first new word, and German forms new compounds all the time. Single letters
-# make sequences long. **Byte-pair encoding** (BPE, [@sennrich2016]) finds **subword tokens** in between. It starts with the
-# smallest units, counts which two neighbours occur together most often, merges this pair everywhere, and repeats.
+# make sequences long. **Byte-pair encoding** (BPE, [@sennrich2016]) finds **subword tokens** in between. It counts
+# which two neighbours occur together most often, merges this pair everywhere, and repeats.
 #
-# We start with **bytes**: every text in the world is a sequence of the same 256. The cell counts the neighbours for the
-# first merge; then a function does 60. (You write it in the extension "Grow a vocabulary".)
+# We start from **bytes**: every text in the world is a sequence of the same 256. The cell counts the neighbours for the
+# first merge; then a function makes 60 merges. (You write it in the extension "Grow a vocabulary".)
 
 # %%
 counts = Counter(word for pair in training for word in pair.source.replace(",", "").split())
@@ -149,11 +148,11 @@ merges = learn_merges(counts, 60)                         # merge, count again, 
 print("merges:", *[(left + right).decode(errors="replace") for left, right in merges[:12]], "…")
 
 # %% [markdown]
-# To encode a new word, apply the merges to its bytes in the order in which they were learned. *Guess:* will *einundzwanzig*
-# become one token, three (*ein*, *und*, *zwanzig*), or something else? And *hundertmeterlauf*, a hundred-metre race, whose
+# To encode a new word, apply the merges in the order in which they were learned. *Guess:* does *einundzwanzig* become
+# one token, three (*ein*, *und*, *zwanzig*), or something else? And *hundertmeterlauf*, a hundred-metre race, whose
 # second half occurs in no number word?
 
-# %%
+# %% tags=["hide-input"]
 def encode_word(word, n_merges):
     pieces = cut_word(word, merges[:n_merges])
     return [piece.decode(errors="backslashreplace").replace(" ", "␣") for piece in pieces]
@@ -175,9 +174,10 @@ viz.explore(draw_pieces, merges=[0, 5, 10, 20, 40, 60], start={"merges": 60})
 # {figure}
 
 # %% [markdown]
-# After 60 merges *einundzwanzig* is *ein* and *undzwanzig*: the tokens follow frequency, not grammar. *hundertmeterlauf*
-# shares *hundert* with the numbers. The rest of it, and the euro sign, falls back to short tokens, in the end to single
-# bytes. **Nothing is unknown.** The package's **tokenizer** starts with the *characters* of its training text instead:
+# After 60 merges *einundzwanzig* is *ein* and *undzwanzig*: tokens follow frequency, not grammar. *hundertmeterlauf*
+# shares *hundert* with the numbers. The rest of it, like the euro sign, falls back to short tokens, in the end to
+# single bytes. **Nothing is unknown.** The package's **tokenizer** starts from the *characters* of its training text
+# instead:
 
 # %%
 german = Tokenizer.train((pair.source for pair in training), size=112)
@@ -194,12 +194,12 @@ print(german.pieces("5 € für Äpfel"))
 # Merges are **learned**: train them on the training set alone. If the test set is among the text, its sentences become shorter and easier, and no score says so.
 
 # %% [markdown]
-# A character that this tokenizer never saw becomes `<unk>`, and its meaning is lost. So GPT-2 and many later models start
-# with bytes.
+# A character that this tokenizer never saw becomes `<unk>`, and its meaning is lost. So GPT-2 and many later models
+# start from bytes.
 #
-# The number of merges trades sequence length against the size of the embedding matrix. The merges are **learned**, so train
-# them **on the training set alone**. Otherwise words of the test set get tokens of their own, its sentences become easier
-# than new text will be, and no score shows it.
+# More merges give shorter sequences and a larger embedding matrix. The merges are **learned**, so learn them **from the
+# training set alone**. Otherwise words of the test set get tokens of their own, its sentences become easier than new
+# text will be, and no score shows it.
 #
 # > **Check yourself.** A colleague trains the vocabulary on training *and validation* texts. The test set is untouched.
 # > Is that clean?
@@ -209,8 +209,8 @@ print(german.pieces("5 € für Äpfel"))
 # ### Batches by tokens
 #
 # A batch is a rectangle of token ids, and short sentences are filled up with **padding**. *Guess:* with 16 sentences
-# sampled at random, how much of the rectangle is padding? The remedy is to put sentences of similar length together, and to
-# count **tokens** instead of sentences: a batch gets as many rows as fit into the budget.
+# sampled at random, how much of the rectangle is padding? The remedy is to put sentences of similar length together,
+# and to count **tokens** instead of sentences: a batch gets as many rows as fit into the budget.
 
 # %% [raw] slide
 # ## Batches by tokens
@@ -234,9 +234,9 @@ figures.padded_batches({"16 sentences at random": by_number,
 # The order of the batches is sampled anew for each epoch.
 
 # %% [markdown]
-# On the right the rectangles are nearly full, and all but the last are of nearly equal size. So every step costs about the
-# same time and memory. `epoch_batches` samples the order of the batches anew for each **epoch**; otherwise the model would
-# always see the short sentences first.
+# On the right the rectangles are nearly full, and all but the last are of nearly equal size. So every step costs about
+# the same time and memory. `epoch_batches` samples the order of the batches anew for each **epoch**; otherwise the
+# model would always see the short sentences first.
 #
 # **Now you:** [a10](@training/assignment), the extension "Batches by tokens".
 
@@ -250,23 +250,24 @@ source, source_lengths, target_in, target_out = first_batches(1)[0]
 print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.shape))
 
 # %% [markdown]
-# `target_in` begins with `<bos>`, and `target_out` is the same row one step later. This is **teacher forcing** ([lecture
-# @cross_attention](@cross_attention)): at every position the decoder sees the true past, so it learns all positions at once.
+# `target_in` begins with `<bos>`, and `target_out` is the same row one step later. This is **teacher forcing**
+# ([lecture @cross_attention](@cross_attention)): at every position the decoder sees the true past, so it learns all
+# positions at once.
 #
 # ## Loss: cross-entropy, label smoothing, calibration
 #
-# The loss is the **cross-entropy** of each next token, in nats, averaged over the real tokens (padding does not count). It
-# would be 0 if the true token had probability 1, but a softmax reaches 1 only at an infinite logit. So the gradient pulls
-# towards certainty long after the answer is right. **Label smoothing** ([@szegedy2016]) asks for a little less certainty.
-# Its target distribution $q$ mixes the true token $y$ with all $V$ tokens:
+# The loss is the **cross-entropy** of each next token, in nats, averaged over the real tokens (padding does not count).
+# It reaches 0 only at an infinite logit, so its gradient asks for more certainty long after the answer is right.
+# **Label smoothing** ([@szegedy2016]) asks for a little less. Its target distribution $q$ mixes the true token $y$ with
+# all $V$ tokens:
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
 # \text{loss} = -\sum_v q_v \log p_v
 # $$
 #
-# The loss is smallest where $p = q$, and that is at a finite logit. *Where?* In the figure the vocabulary has 112 tokens,
-# and the true token's logit exceeds all others, which are equal, by a margin.
+# The loss is smallest where $p = q$, and that is at a finite logit. *Where?* In the figure the vocabulary has 112
+# tokens. The true token's logit exceeds all the others, which are equal, by a margin.
 
 # %% [raw] slide
 # ## Label smoothing
@@ -293,14 +294,19 @@ assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
 # A smoothed training loss compares with nothing but itself.
 
 # %% [markdown]
-# With ε = 0.1 the loss is smallest at a margin of $\ln\bigl((1 - \varepsilon)V/\varepsilon + 1\bigr) = 6.9$. More certainty
-# *costs*. The loss at the minimum is not zero: it is the entropy of $q$. So on held-out text, report the plain loss.
+# With ε = 0.1 the loss is smallest at a margin of
+# $\ln(q_y / q_v) = \ln\bigl((1 - \varepsilon)V/\varepsilon + 1\bigr) = 6.9$, where $v$ is any other token. More
+# certainty *costs*. The loss at the minimum is not zero: it is the entropy of $q$. So on held-out text, report the
+# plain loss.
 #
 # **Calibration** asks whether a model's confidence agrees with its accuracy. The **calibration gap** is the mean
-# probability of the predicted tokens minus the share of them that are right. Positive means overconfident. (A gap of 0 can
-# hide errors that cancel; the **expected calibration error** bins the predictions first.) We train for 150 steps on 100
-# pairs only, so that the model overfits, with and without smoothing, three seeds each. The seed fixes initial weights and
-# batches, so the runs are paired. *Guess:* what does smoothing do to the gap?
+# probability of the predicted tokens minus the share of them that are right. Positive means overconfident. We train on
+# only 100 pairs for 150 steps, so that the model overfits, with and without smoothing. Three seeds fix initial weights
+# and batches: the runs are paired. *Guess:* what does smoothing do to the gap?
+#
+# <details><summary>Does a gap of 0 mean that the model is calibrated?</summary>Not always: overconfident and
+# underconfident predictions can cancel. The <b>expected calibration error</b> sorts the predictions into bins of
+# confidence first.</details>
 
 # %%
 config = TransformerConfig(vocab_size=len(german), target_vocab_size=len(english), d_model=64,
@@ -347,10 +353,10 @@ figures.paired_gaps(gaps)
 # **Now you:** a@training, exercise 1
 
 # %% [markdown]
-# Without smoothing the overfitted model is 13 to 15 points too confident; with ε = 0.1 the gap is at most one point (one
-# network, three seeds). Accuracy hardly changes, and the plain loss does not improve: smoothing mends confidence, not
-# knowledge. Large networks that are trained for long tend to be overconfident ([@guo2017]). For translation ε = 0.1 is
-# usual: Vaswani et al. ([-@vaswani2017, section 5.4]) report worse perplexity and better BLEU.
+# Without smoothing the overfitted model is 13 to 15 points too confident; with ε = 0.1 the gap is at most one point.
+# Accuracy hardly changes, and the plain loss does not improve: smoothing mends confidence, not knowledge. Large
+# networks tend to be overconfident ([@guo2017]). For translation ε = 0.1 is usual: Vaswani et al.
+# ([-@vaswani2017, section 5.4]) report worse perplexity and better BLEU.
 #
 # **Now you:** [a10](@training/assignment), exercise 1.
 
@@ -361,8 +367,8 @@ assert min(gaps["plain"]) > 0.08 and max(abs(gap) for gap in gaps["ε = 0.1"]) <
 # %% [markdown]
 # ## The training loop in twenty lines
 #
-# *Guess before you look:* weights, activations, gradient, Adam's averages. Which of them must be kept from one step to the
-# next, and which only within a step?
+# *Guess before you look:* weights, activations, gradient, Adam's averages. Which of them must be kept from one step to
+# the next, and which only within a step?
 
 # %% [raw] slide
 # ## The training loop
@@ -380,7 +386,7 @@ figures.training_step()
 
 # %% [markdown]
 # The weights and Adam's averages $m$ and $v$ are kept for the whole run. The activations are kept from the forward pass
-# to the backward pass, the gradient until AdamW has used it. Here is the same step as code:
+# to the backward pass, the gradient until AdamW has used it. The same step as code:
 
 # %%
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -429,9 +435,9 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # | `zero_grad` | `backward` **adds** to what is there |
 #
 # **Gradient clipping** ([@pascanu2013]): if the gradient, all parameters together, is longer than 1, it is scaled down
-# to length 1. The direction stays. Does it help? One parameter starts at 0, the minimum of $\theta^2/2$, and takes 100 steps
-# with learning rate η = 0.01. Each gradient is θ plus noise of size 1, but one in the middle is −100. *Guess:* where does θ
-# end with plain gradient descent (SGD), and where with AdamW?
+# to length 1. The direction stays. Does it help? One parameter starts at 0, the minimum of $\theta^2/2$, and takes 100
+# steps with learning rate η = 0.01. Each gradient is θ plus noise of size 1, but one in the middle is −100. *Guess:*
+# where does θ end with plain gradient descent (SGD), and where with AdamW?
 
 # %%
 def end_of(optimizer_class, max_norm, seed):
@@ -464,7 +470,7 @@ assert all(one > other for one, other in zip(free, cut, strict=True))
 # recent size of the gradients (next section), so the harm is small. Even so, θ ends higher without clipping, for every
 # seed.
 #
-# Does the package's trainer do the same, given the same model, batches and learning rates?
+# Does the package's trainer do what our loop does, given the same model, batches and learning rates?
 
 # %%
 precision = best_precision(device)
@@ -478,16 +484,16 @@ print(f"{sum(norm > 1 for norm in norms)} of 20 gradients were clipped")
 assert apart < 0.1
 
 # %% [markdown]
-# Yes. The trainer also calls `model.train()` to switch dropout on for training, and `model.eval()` to switch it off for
-# measuring and translating.
+# Yes. The trainer also calls `model.train()` and `model.eval()`: dropout is on for training, and off for measuring and
+# translating.
 #
 # ## AdamW, weight decay and the learning rate
 #
-# **Adam** ([@kingma2015]) keeps two running averages for every parameter: $m$ of its gradient $g$, and $v$ of $g^2$. At each
-# step an average keeps a share β of itself, and the new value gets the rest. Both begin at zero, so at first they are too
-# small: after two steps the gradients have a total weight of only $1 - 0.9^2 = 0.19$ in $m$. The **bias correction** divides
-# by this weight. The corrected $m$ is divided by the root of the corrected $v$; this is the **ratio**. (A tiny $\epsilon$
-# is added to the root, so that nothing is divided by zero.)
+# **Adam** ([@kingma2015]) keeps two running averages for every parameter: $m$ of its gradient $g$, and $v$ of $g^2$. At
+# each step an average keeps a share β of itself, and the new value gets the rest. Both begin at zero, so at first they
+# are too small: after two steps the gradients have a total weight of only $1 - 0.9^2 = 0.19$ in $m$. The **bias
+# correction** divides by this weight. The corrected $m$ is divided by the root of the corrected $v$; this is the
+# **ratio**. (A tiny $\epsilon$ is added to the root, so that nothing is divided by zero.)
 #
 # AdamW adds **decoupled weight decay** ([@loshchilov2019]): λθ is added to the ratio, and enters neither average. The
 # parameter moves by η times the sum, in the opposite direction.
@@ -530,9 +536,9 @@ print("moved by", [round(x, 4) for x in (1 - theta.detach()).tolist()])
 # Each has moved by η. Adam divides each gradient by its own recent size, so the step depends on the *sign*, and on how
 # steady the sign is.
 #
-# Why is the decay outside the ratio? In the older way, an **L2 penalty**, $\lambda\theta$ is added to $g$, so it is divided
-# by the root of $v$ as well. Two rows of parameters start at 1, with gradients of pure noise, small in one row and large in
-# the other.
+# Why is the decay outside the ratio? The older way, an **L2 penalty**, adds $\lambda\theta$ to $g$, so the root of $v$
+# divides it as well. Two rows of parameters start at 1, with gradients of pure noise, small in one row and large in the
+# other. *Guess:* which row does the penalty shrink?
 
 # %%
 def after_decay(optimizer_class):
@@ -557,9 +563,9 @@ for optimizer_class in (torch.optim.Adam, torch.optim.AdamW):
 # Inside, decay acts on small-gradient parameters alone. Only **matrices** are decayed.
 
 # %% [markdown]
-# Inside the ratio (`Adam`), decay acts on parameters with small gradients and hardly at all on the others. Decoupled, it
-# shrinks all alike. Usually only **matrices** are decayed: a norm's gain belongs near 1, and a bias pulled towards zero makes
-# nothing simpler.
+# Inside the ratio (`Adam`), decay shrinks parameters with small gradients and hardly touches the others. Decoupled
+# (`AdamW`), it shrinks all alike. Usually only **matrices** are decayed: a norm's gain belongs near 1, and a bias
+# pulled towards zero makes nothing simpler.
 
 # %% tags=["hide-input"]
 model = new_model()
@@ -596,8 +602,8 @@ figures.learning_rates({
 #
 # ### The learning-rate sweep
 #
-# No formula gives η. One finds it by a **sweep**: equal runs, rates in equal *ratios*, held-out loss against rate. Our
-# budget is 15 runs: five rates, three seeds each, 50 steps. *Guess the shape first:* which side is steeper?
+# No formula gives η. One finds it by a **sweep**: equal runs, rates in nearly equal *ratios*, held-out loss against
+# rate. Our budget is 15 runs of 50 steps: five rates, three seeds each. *Guess the shape first:* which side is steeper?
 
 # %% [raw] slide
 # ## The learning-rate sweep
@@ -630,21 +636,23 @@ assert min(sweep[1e-3]) > 2.9 and max(sweep[1e-2]) < 2.1
 # **Now you:** a@training, exercises 2 and 3
 
 # %% [markdown]
-# The curve is a valley. On the left the model has learned too little in 50 steps; on the right the steps overshoot. Here
-# both sides are about equally steep, and three seeds do not separate the two rates at the bottom. So take the rate of the
-# lowest loss, or one a little lower. Sweep again when the batch, the width, the schedule or the number of steps changes. As
-# a first guess when the batch grows *k*-fold: with Adam multiply the rate by about √k, with SGD by k, up to a batch beyond
-# which nothing is gained.
+# The curve is a valley. On the left the model has learned too little in 50 steps; on the right the steps overshoot.
+# Here both sides are about equally steep, and three seeds do not separate the two rates at the bottom. Take the rate of
+# the lowest loss, or one a little lower. Sweep again when the batch, the width, the schedule or the number of steps
+# changes.
+#
+# <details><summary>A first guess when the batch grows</summary>For a batch <i>k</i> times as large multiply the rate by
+# about √<i>k</i> with Adam, by <i>k</i> with SGD, up to a batch beyond which nothing is gained.</details>
 #
 # **Now you:** [a10](@training/assignment), exercises 2 and 3.
 #
 # ## A GPU's time
 #
-# A GPU is a second computer with its own memory. The program runs on the CPU. For each operation it **launches a kernel**:
-# it asks the GPU to run one function.
+# A GPU is a second computer with its own memory. The program runs on the CPU, and for each operation it **launches a
+# kernel**: it asks the GPU to run one function.
 #
-# **First: both operands must be on the same device.** In the cell the model and the batch are on different devices. (The
-# device "meta" has shapes and no numbers; any machine has it.)
+# **First: both operands must be on the same device.** In the cell the model and the batch are on different devices.
+# (The device "meta" has shapes and no numbers; any machine has it.)
 
 # %%
 left_behind = EncoderDecoder(config).to("meta")
@@ -662,8 +670,8 @@ except RuntimeError as error:
 # > **Guess first.** What happens when the GPU needs only 2 µs to run a kernel?
 
 # %% [markdown]
-# **Second: launches are asynchronous.** A call returns as soon as the kernel is in the queue. Before you read the clock,
-# wait with `synchronize`; otherwise you measure only the launch.
+# **Second: launches are asynchronous.** A call returns as soon as the kernel is in the queue. Before you read the
+# clock, wait with `synchronize`; otherwise you measure only the launch.
 
 # %%
 # On a CPU, count this program's time alone: others may be running.
@@ -692,8 +700,8 @@ for wait in (False, True):
 # A CPU has no queue, so both lines are about the same there. On a GPU we predict that the first time is much shorter.
 # **Anything that needs a value waits, too**: `.item()`, `print(loss)`, `if loss > 3`.
 #
-# **Third: a launch costs time.** Assume that it takes the CPU 5 µs. *Guess* what happens when the GPU needs only 2 µs to run
-# a kernel.
+# **Third: a launch costs time.** Assume that it takes the CPU 5 µs. *Guess* what happens when the GPU needs only 2 µs
+# to run a kernel.
 
 # %%
 figures.launches({"kernels of 10 µs": 10, "kernels of 2 µs": 2}, launch=5, n=6)
@@ -706,9 +714,9 @@ figures.launches({"kernels of 10 µs": 10, "kernels of 2 µs": 2}, launch=5, n=6
 # A GPU twice as fast would train no faster. Larger batches, larger kernels.
 
 # %% [markdown]
-# With long kernels the GPU is always busy. With short ones it mostly waits for the next launch. A GPU twice as fast would
-# train no faster: the step is **overhead-bound**. How many operations does a step take? Every operation passes torch's
-# dispatcher, so we count there. The model is one for captions, of the size of the package's profile `gpu`.
+# With long kernels the GPU is always busy. With short ones it mostly waits for the next launch. A GPU twice as fast
+# would train no faster: the step is **overhead-bound**. How many operations does a step take? Every operation passes
+# torch's dispatcher, so we count there. The model is one for captions (the package's profile `gpu`).
 
 # %%
 captions = TransformerConfig(vocab_size=10_000, d_model=256, n_layers=4, n_heads=4, d_ff=1024)
@@ -730,8 +738,8 @@ launching = 5e-6 * operations.n
 print(f"{operations.n} operations; prediction: {1000 * launching:.1f} ms a step to launch them")
 
 # %% [markdown]
-# The number of operations does not depend on the batch, so in larger batches overhead matters less. Which **throughput**, in tokens per second, does *this* device
-# reach?
+# The number of operations does not depend on the batch, so in larger batches overhead matters less. Which
+# **throughput**, in tokens per second, does *this* device reach?
 
 # %% tags=["hide-input"]
 formats = {"cpu": ["float32", "bf16"], "mps": ["float32"],
@@ -760,17 +768,35 @@ figures.throughput(speeds)
 # {figure}
 
 # %% [markdown]
-# Throughput rises with the batch, and less and less. Where it has levelled off, a larger batch brings fewer steps an hour
-# and no more tokens. Nor is bf16 faster by itself: on the saved page, made on a CPU, it is slower.
+# Throughput rises with the batch, and less and less. Where it has levelled off, a larger batch brings fewer steps an
+# hour and no more tokens. Nor is bf16 faster by itself: on the saved page, made on a CPU, it is slower.
 #
 # ### Number formats: fp32, TF32, bf16, fp16
 #
-# GPUs multiply matrices several times as fast in 16 bits. There are two ways to spend 16 bits, on range (exponent) or
-# on digits (fraction). *Which would you rather lose?*
+# GPUs multiply matrices several times as fast in 16 bits. A format divides its bits between range (the **exponent**)
+# and digits (the **fraction**). *Which would you rather lose?*
 
 # %% [raw] slide
 # ## Number formats: range or digits?
 # > **Guess first.** 16 bits can be spent on range or on digits. Which would you rather lose?
+
+# %%
+figures.number_formats({"fp32": (8, 23, 0), "TF32": (8, 10, 13),        # exponent, fraction,
+                        "bf16": (8, 7, 0), "fp16": (5, 10, 0)})         # and bits not used
+#| caption: A box for each bit of a number, with its sign (S). The exponent decides how large a
+#|   number can be, the fraction how many digits it has.
+#| label: number-formats
+
+# %% [raw] slide
+# ## Where the bits go
+# {figure}
+#
+# > **Guess first.** What do bf16 and fp16 make of 70,000, of 10⁻⁸, and of 1 + 1/512?
+
+# %% [markdown]
+# **TF32** is float32 in memory, multiplied with ten bits of fraction; `torch.set_float32_matmul_precision("high")`
+# switches it on. *Predict from the picture:* what do bf16 and fp16 make of a large score of 70,000, of a small gradient
+# of 10⁻⁸, and of 1 + 1/512?
 
 # %%
 def print_row(*columns):
@@ -778,10 +804,10 @@ def print_row(*columns):
 
 
 numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])
-print_row("format", "largest", "eps", "large score", "small gradient", "one and a bit")
+print_row("format", "eps", "large score", "small gradient", "1 + 1/512")
 for name, dtype in {"float32": torch.float32, **HALF}.items():
-    limits, rounded = torch.finfo(dtype), [f"{x:.7g}" for x in numbers.to(dtype)]
-    print_row(name, f"{limits.max:.1e}", f"{limits.eps:.1e}", *rounded)
+    rounded = [f"{x:.7g}" for x in numbers.to(dtype)]
+    print_row(name, f"{torch.finfo(dtype).eps:.1e}", *rounded)
 
 scale = 2**16
 scaled = (numbers[1] * scale).to(torch.float16)           # multiplied before it is rounded
@@ -794,14 +820,13 @@ print(f"the small gradient in fp16, scaled and unscaled: {scaled.float() / scale
 # **fp16** overflows, and loses small gradients without **loss scaling**. **bf16** has the range and few digits: parameters, averages and sums stay in 32 bits (**mixed precision**).
 
 # %% [markdown]
-# **fp16** turns a large score into infinity, and a small gradient into zero. The remedy for the second is **loss scaling**
-# ([@micikevicius2018]). Multiply the loss, and so all gradients, by a large number. Divide the gradients by it in 32 bits
-# before the step. If something overflowed, leave this step out and lower the scale.
+# **fp16** turns the large score into infinity, and the small gradient into zero. The remedy for the second is **loss
+# scaling** ([@micikevicius2018]). Multiply the loss, and so all gradients, by a large number. Divide the gradients by
+# it in 32 bits before the step. If something overflowed, skip this step and lower the scale.
 #
-# **bf16** has the range of float32 and needs no scaling. **TF32** is float32 in memory, multiplied with ten bits of fraction;
-# `torch.set_float32_matmul_precision("high")` switches it on. Take bf16 where the hardware has it.
-#
-# bf16 lacks digits, and in one place they matter. *Guess:* start at 1 and subtract 0.001 a thousand times.
+# **bf16** has the range of float32 and needs no scaling: take it where the hardware has it. But 1 + 1/512 needs nine
+# bits of fraction; bf16 has seven, so it rounds to 1. In one place this matters. *Guess:* start at 1 and subtract 0.001
+# a thousand times.
 
 # %%
 weight, low, update = torch.tensor(1.0), torch.tensor(1.0, dtype=torch.bfloat16), 1e-3
@@ -811,8 +836,8 @@ print(f"in float32 {abs(weight):.3f}, in bf16 {low:.3f}")
 assert low == 1
 
 # %% [markdown]
-# In bf16 nothing has moved: each update is less than half of eps/2, the distance to the next smaller bf16 number. So only
-# the *products* are computed in 16 bits. Parameters, Adam's averages, sums and losses stay in 32. This is **mixed
+# In bf16 nothing has moved: just below 1 the numbers are eps/2 apart, and each update is less than half of that. So
+# only the *products* are computed in 16 bits. Parameters, Adam's averages, sums and losses stay in 32. This is **mixed
 # precision**, and `autocast` does it.
 #
 # **Now you:** [a10](@training/assignment), the extension "Loss scaling".
@@ -826,9 +851,9 @@ assert low == 1
 # \text{time} \;\ge\; \max\left(\frac{\text{FLOPs}}{\text{peak FLOP/s}},\; \frac{\text{bytes}}{\text{bandwidth}}\right)
 # $$
 #
-# The **arithmetic intensity**, FLOPs per byte moved, decides which time is longer. The figure puts the pieces of one
-# training step of the captions model under the roofs of three GPUs. The roofs come from data sheets (`CHIPS` names the
-# sources). *Guess* which pieces lie left of the corner, where the slope ends.
+# The **arithmetic intensity**, FLOPs per byte moved, decides which is slower. The figure puts pieces of one training
+# step of the captions model under the roofs of three GPUs, from data sheets (`CHIPS` names them). *Guess* which pieces
+# lie left of the corner, where the slope ends.
 
 # %% [raw] slide
 # ## The roofline
@@ -858,7 +883,7 @@ figures.roofline(roofs, work)
 #|   its FLOPs per byte. Shaded: the same limit on all three.
 #| label: roofline
 
-# %%
+# %% tags=["hide-input"]
 for name, chip in CHIPS.items():
     flops, moved = work["feed-forward"]
     computing, moving = flops / chip.flops["fp16"], moved / chip.bandwidth
@@ -872,9 +897,9 @@ for name, chip in CHIPS.items():
 # %% [markdown]
 # Under the slope an operation is **memory-bound**: the processors wait for bytes. Under the flat roof it is
 # **compute-bound**. LayerNorm, AdamW and the attention of short sentences are far to the left on every chip. Our narrow
-# feed-forward product reaches the corner of T4 and A100, and stays left of the H100's. Wider matrices lie further to the
-# right: this is one reason why large models use a GPU better. A feed-forward product for one token, as in decoding, reaches
-# less than a hundredth of the peak.
+# feed-forward product reaches the corner of T4 and A100, and stays left of the H100's. Wider matrices lie further to
+# the right: this is one reason why large models use a GPU better. A feed-forward product for one token, as in decoding,
+# reaches less than a hundredth of the peak.
 #
 # ## A GPU's memory
 #
@@ -901,12 +926,12 @@ for name, average in {"m": "exp_avg", "v": "exp_avg_sq"}.items():
 # **16 bytes a parameter**: weights, gradient and Adam's two averages, four bytes each. Autocast does not change this. A
 # model of seven billion parameters needs 112 GB before it has seen a token.
 #
-# This is the **state**. On top come the **activations**: whatever the forward pass keeps for `backward`.
-# `saved_activation_bytes` adds up the tensors that autograd saves. On the meta device the count needs no memory, so it works
-# for batches that would never fit here. ("8,192 tokens" are 8,192 on each side.) *Guess:* which is larger for our captions
-# model at 8,192 tokens, the state or the activations?
+# These 16 bytes are the **state**. On top come the **activations**: whatever the forward pass keeps for `backward`. A
+# folded function adds up the tensors that autograd saves. It runs on the meta device, so it also works for batches that
+# would never fit here. *Guess:* for our captions model at 8,192 tokens (on each side), which is larger, the state or
+# the activations?
 
-# %%
+# %% tags=["hide-input"]
 def activation_bytes(model_config, tokens, n=14, recompute=False):
     with torch.device("meta"):
         model = EncoderDecoder(model_config)
@@ -923,7 +948,7 @@ def memory(model_config, tokens):
         "activations": activation_bytes(model_config, tokens),
     }
 
-
+# %%
 sizes_of = {f"captions, {size:,} tokens": memory(captions, size)
             for size in (8192, 65_536, 131_072)}
 sizes_of["Transformer (big), 2017, 8,192 tokens"] = memory(preset("vaswani big").config, 8192)
@@ -940,11 +965,13 @@ print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32;
 # {figure}
 
 # %% [markdown]
-# For our captions model the activations are nearly everything. For Transformer (big) of 2017 (214 M parameters) the state
-# is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone. We predict 1.7 GB
-# for 8,192 tokens in float32. The bf16 run on an H200 below took 2.2 GB at its highest: it also has dropout in the
-# attention, a running average of the weights, and `backward` needs room for gradients of activations, which we do not
-# count. What happens if memory does not suffice?
+# For our captions model the activations are nearly everything. For Transformer (big) of 2017 (214 M parameters) the
+# state is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone. What
+# happens if memory does not suffice?
+#
+# <details><summary>Does the prediction of 1.7 GB hold on a real GPU?</summary>Not quite: the bf16 run on an H200 below
+# took 2.2 GB at its highest. It also has dropout in the attention and a running average of the weights, and
+# <code>backward</code> needs room for gradients of activations, which we do not count.</details>
 
 # %% tags=["hide-input"]
 try:
@@ -964,8 +991,8 @@ except RuntimeError as error:
 # **Out of memory.** There are three ways out, and each must leave the gradient as it was.
 #
 # 1. **Gradient accumulation**: the batch in parts (*micro-batches*), one after the other; `backward` adds up.
-# 2. **Activation checkpointing** ([@chen2016]): keep only each block's input, and compute the block again on the
-#    way back. The price is one more forward pass, about a third more computing.
+# 2. **Activation checkpointing** ([@chen2016]): keep only each block's input, and compute the block again on the way
+#    back. The price is one more forward pass, about a third more computing.
 # 3. **Sharding**: each of several GPUs keeps a slice of the state (see *several GPUs*).
 #
 # We try the first two on one gradient, and give two parts equal weights. *Guess:* is this right? By which factor does
@@ -1026,8 +1053,8 @@ assert off(recomputed) < 1e-4 < 0.02 < off(in_parts)
 # ## FLOPs, 6N and MFU
 #
 # How much arithmetic is a step? Each weight is used once per token forward (a multiplication and an addition: 2 FLOPs)
-# and twice in the backward pass, for the gradients of input and weight. Together that is **6 FLOPs a parameter and token**,
-# $6N$ ([@kaplan2020]). *Guess:* does the rule hold for an encoder–decoder, where a token meets only half of the model?
+# and twice backward, for the gradients of input and weight. Together that is **6 FLOPs a parameter and token**, $6N$
+# ([@kaplan2020]). *Guess:* does the rule hold for an encoder–decoder, where a token meets only half of the model?
 
 # %%
 step_flops = count_training_flops(captions, EncoderDecoder, batch=tokens // 14, n=14)
@@ -1046,8 +1073,8 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 # %% [markdown]
 # It holds if you count *pairs* of a source and a target token: together they meet every weight once.
 #
-# **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the model's FLOP/s, by this count, divided by the device's peak. (A
-# folded cell computes ours. On a CPU the speed of one large product counts as the peak.)
+# **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the model's FLOP/s, by this count, divided by the device's
+# peak. (A folded cell computes ours. On a CPU the speed of one large product counts as the peak.)
 
 # %% tags=["hide-input"]
 chip = hardware.chip_of(device)
@@ -1060,8 +1087,8 @@ mfu = flops / took / peak
 print(f"{1000 * took:.0f} ms a step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:.1%}")
 
 # %% [markdown]
-# Now the prediction: **how long does it take to train on Multi30k?** Take 1,800 steps of 8,192 tokens. We *assume* an MFU
-# of 20 %, and the longer of computing and launching counts.
+# Now the prediction: **how long does it take to train on Multi30k?** Take 1,800 steps of 8,192 tokens. We *assume* an
+# MFU of 20 %, and the longer of computing and launching counts.
 
 # %%
 assumed_mfu, steps = 0.20, 1800
@@ -1075,8 +1102,8 @@ for name, chip in CHIPS.items():
           f"({1000 * computing:.1f} ms a step computing, {1000 * launching:.1f} ms launching)")
 
 # %% [markdown]
-# We ran it on one H200, which computes as fast as an H100. *Guess first:* is the prediction right within a factor of two?
-# If not, which assumption failed: the MFU of 20 %, the number of operations, or the 5 µs?
+# We ran it on one H200, which computes as fast as an H100. *Guess first:* is the prediction right within a factor of
+# two? If not, which assumption failed: the MFU of 20 %, the number of operations, or the 5 µs?
 
 # %% tags=["hide-input"]
 kept_run = results.measured("training_gpu_de_en")         # one run, one seed
@@ -1121,23 +1148,25 @@ assert round(run_ms) == 48 and name == "a step, bf16"
 # 1,356 kernels, not 580 operations; 22 µs for each, not 5. **Overhead-bound**, as predicted.
 
 # %% [markdown]
-# In bf16 the GPU is busy for a third of the step. For the rest it waits for the CPU: the step is overhead-bound, as
-# predicted. But all three assumptions failed.
+# The run took 16 times as long as predicted. In bf16 the GPU is busy for a third of the step. For the rest it waits for
+# the CPU: the step is overhead-bound, as predicted. But all three assumptions failed.
 #
-# | assumption | we assumed | measured, bf16 | where the difference comes from |
+# | assumption | assumed | measured, bf16 | where the difference comes from |
 # |---|---|---|---|
-# | MFU (while the GPU is busy; over the whole step it is 1.6 %) | 20 % | 5 % | norms, casts, softmax and AdamW have few FLOPs (a guess; below we count bytes) |
-# | launches in a step | 580 | 1,356 | clipping, AdamW and the casts of autocast are operations, too; some launch several kernels |
-# | time for each | 5 µs | 22 µs | our guess: Python, autograd and the dispatcher work before each launch |
+# | MFU (while the GPU is busy) | 20 % | 5 % | norms, casts, softmax and AdamW have few FLOPs (a guess) |
+# | launches in a step | 580 | 1,356 | clipping, AdamW and autocast's casts are operations, too; some launch several kernels |
+# | time for each | 5 µs | 22 µs | Python, autograd and the dispatcher work before each launch (a guess) |
 #
 # The step in TF32 fits this diagnosis: the GPU is busy for *longer*, but without casts there are fewer kernels, and the
-# step is shorter. The run's steps, which also make the batch, move it and average the weights, took 48 ms on average; what
-# fills the 17 ms between 31 and 48 we did not measure. (One card, one run of 1,800 steps, and a separate measurement of
-# single steps without label smoothing.)
+# step is shorter.
 #
-# Which limit of the roofline holds while the GPU is busy? A folded function counts the bytes that a step's operations read
-# and write, in float32. We divide FLOPs and bytes by the H200's published rates: the H100's processors, and a bandwidth of
-# 4.8 TB/s ([data sheet](https://www.nvidia.com/en-us/data-center/h200/)). *Guess:* which of the two times is longer?
+# <details><summary>Why the run's steps took 48 ms, and what the evidence is</summary>In the run a step also makes the
+# batch, moves it and averages the weights. What fills the 17 ms between 31 and 48 we did not measure. The evidence is
+# one card, one run of 1,800 steps, and a separate measurement of single steps without label smoothing.</details>
+#
+# Which limit of the roofline holds while the GPU is busy? Folded cells count the bytes that a step reads and writes in
+# float32, and divide FLOPs and bytes by the H200's published rates (its bandwidth is 4.8 TB/s, [data
+# sheet](https://www.nvidia.com/en-us/data-center/h200/)). *Guess:* which of the two times is longer?
 
 # %% tags=["hide-input"]
 class CountBytes(TorchDispatchMode):
@@ -1161,7 +1190,7 @@ def bytes_moved(model_config, tokens, n=14):
         model.loss(rows, lengths, rows, rows).backward()
     return counted.total
 
-# %%
+# %% tags=["hide-input"]
 h200 = replace(CHIPS["H100"], bandwidth=4.8e12)
 moved = bytes_moved(captions, tokens) + 28 * n_weights    # AdamW's as under the roofs above
 by_flops, by_bytes = 1000 * step_flops / h200.flops["tf32"], 1000 * moved / h200.bandwidth
@@ -1173,14 +1202,14 @@ assert 3.5 * by_flops < by_bytes < 4.5 * by_flops
 assert 0.3 < by_bytes / in_tf32["gpu_busy_ms"] < 0.37
 
 # %% [markdown]
-# Moving the bytes takes four times as long, so memory is the stricter limit while the GPU is busy. (It explains only a
-# third of the busy time.)
+# Moving the bytes takes four times as long, so memory is the stricter limit. (It explains only a third of the busy
+# time.)
 #
-# So we forecast again. A GPU is busy for 10.3 ms a step on the H200. We *assume* that the busy time grows by the ratio of
-# the bandwidths. The CPU needs between 31 ms (the step alone) and 48 ms (the run). The longer time counts. *Guess:* which
-# chips still wait for the CPU?
+# So we forecast again. The H200 is busy for 10.3 ms a step; we *assume* that this grows by the ratio of the bandwidths.
+# The CPU needs 31 ms (the step alone) to 48 ms (the run). The longer time counts. *Guess:* which chips still wait for
+# the CPU?
 
-# %%
+# %% tags=["hide-input"]
 cpu_ms = in_bf16["ms"], run_ms                            # the step alone, the run's average
 busy_ms, forecast = in_bf16["gpu_busy_ms"], {}
 for name, chip in CHIPS.items():
@@ -1196,23 +1225,23 @@ assert in_bf16["ms"] < forecast["A100"] < run_ms and round(busy_ms, 1) == 10.3
 assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["T4"]
 
 # %% [markdown]
-# The H100 waits for the CPU. For the A100 we cannot say what decides. On a T4 the GPU decides, and the run takes four times
-# as long as we first said. These are *new predictions*, untested: another CPU launches at another speed.
+# The H100 waits for the CPU. For the A100 we cannot say what decides. On a T4 the GPU decides, and the run takes four
+# times as long as we first said. These are *new predictions*, untested: another CPU launches at another speed.
 
 # %% [markdown]
-# > **Check yourself.** Double the assumed MFU, and the prediction for the fastest chip stays where it is. What would
-# > make training faster there?
+# > **Check yourself.** Double the assumed MFU, and the first prediction for the fastest chip stays where it is. What
+# > would make training faster there?
 # > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
 # > <code>torch.compile</code>; or a <b>CUDA graph</b>, which records all launches of a step once and replays them with
-# > one (<code>mode="reduce-overhead"</code>; it needs batches of fixed shapes); or a faster CPU. A still faster GPU would
-# > change nothing.</details>
+# > one (<code>mode="reduce-overhead"</code>; it needs batches of fixed shapes); or a faster CPU. A still faster GPU
+# > would change nothing.</details>
 #
 # **Now you:** [a10](@training/assignment), the extension "What a step costs".
 #
 # ## The profiler: where does the time go?
 #
-# Matrix products outside the attention are nearly all of the FLOPs (the cell counts). *Guess:* which share of the time do
-# they take?
+# Matrix products outside the attention are nearly all of the FLOPs (the cell counts). *Guess:* which share of the time
+# do they take?
 
 # %%
 model, batches = new_model(), first_batches(5, batch_tokens=1024)
@@ -1238,8 +1267,9 @@ print(f"matrix products outside the attention: {products / total:.0%} of the tim
 # {print}
 
 # %% [markdown]
-# On the saved page the products have a far smaller share of the time than of the FLOPs. Much of the other time goes into the
-# fused attention, whose products are tiny; the remainder is overhead, or memory-bound. On a GPU look for three things:
+# On the saved page the products have a far smaller share of the time than of the FLOPs. Much of the other time goes
+# into the fused attention, whose products are tiny; the remainder is overhead, or memory-bound. On a GPU look for three
+# things:
 #
 # * gaps in which it waits for data: let other processes make the batches;
 # * values read in every step (`.item()` appears as `aten::_local_scalar_dense`);
@@ -1248,9 +1278,9 @@ print(f"matrix products outside the attention: {products / total:.0%} of the tim
 # ## Several GPUs: all-reduce, DDP and FSDP
 #
 # In **data parallelism** each GPU has its own part of the batch. After the backward pass an **all-reduce** adds up the
-# gradients and gives every GPU the result, so that all take the same step. torch's `DistributedDataParallel` (DDP) gives
-# them the *mean*; each GPU has the whole model. **Fully sharded** data parallelism (FSDP; ZeRO, [@rajbhandari2020]) keeps
-# only a slice of weights, gradient and averages on each GPU.
+# gradients and gives every GPU the result, so that all take the same step. In torch's `DistributedDataParallel` (DDP)
+# each GPU has the whole model, and gets the *mean* of the gradients. **Fully sharded** data parallelism (FSDP; ZeRO,
+# [@rajbhandari2020]) keeps only a slice of weights, gradient and averages on each GPU.
 
 # %% [raw] slide
 # ## Several GPUs: data parallelism
@@ -1266,11 +1296,13 @@ figures.data_parallel()
 # {figure}
 
 # %% [markdown]
-# No GPU is needed: two processes on this machine exchange numbers through torch's backend *gloo*. One process gets the 60
-# short sentences from above, the other the 15 long ones. Each computes its gradient, averages it with the other's in two
-# ways, updates *one half* of the weights, and sends this half to the other. (Only Adam's state is sharded here: stage 1 of
-# ZeRO. FSDP is stage 3. A folded cell starts both processes.) *Guess:* is the mean of the two gradients the gradient of the
-# whole batch?
+# No GPU is needed: two processes on this machine exchange numbers through torch's backend *gloo*. One gets the 60 short
+# sentences from above, the other the 15 long ones. Each computes its gradient, averages it with the other's in two
+# ways, updates *one half* of the weights, and sends this half to the other. *Guess:* is the mean of the two gradients
+# the gradient of the whole batch?
+#
+# <details><summary>How much is sharded here?</summary>Only Adam's state: stage 1 of ZeRO. Stage 2 also shards the
+# gradient, stage 3 the weights; FSDP is stage 3.</details>
 
 # %%
 def worker(rank, folder):
@@ -1325,13 +1357,13 @@ assert off(gradient) < 1e-4 < 0.02 < off(mean)
 # Divide by the tokens of the *whole step*, on all machines together.
 
 # %% [markdown]
-# No: it is as far off as our accumulation was. **A common mistake** is this **mean of means**: it gives the tokens of the
-# smaller part more weight. Divide by the tokens of the *whole step*, on all machines together. The loss falls either way.
-# So this bug was reported in 2021, and stayed in the gradient accumulation of widely used libraries until [October
-# 2024](https://unsloth.ai/blog/gradient).
+# No: it is as far off as our accumulation was. **A common mistake** is this **mean of means**: it gives the tokens of
+# the smaller part more weight. Divide by the tokens of the *whole step*, on all machines together. The loss falls
+# either way, so the mistake is hard to see: it was reported in 2021, and stayed in the gradient accumulation of widely
+# used libraries until [October 2024](https://unsloth.ai/blog/gradient).
 #
-# The sharded AdamW takes the same step as the whole one. On real GPUs one command averages by tokens, and with `--shard`
-# it also shards:
+# The sharded AdamW takes the same step as the whole one. On real GPUs one command averages by tokens, and with
+# `--shard` it also shards:
 #
 # ```
 # torchrun --nproc-per-node 8 -m attncourse.training train --profile base --data multi30k
@@ -1367,10 +1399,10 @@ except NonFiniteLoss as error:
 # without a single allowed key. The trainer stops at once, because a NaN in the weights never goes away.
 #
 # A run of hours *will* be interrupted. What must a **checkpoint** hold so that the run goes on **as if nothing had
-# happened**? Without Adam's averages the next steps have the wrong size. Without the step number the rate is wrong. Without
-# the order of the data and the state of dropout it is another run. Our checkpoint keeps weights, averages and step number;
-# the trainer computes the order of the data and the dropout masks from the seed and the step number. The test: stop a run
-# at step 25, resume from the checkpoint of step 20, and compare with an unbroken run.
+# happened**? Without Adam's averages the next steps have the wrong size; without the step number, the wrong rate;
+# without the order of the data and the state of dropout it is another run. Our checkpoint keeps weights, averages and
+# step number; order and dropout masks follow from the seed and the step. The test: stop a run at step 25, resume from
+# the checkpoint of step 20, and compare with an unbroken run.
 
 # %%
 class PowerCut(Exception):
@@ -1409,13 +1441,16 @@ assert device.type != "cpu" or resumed == unbroken
 # **Now you:** a@training, exercise 5
 
 # %% [markdown]
-# The twenty losses after the checkpoint are equal, with dropout on, to the last bit on a CPU. (A GPU adds some sums in an
-# order that varies, so there "exactly" may become "nearly".)
+# The twenty losses after the checkpoint are equal, with dropout on, to the last bit on a CPU. (A GPU adds some sums in
+# an order that varies, so there "exactly" may become "nearly".)
 #
 # ## On a free GPU
 #
 # Hosted notebooks (Colab, Kaggle) lend a GPU for some hours, often a **T4**. Switch it on in the runtime's settings,
-# upload the course's zip file, and type, for Colab:
+# upload the course's zip file, and type the commands below. Keep the checkpoints on a drive that survives the session.
+# *Guess:* which number formats does a T4 have?
+#
+# <details><summary>The commands, for Colab</summary>
 #
 # ```
 # !nvidia-smi                                          # which GPU, how much memory
@@ -1424,8 +1459,7 @@ assert device.type != "cpu" or resumed == unbroken
 # !attncourse train --profile t4 --data multi30k --to /content/drive/MyDrive/captions
 # !attncourse train --resume --to /content/drive/MyDrive/captions      # when the session has ended
 # ```
-#
-# *Guess:* which number formats does a T4 have?
+# </details>
 
 # %%
 print(list(CHIPS["T4"].flops))

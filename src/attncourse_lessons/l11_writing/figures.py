@@ -289,10 +289,43 @@ def two_prefixes(rows: Mapping[str, Sequence[str]], at: int) -> None:
     show(drawn, f"Two runs that differ in number {at + 1} alone; the loss is that of what follows. {said}.")
 
 
-def alignments(models: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]]) -> None:
+def ngrams(words: Sequence[str], matches: Mapping[int, Sequence[bool]], reference: str) -> None:
+    """The n-grams of a translation as a pyramid, {n: is each in the reference?}: filled where it is, else a cross.
+
+    Each stands above the middle of its words, so those that hold a word are the cone above it.
+    """
+    wide = 1.3
+    drawn, ax = figure(3.2 + 0.62 * len(words), 1.0 + 0.42 * len(matches))
+    stage(ax, (-2.2, wide * len(words) + 1.7), (-1.3, max(matches) + 0.6))
+    hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
+    said = []
+    for n, found in matches.items():
+        ax.text(-0.15, n, f"{n}-grams", ha="right", va="center", fontsize=9.5, color=INK)
+        for i, there in enumerate(found):
+            x = wide * (i + n / 2)
+            ax.add_patch(Rectangle((x - 0.56, n - 0.38), 1.12, 0.76, facecolor=PALE_BLUE if there else "white",
+                                   edgecolor=BLUE if there else ORANGE, linewidth=1.2))  # fmt: skip
+            if not there:
+                ax.text(x, n, "×", ha="center", va="center", fontsize=11, color=ORANGE)
+        ax.text(wide * len(words) + 0.15, n, f"{sum(found)} of {len(found)}", ha="left", va="center", fontsize=9.5,
+                color=INK)  # fmt: skip
+        said.append(f"{n}-grams: {sum(found)} of {len(found)}")
+    for i, word in enumerate(words):
+        ax.text(wide * (i + 0.5), 0.1, word, ha="center", va="center", fontsize=9.5, color=INK)
+    ax.text(-0.15, 0.1, "translation", ha="right", va="center", fontsize=9.5, color=INK)
+    ax.text(-0.15, -0.8, "reference", ha="right", va="center", fontsize=9.5, color=GREY)
+    ax.text(0.2, -0.8, reference, ha="left", va="center", fontsize=9.5, color=GREY)
+    show(drawn, f"Which n-grams of “{' '.join(words)}” are in “{reference}”. {'; '.join(said)}.")
+
+
+def alignments(
+    models: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]],
+    spans: Mapping[str, tuple[int, int]] | None = None,
+) -> None:
     """Weights of several models side by side, {name: (weights (n_target, n_source), source, target)}.
 
-    The largest weight of each row has a frame and its number.
+    The largest weight of each row has a frame and its number. `spans`, {name: (first, last)}, are underlined and named
+    below the columns.
     """
     n_rows = max(len(target) for _, _, target in models.values())
     n_columns = sum(len(source) for _, source, _ in models.values())
@@ -313,6 +346,10 @@ def alignments(models: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]]
         ax.set_xticks(np.arange(len(source)) + 0.5, source, rotation=40, ha="left", rotation_mode="anchor", fontsize=9)
         ax.set_xlabel("source (keys)")
         ax.set_title(name, pad=8)
-        said.append(f"{name}: {', '.join(most)}")
+        for named, (first, last) in (spans or {}).items():
+            low = len(target) + 0.25
+            ax.plot([first + 0.1, last + 0.9], [low, low], color=BLUE, linewidth=2.4, clip_on=False)
+            ax.text((first + last + 1) / 2, low + 0.2, named, ha="center", va="top", fontsize=9, color=INK)
+        said.append(f"{name}: {', '.join(most)}" if name else ", ".join(most))
     drawn.axes[0].set_ylabel("written (queries)")
     show(drawn, f"Where each written token attends most, and the weight. {'. '.join(said)}.")

@@ -127,13 +127,13 @@ def runs_over(
         for x, values in runs.items():
             ax.plot([x] * len(values), values, marker, color=colour, markersize=4, markerfacecolor="white")
         means = [sum(values) / len(values) for values in runs.values()]
-        ax.plot(list(runs), means, label=name, color=colour, linestyle=dashes, linewidth=2, zorder=3)
+        ax.plot(list(runs), means, color=colour, linestyle=dashes, linewidth=2, zorder=3)  # named at its end: no label
         end = 0 if names_left else -1
         ax.annotate(name, ([*runs][end], means[end]), (-10 if names_left else 10, 0), textcoords="offset points",
                     ha="right" if names_left else "left", va="center", fontsize=10, color=INK,
                     annotation_clip=False)  # fmt: skip
         said.append(f"{name} from {means[0]:.2f} to {means[-1]:.2f}, lowest {min(means):.2f}")
-    ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1, label=level[0])
+    ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
     ax.annotate(level[0], (1.02, level[1]), xycoords=("axes fraction", "data"), va="center", fontsize=10, color=GREY)
     happens = ""
     if event is not None:
@@ -141,10 +141,7 @@ def runs_over(
         ax.annotate(event[0], (event[1], 1), (5, -2), xycoords=("data", "axes fraction"), textcoords="offset points",
                     ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
         happens = f" At {event[1]:g}: {' '.join(event[0].split())}."
-    ax.set_xlabel(x_name)
-    ax.set_ylabel(y_name)
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
+    name_lines(ax, x_name, y_name)
     if names_left:
         least, most = ax.get_xlim()
         ax.set_xlim(least - 0.2 * (most - least), most)

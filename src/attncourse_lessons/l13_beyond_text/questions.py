@@ -29,8 +29,8 @@ def halved_patches(lots):
     tokens = [patchify(torch.zeros(1, 1, size, size), p).shape[1] for p in (patch, patch // 2)]
     seen = (tokens[1] / tokens[0]) ** 2
     return ask(
-        f"The side of a ViT's patches is halved, from {patch} to {patch // 2}. By what factor grows the number of attention weights "
-        "(without the class token)?",
+        f"The side of a ViT's patches is halved, from {patch} to {patch // 2}. By what factor does the number of "
+        "attention weights (without the class token) grow?",
         *((str(value), value == seen, why) for value, why in {
             16: "Four times the tokens, and weights are a number for every pair: 4².",
             4: "That is the number of tokens.",
