@@ -198,10 +198,24 @@ def test_a_slip_that_does_not_fail_what_it_says_makes_no_drill():
 def test_what_is_proven_is_not_looked_for_again():
     exercise = lessons.exercise(SOLVED)
     told = []
-    found = drill.prove([exercise], {}, told.append)
-    assert len(told) == len(found[SOLVED]) == drill.LINES_FOR
+    found = drill.prove(exercise, {}, told.append)
+    assert len(told) == len(found) == drill.LINES_FOR
     told.clear()
-    assert drill.prove([exercise], found, told.append) == found and told == []
+    assert drill.prove(exercise, found, told.append) == found and told == []
+
+
+def test_a_stop_loses_nothing_that_was_proven(monkeypatch, tmp_path):
+    def prove(exercise, before, told):
+        if exercise == "second":
+            raise KeyboardInterrupt
+        return {"new": [1]}
+
+    monkeypatch.setattr(terminal, "prove", prove)
+    course = types.SimpleNamespace(folder=tmp_path, all_exercises=lambda: {x: x for x in ("first", "second", "third")})
+    (tmp_path / "drills.json").write_text('{"first": {"old": []}, "third": {"old": [2]}, "gone": {"old": []}}')
+    with pytest.raises(KeyboardInterrupt):
+        terminal._prove(course)
+    assert json.loads((tmp_path / "drills.json").read_text()) == {"first": {"new": [1]}, "third": {"old": [2]}}
 
 
 def test_another_course_has_drills_too(monkeypatch):

@@ -15,6 +15,7 @@ from lessonkit.exercises.difference import close
 from lessonkit.exercises.exercise import Aspect, Exercise
 from lessonkit.exercises.judge import judge
 from lessonkit.exercises.local_runner import Guard, LocalRunner, kind_of
+from lessonkit.exercises.nested import each_tensor
 from lessonkit.exercises.observe import Answer, Draw, observe
 
 ENTRIES = 40  # a tensor of more is shown by its shape alone
@@ -127,13 +128,7 @@ def _calls(exercise: Exercise, answer: Any, aspect: Aspect, seed: int, forbidden
 
 def _kept(value: Any) -> Any:
     """A copy, down to the tensors, that nothing written later can change."""
-    if isinstance(value, Tensor):
-        return value.detach().clone().requires_grad_(value.requires_grad and value.is_leaf)
-    if isinstance(value, dict):
-        return {key: _kept(item) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_kept, value))
-    return type(value)(map(_kept, value)) if type(value) in (list, tuple) else value
+    return each_tensor(lambda x: x.detach().clone().requires_grad_(x.requires_grad and x.is_leaf), value)
 
 
 def _equal(one: Any, other: Any) -> bool:

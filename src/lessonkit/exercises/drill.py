@@ -279,28 +279,22 @@ def mending_lines(exercise: Exercise, slip: Code, seeds: Sequence[int] = A_FEW_S
     return sorted(found - {changed + 1})
 
 
-def prove(
-    exercises: Sequence[Exercise], before: Mapping[str, Proven], told: Callable[[str], None] = print
-) -> dict[str, dict[str, list[int]]]:
-    """What drills.json holds: for `LINES_FOR` slips of each exercise, other lines that would do. What `before` knows,
-    by the code, is not looked for again."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for exercise in exercises:
-        mine: dict[str, list[int]] = {}
-        for slip in slips(exercise):
-            key = digest(shown(exercise, slip.body))
-            if len(mine) == LINES_FOR:
-                break
-            if not Question(exercise, slip, LINE).possible:
-                continue
-            known = before.get(exercise.name, {}).get(key)
-            lines = list(known) if known is not None else mending_lines(exercise, slip)
-            if lines is not None and Question(exercise, slip, LINE, tuple(lines)).possible:
-                mine[key] = lines
-                if known is None:
-                    told(f"{exercise.name}, {slip.name}: {lines or 'no other line'}")
-        if mine:
-            found[exercise.name] = mine
+def prove(exercise: Exercise, before: Proven, told: Callable[[str], None] = print) -> dict[str, list[int]]:
+    """What drills.json holds of an exercise: for `LINES_FOR` of its slips, other lines that would do. What `before`
+    knows, by the code, is not looked for again."""
+    found: dict[str, list[int]] = {}
+    for slip in slips(exercise):
+        key = digest(shown(exercise, slip.body))
+        if len(found) == LINES_FOR:
+            break
+        if not Question(exercise, slip, LINE).possible:
+            continue
+        known = before.get(key)
+        lines = list(known) if known is not None else mending_lines(exercise, slip)
+        if lines is not None and Question(exercise, slip, LINE, tuple(lines)).possible:
+            found[key] = lines
+            if known is None:
+                told(f"{exercise.name}, {slip.name}: {lines or 'no other line'}")
     return found
 
 

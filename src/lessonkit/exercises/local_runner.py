@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from lessonkit.exercises.nested import each_tensor
 from lessonkit.kernel import did_you_mean
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -86,17 +87,6 @@ class Runner(Protocol):
         """Seeds the answer's random numbers, and gives the learner's own state back afterwards."""
 
 
-def _copied(value: Any) -> Any:
-    """A copy, down to the tensors, through which gradients find their way back."""
-    if isinstance(value, Tensor):
-        return value.clone()
-    if type(value) is dict:
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_copied, value))
-    return type(value)(map(_copied, value)) if type(value) in (list, tuple) else value
-
-
 def _unchanged(copy: Any, value: Any) -> bool:
     if isinstance(value, Tensor):
         return isinstance(copy, Tensor) and value.shape == copy.shape and _equal(value, copy)
@@ -124,7 +114,8 @@ class LocalRunner:
             raise AspectFailed(
                 Problem("wrong type", f"got {kind_of(self.function)} where the function itself is wanted")
             )
-        copies = [_copied(argument) for argument in arguments]  # so that writing spoils nothing else of what is seen
+        # Copies, so that writing spoils nothing else of what is seen; gradients find their way back through them.
+        copies = [each_tensor(Tensor.clone, argument) for argument in arguments]
         result = self._run(tuple(self.guard.let(a) if callable(a) else a for a in copies))
         for position, (copy, argument) in enumerate(zip(copies, arguments, strict=True), start=1):
             if not _unchanged(copy, argument):

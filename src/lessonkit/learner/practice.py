@@ -5,6 +5,8 @@ import json
 import sys
 from collections import Counter
 
+from tqdm import tqdm
+
 from commandkit.errors import CommandError
 from commandkit.files import write_whole
 from lessonkit.course import Course, the_course
@@ -64,10 +66,16 @@ def _kind(asked: object) -> str:
 
 
 def _prove(course: Course) -> None:
-    found = prove(list(course.all_exercises().values()), kept_proofs(course))
-    rows = [f"  {json.dumps(name)}: {json.dumps(lines)}" for name, lines in found.items()]
-    write_whole(course.folder / "drills.json", "{\n" + ",\n".join(rows) + "\n}\n")
-    print(f"drills.json: lines can be asked for in {sum(map(len, found.values()))} slips of {len(found)} exercises")
+    exercises = course.all_exercises()
+    proofs = kept_proofs(course)  # stopped early, it keeps what is new, and what was known of those not reached
+    try:
+        for name, exercise in tqdm(exercises.items(), unit="exercise", leave=False, disable=None):
+            proofs[name] = prove(exercise, proofs.get(name, {}), tqdm.write)
+    finally:
+        proofs = {name: proofs[name] for name in exercises if proofs.get(name)}
+        rows = [f"  {json.dumps(name)}: {json.dumps(lines)}" for name, lines in proofs.items()]
+        write_whole(course.folder / "drills.json", "{\n" + ",\n".join(rows) + "\n}\n")
+    print(f"drills.json: lines can be asked for in {sum(map(len, proofs.values()))} slips of {len(proofs)} exercises")
 
 
 def _round(course: Course, assignment: str | None) -> None:

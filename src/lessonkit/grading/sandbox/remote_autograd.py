@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from lessonkit.exercises.local_runner import AspectFailed, Problem
+from lessonkit.exercises.nested import each_tensor
 from lessonkit.grading.sandbox.protocol import tensors_in
 
 
@@ -51,7 +52,8 @@ def attached(result: Any, number: Any, ends: list[Tensor], back: Callable[..., A
                 raise AspectFailed(Problem("unusable", "a gradient that came back has not the shape of its input"))
         return [g if g is None else g.detach().to(e.dtype) for g, e in zip(found, ends, strict=True)]
 
-    return _replaced(result, iter(_Attach.apply(go_back, len(outputs), *outputs, *ends)))
+    handed = iter(_Attach.apply(go_back, len(outputs), *outputs, *ends))
+    return each_tensor(lambda _: next(handed), result)
 
 
 class _Attach(torch.autograd.Function):
@@ -70,14 +72,3 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple:
         return (None, None, *([None] * ctx.count), *ctx.back(gradients))
-
-
-def _replaced(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """The value with its tensors replaced, in order."""
-    if isinstance(value, Tensor):
-        return next(tensors)
-    if isinstance(value, dict):
-        return {key: _replaced(item, tensors) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)(_replaced(item, tensors) for item in value)
-    return value
