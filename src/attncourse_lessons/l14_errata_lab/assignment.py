@@ -62,7 +62,7 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 
     weights: (..., n_query, n_key), each row summing to one
     mask: the same shape, True where the query may attend
-    returns the same shape; a row with nothing allowed is all zeros
+    returns the same shape; a row with nothing allowed is all zeros, and the gradient in it is 0
     """
     ...  # solution
 

@@ -671,8 +671,7 @@ _WRITES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.
 def _refuse(event: str, arguments: tuple) -> None:
     if not _watching:
         return
-    mode = arguments[1] if event == "open" and len(arguments) > 1 else ""
-    if event in _WRITES or (isinstance(mode, str) and set(mode) & set("wax+")):
+    if event in _WRITES or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
         raise PermissionError("no file is written while a line is looked for")
 
 

@@ -166,6 +166,11 @@ slip("an empty state after the end", OVER, {"new, state)": "new, torch.zeros_lik
      {"torch.where(there[:, None], new, state)": "new * there[:, None]"}, words="""
     Where a text is over, its state became 0: what it had read is lost before anybody could use it. It should keep the
     state that it has.""")
+slip("the old state bent where a text is over", OVER, {"new, state)": "new, torch.tanh(state))"},
+     {"new = torch.tanh(x @ W_x + state @ W_h + b)": "new = x @ W_x + state @ W_h + b",
+      "torch.where(there[:, None], new, state)": "torch.where(there[:, None], new, state).tanh()"}, words="""
+    Where a text is over, its state passed through tanh once more. A state is bent when it is made; what is kept is kept
+    as it is.""")
 slip("the wrong texts step", (*ALL, *OVER), {"new, state)": "state, new)"},
      {"there[:, None]": "~there[:, None]"}, words="""
     The choice is the wrong way round: texts with a token keep their state, and those that are over read padding.

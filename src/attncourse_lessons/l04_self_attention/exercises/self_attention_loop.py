@@ -84,10 +84,10 @@ def shuffled(answer, draw):
 
 @aspect("large scores", points=1, hint=3, explain=explain_worst("not every number that comes back is finite"))
 def large_scores(answer, draw):
-    """no overflow where a token matches so well that its score is in the hundreds"""
+    """finite numbers where a token's scores are in the hundreds, and another's are not"""
     x, W_Q, W_K, W_V = sentences(draw, 1)
     W_Q = 400 * math.sqrt(W_K.shape[1]) * W_Q / (x @ W_Q @ W_K.T @ x.T)
-    tokens = torch.cat([x, x, x, -x, -x, -x])  # each has three scores of 400 and three of −400
+    tokens = torch.cat([0 * x, x, x, x, -x, -x, -x])  # three scores of 400 and three of −400; the first has none but 0
     return require_variation(answer(tokens, W_Q, W_K, W_V)).isfinite()
 
 
@@ -222,6 +222,30 @@ def one_softmax_for_the_whole_table(x, W_Q, W_K, W_V):
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
     return scores.flatten().softmax(dim=0).reshape(scores.shape) @ values
+
+
+@misconception("one maximum for all tokens", fails=OVERFLOWS)
+def one_maximum_for_all_tokens(x, W_Q, W_K, W_V):
+    """The largest of *all* scores was subtracted. A token whose own scores are some hundreds below it has exponentials
+    that are all 0, and 0/0 is NaN. Take the largest score of the token that asks."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    scores = queries @ keys.mT / math.sqrt(W_K.shape[1])
+    exponentials = (scores - scores.max()).exp()
+    return exponentials / exponentials.sum(dim=1, keepdim=True) @ values
+
+
+@misconception("sums that go on from token to token", fails=IN_ORDER)
+def sums_that_go_on_from_token_to_token(x, W_Q, W_K, W_V):
+    """The sums were set to 0 once, before the loop over the tokens that ask, so each token received what those before
+    it had received, too. Each token's sums begin at 0: set them inside the loop."""
+    queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
+    output, collected, total = [], torch.zeros(W_V.shape[1]), 0
+    for query in queries:
+        scores = keys @ query / math.sqrt(W_K.shape[1])
+        exponentials = (scores - scores.max()).exp()
+        collected, total = collected + exponentials @ values, total + exponentials.sum()
+        output.append(collected / total)
+    return torch.stack(output)
 
 
 @misconception("all but itself", fails=NOT_AN_AVERAGE)

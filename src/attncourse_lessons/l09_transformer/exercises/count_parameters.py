@@ -132,7 +132,8 @@ slip("heads always as wide as the model", SHAPES, {FOUR: "4 * linear(d_model, d_
     every query head has keys of its own. Where does the lecture's table break the first condition, and what breaks the
     second?""")
 slip("heads always as wide as the model", ("heads of a different width",),
-    {"d_query, d_key =": "d_head = d_model // n_heads\nd_query, d_key ="})
+    {"d_query, d_key =": "d_head = d_model // n_heads\nd_query, d_key ="},
+    {"linear(d_query, d_model)": "linear(d_model, d_model)"})
 slip("keys as many as queries", ("groups",), {"n_kv_heads * d_head": "n_heads * d_head"}, words="""
     `n_kv_heads` was not used. Where heads share keys and values, it takes fewer columns to make them: both matrices are
     n_kv_heads · d_head wide.""")

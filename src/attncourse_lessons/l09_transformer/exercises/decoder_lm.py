@@ -249,6 +249,9 @@ slip("the future is read", ("logits", "causal"),
      words="""
     Every place attends to all others. At place t the model is to predict the token at t + 1, and it can simply read
     it there: in training the loss falls to nothing, and in writing there is nothing to be read.""")
+slip("the next token is read", ("logits", "causal"), {".tril()": ".tril(1)"}, words="""
+    The mask is True one place too far: at place t the model reads the token at t + 1, which it is to predict. The
+    diagonal belongs to the past, and nothing above it does.""")
 slip("only the future is read", ("logits", "causal"), {".tril()": ".triu()"}, words="""
     The mask is the upper triangle. Rows ask and columns answer: row i is to be True up to column i.""")
 slip("True for forbidden", ("logits", "causal", "learns", "start"), {MASK: f"~{MASK}"},
@@ -258,6 +261,14 @@ slip("True for forbidden", ("logits", "causal", "learns", "start"), {MASK: f"~{M
 slip("no last norm", ("logits", "learns"), {"self.norm(x)": "x"}, words="""
     The norm after the last block is made and not used. In a pre-norm model nothing else brings the sum of all blocks to
     a scale of its own before it meets the table.""")
+slip("the norm after every block", LOGITS, {LOOP: "x = self.norm(block(x, mask))", "self.norm(x)": "x"}, words="""
+    What has passed the norm went on to the next block. In a pre-norm model nothing normalises the path from block to
+    block: the norm stands once, after the last of them.""")
+slip("the tokens shifted", LOGITS,
+     {"self.tokens(tokens)": "self.tokens(F.pad(tokens, (1, 0))[:, :-1])"},
+     {"self.tokens(tokens)": "F.pad(self.tokens(tokens), (0, 0, 1, 0))[:, :-1]"}, words="""
+    The tokens were moved by a place inside of the model. At place t it reads the token at t and gives the logits of the
+    next one; whoever trains it moves the targets.""")
 slip("every block on the same input", ("logits", "learns"),
      {LOOP: "y = block(x, mask)", "self.norm(x)": "self.norm(y)"}, words="""
     Each block was given the embedded tokens, and only what the last one made was used. A block works on what the block
@@ -281,7 +292,7 @@ slip("the last positions", LOGITS, {"weight[:n]": "weight[-n:]"}, words="""
 slip("as long as can be", ("logits", "tied", "causal", "learns", "start"), {"weight[:n]": "weight"}, words="""
     All rows of positions were added, and a text need not be as long as the longest: take as many rows as there are
     tokens.""")
-slip("tables as torch makes them", ("start",), {"std=0.02": "std=1.0"}, words="""
+slip("tables as torch makes them", ("start",), {"std=0.02": "std=1.0"}, {"std=0.02": "mean=0.02"}, words="""
     The table of tokens is as `nn.Embedding` makes it, with numbers of standard deviation 1. Looked up that is fine. As
     the output it gives logits as large as √d_model, so that a new model is sure of itself, and wrong. A tied table
     begins small.""")

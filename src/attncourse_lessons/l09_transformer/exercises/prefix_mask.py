@@ -111,6 +111,10 @@ slip("the first length for all", ("prefix and rest",),
      {"position < lengths[:, None]": "(position < lengths[0]).expand(len(lengths), n)"}, words="""
     The first text's prefix was taken for all of them. Each text has a length of its own: compare the positions with a
     column of lengths.""")
+slip("the longest prefix for all", ("prefix and rest",),
+     {"position < lengths[:, None]": "(position < lengths.max()).expand(len(lengths), n)"}, words="""
+    The longest prefix was taken for all texts. Each text has a length of its own: where its prefix is shorter, a part
+    of the rest was read in advance.""")
 slip("upside down", EVERY_PREFIX, {ALLOWED: f"~({ALLOWED})"}, words="""
     Allowed and forbidden have changed places. In this course True means "may attend".""")
 slip("the future for the past", ("prefix and rest", "no prefix"), {"position <= position": "position >= position"},

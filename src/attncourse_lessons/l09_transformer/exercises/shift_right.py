@@ -114,6 +114,10 @@ slip("eos is read as well", ("padding",),
      words="""
     `eos` stands in the row that is read, too, after the last token. When `eos` has been predicted the text is
     finished: nothing is left to be predicted from it.""")
+slip("an empty sentence is left out", ("each its own end",),
+     {"behind = place > end": "behind = (place > end) | (end == 0)"}, words="""
+    A sentence without a token was filled with padding alone. It has a beginning and an end like any other: `bos` is
+    read, and `eos` is to be predicted from it.""")
 slip("eos one place early", ("predicts", "each its own end"), {"place == end": "place == end - 1"}, words="""
     `eos` took the place of the sentence's last token, which then is never predicted. Counted from 0, the tokens of a
     sentence stand at the places 0 to length − 1.""")

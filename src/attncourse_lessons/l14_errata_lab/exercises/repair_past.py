@@ -6,10 +6,11 @@ import torch
 
 from attncourse import attention
 from lessonkit.exercises.exercise import Exercise
-from lessonkit.exercises.judge import explain_missing_gradient, explain_worst
+from lessonkit.exercises.judge import explain_worst
 from lessonkit.exercises.observe import apart, require_variation
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
-from .common import READY_MADE, reached_where_heard
+from .common import READY_MADE
 
 
 def reference(x, W_Q, W_K, W_V):
@@ -72,10 +73,11 @@ def one_word(answer, draw):
     return answer(*_one_text(draw, n=1))
 
 
-@aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "W_Q", "W_K", "W_V"))
+@aspect("gradient", points=1, hint=2, explain=explain_way_back("x", "W_Q", "W_K", "W_V"))
 def gradient(answer, draw):
-    """the tokens and all three matrices can be learned"""
-    return reached_where_heard(answer, _one_text(draw, n=6), draw)
+    """the tokens and all three matrices can be learned, from what is old as well"""
+    inputs = [tensor.requires_grad_() for tensor in _one_text(draw, n=6)]
+    return way_back(answer(*inputs), exercise.reference(*inputs), inputs, draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -105,6 +107,9 @@ slip("divided by √d", ("output",), {"math.sqrt(len(query))": "math.sqrt(x.shap
 slip("cut off from the gradient", ("gradient",),
      {"softmax(dim=0)": "softmax(dim=0).detach()"},
      {"torch.stack(found)": "torch.stack(found).detach()"},
+     {KEYS: "torch.cat([x[:t].detach(), x[t : t + 1]]) @ W_K"},  # a cache without a gradient
+     {KEYS: "torch.cat([(x[:t] @ W_K).detach(), x[t : t + 1] @ W_K])",
+      VALUES: "torch.cat([(x[:t] @ W_V).detach(), x[t : t + 1] @ W_V])"},
      words="""
     The numbers are right, but no gradient gets through, or not everywhere: `.detach()`, `.data`, numpy and
     `torch.no_grad()` forget where numbers came from. A repaired line stands in a model that is to be trained.""")
@@ -132,6 +137,17 @@ def not_even_itself_by_a_mask(x, W_Q, W_K, W_V):
     forbidden = torch.ones(len(x), len(x), dtype=torch.bool).triu()
     scores = (query @ key.mT / math.sqrt(key.shape[-1])).masked_fill(forbidden, -torch.inf)
     return scores.softmax(dim=-1).nan_to_num(0.0) @ value
+
+
+@variant("not even itself", fails=("output",))
+def not_even_itself_but_for_the_first(x, W_Q, W_K, W_V):
+    """Who comes first has nobody else."""
+    found = []
+    for t in range(len(x)):
+        seen = x[: max(t, 1)]
+        weights = (seen @ W_K @ (x[t] @ W_Q) / math.sqrt(W_K.shape[1])).softmax(dim=0)
+        found.append(weights @ (seen @ W_V))
+    return torch.stack(found)
 
 
 @misconception("the newest answers all", fails=("output",))

@@ -4,6 +4,7 @@ import torch
 
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import expected_zero, row_sums
+from lessonkit.exercises.way_back import explain_way_back, way_back
 
 from .common import READY_MADE
 
@@ -70,6 +71,7 @@ def little_left(answer, draw):
     """even where all that is allowed weighed next to nothing"""
     n, m = draw.sizes(2, 4, 7)
     mask = _some(draw, n, m)
+    mask[0, :2] = True  # proportions show between two
     return answer(_shares(draw, n, m) * torch.where(mask, 1e-9, 1.0), mask)
 
 
@@ -80,6 +82,16 @@ def nothing_allowed(answer, draw):
     mask = _some(draw, n, m)
     mask[1] = False
     return answer(_shares(draw, n, m), mask)
+
+
+@aspect("gradient", points=1, hint=3, explain=explain_way_back("weights"))
+def gradient(answer, draw):
+    """a gradient reaches the weights, and is 0 in a row that may attend to nothing"""
+    n, m = draw.sizes(2, 4, 7)
+    mask = _some(draw, n, m)
+    mask[1] = False
+    weights = _shares(draw, n, m).requires_grad_()
+    return way_back(answer(weights, mask), reference(weights, mask), [weights], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -119,15 +131,32 @@ slip("a small number in the divisor", ("little left",),
     A small number was added to the total, against 0/0. Where the allowed weights are small themselves it is not small
     beside them, and takes most of the row. Only a total of exactly 0 needs care.""")
 
-slip("0/0 in an empty row", ("nothing allowed",), {RETURNED: "left / sums"}, words="""
+slip("0/0 in an empty row", ("nothing allowed", "gradient"), {RETURNED: "left / sums"}, words="""
     A row that may attend to nothing has the total 0, and 0/0 is NaN. It should be all zeros.""")
 
 slip("an empty row for everybody", ("nothing allowed",),
      {RETURNED: "weights.log().masked_fill(~mask, -1e9).softmax(dim=-1)"},
-     {RETURNED: "torch.where(sums > 0, left / sums, 1 / weights.shape[-1])"},
+     {RETURNED: "torch.where(sums > 0, left / sums.masked_fill(sums == 0, 1.0), 1 / weights.shape[-1])"},
      words="""
     A row with nothing allowed was shared out among all that are forbidden. That is what a large negative number in
     place of −∞ does: where all scores are −10⁹ they are equal. It should be all zeros.""")
+
+slip("NaN on the way back", ("gradient",),
+     {RETURNED: "(left / sums).nan_to_num(0.0)"},
+     {RETURNED: "torch.where(sums > 0, left / sums, 0.0)"},
+     {RETURNED: "(left / sums).masked_fill(sums == 0, 0.0)"},
+     words="""
+    The output is right: 0/0 was replaced after the division. On the way back the division is there still: 0 times its
+    slope, which is infinite, is NaN, and one NaN spoils every parameter that it reaches. Give the *divisor* another
+    value before you divide.""")
+
+slip("cut off from the gradient", ("gradient",),
+     {"weights * mask": "weights.detach() * mask"},
+     {RETURNED: "left / sums.masked_fill(sums == 0, 1.0).detach()"},
+     {RETURNED: "(left / sums.masked_fill(sums == 0, 1.0)).detach()"},
+     words="""
+    The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy and
+    `torch.no_grad()` forget where numbers came from. The total depends on the weights, too.""")
 
 slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""
     You kept what is forbidden. The mask is True where a query *may* attend.""")
@@ -163,8 +192,9 @@ def row_by_row(weights, mask):
     return torch.stack(rows).view(weights.shape)
 
 
-@alternative("in float64, NaN replaced")
-def in_float64_nan_replaced(weights, mask):
-    """Divides first and mends the empty rows afterwards."""
+@alternative("in float64, 1 added to an empty row's total")
+def in_float64_1_added_to_an_empty_total(weights, mask):
+    """The total counts one more where nothing is allowed."""
     kept = weights.double() * mask
-    return torch.nan_to_num(kept / torch.einsum("...m->...", kept)[..., None], nan=0.0)
+    empty = ~mask.any(dim=-1)
+    return kept / (torch.einsum("...m->...", kept) + empty)[..., None]
