@@ -6,7 +6,8 @@ The ladder: of a thousand lists of numbers, English to German, the share that ea
 many numbers they hold. Beside the lecture's three: attention without input feeding (the cell reads the embedding
 alone). All have seen the same batches in the same order; a seed decides the weights at the beginning and the order of
 the batches, and is the same for all four. `--models "mean pool, twice as wide"` measures one more, whose vectors are
-256 wide in place of 128 (in the decoder, too).
+256 wide in place of 128 (in the decoder, too). `--models "attention, one query"` measures attention whose query is the
+decoder's initial state at every step: the weights are learned, and there is one average of the states for all steps.
 
 The alignments: the models with attention read the right translation, token by token (teacher forcing), and the largest
 weight of each target token is looked up in the true alignment, for units and for tens. Counted are the numbers from 21
@@ -20,16 +21,29 @@ from collections.abc import Sequence
 
 import torch
 from record import about, hand_over, output_arguments
+from torch import Tensor
 
+from attncourse.attention import attend, dot_score
 from attncourse.data import Pair, Tokenizer, aligned_pieces, collate, encode_pairs, number_words
 from attncourse.data.number_words import say
 from attncourse.decoding import translate
 from attncourse.metrics import accuracy_by_length, exact_match
-from attncourse.recurrent import SUMMARIES, Seq2Seq
+from attncourse.recurrent import SUMMARIES, Memory, Seq2Seq
 from attncourse.training import fit
 
 UNFED = "attention, no input feeding"
 WIDE = "mean pool, twice as wide"
+ONE_QUERY = "attention, one query"
+
+
+class OneQuery(Seq2Seq):
+    """Attention from the initial state: all states are averaged with learned weights, but once, for every step."""
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Memory:
+        memory = super().encode(source, lengths)
+        query = memory.start.unsqueeze(1)                                                  # (batch, 1, d_hidden)
+        average, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
+        return memory._replace(states=average, mask=memory.mask[:, :1])                    # n_memory = 1
 
 
 def counted_alignments(
@@ -56,9 +70,10 @@ def counted_alignments(
 def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: Tokenizer, german: Tokenizer) -> dict:
     """Train one model from one seed: what it gets right, and where it looks."""
     torch.manual_seed(seed)
-    summary = {UNFED: "attention", WIDE: "mean pool"}.get(name, name)
+    summary = {UNFED: "attention", ONE_QUERY: "attention", WIDE: "mean pool"}.get(name, name)
     d_hidden = 256 if name == WIDE else 128
-    model = Seq2Seq(len(english), len(german), 32, d_hidden, summary, input_feeding=name != UNFED)
+    build = OneQuery if name == ONE_QUERY else Seq2Seq
+    model = build(len(english), len(german), 32, d_hidden, summary, input_feeding=name != UNFED)
     began = time.process_time()
     fit(model, encoded, steps=steps, batch_size=32, lr=6e-3, seed=seed, progress=False)
     result = {"seed": seed, "seconds": round(time.process_time() - began, 1)}
@@ -67,7 +82,7 @@ def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: To
     numbers = [source.count(",") + 1 for source in sources]
     by_length = accuracy_by_length(right, numbers, edges=range(1, 6))
     result |= {"all": sum(right) / len(right), "right": {n: by_length[n, n] for n in range(1, 6)}}
-    if summary == "attention":
+    if summary == "attention" and name != ONE_QUERY:
         alone = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
         populations = {
             title: [Pair(say(n, "en"), say(n, "de")) for n in rows if n % 100 > 20 and n % 10]
@@ -89,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="the table shows the mean over these")
-    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE]
+    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE, ONE_QUERY]
     parser.add_argument("--models", nargs="+", choices=known, default=ladder, metavar="NAME", help=", ".join(known))
     output_arguments(parser)
     args = parser.parse_args()

@@ -161,8 +161,13 @@ def refused_to_write(x):
     return (x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
 
 
+def leaves_a_file_by_its_number(x):
+    os.close(os.open(FILE_WRITTEN, os.O_WRONLY | os.O_CREAT))
+    return (x - x.mean(dim=-1, keepdim=True)).mean(dim=-1)
+
+
 @pytest.mark.parametrize("apart", WAYS)
-@pytest.mark.parametrize("answer", [leaves_traces, refused_to_write])
+@pytest.mark.parametrize("answer", [leaves_traces, leaves_a_file_by_its_number, refused_to_write])
 def test_it_leaves_no_traces(spread, answer, apart, tmp_path, monkeypatch, capfd):
     monkeypatch.setitem(globals(), "FILE_WRITTEN", str(tmp_path / "file"))
     state = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()

@@ -42,9 +42,13 @@ def verdicts(drawn):
     return found
 
 
-def with_mistakes(number, drawn, verdicts):
+TRAINED = "train_translator"  # what a training run comes to is told by its share of right sentences, and has no name
+
+
+def with_mistakes(number, drawn, verdicts, leave_out=None):
     """What the check says of the answers that have so many."""
-    return [verdicts[name] for name, answer in drawn.items() if unseen.mistakes(answer) == number]
+    counted = {name: answer for name, answer in drawn.items() if name.partition("__")[0] != leave_out}
+    return [verdicts[name] for name, answer in counted.items() if unseen.mistakes(answer) == number]
 
 
 def test_every_wrong_answer_loses_points_and_few_lose_all(draw, drawn, verdicts):
@@ -60,7 +64,7 @@ def test_a_right_answer_in_an_unusual_style_earns_everything(drawn, verdicts):
 
 
 def test_most_mistakes_are_named_and_of_two_at_once_both(drawn, verdicts):
-    single, double = with_mistakes(1, drawn, verdicts), with_mistakes(2, drawn, verdicts)
+    single, double = (with_mistakes(number, drawn, verdicts, leave_out=TRAINED) for number in (1, 2))
     told = [verdict for verdict in single if verdict.misconceptions or "it writes into" in str(verdict)]
     assert len(told) >= 0.8 * len(single)
     assert sum(len(verdict.misconceptions) == 2 for verdict in double) >= 0.5 * len(double)

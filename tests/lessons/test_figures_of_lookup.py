@@ -183,6 +183,11 @@ def test_learned_keys_stand_where_they_are_each_with_its_hour_and_joined_in_thei
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("first number of the vector", "second number of the vector")
 
 
+def test_crowded_keys_have_no_hours():
+    (ax,) = axes(figures.learned_keys, 0.1 * torch.randn(4, 2), "after 0 steps")
+    assert len(dots(ax)) == 4 and not texts(ax)
+
+
 @pytest.mark.parametrize("times", [1, -1, 2])
 def test_turns_are_counted_on_the_way_from_each_vector_to_the_next(times):
     angle = times * 2 * math.pi * torch.arange(24) / 24 + 0.3
@@ -224,14 +229,17 @@ def test_every_run_is_a_mark_and_a_line_goes_through_the_medians():
     runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 3.5, 4.0]}, "scaled": {8: [0.5, 0.75, 1.0], 32: [0.25, 0.5, 1.5]}}
     panels = axes(figures.losses_by_width, {"weight": runs, "average": runs}, {"weight": 2.25, "average": 0.5})
     for ax, level, sees in zip(panels, (2.25, 0.5), ("weight", "average"), strict=True):
-        left, right = (lambda x: pytest.approx(0.92 * x)), (lambda x: pytest.approx(1.09 * x))
-        assert strokes(ax) == [[(0, level), (1, level)], *([(side(x), y) for x, y in points] for side, points in (
-            (left, [(8, 2), (32, 3.5)]), (left, [(8, 1), (8, 2), (8, 4.5), (32, 3), (32, 3.5), (32, 4)]),
-            (right, [(8, 0.75), (32, 0.5)]),
-            (right, [(8, 0.5), (8, 0.75), (8, 1), (32, 0.25), (32, 0.5), (32, 1.5)]),
-        ))]  # fmt: skip
+        level_line, *lines = strokes(ax)
+        assert level_line == [(0, level), (1, level)]
+        for (medians, marks), aside, points in zip(
+            (lines[:2], lines[2:]), (0.85, 1.18), runs.values(), strict=True
+        ):
+            middle = {8: sorted(points[8])[1], 32: sorted(points[32])[1]}
+            assert medians == [(pytest.approx(aside * x), y) for x, y in middle.items()]
+            seeds = zip((1 / 1.1, 1, 1.1) * 2, (8, 8, 8, 32, 32, 32), points[8] + points[32], strict=True)
+            assert marks == [(pytest.approx(aside * x * side, rel=1e-4), y) for side, x, y in seeds]
         assert texts(ax) == [
-            ("equal weights", 8, level), ("dot", pytest.approx(41.6), 3.5), ("scaled", pytest.approx(41.6), 0.5)
+            ("equal weights", 8, level), ("dot", pytest.approx(48), 3.5), ("scaled", pytest.approx(48), 0.5)
         ]
         assert ax.get_title() == f"the loss sees the {sees}"
         assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0

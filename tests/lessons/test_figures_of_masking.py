@@ -124,9 +124,18 @@ def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_lo
         "alone": {"1": 0.5, 2.0: pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual,
         "norm": with_norm
     }  # fmt: skip
-    assert curves(staying) == {"residual": residual, "norm": with_norm}
     titles = [ax.get_title() for ax in (everything, staying)]
-    assert titles == ["all four, logarithmic", "with residual connections, linear"]
+    assert titles == ["all, logarithmic", "the upper ones, enlarged (linear)"]
+    # The legend between the two names the lines of both.
+    legend = everything.get_legend()
+    named = zip(legend.get_lines(), legend.get_texts(), strict=True)
+    names = {(line.get_color(), line.get_linestyle(), line.get_marker()): text.get_text() for line, text in named}
+    means = {names[line.get_color(), line.get_linestyle(), line.get_marker()]: [y for _, y in stroke]
+             for line, stroke in zip(staying.lines, strokes(staying), strict=True)
+             if line.get_linestyle() != "None"}  # fmt: skip
+    assert staying.get_legend() is None and means == {
+        "residual": pytest.approx([0.75, 0.5, 0.25]), "norm": pytest.approx([0.75, 0.5, 0.5])
+    }  # fmt: skip
     for ax, scale, runs in ((everything, "log", RUNS.values()), (staying, "linear", [RUNS["residual"], RUNS["norm"]])):
         points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if line.get_linestyle() == "None"]  # fmt: skip
@@ -281,6 +290,10 @@ def test_phrases_stand_in_both_planes_and_one_line_parts_them_in_the_second():
         [("o" if good else "s", *place) for place, good in zip(table.tolist(), verdict.flatten().tolist(), strict=True)]
         for table in (features, hidden)
     ]
+    legend = planes[1].get_legend()
+    pairs = zip(legend.get_texts(), legend.get_lines(), strict=True)
+    said = {text.get_text(): mark.get_marker() for text, mark in pairs}
+    assert said == {"verdict 1": "o", "verdict 0": "s"}
     assert texts(planes[0]) == [("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1)]
     assert texts(planes[1]) == [("a, d", 0, 0), ("b", 1, 0), ("c", 0, 1)]
     ends = [pytest.approx((-0.3, 0.8)), pytest.approx((0.8, -0.3))]

@@ -289,9 +289,9 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
     long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
     lines = {"A": {"a": {8: [short], 15: [long, [0.75] * 13]}},
              "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
-    a, b, c, empty = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
+    a, empty, b, c = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
     assert [ax.get_title() for ax in (a, b, c)] == ["A: a", "B: b", "B: c"] and not empty.axison
-    assert [ax.get_ylabel() for ax in (a, b, c)] == ["accuracy", "", "accuracy"]
+    assert [ax.get_ylabel() for ax in (a, b, c)] == ["accuracy", "accuracy", ""]
     level, means = [(0, 0.125), (1, 0.125)], [(3.5, 0.75), (6.5, 0.75)]
     assert strokes(a) == [
         level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means

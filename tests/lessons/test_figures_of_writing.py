@@ -110,7 +110,10 @@ def test_a_paired_plot_has_a_dot_for_each_resample_and_an_interval_for_each_diff
     left, right = axes(figures.paired, scores, rows)
     assert left.collections[0].get_offsets().tolist() == [[20.0, 24.0], [21.5, 23.0], [22.5, 25.5]]
     assert left.get_xlabel() == "BLEU, a" and left.get_ylabel() == "BLEU, b"
-    assert left.get_xlim() == left.get_ylim() and strokes(left)[0] == [(19.6, 19.6), (25.9, 25.9)]
+    assert left.get_xlim() == pytest.approx((19.6, 22.9)) and left.get_ylim() == pytest.approx((21.3, 25.9))
+    assert left.get_aspect() == 1
+    (start, end), *_ = strokes(left)
+    assert start == pytest.approx((21.3, 21.3)) and end == pytest.approx((22.9, 22.9))
     assert [said for said, _, _ in texts(left)] == ["equal scores"]
     assert list(labels(right.yaxis).values()) == list(rows)
     lines = strokes(right)

@@ -149,9 +149,9 @@ if solved("soft_lookup"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The prediction follows both rush hours and is too low at their tops: an average of neighbours cuts off peaks. It is
-# furthest off in a gap, at 9.5 h on the steep flank of a rush hour: no count lies within half an hour, and the counts on
-# either side differ much.</details>
+# The prediction follows both rush hours and is too low at their tops: an average of neighbours cuts off peaks. The
+# morning peak comes nearly an hour late. It is furthest off in a gap, at 9.5 h on the steep flank of a rush hour: no
+# count lies within half an hour, and the counts on either side differ much.</details>
 
 # %% [markdown]
 # ## 3 · Debugging: leave one out

@@ -66,7 +66,7 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     arrow(ax, (1.3, middle), (2.8, found), colour=GREEN, width=2.5)
     arrow(ax, (6.2, found), (7.0, found), colour=ORANGE, width=2.5)
     ax.text(7.05, found, values[equal], ha="left", va="center", fontsize=12)
-    ax.text(3.6, foot, "one key is equal, or none is", ha="center", va="center", fontsize=10.5)
+    ax.text(3.6, foot, "exactly one key matches, or none", ha="center", va="center", fontsize=10.5)
     ax.text(13.75, 6.95, "scores", ha="center", va="center", fontsize=10.5)
     ax.text(15.15, 6.95, "weights", ha="center", va="center", fontsize=10.5)
     for row, (score, weight) in enumerate(zip(scores.tolist(), weights.tolist(), strict=True)):
@@ -276,16 +276,19 @@ def hill(query: Tensor, key: Tensor) -> Tensor:
 def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
     """The vectors of the hours, (n_hours, 2), each with its number, joined in the order of the day: for `explore`.
 
-    All frames have the same frame, ±3.5. Returns the figure and the words for it.
+    All frames have the same frame, ±3.5. Where all vectors are shorter than 1, the dots are small
+    and have no numbers. Returns the figure and the words for it.
     """
     drawn, ax = figure(4.6, 4.6)
     hold_still(drawn, left=0.13, right=0.98, bottom=0.12, top=0.92)
     ax.set_xlabel("first number of the vector")
     ax.set_ylabel("second number of the vector")
+    crowded = float(vectors.norm(dim=-1).max()) < 1.0
     around = torch.cat([vectors, vectors[:1]])
     ax.plot(around[:, 0].tolist(), around[:, 1].tolist(), color=GREY, linewidth=1, zorder=2)
-    ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=190, color=BLUE, edgecolor="white", zorder=3)
-    for hour, (x, y) in enumerate(vectors.tolist()):
+    ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=30 if crowded else 190, color=BLUE,
+               edgecolor="white", zorder=3)  # fmt: skip
+    for hour, (x, y) in () if crowded else enumerate(vectors.tolist()):
         ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=8, color="white", zorder=4)
     ax.set_xlim(-3.5, 3.5)
     ax.set_ylim(-3.5, 3.5)
@@ -314,7 +317,7 @@ def losses_by_width(
 ) -> None:
     """{what the loss sees: {score: {d_k: one loss a seed}}}: a panel for each loss, with its value at equal weights.
 
-    Every run is a mark, those of the first score a little to the left, and a line goes through the medians.
+    Every run is a mark, those of the first score to the left, seeds side by side; a line goes through the medians.
     """
     drawn, axes = figure(8.6, 3.3, columns=len(ends))
     said = []
@@ -324,13 +327,13 @@ def losses_by_width(
         ax.annotate("equal weights", (min(next(iter(runs.values()))), level), (0, -3), textcoords="offset points",
                     ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
         for i, (name, points) in enumerate(runs.items()):
-            style = line_style(i) | {"markersize": 5.5, "markeredgewidth": 1.5 if i == 0 else 1}
-            aside = (0.92, 1.09)[i % 2]
+            style = line_style(i) | {"markersize": 5, "markeredgewidth": 1.2, "markerfacecolor": "white"}
+            aside = (0.85, 1.18)[i % 2]
             middle = [float(np.median(values)) for values in points.values()]
             ax.plot([aside * x for x in points], middle, **style | {"marker": ""})
-            ax.plot([aside * x for x, values in points.items() for _ in values],
+            ax.plot([aside * x * 1.1 ** (j - len(ys) // 2) for x, ys in points.items() for j in range(len(ys))],
                     [y for values in points.values() for y in values], **style | {"linestyle": "none"})  # fmt: skip
-            ax.text(1.3 * max(points), middle[-1], name, ha="left", va="center", fontsize=10, color=style["color"])
+            ax.text(1.5 * max(points), middle[-1], name, ha="left", va="center", fontsize=10, color=style["color"])
             each = ", ".join(f"{y:.2f} at {x}" for x, y in zip(points, middle, strict=True))
             medians.append(f"{name}: medians {each}")
         said.append(f"the loss sees the {sees}: {'; '.join(medians)}; equal weights have {level:.2f}")

@@ -21,7 +21,7 @@
 # * write the four **score functions** of the literature, and say what each of them can and cannot learn;
 # * derive the **√d_k** of the scaled dot product.
 #
-# ## A hash table needs an equal key
+# ## A hash table needs an exact match
 #
 # A counter on a bridge has counted bicycles in six hours of one day, and a dictionary holds the numbers, by the hour.
 # (They are made up.) How many were there at seven?
@@ -62,10 +62,9 @@ try:
     BICYCLES[7]
 except KeyError as error:
     print("KeyError:", error)
-print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
 # %% [raw] slide
-# ## A hash table needs an equal key
+# ## A hash table needs an exact match
 # {print}
 #
 # How many bicycles at seven? A dictionary answers only for the keys that it holds.
@@ -83,8 +82,7 @@ print("hash(7.0):", hash(7.0), "  hash(7.000001):", hash(7.000001))
 
 # %% [markdown] erratum="exactly one pair" teaches="attention as a soft lookup: query, key, value"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
-# turns a key into a **hash**, a place in a table, and the hashes of two keys that are close may lie far apart, as the
-# last line shows.
+# turns a key into a **hash**, a place in a table, and the hashes of two keys that are close may lie far apart.
 #
 # > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query 7 mapped to none.
 #
@@ -206,8 +204,9 @@ assert torch.isclose(weights.sum(), torch.tensor(1.0)) and weights.min() > 0.02
 # exponential is never zero. That is useful: only a key with some weight gets a gradient. It also has a cost: where a
 # key must *not* be attended to, even a small weight is too much. [Lecture @masking](@masking) deals with that.
 #
-# Three terms stay for the rest of the course. The **query** asks. It is compared with the **keys**, which are used for
-# nothing else. The answer is made of the **values** alone. We say that the query **attends to** the values.
+# Three terms will stay with us for the rest of the course. The **query** asks. It is compared with the **keys**,
+# which are used for nothing else. The answer is built from the **values** only. We say that the query **attends to**
+# the values.
 #
 # **Now you:** [a02](@lookup/assignment), exercise 1.
 #
@@ -278,8 +277,8 @@ assert same.float().mean() > 0.95 and torch.allclose(hot, values.mean(), rtol=1e
 T = 0.1
 context, weights = soft_lookup(clock(7), keys, values, T)
 figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on the clock above
-#| caption: A hash table needs an equal key. A soft lookup compares the query with all keys, and
-#|   adds up the weighted values.
+#| caption: A hash table needs an exact match. A soft lookup compares the query with all keys,
+#|   and adds up the weighted values.
 #| label: two-lookups
 
 # %% [raw] slide
@@ -299,7 +298,10 @@ figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on th
 # temperature by ten, and the same holds for the query. So a network that learns its keys and queries also learns how
 # sharply to choose.
 #
-# > **Check yourself.** You subtract the same number from all scores of a query. What becomes of its weights?
+# Many queries are answered at once. Stack them as the rows of a matrix $Q$ $(n_\text{query}, d_k)$: the scores become a
+# table $(n_\text{query}, n_\text{key})$, the softmax runs along each row, and the answers are $(n_\text{query}, d_v)$.
+#
+# > **Check yourself.** You subtract the same number $c$ from all scores of a query. What becomes of its weights?
 # > <details><summary>Answer</summary>Nothing changes. The factor exp(−c) stands in the numerator and in the
 # > denominator. The softmax sees differences of scores and never their level. That is also why a stable softmax may
 # > subtract the maximum.</details>
@@ -333,8 +335,7 @@ figures.error_curves(errors, day, at=9)
 
 # %% [markdown]
 # The error of hard attention is a staircase: the slope is zero on a step, and does not exist at a jump. Torch does not
-# even compute one. `argmax` returns an index, and an index is not a differentiable function of the scores. Soft
-# attention has a slope to follow:
+# even compute one, because `argmax` returns an integer. Soft attention has a slope to follow:
 
 # %%
 hour = torch.tensor(9.0, requires_grad=True)
@@ -363,10 +364,10 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 # A key without weight gets no gradient, and neither does one whose value equals the answer.
 
 # %% [markdown]
-# Gradient descent has found an hour at which soft attention says 200, a little after ten. The figure shows three more,
-# so another start may end at another hour. It may also end nowhere: around 17 o'clock the curve is flat, because one
-# key has nearly all the weight. Keys and values get gradients in the same way, so a whole table can be learned from
-# wrong answers. (With hard attention, only the value that was found gets a gradient.)
+# Gradient descent found an hour at which soft attention says 200, a little after ten. The figure shows three other
+# such hours, so another start may end at another of them. It may also get stuck: around 17 o'clock the curve is flat,
+# because one key has nearly all the weight. Keys and values get gradients in the same way, so a whole table can be
+# learned from wrong answers.
 #
 # What does this gradient look like? *Work it out on paper:* by how much does $c = \sum_j \alpha_j v_j$ change with the
 # score $e_i$? You need that $\partial \alpha_j / \partial e_i$ is $\alpha_i (1 - \alpha_i)$ for $j = i$, and $-\alpha_i
@@ -404,8 +405,8 @@ assert torch.allclose(e.grad, on_paper, atol=1e-3)
 # Hard attention can be trained, too: *sample* the place from the weights, and make samples that turn out well more
 # likely (REINFORCE). Xu et al. ([-@xu2015]) trained a captioning model both ways, and gave the two kinds their names. A
 # **straight-through** estimator makes the hard choice forward and takes the gradient of the soft one backward
-# ([@bengio2013]). The gradient of soft attention is exact and costs one backward pass, which is why nearly all
-# attention is soft.
+# ([@bengio2013], for binary units; [@jang2017], with a softmax). The gradient of soft attention is exact and costs one
+# backward pass, which is why nearly all attention is soft.
 #
 # ## Kernel regression: the same average in 1964
 #
@@ -484,7 +485,7 @@ assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.
 
 # %% [markdown]
 # Each curve has a valley. The dotted line is the error of the true curve, around which the counts were drawn; even that
-# does not know the noise. The valleys end about a fifth above it. (The best temperature is lower than our 0.1, because
+# does not know the noise. Their minima lie about a fifth above it. (The best temperature is lower than our 0.1, because
 # sixty keys lie close together: even at 0.01 a query averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
@@ -511,7 +512,7 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 # weights are learned". The attention weights $\alpha$ are not parameters: they are computed anew for each query. The
 # network that makes the vectors is learned.
 #
-# **Now you:** [a02](@lookup/assignment), exercise 3: a leave-one-out by somebody else, with mistakes in it.
+# **Now you:** [a02](@lookup/assignment), exercise 3: debug somebody else's leave-one-out.
 #
 # ## Learned keys: training through the average
 #
@@ -571,7 +572,7 @@ viz.explore(draw_keys, step=[0, 10, 20, 40, 60, 80, 120, 200, 400, 600], start={
 
 # %% [markdown]
 # They form a clock. Pull the slider back to zero, and watch how. Does it always happen, and is the learned clock any
-# good? Here are three seeds on 2,000 new days, compared with the hand-made clock and with the mean:
+# good? Here are three seeds on 2,000 new days, compared with the hand-made clock, the mean, and no lookup at all:
 
 # %%
 def test_error(vectors):
@@ -588,6 +589,8 @@ for seed, path in enumerate(paths):
 for t, off in by_hand.items():
     print(f"clock by hand, T = {t:g}: off by {100 * off:.0f}")
 print(f"mean of the hours seen: off by {100 * test_error(torch.zeros(24, 2)):.0f}")
+today, seen = days(2000, torch.Generator().manual_seed(99))   # the same new days
+print(f"always 0, the usual day: off by {100 * today[~seen].square().mean().sqrt():.0f}")
 
 # %% tags=["hide-input"]
 for path in paths:
@@ -600,9 +603,14 @@ for path in paths:
 # {print}
 
 # %% [markdown]
-# Every seed finds a circle, in the order of the day (a plus runs one way round, a minus the other), and predicts as
-# well as the clock that we made. Even the temperature is learned: for vectors of length $r$ the dot product is $r^2$
-# times the cosine, so $1/r^2$ is the temperature, and all three chose about 0.12.
+# Every seed finds a circle, in the order of the day (the sign gives the direction), and predicts as well as the clock
+# that we made. The plain mean is worse than 0, the guess that the day is as usual. Even the temperature is learned: for
+# vectors of length $r$ the dot product is $r^2$ times the cosine, so $1/r^2$ is the temperature, and all three chose
+# about 0.12.
+#
+# <details><summary>Is this the best possible prediction?</summary>No. Each day is made of eight random numbers, two for
+# each wave, so in principle eight counts determine it. But here the weights are positive and sum to one, so an answer
+# never leaves the range of the counts that it saw; to solve for the waves takes negative weights, too.</details>
 #
 # If the circle comes from the days, other days must give other vectors. On days that repeat after twelve hours, the
 # vectors should go round *twice*, and 3 should lie beside 15:
@@ -618,7 +626,10 @@ assert all(abs(abs(figures.turns(vectors)) - 2) < 1e-3 for vectors in twice)
 assert max(apart) < 0.3, "far less than the 2 of opposite places"
 
 # %% [markdown] teaches="a summary of fixed size of a set"
-# They do, with every seed.
+# They do, with every seed. *What would days with `waves=(3,)` give?* Guess, and change the cell.
+#
+# > <details><summary>Answer</summary>Three turns: such days repeat after eight hours, so 3 lies beside 11 and
+# > 19.</details>
 #
 # ## Attention pooling: a summary of fixed size, of a set
 #
@@ -671,7 +682,8 @@ for name, table in tables.items():
 # An hour had an obvious vector. What is the vector of a word? Firth ([-@firth1957]) said: "You shall know a word by the
 # company it keeps." We read four thousand docstrings of Python's standard library, and count for each word which other
 # words occur within three places of it. Ten words are the keys of a table, two for each topic. Then we ask for fifteen
-# words that are not in it. (Your Python may have other docstrings, and slightly other numbers.)
+# words that are not in it. (We picked the 25 words by hand. Your Python may have other docstrings, and slightly other
+# numbers.)
 
 # %%
 texts = docstrings(limit=4000)
@@ -769,8 +781,7 @@ assert all(right[name] > right["counts"] for name in repairs), "either repair he
 # rows are of nearly the same length anyway, as the last lines show. (Fifteen questions tell either repair from the raw
 # counts, but cannot rank two that differ by one or two.) We take both, so that a score is a cosine.
 #
-# The lookup and the score are the same as before; only the vectors are better. Soft attention says more than which key
-# wins. Here are its weights at $T = 0.05$:
+# Soft attention says more than which key wins. Here are its weights at $T = 0.05$:
 
 # %%
 topic_of_key = nn.functional.one_hot(torch.arange(10) // 2).float()               # (10, 5)
@@ -789,10 +800,9 @@ print(f"least sure: {words[10 + unsure]}.", said)
 # {figure}
 
 # %% [markdown] teaches="score functions: additive, bilinear, dot, scaled dot"
-# Where a row is faint the lookup is unsure of the key; the right topic still leads. The values are topics, written as a
-# 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and values need not
-# be alike: here a key has five hundred numbers and a value five. (In a Transformer nobody counts neighbours: learned
-# layers make the keys and queries.)
+# Where a row is faint the lookup is unsure which key to pick; the right topic still leads. The values are topics,
+# written as a 1 in one of five places, so the context vector is a vote, and it shows how sure the vote is. Keys and
+# values need not be alike: here a key has five hundred numbers and a value five.
 #
 # *This is a good place for a break. So far: query, key and value. What follows: how a network computes the score.*
 #
@@ -838,10 +848,9 @@ with torch.no_grad():
     by_package = {"additive": by_network, "dot": dot_score, "bilinear": by_matrix,
                   "scaled dot": scaled_dot_score}
     for name, layer in by_package.items():
-        same = torch.isclose(layer(q[None], k[None])[0, 0], by_equation[name], atol=1e-6)
+        assert torch.isclose(layer(q[None], k[None])[0, 0], by_equation[name], atol=1e-6)
         exchanged = layer(k[None], q[None])[0, 0]
-        print(f"{name:>10}: {by_equation[name]:6.3f}  the package's: {bool(same)}"
-              f"  exchanged: {exchanged:6.3f}")
+        print(f"{name:>10}: {by_equation[name]:6.3f}  exchanged: {exchanged:6.3f}")
 
 # %% [raw] slide
 # ## Why √d_k: the variance of a dot product
@@ -856,7 +865,8 @@ with torch.no_grad():
 # asks k* and *k asks q* are different questions. The bilinear score is a dot product after a matrix. The additive score
 # is a small network, applied to each pair: a hidden layer in which the two are *added*, and a vector $w$ that turns the
 # hidden layer into one number. (Papers often put query and key side by side, $w^\top \tanh(W_1 [q; k])$. That is the
-# same, with $W$ and $U$ joined into one matrix.)
+# same, with $W$ and $U$ joined into one matrix. The equation has no bias: a coordinate of $q$ or $k$ that is always 1
+# gives it one.)
 #
 # ## Why √d_k: the variance of a dot product
 #
@@ -934,7 +944,7 @@ assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
 # {print}
 
 # %% [raw] slide
-# ## A common mistake: “scale by the size of the vector”
+# ## A common mistake: to read √|k| as the root of a length
 # $$\frac{q \cdot k}{\sqrt{\lVert k \rVert}}$$
 # . . .
 # Then the score of each key is divided by a different number, which can change **which key wins**. What is meant is the *number of components* of a key, $d_k$.
@@ -951,9 +961,8 @@ assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
 # width. The root is a fixed temperature, $T = \sqrt{d_k}$. (All this holds for the start of training; [lecture
 # @many_heads](@many_heads) shows what learned layers do.)
 #
-# > **A common mistake: "scale by the size of the vector", $q \cdot k / \sqrt{|k|}$.** Bars around a vector are read as
-# > its length, $\lVert k \rVert$. Then the score of each key is divided by a different number, which can change *which
-# > key wins*. What is meant is the *number of components* of a key.
+# > **A common mistake: to read $\sqrt{|k|}$ as the root of a key's length.** Some texts write $|k|$ for its *number of
+# > components*, which is our $d_k$. Dividing by the length $\lVert k \rVert$ instead can change *which key wins*.
 # > <details><summary>An example</summary>For $q = (1, −0.45)$ the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90
 # > and 1.10. Divided by $\sqrt{\lVert k \rVert}$ they are 0.95 and 0.65.</details>
 
@@ -966,10 +975,14 @@ assert torch.allclose(divided, torch.tensor([0.95, 0.65]), atol=0.005)
 
 # %% [markdown]
 # Does the scale matter in training? Two learned layers of width $d_k$ make the queries and keys. The input of a query
-# is that of its right key, one of sixteen, turned by a fixed matrix. We train with two losses. One sees the *weight* of
-# the right key, and is its negative logarithm (`cross_entropy` does the softmax inside). The other sees the *average*
-# alone, and is its squared error from the right key's value; the values are random. The recipe is the same at all
-# widths. *Guess* at which width the curves separate, and with which loss more.
+# is that of its right key, one of sixteen, turned by a fixed matrix. We train with two losses:
+#
+# | sees | loss | at equal weights |
+# |---|---|---|
+# | the *weight* of the right key | its negative logarithm (`cross_entropy` does the softmax inside) | ln 16 ≈ 2.77 |
+# | the *average* of random values alone | squared error from the right key's value | 15/16 ≈ 0.94 |
+#
+# The recipe is the same at all widths. *Guess* at which width the curves separate, and with which loss more.
 
 # %%
 def losses(score, d_k, seed, sees="weight", lr=0.01, gain=1.0, batch=32, steps=150,
@@ -1032,11 +1045,11 @@ assert min(dot[512]) > 0.6
 # %% [markdown]
 # In narrow layers the two scores learn equally well, with either loss. At width 512 the plain dot product ends far
 # higher: it starts with scores that are too large, and with the loss that sees the average it gets no better than equal
-# weights in two seeds of three. (At width 128 that loss already fails for one seed.) The output of a Transformer
+# weights in two seeds of three. The output of a Transformer
 # depends on its weights only through such averages, so the second loss is nearer to its case.
 #
 # Training without the root is possible, for instance with smaller initial weights. The advantage of the root is that
-# *one* recipe fits all widths. ("Going further", at the end of the page, changes the recipe in one thing at a time.)
+# *one* recipe fits all the widths tried. ("Going further" changes the recipe in one thing at a time.)
 #
 # **Now you:** [a02](@lookup/assignment), exercises 4 and 5.
 #
@@ -1045,8 +1058,8 @@ assert min(dot[512]) > 0.6
 # A key may be anywhere in the plane. We colour each place by the score that a given query (the green arrow) would give
 # to a key there: the darker the orange, the higher. Lines join places of equal score, dashed below zero. The six keys A
 # to F (blue dots) get their weights by softmax; a larger dot is a larger weight. The matrix of the bilinear score turns
-# the query by a right angle. The additive network was set by hand: its four hidden units measure how far the key lies
-# to the right of the query, to its left, above it and below it.
+# the query by a right angle. The additive network was set by hand: its four hidden units, each with a
+# bias, measure how far the key lies to the right of the query, to its left, above it and below it.
 #
 # *Before you look:* what shape are the lines of equal score for the dot product? Which of the four can prefer a key
 # because it is *near*?
@@ -1084,8 +1097,8 @@ viz.explore(draw, direction=list(range(0, 360, 45)), start={"direction": 0})
 # Three of the four are inclined planes, like the side of a roof. A dot product rises steadily in the query's direction,
 # and the lines of equal score are perpendicular to it. So of two keys in the same direction, on the query's side, the
 # farther one wins: B beats A. Dividing by a constant makes the same slope gentler. The bilinear score is an inclined
-# plane, too, for the turned query. The additive score can be a hill, because its hidden units are not linear: A, which
-# is near, beats B.
+# plane, too, for the turned query. The additive score can be a hill: a tanh with a bias is a soft step, and a step
+# up before the query and a step down behind it make a hill. So A, which is near, beats B.
 #
 # <details><summary>Why a long key wins: the dot product as a kernel</summary>
 #
@@ -1112,18 +1125,18 @@ assert winner["dot"] == winner["scaled dot"] == "B" and winner["additive"] == "A
 # %% [markdown]
 # ## Three worlds: what each score function can learn
 #
-# A picture only suggests an answer; an experiment can measure it. A table has eight keys, and one of them belongs to
-# the query. A score function is right if it gives that key the largest weight. We try three worlds:
+# Now an experiment. A table has eight keys, and one of them belongs to the query. A score function is right if it
+# gives that key the largest weight. We try three worlds:
 #
 # * **one language**: a key is a direction in four dimensions, and the query is the same vector;
 # * **two languages**: the query is the same direction in other coordinates, turned by a fixed matrix;
 # * **plain hours**: a key is one number between −1 and 1, as in the trap above, and the query is the same number.
 #
 # Every vector gets one more coordinate, which is always 1, so that a learned score can have a bias. (The folded cell
-# makes the tables.)
+# makes the tables; `last=0` takes the bias away.)
 
 # %% tags=["hide-input"]
-def tables(world, turn, generator, batch=64, n=8):
+def tables(world, turn, generator, batch=64, n=8, last=1.0):
     """Queries (batch, 1, d), keys (batch, n, d), and which key is the right one (batch,)."""
     if world == "plain hours":
         keys = 2 * torch.rand(batch, n, 1, generator=generator) - 1
@@ -1134,7 +1147,7 @@ def tables(world, turn, generator, batch=64, n=8):
     query = keys[torch.arange(batch), right][:, None]         # (batch, 1, d)
     if world == "two languages":
         query = query @ turn
-    ones = torch.ones(batch, n, 1)
+    ones = last * torch.ones(batch, n, 1)
     return torch.cat([query, ones[:, :1]], dim=-1), torch.cat([keys, ones], dim=-1), right
 
 
@@ -1144,18 +1157,18 @@ def other_coordinates(generator):
     return turn * signs                                       # qr alone favours some matrices
 
 # %%
-def accuracy(score, world, seed, steps=400):
+def accuracy(score, world, seed, steps=400, last=1.0):
     generator = torch.Generator().manual_seed(seed)
     turn = other_coordinates(generator)
     if isinstance(score, nn.Module):                          # the others have nothing to learn
         optimizer = torch.optim.Adam(score.parameters(), lr=0.02)
         for _ in range(steps):
-            query, keys, right = tables(world, turn, generator)
+            query, keys, right = tables(world, turn, generator, last=last)
             loss = nn.functional.cross_entropy(score(query, keys)[:, 0], right)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    query, keys, right = tables(world, turn, generator, batch=2000)
+    query, keys, right = tables(world, turn, generator, batch=2000, last=last)
     return (score(query, keys)[:, 0].argmax(dim=-1) == right).float().mean().item()
 
 # %% [markdown]
@@ -1185,6 +1198,12 @@ two, plain = runs["two languages"], runs["plain hours"]
 assert max(two["dot"] + two["scaled dot"]) < 0.5 < 0.9 < min(two["bilinear"] + two["additive"])
 assert max(plain["dot"] + plain["scaled dot"] + plain["bilinear"]) < 0.4
 assert min(plain["additive"]) > 0.9
+without = []
+for seed in range(3):
+    torch.manual_seed(seed)
+    without.append(accuracy(AdditiveScore(2, 2, 32), "plain hours", seed, last=0.0))
+print("plain hours, additive score with the ones left out:", [round(x, 2) for x in without])
+assert max(without) < 0.2, "an odd score is no hill around every query"
 by_cosine = sorted(zip(cosines, two["dot"], strict=True))
 assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 
@@ -1203,7 +1222,8 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # away, as the printed lines show. The matrix of the bilinear score turns the query back. With plain hours, a score that
 # is linear in the key is highest for the largest key or for the smallest. It cannot prefer one in the middle, so three
 # of the scores are right about two times in eight. Of the four, only the additive score can be a hill, with its top
-# between them.
+# between them. It needs its bias for that. Without one it is odd, $e(-q, -k) = -e(q, k)$: a hill around $q$ makes a
+# valley around $-q$. The last printed line shows that it then does no better than guessing.
 #
 # So is the additive score the best? It alone is right in all three worlds, but it costs most. With $d$ hidden units it
 # makes $d$ numbers for each pair of a query and a key, and takes the tanh of each. A dot product needs about as many
@@ -1229,7 +1249,7 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # | score | $e_i = q \cdot k_i / \sqrt{d_k}$, or bilinear, or additive | $(n)$ |
 # | attention weights | $\alpha = \operatorname{softmax}(e)$, along the keys | $(n)$, sum to one |
 # | context vector | $c = \sum_i \alpha_i v_i$, $\quad \partial c / \partial e_i = \alpha_i (v_i - c)$ | $(d_v)$ |
-# | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ if one key is best | $(d_v)$ |
+# | hard attention | $v_{i^*}$ with $i^* = \arg\max_i e_i$, the limit $T \to 0$ if the best key is unique | $(d_v)$ |
 # | variance | $\operatorname{Var}(q \cdot k) = d_k$ for independent components of variance 1 | |
 # | **scaled dot-product attention**, many queries | $\operatorname{softmax}(QK^\top / \sqrt{d_k})\,V$ | $(n_\text{query}, d_v)$ |
 #
@@ -1240,8 +1260,7 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # n_\text{key}$ scores, a cost that [lecture @cheap_attention](@cheap_attention) takes up.
 #
 # The package has all of this in one function, `attend`, which uses the scaled dot product unless you choose another
-# score. It takes many queries at once, as you will in the assignment: scores and weights are then a table
-# $(n_\text{query}, n_\text{key})$, and the softmax runs along each row.
+# score. It takes many queries at once, as you will in the assignment.
 
 # %% [raw] slide
 # ## In short
@@ -1280,8 +1299,8 @@ print(f"seven o'clock: {output[0, 0]:.0f} bicycles, three o'clock: {output[1, 0]
 # > 3. None. Weights come from queries and keys alone.
 # > 4. $d_k / d_k^2 = 1 / d_k$. All scores are nearly equal, so attention starts as mean pooling.</details>
 #
-# **Now do** [assignment @lookup](@lookup/assignment) (about 80 minutes): five functions, one to debug, a question in
-# words, and an extension. **Next:** [lecture @cross_attention](@cross_attention), where a translator asks.
+# **Now do** [assignment @lookup](@lookup/assignment) (about 80 minutes): five functions to write, one to debug, a
+# question in words, and an extension. **Next:** [lecture @cross_attention](@cross_attention), where a translator asks.
 #
 # **Further reading.** [+@bahdanau2015], section 3.1 and appendix A.1.2: the additive score. [+@luong2015], section 3.1:
 # dot, general, and a third, concat. [+@vaswani2017], section 3.2.1: the scaled dot product. [+@xu2015]: hard and soft
@@ -1353,10 +1372,12 @@ assert min(agree["weight", "dot"]) > 0.6
 
 # %% [markdown]
 # With the plain dot product the gradient at $W_Q$ and $W_K$ is not small at all. It is larger than with the root,
-# because a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change.
+# because a plain score changes $\sqrt{512} \approx 23$ times as much when the weights change. With the loss that sees
+# the average it is only about ten times as large: saturation takes back part of the factor.
 #
 # What differs is the agreement. With the loss that sees the average, the gradients of two batches have a cosine of
 # about 0.01 without the root, and of about 0.09 with it. Even 0.09 is small, but a common part adds up over many steps
 # while the rest averages out. Where the softmax is saturated, a query sends hardly any gradient. Our guess: what a
 # batch says comes from a few queries, and the steps go in unrelated directions, unless a batch is large. With the loss
-# that sees the weight, every query that is wrong sends a gradient, and the batches agree: all cosines are above 0.7.
+# that sees the weight, every query that is wrong sends a gradient, and the batches agree: the mean cosines
+# are above 0.7.

@@ -87,8 +87,8 @@ if solved("attention_scores"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# *Vier* has no clear winner: *four* and *hundred* are both about hundreds. *Sechs* and *dreißig* have one, and they lie in the
-# other order than the English tokens. *Und* prefers *and*, but not by much. Scores only compare: nothing sums to one
+# *Vier* has no clear winner: *four* and *hundred* are both about hundreds. *Sechs* and *dreißig* have one, in the opposite
+# order to the English tokens. *Und* prefers *and*, but not by much. Scores only compare: nothing sums to one
 # yet.</details>
 
 # %% [markdown]
@@ -315,7 +315,7 @@ if solved("AttentionDecoderStep"):
         print(f"without the place of {name:>7}: {right.float().mean():4.0%} of the units right")
 
 # %% [markdown]
-# Change the seed in the cell before, train again, and see which alignments change, and whether the translations do.
+# Change the seeds in the cell that trains the model, run it and the cells below it again, and see which alignments change, and whether the translations do.
 #
 # <details><summary>What to see</summary>
 #

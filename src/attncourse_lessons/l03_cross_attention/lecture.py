@@ -79,8 +79,8 @@ viz.encoder_decoder(attention=False)
 
 # %% [markdown]
 # The vector $c$ between the two is the **context vector**. It has the same width for a list of five numbers as for
-# one. Think of an interpreter who hears a whole speech, writes what matters on one postcard, and translates from the
-# postcard. A longer speech does not make the postcard larger. This is the **bottleneck** of [lecture
+# one. Think of an interpreter who hears a whole speech, jots the essentials on a single postcard, and translates from
+# that. A longer speech does not make the postcard larger. This is the **bottleneck** of [lecture
 # @bottleneck](@bottleneck).
 #
 # Our task is to translate lists of one to five numbers from English to German.
@@ -138,10 +138,10 @@ viz.encoder_decoder(attention=True, bidirectional=True, step=1, weights=(0.1, 0.
 # * The **decoder state** $s_t$ is the **query**. It is compared with every $h_i$ as a **key**, and the same $h_i$ are
 #   averaged as **values**. Attention whose query comes from one sequence and whose keys and values come from another
 #   is called **cross-attention**. (In the [Transformer](@transformer), three learned matrices are added: queries $s_t
-#   W_Q$, keys $h_i W_K$, values $h_i W_V$.)
+#   W_Q$, keys $h_i W_K$, values $h_i W_V$, with vectors as rows.)
 #
 # State and context vector are combined into one vector, $\tilde s_t$, from which the next token is predicted. Here is
-# one step in full. Read it from the bottom to the top. (The right-hand side and the initial state $s_0$ are explained
+# one step in full. Read it from bottom to top. (The right-hand side and the initial state $s_0$ are explained
 # in "One step of the decoder" below.)
 
 # %%
@@ -224,9 +224,8 @@ print("the row of “ein” is what we computed:", same)
 # %% [markdown] erratum="a square table"
 # Every row is one query, every column one key. *Neunzig* matches *ninety-*: the swap. *Und* matches both equally.
 #
-# > **A common mistake: a square table.** Some slides use one letter $T$ for both lengths and print a $T \times T$
-# > table. But the table is $n_\text{target} \times n_\text{source}$, here (3, 2). Test your code with two different
-# > lengths: with equal ones, a transposed table goes unnoticed.
+# > **A common mistake: a square table.** The table is $n_\text{target} \times n_\text{source}$, not $T \times T$:
+# > test your code with two different lengths.
 #
 # ## Softmax over the source: which axis sums to one
 #
@@ -264,8 +263,9 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$ (eq:context)
 #
 # In the right table each *column* sums to one, as if *ninety-* had to distribute itself over the target tokens.
-# Nothing crashes if you use it, and the large numbers are in the same cells. But *und* has only 0.23 to give. To find
-# this mistake, sum along the axis whose sums must be one. (The other sums, in grey, may have any value.)
+# Nothing crashes in training. But at inference the target is written one token at a time: the table has a single row,
+# and each of its weights would be 1. To find this mistake, sum along the axis whose sums must be one. (The other
+# sums, in grey, may have any value.)
 #
 # If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
 # **mean pooling**. Below we measure how well it works.
@@ -273,9 +273,8 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # **Now you:** [a03](@cross_attention/assignment), exercise 1.
 
 # %% [markdown] erratum="x for h; the encoder's cross-attention"
-# > **A common mistake: who attends to whom.** Some texts speak of the *encoder's* cross-attention, and write $x_i$
-# > for $h_i$. The *decoder* attends: queries come from decoder states, keys and values from encoder states $h_i \in
-# > \mathbb{R}^d$. Check it by counting: there must be one context vector for each *target* token.
+# > **A common mistake: who attends to whom.** In cross-attention the *decoder* attends, and the $h_i$ are the
+# > encoder's states: there must be one context vector for each *target* token.
 #
 # ## Padding: a mask before the softmax
 #
@@ -313,9 +312,9 @@ figures.tables_with_sums({"no mask": unmasked}, rows=target, columns=names)
 # position must get a weight of *exactly* zero, and the other weights must sum to one. So its **score** is set to
 # $-\infty$ before the softmax: $\exp(-\infty) = 0$, in the numerator and in the sum.
 #
-# > **A common mistake: weights set to 0.** Some slides say: "mask out … by artificially setting attention *weights*
-# > to 0". The rows then no longer sum to one, because the weight that was taken away goes to no other position. The
-# > figure shows this mistake and, below it, the correct masking. Masked positions are hatched.
+# > **A common mistake: weights set to 0.** Zeroing the padded *weights* after the softmax looks equivalent. But then
+# > the rows no longer sum to one, because the weight that was taken away goes to no other position. The figure shows
+# > this mistake and, below it, the correct masking. Masked positions are hatched.
 
 # %%
 after, before = unmasked * mask, masked                      # (3, 5) each
@@ -355,9 +354,9 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 #
 # ## One step of the decoder
 #
-# Here is the whole step of Luong et al. ([-@luong2015]). $E$ is the embedding table of the target language and
-# $y_{t-1}$ the token before; biases are left out. (Vectors here are columns, as in the paper; the code has rows,
-# `s @ W`.)
+# Here is the whole step of Luong et al. ([-@luong2015]), with a GRU for their LSTM. $E$ is the embedding table of the
+# target language and $y_{t-1}$ the token before; biases are left out. (Vectors here are columns, as in the paper; the
+# code has rows, `s @ W`.)
 #
 # $$
 # \begin{aligned}
@@ -388,7 +387,7 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # of the *right translation*, whatever the model would have written, and must predict the next one at every position.
 # This is called **teacher forcing**. We now train such a model, on **subword tokens** from byte-pair encoding
 # ([lecture @training](@training) builds it). To keep the pictures readable, the tokenizer keeps *hundert* and *und*
-# as tokens of their own. (The cell takes about a minute. Read on in the meantime.)
+# as tokens of their own. (The cell takes one to two minutes. Read on in the meantime.)
 
 # %% [raw] slide
 # ## Teacher forcing: what the decoder reads
@@ -410,8 +409,8 @@ for seed in (0, 1, 2):
         name=f"seed {seed}")
 
 # %% [markdown]
-# These are three models, because the result of one seed may be luck. Here is one sentence, as the decoder reads it
-# and as it must predict it:
+# These are three models, because the result of one seed may be luck. Here is one sentence, as the
+# decoder's input and as its expected output:
 
 # %%
 batch = collate(encode_pairs([Pair("ninety-one", "einundneunzig")], english, german))
@@ -445,9 +444,9 @@ print(german.pieces(written))
 
 # %% [markdown]
 # In training the model never reads a mistake of its own; at inference it may. That gap is called **exposure bias**,
-# and [lecture @writing](@writing) measures it. So from here on we let the models write their own translations, and
-# count a list as right only if every letter is right. *Guess:* how many of the 1,000 test lists are right, and how
-# far apart are the three seeds?
+# and [lecture @writing](@writing) measures it. So now we let the models write their own translations, and count a
+# list as right only if every letter is right. *Guess:* how many of the 1,000 test lists are right, and how far apart
+# are the three seeds?
 
 # %%
 sources, truths = zip(*pairs.test, strict=True)
@@ -461,11 +460,13 @@ for seed, model in models.items():
 # {print}
 
 # %% [markdown]
+# About 98 % of the lists are right with each seed. The seeds lie about one point apart, little more than sampling
+# error (0.4 points for each).
+#
 # ## Bahdanau and Luong: additive and multiplicative attention
 #
-# The decoder above is Luong's, with a GRU for his LSTM. Bahdanau's came a year earlier, in 2014. The decoders differ
-# in three places. (The encoders differ, too: Bahdanau's is bidirectional, Luong's is a stack of unidirectional
-# LSTMs.)
+# Our decoder is Luong's; Bahdanau's came a year earlier, in 2014. The two differ in three places. (The encoders
+# differ, too: Bahdanau's is bidirectional, Luong's is a stack of unidirectional LSTMs.)
 
 # %%
 figures.two_decoders()
@@ -481,10 +482,10 @@ figures.two_decoders()
 # |---|---|---|
 # | score | **additive**: $v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$ | **multiplicative**: $s_t \cdot h_i$ ("dot"), $s_t \cdot W_a h_i$ ("general") |
 # | query | the old state, $s_{t-1}$ | the new state, $s_t$ |
-# | context vector | goes into the cell that makes $s_t$, and, with $s_t$ and $y_{t-1}$, into the output | goes into the output; to the next cell by input feeding |
+# | context vector | is fed into the cell that computes $s_t$, and, with $s_t$ and $y_{t-1}$, into the output | goes into the output; to the next cell by input feeding |
 #
-# In code each score is one line. Here a query of width 4 is compared with two keys of width 6. *Guess* which parameters
-# each line needs, and their shapes.
+# In code each score is one line. Here a query of width 4 is compared with two keys of width 6; the additive score has
+# 5 hidden units. *Guess* which parameters each line needs, and their shapes.
 
 # %% [raw] slide
 # ## Additive and multiplicative attention
@@ -509,11 +510,11 @@ multiplicative = keys @ (query @ W_general)                      # (2,)
 print(additive.shape, multiplicative.shape)
 
 # %% [markdown]
-# The additive score needs two matrices and a vector, "general" needs one matrix, and "dot" needs no parameters, but
-# equal widths. An additive score is a small network that is evaluated for every pair of a query and a key.
-# Multiplicative scores are matrix products, which take less time and memory. For that reason Vaswani et al.
-# ([-@vaswani2017, section 3.2.1]) chose the dot product for the Transformer. (The two also differ in scale: see the
-# first "Going further".)
+# The additive score needs two matrices, (4, 5) and (6, 5), and a vector of 5; "general" needs one matrix, (4, 6);
+# "dot" needs no parameters, but equal widths. An additive score is a small network that is evaluated for every pair
+# of a query and a key. Multiplicative scores are matrix products, which take less time and memory. For that reason
+# Vaswani et al. ([-@vaswani2017, section 3.2.1]) chose the dot product for the Transformer. (The two also differ in
+# scale: see the first "Going further".)
 #
 # ## What attention is worth on real sentences
 #
@@ -530,17 +531,18 @@ print(additive.shape, multiplicative.shape)
 
 # %%
 figures.with_and_without(FIRST_ATTENTION)
-#| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]). A star:
-#|   trained longer.
+#| caption: BLEU with and without attention, as published ([@bahdanau2015, table 1]). The
+#|   asterisk marks a longer training run.
 
 # %% [raw] slide
-# ## Attention: 7.6 and 8.9 BLEU
+# ## RNNsearch is ahead by 7.6 and 8.9 BLEU
 # {figure}
 
 # %% [markdown]
-# Attention adds 7.6 and 8.9 BLEU; longer training sentences add 3.9 without attention, and a little over 5 with it.
-# On all sentences Moses is still ahead; on sentences without unknown words the best RNNsearch passes it, 36.15
-# against 35.63.
+# RNNsearch is ahead by 7.6 and 8.9 BLEU; longer training sentences add 3.9 without attention, and a little over 5
+# with it. Not all of the lead is attention's: RNNsearch also reads the source in both directions, RNNencdec in one.
+# On all sentences Moses, which had 418 million words of French in addition, is still ahead; on sentences without
+# unknown words the best RNNsearch passes it, 36.15 against 35.63.
 #
 # Figure 2 of the paper shows BLEU against the length of the sentence. Without attention it "dramatically drops", as
 # [@cho2014properties] had found; RNNsearch-50 "shows no performance deterioration even with sentences of length 50 or
@@ -592,7 +594,7 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 # ## One vector learns long lists far more slowly
 # {figure}
 #
-# At 450 steps much of the gap is **training speed**, not **capacity**.
+# At least a third of the gap at 450 steps is **training speed**, not **capacity**.
 
 # %% [markdown]
 # The bands reach from the worst of three seeds to the best. After 450 steps, all three models translate most single
@@ -600,9 +602,9 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 # 95 %. Between the two one-vector models the difference is small.
 #
 # Is one vector too narrow, or does the model only learn more slowly? With four times the steps both one-vector models
-# get four in ten of the longest lists right. Much of the gap at 450 steps is therefore one of **training speed**, not
-# of **capacity**: with one vector, a longer list takes far more steps. ([Lecture @bottleneck](@bottleneck) measures
-# capacity, by the width of the vector.)
+# get four in ten of the longest lists right, and the gap shrinks from 94 points to 59. So at least a third of it was
+# **training speed**, not **capacity**. The rest this record does not decide. ([Lecture @bottleneck](@bottleneck)
+# measures capacity, by the width of the vector.)
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
 # > <details><summary>Answer</summary>No. At every step of the decoder, attention compares its state with all n encoder
@@ -624,17 +626,17 @@ assert min(run["right"]["5"] for run in many["attention"]) > 0.99, "practically 
 #
 # * **Distance**: for a German token to depend on an English one in the middle of the list, the gradient must pass
 #   through every state in between.
-# * **Selection**: even if all the information arrives, it arrives mixed.
+# * **Selection**: even if all the information arrives, it arrives blended into one vector.
 # * **Width**: one vector may be too narrow for the whole list.
 #
-# The effect of distance can be measured before any training. We take untrained models and sources of $n$ tokens,
-# compute the loss of the first target token, and look at the gradient that reaches the *middle* source token.
-# *Guess:* in which of the three models does it arrive when $n$ is 80?
+# The effect of distance can be measured before any training. We take untrained models and sources of $n$ tokens, and
+# look at the gradient of one output, the log-probability of some first token, at the *middle* source token. *Guess:*
+# in which of the three models does it arrive when $n$ is 80?
 
 # %% [raw] slide
 # ## Why one vector falls short: three possible reasons
 # - **Distance**: the gradient must pass through every state in between.
-# - **Selection**: even if all the information arrives, it arrives mixed.
+# - **Selection**: even if all the information arrives, it arrives blended into one vector.
 # - **Width**: one vector may be too narrow for the whole list.
 #
 # > **Guess first.** Untrained models, $n = 80$: in which of the three does the gradient reach the middle token?
@@ -653,12 +655,16 @@ def gradient_at_the_middle(summary, n, seed):
 gradients = {}
 for summary in SUMMARIES:
     gradients[summary] = {n: [gradient_at_the_middle(summary, n, seed) for seed in range(3)]
-                          for n in (5, 10, 20, 40, 80)}
+                          for n in (5, 10, 16, 27, 40, 80)}
 figures.gradients_by_length(gradients)
-for summary, by_size in gradients.items():
-    falls = sum(by_size[5]) / sum(by_size[80])                       # of means over seeds
-    rounded = float(f"{falls:.2g}")                                  # to two digits
-    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor of about {rounded:,.0f}")
+means = {summary: {n: sum(seeds) / 3 for n, seeds in by_size.items()}
+         for summary, by_size in gradients.items()}
+for summary, mean in means.items():
+    falls = float(f"{mean[5] / mean[80]:.2g}")                       # to two digits
+    print(f"{summary:>10}: from 5 to 80 tokens it falls by a factor of about {falls:,.0f}")
+for n in (16, 27):
+    below = means["mean pool"][n] / means["last state"][n]
+    print(f"at {n} tokens: mean pool / last state = {below:.0f}")
 #| caption: Gradient at the middle token of the source, against the length of the source: a
 #|   mark for each of three seeds, and lines through their means.
 
@@ -678,8 +684,9 @@ for summary in ("mean pool", "attention"):
 # %% [markdown]
 # In the last-state model the gradient vanishes exponentially (a straight line on the logarithmic axis). With the mean
 # and with attention it takes a shortcut through one average, and shrinks roughly as $1/n$, which would be a factor of
-# 16. So attention shortens the gradient's path. (Before training, the attention weights are spread over all tokens,
-# which is why its curve resembles the mean's.)
+# 16. (Before training, the attention weights are spread over all tokens, which is why its curve resembles the
+# mean's.) At the length of our lists the difference is smaller: a list of five has 16 tokens on average and 27 at
+# most, where the last state's gradient is about 9 and about 100 times below the mean pool's.
 #
 # But mean pooling has the same shortcut, and in the ladder it is no better than the last state. So distance is not
 # what limits mean pooling here. If width is the limit, a wider vector must help. *Guess:* mean pooling gets a vector
@@ -704,14 +711,37 @@ assert min(at_five) > 0.45 and max(at_five) < 0.55
 # ## Is it the width? A little
 # {print}
 #
-# Selection remains, by exclusion.
+# > **Guess first.** Attention, but its weights are computed once, from $s_0$. How many lists of five after 450 steps?
+
+# %% [markdown]
+# Width helps a little: each of the three seeds gains about 8 points. Attention is about 50 points ahead, with vectors
+# half as wide and less than a third of the parameters. At this budget, then, width is not the main limit.
+#
+# Selection remains, and it can be varied alone. We keep attention with all its parameters, but compute the weights
+# only once, with $s_0$ as the query: one learned average for every step. *Guess:* how many lists of five are right
+# after 450 steps, where attention had 95 %?
+
+# %%
+one_query = measured("ladder_one_query")
+print(one_query["command"], "on", one_query["date"])
+ONE_QUERY = "attention, one query"
+print("lists of                 1    2    3    4    5   (means of three seeds, 450 steps)")
+for name, runs in (record["steps"]["450"] | one_query["steps"]["450"]).items():
+    if name in (*SUMMARIES, ONE_QUERY):
+        means = [sum(run["right"][n] for run in runs) / len(runs) for n in "12345"]
+        print(f"{name:>20}:", "".join(f"{mean:>5.0%}" for mean in means))
+
+# %% tags=["hide-input"]
+assert max(run["right"]["5"] for run in one_query["steps"]["450"][ONE_QUERY]) < 0.05
+
+# %% [raw] slide
+# ## Selection at every step makes the difference
+# {print}
 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
-# Width helps a little: each of the three seeds gains about 8 points. Attention is about 50 points ahead, with vectors
-# half as wide and less than a third of the parameters. At this budget, then, width is not the main limit. Selection
-# remains: if the average is the same at every step, the decoder's state has to do all the selecting. This is an
-# inference by exclusion, at one learning rate and two budgets; we have not varied selection alone. Attention avoids
-# all three limits: its path is short, it selects anew at every step, and it hands over all states.
+# With one query attention falls back to the one-vector models, or slightly below. Its average is learned and its path
+# is as short, but the decoder's state has to do all the selecting. So at this budget the advantage comes from
+# selecting *anew at every step*.
 #
 # ## Attention weights as a soft alignment
 #
@@ -721,9 +751,8 @@ assert min(at_five) > 0.45 and max(at_five) < 0.55
 # run through the three words in reverse order. Here is a longer number with a swap of our own, for the three seeds.
 # (The decoder reads the right German, by teacher forcing.) *Guess:* what does *sechs* attend to?
 #
-# Your three models may differ from ours: processors round the last digit differently, and training amplifies the
-# difference. What the text says about seeds 0, 1 and 2 holds for the machine that made this page, and a line is
-# printed where your models differ.
+# Your three models may differ from ours, because processors round differently. The text describes those of the
+# machine that made this page; a line is printed where yours differ.
 
 # %% [raw] slide
 # ## Attention weights as a soft alignment
@@ -765,8 +794,8 @@ figures.steps(example.weights, example.source_pieces, example.target_pieces)
 # {figure}
 
 # %% [markdown]
-# The comma attends to the comma. The two *und* attend to different neighbours: the first mostly to the unit just
-# written, the second mostly to the ten to come.
+# The comma attends to the comma. The two occurrences of *und* attend to different neighbours: the first mostly to the
+# unit just written, the second mostly to the ten to come.
 #
 # One picture proves little. In our task we can count, because we know the true alignment. We use two populations: all
 # numbers from 21 to 99 with a unit, and all from 121 to 999 with a ten and a unit. The models read the right German
@@ -905,13 +934,14 @@ one_left = {tuple(j for j in range(5) if j != i): all_models([j for j in range(5
             for i in range(5)}
 figures.hidden_positions(one_left, positions, seeds)
 #| caption: Units that are written right while the decoder may attend to a single source
-#|   position.
+#|   position (the others, hatched, are hidden).
 
 # %% [markdown]
 # With *and* alone, seed 0 writes all or nearly all units right. So the state at *and* contains the unit, although the
 # token does not: the bidirectional encoder has copied it there. Other states have a copy, too: with *six* alone, and
-# even with *hundred* alone, seed 0 gets far more than the one in nine that guessing gets. For seeds 1 and 2 *six*
-# alone is enough, and *hundred* alone is not. With *four* alone all three models guess.
+# even with *hundred* alone, seed 0 gets well above the one in nine expected by chance. For seeds 1 and 2 *six* alone
+# is enough, though seed 2 still gets about half of the units from *and* or *thirty-* alone. With *four* alone all
+# three models guess.
 #
 # One more path is possible: the initial state $s_0$. To test it, we start each number from the $s_0$ of *another*
 # number and hide nothing. *Guess* how many units are right.
@@ -926,8 +956,8 @@ for seed, model in models.items():
 # %% [markdown]
 # Nothing changes. The models read the unit by attention, whether $s_0$ contains it or not.
 #
-# A caution: a mask forces weights that never occurred in training. So a model that still succeeds tells more than one
-# that fails: the information was there, and was used.
+# A caution: a mask forces weights that never occurred in training. So a model that still succeeds tells us more than
+# one that fails: the information was there, and was used.
 #
 # A large weight does not mean that the position is needed, and a small weight on a token does not mean that the token
 # plays no part. An alignment is a hypothesis about what a model uses. To test it, intervene.
@@ -952,8 +982,8 @@ for seed, model in models.items():
 # One context vector for a whole sentence is a bottleneck; attention computes a new one for every target token. In
 # cross-attention, queries come from the decoder, keys and values from the encoder. In training the decoder reads the
 # right tokens (teacher forcing), at inference its own. A model with attention learns long lists in far fewer steps
-# than a model with one vector; for mean pooling neither distance nor width explains that, so selection is the likely
-# reason. The weights show which states were averaged; they do not explain the output.
+# than a model with one vector, because it selects anew at every step: with a single query for all steps the advantage
+# is gone. The weights show which states were averaged; they do not explain the output.
 #
 # > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
 # > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
@@ -1010,7 +1040,7 @@ assert spread["dot"].std() > 25 and 0.9 < spread["scaled dot"].std() < 1.1
 assert spread["additive"].std() < 1, "it does not grow with the width"
 
 # %% [markdown]
-# ## Going further: is input feeding worth 1.3 BLEU here?
+# ## Going further: does input feeding help here?
 #
 # The record has a fourth model, attention without input feeding. On the lists of five, the model with input feeding is
 # ahead for each seed, but only slightly. A share of a few hundred lists has a standard error of one or two points, so
@@ -1026,9 +1056,9 @@ for name in ("attention", "attention, no input feeding"):
 # ## Going further: does a wrong translation have a wrong alignment?
 #
 # The record counts alignments in whole lists, separately for lists that the model translates correctly and for those
-# that it gets wrong. Most numbers of a wrong list are aligned as those of a right one. But misalignments of the tens, which are
-# rare, concentrate in the wrong lists: the last line adds up seeds 1 and 2. (There are few wrong lists, and which is the
-# cause of which, these counts do not say.)
+# that it gets wrong. Most numbers of a wrong list are aligned as those of a right one. But misalignments of the tens,
+# which are rare, concentrate in the wrong lists: the last line adds up seeds 1 and 2. (There are few wrong lists, and
+# these counts cannot tell cause from effect.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 print("on its true partner:        lists right         lists wrong")

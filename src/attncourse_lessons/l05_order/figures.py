@@ -425,16 +425,22 @@ def accuracy_past_training(
     """Accuracy at each position, {family: {scheme: {length of the text: a line for each seed}}}, a panel a scheme.
 
     Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
-    without a long one says that its model refused it. Means over `smooth` positions. Two panels stand in a row.
+    without a long one says that its model refused it. Means over `smooth` positions. Each family has a row of its own.
     """
-    panels = [(family, name, texts) for family, schemes in families.items() for name, texts in schemes.items()]
-    high = -(-len(panels) // 2)
-    drawn, _ = figure(7.4, 0.7 + 1.7 * high, rows=high, columns=2)
-    longest = max(length for _, _, texts in panels for length in texts)
+    wide = max(len(schemes) for schemes in families.values())
+    drawn, _ = figure(1.0 + 2.6 * wide, 0.7 + 1.9 * len(families), rows=len(families), columns=wide)
+    panels = {
+        wide * row + column: (family, name, texts)
+        for row, (family, schemes) in enumerate(families.items())
+        for column, (name, texts) in enumerate(schemes.items())
+    }
+    longest = max(length for _, _, texts in panels.values() for length in texts)
     said = []
-    for ax in drawn.axes[len(panels) :]:
-        ax.set_axis_off()
-    for k, (ax, (family, name, texts)) in enumerate(zip(drawn.axes, panels, strict=False)):
+    for k, ax in enumerate(drawn.axes):
+        if k not in panels:
+            ax.set_axis_off()
+            continue
+        family, name, texts = panels[k]
         ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0, label="trained positions")
         ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label="guessing")
         for length in sorted(texts, reverse=True):
@@ -446,7 +452,7 @@ def accuracy_past_training(
         if longest not in texts:
             ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
         ax.set_title(f"{family}: {name}", fontsize=11)
-        ax.set_ylabel("" if k % 2 else "accuracy")
+        ax.set_ylabel("" if k % wide else "accuracy")
         ax.set_ylim(0, 1.03)
         ax.set_xlim(0, longest)
         ax.set_xticks([0, trained, longest])

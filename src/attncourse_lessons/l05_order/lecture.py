@@ -9,7 +9,7 @@
 # %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
-# *About 52 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
+# *About 50 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and sine, cosine and rotation by an angle, as taught at school.*
 #
 # After this lecture you can
@@ -24,10 +24,10 @@
 # ## Why attention needs positions: two dogs
 #
 # *The dog chased another dog.* Only the order of the words says which dog runs away. Self-attention is **permutation
-# equivariant** ([lecture @self_attention](@self_attention)): if you shuffle its inputs, its outputs are shuffled in the
-# same way and do not change otherwise. Both dogs go in as the same vector. *Guess before you run the cell:* do both dogs
-# come out as the same vector? Does your answer change under a **causal mask**, where each token attends only to itself
-# and to earlier tokens?
+# equivariant** ([lecture @self_attention](@self_attention)): if you shuffle its inputs, its outputs are shuffled in
+# the same way and do not change otherwise. Both dogs go in as the same vector. *Guess before you run the cell:* do
+# both dogs come out as the same vector? And under a **causal mask**, where each token attends only to itself and to
+# earlier tokens?
 
 # %% tags=["hide-input"]
 try:
@@ -101,9 +101,9 @@ assert torch.allclose(y[1], y[4], atol=1e-6) and (y_causal[1] - y_causal[4]).abs
 # {figure}
 
 # %% [markdown]
-# Without a mask, both dogs have the same query and the same five keys, so their outputs are equal. With the causal mask
-# they differ: the first dog sees two tokens, the second sees five. So a causal mask tells a model something about order.
-# How much? The next cell shuffles the four tokens before the second dog.
+# Without a mask, both dogs have the same query and the same five keys, so their outputs are equal. With the causal
+# mask they differ: the first dog sees two tokens, the second sees five. So a causal mask tells a model something
+# about order. How much? The next cell shuffles the four tokens before the second dog.
 
 # %%
 shuffled = [2, 3, 0, 1, 4]                                       # chased another the dog … dog
@@ -120,22 +120,24 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # Shuffle what stands before the second dog: its output does not move. Several causal layers can work out more (Haviv et al. 2022); an encoder cannot.
 
 # %% [markdown] erratum="identical output; outputs 2 and 5"
-# The output does not move. After one layer of causal attention, a token knows *which* tokens came before it, but not in
-# which order. Several layers can work out more: language models with a causal mask and no positions come close to models
-# with positions ([@haviv2022]). An encoder has no mask. Without positions it cannot tell *the dog chased the cat* from
-# *the cat chased the dog*.
+# The output does not move. After one layer of causal attention, a token knows *which* tokens came before it, but not
+# in which order. Several layers can work out more: language models with a causal mask and no positions come close to
+# models with positions ([@haviv2022]). An encoder has no causal mask. Without positions it cannot tell *the dog
+# chased the cat* from *the cat chased the dog*.
 #
-# > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A deck
-# > shows it for Llama, which has a causal mask, and there it is wrong. (The deck's code reads the two dogs at places 2 and
-# > 5, because Llama's tokenizer puts a start token in front. With another tokenizer, look up where the words stand.)
+# > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A
+# > deck shows it for Llama, which has a causal mask, and there it is wrong. (The deck reads the two dogs at places 2
+# > and 5, because Llama's tokenizer puts a start token in front.)
 #
 # > **Check yourself.** An encoder without positions reads *A big dog and a very big cat* and *A big cat and a very big
 # > dog*. You average the outputs of each sentence. How do the averages differ?
 # > <details><summary>Answer</summary>Not at all. Both sentences hold the same words equally often, so the outputs are the
 # > same vectors in another order. An average does not depend on the order.</details>
 #
-# **Where can a position enter?** On the way to the attention weights there are three places. The figure shows them. Every
-# scheme in this lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.)
+# **Where can a position enter?** On the way to the attention weights there are three places, and every scheme in this
+# lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.)
+#
+# <details><summary>The letters of this page</summary>
 #
 # This page uses the letters of the papers. Some of them have more than one meaning:
 #
@@ -147,6 +149,8 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # | $i$, $j$ | in a score $e_{ij}$: query $i$, key $j$ |
 # | $m$, $n$ | with RoPE: positions of the query and of the key (elsewhere $n$ is the length of the text) |
 # | $r$ | where relative distances are clipped |
+#
+# </details>
 
 # %%
 figures.ways_in()
@@ -175,8 +179,9 @@ figures.ways_in()
 #
 # $$\tilde x_p = x_p + \mathrm{PE}(p)$$
 #
-# Now the two dogs are different vectors. But a sum does not say which part is which. Would it be better to **concatenate**,
-# $[x_p; \mathrm{PE}(p)]$? *Guess:* what can a first projection of the longer vector do that one of the sum cannot?
+# Now the two dogs are different vectors. But a sum does not say which part is which. Would it be better to
+# **concatenate**, $[x_p; \mathrm{PE}(p)]$? *Guess:* what can a first projection of the longer vector do that one of
+# the sum cannot?
 
 # %%
 PE, W = torch.randn(5, 16), torch.randn(16, 16)
@@ -188,15 +193,14 @@ for d in (8, 64, 512):
     print(f"d = {d:>3}: cosine between two of them is ±{F.cosine_similarity(a, b).std():.2f}")
 
 # %% [markdown] teaches="integers and binary digits as positions"
-# Adding is concatenating with one matrix for both halves. Two matrices would be more general, but the vectors would be
-# wider. A wide space usually has room for the word and the position: two random vectors are nearly orthogonal, so a
-# projection can read one and almost ignore the other. But neither should be much *longer* than the other, or the model may
-# learn slowly to read the shorter one (see *The embedding scale* below).
+# Adding is concatenating with one matrix for both halves. Two matrices would be more general, but the vectors would
+# be wider. A wide space usually has room for the word and the position: two random vectors are nearly orthogonal, so
+# a projection can read one and almost ignore the other. Their *lengths* matter too (see *The embedding scale* below).
 #
 # ## Integers and binary digits: two first attempts
 #
-# **First attempt: the number itself** in every column, so position 7 is a vector of sevens. *Guess:* what goes wrong in a long
-# text? The cell puts two different words at the same position and measures how similar they look.
+# **First attempt: the number itself** in every column, so position 7 is a vector of sevens. *Guess:* what goes wrong
+# in a long text? The cell puts two different words at the same position and measures how similar they look.
 
 # %% [raw] slide
 # ## First attempt: the number itself
@@ -221,16 +225,16 @@ assert torch.allclose(at_100, at_0, atol=1e-4)
 # Cosine of two *different* words at the same position.
 
 # %% [markdown]
-# At position 100 two unrelated words look the same, because the number is much larger than the words. The last line shows
-# a second problem. Many Transformers have a **LayerNorm** in front of attention ([lecture @deep_stacks](@deep_stacks)),
-# which subtracts the mean over the columns. An integer position is equal in all columns, so LayerNorm removes it. (RMSNorm,
-# in newer models, subtracts no mean. There the position stays, and the words look alike.)
+# At position 100 two unrelated words look the same, because the number is much larger than the words. The last line
+# shows a second problem. Many Transformers have a **LayerNorm** in front of attention ([lecture
+# @deep_stacks](@deep_stacks)), which subtracts the mean over the columns. An integer position is equal in all
+# columns, so LayerNorm removes it.
 #
-# **Second attempt: binary digits**, one in each column. They are bounded, and all positions differ. From column to column
-# the **period** doubles: 2, 4, 8, 16. In the figure the left panel shows the digits. The middle panel is a smooth version:
-# each *pair* of columns holds a sine and a cosine, with the periods 4, 8, 16, 32. The right panel shows how far each
-# position's vector is from that of the chosen position. *Before you move the slider, guess:* which number is furthest from 7
-# in digits? What happens to the curve of the waves when the slider moves?
+# **Second attempt: binary digits**, one in each column. They are bounded, and all positions differ. From column to
+# column the **period** doubles: 2, 4, 8, 16. The left panel shows the digits. The middle panel is a smooth version:
+# each *pair* of columns holds a sine and a cosine of one period. The right panel shows how far each position's vector
+# is from that of the chosen position. *Before you move the slider, guess:* which number is furthest from 7 in digits?
+# What happens to the curve of the waves when the slider moves?
 
 # %% [raw] slide
 # ## Second attempt: binary digits, or waves
@@ -254,23 +258,23 @@ viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 # A pair of columns for each **frequency**: periods from 6.3 tokens to tens of thousands. (Vaswani et al. 2017, section 3.5)
 
 # %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
-# In digits, 8 is the furthest from 7, because all four digits flip. A model that looks for the token just before would have
-# to learn subtraction with borrowing. In waves the curve keeps its shape and only moves along: the distance between two
-# vectors depends only on the distance between the positions. The next scheme is made of such waves.
+# In digits, 8 is the furthest from 7, because all four digits flip. A model that looks for the token just before
+# would have to learn subtraction with borrowing. In waves the curve keeps its shape and only moves along: the
+# distance between two vectors depends only on the distance between the positions.
 #
 # ## Sinusoidal positional encoding: a pair of columns for each frequency
 #
-# Vaswani et al. ([-@vaswani2017, section 3.5]) give pair $i = 0, 1, \dots, d/2 - 1$ of the columns the **frequency**
-# $\theta_i = 10000^{-2i/d}$, where $d$ is $d_\text{model}$:
+# **Sinusoidal positional encoding** ([-@vaswani2017, section 3.5]) is made of such waves. Pair
+# $i = 0, 1, \dots, d/2 - 1$ of the columns has the **frequency** $\theta_i = 10000^{-2i/d}$, where $d$ is
+# $d_\text{model}$:
 #
 # $$
 # \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)
 # $$
 #
-# Pair 0 turns by one radian per position, so its period is $2\pi \approx 6.3$ tokens. With $d = 64$ there are 32 pairs,
-# and the slowest has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens, far longer than a sentence. Each
-# frequency is a constant factor below the one before, as in binary digits. So there is a pair for distances of every
-# size. The cell computes the vector of one position number by number.
+# Pair 0 turns by one radian per position, so its period is $2\pi \approx 6.3$ tokens. With $d = 64$ there are 32
+# pairs, and the slowest has a period of $2\pi \cdot 10000^{62/64} \approx 47{,}000$ tokens. Each frequency is a
+# constant factor below the one before, as in binary digits, so there is a pair for distances of every size.
 
 # %%
 def one_position(p, d_model, pairs):
@@ -296,14 +300,13 @@ figures.position_vectors(table, columns=[8, 9, 16, 24], title="sinusoidal positi
 
 # %% [markdown]
 # Each row on the left is a position. The first columns change fast. The last third hardly changes: 64 positions are a
-# small part of a period of thousands, so the sines stay near 0 and the cosines near 1. In the right panel, columns 8
-# and 9 are one pair: the same wave, shifted by a quarter of a period.
+# small part of a period of thousands. In the right panel, columns 8 and 9 are one pair: the same wave, shifted by a
+# quarter of a period.
 
 # %% [markdown] erratum="twice the rows; pairs counted from 1"
-# > **A common mistake: pairs counted from 1.** Many slides do this, so that the first exponent is $2 \cdot 1/d$. These
-# > are good vectors, but not the paper's (position 3 is off by up to 0.6), and weights trained with one do not fit the
-# > other. The last pair is $d/2 - 1$, counted from 0. (Pairs up to the exponent $2 \cdot d/d$ would be twice as many
-# > numbers as the vector has.)
+# > **A common mistake: pairs counted from 1.** Many slides do this, so that the first exponent is $2 \cdot 1/d$.
+# > These are good vectors, but not the paper's (position 3 is off by up to 0.6), and weights trained with one do not
+# > fit the other. (Pairs up to the exponent $2 \cdot d/d$ would be twice as many numbers as the vector has.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 # pairs counted from 1
@@ -313,9 +316,9 @@ print(f"up to the pair d: {len(one_position(3, 64, range(1, 65)))} numbers for d
 assert (from_1 - table[3]).abs().max() > 0.1 and len(one_position(3, 64, range(1, 65))) == 128
 
 # %% [markdown]
-# Which positions have similar vectors? The cell takes the dot product of a position's vector with the vectors of its
-# neighbours, for waves and for digits (written as ±1, because a 0 adds nothing to a dot product). *Guess:* is the curve
-# around position 20 the same as around position 47?
+# Which positions have similar vectors? The cell takes the dot product of a position's vector with those of its
+# neighbours, for waves and for digits (written as ±1, because a 0 adds nothing to a dot product). *Guess:* is the
+# curve around position 20 the same as around position 47?
 
 # %%
 offsets = torch.arange(-16, 17)
@@ -350,9 +353,9 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # digits have another curve around 47 than around 20.
 #
 # > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to query, key and
-# > value. That is right only as long as these are the inputs themselves, without projections, as on that slide. A
-# > position that is added to the *input* goes through $W_Q$ and $W_K$, so the score has a term
-# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape. If it is added *after* the projections,
+# > value, which is right only where these are the inputs themselves, as on that slide. A position that is added to the
+# > *input* goes through $W_Q$ and $W_K$, so the score has a term
+# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape. Added *after* the projections,
 # > this term is the fixed curve above: its top is at the token itself, and no training can move it.
 #
 # **Now you:** [a05](@order/assignment), exercise 1.
@@ -367,9 +370,8 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # $$
 #
 # The new pair is a weighted sum of the old pair, and the factors contain $b$, not $a$. So a $2 \times 2$ matrix leads
-# from $(\sin a, \cos a)$ to the new pair. It is a **rotation** by $b$, the same at every position. One large matrix moves
-# all pairs: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows, as everywhere in this course. You build $M_k$
-# in exercise 2.)
+# from $(\sin a, \cos a)$ to the new pair. It is a **rotation** by $b$, the same at every position. One large matrix
+# moves all pairs: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows. You build $M_k$ in exercise 2.)
 #
 # A head can use this matrix. Let $W_Q W_K^\top = M_{-2}$, in a head as wide as the model, and leave the words out. Then the
 # query of position $i$ is the vector of position $i - 2$, and the key there gets the highest score. *Guess:* up to which
@@ -398,10 +400,10 @@ print(f"{right} of 998 queries attend most to the key two places back")
 assert right == 998
 
 # %% [markdown] teaches="rotary embeddings"
-# It works at any length. All position vectors are equally long, so none has a larger product with the vector of position
-# $i - 2$ than that vector itself. So a head whose highest score is always two places back *exists*. How much *weight* this
-# key gets is another question: the hill of products is flat, and only a large factor on the matrix makes it steep. A third
-# question is whether gradient descent *finds* such a head. We test this below.
+# It works at any length. All position vectors are equally long, so none has a larger product with the vector of
+# position $i - 2$ than that vector itself. So a head whose highest score is always two places back *exists*. How much
+# *weight* this key gets depends on the scale: the curve of products is flat, and only a large factor on the matrix
+# makes it steep. Whether gradient descent *finds* such a head is another question. We test it below.
 #
 # **Now you:** [a05](@order/assignment), exercise 2.
 #
@@ -413,20 +415,19 @@ assert right == 998
 # $$\bigl(x_m + \mathrm{PE}(m)\bigr) B \bigl(x_n + \mathrm{PE}(n)\bigr)^\top = x_m B x_n^\top + x_m B\, \mathrm{PE}(n)^\top +
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
 #
-# The two terms in the middle contain one position each, so they can change if both tokens move together. (The assignment
-# asks about the last term.) Su et al. ([-@su2021]) look for a function $f$ that puts a position *into* a vector. The score
-# is to depend on the positions only through their distance:
+# The two terms in the middle contain one position each, so they can change if both tokens move together. (The
+# assignment asks about the last term.) Su et al. ([-@su2021]) look for a function $f$ that puts a position *into* a
+# vector, so that the score depends on the positions only through their distance:
 #
 # $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
-# A rotation does this. The dot product of two arrows does not change if both are turned by the same angle. So turn the
-# query by $m\,\theta$ and the key by $n\,\theta$. Relative to each other they are then turned by $(m - n)\,\theta$, wherever
-# they stand.
+# A **rotation** does this. The dot product of two arrows does not change if both are turned by the same angle. So turn
+# the query by $m\,\theta$ and the key by $n\,\theta$. Relative to each other they are then turned by
+# $(m - n)\,\theta$, wherever they stand.
 #
-# In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. In the figure *know*
-# asks (green), and *we* answers (blue). Each position turns by 25 degrees, and the pale arrows are the words before the
-# rotation. Choose an offset, then move the shift, which moves both words. *Guess first:* does the score rise or fall when
-# the offset grows?
+# In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. In the figure
+# *know* asks (green), and *we* answers (blue). Each position turns by 25 degrees. Choose an offset, then move the
+# shift, which moves both words. *Guess first:* does the score rise or fall when the offset grows?
 
 # %% [raw] slide
 # ## Rotary embeddings (RoPE): turn, do not add
@@ -455,20 +456,19 @@ viz.explore(
 # {figure}
 
 # %% [markdown]
-# When the shift moves, both arrows turn together. So the angle between them, and the score, depend only on the offset. Here
-# a larger offset opens the angle, and the score falls. (For two other words it may rise. A score depends on the words *and*
-# on their distance.) The dashed line is the score of the same two words with sine and cosine *added* (with the simplest
-# $B$, the identity). It changes with the shift.
+# When the shift moves, both arrows turn together, so the angle between them and the score depend only on the offset.
+# Here a larger offset opens the angle, and the score falls. (For two other words it may rise.) The dashed line is the
+# score of the same two words with sine and cosine *added*, with the identity for $B$. It changes with the shift.
 #
 # A head has more than two columns. So RoPE takes the columns in pairs and gives pair $i = 0, \dots, d_k/2 - 1$ the
-# frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. Each pair $(a, b)$ of a query at position $m$ is turned by
-# the angle $m\,\theta_i$, and each pair of a key at position $n$ by $n\,\theta_i$:
+# frequency $\theta_i = 10000^{-2i/d_k}$, as the sinusoids do. Each pair $(a, b)$ of a query at position $m$ is turned
+# by the angle $m\,\theta_i$, and each pair of a key at position $n$ by $n\,\theta_i$:
 #
 # $$(a,\ b)\ \longmapsto\ \bigl(a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i\bigr)$$ (eq:rope)
 #
-# This is **RoPE**, the rotary position embedding. (The paper counts pairs from 1, $\theta_i = 10000^{-2(i-1)/d}$; code
-# counts from 0.) A head of eight columns has four pairs. *Guess:* which of them is back at its start after a
-# few tokens, and which hardly moves?
+# This is **RoPE**, the rotary position embedding. (The paper counts pairs from 1; code counts from 0.) A head of
+# eight columns has four pairs. *Guess:* which of them is back at its start after a few tokens, and which hardly
+# moves?
 
 # %% [raw] slide
 # ## RoPE: a dial for each pair of columns
@@ -489,8 +489,8 @@ figures.rope_dials(rope_angles(torch.tensor(shown), d_head=8), shown)
 
 # %% [markdown]
 # Pair 0 turns far from one token to the next, and after 6 tokens it is nearly back at its start. Pairs 2 and 3 hardly
-# move between neighbours, and have not come full circle at position 300, so they tell near from far. The next cell turns
-# one pair by [@eq:rope], and then whole vectors with the package's `rotate`.
+# move between neighbours, and have not come full circle at position 300, so they tell near from far. The next cell
+# turns one pair by [@eq:rope], and then whole vectors with the package's `rotate`.
 
 # %%
 a, b, angle = 1.0, 0.5, 6 * 0.1                                  # pair 1 at m = 6, θ_1 = 0.1
@@ -524,25 +524,31 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 # Queries and keys are turned, in every layer. Values are not.
 
 # %% [markdown]
-# The same distance gives the same score. (The paper also writes a pair as a complex number $a + \mathrm{i}b$, and the
-# rotation as the product with $\exp(\mathrm{i}\,m\theta)$.) As a matrix on the right of the row $(a, b)$, the rotation of
-# one pair is
+# The same distance gives the same score. As a matrix on the right of the row $(a, b)$, the rotation of one pair is
 #
 # $$R_m = \begin{pmatrix} \cos m\theta & \sin m\theta \\ -\sin m\theta & \cos m\theta \end{pmatrix}, \qquad
 # (q_m R_m)(k_n R_n)^\top = q_m\, R_m R_n^\top k_n^\top = q_m\, R_{m-n} k_n^\top,$$
 #
-# because the transpose turns back. (The shift matrix of the sinusoids turns the other way, because there the sine comes
-# first.)
+# because the transpose turns back.
 #
-# Queries and keys are turned after their projections, in every layer. Values are not turned. They are averaged, and no later
-# step would undo the rotation, as the dot product does for query and key. RoPE has no parameters and adds nothing to the
-# embeddings.
+# <details><summary>Other ways to write it: complex numbers, counting from 1</summary>
+#
+# The paper also writes a pair as a complex number $a + \mathrm{i}b$, and the rotation as the product with
+# $\exp(\mathrm{i}\,m\theta)$. It counts pairs from 1: $\theta_i = 10000^{-2(i-1)/d}$. The shift matrix of the sinusoids
+# turns the other way, because there the sine comes first.
+#
+# </details>
+#
+# Queries and keys are turned after their projections, in every layer. Values are not turned: they are averaged, and
+# no later step would undo the rotation, as the dot product does for query and key. RoPE has no parameters and adds
+# nothing to the embeddings.
 #
 # ### Two layouts: interleaved and half
 #
-# There are two ways to choose the pairs; [@fig:rope] shows them above the dials. The paper takes neighbours, $x_{2i}$ and
-# $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$ (**half**).
-# The two differ only in the order of the columns, and a dot product stays the same if query and key are reordered alike.
+# There are two ways to choose the pairs; [@fig:rope] shows them above the dials. The paper takes neighbours, $x_{2i}$
+# and $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$
+# (**half**). The two differ only in the order of the columns, and a dot product stays the same if query and key are
+# reordered alike.
 
 # %%
 def scores_of(q, k, style):
@@ -573,17 +579,16 @@ as_in_llama = row * both.cos() + rotate_half(row) * both.sin()
 assert torch.allclose(as_in_llama, rotate(q, angles, "half")[7], atol=1e-5)
 
 # %% [markdown]
-# Both layouts are equally good, but weights trained with one need their columns rearranged for the other. If you do not
-# rearrange them, nothing crashes, but the scores are wrong, and the model writes nonsense. In the code of models you will
-# meet the half layout as `x * cos + rotate_half(x) * sin`. There `rotate_half` is the quarter turn
-# $(a, b) \mapsto (-b, a)$ of all pairs at once: the last printed line turns the pairs (1, 3) and (2, 4).
+# Both layouts are equally good, but weights trained with one need their columns rearranged for the other. If you
+# forget this, nothing crashes, but the model writes nonsense. In the code of models you will meet the half layout as
+# `x * cos + rotate_half(x) * sin`. There `rotate_half` is the quarter turn $(a, b) \mapsto (-b, a)$ of all pairs at
+# once: the last printed line turns the pairs (1, 3) and (2, 4).
 #
 # ### The base: `rope_theta`
 #
-# Let query and key be the same vector of ones. After the rotation their score is $2 \sum_i \cos \bigl((m - n)\theta_i\bigr)$,
-# a function of the distance. *Guess:* what shape has this function? What changes with a **base** of 500,000 in place of
-# 10,000? (The score varies fast from one distance to the next. So the figure groups neighbouring distances: a line is their
-# mean, and a band reaches from the lowest to the highest.)
+# Let query and key be the same vector of ones. After the rotation their score is
+# $2 \sum_i \cos \bigl((m - n)\theta_i\bigr)$, a function of the distance. *Guess:* what shape has this function? What
+# changes with a **base** of 500,000 in place of 10,000?
 
 # %% [raw] slide
 # ## Two layouts, and the base
@@ -613,10 +618,9 @@ figures.score_decay(decay, apart)
 
 # %% [markdown] teaches="learned absolute positions"
 # The score falls with the distance. With the base 10,000 it then moves around zero, because the pairs point in all
-# directions. With 500,000 its mean is still above zero at the right end of the picture. This is RoPE's **long-term
-# decay**. Su et al. ([-@su2021, section 3.4.3]) derive an upper bound of the score and show in a plot that this bound
-# decays. The score of a trained query and key need not decay. A larger base slows all pairs but pair 0, and slows the slow
-# pairs most, so the score falls over more tokens. In a model's config the base is called `rope_theta`.
+# directions. This is RoPE's **long-term decay**. Su et al. ([-@su2021, section 3.4.3]) show it for an upper bound of
+# the score; the score of a trained query and key need not decay. A larger base slows all pairs but pair 0, and slows
+# the slow pairs most, so the score falls over more tokens. In a model's config the base is called `rope_theta`.
 #
 # > **Check yourself.** (1) A model with RoPE writes token by token and keeps the past keys in a cache. Must it turn the
 # > cached keys again for every new token? (2) A deck prints RoPE as $x \otimes \cos + x' \otimes \sin$, where
@@ -654,13 +658,13 @@ except ValueError as error:
 # **A common mistake: positions counted along the batch**, `torch.arange(x.size(0))`. All tokens of a sentence get one position, and the loss falls all the same.
 
 # %% [markdown] erratum="positions by the batch"
-# The table refuses, because position 32 has no row. Its advantages: nobody has to choose a formula, and position 0, which
-# is special in many texts, can have a special vector. Gehring et al. ([-@gehring2017]) used learned position vectors.
-# Vaswani et al. ([-@vaswani2017, table 3, row E]) found them as good as sinusoids. BERT and GPT-2 have them.
+# The table refuses, because position 32 has no row. Its advantages: nobody has to choose a formula, and position 0,
+# which is special in many texts, can have a special vector. Gehring et al. ([-@gehring2017]) used learned position
+# vectors, and Vaswani et al. ([-@vaswani2017, table 3, row E]) found them as good as sinusoids.
 #
 # > **A common mistake: positions counted along the batch.** A deck looks the rows up with `torch.arange(x.size(0))`.
-# > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the sentence in
-# > the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it:
+# > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the
+# > sentence in the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it:
 
 # %%
 def add_positions_as_printed(x):                                 # x (batch, n, d)
@@ -679,18 +683,18 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 # %% [markdown] teaches="relative positions: Shaw on keys and on values"
 # ## Relative positions: a vector for each distance (Shaw)
 #
-# A model often needs "the token before *cat*", and rarely "token 417". **Relative positions** give the model the distance
-# itself. In Shaw et al. ([-@shaw2018]) nothing is added to the embeddings. Every distance $j - i$ from a query to a key has
-# two learned vectors, which all heads share. One is added to the key, the other to the value:
+# A model often needs "the token before *cat*", and rarely "token 417". **Relative positions** give the model the
+# distance itself. In Shaw et al. ([-@shaw2018]) every distance $j - i$ from a query to a key has two learned vectors,
+# which all heads share. One is added to the key, the other to the value:
 #
 # $$
 # e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
 # o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
 # $$
 #
-# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. (The paper writes $k$ for $r$.)
-# *Guess for $r = 2$:* which distances stand in the last row, the row of *it*? Where in the figure are equal distances? (The
-# package's `relative_index` says which row of the table belongs to each pair. You write it in exercise 4.)
+# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. *Guess for $r = 2$:* which distances
+# stand in the last row, the row of *it*? Where in the figure are equal distances? (The package's `relative_index`
+# says which row of the table belongs to each pair. You write it in exercise 4.)
 
 # %% [raw] slide
 # ## Relative positions: a vector for each distance (Shaw)
@@ -742,11 +746,11 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 # |---|---|---|---|---|---|---|---|
 # | BLEU | 12.5 | 25.5 | 25.8 | 25.9 | 25.8 | 25.9 | 25.8 |
 #
-# With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ nearly all of it is there: it is
-# enough to know the neighbours. (In a stack, each layer passes on what it has gathered.)
+# With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ nearly all of it is there:
+# it is enough to know the neighbours. (In a stack, each layer passes on what it has gathered.)
 #
-# As with RoPE, the score does not change if both tokens move together. But it is not an inner product of one vector at $i$
-# and one vector at $j$, as RoPE's score is, because $a^K_{j-i}$ belongs to the pair.
+# As with RoPE, the score does not change if both tokens move together. But $a^K_{j-i}$ belongs to the pair, so the
+# score is no inner product of one vector at $i$ and one at $j$, as RoPE's is.
 #
 # **Now you:** [a05](@order/assignment), exercise 4.
 
@@ -755,10 +759,10 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 #
 # A number for each distance is cheaper than a vector: $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$.
 #
-# * **T5** ([@raffel2020]) learns the numbers, for each head. Each near distance has a number of its own. Far distances
-#   share one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
-# * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with a
-#   fixed slope $s$ for each head. Some heads see near, others far.
+# * **T5** ([@raffel2020]) learns the numbers, for each head. Each near distance has a number of its own. Far
+#   distances share one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
+# * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -s\,\lvert i - j \rvert$, with
+#   a fixed slope $s$ for each head. Some heads see near, others far.
 #
 # *Guess:* T5 has 32 numbers for each head. Up to which distance does each distance have its own number?
 
@@ -783,11 +787,10 @@ print(f"{len(set(buckets))} of the 32 numbers serve these {len(distances)} dista
 # {figure}
 
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions @ Which model uses which positions"
-# Up to distance 7 each distance has a number of its own, and the distances 8 to 11 share the next number. Keys to the right
-# of the query have numbers of their own, from 17 on. So the 81 distances of the figure use 25 of the 32 numbers. Six more
-# serve the distances beyond 40, and number 16 is never used. (A model that sees only the past has all 32 numbers for the
-# past.) A distance need not be counted in tokens: Wang et al. ([-@wang2019]) count steps in a tree that says which word
-# depends on which. ALiBi is the extension of the assignment.
+# Up to distance 7 each distance has a number of its own, and the distances 8 to 11 share the next one. Keys to the
+# right of the query have their own numbers, from 17 on. (A model that sees only the past has all 32 numbers for the
+# past.) A distance need not be counted in tokens: Wang et al. ([-@wang2019]) count steps in a tree that says which
+# word depends on which. ALiBi is the extension of the assignment.
 #
 # ## Which model uses which positions
 #
@@ -816,9 +819,9 @@ print(f"{len(set(buckets))} of the 32 numbers serve these {len(distances)} dista
 #   base $b$ to $b\,s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$ times.
 # * **YaRN** ([@peng2024yarn]) interpolates the slow pairs only, and makes the scores a little sharper.
 #
-# In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do not come
-# full circle, so they meet new angles. *Guess:* which methods bring *all* slow pairs back into the range of angles that
-# they had in training?
+# In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do
+# not, so they meet new angles. *Guess:* which methods bring *all* slow pairs back into the range of angles that they
+# had in training?
 
 # %% tags=["hide-input"]
 s, trained_on, d_k = 8, 4096, 128
@@ -842,23 +845,23 @@ assert furthest["YaRN"][circled:].max() < 1.001 and furthest["NTK-aware"][circle
 assert math.isclose(furthest["NTK-aware"][-1], 1, rel_tol=1e-4)
 
 # %% [markdown]
-# Interpolation and YaRN bring all slow pairs back. But interpolation also slows the fast pairs, which tell neighbours apart,
-# by a factor of eight. YaRN leaves the fast pairs as they are. NTK-aware scaling brings back the last pair only. The other
-# slow pairs still meet new angles, up to 1.75 times as far. Some recent models leave RoPE *out* in every fourth layer
-# ([@yang2025rope]; [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3) is one of them). A layer without
-# angles meets no new angles, and a causal mask tells it something about order.
+# Interpolation and YaRN bring all slow pairs back. But interpolation also slows the fast pairs, which tell neighbours
+# apart, by a factor of eight; YaRN leaves them as they are. NTK-aware scaling brings back the last pair only. The
+# other slow pairs still meet new angles, up to 1.75 times as far. Some recent models leave RoPE *out* in every fourth
+# layer ([@yang2025rope]; [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3) is one of them). A
+# layer without angles meets no new angles, and its causal mask tells it something about order.
 #
 # ## Length extrapolation: one task for all schemes
 #
-# Training on long texts is expensive. **Length extrapolation** means to train on short texts and to read long ones. Which
-# schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters and says at
-# each place which letter stood *two places back*. It is trained on texts of 8 to 32 letters, and then reads 128.
+# Training on long texts is expensive. **Length extrapolation** means to train on short texts and to read long ones.
+# Which schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters
+# and says at each place which letter stood *two places back*. It is trained on texts of 8 to 32 letters, and then
+# reads 128.
 #
-# Each model is an encoder of one block with a linear layer on top. (Lectures @masking to @transformer explain the rest of
-# a block.) The configurations differ only in `positions`. (A scheme with parameters has more of them.) All models have
-# `scale_embedding=False`; the next section is about this setting. T5's buckets end at a distance of 16 here, not at 128, so
-# each of them is trained. (ALiBi is left out: its costs are the same on both sides, so one block with it cannot tell *two
-# places before* from *two places after*.)
+# Each model is an encoder of one block (lectures @masking to @transformer build it) with a linear layer on top. The
+# configurations differ only in `positions`; the next section is about `scale_embedding`. (A scheme with parameters
+# has more of them. T5's buckets end at a distance of 16, so that each of them is trained. ALiBi is left out: its
+# biases are the same on both sides, so one block with it cannot tell *before* from *after*.)
 
 # %% [raw] slide
 # ## Which model uses which positions
@@ -915,10 +918,10 @@ models = {"sinusoidal": train("sinusoidal"), "learned": train("learned"),
           "relative (Shaw)": train("shaw"), "RoPE": train("rope")}
 
 # %% [markdown]
-# For a longer text we build the same model with more positions and load the trained weights. This works for formulas
-# and for clipped distances, but a learned table has no further rows. This page trains four models with one seed. The figure
-# shows recorded runs: eight schemes, three seeds each. *Sketch it first:* accuracy against the position, once in texts
-# of 32 and once in texts of 128. How high is each line up to position 32, and how high after it?
+# For a longer text we build the same model with more positions and load the trained weights. A learned table has no
+# further rows. This page trains four models with one seed. The figure shows recorded runs: eight schemes, three seeds
+# each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in texts of 128. How high is
+# each line up to position 32, and how high after it?
 
 # %% tags=["hide-input"]
 kept = measured("positions")
@@ -984,25 +987,23 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # {print}
 
 # %% [markdown]
-# * **No order.** Without positions, a model does little better than guessing. It is about as good as somebody who always
-#   names the most frequent letter of the text (see the printed shares). Integers are no better: LayerNorm has removed them.
+# * **No order.** Without positions, a model is about as good as somebody who always names the most frequent letter of the
+#   text (see the printed shares). Integers are no better: LayerNorm has removed them.
 # * **Absolute: a vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Binary
 #   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and
-#   the one two places back. (At 8 and 9, 24 and 25 the digit for 8 flips in the same way, and there the model is right. We
-#   did not test why.) Beyond 32, sinusoids and digits fail, and the table refuses.
-#
-#   Now compare orange and blue in the shaded part. In a long text even the trained positions suffer: with digits from the
-#   start, with sinusoids from about 20 on. Are the *vectors* of the letters beyond 32 the reason, or their *number*? As a
-#   control, these letters get the trained positions 0 to 11. There are as many keys, but none has an unseen vector. Then
-#   almost all answers at 20 to 31 are right, where it was 72 to 89%. So the unseen vectors draw attention away.
+#   the one two places back. Beyond 32, sinusoids and digits fail, and the table refuses.
 # * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative, too, but in
-#   texts of 128 only about 40% of the answers are right, 32 to 46% at each position. Can you guess why? The answer comes
-#   with [@fig:reach].
+#   texts of 128 only about 40% of the answers are right. Can you guess why? The answer comes with [@fig:reach].
 #
-# The attention weights show the same. In the next figure the models read a text of 64, and orange lines mark the end of the
-# trained length. A perfect model has a single thin diagonal, two places below the main one.
+# Now compare orange and blue in the shaded part of the sinusoids. In a long text even the trained positions from about 20
+# on suffer. Are the *vectors* of the letters beyond 32 the reason, or their *number*? As a control, these letters get the
+# trained positions 0 to 11: as many keys, but none has an unseen vector. Then almost all answers at 20 to 31 are right,
+# where it was 72 to 89%. So the unseen vectors draw attention away.
+#
+# The attention weights show the same. In the next figure the models read a text of 64. A perfect model has a single thin
+# diagonal, two places below the main one.
 
-# %%
+# %% tags=["hide-input"]
 def longer(name, scheme, n):
     model = Echo(scheme, max_length=n)
     model.load_state_dict(models[name].state_dict())
@@ -1032,10 +1033,10 @@ figures.attention_past_training(looked, trained=TRAINED)
 # Beyond the trained length (orange) sinusoids attend to wrong places; a distance of −2 is known.
 
 # %% [markdown]
-# Inside the trained length all three have the diagonal. Outside, the diagonal of the sinusoids fades, and streaks appear at
-# wrong places. The other two diagonals go straight on, because a distance of −2 was trained. (This alone is not enough, as
-# T5 shows.) Shaw's diagonal is paler than RoPE's: about 0.4 of its weight is spread thinly over all other keys. In longer
-# texts this will matter. The specks in RoPE's panel are explained below.
+# Inside the trained length all three have the diagonal. Outside, the diagonal of the sinusoids fades, and streaks
+# appear at wrong places. The other two diagonals go straight on, because a distance of −2 was trained. (This alone is
+# not enough, as T5 shows.) Shaw's diagonal is paler than RoPE's: about 0.4 of its weight is spread thinly over all
+# other keys. In longer texts this will matter, and so will the specks in RoPE's panel.
 #
 # ## The embedding scale: multiply by √d_model
 #
@@ -1063,11 +1064,10 @@ for d in (64, 512):
 # > **Guess first.** Our task needs positions more than anything. What does the factor do to each scheme in 500 steps? In 2,000?
 
 # %% [markdown]
-# A fresh embedding has length 1, and a sinusoidal vector has length $\sqrt{d/2}$: at width 512 the position is sixteen times
-# as long as the word. With the factor, the word is the longer of the two. The mean length of the digits is the same
-# at any width, and the vectors of a *learned* table start short. So both are small beside a scaled embedding. (Training can
-# make them longer.) *Guess:* our task needs positions more than anything. What does the factor do to each scheme in 500
-# steps of training? Do 2,000 steps make up for it?
+# A fresh embedding has length 1, and a sinusoidal vector has length $\sqrt{d/2}$: at width 512 the position is
+# sixteen times as long as the word. With the factor, the word is the longer of the two. Digits and the vectors of a
+# fresh *learned* table are both short beside a scaled embedding. *Guess:* our task needs positions more than
+# anything. What does the factor do to each scheme in 500 steps of training? Do 2,000 steps make up for it?
 
 # %% tags=["hide-input"]
 schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
@@ -1104,26 +1104,25 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # schemes hardly change. Sinusoids are added too, but they are long enough beside a scaled embedding. After 2,000 steps
 # the table is at 100% with every seed. So the factor does not keep the model from learning the order: it delays it.
 #
-# Is the cause the scale of the embedding, or the *ratio* of position to embedding? In the runs "and positions × 8", printed
-# with the figure, both are multiplied by eight, again for 500 steps. The table is back at 99% or more, and the digits at 94%
-# with two seeds of three (81% with the third). So the ratio decides how *fast* the model learns the order here. With one
-# seed of the digits it explains only about 60% of the loss.
+# Is the cause the scale of the embedding, or the *ratio* of position to embedding? In the runs "and positions × 8" both are
+# multiplied by eight. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
+# third). So it is mostly the ratio that decides how *fast* the model learns the order here.
 #
-# Why scale at all, then? The paper gives no reason. There is a usual explanation, which we do not test: in language the
-# word matters more than its position, and without the factor a sinusoid drowns the word when training begins. RoPE adds
+# Why scale at all, then? The paper gives no reason. The usual explanation, which we do not test: in language the word
+# matters more than its position, and without the factor a sinusoid drowns the word when training begins. RoPE adds
 # nothing to the embedding and does not need the factor. Llama has no factor; Gemma has it in spite of its RoPE.
 #
 # > **A common mistake: "they differ in X alone", unchecked.** If `scale_embedding` is left unset, the package scales the
-# > embedding with digits and sinusoids, but not with a learned table. Many libraries do the same. Then two models that
-# > differ in `positions` also differ in the scale. Here, after 500 steps, you would compare digits with the factor, 62–73%,
-# > and a table without it, 100%, and your explanation would be wrong. Print both configurations before you explain a
-# > difference.
+# > embedding with digits and sinusoids, but not with a learned table. Then two models that differ in `positions` also
+# > differ in the scale. Here, after 500 steps, you would compare digits with the factor, 62–73%, and a table without it,
+# > 100%, and your explanation would be wrong. Print both configurations before you explain a difference.
 #
 # ## RoPE at 4 and at 32 times the trained length
 #
-# We go on to texts of 1,024. *Guess:* is RoPE still right? If it is not, there are two possible causes. (a) **Many keys**:
-# the softmax divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances
-# the slow pairs have angles that never occurred in training. Two interventions on the trained models separate the causes:
+# We go on to texts of 1,024. *Guess:* is RoPE still right? If it is not, there are two possible causes. (a) **Many
+# keys**: the softmax divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at
+# far distances the slow pairs have angles that never occurred in training. Two interventions on the trained models
+# separate the causes:
 #
 # | intervention | what it does | many keys? | new angles? |
 # |---|---|---|---|
@@ -1188,39 +1187,36 @@ for n in (128, 1024):
 # {figure}
 
 # %% [markdown]
-# RoPE is nearly perfect at four times the trained length, but at thirty-two times it gets only 40 to 69% right. Clipped,
-# with all 1,024 keys in sight, it is right throughout. So for RoPE the cause is (b), the **new angles**. In training a key
-# stands at most 31 places before or after its query. A key further away sometimes scores as high as the right one. The dark
-# specks in RoPE's panel of [@fig:past-training] are such keys, as the last printed line says. Longer training does not
-# help much: after 2,000 steps, 52 to 73% are right.
+# RoPE is nearly perfect at four times the trained length, but at thirty-two times it gets only 40 to 69% right.
+# Clipped, with all 1,024 keys in sight, it is right throughout. So for RoPE the cause is (b), the **new angles**. In
+# training a key stands at most 31 places before or after its query. A key further away sometimes scores as high as
+# the right one: these are the dark specks in RoPE's panel of [@fig:past-training]. Four times as many training steps
+# do not help much.
 #
-# The other two panels show that cause (a) exists, too. Shaw's vectors and T5's biases have no angles, so nothing about a far
-# key is new to them. Yet both lose in long texts, and a window of 16 brings back what they had at 32. For T5 this answers
-# the question above. We think that its biases are too small to silence far keys: after 500 steps the largest bias stands
-# only 1.4 to 1.5 above the outermost ones. Each far key gets a small weight, and many small weights add up. In 2,000 steps
-# the biases can grow, and the fall begins later.
+# The other two panels show that cause (a) exists, too. Shaw's vectors and T5's biases have no angles, so nothing
+# about a far key is new to them. Yet both lose in long texts, and a window of 16 brings back what they had at 32. For
+# T5 this answers the question above. We think that its biases are too small to silence far keys: after 500 steps the
+# largest stands only 1.4 to 1.5 above the outermost ones. In 2,000 steps the biases can grow, and the fall begins
+# later.
 #
 # <details><summary><b>Going further</b>: which angles are new, and Shaw and T5 at 1,024</summary>
 #
-# With base 10,000 only the first 4 of a head's 16 pairs come full circle within 31 places before and after, with
-# periods of 6 to 35 tokens, and the fifth, with 63, nearly does. The others meet new angles, and all of them together
-# meet new combinations.
+# With base 10,000 only the first 4 of a head's 16 pairs come full circle within 31 places before and after, and the
+# fifth nearly does. The others meet new angles, and all of them together meet new combinations.
 #
 # Shaw's vectors have no angles, and distances beyond 16 share the outermost vectors, which were trained. At 1,024 they
 # fall to 75–98%. The window restores 100%, so their loss is (a), the **many keys**.
 #
-# For T5 the cause is (a) too. Its biases have no angles either, and its outermost number was trained. Yet it fails first
-# of the three relative schemes, and a window brings it back to what it had at 32. Its numbers, we
-# think, are too small to stand out among a thousand, for which a lead of $\ln 1000 \approx 7$ would be needed. They start
-# near 0, and Adam moves a number by at most about the learning rate in a step, here 0.003. With 2,000 steps T5 is right at
-# 32, nearly right at 128, and mostly wrong at 1,024.
+# For T5 the cause is (a) too. Its numbers, we think, are too small to stand out among a thousand, for which a lead of
+# $\ln 1000 \approx 7$ would be needed. They start near 0, and Adam moves a number by at most about the learning rate
+# in a step, here 0.003. With 2,000 steps T5 is right at 32, nearly right at 128, and mostly wrong at 1,024.
 # </details>
 #
-# A window helps sinusoids only a little. It removes far letters, but the positions stay unknown: at 1,024 the share of right
-# answers rises from 9 to 19% in the mean.
+# A window helps sinusoids only a little, because their positions stay unknown: at 1,024 the share of right answers
+# rises from 9 to 19% in the mean.
 #
-# These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers. What is
-# known of language models?
+# These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers.
+# What is known of language models?
 #
 # * RoPE also fails beyond the trained length. Chen et al. ([-@chen2023]) blame attention scores that grow far too large at
 #   unseen distances.
@@ -1425,10 +1421,10 @@ assert schemes_with("3 longer texts: × 32") == []
 # | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
 # | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
 #
-# Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding. The ratio
-# of its length to that of the embedding decides how fast the model learns the order. RoPE turns queries and keys by their
-# positions, and the score depends on positions only through their distance. Relative schemes put the distance into the
-# score. What a scheme *can* express and what training *finds* are different things. So measure what a model does beyond its
+# Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and
+# its length beside the embedding's affects how fast the model learns the order. RoPE turns queries and keys by their
+# positions, and relative schemes put the distance into the score; both know positions only through their distance.
+# What a scheme *can* express and what training *finds* are different things. So measure what a model does beyond its
 # trained length.
 #
 # Of the three things that self-attention lacked, one has been added:
@@ -1444,7 +1440,7 @@ assert schemes_with("3 longer texts: × 32") == []
 # > 2. Somebody turns queries by $m\theta_i$, as it should be, and keys by $-n\theta_i$. Write the score with rotation
 # >    matrices. On what does it depend?
 # > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
-# >    beyond the trained length?
+# > beyond the trained length?
 # > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
 # > <details><summary>Answers</summary>
 # >

@@ -74,9 +74,12 @@ def feed_forward(
 check("feed_forward", feed_forward)
 
 # %% [markdown]
-# **Use it.** The lecture's restaurant: "good", "bad", "not good", "not bad". There we found two hidden units by hand,
-# and they were enough. Here gradient descent must find them, from ten different starts. *Guess* in how many of the ten
-# it succeeds, with 2, with 4 and with 16 hidden units.
+# **Use it.** The lecture's restaurant: "good", "bad", "not good", "not bad". There two hidden units, found by hand, were
+# enough. Here gradient descent must find them, from ten random starts. *Guess* in how many of the ten it succeeds, with
+# 2, with 4 and with 16 hidden units.
+#
+# Your `dead` counts for each start how many hidden units fire for at least one phrase, before training and after it.
+# For example, 3→2 means that three units fired at first and two at the end.
 
 # %%
 if solved("feed_forward"):
@@ -106,11 +109,15 @@ if solved("feed_forward"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# 2, 5 and 10 of the 10 starts succeed. Two units *can* do it, as the lecture showed by hand. But a unit that lies below zero for
-# all four phrases has no gradient and stays silent: a **dead ReLU**. Your `dead` tells how many units fire for some phrase. With
-# 2 units most starts fail because one of the two is dead from the beginning. With 4 units there is a second reason: some
-# starts fail although two units still fire. They have stopped in a poor local minimum. A wide network can lose several
-# units and still learn.</details>
+# With 2, 4 and 16 hidden units, 2, 5 and 10 of the ten starts succeed. The verdict needs two units that fire.
+#
+# * **Dead units.** A unit that is 0 for all four phrases gets no gradient, so it stays silent: a **dead ReLU**. With 2
+#   units nearly all failures begin with one unit dead (1→1, 1→0).
+# * **Poor solutions.** With 4 units some starts fail although two units still fire (3→2). These two are stuck at a poor
+#   solution.
+# * **Width helps.** With 16 units a network can lose several and still learn.
+#
+# </details>
 
 # %% [markdown]
 # ## 2 · The causal mask, also for a part of the queries
@@ -419,9 +426,10 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # the rows of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
 #
 # **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors
-# $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$. **(b)** One reads that without non-linearities such a stack "just re-averages"
-# its values. Yet the stack is no linear function of $X$: doubling $X$ does not double the output. Where does the
-# non-linearity sit, and why does (a) hold in spite of it?
+# $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$.
+#
+# **(b)** Still, the stack is not a linear function of $X$: in general, doubling $X$ does not double $H^{(L)}$. Which step
+# inside a layer is not linear in the layer's input? And why does that not spoil your proof of (a)?
 #
 # A few lines of mathematics or words for each. (3 points)
 

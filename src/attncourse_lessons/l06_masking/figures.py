@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon, Rectangle
 from torch import Tensor
 
@@ -121,6 +122,9 @@ def folded_plane(features: Tensor, hidden: Tensor, verdict: Tensor, names: Seque
         ax.set_ylabel(y_name)
         ax.set_title(title)
     axes[1].plot([-0.3, 0.8], [0.8, -0.3], color=GREY, linestyle="--", linewidth=1.4)
+    marks = [Line2D([], [], marker=mark, color=colour, linestyle="none", markersize=8, label=f"verdict {value}")
+             for mark, colour, value in (("o", BLUE, 1), ("s", ORANGE, 0))]  # fmt: skip
+    axes[1].legend(handles=marks, frameon=False, loc="upper right", fontsize=9.5)
     where = "; ".join(
         f"{name} at {x:g}, {y:g} and at {u:g}, {v:g}"
         for name, (x, y), (u, v) in zip(names, features.tolist(), hidden.tolist(), strict=True)
@@ -199,10 +203,11 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
         said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
     left.set_yscale("log")
     right.set_ylim(0, 1.03)
-    for ax, title in ((left, "all four, logarithmic"), (right, "with residual connections, linear")):
+    for ax, title in ((left, "all, logarithmic"), (right, "the upper ones, enlarged (linear)")):
         ax.set_xticks(layers[::2])
         name_lines(ax, "layer", "relative residual", title)
-        ax.tick_params(axis="x", labelsize=8.5)
+    if right.get_legend():                            # the left one stands between the two, and names the same lines
+        right.get_legend().remove()
     show(
         drawn,
         f"What is not common to all tokens, as a share of their vectors, layer by layer, a dot for each of "

@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @masking · Masks and the feed-forward network: what a token may see, and what it computes from it
 #
-# *About 55 minutes, about one of them computing time. You need self-attention with its matrix of attention weights
+# *About 52 minutes, about one of them computing time. You need self-attention with its matrix of attention weights
 # ([lecture @self_attention](@self_attention)), and from [lecture @bottleneck](@bottleneck) what a language model is:
 # something that predicts the next token from those before it.*
 #
@@ -24,16 +24,15 @@
 # * explain how one pass through an **autoregressive** model trains all positions of a text (**teacher forcing**).
 #
 # [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first.
-# This lecture adds the other two, in two halves. The first half is about computing more than averages. The second half
-# is about the future, which a language model must not see.
+# This lecture adds the other two. Its first half is about computing more than averages, its second half about the
+# future, which a language model must not see.
 #
 # ## Repeated averaging: six pots of paint
 #
-# Here are six pots of paint, each of a different colour. In every round each pot is emptied and filled again
-# with a mixture of what was in the six. One pot takes a lot from one other, another takes a little of everything.
-# What do the pots look like after ten rounds?
+# Here are six pots of paint, each of a different colour. In every round each pot is emptied and filled again with its
+# own mixture of what was in the six. What do the pots look like after ten rounds?
 #
-# This is a question about attention. A layer gives every token a weighted average of all values, and the next layer
+# This is a question about attention: a layer gives every token a weighted average of all values, and the next layer
 # averages the averages.
 
 # %% tags=["hide-input"]
@@ -75,15 +74,13 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # > **Guess first.** Can a pot become redder than the reddest was in the round before? Do sharper weights stop the mixing?
 
 # %% [markdown]
-# Let a colour be two numbers, how much red and how much blue, so that we can draw it. The recipes of a round are a
-# matrix of attention weights, with a row for each pot. Here a softmax makes them from random scores. The slider
-# *sharpness* multiplies the scores (it is one over the temperature of [lecture @lookup](@lookup)). At high sharpness a
-# pot takes nearly everything from one other pot.
+# Let a colour be two numbers, how much red and how much blue. The recipes of a round are a matrix of attention
+# weights, a row for each pot; here a softmax makes them from random scores. The slider *sharpness* multiplies the
+# scores. At high sharpness a pot is filled almost entirely from one pot.
 #
-# On the left you see the pots. On the right each pot is a point, with the same mark as its square on the left. The blue
-# shape is what the six points span now. The grey shapes are what they spanned in earlier rounds; the small numbers say
-# which. *Before you move the sliders:* can a pot become redder than the reddest was in the round before? Does sharpness
-# stop the mixing?
+# On the left you see the pots. On the right each pot is a point, with the same mark as on the left. The blue shape is
+# what the six points span now. The grey shapes, with their numbers, are earlier rounds. *Before you move the
+# sliders:* can a pot become redder than the reddest was in the round before? Does sharpness stop the mixing?
 
 # %%
 def mix(sharpness, rounds=6):
@@ -128,21 +125,20 @@ for sharpness in (1.0, 2.0, 5.0):
 # - With several heads a layer is a sum, and the factors cannot be sorted.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
-# It cannot. A weighted average lies between the things that it averages. In the plane it lies inside the shape that
-# they span, their **convex hull**. So each shape lies inside the one before it, and no shape ever grows. With sharp
-# recipes the shapes shrink more slowly, but in the end all six pots hold the same purple.
+# No pot can. A weighted average lies between the things that it averages: in the plane, inside the shape that they
+# span, their **convex hull**. So each shape lies inside the one before it. Sharp recipes only slow the shrinking. In
+# the end all six pots hold the same purple.
 #
 # ## Stacked self-attention with one head: still one average
 #
 # Real layers first multiply the values by a matrix, and a matrix can move points out of the hull. *Guess:* does that
-# help? Write down three layers and look at the order of the factors. The attention weights $A$ stand on the left,
-# because they mix *tokens*. The matrices $W$ stand on the right, because they mix *features*. So we can group each
-# kind:
+# help? Write down three layers. The attention weights $A$ stand on the left, because they mix *tokens*. The matrices
+# $W$ stand on the right, because they mix *features*. So we can group each kind:
 #
 # $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
 #
-# The next cell runs three layers. It also computes the product of all $A$ and the product of all $W$, and compares the
-# results.
+# The next cell runs three layers, and compares the result with a single layer that uses the product of all $A$ and
+# the product of all $W$.
 
 # %%
 n, d = 5, 8
@@ -174,24 +170,22 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 # The *values* meet nothing but averages and matrices. The *weights* come out of a softmax of the input: the stack is not linear in $X$.
 
 # %% [markdown] erratum="nothing but averages"
-# Three layers compute what *one* matrix of attention weights and *one* value matrix could compute. The same holds for
-# three hundred. However deep the stack is, every output is a weighted average of the same few vectors, the rows of
-# $X W_1 W_2 W_3$. It lies in *their* convex hull.
+# Three layers compute what *one* matrix of attention weights and *one* value matrix could compute. However deep the
+# stack is, every output is a weighted average of the same few vectors, the rows of $X W_1 W_2 \cdots W_L$. It lies in
+# *their* convex hull.
 #
-# > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$ for two. Then its
-# > matrices can no longer be sorted to the left and to the right. [Lecture @many_heads](@many_heads) answers with two
-# > heads that *subtract*: their output is the difference of two tokens, which is no average. One thing does not change
-# > with several heads: the values are only multiplied, by weights
-# > and matrices, and added.
+# > **This holds for one head.** With several heads a layer is a sum, such as $A X W + A' X W'$, and its factors can
+# > no longer be sorted. [Lecture @many_heads](@many_heads) shows two heads that *subtract*: their output is the
+# > difference of two tokens, which is no average. One thing stays: the values are only multiplied, by weights and
+# > matrices, and added.
 #
 # > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages
 # > and matrices. The *weights* come out of a softmax of the input, so the stack is not a linear function of $X$.
 #
 # ## Exclusive or (XOR): what a linear map cannot compute
 #
-# Is an average so bad? Take a sentence about a restaurant. Attention is good at collecting. Suppose that it has brought
-# two features into the vector of one token: whether something is *praised*, and whether there is a *not*. The next
-# layer needs the verdict:
+# Is an average so bad? Take a sentence about a restaurant. Suppose that attention has brought two features into the
+# vector of one token: whether something is *praised*, and whether there is a *not*. The next layer needs the verdict:
 
 # %%
 #                      praise  not
@@ -216,9 +210,9 @@ verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason t
 # One half, four times. Ten such layers are one matrix.
 
 # %% [markdown]
-# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. Can the *matrix*
-# $W_V$ compute the verdict from it? *Guess:* which four numbers does the best matrix give, the one with the smallest squared
-# errors? (It may add a constant, too.)
+# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. Can a *matrix*
+# compute the verdict from it? *Guess:* which four numbers does the best linear map give, the one with the smallest
+# squared errors? (It may add a constant.)
 
 # %%
 with_one = torch.cat([phrases, torch.ones(4, 1)], dim=1)                  # (4, 3)
@@ -233,13 +227,12 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 
 # %% [markdown]
 # It answers "one half" to all four, so it has learned nothing. Neither feature alone says anything about the verdict,
-# and a linear map can only weigh the two and add them. (The problem is known as **exclusive or**, XOR. If the answer only
-# had to be on the right side of one half, three of the four could be right, but never all.) Ten such layers do not help
-# either, since the product of ten matrices is one matrix.
+# and a linear map can only weigh the two and add them. This problem is known as **exclusive or**, XOR. Ten such
+# layers do not help either, since the product of ten matrices is one matrix.
 #
-# So the network needs a function that is not linear, an **activation function**. The cheapest is $\max(0, z)$, the
-# **rectified linear unit** or **ReLU**: it keeps numbers above zero and replaces the others by zero.
-# *With pencil and paper, try to find two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
+# So the network needs a function that is not linear, an **activation function**. The cheapest is the **rectified
+# linear unit** or **ReLU**, $\max(0, z)$: it keeps numbers above zero and replaces the others by zero. *With pencil
+# and paper, try to find two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
 
 # %%
 praised, negated = phrases[:, 0], phrases[:, 1]       # (4,) each
@@ -249,8 +242,8 @@ answer = hidden_1 + hidden_2                          # (4,)
 hidden = torch.stack([hidden_1, hidden_2], dim=1)     # (4, 2)
 figures.folded_plane(phrases, hidden, verdict, ["good", "bad", "not good", "not bad"])
 assert torch.equal(answer, verdict[:, 0])
-#| caption: The four phrases by their features, and by the two hidden units, where one
-#|   line separates them.
+#| caption: Four phrases by their features (no line separates the verdicts), and by the two
+#|   hidden units (one line does).
 #| label: folded-plane
 
 # %% [raw] slide
@@ -271,16 +264,15 @@ assert torch.equal(answer, verdict[:, 0])
 # - **The feed-forward network computes** something for each token and moves nothing.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
-# Plotted by features, the two circles stand at opposite corners, and no line separates them from the squares. The hidden
-# layer has folded the plane: *bad* and *not good* lie on one point now, and a line separates it from the other two.
-# Each of the two hidden numbers recognises one situation and is zero in all others. A wider **hidden layer** recognises
-# more situations. We have written this one by hand; a network learns it.
+# On the left, the circles stand at opposite corners, and no line separates them from the squares. The hidden layer
+# has folded the plane: *bad* and *not good* now lie on one point, and a line separates it from the other two. Each
+# hidden number recognises one phrase and is zero for all others. A wider **hidden layer** recognises more. We wrote
+# this one by hand; a network learns it.
 #
 # ## The position-wise feed-forward network (FFN)
 #
-# In a Transformer a small network follows every attention: widen, apply the activation function, come back. It is
-# called the **position-wise feed-forward network**, because it treats every position by itself, and all positions
-# alike.
+# In every layer of a Transformer a small network follows the attention: widen, apply the activation function, come
+# back. This **position-wise feed-forward network** treats every position by itself, and all positions alike.
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\,W_2 + b_2 \qquad W_1\colon (d_\text{model}, d_\text{ff}), \quad
 # W_2\colon (d_\text{ff}, d_\text{model})$$ (eq:feed-forward)
@@ -298,11 +290,11 @@ figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 # So the two parts of a layer divide the work. **Attention moves information between tokens and computes little with it.
 # The feed-forward network computes something for each token and moves nothing.**
 #
-# What does it compute? Read it one **hidden unit** at a time. A unit takes the dot product of the token with its column of $W_1$ and
-# adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the output, in proportion to
-# the sum. Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows of $W_2$ *values*. The
-# network is attention over a fixed memory, with ReLU in the place of the softmax. *Guess:* in a newly initialised
-# network, how many of 64 units fire for one token?
+# What does it compute? Read it one **hidden unit** at a time. A unit takes the dot product of the token with its
+# column of $W_1$ and adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the
+# output, in proportion to the sum. Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows
+# of $W_2$ *values*. The network resembles attention over a fixed memory, with ReLU in the place of the softmax.
+# *Guess:* in a newly initialised network, how many of 64 units fire for one token?
 
 # %%
 torch.manual_seed(0)
@@ -337,16 +329,16 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # Two thirds of a layer's parameters are here: $8d^2$ of $12d^2$.
 
 # %% [markdown]
-# About half of the units fire. In trained networks with ReLU it is often a small share: Li et al. ([-@li2023]) counted
-# 3 % in a T5 model. Geva et al. ([-@geva2021]) look for what makes single units fire.
+# About half of the units fire. In trained networks with ReLU it is often a small share: Li et al. ([-@li2023])
+# counted 3 % in a T5 model.
 #
-# Most of a layer's parameters are here. The usual width is $d_\text{ff} = 4\,d_\text{model}$ (512 and 2048 in
-# [@vaswani2017]), which is a convention. Then the network has $8\,d^2$ parameters, and the four matrices of an
-# attention (query, key, value and output) have $4\,d^2$. So two thirds are in the network.
+# Two thirds of a layer's parameters are here. The usual width, a convention, is $d_\text{ff} = 4\,d_\text{model}$
+# (2048 and 512 in [@vaswani2017]). Then the two matrices of the network have $8\,d^2$ parameters, and the four of an
+# attention (query, key, value and output) have $4\,d^2$.
 #
-# Today's models use smoother activation functions: **GELU**, $z\,\Phi(z)$, where $\Phi(z)$ is the chance that a normal
-# random number is below $z$ ([@hendrycks2016]), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$ is the logistic
-# sigmoid. Gated ones such as **SwiGLU** come in [lecture @transformer](@transformer), which compares them all.
+# Today's models use smoother activation functions: **GELU**, $z\,\Phi(z)$, where $\Phi(z)$ is the chance that a
+# standard normal random number is below $z$ ([@hendrycks2016]), and **SiLU** or Swish, $z\,\sigma(z)$, where $\sigma$
+# is the logistic sigmoid. [Lecture @transformer](@transformer) compares them with gated ones such as **SwiGLU**.
 
 # %%
 z = torch.linspace(-4, 3, 141)                        # (141,)
@@ -367,8 +359,7 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # **Now you:** a@masking, exercise 1
 
 # %% [markdown]
-# Both go to 0 far to the left and to $z$ far to the right, as ReLU does. But they have no kink at 0, and to the left of
-# it they dip below zero.
+# Far from 0, GELU and SiLU approach ReLU. But they have no kink at 0, and to the left of it they dip below zero.
 #
 # > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
 # > no feed-forward networks. What comes out, as a function of what went in?
@@ -380,10 +371,10 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 #
 # ## Rank collapse: what keeps tokens apart
 #
-# Does the feed-forward network also stop the pots from becoming alike? We can measure it. The **relative residual** of
-# a matrix of token vectors is the share of it that is *not* common to all its rows. It is 1 if their mean is the
-# zero vector, and 0 if all tokens have become the same vector. Then the matrix has rank one, hence the name **rank
-# collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
+# The pots all became alike. Does the feed-forward network keep tokens from this? The **relative residual** of a
+# matrix of token vectors is the share of its size (norm) that is *not* common to all its rows. It is 1 if the mean of
+# the rows is the zero vector, and 0 if all tokens have become the same vector. That matrix has rank one; hence the
+# name **rank collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
 #
 # We stack twelve layers with random matrices, as at initialisation, in four ways:
 #
@@ -391,11 +382,11 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # * with a feed-forward network after each attention;
 # * with a **residual connection** around each attention: the layer *adds* its result to its input,
 #   $x + \operatorname{attention}(x)$;
-# * with both; then a residual connection stands around each feed-forward network, too.
+# * with both: a residual connection around each feed-forward network, too.
 #
 # In all four, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
-# @deep_stacks](@deep_stacks)), and the factors with $\sqrt d$ give results of about the same size. *Please draw the four curves before you
-# run it.* Which of the two additions keeps the tokens apart?
+# @deep_stacks](@deep_stacks)). *Please draw the four curves before you run it.* Which of the two additions keeps the
+# tokens apart?
 
 # %% [raw] slide
 # ## Rank collapse: what keeps tokens apart?
@@ -431,8 +422,8 @@ kinds = {"attention alone": (False, False), "+ feed-forward": (True, False),
 runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
         for kind, parts in kinds.items()}             # (5, 12) each
 figures.relative_residuals(runs)
-#| caption: What is not common to all tokens, layer by layer, with and without feed-forward
-#|   networks and residual connections.
+#| caption: Without a residual connection all tokens become one vector within five layers; with
+#|   one they stay apart. A dot for each seed.
 #| label: rank-collapse
 
 # %%
@@ -441,12 +432,8 @@ for kind, run in runs.items():
         there = run[:, layers - 1]                    # (5,)  a number for each seed
         low, high = there.min().item(), there.max().item()
         print(f"{kind:>16}, after {layers:>2} layers: {low:.1e} to {high:.1e}, over five seeds")
-sooner = runs["+ feed-forward"][:, 3] < runs["attention alone"][:, 3]     # (5,)
-print(f"after 4 layers less is left with feed-forward networks in {sooner.sum()} of 5 seeds")
-gained = runs["+ both"] - runs["+ residual"]          # (5, 12)  seed by seed
-for layers in (4, 12):
-    print(f"both minus residual alone, after {layers:>2} layers:",
-          ", ".join(f"{gain:+.2f}" for gain in gained[:, layers - 1].tolist()))
+gained = runs["+ both"][:, -1] - runs["+ residual"][:, -1]                # (5,)  seed by seed
+print("both minus residual alone, after 12 layers:", *[f"{gain:+.2f}" for gain in gained])
 
 # %% tags=["hide-input"]
 assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
@@ -467,22 +454,27 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 
 # %% [markdown]
 # By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
-# precision. It collapses faster in every layer, since nearly equal tokens have nearly equal rows of weights. The
-# feed-forward network by itself has not slowed it down. If anything, the collapse came a little sooner. *At
-# initialisation*, the residual connection keeps the tokens apart: each pot keeps its own paint and only adds some. The
-# two upper curves fall as well, but slowly: after twelve layers about half is left.
+# precision. The feed-forward network by itself has not slowed this down. *At initialisation*, it is the residual
+# connection that keeps the tokens apart: each pot keeps its own paint and only adds some. The two upper curves fall
+# as well, but slowly: after twelve layers about half is left.
 #
-# Why does the network not help? It is *the same function at every position*. If two tokens have become the same vector,
-# it returns the same vector for both. Beside a residual connection the tokens still differ, and there it does help: at
-# first less is left with it than without, after twelve layers more, as the last two lines compare seed by seed.
+# Why does the network not help? It is *the same function at every position*. If two tokens have become the same
+# vector, it returns the same vector for both. Beside a residual connection the tokens still differ, and there the
+# network helps in the end: after twelve layers more is left with it than without, in every seed.
 #
 # > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network
-# > as the easy fix. But there are two problems. The first: attention *computes* nothing from what it averages. The
-# > network solves it, as in the restaurant. The second: everything becomes *alike*. The residual connection holds
-# > that off. Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone the differences vanish *doubly
-# > exponentially* with depth: each layer multiplies the number of zeros after the decimal point, as the blue curve
-# > shows. Their abstract says that skip connections (residual connections) and feed-forward networks stop it. Their
-# > theorems are more careful: the networks can slow it down, if they stretch enough. By themselves, ours did not.
+# > as the easy fix. But there are two problems. Attention *computes* nothing from what it averages: the network
+# > solves this, as in the restaurant. And everything becomes *alike*: the residual connection holds this off.
+#
+# Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone the differences vanish *doubly
+# exponentially* with depth: each layer multiplies the number of zeros after the decimal point, as the blue curve shows.
+#
+# <details><summary>What they say about feed-forward networks</summary>
+#
+# Their abstract says that skip connections (residual connections) and feed-forward networks stop the collapse. Their
+# theorems are more careful: the networks can slow it down, if they stretch enough. By themselves, ours did not.
+#
+# </details>
 #
 # So the building block is attention and a feed-forward network, each with a residual connection around it. [Lecture
 # @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients.
@@ -491,12 +483,11 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # ## Autoregressive language models must not see the future: an impossible loss
 #
 # A language model predicts each token from those before it, and writes by reading its own output: it is
-# **autoregressive**. A recurrent network reads from left to right, so it cannot look ahead. Self-attention gives every
-# token access to every other token, and the token to be predicted is among them.
+# **autoregressive**. A recurrent network reads from left to right, so it cannot look ahead. Self-attention gives
+# every token access to every other token, also to the one that it must predict.
 #
-# What happens if nothing forbids this? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A token
-# is a letter here, and a full stop stands for the beginning (`<bos>` in [lecture @bottleneck](@bottleneck)) and for the
-# end.
+# What happens if nothing forbids this? Our texts are the numbers from "zero" to "nine hundred and ninety-nine". A
+# token is a letter here, and a full stop stands for the beginning and for the end.
 
 # %% [raw] slide
 # ## Language models must not see the future
@@ -525,9 +516,9 @@ for tokens in (goes_in, must_come_out):
 
 # %% [markdown]
 # The output must be the input, one step later: at each position the next letter. We train models that differ in one
-# argument. Some have a mask that lets position $i$ attend to the positions $j \le i$, the others have none. The layers
-# are the package's, with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half. Their class
-# is called `Encoder`; with a causal mask the same stack is known as a **decoder-only** language model.
+# argument: some have a mask that lets position $i$ attend to the positions $j \le i$, the others have none. The
+# layers are the package's, with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half.
+# Their class is called `Encoder`; with a causal mask the same stack is a **decoder-only** language model.
 
 # %%
 class Speller(nn.Module):
@@ -566,10 +557,10 @@ def train(masked, seed, steps=150, kept=range(1000)):
     return model.eval(), losses
 
 # %% [markdown]
-# *Before you train:* how small can the loss become? This does not depend on the model. All thousand numbers are equally
-# likely, so nobody can know which one is coming. That costs any honest model $\ln 1000 \approx 6.9$ nats per number.
-# Divide this by the letters of a number (the full stop at its end counts as one), and you have the **entropy** of these
-# texts per letter, the least that honest prediction can cost.
+# *Before you train:* how small can the loss become? All thousand numbers are equally likely, so no model can know
+# which one is coming. That costs any honest model $\ln 1000 \approx 6.9$ nats per number. Divide this by the letters
+# of a number (the full stop at its end counts as one), and you have the **entropy** of these texts per letter, the
+# least that honest prediction can cost.
 
 # %%
 least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)    # nats per letter
@@ -599,9 +590,9 @@ assert max(last["causal mask"]) < 1.35 * least, "near it"
 # > **Guess first.** Now they write. Of a hundred texts, how many are numbers?
 
 # %% [markdown]
-# The models without a mask have a loss that is *impossible*. No prediction can do that: these models have read the
-# answers, which are among their inputs. Now all six models write, letter by letter. There the next letter does not
-# exist yet. *Guess:* of a hundred texts, how many are numbers, with the mask and without?
+# The models without a mask have an *impossible* loss. No prediction can be that good: they have read the answers,
+# which are among their inputs. Now all six models write, letter by letter. There the next letter does not exist yet.
+# *Guess:* of a hundred texts, how many are numbers, with the mask and without?
 
 # %%
 @torch.no_grad()
@@ -629,10 +620,12 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 # {print}
 
 # %% [markdown]
-# The models with a mask write numbers most of the time. The others write rubbish, or nothing at all. Our explanation:
-# they have learned to read the answers, and when they write, there are none to read. How do they read? The simplest way
-# is to copy the letter of the next place. A model that copies can also "predict" random letters. *Guess* four numbers:
-# how often are the *first* letters of all thousand numbers right, and random letters, without and with a mask?
+# The models with a mask write numbers most of the time. The others write rubbish, or nothing at all: when they write,
+# there are no answers to read.
+#
+# How do they read the answers? The simplest way is to copy the letter of the next place. A model that copies can also
+# "predict" random letters. *Guess* four numbers: how often are the *first* letters of all thousand numbers right, and
+# random letters, without and with a mask?
 
 # %%
 numbers, _ = batch_of(texts)                                              # (1000, n)
@@ -657,15 +650,16 @@ assert min(found["no mask"][0]) > 90 and max(found["causal mask"][0]) < 30, "the
 assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
 # %% [markdown]
-# Nobody can know a first letter in advance. The best guess is the most common one, and with the mask no model does better.
-# The models without a mask get every first letter right, so they do read ahead. But of the random letters they get at
-# most one in ten or so, where a guess gets one in twenty and a copy would get all. So they do not simply copy the next place.
-# When do they look ahead? We change one letter of a number and read the prediction for that place. Sometimes the letters
-# before it *decide* which letter must come (after "fi" of five). Sometimes they leave a choice, and then we put in another
-# letter that could have followed. *Guess* for each case: do the models predict the old letter, or the one that now stands
-# there?
+# Nobody can know a first letter in advance. The best guess is the most common one, and with the mask no model does
+# better. Without a mask every first letter is right, so these models do read ahead. But of the random letters they
+# get about one in ten, where a copy would get all. So they do not simply copy the next place.
+#
+# When do they look ahead? We change one letter of a number and read the prediction for that place. Sometimes the
+# letters before it *decide* which letter must come (after "sev" of seven). Sometimes they leave a choice, and we put in
+# another letter that could have followed. *Guess* for each case: do the models predict the old letter, or the new
+# one, which now stands there?
 
-# %%
+# %% tags=["hide-input"]
 ended = [f"{text}." for text in texts]
 generator = torch.Generator().manual_seed(0)
 changed = {"decides": [], "leaves a choice": []}      # (text, place, new letter, old letter)
@@ -698,7 +692,7 @@ for kind, rows in changed.items():
         looked_ahead[kind, seed], alone[kind, seed] = now, right / len(rows)
         print(f"what stands before {kind}, seed {seed}: old letter {old:.0%},"
               f" new letter {now:.0%};"
-              f" nothing to the right: old letter {alone[kind, seed]:.0%}")
+              f" with the rest cut off: old letter {alone[kind, seed]:.0%}")
 
 # %% tags=["hide-input"]
 assert max(looked_ahead["decides", seed] for seed in range(3)) < 0.1, "not misled by one letter"
@@ -706,10 +700,9 @@ assert max(alone["decides", seed] for seed in range(3)) < 0.85, "spelling would 
 assert min(looked_ahead["leaves a choice", seed] for seed in range(3)) > 0.3, "they read"
 
 # %% [markdown]
-# Where there is a choice, the models often predict what now stands there: they read the answer. Where the letters before
-# decide, one changed letter does not mislead them. But that is no honest spelling, as the last column shows. With nothing to
-# the right they miss many of these letters, too, although the letters before leave only one possibility. The other letters of
-# the future had given the word away.
+# Where there is a choice, the models often predict the new letter: they read the answer. Where the letters before
+# decide, one changed letter does not mislead them. But this is no honest spelling. With the rest of the text cut off
+# (last column) they miss about a third of these letters: the other letters of the future had given the word away.
 #
 # Which signs would *not* have shown the fault? The training loss is splendid. Does the loss on unseen texts show it?
 # *Guess:* we train on 800 of the numbers and measure on the other 200.
@@ -727,8 +720,9 @@ for seed in range(3):
 assert max(on_unseen) < 0.5 * least, "still far below what is possible"
 
 # %% [markdown] teaches="masking the future, with scores of −∞"
-# It does not: the answers of unseen texts are among the inputs, too. Nothing crashes. A number that is too good is, until
-# the model writes, the only warning, and for real text even this warning is weak, because nobody knows its entropy exactly.
+# It does not: the answers of unseen texts are among the inputs, too. Nothing crashes. Until the model writes, the
+# only warning is a number that is too good. For real text even this warning is weak, because nobody knows its entropy
+# exactly.
 #
 # > **Check yourself.** The loss with the mask is the *average* over letters. Which letters of "four hundred and
 # > eighty-one" cost something, and which next to nothing?
@@ -740,8 +734,8 @@ assert max(on_unseen) < 0.5 * least, "still far below what is possible"
 #
 # ## The causal mask: scores of −∞
 #
-# The direct way to hide the future is to give each query only the keys that exist. At step $i$ only token $i$ asks, and
-# only the tokens $1, \dots, i$ answer:
+# The direct way to hide the future is to give each query only the keys that exist. At step $i$ only token $i$ asks,
+# and only the tokens $1, \dots, i$ answer:
 
 # %%
 n, d_k = 4, 8
@@ -766,24 +760,22 @@ slow = torch.cat(slow)                                # (n, d_k)
 
 # %% [markdown] erratum="keys and queries"
 # > **A common mistake: "the set of keys and queries grows".** The *keys and values* grow, as the shapes above show.
-# > Each step has one query, that of the newest token; the queries of earlier tokens have been answered. The slip
-# > matters when a model writes: between steps it keeps a **KV cache**, keys and values ([lecture
-# > @many_heads](@many_heads)), and no queries.
+# > Each step has one query, that of the newest token. So a model that writes keeps keys and values between steps, a
+# > **KV cache** ([lecture @many_heads](@many_heads)), and no queries.
 #
-# A model that *writes* has no other way, because token $i + 1$ does not exist before token $i$ has been answered. But
-# in training the whole text is there, and no token has to wait for another. So we compute all scores at once, and
-# forbid some. A forbidden weight must be exactly zero. Its score must be the one "number" whose exponential is zero,
-# −∞. This is **masked** or **causal self-attention**:
+# A model that *writes* has no other way, because token $i + 1$ does not exist before token $i$ has been answered. In
+# training the whole text is there. So we compute all scores at once, and forbid some. A forbidden weight must be
+# exactly zero. Its score must be the one "number" whose exponential is zero, −∞. This is **masked** or **causal
+# self-attention**:
 #
 # $$e_{ij} = \begin{cases} q_i \cdot k_j / \sqrt{d_k} & j \le i\\ -\infty & j > i \end{cases} \qquad\quad
 # \alpha_{ij} = \operatorname{softmax}_j(e_{ij})$$ (eq:causal)
 #
 # There are two ways to write the mask. A **boolean mask** says for each pair whether the query may attend to the key.
 # Here, and in torch's `scaled_dot_product_attention`, True means "may". In `nn.MultiheadAttention` and
-# `nn.TransformerEncoder` True means "may *not*": read the documentation before you pass one. An **additive mask** holds
-# 0 and −∞ and is added to the scores. Much code, such as that of Hugging Face, turns the first into the second. (For the
-# causal mask alone, `scaled_dot_product_attention` takes `is_causal=True` and needs no matrix, so a fused kernel can
-# skip the forbidden triangle. It counts queries and keys from 0; exercise 2 of a06 shows where that goes wrong.)
+# `nn.TransformerEncoder` True means "may *not*". An **additive mask** holds 0 and −∞ and is added to the scores. (For
+# the causal mask alone, `scaled_dot_product_attention` takes `is_causal=True`, so a fused kernel can skip the
+# forbidden triangle. Exercise 2 of a06 shows where that goes wrong.)
 #
 # Here is the additive mask; in the assignment you write the boolean one. *Guess:* what will the first row of weights be?
 
@@ -808,9 +800,8 @@ assert torch.allclose(weights @ V, slow, atol=1e-6)
 
 # %% [markdown] erratum="i > i; not even itself"
 # One product gives the same numbers. A low score such as −2.49 is *allowed* and gets its small weight; a forbidden
-# cell, hatched, gets exactly 0. Each row still sums to one, since forbidden scores were never in the denominator. The
-# first token sees only itself and gives itself all the weight. A triangle of the arithmetic is wasted, and that is
-# cheaper than waiting.
+# cell, hatched, gets exactly 0. Each row still sums to one, since a forbidden score adds nothing to the denominator.
+# The first token sees only itself and gives itself all the weight.
 #
 # > **A common mistake: $j < i$ allowed, $j \ge i$ forbidden.** Then a token may not attend to itself, and the first one
 # > may attend to nothing. (Another misprint is "$-\infty$ where $i > i$", which forbids nothing.) The first row is then
@@ -831,14 +822,13 @@ print("its first row:", printed[0].tolist())
 #
 # ## Testing for leaks: which output depends on which input?
 #
-# It is easy to get a mask wrong by one, and the loss does not show it. So we want to *test* a mask. The gradient can tell:
-# output $i$ depends on input $j$ exactly where a gradient gets through. (This has an exception, to which we come back.)
-# For $n$ positions these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the
-# detector:
+# It is easy to get a mask wrong by one, and the loss only looks better for it. So we want to *test* a mask. The
+# gradient can tell: where a gradient gets through, output $i$ depends on input $j$. For $n$ positions the sizes of
+# these gradients make a matrix, and an honest model leaves it empty above the diagonal. Here is the detector:
 
 # %% [raw] slide
 # ## Testing for leaks: which output depends on which input?
-# It is easy to get a mask wrong by one, and the loss does not show it. Let gradients tell.
+# It is easy to get a mask wrong by one, and the loss only looks better for it. Let gradients tell.
 #
 # > **Guess first.** Which of these leak?
 # > 1. no mask
@@ -857,13 +847,12 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
     return torch.stack(rows)                          # (n, n)  row i: what output i depends on
 
 # %% [markdown]
-# (The detector takes the gradient of each number of an output, and not of their sum. A new layer norm, for instance,
-# makes vectors whose numbers sum to zero. That sum is a constant and has no gradient, however much leaks.)
+# (The detector takes the gradient of each number of an output, not of their sum. After a new layer norm, for
+# instance, that sum is always zero and has no gradient, however much leaks.)
 #
 # Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
-# on inputs that were centred first, by subtracting the mean over the sentence, as one often does with data. *Which
-# of the four leak?* In the picture a cross marks a leak, and a stronger colour means a larger gradient (each map has its own
-# scale).
+# on inputs that were centred first, by subtracting the mean over the sentence. *Which of the four leak?* In the
+# picture a cross marks a leak, and a stronger colour a larger gradient (each map has its own scale).
 
 # %%
 torch.manual_seed(1)
@@ -913,11 +902,12 @@ assert [name for name, table in found.items() if not table.triu(1).any()] == ["c
 # @deep_stacks](@deep_stacks)).
 #
 # > **A common mistake: "masking sets attention weights to 0".** As a result, yes; as a recipe, no. [Lecture
-# > @cross_attention](@cross_attention) showed that rows then no longer sum to one. Here it is worse. No forbidden value
-# > arrives, and yet the future comes through: each allowed weight is $\exp(e_{ij})$ over a sum of *all* exponentials,
-# > the forbidden ones too. So the sum of a row tells what is coming.
+# > @cross_attention](@cross_attention) showed that rows then no longer sum to one. Here it is worse: the future comes
+# > through. Each allowed weight is $\exp(e_{ij})$ over a sum of *all* exponentials, the forbidden ones too, so the
+# > sum of a row tells what is coming.
 #
-# Now the exception. One more suspect adds to each token how many numbers of the whole sentence are positive:
+# Can a model leak without a gradient? One more suspect adds to each token the share of positive numbers in the whole
+# sentence:
 
 # %%
 def counts(x):
@@ -940,9 +930,9 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 # **Now you:** a@masking, exercise 3
 
 # %% [markdown] teaches="training in parallel, teacher forcing"
-# The detector acquits this model, and yet it leaks. A count goes up in steps. Between the steps it is flat, and the
-# gradient is the slope. **A gradient clearly above rounding proves a leak; a gradient of zero proves nothing.** A better test
-# does what we did with `other_end`: change the future, and see whether the past has moved.
+# The detector acquits this model, and yet it leaks. A count goes up in steps; between the steps it is flat, and its
+# gradient is zero. **A gradient clearly above rounding proves a leak; a gradient of zero proves nothing.** A better
+# test does what we did with `other_end`: change the future, and see whether the past has moved.
 #
 # **Now you:** [a06](@masking/assignment), exercise 3. You write such a test, and it must catch well-hidden leaks.
 #
@@ -962,9 +952,9 @@ figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 # {figure}
 
 # %% [markdown]
-# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask it has no line from the
-# right. So if we cut off everything to the right, nothing changes, in any layer. *Guess:* how much longer does it take
-# to ask the questions one by one? We take every other number.
+# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask no line reaches it from the
+# right. So cutting off everything to the right changes nothing, in any layer. *Guess:* how much longer does it take
+# to ask the questions one by one?
 
 # %%
 @torch.no_grad()
@@ -973,7 +963,7 @@ def step_by_step(model, tokens):
     return torch.stack(steps, dim=1)                  # (batch, n, letters)
 
 
-goes_in, must_come_out = batch_of(texts[::2])         # (500, 32) each
+goes_in, must_come_out = batch_of(texts[::2])         # (500, 32) each: every other number
 honest, cheat = models["causal mask", 0], models["no mask", 0]
 with torch.no_grad():
     start = time.process_time()
@@ -1004,21 +994,22 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # One pass gives $n$ losses, thanks to the mask. The price: **exposure bias**.
 
 # %% [markdown]
-# One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through half
-# of the text on average: about sixteen times as many tokens, and 31 more calls. (A KV cache, [lecture @many_heads](@many_heads), saves most
-# of this arithmetic.) One pass through a text of $n$ tokens gives $n$ losses and their gradients, thanks to the mask. A
-# recurrent network can be trained with teacher forcing, too, but it must walk along the text. This is a large part of the
-# reason why Transformers could be trained on so much text. For the model without a mask the two questions are *not* the
-# same, so this comparison is one more leak test.
+# One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through
+# half of the text on average: about sixteen times as many tokens. (A KV cache saves most of this.) For the model
+# without a mask the two questions are *not* the same, so this comparison is one more leak test.
 #
-# Teacher forcing has a price. In training a model sees only true beginnings. When it writes, it reads its own text with
-# all its mistakes, and it was never trained on those. This difference is called **exposure bias** (the term of
-# [@ranzato2016]); [lecture @writing](@writing) asks how much harm it does.
+# One pass through a text of $n$ tokens gives $n$ losses and their gradients, thanks to the mask. A recurrent network
+# can be trained with teacher forcing, too, but it must walk along the text. This is a large part of the reason why
+# Transformers could be trained on so much text.
+#
+# Teacher forcing has a price. In training a model sees only true beginnings. When it writes, it reads its own text
+# with all its mistakes, and it was never trained on those. This difference is called **exposure bias**
+# ([@ranzato2016]); [lecture @writing](@writing) asks how much harm it does.
 #
 # ## Padding masks, and both together
 #
-# Padding is the other reason for a mask; [lecture @cross_attention](@cross_attention) met it. The padding mask depends
-# on the sentence and is the same for all queries. The causal mask depends on the position and is the same for all
+# Padding is the other reason for a mask ([lecture @cross_attention](@cross_attention)). The padding mask depends on
+# the sentence and is the same for all queries. The causal mask depends on the position and is the same for all
 # sentences. A pair of positions must be allowed by both, so *and* combines them. Broadcasting does the rest, if the
 # axes are in their places:
 
@@ -1043,9 +1034,9 @@ figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
 # **Now you:** a@masking, exercise 4
 
 # %% [markdown]
-# Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of length
-# one stands in the middle. At the end, `[:, :, None]`, it would forbid *rows*: then rows of padding are forbidden, and
-# every token may attend to padding. Nothing crashes.
+# Hatched cells are forbidden. Rows of padding are pale, because nobody uses their outputs. Note that the axis of
+# length one stands in the middle. At the end, `[:, :, None]`, it would forbid the *rows* of padding, and every token
+# might attend to padding. Nothing crashes.
 #
 # *A question before the next cell.* In a decoder the causal mask is there anyhow, and the padding stands at the end.
 # Somebody forgets the padding mask. Which outputs change?
@@ -1069,23 +1060,23 @@ assert (moved[is_token] == 0).all() and (moved[~is_token] > 0.01).all()
 # Only outputs that nobody uses: padding at the end lies in the future. An encoder does need its mask.
 
 # %% [markdown]
-# Only outputs that nobody uses: padding at the end lies in the future of all tokens. So a language model with padding at the end
-# needs no padding mask. An encoder does need one: it has the same blocks without the causal mask, and its
-# **bidirectional self-attention** would see the padding. Where a decoder attends to an encoder ([lecture
-# @cross_attention](@cross_attention)), the padding of the source must be masked as well, since it is nobody's future.
+# Only outputs that nobody uses: padding at the end lies in the future of all tokens. So a causal language model with
+# padding at the end needs no padding mask. An encoder does need one, since its **bidirectional self-attention** would
+# see the padding. Where a decoder attends to an encoder ([lecture @cross_attention](@cross_attention)), the padding
+# of the source must be masked as well.
 #
 # Two more things must know where the padding is. The *loss* must leave it out: `ignore_index=-1` did this above. And
-# with padding in *front*, *positions* must be counted from the first token of each text, or a text gets other positions
-# in another batch. (For relative encodings such as RoPE a common shift changes nothing.)
+# with padding in *front*, *positions* must be counted from the first token of each text. (For relative encodings such
+# as RoPE a common shift changes nothing.)
 #
 # **Now you:** [a06](@masking/assignment), exercise 4: padding behind the tokens, and in front of them.
 #
 # ## Masks in use: causal, prefix, packed, window
 #
-# Every mask is a matrix of truth values, and most masks in use are made of a few simple ones. Here are eight, for eight
-# positions. *Cover the titles with your hand and say what each of them is for.*
+# Most masks in use are made of a few simple ones. Here are eight. *Cover the titles with your hand and say what each
+# of them is for.*
 
-# %%
+# %% tags=["hide-input"]
 n = 8
 place = torch.arange(n)
 plain, padded = [*"12345678"], [*"123456", "pad", "pad"]
@@ -1129,20 +1120,20 @@ figures.mask_zoo({
 # </details>
 #
 # Note three things. A mask need not be square: cross-attention has $n_\text{target}$ rows. A mask says what is
-# *allowed*, not what is *saved*: a window's forbidden scores are computed and thrown away, unless the code skips them
-# ([lecture @cheap_attention](@cheap_attention)). And a mask describes *one* layer. Under a window of three, position 8
-# reads 6, which has read 4 one layer below: with every layer the reach grows by two. Blocks do not grow. In a stack of
-# such layers alone nothing ever crosses from one chunk to the next, so models mix in layers of another kind.
+# *allowed*, not what is *saved*: forbidden scores are computed and thrown away, unless the code skips them ([lecture
+# @cheap_attention](@cheap_attention)). And a mask describes *one* layer. Under a window of three, position 8 reads 6,
+# which has read 4 one layer below: with every layer the reach grows by two. Between blocks nothing ever crosses, so
+# models mix in layers of another kind.
 #
 # Without the mask for packed documents, each document reads those that happen to stand before it in the row. Nothing
-# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality. (For Llama 3 such a mask made little
-# difference in standard pre-training and was important for very long texts, [@grattafiori2024, section 3.2].)
+# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality. (For Llama 3 the mask mattered
+# little in standard pre-training and much for very long texts, [@grattafiori2024, section 3.2].)
 #
 # ## Rows with nothing allowed: NaN, and −1e9
 #
 # When a program continues a batch of prompts, it usually pads them in *front*, so that all of them end at the same
-# place. Then the first rows have no past but padding, and nothing to attend to. In the next figure you choose a mask and
-# a way of applying it. Hatched cells are forbidden, framed ones have weight where they must not, orange ones are NaN.
+# place. Then the first rows have nothing to attend to. In the next figure you choose a mask and a way of applying it.
+# Hatched cells are forbidden, framed ones have weight where they must not, orange ones are NaN.
 #
 # 1. Which masks make NaN out of −∞? What have their rows in common?
 # 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What has come in its place?
@@ -1210,8 +1201,8 @@ for mask in masks.values():
 #
 # </details>
 #
-# Does it matter if only rows of padding are NaN? It does. *Guess:* in the setting of the still picture two rows of
-# padding are NaN, and no token may attend to padding. After how many further layers do the tokens become NaN?
+# Does it matter if only rows of padding are NaN? *Guess:* in the still picture two rows of padding are NaN, and no
+# token may attend to padding. After how many further layers do the tokens become NaN?
 
 # %%
 mask = masks["causal and padding"]                    # (5, 5)
@@ -1232,10 +1223,10 @@ assert first[:2].isnan().all() and not first[2:].isnan().any() and second.isnan(
 
 # %% [markdown]
 # One. The tokens give padding the weight zero, and zero times NaN is NaN. **A mask cannot keep out what is not a
-# number.** So a row with nothing to attend to needs something finite, and zeros are a good choice.
+# number.** So give zeros to a row with nothing to attend to.
 #
-# Last, the habit of writing −1e9. For years large models computed their activations in **float16**, numbers of 16 bits.
-# *Guess:* does −1e9 fit?
+# Last, the habit of writing −1e9. For years large models computed in **float16**, numbers of 16 bits. *Guess:* does
+# −1e9 fit?
 
 # %%
 half = scores.half()                                  # (5, 5)
@@ -1271,8 +1262,8 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 
 # %% [markdown]
 # It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has
-# the range of float32 and fewer digits, so −1e9 fits there. The last line confirms the answer to question 2: if you add
-# a score of 3 to −1e9, the 3 is lost.
+# the range of float32 and fewer digits, so −1e9 fits there. The last line confirms answer 2: add a score of 3 to
+# −1e9, and the 3 is lost.
 #
 # **Now you:** [a06](@masking/assignment), exercise 5: scores, mask, softmax and average together.
 #
@@ -1287,17 +1278,17 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
 #
 # Attention moves information between tokens. The position-wise feed-forward network computes with it, and needs an
-# activation function to compute more than a linear map. At initialisation the residual connection
-# holds off rank collapse; the network alone does not. A causal mask makes self-attention autoregressive, so that one pass trains all positions of
-# a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give zeros to
-# rows with nothing allowed.
+# activation function to compute more than a linear map. At initialisation the residual connection holds off rank
+# collapse; the network alone does not. A causal mask makes self-attention autoregressive, so that one pass trains all
+# positions of a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give
+# zeros to rows with nothing allowed.
 #
 # The list from [lecture @self_attention](@self_attention) is complete:
 #
 # | what was missing | what adds it |
 # |---|---|
 # | order | positions, [lecture @order](@order) |
-# | something other than averages | a feed-forward network after each attention, and a residual connection around both |
+# | something other than averages | a feed-forward network in every layer, and residual connections |
 # | blindness to the future | scores of −∞ before the softmax, where $j > i$ |
 #
 # > **Check yourself.**
@@ -1314,12 +1305,12 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # >
 # > 1. A linear map of rank at most d_model (with a bias). One matrix could replace it: its hidden layer gains nothing.
 # > 2. To those that are forbidden once: they score −1e9, the others −2e9. If these are the future, the model reads it.
-# > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. The module makes
-# >    NaN of that row if asked for its weights, and also on its fast path for inference. The function puts zeros there (older versions of torch made NaN
-# >    too), and then nothing but a splendid loss shows the mistake.
-# > 4. A's. Pot A never changes. If every pot takes at least a share ε from A in every round, then the largest share of other
-# >    paints in any pot shrinks to at most 1 − ε of itself.
-# >    Under a causal mask attention alone collapses, too: to the first token.</details>
+# > 3. Each position sees its future alone. The last position has none, and nothing left to attend to. Where that gives
+# >    NaN, you notice. Today's `scaled_dot_product_attention` puts zeros there, and then nothing but a splendid loss
+# >    shows the mistake.
+# > 4. A's. Pot A never changes. If every pot takes at least a share ε from A in every round, then the largest share of
+# >    other paints in any pot shrinks to at most 1 − ε of itself. Under a causal mask attention alone collapses, too:
+# >    to the first token.</details>
 #
 # **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.

@@ -432,8 +432,8 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 
 # %% [markdown] teaches="residual connections and the gradient through them"
 # The explanation survives. With a bypass around attention six blocks learn within sixty steps, and more token spread is left
-# at the start. With one around the feed-forward networks the loss stays above 2.3. (This is no proof, because a bypass
-# changes the gradient as well. And six blocks are still behind one.)
+# at the start. With one around the feed-forward networks the loss stays above 2.3. (This is no proof: a bypass changes the
+# gradient as well, and we have not tested whether more token spread alone would do. Six blocks are still behind one.)
 #
 # ## Residual connections: add to x, do not replace it
 #
@@ -601,7 +601,7 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 # ## On a circle
 # {figure}
 #
-# Loses mean and length, keeps the direction. So the gradient sums to zero, has no component along $x$, and is divided by the size of $x$.
+# Loses mean and length, keeps the direction. So the gradient sums to zero, has no component along $x$, and is divided by $\sigma$.
 
 # %% [markdown]
 # They lie on a circle. In $d$ dimensions it is a sphere of radius $\sqrt d$, within the vectors that sum to zero. The norm
@@ -610,7 +610,7 @@ assert torch.allclose(normalised.norm(dim=-1), on_circle, atol=1e-5)
 # 1. Multiply a vector by ten, or add 7 to each of its numbers: the output stays the same.
 # 2. So the gradient that comes back to $x$ sums to zero and has no component along $x$.
 # 3. If $x$ is ten times as large, a step of the same length changes the output a tenth as much. So the gradient is
-#    divided by the size of $x$.
+#    divided by $\sigma$, the size of $x$ without its mean.
 #
 # Properties 2 and 3 stand in one formula. With gain 1, bias 0 and $\varepsilon = 0$, the Jacobian of
 # $y = \operatorname{LayerNorm}(x)$, with $y$ as a column, is
@@ -689,7 +689,7 @@ assert 1e-3 < errors["d − 1", 1] < 0.05
 # **Now you:** a@deep_stacks, exercise 2
 
 # %% [markdown]
-# The sum and the extra root show at once. The other two hide. With $d - 1$ each number shrinks by less than 1 %. An ε
+# In these numbers the sum and the extra root show. The other two hide. With $d - 1$ each number shrinks by less than 1 %. An ε
 # outside the root (in a deck, and in older code) matters only for small vectors. A checkpoint must run with the
 # convention of its training.
 #
@@ -1030,8 +1030,8 @@ assert max(ratios["post-norm, × 0.2 at the start"]) < 0.8
 # %% [markdown]
 # In post-norm without a warm-up the branches are on average about twice as large as $x$, and after twelve sublayers less than
 # a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same rate and after as many steps,
-# the token spread is still 0.8 or more. The estimate is close where the branches are large. Where they are small, more is
-# left than it says, perhaps because what small branches add still differs between tokens. (The warm-up alone would prove
+# the token spread is still 0.8 or more. The estimate has the right order of magnitude where the branches are large. Where
+# they are small, more is left than it says, perhaps because what small branches add still differs between tokens. (The warm-up alone would prove
 # little: its ten steps are shorter.)
 #
 # Do models with small branches *learn*? The opposite test is as important: if large branches are the cause, doubling them
@@ -1113,8 +1113,8 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every method with small branches works, even **without a single norm**: ReZero and branches that begin at zero
-# learn about as well as pre-norm. Plain residual connections (*no norm*) explode. So initialisation could not replace
-# residual connections; together with them, it can replace the norms at this rate. At 0.03 the methods differ.
+# learn about as well as pre-norm. Plain residual connections (*no norm*) explode. So none of our three initialisations
+# could replace residual connections; together with them, a small beginning can replace the norms at this rate. At 0.03 the methods differ.
 # ReZero and LayerScale, which have a learned factor on each branch, hardly change. If the matrices only *begin* at zero,
 # the loss explodes. (Six blocks and sixty steps do not tell which is best in a model a thousand times larger.)
 #
@@ -1216,8 +1216,8 @@ def as_printed(x, sublayer, norm):
 # > final norm of a pre-norm stack.
 #
 # We train three stacks: the block as printed, the repaired block, and the repaired block with a final norm. Each is two
-# blocks deep and is trained with eight seeds, a warm-up and a rate of 0.005. Runs of the same seed have the same matrices and
-# batches, so they are **paired**: the *difference* within each pair counts. *Guess:* is the loss lower as
+# blocks deep and is trained for 90 steps with eight seeds, a warm-up and a rate of 0.005. Runs of the same seed have the
+# same matrices and batches, so they are **paired**: the *difference* within each pair counts. *Guess:* is the loss lower as
 # printed or as repaired, and is the difference clear?
 
 # %% tags=["hide-input"]
@@ -1257,7 +1257,7 @@ assert all(wrong < right for wrong, right in zip(printed, normed, strict=True))
 # {print}
 
 # %% [markdown]
-# The difference is small, its interval does not reach zero, and it points the wrong way: **the loss prefers the bug.** If you
+# The difference is small, its interval does not reach zero, and it points the wrong way: at this rate **the loss prefers the bug.** If you
 # choose by this loss, you keep the bug. (Without the pairing the interval would just reach zero: much of the scatter is common
 # to both runs of a seed.) The missing final norm is not the reason, since the two repaired versions cannot be told apart. At
 # twice the rate the printed and the right block cannot be told apart either. So a loss at one learning rate is no verdict
@@ -1345,9 +1345,9 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
-# > <details><summary>Answer</summary>Several are right. With sublayers that write nothing it must be norm(norm(x)), which
-# > for norms without gain and bias is norm(x). Its output has mean 0 and variance 1 for every token if the gain is 1 and
-# > the bias 0. With sublayers that write nothing, ten times x must give the same as x.</details>
+# > <details><summary>Answer</summary>With sublayers that *do* write, gains 1 and biases 0, its output has mean 0 and
+# > variance 1 for every token. Two others are necessary and do not find the printed block: with sublayers that write
+# > nothing it must be norm(norm(x)), and ten times x must give the same as x. The printed block passes both.</details>
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 8.
 #
@@ -1361,7 +1361,7 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # | RMSNorm | $x / \sqrt{\frac1d \sum_c x_c^2 + \varepsilon} \odot \gamma$: no mean, no shift | $\gamma$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
-# Without residual connections, no initialisation let six blocks keep up with one. With residual connections alone, sizes
+# Without residual connections, none of three initialisations let six blocks keep up with one. With residual connections alone, sizes
 # explode. A norm controls them. After the sum (post-norm), it fails at high learning rates unless the branches are small; a
 # warm-up helps up to a point. On the branch (pre-norm), it leaves the residual stream free, and the stack needs a final norm.
 # In our tests of post-norm, branches larger than $x$ went with failure and small branches with success. A structural test
@@ -1408,7 +1408,7 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # >    with enough hidden numbers can represent x + f(x); but a head that averages over other tokens cannot also pass a
 # >    token's own vector on, so around attention it does add something (lecture @masking). A norm even removes
 # >    something, the vector's size. The deck is right in spirit: what these tricks buy is training.
-# > 3. A longer warm-up, or a smaller learning rate. Branches that begin small: the matrices that write scaled down, or
+# > 3. A warm-up, or a smaller learning rate. Branches that begin small: the matrices that write scaled down, or
 # >    DeepNorm. Pre-norm, with a final norm.</details>
 #
 # **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (about two hours): eight exercises, two
@@ -1436,7 +1436,7 @@ for name, by_depth in last.items():
 #|   seeds, a line joins the medians.
 
 # %% [markdown] teaches="the loss landscape with and without them"
-# In pre-norm the gradient falls, but more slowly than $1/\sqrt L$, perhaps because $x$ has hardly grown in the shallow stacks.
+# In pre-norm the gradient falls, but more slowly than $1/\sqrt L$; why, we have not found out.
 # In post-norm it rises up to 8 blocks and then no longer, so one slope describes it badly. (It is often said that in
 # post-norm the gradient *vanishes* towards the input. With this initialisation it does not, as the flows above show. With
 # others it may.)

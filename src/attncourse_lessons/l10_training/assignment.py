@@ -346,12 +346,12 @@ if solved("TrainStep"):
 #   0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`. Neither pairs nor sources hold any of the three. No sentence has more than 11
 #   tokens.
 # * The model is in the next cell, and two functions with it: one makes a tensor of rows of unequal length, the other
-#   writes a trained model's translations. What is left to you is the training. Use all three as they are, or write
+#   writes a trained model's translations. Only the training is left to you. Use all three as they are, or write
 #   your own from torch's layers (the course's Transformer is not there when this is graded). Exercises 1 to 4
 #   will help; torch's own losses and optimisers are allowed here.
 # * **The budget**: one processor thread, and 30 seconds for the cell of the check. Then it is stopped and earns nothing.
-#   The grader may be slower than your machine: stay below 12. The model is small: one training of 350 steps with batches
-#   of 32 pairs is enough. (It takes about 10 seconds on one thread of our machine, which has other work to do.)
+#   The grader may be slower than your machine: aim for under 12 seconds. The model is small: one training of 350 steps with
+#   batches of 32 pairs is enough. (It takes about 10 seconds on one thread of our machine, which has other work to do.)
 # * With 350 steps the learning rate matters little: in our trials rates a factor of ten apart earned all points. With 120
 #   steps it decides. So **sweep with short trainings**, *before* the check and outside the function: hold out 200 of the pairs, and
 #   train for 120 steps with 0.003, 0.01 and 0.03 as the highest rate. Together this takes about as long as one training of
@@ -556,12 +556,12 @@ if solved("train_translator"):
 #    with `synchronize()` around it; look at the profiler. Remedy: both every few hundred steps, losses added up on the
 #    device.
 # 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step, the
-#    loss scale, the state of the random numbers (dropout), or the place in the order of the batches. The rate in both
-#    rows is the same, so the schedule was kept; 0.07 is more than noise of the order of operations after so few steps, as far
+#    loss scale, the state of the random numbers (dropout), or the place in the order of the batches. Or the
+#    translations that the first run sampled from step 1,500 on used up random numbers of dropout. The rate in both rows is the same, so the schedule was kept; 0.07 is more than noise of the order of operations after so few steps, as far
 #    as one can tell. (Another cause: operations on a GPU that are not deterministic. Then two uninterrupted runs differ as
 #    well.) Experiment: save, resume at once, and compare the *first* step's loss and norm with the uninterrupted run's, in
-#    evaluation mode to leave out dropout; or run twice without resuming. Remedy: save all of it, and a test that
-#    resuming gives the same numbers.
+#    evaluation mode to leave out dropout; or run twice without resuming, or resume with the sampling on. Remedy: save all
+#    of it (sampling gets a generator of its own), and a test that resuming gives the same numbers.
 # 4. *Why not clip at 0.1?* It treats the sign and not the cause. In AdamW a gradient that is scaled by a constant gives
 #    nearly the same step, because $\hat m / \sqrt{\hat v}$ does not change, so clipping harder hardly shortens the steps;
 #    and NaN cannot be clipped. (Either reason.)
@@ -596,7 +596,7 @@ def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
 check("batch_by_tokens", batch_by_tokens)
 
 # %% [markdown]
-# **Use it.** Two thousand lists of number words, cut into letters. *Guess:* which share of your batches is padding, and which
+# **Use it.** Two thousand lists of number words, cut into letters. *Guess:* what share of your batches is padding, and what
 # share if the sentences are put into as many batches in the order in which they come?
 
 # %%
@@ -736,7 +736,7 @@ check("memory_and_flops", memory_and_flops)
 # **Use it.** The big model of "Attention is all you need" has about 210 million parameters. Does its state fit on each GPU,
 # and how long would a step of 25,000 tokens on each side take at 40 % of what the data sheet promises? (Predictions from data
 # sheets: nothing here was measured on a GPU.) Then torch's own counter, for a step of a small model: does it count
-# what you count? (torch is told to take its plain attention: it cannot look into the fused one.)
+# what you count? (torch is told to take its plain attention: on a CPU it cannot look into the fused one.)
 
 # %%
 if solved("memory_and_flops"):

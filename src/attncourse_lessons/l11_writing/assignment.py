@@ -219,8 +219,8 @@ check("beam_search", beam_search)
 #
 # *How many of 60 lists will one beam read correctly, and how many will four?* The output counts two kinds of failure. Where
 # the *right* text has the higher total, the search missed it: a search error. Where the *wrong* text has the higher total,
-# the model prefers it: a model error. Which kind does a wider beam mend, and which kind does the second letter of context
-# mend?
+# the model prefers it: a model error. Which kind does a wider beam fix, and which kind does the second letter of context
+# fix?
 
 # %%
 if solved("beam_search"):
@@ -272,9 +272,10 @@ if solved("beam_search"):
 # <details><summary>What to see</summary>
 #
 # One beam reads a few lists, with either model: it keeps the likelier first letter, and cannot take it back when the next key
-# shows that it was wrong. Nearly all of its failures are search errors, so a wider beam mends them, and four beams are
-# enough. With one letter of context about half of the lists are still wrong. These are model errors: "ond" is likelier than
-# "one" to a model that sees one letter. More beams cannot mend these; the second letter does.</details>
+# shows that it was wrong. Nearly all of its failures are search errors, and four beams leave none of these. With two letters of
+# context nearly all lists are right then. With one letter more than half are still wrong: most of the search errors have become
+# model errors. The better search now finds the likeliest text, but "ond" is likelier than "one" to a model that sees one
+# letter. More beams cannot fix these; the second letter does.</details>
 
 # %% [markdown]
 # ## 3 · Sampling: temperature, top-k, top-p
@@ -319,8 +320,8 @@ check("sample_token", sample_token)
 # agree within about 0.03.
 #
 # Second: let 25 samples *vote* on each of 40 lists. *At $T = 1.5$, will the most frequent text be wrong as often as a single
-# sample?* (The vote is called **self-consistency**, [@wang2022consistency]; it is minimum Bayes risk decoding with exact
-# match as the measure.) Look for settings where single samples fail and the vote does not. What does top-p change?
+# sample?* (The vote is minimum Bayes risk decoding with exact match as the measure. **Self-consistency**,
+# [@wang2022consistency], votes in this way on the final answers of sampled reasoning paths.) Look for settings where single samples fail and the vote does not. What does top-p change?
 
 # %%
 if solved("sample_token"):
@@ -361,7 +362,7 @@ if solved("sample_token"):
 # <details><summary>What to see</summary>
 #
 # The shares agree with the probabilities. The first test also shows a model error: the likeliest text is wrong, so no vote can
-# mend this list. At $T = 1.5$ more than a quarter of the samples are wrong, but hardly any vote is: wrong samples differ from
+# fix this list. At $T = 1.5$ more than a quarter of the samples are wrong, but hardly any vote is: wrong samples differ from
 # each other, and the right text comes again and again. At $T = 2$ the vote begins to fail as well. Top-p takes the tail away,
 # which helps the single samples most.</details>
 
@@ -402,7 +403,7 @@ check("bleu", bleu)
 
 # %% [markdown]
 # **Use it.** Your function and `sacrebleu`, the field's standard program, score the translator's 200 lists. Then both score two
-# spoilt copies of the references: one lacks the last word of each list, the other has the words in reverse order. *Guess
+# damaged copies of the references: one lacks the last word of each list, the other has the words in reverse order. *Guess
 # both scores.* Which copy do the precisions notice? Which copy does only the brevity penalty notice?
 
 # %%
@@ -496,7 +497,7 @@ check("paired_bootstrap", paired_bootstrap)
 
 # %% [markdown]
 # **Use it.** Compare greedy decoding with two copies of its texts. In the first, every fifth text has lost its last word. In
-# the second, the mistakes of the first hundred texts are mended, and then every twentieth text has lost its last word.
+# the second, the mistakes of the first hundred texts are fixed, and then every twentieth text has lost its last word.
 # *Which of the two intervals will contain zero?* For that one, say in a sentence what you may report, and what would make
 # the interval narrower.
 
@@ -513,9 +514,9 @@ if solved("paired_bootstrap") and solved("greedy_decode"):
         return [text.rsplit(" ", 1)[0] if i % every == 0 else text
                 for i, text in enumerate(texts)]
 
-    mended = [pair.target if i < 100 else greedy[i] for i, pair in enumerate(unseen)]
+    fixed = [pair.target if i < 100 else greedy[i] for i, pair in enumerate(unseen)]
     copies = {"every fifth cut": without_last_words(greedy, 5),
-              "mended, every twentieth cut": without_last_words(mended, 20)}
+              "fixed, every twentieth cut": without_last_words(fixed, 20)}
     resamples = torch.randint(200, (2000, 200), generator=torch.Generator().manual_seed(0))
     for name, texts in copies.items():
         found, low, high, share = paired_bootstrap(counts(greedy), counts(texts), resamples)

@@ -199,11 +199,14 @@ def paired(scores: Mapping[str, Sequence[float]], rows: Mapping[str, tuple[float
     (x_name, xs), (y_name, ys) = scores.items()
     drawn, _ = figure(9.6, 3.9, columns=2)
     ax, right = drawn.axes
-    low, high = min(*xs, *ys) - 0.4, max(*xs, *ys) + 0.4
-    ax.plot([low, high], [low, high], color=GREY, linewidth=1.2)
-    ax.text(high - 0.1, high - 2.8, "equal scores", ha="right", va="top", fontsize=9, color=INK)
+    # Just as far as the dots reach, and the diagonal in one corner or across.
+    left_, right_ = min(xs) - 0.4, max(xs) + 0.4
+    low, high = min(*ys, max(xs)) - 1.2, max(*ys, min(xs)) + 0.4
+    ends = [max(left_, low), min(right_, high)]
+    ax.plot(ends, ends, color=GREY, linewidth=1.2)
+    ax.text(ends[0], ends[0] + 0.3, "equal scores", ha="right", va="bottom", fontsize=9, color=INK)
     ax.scatter(xs, ys, s=9, facecolor="none", edgecolor=BLUE, linewidth=0.5)
-    ax.set_xlim(low, high)
+    ax.set_xlim(left_, right_)
     ax.set_ylim(low, high)
     ax.set_aspect("equal")
     ax.set_xlabel(f"BLEU, {x_name}")
@@ -282,8 +285,7 @@ def two_prefixes(rows: Mapping[str, Sequence[str]], at: int) -> None:
             ax.text(x + wide / 2, -0.6 * y - 0.2, words, ha="center", va="center", fontsize=9.5, color=INK,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if k > at else None)  # fmt: skip
         x += wide
-    rest = sum(widths[: at + 1])
-    ax.text((rest + x) / 2, -0.6 * len(rows) - 0.05, "the loss is measured here", ha="center", va="top", fontsize=9.5,
+    ax.text(x - 0.05, -0.6 * len(rows) - 0.05, "the loss is measured here", ha="right", va="top", fontsize=9.5,
             color=BLUE)  # fmt: skip
     said = "; ".join(f"{name}: {', '.join(words)}" for name, words in rows.items())
     show(drawn, f"Two runs that differ in number {at + 1} alone; the loss is that of what follows. {said}.")

@@ -191,14 +191,14 @@ multiplied = patchify(images, 2) @ W.flatten(1).mT            # (1797, 16, 64)
 print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1e-5))
 
 # %% [markdown]
-# It computes the same numbers. So the patch embedding is a convolution whose stride is the patch, and published code
+# It computes the same numbers. So the patch embedding is a convolution whose window and stride are the patch, and published code
 # often writes it this way. It is the only convolution in a ViT, and no two of its windows overlap.
 #
 # > **Check yourself.** (1) What is the class token for? What else could be handed to the head? (2) How many rows does $P$
 # > have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
 # > <details><summary>Answers</summary>
 # >
-# > (1) It is a row of no patch, in which the model can collect what the whole image
+# > (1) It belongs to no patch, so the model can gather there what the whole image
 # > says. The mean of all rows is the other usual choice (global average pooling; [@beyer2022] prefer it). Mean pooling
 # > did badly in lecture @bottleneck, but there the mean was taken <i>before</i> attention had mixed the rows. (2) 17:
 # > sixteen patches and the class token. (3) The positions, and nothing else: no other shape knows n. Assignment
@@ -280,7 +280,7 @@ print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 
 # %% [markdown]
 # The CNN does better in this run. But one run says little. So this page keeps a record of the same program with six
-# seeds. A seed decides the first weights and the batches.
+# seeds. A seed decides the first weights, the batches and, where pixels are shuffled, their new order.
 #
 # In the figure each mark is a run, and the long line is the mean. The grey bar is a 95 % interval: 397 test images
 # cannot tell apart the error rates that lie in it. (All models read the same images, so a comparison of two models is
@@ -412,7 +412,7 @@ assert same
 # shuffling takes only about half of the CNN's lead (30 to 70 % in the six seeds), and the CNN's assumptions explain no
 # more than this part.
 #
-# What else differs? *Make a list before you look.* Here are three suspects. Cheap experiments exchange one part at a
+# What else differs? *Make a list before you look.* Here are three suspects. Cheap experiments swap one part at a
 # time. (For the readout: the CNN's last layer has a weight for every feature *at every place*, and the ViT's head
 # reads one row. A new last layer brings its dropout and its parameters along: see the folded box below the figure.)
 #
@@ -477,7 +477,7 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # **Optimisation: perhaps a part.** Three times the steps help in two of three seeds.
 #
 # **Geometry: the places count.** Without positions the ViT reads about three digits in four. Shuffling the pixels
-# breaks up the ViT's patches, but makes no difference that three seeds could show.
+# breaks up the ViT's patches, but makes no difference that three seeds can detect.
 #
 # <details><summary>Does the last layer help because of its dropout, or because of its parameters? And how sure is all
 # this?</summary>
@@ -506,7 +506,7 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # ## Data augmentation: what is not built in can be shown
 #
 # **Data augmentation** alters each training image at random, anew at every step: it is moved, turned or cropped. So
-# the data can teach what the architecture does not assume. Here models are trained without and with shifts of up to
+# the data can teach what the architecture does not assume. Here models are trained with and without shifts of up to
 # one pixel. They read the test digits as they are, and moved by up to one pixel. *Guess:* which needs the shifts, the
 # CNN or the ViT?
 
@@ -614,7 +614,7 @@ for how, by_distance in cosines.items():
 # With digits in the middle, neighbours are no more alike than other places. (The twenty patches of the border are
 # always empty, and they resemble each other, however far apart: a blue ring, and a curve that rises.) With digits
 # moved anew, neighbours resemble each other, and the cosine of places four steps apart is slightly negative. So a
-# model can learn from its data which places are near each other, as in the paper's figure 7. (At nine and ten steps,
+# model can learn from its data which places are near each other, as the paper's did. (At nine and ten steps,
 # between opposite corners, the other two curves rise as well. Our guess: there is rarely ink in these places, either.)
 #
 # But look at the control. Digits that were moved *once* give the same map, a little fainter, though that model never
@@ -684,7 +684,7 @@ figures.attention_on_images([images[test][i, 0] for i in some],
 #| label: attention-on-images
 
 # %% [markdown]
-# Both columns share one scale. Rollout is paler, because at least a quarter of its row stays with the class token
+# Both columns share one scale. Rollout is paler, partly because at least a quarter of its row stays with the class token
 # (half in each of two layers). The maps look plausible. Are they right? A map of attention weights claims that *these
 # patches mattered*, and this claim can be tested. Replace the four patches to which rollout gives most by the average
 # of what stands there. If they mattered, accuracy must fall more than for four patches at random, and more than for
@@ -734,7 +734,7 @@ assert 0.5 < gain / of < 0.6 and abs(means["most ink"] - means["any four"]) < 0.
 # that it leaves out matter less. So rollout passes this test. Was it useful to follow the mixing? The last layer alone
 # does worse in all six models. So do two controls that multiply nothing: the first layer alone, and both layers'
 # weights *added*. But the sum brings more than half of what rollout gains over the last layer. So following the mixing
-# helps, but most of its gain lies in using the first layer, too.
+# helps, but a little more than half of its gain lies in using the first layer, too.
 #
 # Now look at the rows without a model. The four patches that differ most from what usually stands there cost even more
 # accuracy. (They also change the image most: the test does not tell *mattered* from *changed more*.) Ink is not the
@@ -749,7 +749,7 @@ assert 0.5 < gain / of < 0.6 and abs(means["most ink"] - means["any four"]) < 0.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
 #
-# Sound is a row of numbers, too: the pressure at the ear, measured 8,000 or 16,000 times a second. Recordings are
+# Sound, too, is a sequence of numbers: the pressure at the ear, measured 8,000 or 16,000 times a second. Recordings are
 # cheap, but transcripts are not. Can a Transformer learn something from sound *alone*?
 #
 # To see what was learned, we need sounds about which we know everything. So we make them: a voice sings vowel after
@@ -904,7 +904,8 @@ assert end - start + 1 == 400 and later - start == 320 and frames.shape[1] == 49
 # How can a model learn without labels? In text, a token is masked and the model predicts it ([lecture
 # @transformer](@transformer)). The label is made from the data itself: this is **self-supervised learning**. The same
 # can be done with frames. But what does it mean to predict a *frame*? It is a vector of real numbers, and much of it
-# is noise. A model that must predict it exactly has to predict the noise, too. So wav2vec 2.0 asks an easier question:
+# is noise. And if the frames are themselves learned, the best prediction is a swindle: make them all equal
+# (**collapse**). Wrong candidates forbid that, so wav2vec 2.0 asks:
 # *here are 101 frames of this sound* (on this page, eleven). *One of them was masked at this place. Which?*
 
 # %% [raw] slide
@@ -971,8 +972,8 @@ print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 # At $\kappa = 1$ a perfect guess still has a loss of 0.86, because cosines cannot lie further apart than 2. At 0.1,
 # the paper's choice, its loss is nearly 0.
 #
-# > **A common mistake: the target among its own negatives.** If negatives are drawn from *all* masked frames, the target
-# > is sometimes among them. Then the model is asked to tell a frame from itself, and the loss is at least log 2.
+# If negatives are drawn from *all* masked frames, the target is sometimes among them. Then the model is asked to tell a
+# frame from itself, and the loss of that guess is at least log 2.
 #
 # ## Span masking: how much, and why not single frames
 #
@@ -1068,7 +1069,7 @@ with torch.no_grad():
 # (The untrained model is worse than guessing, because at κ = 0.1 random cosines count as confident guesses.) Both
 # models are trained for 360 steps of 24 sounds, from three seeds. With negatives from one sound alone the loss is slow
 # to fall. So *both* start with negatives from any sound, and at step 30 one of them changes to negatives from the same
-# sound. *Guess:* whose loss falls faster? And what happens at step 30 to the loss of the run that changes?
+# sound. *Guess:* whose loss falls faster? And what happens at step 30 to the loss of the run that switches?
 
 # %% tags=["hide-input"]
 print(listened["command"])
@@ -1088,8 +1089,8 @@ figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 st
 # > **Write down two predictions.** What will each model have learned, the vowel or the pitch?
 
 # %% [markdown]
-# With negatives from any sound the loss falls soon and far. The other run goes back to guessing after step 30: it had
-# begun to tell singers apart, and among frames of one singer this is worth nothing. Its loss stays there for another
+# With negatives from any sound the loss drops early and far. The other run goes back to guessing after step 30. Our
+# reading: it had begun to tell singers apart, and among frames of one singer this is worth nothing. Its loss stays for another
 # 60 to 100 steps, depending on the seed, and then falls, less far.
 #
 # But the two losses belong to two different games. Frames of other singers are easier to tell apart, so the lower loss
@@ -1122,8 +1123,8 @@ for i in range(3):
 # {figure}
 
 # %% [markdown]
-# With negatives from any sound the model holds the pitch nearly perfectly. It holds the vowels less well than the
-# untrained network did: to tell a frame from those of other singers, the voice is enough. With negatives from the same
+# With negatives from any sound the model holds the pitch nearly perfectly. A linear probe reads the vowels less well
+# than from the untrained network: to tell a frame from those of other singers, the voice is enough. With negatives from the same
 # sound the pitch is useless, since all candidates share it. Now the probe reads about two vowels in three, though the
 # network has seen no label. (All sounds are new to model and probe.)
 #
@@ -1189,7 +1190,7 @@ for name, table in (by_listener | {"log spectra": by_spectra}).items():
 # | patch embedding | $x_i W$, flattened patches of $s \times s$ pixels; $n = H W / s^2$ for $H \times W$ | $(n, C s^2) \to (n, d)$ |
 # | ViT | $\operatorname{norm}(\operatorname{blocks}([\text{class}; XW] + P))_0\, W_{\text{head}}$ | $(1 + n, d) \to$ classes |
 # | rollout | $\tfrac12 (A_{L-1} + I) \cdots \tfrac12 (A_0 + I)$ | $(1 + n, 1 + n)$ |
-# | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target; guessing costs $\log(1 + K)$ with $K$ negatives | one number a masked frame |
+# | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target; guessing costs $\log(1 + K)$ with $K$ negatives | one per masked frame |
 # | masked share | $1 - (1 - p)^M$ | |
 #
 # An image becomes a sequence of patches, a sound a sequence of frames; the Transformer in between stays the same. A
