@@ -274,8 +274,8 @@ if solved("scaled_dot_score"):
 # <details><summary>What to see</summary>
 #
 # Your function is the score of torch's attention. At width 16 the root hardly matters. At width 512 the same recipe finds the
-# right key with it and not without it: the plain scores are $\sqrt{512} \approx 23$ times as large, the softmax is
-# saturated, and hardly any useful gradient comes back.</details>
+# right key with it and rarely without it: the plain scores are $\sqrt{512} \approx 23$ times as large, and the softmax is
+# saturated.</details>
 
 # %% [markdown]
 # ## 5 · The bilinear score

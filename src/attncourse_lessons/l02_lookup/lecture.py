@@ -82,7 +82,7 @@ except KeyError as error:
 
 # %% [markdown] erratum="exactly one pair" teaches="attention as a soft lookup: query, key, value"
 # A dictionary answers for the keys that it holds, and for no others. It cannot even say that eight is *near* seven. It
-# turns a key into a **hash**, a place in a table, and the hashes of two keys that are close may lie far apart.
+# turns a key into a **hash**, which serves to find an entry and never to measure nearness.
 #
 # > **A common mistake: "a hash table maps each query to exactly one pair".** At most one: the query 7 mapped to none.
 #
@@ -310,8 +310,8 @@ figures.two_lookups(BICYCLES, scores, T, asked=7)             # the scores on th
 #
 # ## Why soft: it has a gradient
 #
-# Suppose that we know the answer but not the question. Somebody says: "there were 200". When was that? A network is
-# always in this position. It is told what should have come out, and has to find out what it should have asked.
+# Suppose that we know the answer but not the question. Somebody says: "there were 200". When was that? A network that is trained on
+# targets is always in this position. It is told what should have come out, and has to find out what it should have asked.
 #
 # Below is the squared error of both lookups, for every hour that could have been asked. *If you stood on each curve at
 # nine o'clock and could feel nothing but the slope under your feet, which way would you go?*
@@ -365,7 +365,7 @@ assert by_soft.requires_grad and not by_hard.requires_grad and abs(answer.item()
 
 # %% [markdown]
 # Gradient descent found an hour at which soft attention says 200, a little after ten. The figure shows three other
-# such hours, so another start may end at another of them. It may also get stuck: around 17 o'clock the curve is flat,
+# such hours, so a different start may end at a different one. It may also get stuck: around 17 o'clock the curve is flat,
 # because one key has nearly all the weight. Keys and values get gradients in the same way, so a whole table can be
 # learned from wrong answers.
 #
@@ -485,7 +485,7 @@ assert 3 < effective.median() < 6, "a query averages several keys even at T = 0.
 
 # %% [markdown]
 # Each curve has a valley. The dotted line is the error of the true curve, around which the counts were drawn; even that
-# does not know the noise. Their minima lie about a fifth above it. (The best temperature is lower than our 0.1, because
+# does not know the noise. The valleys bottom out about a fifth above that line. (The best temperature is lower than our 0.1, because
 # sixty keys lie close together: even at 0.01 a query averages several of them.)
 #
 # The method is old. Nadaraya and Watson proposed it independently ([@nadaraya1964]; [@watson1964]). To estimate a curve
@@ -516,7 +516,7 @@ for query, attention in zip(clock(day), all_day(clock(asked), counted, T=h**2), 
 #
 # ## Learned keys: training through the average
 #
-# We chose the clock by hand. Would training have found it? Forget the clock, and forget that hours are numbers. Each of
+# We chose the clock by hand. Forget the clock, and forget that hours are numbers. Each of
 # the 24 hours gets a vector of two random numbers, which serves as its query and as its key.
 #
 # The data are days. Each differs from the usual by a smooth curve, a random mixture of `waves` with one to four periods
@@ -609,7 +609,7 @@ for path in paths:
 # about 0.12.
 #
 # <details><summary>Is this the best possible prediction?</summary>No. Each day is made of eight random numbers, two for
-# each wave, so in principle eight counts determine it. But here the weights are positive and sum to one, so an answer
+# each wave, so eight counts nearly always determine it. But here the weights are positive and sum to one, so an answer
 # never leaves the range of the counts that it saw; to solve for the waves takes negative weights, too.</details>
 #
 # If the circle comes from the days, other days must give other vectors. On days that repeat after twelve hours, the
@@ -962,7 +962,7 @@ assert e.grad.norm(dim=-1).median() < 1e-4, "plain, the widest"
 # @many_heads](@many_heads) shows what learned layers do.)
 #
 # > **A common mistake: to read $\sqrt{|k|}$ as the root of a key's length.** Some texts write $|k|$ for its *number of
-# > components*, which is our $d_k$. Dividing by the length $\lVert k \rVert$ instead can change *which key wins*.
+# > components*, which is our $d_k$. Dividing by $\sqrt{\lVert k \rVert}$, the root of its length, can change *which key wins*.
 # > <details><summary>An example</summary>For $q = (1, −0.45)$ the keys $(0.9, 0)$ and $(2, 2)$ have the products 0.90
 # > and 1.10. Divided by $\sqrt{\lVert k \rVert}$ they are 0.95 and 0.65.</details>
 
@@ -1221,9 +1221,10 @@ assert sorted(two["dot"]) == [accurate for _, accurate in by_cosine]
 # each other. It beats guessing where the turned query happens to stay near its key, and falls below it where it points
 # away, as the printed lines show. The matrix of the bilinear score turns the query back. With plain hours, a score that
 # is linear in the key is highest for the largest key or for the smallest. It cannot prefer one in the middle, so three
-# of the scores are right about two times in eight. Of the four, only the additive score can be a hill, with its top
+# of the scores are right about a quarter of the time. Of the four, only the additive score can be a hill, with its top
 # between them. It needs its bias for that. Without one it is odd, $e(-q, -k) = -e(q, k)$: a hill around $q$ makes a
-# valley around $-q$. The last printed line shows that it then does no better than guessing.
+# valley around $-q$. As every query is as likely as its opposite, training cannot do better than equal weights. The last
+# printed line shows it: no better than guessing.
 #
 # So is the additive score the best? It alone is right in all three worlds, but it costs most. With $d$ hidden units it
 # makes $d$ numbers for each pair of a query and a key, and takes the tanh of each. A dot product needs about as many

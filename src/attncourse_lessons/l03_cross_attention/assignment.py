@@ -235,8 +235,8 @@ class AttentionDecoderStep(nn.Module):
 check("AttentionDecoderStep", AttentionDecoderStep)
 
 # %% [markdown]
-# **Use it: translate with your decoder.** The package's bidirectional encoder reads, *your* step writes. The two are
-# trained together by teacher forcing for 250 steps, on lists of one or two numbers, within seconds. Then they translate
+# **Use it: translate with your decoder.** The package's bidirectional encoder reads; *your* step writes. The two are
+# trained together by teacher forcing for 250 steps, on lists of one or two numbers, in less than a minute. Then they translate
 # 200 new lists, and one more, whose alignment is drawn. *Guess* how many of the 200 are right to the last letter.
 
 # %%

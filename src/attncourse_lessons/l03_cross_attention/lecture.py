@@ -263,8 +263,8 @@ assert scores.softmax(dim=-2).sum(dim=-1).min() < 0.25, "und has less than a qua
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_j \exp(e_{tj})} \qquad\qquad c_t = \sum_i \alpha_{ti}\, h_i$$ (eq:context)
 #
 # In the right table each *column* sums to one, as if *ninety-* had to distribute itself over the target tokens.
-# Nothing crashes in training. But at inference the target is written one token at a time: the table has a single row,
-# and each of its weights would be 1. To find this mistake, sum along the axis whose sums must be one. (The other
+# Nothing crashes. But where the target is written one token at a time, as at inference, the table has a single row, and
+# each of its weights would be 1. To find this mistake, sum along the axis whose sums must be one. (The other
 # sums, in grey, may have any value.)
 #
 # If all weights were equal, $c_t$ would be the plain mean of the states, the same for every target token. That is
@@ -387,7 +387,7 @@ assert torch.allclose(masked[:, :2], A) and (masked[:, 2:] == 0).all()
 # of the *right translation*, whatever the model would have written, and must predict the next one at every position.
 # This is called **teacher forcing**. We now train such a model, on **subword tokens** from byte-pair encoding
 # ([lecture @training](@training) builds it). To keep the pictures readable, the tokenizer keeps *hundert* and *und*
-# as tokens of their own. (The cell takes one to two minutes. Read on in the meantime.)
+# as tokens of their own. (The cell takes one to two minutes on a quiet machine. Read on in the meantime.)
 
 # %% [raw] slide
 # ## Teacher forcing: what the decoder reads
@@ -409,7 +409,7 @@ for seed in (0, 1, 2):
         name=f"seed {seed}")
 
 # %% [markdown]
-# These are three models, because the result of one seed may be luck. Here is one sentence, as the
+# These are three models, because a single seed might just be lucky. Here is one sentence, as the
 # decoder's input and as its expected output:
 
 # %%
@@ -540,7 +540,7 @@ figures.with_and_without(FIRST_ATTENTION)
 
 # %% [markdown]
 # RNNsearch is ahead by 7.6 and 8.9 BLEU; longer training sentences add 3.9 without attention, and a little over 5
-# with it. Not all of the lead is attention's: RNNsearch also reads the source in both directions, RNNencdec in one.
+# with it. Not all of the lead is attention's: RNNsearch also reads the source in both directions, RNNencdec in only one.
 # On all sentences Moses, which had 418 million words of French in addition, is still ahead; on sentences without
 # unknown words the best RNNsearch passes it, 36.15 against 35.63.
 #
@@ -562,7 +562,7 @@ figures.with_and_without(FIRST_ATTENTION)
 #
 # In the two one-vector models that vector is also the initial state $s_0$. Attention over a single vector gives it
 # the weight 1, so the decoder reads it again at every step, as in [@cho2014]. *Sketch three curves before you go on:*
-# lists exactly right, against the number of numbers in a list. Where do they part?
+# the share of lists translated exactly right, against list length. Where do they diverge?
 #
 # Training takes more than ten minutes, so this figure is drawn from a record of three seeds and two budgets.
 
@@ -574,7 +574,7 @@ figures.with_and_without(FIRST_ATTENTION)
 # | **mean pool** | one vector: the average of all encoder states |
 # | **attention** | all encoder states |
 #
-# > **Guess first.** Sketch three curves: lists exactly right, against the length of the list. Where do they part?
+# > **Guess first.** Sketch three curves: lists exactly right, against the length of the list. Where do they diverge?
 
 # %%
 record = measured("ladder")
@@ -603,7 +603,7 @@ print("parameters:", {name: sum(p.numel() for p in model.parameters())
 #
 # Is one vector too narrow, or does the model only learn more slowly? With four times the steps both one-vector models
 # get four in ten of the longest lists right, and the gap shrinks from 94 points to 59. So at least a third of it was
-# **training speed**, not **capacity**. The rest this record does not decide. ([Lecture @bottleneck](@bottleneck)
+# **training speed**, not **capacity**. This record cannot settle the rest. ([Lecture @bottleneck](@bottleneck)
 # measures capacity, by the width of the vector.)
 #
 # > **Check yourself.** The three models have equally many parameters. Do they also do equally much arithmetic?
@@ -717,8 +717,8 @@ assert min(at_five) > 0.45 and max(at_five) < 0.55
 # Width helps a little: each of the three seeds gains about 8 points. Attention is about 50 points ahead, with vectors
 # half as wide and less than a third of the parameters. At this budget, then, width is not the main limit.
 #
-# Selection remains, and it can be varied alone. We keep attention with all its parameters, but compute the weights
-# only once, with $s_0$ as the query: one learned average for every step. *Guess:* how many lists of five are right
+# Selection remains. We keep attention with all its parameters, but compute the weights only
+# once, with $s_0$ as the query: one learned average for every step. *Guess:* how many lists of five are right
 # after 450 steps, where attention had 95 %?
 
 # %%
@@ -741,7 +741,8 @@ assert max(run["right"]["5"] for run in one_query["steps"]["450"][ONE_QUERY]) < 
 # %% [markdown] teaches="soft alignment for free, and what it explains"
 # With one query attention falls back to the one-vector models, or slightly below. Its average is learned and its path
 # is as short, but the decoder's state has to do all the selecting. So at this budget the advantage comes from
-# selecting *anew at every step*.
+# selecting *anew at every step*, or from the many vectors that this allows to read: with one query there is one
+# vector, so the two cannot be told apart here.
 #
 # ## Attention weights as a soft alignment
 #
@@ -862,8 +863,8 @@ for steps in ("450", "1800"):
 # %% [markdown] teaches="soft alignment for free, and what it explains"
 # With input feeding and 1,800 steps, seed 0 agrees with the others: in all three the unit attends to the unit. (One
 # seed is no proof that input feeding is the reason.) Without input feeding, seed 0 gets *all* thousand lists right,
-# and none of its 648 units attends most to its unit. So a model can translate this test set perfectly while its
-# largest weights point to the wrong token.
+# and none of its 648 units attends most to its unit. So a model can translate perfectly while its largest
+# weights point to the wrong token.
 #
 # ## Attention weights are not explanations
 #
@@ -982,8 +983,8 @@ for seed, model in models.items():
 # One context vector for a whole sentence is a bottleneck; attention computes a new one for every target token. In
 # cross-attention, queries come from the decoder, keys and values from the encoder. In training the decoder reads the
 # right tokens (teacher forcing), at inference its own. A model with attention learns long lists in far fewer steps
-# than a model with one vector, because it selects anew at every step: with a single query for all steps the advantage
-# is gone. The weights show which states were averaged; they do not explain the output.
+# than a model with one vector, because it reads anew at every step: with a single query for all steps, after 450 steps, the
+# advantage is gone. A weight says how much of a *state* was read, not which token that came from.
 #
 # > **Check yourself.** (1) Source 7 tokens, target 9, batch 4, width 128: what are the shapes of scores, weights and
 # > context vectors? (2) All keys are multiplied by 10, the values stay. What happens to the weights? (3) Two source
@@ -1057,8 +1058,8 @@ for name in ("attention", "attention, no input feeding"):
 #
 # The record counts alignments in whole lists, separately for lists that the model translates correctly and for those
 # that it gets wrong. Most numbers of a wrong list are aligned as those of a right one. But misalignments of the tens,
-# which are rare, concentrate in the wrong lists: the last line adds up seeds 1 and 2. (There are few wrong lists, and
-# these counts cannot tell cause from effect.)
+# which are rare, concentrate in the wrong lists: the last two lines add up seeds 1 and 2, as seed 0 aligns elsewhere.
+# (There are few wrong lists, and these counts cannot tell cause from effect.)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 print("on its true partner:        lists right         lists wrong")

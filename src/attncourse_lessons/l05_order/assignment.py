@@ -92,7 +92,7 @@ if solved("sinusoidal"):
 # %% [markdown]
 # ## 2 · One matrix for each shift
 #
-# The authors chose sines and cosines because of this property: there is a matrix $M_k$ that takes the vector of *every*
+# The authors chose sines and cosines because they hoped that this property would help: there is a matrix $M_k$ that takes the vector of *every*
 # position to the vector of the position $k$ later. It depends on $k$ and not on $p$:
 #
 # $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
@@ -296,7 +296,7 @@ if solved("relative_index"):
 # <details><summary>What to see</summary>
 #
 # Only the number for −2 rises. The index serves texts of every length, because far keys share a row. But each far key keeps a
-# small weight: the right key has 0.98 among 32 keys, and 0.64 among 1,024. This is how T5's biases fail in the lecture. The
+# small weight: the right key has 0.98 among 32 keys, and 0.64 among 1,024. In the lecture T5's biases fail at long texts, we think for this reason. The
 # first two words have no key two places back, so all keys get about the same weight from them.</details>
 
 # %% [markdown]

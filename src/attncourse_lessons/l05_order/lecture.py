@@ -125,8 +125,8 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # models with positions ([@haviv2022]). An encoder has no causal mask. Without positions it cannot tell *the dog
 # chased the cat* from *the cat chased the dog*.
 #
-# > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. A
-# > deck shows it for Llama, which has a causal mask, and there it is wrong. (The deck reads the two dogs at places 2
+# > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. One
+# > deck claims it of Llama; its mask is causal, so the claim fails. (The deck reads the two dogs at places 2
 # > and 5, because Llama's tokenizer puts a start token in front.)
 #
 # > **Check yourself.** An encoder without positions reads *A big dog and a very big cat* and *A big cat and a very big
@@ -422,7 +422,7 @@ assert right == 998
 # $$f(q_m, m) \cdot f(k_n, n) = g(q_m, k_n,\, m - n).$$ (eq:relative)
 #
 # A **rotation** does this. The dot product of two arrows does not change if both are turned by the same angle. So turn
-# the query by $m\,\theta$ and the key by $n\,\theta$. Relative to each other they are then turned by
+# the query by $m\,\theta$ and the key by $n\,\theta$. The angle between them then changes by
 # $(m - n)\,\theta$, wherever they stand.
 #
 # In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. In the figure
@@ -685,7 +685,7 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 #
 # A model often needs "the token before *cat*", and rarely "token 417". **Relative positions** give the model the
 # distance itself. In Shaw et al. ([-@shaw2018]) every distance $j - i$ from a query to a key has two learned vectors,
-# which all heads share. One is added to the key, the other to the value:
+# which all heads can share. One is added to the key, the other to the value:
 #
 # $$
 # e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
@@ -725,7 +725,7 @@ figures.distance_table(index, text, max_distance=2)
 # **Now you:** a@order, exercise 4
 
 # %% [markdown]
-# The last row is −2, −2, −2, −2, −1, 0, and the distance is equal along each diagonal. Both *know* see their neighbours
+# The last row is −2, −2, −2, −2, −1, 0, and the distance is equal along each diagonal. Both occurrences of *know* see their neighbours
 # in the same way, wherever they stand. The cell computes one query in code, with the value side.
 
 # %%
@@ -750,7 +750,7 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 # it is enough to know the neighbours. (In a stack, each layer passes on what it has gathered.)
 #
 # As with RoPE, the score does not change if both tokens move together. But $a^K_{j-i}$ belongs to the pair, so the
-# score is no inner product of one vector at $i$ and one at $j$, as RoPE's is.
+# score is no inner product of one vector of width $d_k$ at $i$ and one at $j$, as RoPE's is.
 #
 # **Now you:** [a05](@order/assignment), exercise 4.
 
@@ -817,7 +817,7 @@ print(f"{len(set(buckets))} of the 32 numbers serve these {len(distances)} dista
 # * **Position interpolation** ([@chen2023]) divides all positions by $s$: pair $i$ is turned by $m\theta_i / s$.
 # * **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **NTK-aware scaling** raises the
 #   base $b$ to $b\,s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$ times.
-# * **YaRN** ([@peng2024yarn]) interpolates the slow pairs only, and makes the scores a little sharper.
+# * **YaRN** ([@peng2024yarn]) interpolates the slow pairs, those between them in part, and makes the scores a little sharper.
 #
 # In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do
 # not, so they meet new angles. *Guess:* which methods bring *all* slow pairs back into the range of angles that they
@@ -846,7 +846,7 @@ assert math.isclose(furthest["NTK-aware"][-1], 1, rel_tol=1e-4)
 
 # %% [markdown]
 # Interpolation and YaRN bring all slow pairs back. But interpolation also slows the fast pairs, which tell neighbours
-# apart, by a factor of eight; YaRN leaves them as they are. NTK-aware scaling brings back the last pair only. The
+# apart, by a factor of eight; YaRN leaves most of them as they are. NTK-aware scaling brings back the last pair only. The
 # other slow pairs still meet new angles, up to 1.75 times as far. Some recent models leave RoPE *out* in every fourth
 # layer ([@yang2025rope]; [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3) is one of them). A
 # layer without angles meets no new angles, and its causal mask tells it something about order.
@@ -989,10 +989,10 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # %% [markdown]
 # * **No order.** Without positions, a model is about as good as somebody who always names the most frequent letter of the
 #   text (see the printed shares). Integers are no better: LayerNorm has removed them.
-# * **Absolute: a vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistake. Binary
+# * **Absolute: a vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistakes. Binary
 #   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and
 #   the one two places back. Beyond 32, sinusoids and digits fail, and the table refuses.
-# * **Distance.** Shaw's vectors go on without a mistake, and RoPE with very few. T5's biases are relative, too, but in
+# * **Distance.** Shaw's vectors keep working without a mistake, and RoPE with very few. T5's biases are relative, too, but in
 #   texts of 128 only about 40% of the answers are right. Can you guess why? The answer comes with [@fig:reach].
 #
 # Now compare orange and blue in the shaded part of the sinusoids. In a long text even the trained positions from about 20
@@ -1066,7 +1066,7 @@ for d in (64, 512):
 # %% [markdown]
 # A fresh embedding has length 1, and a sinusoidal vector has length $\sqrt{d/2}$: at width 512 the position is
 # sixteen times as long as the word. With the factor, the word is the longer of the two. Digits and the vectors of a
-# fresh *learned* table are both short beside a scaled embedding. *Guess:* our task needs positions more than
+# fresh *learned* table are both short compared with a scaled embedding. *Guess:* our task needs positions more than
 # anything. What does the factor do to each scheme in 500 steps of training? Do 2,000 steps make up for it?
 
 # %% tags=["hide-input"]
@@ -1208,7 +1208,7 @@ for n in (128, 1024):
 # fall to 75–98%. The window restores 100%, so their loss is (a), the **many keys**.
 #
 # For T5 the cause is (a) too. Its numbers, we think, are too small to stand out among a thousand, for which a lead of
-# $\ln 1000 \approx 7$ would be needed. They start near 0, and Adam moves a number by at most about the learning rate
+# $\ln 1000 \approx 7$ gives half of the weight. They start near 0, and Adam moves a number by at most about the learning rate
 # in a step, here 0.003. With 2,000 steps T5 is right at 32, nearly right at 128, and mostly wrong at 1,024.
 # </details>
 #
@@ -1331,7 +1331,7 @@ def distance_alone(scheme):                                      # property 6: s
     return max(scores) - min(scores)
 
 # %% [markdown]
-# The recorded runs of three seeds answer property 3 and half of property 4. A tick asks for more than 95% from *every* seed.
+# The recorded runs of three seeds answer property 3 and half of property 4. A tick means above 95% with *every* seed.
 # For property 6 the number says by how much the score changes when both tokens move. *Guess:* which scheme has all
 # properties?
 

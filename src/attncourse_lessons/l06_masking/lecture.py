@@ -227,7 +227,7 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 
 # %% [markdown]
 # It answers "one half" to all four, so it has learned nothing. Neither feature alone says anything about the verdict,
-# and a linear map can only weigh the two and add them. This problem is known as **exclusive or**, XOR. Ten such
+# and a linear map can only take a weighted sum of the two. This problem is known as **exclusive or**, XOR. Ten such
 # layers do not help either, since the product of ten matrices is one matrix.
 #
 # So the network needs a function that is not linear, an **activation function**. The cheapest is the **rectified
@@ -265,7 +265,7 @@ assert torch.equal(answer, verdict[:, 0])
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # On the left, the circles stand at opposite corners, and no line separates them from the squares. The hidden layer
-# has folded the plane: *bad* and *not good* now lie on one point, and a line separates it from the other two. Each
+# has flattened the plane to a line and folded it: *bad* and *not good* now lie on one point, and a line separates it from the other two. Each
 # hidden number recognises one phrase and is zero for all others. A wider **hidden layer** recognises more. We wrote
 # this one by hand; a network learns it.
 #
@@ -332,7 +332,7 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 # About half of the units fire. In trained networks with ReLU it is often a small share: Li et al. ([-@li2023])
 # counted 3 % in a T5 model.
 #
-# Two thirds of a layer's parameters are here. The usual width, a convention, is $d_\text{ff} = 4\,d_\text{model}$
+# It holds two thirds of a layer's parameters. The usual width, a convention, is $d_\text{ff} = 4\,d_\text{model}$
 # (2048 and 512 in [@vaswani2017]). Then the two matrices of the network have $8\,d^2$ parameters, and the four of an
 # attention (query, key, value and output) have $4\,d^2$.
 #
@@ -371,7 +371,7 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 #
 # ## Rank collapse: what keeps tokens apart
 #
-# The pots all became alike. Does the feed-forward network keep tokens from this? The **relative residual** of a
+# The pots all became alike. Does the feed-forward network save the tokens from this? The **relative residual** of a
 # matrix of token vectors is the share of its size (norm) that is *not* common to all its rows. It is 1 if the mean of
 # the rows is the zero vector, and 0 if all tokens have become the same vector. That matrix has rank one; hence the
 # name **rank collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
@@ -458,16 +458,17 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # connection that keeps the tokens apart: each pot keeps its own paint and only adds some. The two upper curves fall
 # as well, but slowly: after twelve layers about half is left.
 #
-# Why does the network not help? It is *the same function at every position*. If two tokens have become the same
-# vector, it returns the same vector for both. Beside a residual connection the tokens still differ, and there the
-# network helps in the end: after twelve layers more is left with it than without, in every seed.
+# Why can the network not undo this? It is *the same function at every position*: once two tokens have become the same
+# vector, it returns the same vector for both. With a residual connection the tokens still differ, and there the
+# network does eventually help: after twelve layers more is left with it than without, in every seed.
 #
-# > **A common mistake: one remedy for two problems.** Averages are named as the problem and the feed-forward network
-# > as the easy fix. But there are two problems. Attention *computes* nothing from what it averages: the network
+# > **A common mistake: one remedy for two problems.** Averaging usually gets the blame, and the feed-forward network
+# > is offered as the fix. But there are two problems. Attention *computes* nothing from what it averages: the network
 # > solves this, as in the restaurant. And everything becomes *alike*: the residual connection holds this off.
 #
-# Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone the differences vanish *doubly
-# exponentially* with depth: each layer multiplies the number of zeros after the decimal point, as the blue curve shows.
+# Dong, Cordonnier and Loukas ([-@dong2021]) prove that for attention alone, with weights that are not too large, the
+# differences vanish *doubly exponentially* with depth: each layer multiplies the number of zeros after the decimal
+# point, as the blue curve shows.
 #
 # <details><summary>What they say about feed-forward networks</summary>
 #
@@ -623,7 +624,7 @@ assert min(shares["causal mask"]) > 0.5 and max(shares["no mask"]) < 0.1
 # The models with a mask write numbers most of the time. The others write rubbish, or nothing at all: when they write,
 # there are no answers to read.
 #
-# How do they read the answers? The simplest way is to copy the letter of the next place. A model that copies can also
+# How do they read the answers? The simplest way is to copy the next letter. A model that copies can also
 # "predict" random letters. *Guess* four numbers: how often are the *first* letters of all thousand numbers right, and
 # random letters, without and with a mask?
 
@@ -652,7 +653,7 @@ assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 # %% [markdown]
 # Nobody can know a first letter in advance. The best guess is the most common one, and with the mask no model does
 # better. Without a mask every first letter is right, so these models do read ahead. But of the random letters they
-# get about one in ten, where a copy would get all. So they do not simply copy the next place.
+# get about one in ten, where a copy would get all. So they do not simply copy the next letter.
 #
 # When do they look ahead? We change one letter of a number and read the prediction for that place. Sometimes the
 # letters before it *decide* which letter must come (after "sev" of seven). Sometimes they leave a choice, and we put in
@@ -702,7 +703,8 @@ assert min(looked_ahead["leaves a choice", seed] for seed in range(3)) > 0.3, "t
 # %% [markdown]
 # Where there is a choice, the models often predict the new letter: they read the answer. Where the letters before
 # decide, one changed letter does not mislead them. But this is no honest spelling. With the rest of the text cut off
-# (last column) they miss about a third of these letters: the other letters of the future had given the word away.
+# (last column) they miss about a third of these letters. Perhaps the other letters of the future had given the word
+# away; but a text that ends there is also unlike those of the training.
 #
 # Which signs would *not* have shown the fault? The training loss is splendid. Does the loss on unseen texts show it?
 # *Guess:* we train on 800 of the numbers and measure on the other 200.
@@ -1191,11 +1193,11 @@ for mask in masks.values():
 # <details><summary><b>Answers</b></summary>
 #
 # 1. *j < i*, *causal and padding*, *tokens to tokens*: the masks with a row in which nothing is allowed. Such a row is
-#    −∞ throughout. In the formula of softmax it is 0 divided by 0. A library subtracts the row's largest score first,
+#    all −∞. In the formula of softmax it is 0 divided by 0. A library subtracts the row's largest score first,
 #    and has NaN there already: −∞ − (−∞).
-# 2. A leak. With −1e9 throughout, all scores of the row are equal again, and every position gets a fifth, padding and
-#    future included. (Some code *adds* −1e9 to the scores and hopes that the differences between them survive. They do
-#    not: at that size the numbers of float32 are 64 apart.)
+# 2. A leak, where anybody reads the row. With −1e9 throughout, all its scores are equal again, and every position gets
+#    a fifth, padding and future included. (Some code *adds* −1e9 to the scores. The differences between them do not
+#    survive this: at that size the numbers of float32 are 64 apart.)
 # 3. Only `masked_softmax`. It uses the lowest finite number in place of −∞, and afterwards puts zeros where the mask is
 #    False, so such a row is all zeros. (*Weights · mask* leaves rows that sum to less than one, and leaks, as above.)
 #
@@ -1261,7 +1263,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # **Now do** assignment a@masking. **Next:** lecture @many_heads.
 
 # %% [markdown]
-# It does not: the lowest number of float16 is −65504, and torch refuses. **bfloat16**, the other type of 16 bits, has
+# It does not: the lowest number of float16 is −65504, and `masked_fill` refuses. **bfloat16**, the other type of 16 bits, has
 # the range of float32 and fewer digits, so −1e9 fits there. The last line confirms answer 2: add a score of 3 to
 # −1e9, and the 3 is lost.
 #

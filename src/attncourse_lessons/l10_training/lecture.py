@@ -355,7 +355,7 @@ figures.paired_gaps(gaps)
 
 # %% [markdown]
 # Without smoothing the overfitted model is 13 to 15 points too confident; with ε = 0.1 the ECE is 2 to 3 points. Accuracy
-# hardly changes, and the plain loss does not improve: smoothing mends confidence, not knowledge. Large networks tend to
+# hardly changes, and the plain loss does not improve: smoothing fixes confidence, not knowledge. Large networks tend to
 # be overconfident ([@guo2017]). For translation ε = 0.1 is usual: Vaswani et al. ([-@vaswani2017, section 5.4]) report
 # worse perplexity and better BLEU.
 #
@@ -761,8 +761,7 @@ figures.throughput(speeds)
 # {figure}
 
 # %% [markdown]
-# Throughput rises with the batch, and less and less. Where it has levelled off, a larger batch brings fewer steps an
-# hour and no more tokens. bf16 is not automatically faster, either: on the saved page, made on a CPU, it is slower.
+# Throughput rises with the batch. Where it levels off, a larger batch gives fewer steps per hour but no more tokens. bf16 is not automatically faster, either: on the saved page, made on a CPU, it is slower.
 #
 # ### Number formats: fp32, TF32, bf16, fp16
 #
@@ -960,11 +959,11 @@ print(f"{kept / 8192 / 1e3:.0f} kB a token (of source and of target) in float32;
 # %% [markdown]
 # For our captions model the activations are nearly everything. For Transformer (big) of 2017 (214 M parameters) the
 # state is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone. What
-# happens if memory does not suffice?
+# happens if memory runs out?
 #
 # <details><summary>Does the prediction of 1.7 GB hold on a real GPU?</summary>No: the run on an H200 below took 2.2 GB at
 # peak, and in bf16, where activations need less than the float32 that we predict for. We do not count dropout in the
-# attention, a running average of the weights, nor the gradients of activations. Their parts we did not measure.</details>
+# attention, a running average of the weights, or the gradients of activations. We did not measure their shares.</details>
 
 # %% tags=["hide-input"]
 try:
@@ -1064,7 +1063,8 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 # > **Guess first.** Matrix products are nearly all of the FLOPs. What share of the *time*?
 
 # %% [markdown]
-# It holds if you count *pairs* of a source and a target token: together they meet every weight once.
+# It holds here if you count *pairs* of a source and a target token: together they meet every weight once, as one matrix
+# is both the table of tokens and the output. (Kaplan's $N$ leaves the embeddings out.)
 #
 # **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the model's FLOP/s, by this count, divided by the device's
 # peak. (A folded cell computes ours. On a CPU the speed of one large product counts as the peak.)
@@ -1162,7 +1162,7 @@ assert [round(ms) for ms in blocks] == [77, 51, 46, 42, 32, 37] and round(late_m
 #
 # <details><summary>Why the run's steps took 48 ms on average, and what the evidence is</summary>In the run a step also
 # makes the batch, moves it and averages the weights. This should cost the same in every step, but the steps fell from
-# 77 ms to 35. So most of the excess fades; what it is we did not measure. The evidence is one card, one run of
+# 77 ms to 35. So most of the excess fades; we did not measure its cause. The evidence is one card, one run of
 # 1,800 steps, and a separate measurement of single steps without label smoothing.</details>
 #
 # Which limit of the roofline holds while the GPU is busy? Folded cells count the bytes that a step reads and writes in
@@ -1203,9 +1203,10 @@ assert 3.5 * by_flops < by_bytes < 4.5 * by_flops
 assert 0.3 < by_bytes / in_tf32["gpu_busy_ms"] < 0.37
 
 # %% [markdown]
-# Moving the bytes takes four times as long, so memory is the stricter limit. It explains only a third of the busy
-# time; still, for a new forecast we *assume* that the H200's 10.3 busy ms a step grow by the ratio of the bandwidths.
-# The CPU needs 31 ms (the step alone) to 35 ms (the run's last 600 steps). The longer time counts.
+# Moving the bytes takes four times as long, so memory is the stricter limit, if each tensor goes to memory and back (some fit
+# the chip's cache). It explains only a third of the busy time; still, for a new forecast we *assume* that the H200's 10.3 busy ms a step grow by the ratio of the bandwidths.
+# The CPU needs 31 ms (the step alone) to 35 ms (the run's last 600 steps). The longer time counts. The slow first
+# steps of the run are left out, so its 86 s would come out as 56 to 63.
 
 # %% tags=["hide-input"]
 cpu_ms = in_bf16["ms"], late_ms                           # the step alone, the run's last steps
@@ -1224,8 +1225,8 @@ assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["
 
 # %% [markdown]
 # If the assumption holds, the H100 would wait for the CPU, and on a T4 the GPU would decide: the run would take four times
-# as long as we first said. For the A100 we cannot say. One number is on record:
-# by a note in the package's `profiles.py`, an H100 needed 36 ms for a step of the profile `gpu`, near our forecast.
+# as long as we first said. For the A100 we cannot say. All this assumes that the CPU is as fast as ours. One number is on
+# record: according to a note in the package's `profiles.py`, an H100 needed 36 ms for a step of a profile `gpu`.
 
 # %% [markdown]
 # > **Check yourself.** Double the assumed MFU, and the first prediction for the fastest chip stays where it is. What
@@ -1502,7 +1503,7 @@ assert device.type != "cpu" or resumed == unbroken
 # > <details><summary>Answers</summary>
 # >
 # > 1. Adam steps along *averages*. A gradient a hundred times as long as usual fills both averages. It decides the
-# >    direction of the next dozen steps. Then all steps are too small until $v$ has forgotten it.
+# >    direction of the next twenty steps or so. Then all steps are too small until $v$ has forgotten it.
 # > 2. `.item()` waits until the GPU has done everything in its queue. Meanwhile nothing is launched, and then the GPU idles.
 # > 3. Its state is 1.6 GB, so activations fill the rest. First try smaller micro-batches with accumulation, which cost only
 # >    a little speed, then checkpointing. Sharding needs a second GPU.</details>

@@ -162,7 +162,7 @@ if solved("greedy_decode"):
 # <details><summary>What to see</summary>
 #
 # More than 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
-# *and five*") or replaced by another ("fifty-three" for "ninety-three"). Once the model repeats itself until `max_length`.
+# *and five*") or replaced by another. Now and then the model repeats itself until `max_length`.
 # Greedy search takes the likeliest token and cannot take it back.</details>
 
 # %% [markdown]
