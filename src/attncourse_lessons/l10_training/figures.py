@@ -387,7 +387,7 @@ def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
         ax.text(-0.6, -row, name, ha="right", va="center", fontsize=11, color=INK)
         x = 0
         for n, colour, words in ((1, GREY, "S"), (exponent, ORANGE, str(exponent)), (fraction, BLUE, str(fraction)),
-                                 (unused, None, "not used")):  # fmt: skip
+                                 (unused, "", "not used")):  # fmt: skip
             for bit in range(x, x + n):
                 ax.add_patch(Rectangle((bit + 0.06, -row - 0.32), 0.88, 0.64, linestyle="-" if colour else ":",
                                        facecolor=colour or "white", edgecolor=colour or GREY))  # fmt: skip
