@@ -1,8 +1,8 @@
 """A ninth draw: four wrong answers with one mistake each, one with two, and a right one, to ten exercises.
 
 Drawn at random and written from the released notebooks alone (assignments 05 to 08, 12 and 14), the exercises' modules
-and solutions unopened. No check and no search for the line was run on the answers. Two that were drawn as wrong are
-right, as the contract does not promise what they break.
+and solutions unopened. No check and no search for the line was run on the answers. One that was drawn as wrong is
+right, as the contract does not promise what it breaks.
 """
 
 import math
@@ -405,10 +405,9 @@ def repair_weights__a_millionth_in_the_sum(weights, mask):
     return kept / (kept.sum(-1, keepdim=True) + 1e-6)  # here
 
 
-@right  # drawn as wrong, for the gradient of an empty row: the contract promises none
 def repair_weights__nan_replaced_at_the_end(weights, mask):
     masked = weights * mask
-    repaired = masked / masked.sum(dim=-1, keepdim=True)
+    repaired = masked / masked.sum(dim=-1, keepdim=True)  # here
     return torch.nan_to_num(repaired, nan=0.0)
 
 
