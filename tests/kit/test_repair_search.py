@@ -394,7 +394,7 @@ def toy(monkeypatch):
     return Course("shapes_lessons", library=("shapes",))
 
 
-def test_a_small_change_is_told_before_a_large_one_and_a_scale_where_its_variable_is_set():
+def test_a_small_change_is_told_before_a_large_one():
     def of(text, new, at):
         tree = ast.parse(text).body[0]
         node = next(n for n in ast.walk(tree) if isinstance(n, ast.expr) and ast.unparse(n) == at)
@@ -403,10 +403,27 @@ def test_a_small_change_is_told_before_a_large_one_and_a_scale_where_its_variabl
     sizes = [repair._size(of(f"def f(): return {at}", new, at)[1])
              for at, new in (("a @ b.T", "b @ a.T"), ("0", "-1"), ("f(x)", "x"), ("x", "x / 2"))]  # fmt: skip
     assert sizes == [3, 2, 1, 3]
-    tree, step = of("def f(a):\n    b = g(a)\n    c = h(b)\n    return c", "b / 2", "b")
-    other = repair._scaled_where_set(tree, step)
-    assert ast.unparse(other.new) == "g(a) / 2" and other.at.lineno == 2
-    assert repair._scaled_where_set(*of("def f(b):\n    return h(b)", "b / 2", "b")) is None
+
+
+@pytest.mark.parametrize(("text", "new", "told"), [
+    ("b = g(a)\n    c = h(b)\n    return c", "b / 2", "g(a) / 2"),  # a scale
+    ("b = g(a)\n    c = h(a)\n    return b, c", "mask(b, a)", "mask(g(a), a)"),  # it is handed over as it is
+    ("b = g(a)\n    c = h(b)\n    return b, c", "mask(b, a)", None),  # c was made of it before
+    ("b = g(a)\n    return h(b)", "a", "a"),  # b would not be used any more
+    ("b = g(a)\n    return h(b, b)", "a", None),  # it would
+    ("b = g(a)\n    return h(b)", "mask(b)", None),  # as good a place as the other
+    ("b = g(a)\n    b = b + 1\n    return b", "b / 2", None),  # it is set twice
+    ("return h(b)", "b / 2", None),  # it is set elsewhere
+])  # fmt: skip
+def test_a_change_of_a_variable_is_told_where_it_is_set_if_that_is_where_one_looks(text, new, told):
+    tree = ast.parse(f"def f(a):\n    {text}").body[0]
+    uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "b" and isinstance(n.ctx, ast.Load)]
+    returned = [use for node in ast.walk(tree) if isinstance(node, ast.Return)
+                for use in getattr(node.value, "elts", [node.value]) if use in uses]  # fmt: skip
+    step = Step(tree, "body", None, ast.parse(new, mode="eval").body, (returned or uses)[0])
+    where = repair._where_set(tree, step)
+    assert (where and ast.unparse(where.new)) == told
+    assert where is None or where.at.lineno == 2
 
 
 def test_two_neighbouring_letters_of_an_einsum_change_places_in_its_result_first():

@@ -34,7 +34,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
@@ -359,7 +359,7 @@ class Search:
         made = self._made_right(step)
         if not made:
             return None
-        where_set = _scaled_where_set(self.source.tree, step)
+        where_set = _where_set(self.source.tree, step)
         if where_set and (there := self._made_right(where_set)):
             step, made = where_set, there
         return (self.source.place(step.at), made), _met(self.source.tree, step.at, self.inputs), _size(step)
@@ -550,16 +550,47 @@ def _labels(node: ast.AST) -> list[str]:
     return [" ".join([type(node).__name__, *own]), *below]
 
 
-def _scaled_where_set(function: ast.FunctionDef, step: Step) -> Step | None:
-    """For a scale put to a variable where it is used: the same, put to it where it is set."""
+def _where_set(function: ast.FunctionDef, step: Step) -> Step | None:
+    """For a change of a variable where it is used: the same where it is set, if that is where one looks for it.
+
+    So it is for a scale; for a variable that is merely returned; and for one that would not be used any more.
+    """
+    if not isinstance(step.at, ast.Name) or not isinstance(step.new, ast.expr):
+        return None
+    name = step.at.id
     match step.new:
-        case ast.BinOp(ast.Name(name) as scaled, ast.Mult() | ast.Div() as op, by) if isinstance(step.at, ast.Name):
-            sets = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
-                    and name in _names(ast.Tuple(_targets(node), ast.Store()))]  # fmt: skip
-            match sets:
-                case [ast.Assign([ast.Name()], value) as made] if scaled.id == step.at.id:
-                    return Step(made, "value", None, ast.BinOp(value, op, by), value)
+        case ast.BinOp(ast.Name(scaled), ast.Mult() | ast.Div()):
+            is_scale = scaled == name
+        case _:
+            is_scale = False
+    uses = [node for node in ast.walk(function)
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)]  # fmt: skip
+    is_gone = name not in _names(step.new)
+    if not (is_scale or (len(uses) == 1 and (is_gone or _is_returned(function, step.at)))):
+        return None
+    sets = [node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
+            and name in _names(ast.Tuple(_targets(node), ast.Store()))]  # fmt: skip
+    match sets:
+        case [ast.Assign([ast.Name()], value) as made]:
+            return Step(made, "value", None, _put(value, name, step.new), value)
     return None
+
+
+def _is_returned(function: ast.FunctionDef, name: ast.Name) -> bool:
+    """Whether it stands in a `return` as it is, alone or as one of several."""
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+    return any(name is value or (isinstance(value, ast.Tuple) and any(name is one for one in value.elts))
+               for value in returned)  # fmt: skip
+
+
+def _put(value: ast.expr, name: str, into: ast.expr) -> ast.expr:
+    """The expression `into` with `value` where it uses the name."""
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return value if node.id == name else node
+
+    return cast(ast.expr, Put().visit(copy.deepcopy(into)))
 
 
 def _targets(node: ast.Assign | ast.AugAssign | ast.For) -> list[ast.expr]:
