@@ -1,6 +1,6 @@
 """Lecture 08's deep stacks: which wirings of sublayers learn to spell, at which learning rate, from which start.
 
-    python benchmarks/deep_stacks.py [--seeds 0 1 2] [--more 8] [--longer] [--save FILE] [--json]
+    python benchmarks/deep_stacks.py [--seeds 0 1 2] [--more 8] [--only PART] [--save FILE] [--json]
 
 A small causal language model spells the numbers below a thousand, letter by letter. It has `depth` blocks of attention
 and feed-forward network; a `wiring` says how x gets past a sublayer. What is measured is the loss on all thousand
@@ -13,12 +13,15 @@ sublayers at the start, and see the same numbers in the same order. None stands 
 * initialisation: six deep without residual connections, from Xavier's, He's and calibrated matrices;
 * partial: the same, calibrated, with residual connections around one kind of sublayer alone; the token spread at the
   start is that of the last layer;
+* mixing: the same without any residual connection, where each token keeps a share of its own value in place of the
+  average, or where keys begin equal to queries four times as large; `own` is the mean weight of a token on itself, for
+  each seed and layer, at the start;
 * printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds; and at twice the rate;
 * last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds;
 * longer: one block and six without residual connections, 500 steps in place of 60.
 
-`--longer` measures the last of these alone and puts it into the record that FILE holds. One thread; about ten minutes
-of processor time.
+`--only mixing` (or `longer`) measures this part alone and puts it into the record that FILE holds. One thread; about
+ten minutes of processor time.
 """
 
 import argparse
@@ -105,6 +108,17 @@ def residual_around(attention: bool) -> Callable:
         if isinstance(sublayer, MultiHeadAttention) != attention:
             return sublayer(x)
         return (x + sublayer(x)) / math.sqrt(2)
+
+    return wiring
+
+
+def attention_with_own_share(share: float) -> Callable:
+    """No residual connection; a token's weight on itself is raised: (1 − share) α + share · I in place of α."""
+
+    def wiring(x, sublayer, norm):
+        if not isinstance(sublayer, MultiHeadAttention):
+            return sublayer(x)
+        return (1 - share) * sublayer(x) + share * sublayer.output(sublayer.value(x))
 
     return wiring
 
@@ -204,6 +218,28 @@ def calibrated(model: Speller) -> Speller:
         writes(sublayer).weight *= x.norm() / sublayer(x).norm()
         x = model.wiring(x, sublayer, None)
     return model
+
+
+def keys_as_queries(model: Speller) -> Speller:
+    """Keys begin equal to queries, and queries four times as large: a token's score with itself is a large square."""
+    with torch.no_grad():
+        for attention in model.sublayers[::2]:
+            attention.key.weight.copy_(attention.query.weight)
+            attention.query.weight *= 4
+    return model
+
+
+def own_weights(model: Speller, share: float = 0.0) -> list[float]:
+    """In each attention layer the mean weight, over heads and real tokens, that a token gives to itself."""
+    tokens, stream, found = spelled[:, :-1], [], []
+    with torch.no_grad():
+        model(tokens.clamp(min=0), stream)
+        for attention, x in zip(model.sublayers[::2], stream[::2], strict=False):
+            weights: list[Tensor] = []
+            MultiHeadAttention.forward(attention, x, causal=True, weights=weights)
+            own = weights[0].diagonal(dim1=-2, dim2=-1).mean(dim=1)[tokens >= 0]            # (real tokens,)
+            found.append(round(share + (1 - share) * own.mean().item(), 4))
+    return found
 
 
 def token_spread(x: Tensor) -> float:
@@ -307,6 +343,29 @@ def partial(seeds: list[int]) -> list[dict]:
     return rows
 
 
+def mixing(seeds: list[int]) -> list[dict]:
+    rows = []
+    variants = [("keys as queries", 0.0)] + [("own share", share) for share in (0.0, 0.5, 0.7, 0.8, 0.9, 1.0)]
+    for name, share in variants:
+
+        def build(seed, name=name, share=share):
+            model = fresh(seed, attention_with_own_share(share), 6)
+            return calibrated(keys_as_queries(model) if name == "keys as queries" else model)
+
+        spreads, own = [], []
+        for seed in seeds:
+            model, stream = build(seed), []
+            with torch.no_grad():
+                model(spelled[:, :-1].clamp(min=0), stream)
+            spreads.append(round(token_spread(stream[-1]), 4))
+            own.append(own_weights(model, share))
+        for lr in (1e-3, 3e-3, 1e-2):
+            losses = [loss_after(build(seed), seed, lr=lr) for seed in seeds]
+            rows.append({"start": name, "share": share, "lr": lr, "losses": losses, "spreads": spreads, "own": own})
+            print(f"{name:>16}, share {share}, lr {lr:<6}", losses, spreads, flush=True)
+    return rows
+
+
 def printed(n_seeds: int, lr: float = 5e-3) -> dict[str, list]:
     models = {"as printed": (as_printed, False), "repaired": (pre_norm, False), "and final norm": (pre_norm, True)}
     found = {}
@@ -347,16 +406,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--more", type=int, default=8, help="seeds of the paired comparison")
-    parser.add_argument("--longer", action="store_true", help="measure the longer runs alone")
+    parser.add_argument("--only", choices=("mixing", "longer"), help="measure this part alone")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
 
-    if args.longer:
+    if args.only:
         if not args.save:
-            parser.error("--longer puts its runs into the record of --save FILE")
+            parser.error("--only puts its runs into the record of --save FILE")
         record = standing(args.save, seeds=args.seeds)
-        record["longer"] = longer(args.seeds)
+        record[args.only] = {"mixing": mixing, "longer": longer}[args.only](args.seeds)
         record["processor_seconds"] += round(time.process_time())
         hand_over(record, args, depth=2)
         return
@@ -365,6 +424,7 @@ def main() -> None:
         "branches": branches(args.seeds),
         "initialisation": initialisation(args.seeds),
         "partial": partial(args.seeds),
+        "mixing": mixing(args.seeds),
         "printed": printed(args.more),
         "printed_twice": printed(args.more, lr=1e-2),
         "last_gradient": last_gradients(),

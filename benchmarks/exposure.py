@@ -2,12 +2,13 @@
 
     python benchmarks/exposure.py [--seeds 0 1 2] [--steps 550] [--save FILE] [--json]
 
-The page's model, trained on the page's uneven split from other initial weights. Of the test's lists in which a number
-goes wrong and others follow, each is run with teacher forcing twice: with the true prefix, and with the model's own
-wrong number in it. Left out are wrong numbers that are the next of the list (one was skipped) or no number below 1,000
-(two were merged). Kept: the loss of the tokens behind that number, for each list; and whether the wrong number has as
-many tokens as the true one, so that all that follows stands where it stood. And of the lists of five, how many last
-numbers are wrong after a true and after the model's own prefix: all, and where the text has fewer than five numbers.
+The page's model, trained on the page's uneven split from other initial weights. Of the validation set's lists in which
+a number goes wrong and others follow, each is run with teacher forcing twice: with the true prefix, and with the
+model's own wrong number in it. Left out are wrong numbers that are the next of the list (one was skipped) or no number
+below 1,000 (two were merged). Kept: the loss of the tokens behind that number, for each list; and whether the wrong
+number has as many tokens as the true one, so that all that follows stands where it stood. And of the lists of five, how
+many last numbers are wrong after a true and after the model's own prefix: all, and where the text has fewer than five
+numbers.
 """
 
 import argparse
@@ -85,15 +86,16 @@ def last_of_five(model: EncoderDecoder, pairs: list[Pair], texts: list[str], tok
 def run(task: Task, steps: int, seed: int) -> dict:
     model = fit(task, steps, seed)
     english = task.tokenizers[1]
-    texts = [one.text for one in translate(model, [pair.source for pair in task.test], *task.tokenizers)]
-    pairs = [(pair, spliced) for pair, text in zip(task.test, texts, strict=True) if (spliced := splice(pair, text))]
+    asked = task.validation
+    texts = [one.text for one in translate(model, [pair.source for pair in asked], *task.tokenizers)]
+    pairs = [(pair, spliced) for pair, text in zip(asked, texts, strict=True) if (spliced := splice(pair, text))]
     true_lists = [pair for pair, _ in pairs]
     spliced_lists = [Pair(pair.source, spliced) for pair, spliced in pairs]
     n_rest = [rest_of(spliced, pair.target, english) for pair, spliced in pairs]
     after_truth = loss_of_last(model, true_lists, n_rest, task.tokenizers)
     after_mistake = loss_of_last(model, spliced_lists, n_rest, task.tokenizers)
-    fives = [(pair, text) for pair, text in zip(task.test, texts, strict=True) if pair.target.count(",") == 4]
-    right = exact_match(texts, [pair.target for pair in task.test])
+    fives = [(pair, text) for pair, text in zip(asked, texts, strict=True) if pair.target.count(",") == 4]
+    right = exact_match(texts, [pair.target for pair in asked])
     return {
         "seed": seed, "right": sum(right) / len(right),
         "last_of_five": last_of_five(model, *(list(side) for side in zip(*fives, strict=True)), task.tokenizers),

@@ -8,6 +8,8 @@ alone). All have seen the same batches in the same order; a seed decides the wei
 the batches, and is the same for all four. `--models "mean pool, twice as wide"` measures one more, whose vectors are
 256 wide in place of 128 (in the decoder, too). `--models "attention, one query"` measures attention whose query is the
 decoder's initial state at every step: the weights are learned, and there is one average of the states for all steps.
+`--models "attention, eight averages"` measures the middle way of Britz et al. 2017: eight learned queries average the
+encoder's states once, and at every step the decoder attends to those eight.
 
 The alignments: the models with attention read the right translation, token by token (teacher forcing), and the largest
 weight of each target token is looked up in the true alignment, for units and for tens. Counted are the numbers from 21
@@ -21,7 +23,7 @@ from collections.abc import Sequence
 
 import torch
 from record import about, hand_over, output_arguments
-from torch import Tensor
+from torch import Tensor, nn
 
 from attncourse.attention import attend, dot_score
 from attncourse.data import Pair, Tokenizer, aligned_pieces, collate, encode_pairs, number_words
@@ -34,6 +36,7 @@ from attncourse.training import fit
 UNFED = "attention, no input feeding"
 WIDE = "mean pool, twice as wide"
 ONE_QUERY = "attention, one query"
+EIGHT = "attention, eight averages"
 
 
 class OneQuery(Seq2Seq):
@@ -44,6 +47,20 @@ class OneQuery(Seq2Seq):
         query = memory.start.unsqueeze(1)                                                  # (batch, 1, d_hidden)
         average, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
         return memory._replace(states=average, mask=memory.mask[:, :1])                    # n_memory = 1
+
+
+class EightAverages(Seq2Seq):
+    """Attention to eight averages of the states, made once with learned queries: the decoder weighs them anew."""
+
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self.queries = nn.Parameter(torch.randn(8, self.decoder.d_hidden) / self.decoder.d_hidden**0.5)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Memory:
+        memory = super().encode(source, lengths)
+        queries = self.queries.expand(len(source), -1, -1)                                 # (batch, 8, d_hidden)
+        averages, _ = attend(queries, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
+        return memory._replace(states=averages, mask=memory.mask[:, :1].expand(-1, 8))     # n_memory = 8
 
 
 def counted_alignments(
@@ -70,9 +87,9 @@ def counted_alignments(
 def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: Tokenizer, german: Tokenizer) -> dict:
     """Train one model from one seed: what it gets right, and where it looks."""
     torch.manual_seed(seed)
-    summary = {UNFED: "attention", ONE_QUERY: "attention", WIDE: "mean pool"}.get(name, name)
+    summary = {UNFED: "attention", ONE_QUERY: "attention", EIGHT: "attention", WIDE: "mean pool"}.get(name, name)
     d_hidden = 256 if name == WIDE else 128
-    build = OneQuery if name == ONE_QUERY else Seq2Seq
+    build = {ONE_QUERY: OneQuery, EIGHT: EightAverages}.get(name, Seq2Seq)
     model = build(len(english), len(german), 32, d_hidden, summary, input_feeding=name != UNFED)
     began = time.process_time()
     fit(model, encoded, steps=steps, batch_size=32, lr=6e-3, seed=seed, progress=False)
@@ -82,7 +99,7 @@ def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: To
     numbers = [source.count(",") + 1 for source in sources]
     by_length = accuracy_by_length(right, numbers, edges=range(1, 6))
     result |= {"all": sum(right) / len(right), "right": {n: by_length[n, n] for n in range(1, 6)}}
-    if summary == "attention" and name != ONE_QUERY:
+    if summary == "attention" and name not in (ONE_QUERY, EIGHT):
         alone = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
         populations = {
             title: [Pair(say(n, "en"), say(n, "de")) for n in rows if n % 100 > 20 and n % 10]
@@ -104,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="the table shows the mean over these")
-    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE, ONE_QUERY]
+    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE, ONE_QUERY, EIGHT]
     parser.add_argument("--models", nargs="+", choices=known, default=ladder, metavar="NAME", help=", ".join(known))
     output_arguments(parser)
     args = parser.parse_args()

@@ -13,6 +13,12 @@ at a time:
 * window: the trained RoPE, Shaw, T5 and sinusoidal models, each letter seeing 16 on either side;
 * clipped: the trained RoPE models, every key seen, but none turned further from its query than 16 places, so that no
   angle is new: if new angles are why RoPE fades, that must mend it; if the number of keys is, it must not;
+* RoPE far keys: the trained RoPE models in texts of 1024, each letter seeing 8 on either side and 16, 64 or 256 that
+  are drawn from those it never saw so far away: with 16 as many keys as in the window, half of them at new angles;
+* RoPE extended: the trained RoPE models in texts of 128 and 1024 without further training, their angles changed: all
+  divided by the stretch s ("interpolation"), the base raised ("NTK-aware"), or only those pairs divided by s that did
+  not come full circle in training, over the 63 distances from −31 to 31 ("by parts", YaRN's idea: the first five stay);
+  beside it, YaRN's own limits, 1 and 32 circles in a text, and every number of pairs kept from 2 to 8;
 * T5, RoPE longer: four times as many steps, since a run that fails may only have been too short;
 * T5 lead: by how much the largest of its biases exceeds the outermost ones;
 * learned scaled longer: the same for the learned table with the embedding scaled;
@@ -42,6 +48,7 @@ from attncourse.transformer import Encoder, TransformerConfig
 LETTERS, BACK, TRAINED, D = 16, 2, 32, 64
 LENGTHS = (32, 128, 512, 1024)
 NEAR = 16
+FAR = (16, 64, 256)
 SCHEMES = {"none": "no positions", "integer": "integer", "binary": "binary", "sinusoidal": "sinusoidal",
            "learned": "learned", "shaw": "relative (Shaw)", "bucketed": "relative (T5)", "rope": "RoPE"}  # fmt: skip
 
@@ -101,11 +108,22 @@ def letters(n: int, batch: int) -> Tensor:
     return torch.randint(LETTERS, (batch, n), generator=torch.Generator().manual_seed(1))      # (batch, n)
 
 
+def seen(n: int, window: int, far: int) -> Tensor:
+    """True where a letter sees another: `window` on either side, and `far` drawn from those TRAINED or more away."""
+    place = torch.arange(n)
+    apart = (place - place[:, None]).abs()                                    # (n, n)
+    lots = torch.rand(n, n, generator=torch.Generator().manual_seed(0)).masked_fill(apart < TRAINED, -1)
+    drawn, near = lots.topk(far, dim=-1), apart <= window
+    return near | torch.zeros_like(near).scatter(1, drawn.indices, drawn.values >= 0)
+
+
 @torch.no_grad()
-def right_at(model: Echo, positions: str, n: int, window: int | None = None, table: Tensor | None = None) -> Tensor:
+def right_at(
+    model: Echo, positions: str, n: int, window: int | None = None, table: Tensor | None = None, far: int = 0
+) -> Tensor:
     """The share of texts in which the answer at each place is right, from place BACK on: (n − BACK,)."""
-    tokens, place = letters(n, max(2, 8192 // n)), torch.arange(n)
-    mask = None if window is None else (place - place[:, None]).abs() <= window                # (n, n)
+    tokens = letters(n, max(2, 8192 // n))
+    mask = None if window is None else seen(n, window, far)                   # (n, n)
     answer = longer(model, positions, n, table)(tokens, mask).argmax(dim=-1)  # (batch, n)
     return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean(dim=0)
 
@@ -137,9 +155,37 @@ def right_clipped(model: Echo, n: int, furthest: int = NEAR) -> float:
 # What is changed before or during a training
 
 LONGER = {"T5 longer": "bucketed", "RoPE longer": "rope"}
-CHANGES = (*LONGER, "T5 lead", "learned scaled longer", "crowd at trained positions", "own head", "own head scaled",
-           "base 4", "anywhere", "binary louder", "learned louder")  # fmt: skip
+CHANGES = (*LONGER, "RoPE far keys", "RoPE extended", "T5 lead", "learned scaled longer", "crowd at trained positions",
+           "own head", "own head scaled", "base 4", "anywhere", "binary louder", "learned louder")  # fmt: skip
 CROWDED = slice(20 - BACK, 32 - BACK)
+
+
+def stretched(model: Echo, n: int) -> dict[str, float]:
+    """The share right in texts of n, for RoPE's angles as they were trained and changed in several ways."""
+    layer = model.encoder.stack.blocks[0].attention.sublayer
+    width, stretch = layer.rope.d_head, n / TRAINED
+    theta = rope_angles(torch.tensor(1), width)                               # (width/2,)  angle per token
+    closed = 2 * math.pi / theta <= 2 * TRAINED - 1
+    slow = ((32 - TRAINED * theta / (2 * math.pi)) / (32 - 1)).clamp(0, 1)
+    higher = layer.rope.base * stretch ** (width / (width - 2))
+    pair = torch.arange(len(theta))
+    ways = {"no change": theta, "interpolation": theta / stretch,
+            "NTK-aware": rope_angles(torch.tensor(1), width, base=higher),
+            "by parts": torch.where(closed, theta, theta / stretch),
+            "YaRN's limits": (1 - slow) * theta + slow * theta / stretch}     # fmt: skip
+    ways |= {f"keep {kept}": torch.where(pair < kept, theta, theta / stretch) for kept in range(2, 9)}
+    return {way: right_turned(model, n, turn) for way, turn in ways.items()}
+
+
+@torch.no_grad()
+def right_turned(model: Echo, n: int, turn: Tensor) -> float:
+    """The share right in texts of n where RoPE turns its pairs by `turn` (pairs,) a token."""
+    built, tokens = longer(model, "rope", n), letters(n, max(2, 8192 // n))
+    angles = torch.arange(n).unsqueeze(-1) * turn                             # (n, pairs)
+    rope = built.encoder.stack.blocks[0].attention.sublayer.rope
+    rope.cos, rope.sin = angles.cos().float(), angles.sin().float()
+    answer = built(tokens).argmax(dim=-1)                                     # (batch, n)
+    return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean().item()
 
 
 def our_head(model: Echo) -> None:
@@ -230,6 +276,12 @@ def changed(name: str, steps: int, seed: int) -> dict:
         model = train(positions, 4 * steps, seed)
         run |= split(right_at(model, positions, 128))
         run["by_length"] = {n: right_at(model, positions, n).mean().item() for n in LENGTHS}
+    elif name == "RoPE far keys":
+        model = train("rope", steps, seed)
+        run["far"] = {far: right_at(model, "rope", 1024, window=NEAR // 2, far=far).mean().item() for far in FAR}
+    elif name == "RoPE extended":
+        model = train("rope", steps, seed)
+        run["at"] = {n: stretched(model, n) for n in (128, 1024)}
     elif name == "T5 lead":
         run["lead"] = lead(train("bucketed", steps, seed))
     elif name == "learned scaled longer":

@@ -2,18 +2,18 @@
 
     python benchmarks/splits.py [--seeds 0 1 2] [--steps 550] [--save FILE] [--json]
 
-21,000 lists of numbers are dealt out in two ways. Uneven: the first 1,000 drawn are the test set; no list comes twice,
-so nearly all of the few short ones are among them. Even: they are shuffled before. A batch is a rectangle of at most
-256 tokens, padding included. Batches are made in three ways: of lists of like length; mixed at random, which fit fewer
-lists; and pooled, of like length among 500 lists that come next in a random order.
+21,000 lists of numbers are dealt out in two ways. Uneven: the first 1,000 drawn are the validation set; no list comes
+twice, so nearly all of the few short ones are among them. Even: they are shuffled before. A batch is a rectangle of at
+most 256 tokens, padding included. Batches are made in three ways: of lists of like length; mixed at random, which fit
+fewer lists; and pooled, of like length among 500 lists that come next in a random order.
 
-Suspects: the Transformer on the uneven split, batches of like length or mixed, and with or without ten of the test's
-one-word lists given back to the training set, each twenty times; these ten are left out of the test in all four. What
-is wrong is counted by the target's tokens.
-Ladder: on the even split, with batches of like length, what each rung gets exactly right. The recurrent rungs take
-fewer steps, 37 for 55 of the Transformer's: about the same seconds, which are printed and kept. And the Transformer on
-the even split with each kind of batches. A seed decides the weights at the beginning and nothing else: the order of the
-batches is the same for all. One thread.
+Suspects: the Transformer on the uneven split, batches of like length or mixed, and with or without ten one-word lists
+of the validation set given to the training set, each twenty times; these ten are left out of the count in all four.
+What is wrong is counted by the target's tokens.
+Ladder: on the even split, with batches of like length, what each rung gets exactly right, also of a test set: the next
+1,000 lists drawn, which nothing else here reads. The recurrent rungs take fewer steps, 37 for 55 of the Transformer's:
+about the same seconds, which are printed and kept. And the Transformer on the even split with each kind of batches. A
+seed decides the weights at the beginning and nothing else: the order of the batches is the same for all. One thread.
 """
 
 import argparse
@@ -45,8 +45,9 @@ class Task(NamedTuple):
     """A split, ready to train on."""
 
     train: list[EncodedPair]
-    test: list[Pair]
+    validation: list[Pair]
     tokenizers: tuple[Tokenizer, Tokenizer]
+    test: list[Pair]
 
 
 def draw_lists(n: int) -> list[Pair]:
@@ -59,12 +60,12 @@ def draw_lists(n: int) -> list[Pair]:
     return [Pair(*pair) for pair in drawn.items()]
 
 
-def make_task(lists: Sequence[Pair]) -> Task:
-    """The first thousand are the test set, the next hundred are left to choose by (nothing is chosen here)."""
-    test, train = list(lists[:1000]), lists[1100:]
+def make_task(lists: Sequence[Pair], test: Sequence[Pair] = ()) -> Task:
+    """The first thousand are the validation set, the next hundred are left out, the others are trained on."""
+    validation, train = list(lists[:1000]), lists[1100:]
     german = Tokenizer.train((pair.source for pair in train), size=112, keep_apart="hundert|und")
     english = Tokenizer.train((pair.target for pair in train), size=112)
-    return Task(encode_pairs(train, german, english), test, (german, english))
+    return Task(encode_pairs(train, german, english), validation, (german, english), list(test))
 
 
 def mixed_batches(pairs: Sequence[EncodedPair], batch_tokens: int, seed: int, epoch: int) -> list[list[int]]:
@@ -125,15 +126,19 @@ def run(rung: str, task: Task, make_batches: MakeBatches, steps: int, seed: int)
             lists_seen += len(batch)
         done, epoch = done + len(batches), epoch + 1
     seconds = time.process_time() - began
-    sources, truths = zip(*task.test, strict=True)
-    written = [one.text for one in translate(model, sources, *task.tokenizers)]
-    right = exact_match(written, truths)
+
+    def is_right(pairs: list[Pair]) -> list[bool]:
+        written = [one.text for one in translate(model, [pair.source for pair in pairs], *task.tokenizers)]
+        return exact_match(written, [pair.target for pair in pairs])
+
+    right, truths = is_right(task.validation), [pair.target for pair in task.validation]
     tokens = [len(task.tokenizers[1].encode(truth)) + 1 for truth in truths]           # <eos> counts
     asked, wrong = Counter(tokens), Counter(n for n, ok in zip(tokens, right, strict=True) if not ok)
     return {
         "seed": seed, "right": sum(right) / len(right), "steps": steps, "lists_seen": lists_seen,
         "seconds": round(seconds, 1), "parameters": sum(p.numel() for p in model.parameters()),
         "asked": {n: asked[n] for n in sorted(asked)}, "wrong": {n: wrong[n] for n in sorted(asked)},
+        **({"right_in_test": sum(is_right(task.test)) / len(task.test)} if task.test else {}),
     }  # fmt: skip
 
 
@@ -145,10 +150,11 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
 
-    drawn = draw_lists(21_000)
+    lists = draw_lists(22_000)
+    drawn, test = lists[:21_000], lists[21_000:]
     shuffled = drawn.copy()
     random.Random(0).shuffle(shuffled)
-    uneven, even = make_task(drawn), make_task(shuffled)
+    uneven, even = make_task(drawn), make_task(shuffled, test)
 
     def length(pair: Pair) -> int:
         return len(uneven.tokenizers[1].encode(pair.target)) + 1                       # <eos> counts
@@ -161,8 +167,8 @@ def main() -> None:
             print(f"  seed {each['seed']}: {each['right']:.1%} right; wrong of 2 to 6 tokens: {short}", flush=True)
         return runs
 
-    given = [pair for pair in uneven.test if length(pair) == 2][::2]
-    rest = uneven._replace(test=[pair for pair in uneven.test if pair not in given])
+    given = [pair for pair in uneven.validation if length(pair) == 2][::2]
+    rest = uneven._replace(validation=[pair for pair in uneven.validation if pair not in given])
     back = rest._replace(train=rest.train + encode_pairs(20 * given, *uneven.tokenizers))
     suspects = {
         "as it was": all_seeds("as it was", rest, epoch_batches),
@@ -176,7 +182,7 @@ def main() -> None:
               for rung in RUNGS[:3]}  # fmt: skip
     ladder["Transformer"] = even_split["like length"]
     for rung, runs in ladder.items():
-        each = "  ".join(f"{one['right']:.1%} ({one['seconds']:.0f} s)" for one in runs)
+        each = "  ".join(f"{r['right']:.1%}, test {r['right_in_test']:.1%} ({r['seconds']:.0f} s)" for r in runs)
         print(f"{rung:>12}: {each}   {runs[0]['parameters']:,} parameters, {runs[0]['steps']} steps", flush=True)
 
     command = f"python benchmarks/splits.py --steps {args.steps} --seeds {' '.join(map(str, args.seeds))}"

@@ -10,7 +10,7 @@ import benchmarks
 from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
-PARTS = ("sweep", "branches", "initialisation", "partial", "longer")
+PARTS = ("sweep", "branches", "initialisation", "partial", "mixing", "longer")
 DEFINES = ("letters, spelled =", "class Speller(", "class CausalAttention", "def train(", "def he(model")
 
 
@@ -80,6 +80,29 @@ def test_x_is_led_around_one_kind_of_sublayer_alone(benchmark, around_attention)
         torch.testing.assert_close(wiring(x, sublayer, None), led_around[is_attention != around_attention])
 
 
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_an_own_share_is_that_much_of_each_weight(benchmark, share):
+    model, x = benchmark.fresh(0, benchmark.no_residual, 1), torch.randn(2, 5, 32)
+    attention, feed_forward = model.sublayers
+    wiring, alone = benchmark.attention_with_own_share(share), attention.output(attention.value(x))
+    torch.testing.assert_close(wiring(x, attention, None), (1 - share) * attention(x) + share * alone)
+    torch.testing.assert_close(wiring(x, feed_forward, None), feed_forward(x))
+    changed = x.clone()
+    changed[:, 0] += 1                                                    # does a later token see it?
+    moved = (wiring(changed, attention, None) - wiring(x, attention, None))[:, 1:].abs().max().item()
+    assert (moved < 1e-6) == (share == 1)
+
+
+def test_weights_on_itself_are_those_that_attention_has_with_the_share(benchmark):
+    model = benchmark.fresh(0, benchmark.attention_with_own_share(0.5), 2)
+    plain, half, whole = (benchmark.own_weights(model, share) for share in (0.0, 0.5, 1.0))
+    assert len(plain) == 2 and all(0 < weight < 0.5 for weight in plain) and whole == [1, 1]
+    assert half == pytest.approx([0.5 + weight / 2 for weight in plain], abs=1e-4)
+    benchmark.keys_as_queries(model)
+    assert torch.equal(model.sublayers[0].query.weight, 4 * model.sublayers[0].key.weight)
+    assert benchmark.own_weights(model)[0] > 2 * plain[0]
+
+
 @pytest.mark.parametrize("name", ["ReZero", "no norm, 0 at the start"])
 def test_a_branch_of_zero_leaves_x_as_it_is(benchmark, name):
     model, stream = benchmark.branch_builders(3)[name](0), []
@@ -100,6 +123,18 @@ def test_a_way_around_attention_helps_and_one_around_the_feed_forward_network_do
     for row in measured("deep_stacks")["partial"]:
         lowest.setdefault(row["residual"], []).extend(row["losses"])
     assert sorted(lowest["attention"])[1] < 1 < 2 < min(lowest["feed-forward"] + lowest["neither"])
+
+
+def test_a_loss_follows_the_weight_on_itself_and_not_the_token_spread():
+    best = {}
+    for row in measured("deep_stacks")["mixing"]:
+        key = row["start"], row["share"]
+        best[key] = min(best.get(key, row), row, key=lambda each: sorted(each["losses"])[1])
+    looked_up, half = best["keys as queries", 0.0], best["own share", 0.5]
+    assert min(looked_up["spreads"]) > max(half["spreads"]) and min(looked_up["losses"]) > max(half["losses"])
+    shares = [best["own share", share] for share in (0.0, 0.5, 0.7, 0.8, 0.9)]
+    assert all(max(more["losses"]) < min(less["losses"]) for less, more in zip(shares, shares[2:], strict=False))
+    assert {len(weights) for row in best.values() for weights in row["own"]} == {6}
 
 
 def test_after_five_hundred_steps_six_blocks_are_still_behind_one():

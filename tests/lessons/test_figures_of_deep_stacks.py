@@ -53,6 +53,13 @@ def test_runs_over_rates_say_their_medians_and_the_level(shown):
     assert "cold: 2 at 0.1, above 10 at 1; warm-up: 0.38 at 0.1; guessing: 2.50." in shown[0]
 
 
+def test_runs_by_cause_say_the_runs_at_both_ends(shown):
+    groups = {"mixed": [(0.5, 2.0), (0.25, 3.0), (0.75, 1.0)], "looked up": [(0.5, 2.5), (0.4, 2.25)]}
+    figures.runs_by_cause({"share": groups}, "loss", ("guessing", 2.75))
+    assert shown[0].startswith("loss, a mark a run. mixed: 3.00 at a share of 0.25, 1.00 at 0.75; ")
+    assert "looked up: 2.25 at a share of 0.40, 2.50 at 0.50; guessing: 2.75." in shown[0]
+
+
 def test_rows_say_every_run_and_those_that_left_the_numbers(shown):
     figures.runs_in_rows({"post": {"0.1": [1.0, None]}, "pre": {"0.1": [0.5, 0.25]}}, "loss", highest=10)
     assert "loss, a mark a seed. post: 0.1 1.00, none. pre: 0.1 0.50, 0.25." in shown[0]
@@ -171,6 +178,20 @@ def test_panels_of_runs_share_their_heights_and_one_legend():
     assert places(cold) == places(warm) == {"guessing": (1, 2.5)}
     assert {ax.get_yscale() for ax in (cold, warm)} == {ax.get_xscale() for ax in (cold, warm)} == {"log"}
     assert labels(cold.xaxis) == labels(warm.xaxis) == {0.1: "0.1", 1: "1"}
+
+
+@proven
+def test_each_run_stands_at_what_may_have_caused_its_loss():
+    panels = {"share": {"mixed": [(0.25, 3.0), (0.75, 1.0)], "looked up": [(0.5, 2.5)]},
+              "spread": {"mixed": [(0.125, 3.0), (0.375, 1.0)], "looked up": [(0.25, 2.5)]}}  # fmt: skip
+    share, spread = axes(figures.runs_by_cause, panels, "loss", ("guessing", 2.75))
+    assert (share.get_xlabel(), spread.get_xlabel(), share.get_ylabel()) == ("share", "spread", "loss")
+    assert strokes(share) == [[(0.25, 3), (0.75, 1)], [(0.5, 2.5)], [(0, 2.75), (1, 2.75)]]
+    assert strokes(spread) == [[(0.125, 3), (0.375, 1)], [(0.25, 2.5)], [(0, 2.75), (1, 2.75)]]
+    assert share.get_ylim() == spread.get_ylim() and share.get_legend() is None
+    assert [text.get_text() for text in spread.get_legend().get_texts()] == ["mixed", "looked up"]
+    assert curves(spread) == {"mixed": {0.125: 3, 0.375: 1}, "looked up": {0.25: 2.5}}
+    assert places(share) == places(spread) == {"guessing": (1, 2.75)}
 
 
 @proven

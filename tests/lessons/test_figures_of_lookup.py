@@ -36,10 +36,10 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     entries, weights = {5: 45, 8.5: 310, 12: 120, 23: 41}, torch.tensor([0.3, 0.5, 0.197, 0.003])
     scores = 0.5 * weights.log()
     (ax,) = axes(figures.two_lookups, entries, scores, 0.5, asked=7)
-    keys, values, answer = ("5 h", "8.5 h", "12 h", "23 h"), ("45", "310", "120", "41"), "192"
+    keys, values, answer = ("5:00", "8:30", "12:00", "23:00"), ("45", "310", "120", "41"), "192"
     assert round(0.3 * 45 + 0.5 * 310 + 0.197 * 120 + 0.003 * 41) == 192
-    ways = [way for key, value in zip(keys, values, strict=True) for way in (("7 h", key), (value, answer))]
-    assert joined(ax) == [("12 h", "12 h"), ("120", "120"), *ways]      # the hash table is asked for its third key
+    ways = [way for key, value in zip(keys, values, strict=True) for way in (("7:00", key), (value, answer))]
+    assert joined(ax) == [("12:00", "12:00"), ("120", "120"), *ways]      # the hash table is asked for its third key
     rows = {words: y for words, x, y in texts(ax) if words in keys and x > 9}
     assert list(rows) == list(keys) and sorted(rows.values(), reverse=True) == list(rows.values())
     assert [(y, words) for words, x, y in texts(ax) if words.endswith("×")] == [
@@ -52,10 +52,10 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     thick = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
     assert thick[2::2] == thick[3::2] == pytest.approx(0.5 + 3 * weights)
     pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
-    assert boxed(ax) == ["12 h", *pairs, "7 h", *pairs]
+    assert boxed(ax) == ["12:00", *pairs, "7:00", *pairs]
     assert strokes(ax) == [[(4.15, rows[key]), (4.85, rows[key])] for key in keys]
-    (query,) = (y for words, x, y in texts(ax) if words == "7 h")
-    assert arrows(ax)[:2] == [((1.3, query), (2.8, rows["12 h"])), ((6.2, rows["12 h"]), (7.0, rows["12 h"]))]
+    (query,) = (y for words, x, y in texts(ax) if words == "7:00")
+    assert arrows(ax)[:2] == [((1.3, query), (2.8, rows["12:00"])), ((6.2, rows["12:00"]), (7.0, rows["12:00"]))]
 
 
 @proven
@@ -72,7 +72,7 @@ def test_keys_stand_on_the_clock_at_their_hours_and_the_hand_at_the_one_that_is_
     at = places(ax)
     for hour in range(0, 24, 3):
         assert (at[f"{hour}"][0] / 0.8, at[f"{hour}"][1] / 0.8) == on_the_clock(hour)
-    for said, hour in (("2 h\n−0.50", 2), ("8 h\n0.90", 8)):
+    for said, hour in (("2:00\n−0.50", 2), ("8:00\n0.90", 8)):
         assert (at[said][0] / 1.33, at[said][1] / 1.25) == on_the_clock(hour)
     (circle,) = strokes(ax)
     assert all(math.hypot(x, y) == pytest.approx(1, abs=1e-5) for x, y in circle)
@@ -89,7 +89,12 @@ def test_a_frame_of_a_lookup_has_a_bar_a_key_and_the_answers_over_the_day():
     assert texts(left) == [("0.25", 0, 0.27), ("0.75", 1, 0.77)]
     assert strokes(right) == [[(0, 1), (6, 37), (12, 145), (24, 577)], [(7, 0), (7, 1)]]
     assert dots(right) == [(2, 10), (8, 50)]
-    assert left.get_ylabel() == "weight, asked at 7 h"
+    assert left.get_ylabel() == "weight, asked at 7:00"
+
+
+@pytest.mark.parametrize(("hour", "said"), [(7, "7:00"), (8.5, "8:30"), (10.099, "10:06"), (23.999, "0:00")])
+def test_an_hour_is_written_as_a_clock_shows_it(hour, said):
+    assert figures.clock_time(hour) == said
 
 
 @proven

@@ -156,6 +156,40 @@ def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output(
 
 
 @proven
+def test_the_scores_are_a_product_to_scale_that_is_narrow_between_w_q_and_w_k():
+    n, d_model, d_k = 5, 12, 3
+    (ax,) = axes(figures.low_rank, n, d_model, d_k)
+    found, factors = blocks(ax), ["$X$", "$W_Q$", r"$W_K^\top$", r"$X^\top$", r"$QK^\top$"]
+    assert sorted(found, key=lambda label: found[label][0][0]) == factors          # from left to right
+    box, said = {}, {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
+    shapes = [(n, d_model), (d_model, d_k), (d_k, d_model), (d_model, n), (n, n)]
+    for label, shape in zip(factors, shapes, strict=True):
+        ((left, low, width, height, _),) = found[label]
+        assert (round(height / figures.UNIT), round(width / figures.UNIT)) == shape
+        assert said[round(left + width / 2, 3), round(low - 0.11, 3)] == f"{shape[0]}×{shape[1]}"
+        box[label] = left, left + width
+    assert found["$W_Q$"][0][-1] == found[r"$W_K^\top$"][0][-1] != found["$X$"][0][-1] == found[r"$X^\top$"][0][-1]
+    signs = [(words, x) for words, x, _ in texts(ax) if words in "·="]
+    assert [words for words, _ in signs] == ["·", "·", "·", "="]
+    for (_, x), before, after in zip(signs, factors, factors[1:], strict=False):
+        assert box[before][1] < x < box[after][0]
+    # What two neighbours make stands at a line over or below both.
+    made = [("$X$", "$W_Q$", "$Q$, 5×3"), (r"$W_K^\top$", r"$X^\top$", r"$K^\top$, 3×5"),
+            ("$W_Q$", r"$W_K^\top$", "12×12, rank at most 3")]  # fmt: skip
+    for (start, end), (first, last, words) in zip(strokes(ax), made, strict=True):
+        assert (start[0], end[0]) == pytest.approx((box[first][0], box[last][1])) and start[1] == end[1]
+        ((x, y),) = [(x, y) for name, x, y in texts(ax) if name == words]
+        assert x == pytest.approx((start[0] + end[0]) / 2)
+        tops, bottoms = zip(*((low + high, low) for ((_, low, _, high, _),) in found.values()), strict=True)
+        assert y < start[1] < min(bottoms) if "rank" in words else y > start[1] > max(tops)
+
+
+def test_a_head_that_is_wider_than_the_layer_has_no_low_rank():
+    with pytest.raises(ValueError, match="d_k: got 13, expected 1 to d_model = 12"):
+        figures.low_rank(5, 12, 13)
+
+
+@proven
 def test_two_answers_stand_on_a_line_with_a_threshold_wherever_the_dinner_changes():
     (ax,) = axes(figures.two_answers, 0.75)
     line = {y: [(stroke[0][0], drawn.get_color()) for drawn, stroke in zip(ax.lines, strokes(ax), strict=True)
@@ -179,6 +213,40 @@ def test_two_answers_stand_on_a_line_with_a_threshold_wherever_the_dinner_change
 def test_a_mixture_that_prefers_no_day_has_no_line():
     with pytest.raises(ValueError, match=r"alpha: got 0\.5, expected more than 0\.5 and less than 1"):
         figures.two_answers(0.5)
+
+
+@proven
+def test_keys_of_one_column_are_points_on_a_line_of_which_some_are_found():
+    seeds = {"seed 3": (torch.tensor([1.0, -2.0, 0.5]), [1]), "seed 4": (torch.tensor([-3.0, 4.0, 1.0]), [1, 0])}
+    (ax,) = axes(figures.keys_on_a_line, seeds, ["Mon", "Tue", "Wed"])
+    at = {0: {"Mon": 0.5, "Tue": -1, "Wed": 0.25}, -1: {"Mon": -0.75, "Tue": 1, "Wed": 0.25}}
+    colour = {0: {"Mon": BLUE, "Tue": ORANGE, "Wed": BLUE}, -1: {"Mon": ORANGE, "Tue": ORANGE, "Wed": BLUE}}
+    for y, keys in at.items():
+        points = {round(stroke[0][0], 6): line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True)
+                  if len(stroke) == 1 and stroke[0][1] == y}  # fmt: skip
+        assert points == {keys[name]: colour[y][name] for name in keys}
+        assert [(-1, y), (1, y)] in strokes(ax)
+        looks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
+        assert looks == {(ORANGE, "s"), (BLUE, "o")}
+        words = [(name, round(x, 6), text.get_color()) for text in ax.texts
+                 for name, x, high in [(text.get_text(), *text.get_position())] if abs(high - y) < 0.45]  # fmt: skip
+        assert sorted(words) == sorted((name, keys[name], colour[y][name]) for name in keys)
+    heights = [y for _, _, y in texts(ax)]
+    assert heights == pytest.approx([0.2, -0.2, 0.38, -0.8, -1.2, -0.62])          # none beside the next
+    assert labels(ax.yaxis) == {0: "seed 3", -1: "seed 4"} and labels(ax.xaxis) == {0: "0"}
+    assert ax.get_xlabel() == "the one number of a key"
+    (legend,) = ax.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["found by the day before", "not found"]
+
+
+def test_keys_of_two_columns_have_no_line():
+    with pytest.raises(ValueError, match=r"seed 5: got keys of shape \(2, 1\), expected \(2,\)"):
+        figures.keys_on_a_line({"seed 5": (torch.ones(2, 1), [])}, ["Mon", "Tue"])
+
+
+def test_the_keys_that_are_found_are_said(shown):
+    figures.keys_on_a_line({"seed 5": (torch.tensor([2.0, 1.0, 3.0]), [2])}, ["Mon", "Tue", "Wed"])
+    assert "seed 5, from the left: Tue, Mon, Wed; found: Wed" in shown[0]
 
 
 @proven

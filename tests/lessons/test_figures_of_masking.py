@@ -166,6 +166,37 @@ def test_losses_are_smoothed_over_a_fortieth(shown):
     assert "the least possible is 1.000. a ends at 2." in shown[0]
 
 
+OLD = {"whole": {"decide": [1.0, 0.875], "choice": [0.75, 0.625]},
+       "changed": {"decide": [0.5, 0.25], "choice": [0.125, 0.375]}}  # fmt: skip
+NEW = {"changed": {"decide": [0.0, 0.0625], "choice": [0.6875, 0.8125]}}
+
+
+@proven
+def test_old_and_new_letters_stand_in_the_row_of_their_change_and_the_panel_of_their_kind():
+    panels = axes(figures.letters_predicted, OLD, NEW)
+    assert [ax.get_title() for ax in panels] == ["decide", "choice"]
+    for ax, kind in zip(panels, OLD["whole"], strict=True):
+        found = [(line.get_marker(), stroke) for line, stroke in zip(ax.lines, strokes(ax), strict=True)]
+        assert found == [
+            (marker, [(share, pytest.approx(y + step)) for share, step in zip(shares, (-0.08, 0.08), strict=True)])
+            for marker, y, shares in (
+                ("o", 0, OLD["whole"][kind]), ("o", 1, OLD["changed"][kind]), ("s", 1, NEW["changed"][kind])
+            )
+        ]  # fmt: skip
+        assert ax.yaxis_inverted() and ax.get_xlim() == (0, 1)
+        assert labels(ax.xaxis) == {0: "0%", 0.25: "25%", 0.5: "50%", 0.75: "75%", 1: "100%"}
+    assert labels(panels[0].yaxis) == {0: "whole", 1: "changed"}
+    (legend,) = panels[0].figure.legends
+    named = zip(legend.get_texts(), legend.get_lines(), strict=True)
+    said = {text.get_text(): mark.get_marker() for text, mark in named}
+    assert said == {"the old letter": "o", "the new letter": "s"}
+
+
+def test_letters_are_told_kind_by_kind_and_row_by_row(shown):
+    figures.letters_predicted(OLD, NEW)
+    assert "choice; changed: the new letter 69%, 81%" in shown[0] and "decide; whole: the old letter 100%" in shown[0]
+
+
 @proven
 def test_forbidden_scores_are_hatched_and_a_low_score_is_not():
     scores = torch.tensor([[0.5, 9.0, 9.0], [-3.0, 1.0, 9.0], [0.25, 2.0, -1.0]])

@@ -73,9 +73,9 @@ def test_points_of_two_scales_are_read_out_seed_by_seed(shown):
 def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long_one_has_refused(shown):
     long = [1.0] * 6 + [0.5] * 8
     lines = {"A": {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}}, "B": {"b": {8: [[1.0] * 6]}}}
-    figures.accuracy_past_training(lines, trained=8, chance=0.25, first=2, smooth=4)
+    figures.accuracy_past_training(lines, trained=8, chance={8: 0.25, 16: 0.125}, first=2, smooth=4)
     assert "a: 75% in texts of 8, 50% to 100% beyond in texts of 16; b: 100% in texts of 8, refuses 16." in shown[0]
-    assert "Guessing: 25%" in shown[0]
+    assert "The most frequent letter of 8: 25%; The most frequent letter of 16: 12%" in shown[0]
 
 
 def test_reach_tells_the_mean_at_each_length(shown):
@@ -117,15 +117,23 @@ def test_weights_are_written_where_a_query_may_attend_and_hatched_where_it_may_n
 @proven
 def test_each_family_of_schemes_has_an_arrow_to_the_place_where_the_position_enters():
     (ax,) = axes(figures.ways_in)
-    assert boxed(ax) == ["input x", "query, key", "score", "weight"]
-    places = [family for family in joined(ax) if family[0] not in boxed(ax)]
-    assert places == [("absolute: sinusoidal, learned", "input x"), ("rotary: RoPE", "query, key"),
-                      ("relative: Shaw, T5, ALiBi", "score")]  # fmt: skip
+    path = ["input x", "query, key", "score", "weight", "output"]
+    assert boxed(ax) == [*path, "value"]
+    upright = [(start[0] == end[0], pair) for (start, end), pair in zip(arrows(ax), joined(ax), strict=True)]
+    places = [pair for straight, pair in upright if straight]
+    shaw = "Shaw, too: $v_j + a^V_{j-i}$"
+    assert places == [("absolute:\nsinusoidal, learned", "input x"), ("rotary:\nRoPE", "query, key"),
+                      ("relative:\nT5, ALiBi, Shaw", "score"), (shaw, "value")]  # fmt: skip
     at = {words: (x, y) for words, x, y in texts(ax)}
-    assert all(at[family][1] < at[place][1] for family, place in places), "the families stand below"
+    assert all(at[family][1] < at[place][1] for family, place in places[:3]), "the families stand below"
+    assert at[shaw][1] > at["value"][1] > at["score"][1], "the value's path runs above"
     along = [(start, end) for start, end in arrows(ax) if start[1] == end[1]]
-    assert len(along) == 3 and all(start[0] < end[0] for start, end in along)
-    assert at["input x"][0] < at["query, key"][0] < at["score"][0] < at["weight"][0]
+    assert len(along) == 4 and all(start[0] < end[0] for start, end in along)
+    assert [at[place][0] for place in path] == sorted(at[place][0] for place in path)
+    beside = [(start, end) for start, end in arrows(ax) if start[0] != end[0] and start[1] != end[1]]
+    (out, into), (leave, arrive) = beside
+    assert abs(out[0] - at["input x"][0]) < 1 and into[1] == leave[1] == at["value"][1]
+    assert into[0] < at["value"][0] < leave[0] and abs(arrive[0] - at["output"][0]) < 1
 
 
 @proven
@@ -244,7 +252,7 @@ def test_three_settings_of_a_scheme_have_less_room_each():
 def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
     groups = {"binary": {"× 1": [0.9, 0.95], "× 8": [0.6, 0.65]},
               "relative (T5)": {"× 1": [0.5, 0.7], "× 8": [0.3, 0.4]}}  # fmt: skip
-    (ax,) = axes(figures.scale_points, groups, "accuracy", chance=0.125)
+    (ax,) = axes(figures.scale_points, groups, "accuracy", chance=0.125, chance_name="chance")
     assert strokes(ax)[:4] == [
         [(pytest.approx(x), y) for x, y in points] for points in (
             [(-0.26, 0.9), (-0.14, 0.95)], [(0.14, 0.6), (0.26, 0.65)],
@@ -253,7 +261,7 @@ def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
     ]  # fmt: skip
     assert strokes(ax)[4] == [(0, 0.125), (1, 0.125)] and ax.get_ylabel() == "accuracy"
     assert labels(ax.xaxis) == {0: "binary", 1: "relative\n(T5)"}
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["× 1", "× 8", "guessing"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["× 1", "× 8", "chance"]
 
 
 @proven
@@ -289,22 +297,25 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
     long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
     lines = {"A": {"a": {8: [short], 15: [long, [0.75] * 13]}},
              "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
-    a, empty, b, c = axes(figures.accuracy_past_training, lines, trained=8, chance=0.125, first=2, smooth=4)
+    chance = {8: 0.25, 15: 0.125}
+    a, empty, b, c = axes(figures.accuracy_past_training, lines, trained=8, chance=chance, first=2, smooth=4)
     assert [ax.get_title() for ax in (a, b, c)] == ["A: a", "B: b", "B: c"] and not empty.axison
     assert [ax.get_ylabel() for ax in (a, b, c)] == ["accuracy", "accuracy", ""]
-    level, means = [(0, 0.125), (1, 0.125)], [(3.5, 0.75), (6.5, 0.75)]
+    levels, means = [[(2, 0.125), (15, 0.125)], [(2, 0.25), (8, 0.25)]], [(3.5, 0.75), (6.5, 0.75)]
+    colours = {line.get_ydata()[0]: line.get_color() for line in a.get_lines()[:2]}
+    assert colours == {0.125: a.get_lines()[2].get_color(), 0.25: a.get_lines()[-1].get_color()}
     assert strokes(a) == [
-        level, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
+        *levels, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
     ]  # fmt: skip
-    assert strokes(b) == [level, means, [(3.5, 0.25), (6.5, 0.25)]]
+    assert strokes(b) == [*levels, means, [(3.5, 0.25), (6.5, 0.25)]]
     for ax in (a, b, c):
         assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
         assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
-    assert strokes(c) == [level, means]
+    assert strokes(c) == [*levels, means]
     assert texts(a) == [] and texts(b) == texts(c) == [("refuses", 12, 0.5)]
     (legend,) = a.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "trained positions", "guessing", "text of 15", "text of 8"
+        "trained positions", "most frequent letter of 15", "most frequent letter of 8", "text of 15", "text of 8"
     ]  # fmt: skip
 
 

@@ -76,7 +76,7 @@ XS = torch.linspace(0, 24, 25)
 FIGURES = {
     "two lookups": (
         lambda: figures.two_lookups({5: 45, 8: 310, 12: 120}, 2 * torch.tensor([0.25, 0.5, 0.25]).log(), 2.0, asked=7),
-        "5 h 0.25, 8 h 0.50, 12 h 0.25; the values, so weighted, add up to 196",
+        "5:00 0.25, 8:00 0.50, 12:00 0.25; the values, so weighted, add up to 196",
     ),
     "runs": (
         lambda: figures.losses_by_width({w: {"dot": {8: [1.0, 2.0]}} for w in "ab"}, {"a": 2.25, "b": 0.5}),
@@ -86,7 +86,7 @@ FIGURES = {
         lambda: figures.worlds({w: {"dot": [0.5, 0.75]} for w in "ab"}, chance=0.125),
         "a: dot 0.50 to 0.75. b: dot 0.50 to 0.75. Guessing gives 0.12.",
     ),
-    "clock": (lambda: figures.clock_keys([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2 h −0.50, 8 h 0.90"),
+    "clock": (lambda: figures.clock_keys([2, 8], torch.tensor([-0.5, 0.9]), asked=7), "2:00 −0.50, 8:00 0.90"),
     "curves": (
         lambda: viz.function_curves({"a": XS}, XS, points=(XS, XS), x_name="x", y_name="y"),
         "a lies between 0 and 24",
@@ -106,7 +106,7 @@ def test_a_picture_of_a_lookup_says_in_words_what_it_shows(draw, words, shown):
 def test_the_frames_of_the_explorers_come_with_words():
     weights = torch.tensor([0.25, 0.75])
     _, words = figures.lookup_frame([2, 8], torch.tensor([10.0, 50.0]), weights, 7, XS, 2 * XS, "temperature 1")
-    assert "2 h 0.25, 8 h 0.75" in words and "the answer is 14" in words
+    assert "2:00 0.25, 8:00 0.75" in words and "the answer is 14" in words
     query, keys = torch.tensor([1.0, 0.0]), torch.tensor([[1.0, 0.0], [2.0, 0.0]])
     _, words = figures.score_landscapes(dict.fromkeys(("dot", "b", "c", "d"), dot_score), query, keys, ["A", "B"])
     assert "dot: scores from -2.0 to 2.0; weights A 0.27, B 0.73" in words

@@ -63,10 +63,10 @@ def test_silencing_a_block_leaves_the_other_as_it_was(benchmark):
     assert changed == {"decoder.stack.blocks.0.attention.sublayer.output.weight"}
 
 
-def test_in_ten_seeds_a_head_attends_and_is_not_missed_and_pronouns_need_the_first_layer():
+def test_in_thirty_seeds_a_head_attends_and_is_not_missed_and_pronouns_need_the_first_layer():
     runs = measured("gossip_heads")["runs"]
-    assert len({run["seed"] for run in runs}) == 10
-    assert all(run["unmissed"] and run["by_pronoun"] < run["by_name"] == 1 for run in runs)
+    assert len({run["seed"] for run in runs}) == 30
+    assert all(run["unmissed"] and run["by_pronoun"] < 0.9 < 0.99 < run["by_name"] for run in runs)
     assert all(len(pair["control"]) == 6 for run in runs for pair in run["unmissed"])
 
 

@@ -266,7 +266,7 @@ if solved("rnn_step") and solved("shifted_loss"):
 # ## 4 · A state with gates
 #
 # A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The lecture
-# draws its cell. Read the equations off the right half of [@fig:gated-cells], and write them for a batch. The picture leaves
+# draws its cell. Read the equations off the lower half of [@fig:gated-cells], and write them for a batch. The picture leaves
 # out the following:
 #
 # * The **reset gate** $r$ and the **update gate** $z$ are computed as the LSTM's gates are: `torch.sigmoid` of what the input gives,

@@ -115,7 +115,7 @@ KEY = {
 
 def lstm_and_gru() -> None:
     """An LSTM and a GRU, each drawn from its `Wiring`, and what the colours mean."""
-    drawn, (lstm, gru) = figure(9.6, 4.7, columns=2)
+    drawn, (lstm, gru) = figure(7.0, 8.0, rows=2)
     titles = "LSTM: two states, $c_t$ and $h_t$", "GRU: one state, $h_t$"
     for ax, title, cell in zip((lstm, gru), titles, (LSTM_CELL, GRU_CELL), strict=True):
         stage(ax, (-0.9, 11.8), (-0.5, 6.4))

@@ -144,13 +144,14 @@ if solved("soft_lookup"):
     viz.function_curves(lines, day, points=(hours, counted), x_name="hour", y_name="bicycles")
     worst = (answers[:, 0] - rush(day)).abs().argmax()
     near = ((hours - day[worst]).abs() < 0.5).sum()
-    print(f"furthest off at {day[worst]:.1f} h, with {near} counts within half an hour")
+    at_hour, minute = divmod(round(60 * day[worst].item()), 60)
+    print(f"furthest off at {at_hour}:{minute:02}, with {near} counts within half an hour")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
 # The prediction follows both rush hours and is too low at their tops: an average of neighbours cuts off peaks. The
-# morning peak comes nearly an hour late. It is furthest off in a gap, at 9.5 h on the steep flank of a rush hour: no
+# morning peak comes nearly an hour late. It is furthest off in a gap, at 9:30 on the steep flank of a rush hour: no
 # count lies within half an hour, and the counts on either side differ much.</details>
 
 # %% [markdown]

@@ -46,13 +46,14 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     check_shape("scores", scores, "n_keys", n_keys=len(table))
     weights = (scores / T).softmax(dim=0)
     check_shares("weights", weights.numpy())
-    keys, values = [f"{hour:g} h" for hour in table], [f"{value:g}" for value in table.values()]
+    keys, values = [clock_time(hour) for hour in table], [f"{value:g}" for value in table.values()]
     top, step, equal = 6.0, 1.2, 2
     middle = top - step * (len(keys) - 1) / 2
     found, foot = top - step * equal, top - step * len(keys) - 0.1
     drawn, ax = figure(8.8, 5.1)
     stage(ax, (0, 19.6), (foot - 1.2, 8.1))
-    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.9, "soft lookup", f"{asked:g} h", 2.3)):
+    new = clock_time(asked)
+    for left, title, query, apart in ((0.0, "hash table", keys[equal], 0.0), (8.9, "soft lookup", new, 2.3)):
         ax.text(left + 3.6 + apart / 2, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
         for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values"), (7.3 + apart, "answer")):
             ax.text(left + column, 6.95, name, ha="center", va="center", fontsize=10.5)
@@ -88,7 +89,7 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
         drawn,
         f"Two lookups in a table with the keys {', '.join(keys)} and the values {', '.join(values)}. On the left a "
         f"hash table: the query {keys[equal]} equals one key, and its value comes out, {values[equal]}. On the right a "
-        f"soft lookup: the query {asked:g} h is compared with every key, which gives the scores {scored}; the softmax "
+        f"soft lookup: the query {new} is compared with every key, which gives the scores {scored}; the softmax "
         f"of scores / {T:g} gives the weights {said}; the values, so weighted, add up to {answer:.0f}.",
     )
 
@@ -114,16 +115,17 @@ def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str
     x, y = _on_the_clock(asked)
     arrow(ax, (0, 0), (x, y), colour=GREEN, width=2.2)
     beside = (0.42 * x - 0.17 * y, 0.42 * y + 0.17 * x)
-    ax.text(*beside, f"query: {asked:g} h", ha="center", va="center", fontsize=10, color=INK)
+    ax.text(*beside, f"query: {clock_time(asked)}", ha="center", va="center", fontsize=10, color=INK)
     for hour, number in zip(hours, numbers.tolist(), strict=True):
         x, y = _on_the_clock(hour)
         ax.scatter([x], [y], s=40 + 700 * max(0.0, number), color=BLUE, alpha=0.85, edgecolor="white", zorder=3)
-        ax.text(1.33 * x, 1.25 * y, f"{hour} h\n{_signed(number)}", ha="center", va="center", fontsize=10, color=INK)
+        words = f"{clock_time(hour)}\n{_signed(number)}"
+        ax.text(1.33 * x, 1.25 * y, words, ha="center", va="center", fontsize=10, color=INK)
     if title:
         ax.set_title(title, fontsize=11)
-    said = ", ".join(f"{hour} h {_signed(number)}" for hour, number in zip(hours, numbers.tolist(), strict=True))
+    said = ", ".join(f"{clock_time(hour)} {_signed(x)}" for hour, x in zip(hours, numbers.tolist(), strict=True))
     of = f", {title}" if title else ""
-    show(drawn, alt or f"Clock of 24 hours{of}. The query points at {asked:g} h. Keys: {said}.")
+    show(drawn, alt or f"Clock of 24 hours{of}. The query points at {clock_time(asked)}. Keys: {said}.")
 
 
 def lookup_frame(
@@ -147,7 +149,7 @@ def lookup_frame(
     left.set_ylim(0, 1.12)
     left.set_xticks(places, [f"{hour}" for hour in hours])
     left.set_xlabel("key (hour)")
-    left.set_ylabel(f"weight, asked at {asked:g} h")
+    left.set_ylabel(f"weight, asked at {clock_time(asked)}")
     right.plot(xs.tolist(), answers.tolist(), color=ORANGE, linewidth=2)
     right.scatter(hours, values.tolist(), color=BLUE, s=34, zorder=4, edgecolor="white")
     right.axvline(asked, color=GREEN, linewidth=1.2, linestyle=":")
@@ -159,10 +161,11 @@ def lookup_frame(
     if title:
         drawn.suptitle(title, fontsize=11)
     here = answers[(xs - asked).abs().argmin()].item()
-    said = ", ".join(f"{hour} h {weight:.2f}" for hour, weight in zip(hours, weights.tolist(), strict=True))
+    said = ", ".join(f"{clock_time(hour)} {weight:.2f}" for hour, weight in zip(hours, weights.tolist(), strict=True))
     return drawn, (
-        f"Soft lookup{f', {title}' if title else ''}. Asked at {asked:g} h the keys get the weights {said}, and the "
-        f"answer is {here:.0f}. Over the day the answers lie between {answers.min():.0f} and {answers.max():.0f}; "
+        f"Soft lookup{f', {title}' if title else ''}. Asked at {clock_time(asked)} the keys get the weights {said}, "
+        f"and the answer is {here:.0f}. Over the day the answers lie between {answers.min():.0f} and "
+        f"{answers.max():.0f}; "
         f"the table's values between {values.min():.0f} and {values.max():.0f}."
     )
 
@@ -182,7 +185,8 @@ def error_curves(errors: Mapping[str, Tensor], hours: Tensor, at: float) -> None
         ax.plot([x], [y], marker="o", markersize=8, color=style["color"], markeredgecolor="white", zorder=6)
         ax.annotate(f"{name}: slope {_signed(slope)}", (x, y), ((34, 4), (20, 14))[i % 2], textcoords="offset points",
                     ha="left", va="bottom", fontsize=10, color=style["color"])  # fmt: skip
-        said.append(f"{name}: from {line.min():.2f} to {line.max():.2f}; at {at:g} h {y:.2f}, slope {slope:.2f}")
+        low, high = f"{line.min():.2f}", f"{line.max():.2f}"
+        said.append(f"{name}: from {low} to {high}; at {clock_time(at)} {y:.2f}, slope {slope:.2f}")
     ax.set_xlim(0, 24)
     ax.set_ylim(bottom=-0.1)
     ax.set_xticks(range(0, 25, 3))
@@ -448,6 +452,12 @@ def lookup_table(
     if title:
         ax.set_title(title, pad=10)
     show(drawn, alt or f"Table of weights{f', {title}' if title else ''}. {describe(matrix, keys, queries)}")
+
+
+def clock_time(hour: float) -> str:
+    """An hour of the day as a clock shows it, to the minute: 8.5 is 8:30, and 24 is 0:00."""
+    hours, minutes = divmod(round(60 * float(hour)) % (24 * 60), 60)
+    return f"{hours}:{minutes:02}"
 
 
 def _on_the_clock(hour: float) -> tuple[float, float]:

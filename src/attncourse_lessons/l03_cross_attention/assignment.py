@@ -12,6 +12,8 @@
 # In this assignment you build the decoder of [lecture @cross_attention](@cross_attention), from the score of one state
 # against another to a whole step of translation. The lecture did one query at a time and left the rest to the package;
 # here you write it for whole batches. Every function is a few lines long; it takes time to be sure which axis is which.
+# Exercises 1 and 3 are a single matrix product each: they train you to see which axis is summed over and which stay.
+#
 # After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not
 # graded. In the last one your decoder translates.
 #

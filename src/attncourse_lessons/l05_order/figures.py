@@ -61,29 +61,44 @@ def weights_allowed(weights: Tensor, allowed: Tensor, rows: Sequence[str], colum
 
 
 def ways_in() -> None:
-    """The three places where a position can enter attention, from the input of a layer to its weights."""
-    drawn, ax = figure(7.8, 2.8)
-    stage(ax, (-1.0, 12.0), (-3.3, 0.95))
-    for x, label, width in ((0, "input x", 1.9), (4.1, "query, key", 2.4), (8.0, "score", 1.6), (11.1, "weight", 1.7)):
-        box(ax, x, 0, label, GREY, width=width)
-    for start, end, name in ((0.97, 2.88, "$W_Q, W_K$"), (5.32, 7.18, "$q \\cdot k$"), (8.82, 10.23, "softmax")):
+    """Where a position can enter attention: the input, query and key, the score, and beside them the values."""
+    drawn, ax = figure(8.6, 4.0)
+    stage(ax, (-1.9, 14.9), (-3.6, 4.0))
+    for x, y, label, width in (
+        (0, 0, "input x", 1.9),
+        (4.1, 0, "query, key", 2.4),
+        (7.8, 0, "score", 1.6),
+        (11.0, 0, "weight", 1.8),
+        (13.9, 0, "output", 1.8),
+        (7.8, 1.9, "value", 1.6),
+    ):
+        box(ax, x, y, label, GREY, width=width)
+    for start, end, name in ((0.97, 2.88, "$W_Q, W_K$"), (5.32, 6.98, "$q \\cdot k$"), (8.62, 10.08, "softmax"),
+                             (11.92, 12.98, "sum")):  # fmt: skip
         arrow(ax, (start, 0), (end, 0))
         ax.text((start + end) / 2, 0.22, name, ha="center", va="bottom", fontsize=10.5, color=INK)
+    arrow(ax, (0.6, 0.55), (6.98, 1.9))
+    ax.text(3.2, 1.5, "$W_V$", ha="center", va="bottom", fontsize=10.5, color=INK)
+    arrow(ax, (8.62, 1.9), (13.5, 0.55))
     said = []
-    for x, colour, name, how, formula, schemes in (
-        (0.0, BLUE, "absolute", "add a vector", "$x_p + \\mathrm{PE}(p)$", "sinusoidal, learned"),
-        (4.1, GREEN, "rotary", "turn by the position", "$q_m R_m,\\ \\ k_n R_n$", "RoPE"),
-        (8.0, PURPLE, "relative", "add a term for the distance", "$e_{ij} + b_{j-i}$", "Shaw, T5, ALiBi"),
+    for x, colour, name, how, formula in (
+        (0.0, BLUE, "absolute:\nsinusoidal, learned", "add a vector", "$x_p + \\mathrm{PE}(p)$"),
+        (4.1, GREEN, "rotary:\nRoPE", "turn by the position", "$q_m R_m,\\ \\ k_n R_n$"),
+        (7.8, PURPLE, "relative:\nT5, ALiBi, Shaw", "add a term", "$b_{j-i}$  or  $q_i \\cdot a^K_{j-i}$"),
     ):
-        arrow(ax, (x, -1.15), (x, -0.53), colour=colour, width=2.2)
-        ax.text(x, -1.5, f"{name}: {schemes}", ha="center", va="center", fontsize=10.5, color=colour, weight="bold")
-        ax.text(x, -2.15, how, ha="center", va="center", fontsize=10.5, color=INK)
-        ax.text(x, -2.85, formula, ha="center", va="center", fontsize=11.5, color=INK)
-        said.append(f"{name} ({schemes}): {how}")
+        arrow(ax, (x, -1.2), (x, -0.53), colour=colour, width=2.2)
+        ax.text(x, -1.85, name, ha="center", va="center", fontsize=10.5, color=colour, weight="bold")
+        ax.text(x, -2.65, how, ha="center", va="center", fontsize=10.5, color=INK)
+        ax.text(x, -3.25, formula, ha="center", va="center", fontsize=11.5, color=INK)
+        said.append(f"{name} ({how})".replace("\n", " "))
+    arrow(ax, (7.8, 3.05), (7.8, 2.43), colour=PURPLE, width=2.2)
+    beside = "Shaw, too: $v_j + a^V_{j-i}$"
+    ax.text(7.8, 3.4, beside, ha="center", va="center", fontsize=11, color=PURPLE, weight="bold")
     show(
         drawn,
-        "From the input over query and key, by W_Q and W_K, to the score, their dot product, and by the softmax to "
-        f"the weight. A position enters at the input, at query and key, or at the score: {'; '.join(said)}.",
+        "From the input over query and key, by W_Q and W_K, to the score, their dot product, by the softmax to the "
+        "weight, and to the output; beside it, by W_V, from the input over the value to the output. A position enters "
+        f"at the input, at query and key, or at the score: {'; '.join(said)}. Shaw's enters at the value, too.",
     )
 
 
@@ -389,7 +404,10 @@ def rope_dials(angles: Tensor, positions: Sequence[int]) -> None:
 
 
 def scale_points(
-    groups: Mapping[str, Mapping[str, Sequence[float]]], y_name: str, chance: float | None = None
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    y_name: str,
+    chance: float | None = None,
+    chance_name: str = "guessing",
 ) -> None:
     """A point for each seed, {scheme: {setting: a value for each seed}}: settings, and in them seeds, side by side."""
     drawn, ax = figure(1.6 + 0.95 * len(groups), 3.4)
@@ -402,10 +420,11 @@ def scale_points(
             at = [middle + 0.24 / most * (seed - (len(values) - 1) / 2) for seed in range(len(values))]
             ax.plot(at, values, label="" if setting in named else setting, clip_on=False, **style)
             named.add(setting)
-            said.append(f"{scheme}, {setting}: {', '.join(f'{value:.0%}' for value in values)}")
+            if values:
+                said.append(f"{scheme}, {setting}: {', '.join(f'{value:.0%}' for value in values)}")
     if chance is not None:
-        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label="guessing")
-        named.add("guessing")
+        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label=chance_name)
+        named.add(chance_name)
     ax.set_xticks(range(len(groups)), [scheme.replace(" (", "\n(") for scheme in groups], fontsize=9.5)
     ax.set_xlim(-0.6, len(groups) - 0.4)
     ax.set_ylim(0, 1.03)
@@ -418,7 +437,7 @@ def scale_points(
 def accuracy_past_training(
     families: Mapping[str, Mapping[str, Mapping[int, Sequence[Sequence[float]]]]],
     trained: int,
-    chance: float,
+    chance: Mapping[int, float],
     first: int,
     smooth: int = 8,
 ) -> None:
@@ -426,6 +445,7 @@ def accuracy_past_training(
 
     Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
     without a long one says that its model refused it. Means over `smooth` positions. Each family has a row of its own.
+    `chance` {length of the text: accuracy of naming its most frequent letter} is dotted in the colour of its text.
     """
     wide = max(len(schemes) for schemes in families.values())
     drawn, _ = figure(1.0 + 2.6 * wide, 0.7 + 1.9 * len(families), rows=len(families), columns=wide)
@@ -442,7 +462,10 @@ def accuracy_past_training(
             continue
         family, name, texts = panels[k]
         ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0, label="trained positions")
-        ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label="guessing")
+        for length in sorted(chance, reverse=True):
+            colour = ORANGE if length == trained else BLUE
+            label = f"most frequent letter of {length}"
+            ax.plot([first, length], [chance[length]] * 2, color=colour, linewidth=1.6, linestyle=":", label=label)
         for length in sorted(texts, reverse=True):
             colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
             style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
@@ -464,9 +487,10 @@ def accuracy_past_training(
         beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
         said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
     handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4, fontsize=10)
+    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=3, fontsize=10)
     drawn.supxlabel("position", fontsize=10.5)
-    show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. Guessing: {chance:.0%}.")
+    guess = "; ".join(f"The most frequent letter of {length}: {share:.0%}" for length, share in chance.items())
+    show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. {guess}.")
 
 
 def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], trained: int) -> None:

@@ -19,7 +19,7 @@
 # * tell **absolute**, **rotary** and **relative** schemes apart by the place where the position enters;
 # * say what multiplying embeddings by $\sqrt{d_\text{model}}$ changes, and how it is usually explained;
 # * read `rope_theta` in a model's config;
-# * say what each scheme does beyond the trained length, and how that was tested.
+# * say what each scheme does beyond the trained length, why RoPE fails there, and what **context extension** changes.
 #
 # ## Why attention needs positions: two dogs
 #
@@ -134,8 +134,9 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # > <details><summary>Answer</summary>Not at all. Both sentences hold the same words equally often, so the outputs are the
 # > same vectors in another order. An average does not depend on the order.</details>
 #
-# **Where can a position enter?** On the way to the attention weights there are three places, and every scheme in this
-# lecture uses one of them. (Shaw's scheme also adds a vector to the values, after the weights.)
+# **Where can a position enter?** The figure shows the path from the input to the output of one attention layer. An
+# *absolute* scheme changes the input, so the position reaches queries, keys and values. *Rotary* embeddings change
+# queries and keys only. *Relative* schemes add a term to the score; Shaw's scheme also changes the values.
 #
 # <details><summary>The letters of this page</summary>
 #
@@ -154,13 +155,15 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 
 # %%
 figures.ways_in()
-#| caption: Where positions can enter: the embedding, query and key, the score.
+#| caption: Where positions can enter: the input, query and key, the score, the values. (Shaw's
+#|   term of the score comes from a vector added to the key.)
+#| label: ways-in
 
 # %% [raw] slide
 # ## Where can a position enter?
 # {figure}
 #
-# Three places on the way to the weights; every scheme of this lecture uses one.
+# Absolute: queries, keys and values. Rotary: queries and keys. Relative: the score; Shaw also the values.
 
 # %% [raw] slide
 # ## Absolute positions: add a vector for each position
@@ -172,6 +175,14 @@ figures.ways_in()
 # Adding is concatenating with one matrix for both halves. In a wide space two random vectors are nearly at right angles: a projection can read one and almost ignore the other.
 
 # %% [markdown]
+# The page has five steps:
+#
+# 1. **Add** a position to the input: integers, binary digits, sinusoids.
+# 2. **Turn** query and key by their positions: rotary embeddings.
+# 3. **Learn** a vector or a number for each position or distance.
+# 4. **Test**: which schemes work beyond the trained length? Why does RoPE fail far beyond it, and what helps?
+# 5. **Use**: the scale of the embeddings, and what today's models do.
+#
 # ## Absolute positions: add a vector for each position
 #
 # An **absolute positional encoding** gives position $p$ a vector. The vector is added to the embedding before the first
@@ -316,11 +327,11 @@ print(f"up to the pair d: {len(one_position(3, 64, range(1, 65)))} numbers for d
 assert (from_1 - table[3]).abs().max() > 0.1 and len(one_position(3, 64, range(1, 65))) == 128
 
 # %% [markdown]
-# Which positions have similar vectors? The cell takes the dot product of a position's vector with those of its
+# Which positions have similar vectors? The figure shows the dot product of a position's vector with those of its
 # neighbours, for waves and for digits (written as ±1, because a 0 adds nothing to a dot product). *Guess:* is the
 # curve around position 20 the same as around position 47?
 
-# %%
+# %% tags=["hide-input"]
 offsets = torch.arange(-16, 17)
 digits = 2 * positions.binary(torch.arange(64), 8) - 1           # (64, 8)
 hills = {}
@@ -353,10 +364,9 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # digits have another curve around 47 than around 20.
 #
 # > **A common mistake: adding the position after the projections.** A slide adds $\mathrm{PE}(p)$ to query, key and
-# > value, which is right only where these are the inputs themselves, as on that slide. A position that is added to the
-# > *input* goes through $W_Q$ and $W_K$, so the score has a term
-# > $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape. Added *after* the projections,
-# > this term is the fixed curve above: its top is at the token itself, and no training can move it.
+# > value. There these are the inputs themselves, so it is right; after a projection it is not. A position in the
+# > *input* gives the score a term $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape.
+# > Added *after* the projections, the term is the fixed curve above, whose top no training can move.
 #
 # **Now you:** [a05](@order/assignment), exercise 1.
 #
@@ -373,9 +383,9 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # from $(\sin a, \cos a)$ to the new pair. It is a **rotation** by $b$, the same at every position. One large matrix
 # moves all pairs: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows. You build $M_k$ in exercise 2.)
 #
-# A head can use this matrix. Let $W_Q W_K^\top = M_{-2}$, in a head as wide as the model, and leave the words out. Then the
-# query of position $i$ is the vector of position $i - 2$, and the key there gets the highest score. *Guess:* up to which
-# length does this work?
+# A head can use this matrix. Take a head as wide as the model, leave the words out, and let $W_Q = M_{-2}$ and
+# $W_K = I$. The query of position $i$ is then $\mathrm{PE}(i)\, M_{-2} = \mathrm{PE}(i - 2)$. It is equal to the key of
+# position $i - 2$, and that key gets the highest score. *Guess:* up to which length does this work?
 
 # %% [raw] slide
 # ## The shift matrix: one rotation for each distance
@@ -385,7 +395,7 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 #
 # $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
 #
-# A head that always looks two places back **exists**: $W_Q W_K^\top = M_{-2}$. Whether training **finds** it is another question.
+# A head that always looks two places back **exists**: $W_Q = M_{-2}$, $W_K = I$. Whether training **finds** it is another question.
 #
 # **Now you:** a@order, exercise 2
 
@@ -400,17 +410,17 @@ print(f"{right} of 998 queries attend most to the key two places back")
 assert right == 998
 
 # %% [markdown] teaches="rotary embeddings"
-# It works at any length. All position vectors are equally long, so none has a larger product with the vector of
-# position $i - 2$ than that vector itself. So a head whose highest score is always two places back *exists*. How much
-# *weight* this key gets depends on the scale: the curve of products is flat, and only a large factor on the matrix
-# makes it steep. Whether gradient descent *finds* such a head is another question. We test it below.
+# It works at every position that we tried, and the reason holds at any length: all position vectors are equally long,
+# so none has a larger product with the vector of position $i - 2$ than that vector itself. A head whose highest score
+# is always two places back therefore *exists*. (For a large *weight* on this key the matrix also needs a large factor.)
+# Whether gradient descent *finds* such a head is another question. We test it below.
 #
 # **Now you:** [a05](@order/assignment), exercise 2.
 #
 # ## Rotary embeddings (RoPE): turn, do not add
 #
-# Sinusoids have a rotation for each distance, but they are *added* to the embeddings. From here on a query stands at
-# position $m$ and a key at position $n$, as in the papers. With $B = W_Q W_K^\top$ the score has four terms:
+# *Step 2: turn.* Sinusoids have a rotation for each distance, but they are *added* to the embeddings. From here on a
+# query stands at position $m$ and a key at position $n$, as in the papers. With $B = W_Q W_K^\top$ the score has four terms:
 #
 # $$\bigl(x_m + \mathrm{PE}(m)\bigr) B \bigl(x_n + \mathrm{PE}(n)\bigr)^\top = x_m B x_n^\top + x_m B\, \mathrm{PE}(n)^\top +
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
@@ -539,18 +549,18 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 #
 # </details>
 #
-# Queries and keys are turned after their projections, in every layer. Values are not turned: they are averaged, and
-# no later step would undo the rotation, as the dot product does for query and key. RoPE has no parameters and adds
-# nothing to the embeddings.
+# Queries and keys are turned after their projections, in every layer. Values are not: in the dot product the two
+# rotations leave the distance, but in the average of the values nothing would undo them. RoPE has no parameters and
+# adds nothing to the embeddings.
 #
 # ### Two layouts: interleaved and half
 #
 # There are two ways to choose the pairs; [@fig:rope] shows them above the dials. The paper takes neighbours, $x_{2i}$
 # and $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$
 # (**half**). The two differ only in the order of the columns, and a dot product stays the same if query and key are
-# reordered alike.
+# reordered alike. The folded code tests both claims.
 
-# %%
+# %% tags=["hide-input"]
 def scores_of(q, k, style):
     return rotate(q, angles, style) @ rotate(k, angles, style).mT             # (10, 10)
 
@@ -580,9 +590,14 @@ assert torch.allclose(as_in_llama, rotate(q, angles, "half")[7], atol=1e-5)
 
 # %% [markdown]
 # Both layouts are equally good, but weights trained with one need their columns rearranged for the other. If you
-# forget this, nothing crashes, but the model writes nonsense. In the code of models you will meet the half layout as
-# `x * cos + rotate_half(x) * sin`. There `rotate_half` is the quarter turn $(a, b) \mapsto (-b, a)$ of all pairs at
-# once: the last printed line turns the pairs (1, 3) and (2, 4).
+# forget this, nothing crashes, but the scores are wrong, here by up to 20.
+#
+# <details><summary>The half layout in the code of models: <code>rotate_half</code></summary>
+#
+# You will meet it as `x * cos + rotate_half(x) * sin`. Here `rotate_half` turns all pairs by a quarter at once,
+# $(a, b) \mapsto (-b, a)$: the last printed line turns the pairs (1, 3) and (2, 4).
+#
+# </details>
 #
 # ### The base: `rope_theta`
 #
@@ -637,8 +652,9 @@ figures.score_decay(decay, apart)
 #
 # ## Learned positional embeddings: a table
 #
-# Sinusoids are a formula that somebody chose. The alternative is a **learned positional embedding**: a table with a row for
-# each position, random at first, and trained like the rest. *Guess:* what does a table with 32 rows do with a 33rd token?
+# *Step 3: learn.* Sinusoids are a formula that somebody chose. The alternative is a **learned positional embedding**: a
+# table with a row for each position, random at first, and trained like the rest. *Guess:* what does a table with 32
+# rows do with a 33rd token?
 
 # %%
 learned = LearnedPositions(max_length=32, d_model=64)
@@ -664,9 +680,10 @@ except ValueError as error:
 #
 # > **A common mistake: positions counted along the batch.** A deck looks the rows up with `torch.arange(x.size(0))`.
 # > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the
-# > sentence in the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it:
+# > sentence in the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it: put
+# > the sentence alone, and last in a batch of three.
 
-# %%
+# %% tags=["hide-input"]
 def add_positions_as_printed(x):                                 # x (batch, n, d)
     pos = torch.arange(x.size(0)).unsqueeze(1)                   # (batch, 1)
     return x + learned.table[pos]                                # (batch, n, d) + (batch, 1, d)
@@ -766,7 +783,7 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 #
 # *Guess:* T5 has 32 numbers for each head. Up to which distance does each distance have its own number?
 
-# %%
+# %% tags=["hide-input"]
 distances = range(-40, 41)
 bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
 buckets = bias.buckets(torch.tensor([*distances])).tolist()
@@ -786,92 +803,23 @@ print(f"{len(set(buckets))} of the 32 numbers serve these {len(distances)} dista
 # . . .
 # {figure}
 
-# %% [markdown] erratum="most systems use this" teaches="most systems use learned positions @ Which model uses which positions"
+# %% [markdown]
 # Up to distance 7 each distance has a number of its own, and the distances 8 to 11 share the next one. Keys to the
 # right of the query have their own numbers, from 17 on. (A model that sees only the past has all 32 numbers for the
 # past.) A distance need not be counted in tokens: Wang et al. ([-@wang2019]) count steps in a tree that says which
 # word depends on which. ALiBi is the extension of the assignment.
 #
-# ## Which model uses which positions
-#
-# | model | positions | trained on texts up to |
-# |---|---|---|
-# | Transformer ([-@vaswani2017]) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ | a sentence |
-# | BERT ([-@devlin2019]), GPT-2 ([-@radford2019]), GPT-3 ([-@brown2020]) | learned, added | 512; 1,024; 2,048 |
-# | T5 ([-@raffel2020]) | biases in 32 buckets, up to distance 128 | 512 |
-# | BLOOM ([-@lescao2022]) | ALiBi | 2,048 |
-# | GPT-NeoX-20B ([-@black2022]) | RoPE on a quarter of each head's columns, half layout | 2,048 |
-# | Llama ([-@touvron2023llama]), Llama 2 ([-@touvron2023]) | RoPE, base 10,000 | 2,048; 4,096 |
-# | Llama 3 ([-@grattafiori2024]) | RoPE, base 500,000 | 8,192; then 131,072 |
-# | Qwen2 ([-@yang2024qwen]) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
-# | Gemma 3 ([-@gemma2025]) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
-#
-# > **A common mistake: "most systems use learned positions".** This was true around 2019. Most open large models since
-# > 2023 use RoPE.
-#
-# ### Context extension: reading more tokens than in training
-#
-# How can a model with RoPE that was trained on 4,096 tokens read $s = 8$ times as many? Three methods are common, mostly
-# with a little further training:
-#
-# * **Position interpolation** ([@chen2023]) divides all positions by $s$: pair $i$ is turned by $m\theta_i / s$.
-# * **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **NTK-aware scaling** raises the
-#   base $b$ to $b\,s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$ times.
-# * **YaRN** ([@peng2024yarn]) interpolates the slow pairs, those between them in part, and makes the scores a little sharper.
-#
-# In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do
-# not, so they meet new angles. *Guess:* which methods bring *all* slow pairs back into the range of angles that they
-# had in training?
-
-# %% tags=["hide-input"]
-s, trained_on, d_k = 8, 4096, 128
-theta = rope_angles(torch.tensor(1), d_k)                        # (64,)  angle per token
-circles = trained_on * theta / (2 * math.pi)                     # (64,)  turns in training
-slow = ((32 - circles) / (32 - 1)).clamp(0, 1)     # YaRN: 0 from 32 turns on, 1 below one
-raised = rope_angles(torch.tensor(1), d_k, base=10_000 * s ** (d_k / (d_k - 2)))
-turned = {"no change": theta, "interpolation": theta / s, "NTK-aware": raised,
-          "YaRN": (1 - slow) * theta + slow * theta / s}         # angles per token
-furthest = {name: s * each / theta for name, each in turned.items()}
-circled = int((circles >= 1).sum())
-print(f"pairs that come full circle in {trained_on:,} tokens: 0 to {circled - 1} of {d_k // 2}")
-print(f"NTK-aware, pair {circled}: {furthest['NTK-aware'][circled]:.2f} times as far")
-figures.context_extension(furthest, circled)
-#| caption: Largest angle of each pair of columns in a text of 32,768 tokens, as a multiple of
-#|   the largest in 4,096. Shaded: angles never seen in training.
-#| label: context-extension
-
-# %% tags=["hide-input"]
-assert furthest["YaRN"][circled:].max() < 1.001 and furthest["NTK-aware"][circled] > 1.5
-assert math.isclose(furthest["NTK-aware"][-1], 1, rel_tol=1e-4)
-
-# %% [markdown]
-# Interpolation and YaRN bring all slow pairs back. But interpolation also slows the fast pairs, which tell neighbours
-# apart, by a factor of eight; YaRN leaves most of them as they are. NTK-aware scaling brings back the last pair only. The
-# other slow pairs still meet new angles, up to 1.75 times as far. Some recent models leave RoPE *out* in every fourth
-# layer ([@yang2025rope]; [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3) is one of them). A
-# layer without angles meets no new angles, and its causal mask tells it something about order.
-#
 # ## Length extrapolation: one task for all schemes
 #
-# Training on long texts is expensive. **Length extrapolation** means to train on short texts and to read long ones.
+# *Step 4: test.* Training on long texts is expensive. **Length extrapolation** means to train on short texts and to read long ones.
 # Which schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters
 # and says at each place which letter stood *two places back*. It is trained on texts of 8 to 32 letters, and then
 # reads 128.
 #
 # Each model is an encoder of one block (lectures @masking to @transformer build it) with a linear layer on top. The
-# configurations differ only in `positions`; the next section is about `scale_embedding`. (A scheme with parameters
-# has more of them. T5's buckets end at a distance of 16, so that each of them is trained. ALiBi is left out: its
-# biases are the same on both sides, so one block with it cannot tell *before* from *after*.)
-
-# %% [raw] slide
-# ## Which model uses which positions
-# | model | positions |
-# |---|---|
-# | Transformer (2017) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ |
-# | BERT, GPT-2, GPT-3 | learned, added |
-# | T5 | biases in 32 buckets |
-# | BLOOM | ALiBi |
-# | Llama, Llama 3, Qwen2, Gemma 3 | RoPE, base 10,000 to 1,000,000 |
+# configurations differ only in `positions`; a later section is about `scale_embedding`. ALiBi is left out: its biases
+# are the same on both sides, so one block with it cannot tell *before* from *after*. (Schemes with parameters have
+# more of them. T5's buckets end at a distance of 16, so that each is trained.)
 
 # %% [raw] slide
 # ## Length extrapolation: one task for all schemes
@@ -937,9 +885,15 @@ families = {"no order": ("no positions", "integer"),
             "distance": ("relative (T5)", "relative (Shaw)", "RoPE")}
 panels = {family: {scheme: lines[scheme] for scheme in schemes}
           for family, schemes in families.items()}
-figures.accuracy_past_training(panels, trained=TRAINED, chance=1 / LETTERS, first=BACK)
-#| caption: Accuracy at each position, inside and beyond the trained length: a line for each of
-#|   three seeds, in means over eight positions.
+texts = torch.randint(LETTERS, (5000, 128), generator=torch.Generator().manual_seed(0))
+frequent = {}                                                    # {length: share of the text}
+for n in (TRAINED, 128):
+    most = F.one_hot(texts[:, :n], LETTERS).sum(dim=1).amax(dim=1)            # (5000,)
+    frequent[n] = (most / n).mean().item()
+    print(f"the most frequent letter of a text of {n}: {frequent[n]:.0%} of it")
+figures.accuracy_past_training(panels, trained=TRAINED, chance=frequent, first=BACK)
+#| caption: Accuracy at each position, a line for each of three seeds, in means over eight
+#|   positions. Dotted: always naming the text's most frequent letter.
 #| label: length-generalisation
 
 # %% tags=["hide-input"]
@@ -959,10 +913,6 @@ for scheme in lines:
 digits = torch.tensor(lines["binary"][TRAINED])                  # (3, 30)  from position 2 on
 at_16, rest = digits[:, 14:16], torch.cat([digits[:, :14], digits[:, 16:]], dim=1)
 print(f"binary, texts of 32: {at_16.mean():.1%} at 16 and 17, {rest.mean():.1%} elsewhere")
-texts = torch.randint(LETTERS, (5000, 128), generator=torch.Generator().manual_seed(0))
-for n in (TRAINED, 128):
-    most = F.one_hot(texts[:, :n], LETTERS).sum(dim=1).amax(dim=1)                # (5000,)
-    print(f"the most frequent letter of a text of {n}: {most.float().mean() / n:.0%} of it")
 for what in ("as they stand", "at trained positions"):
     shares = changed("crowd at trained positions", what)
     print(f"sinusoidal, 20 to 31 of 128, letters from 32 on {what}:",
@@ -988,20 +938,24 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 
 # %% [markdown]
 # * **No order.** Without positions, a model is about as good as somebody who always names the most frequent letter of the
-#   text (see the printed shares). Integers are no better: LayerNorm has removed them.
+#   text (dotted). Integers are no better: LayerNorm has removed them.
 # * **Absolute: a vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistakes. Binary
 #   digits make nearly all of their mistakes at positions 16 and 17, where the digit for 16 flips between a letter and
 #   the one two places back. Beyond 32, sinusoids and digits fail, and the table refuses.
 # * **Distance.** Shaw's vectors keep working without a mistake, and RoPE with very few. T5's biases are relative, too, but in
 #   texts of 128 only about 40% of the answers are right. Can you guess why? The answer comes with [@fig:reach].
 #
-# Now compare orange and blue in the shaded part of the sinusoids. In a long text even the trained positions from about 20
-# on suffer. Are the *vectors* of the letters beyond 32 the reason, or their *number*? As a control, these letters get the
-# trained positions 0 to 11: as many keys, but none has an unseen vector. Then almost all answers at 20 to 31 are right,
-# where it was 72 to 89%. So the unseen vectors draw attention away.
+# <details><summary><b>Going further</b>: why even trained positions suffer in a long text</summary>
 #
-# The attention weights show the same. In the next figure the models read a text of 64. A perfect model has a single thin
-# diagonal, two places below the main one.
+# Compare orange and blue in the shaded part of the sinusoids. In a long text the trained positions from about 20 on
+# suffer, too. Are the *vectors* of the letters beyond 32 the reason, or their *number*? As a control, these letters get
+# the trained positions 0 to 11: as many keys, but none has an unseen vector. Then almost all answers at 20 to 31 are
+# right, where it was 72 to 89%. So the unseen vectors draw attention away.
+#
+# </details>
+#
+# What does a model attend to beyond its trained length? In the next figure the models read a text of 64. A perfect
+# model has a single thin diagonal, two places below the main one.
 
 # %% tags=["hide-input"]
 def longer(name, scheme, n):
@@ -1035,105 +989,79 @@ figures.attention_past_training(looked, trained=TRAINED)
 # %% [markdown]
 # Inside the trained length all three have the diagonal. Outside, the diagonal of the sinusoids fades, and streaks
 # appear at wrong places. The other two diagonals go straight on, because a distance of −2 was trained. (This alone is
-# not enough, as T5 shows.) Shaw's diagonal is paler than RoPE's: about 0.4 of its weight is spread thinly over all
-# other keys. In longer texts this will matter, and so will the specks in RoPE's panel.
-#
-# ## The embedding scale: multiply by √d_model
-#
-# Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings by $\sqrt{d_\text{model}}$ before they add
-# positions. Why? Compare the lengths of the two vectors. An embedding often starts with numbers of about
-# $1/\sqrt{d_\text{model}}$, so that the same table can serve as the output's matrix. A sinusoidal vector
-# ([@fig:sinusoids]) has $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *Guess:* how long is each vector?
-
-# %%
-for d in (64, 512):
-    word = torch.randn(1000, d) / math.sqrt(d)                   # 1,000 fresh embeddings
-    lengths = {"embedding": word, "× √d": word * math.sqrt(d),
-               "sinusoidal": positions.sinusoidal(torch.arange(1000), d),
-               "digits": positions.binary(torch.arange(1000), d),
-               "learned, fresh": LearnedPositions(1000, d).table}
-    means = {name: rows.norm(dim=-1).mean() for name, rows in lengths.items()}
-    print(f"d = {d:>3}:", *(f"{name} {length:.2f} " for name, length in means.items()))
-
-# %% [raw] slide
-# ## The embedding scale: multiply by √d_model
-# {print}
-#
-# Beside a fresh embedding the sinusoid is 16 times as long.
-#
-# > **Guess first.** Our task needs positions more than anything. What does the factor do to each scheme in 500 steps? In 2,000?
-
-# %% [markdown]
-# A fresh embedding has length 1, and a sinusoidal vector has length $\sqrt{d/2}$: at width 512 the position is
-# sixteen times as long as the word. With the factor, the word is the longer of the two. Digits and the vectors of a
-# fresh *learned* table are both short compared with a scaled embedding. *Guess:* our task needs positions more than
-# anything. What does the factor do to each scheme in 500 steps of training? Do 2,000 steps make up for it?
-
-# %% tags=["hide-input"]
-schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
-scales = {"embedding as it is": False, "embedding × √64 = 8": True}
-by_scale = {scheme: {name: by_seed(scheme, "inside", scaled) for name, scaled in scales.items()}
-            for scheme in schemes}
-by_scale["learned"]["× 8, 2,000 steps"] = changed("learned scaled longer", "inside")
-figures.scale_points(by_scale, "accuracy in texts of 32", chance=1 / LETTERS)
-for what in ("binary louder", "learned louder"):
-    name = what.split()[0]
-    shares = {"alone": by_seed(name, "inside", scaled=True),
-              "and positions × 8": changed(what, "inside")}
-    for how, seeds in shares.items():
-        print(f"500 steps, {name}, embedding × 8 {how}:", *(f"{share:.0%}" for share in seeds))
-#| caption: Accuracy in texts of 32 with and without the scale on the embeddings, after 500
-#|   steps (triangles: 2,000), a point for each of three seeds.
-
-# %% tags=["hide-input"]
-for scheme in ("binary", "learned"):
-    as_it_is, scaled, *more_steps = by_scale[scheme].values()
-    assert min(as_it_is) > max(scaled) + 0.1
-    assert all(min(shares) > 0.99 for shares in more_steps)
-louder = [run["inside"] for run in kept["changed"] if "louder" in run["name"]]
-assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
-
-# %% [raw] slide
-# ## It is the ratio of position to embedding
-# {figure}
-#
-# **A common mistake: “they differ in X alone”, unchecked.** Print both configurations.
-
-# %% [markdown]
-# After 500 steps with the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–74%. The other
-# schemes hardly change. Sinusoids are added too, but they are long enough beside a scaled embedding. After 2,000 steps
-# the table is at 100% with every seed. So the factor does not keep the model from learning the order: it delays it.
-#
-# Is the cause the scale of the embedding, or the *ratio* of position to embedding? In the runs "and positions × 8" both are
-# multiplied by eight. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
-# third). So it is mostly the ratio that decides how *fast* the model learns the order here.
-#
-# Why scale at all, then? The paper gives no reason. The usual explanation, which we do not test: in language the word
-# matters more than its position, and without the factor a sinusoid drowns the word when training begins. RoPE adds
-# nothing to the embedding and does not need the factor. Llama has no factor; Gemma has it in spite of its RoPE.
-#
-# > **A common mistake: "they differ in X alone", unchecked.** If `scale_embedding` is left unset, the package scales the
-# > embedding with digits and sinusoids, but not with a learned table. Then two models that differ in `positions` also
-# > differ in the scale. Here, after 500 steps, you would compare digits with the factor, 62–73%, and a table without it,
-# > 100%, and your explanation would be wrong. Print both configurations before you explain a difference.
+# not enough, as T5 shows.) But Shaw's diagonal is pale: about 0.4 of its weight is spread thinly over all other keys.
+# RoPE's panel has dark specks far from the diagonal. Both will matter in longer texts.
 #
 # ## RoPE at 4 and at 32 times the trained length
 #
-# We go on to texts of 1,024. *Guess:* is RoPE still right? If it is not, there are two possible causes. (a) **Many
-# keys**: the softmax divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at
-# far distances the slow pairs have angles that never occurred in training. Two interventions on the trained models
-# separate the causes:
+# We go on to texts of 1,024. *Guess:* is RoPE still right? If it is not, there are two suspects. (a) **Many keys**: the
+# softmax divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances
+# the slow pairs have angles that never occurred in training. The trained models read the same texts in four ways:
 #
-# | intervention | what it does | many keys? | new angles? |
-# |---|---|---|---|
-# | **window** | each letter sees 16 neighbours on either side | no | no |
-# | **clipped** distances | keys further than 16 places away are turned as if they stood 16 places away | yes | no |
+# | what a letter sees | keys | new angles? |
+# |---|---|---|
+# | 1 **window**: 16 neighbours on either side | 33 | no |
+# | 2 **clipped**: all keys; one further than 16 places away is turned as if it stood 16 places away | 1,024 | no |
+# | 3 **far keys**: 8 neighbours on either side, and 16 keys from 32 or more places away | 33 | yes |
+# | 4 **as trained**: all keys | 1,024 | yes |
 #
-# So if the many keys are the cause, only the window helps. If the new angles are the cause, both help.
+# If (a) alone does the harm, rows 2 and 4 fail. If (b) alone does it, rows 3 and 4 fail. If it takes both, only row 4
+# fails. *Guess:* which is it? (In the figure, rows 1 and 3 are on the left and rows 2 and 4 on the right. Between them
+# a letter sees 64 and 256 far keys.)
 
 # %% [raw] slide
 # ## RoPE at 32 times the trained length
-# > **Guess first.** Two suspects. (a) **Many keys**: a thousand small weights add up. (b) **New angles**: never seen in training. A window removes both; clipped distances remove (b) alone. Which helps?
+# > **Guess first.** Two suspects. (a) **Many keys**: a thousand small weights add up. (b) **New angles**: never seen in training.
+#
+# | a letter sees | keys | new angles? |
+# |---|---|---|
+# | a window of 16 on either side | 33 | no |
+# | all, clipped to a distance of 16 | 1,024 | no |
+# | 17 near ones and 16 far ones | 33 | yes |
+# | all, as trained | 1,024 | yes |
+
+# %% tags=["hide-input"]
+def at_1024(what):
+    return [run["1024"] for run in by_seed("RoPE", what)]
+
+
+far = changed("RoPE far keys", "far")                            # {number of far keys: share}
+by_keys = {}
+for some in far[0]:                                              # 16, 64, 256 far, 17 near
+    by_keys[f"{17 + int(some)} keys"] = {"trained angles": [],
+                                         "new angles": [run[some] for run in far]}
+by_keys["33 keys"]["trained angles"] = at_1024("window")
+by_keys["1,024 keys"] = {"trained angles": at_1024("clipped"),
+                         "new angles": at_1024("by_length")}
+figures.scale_points(by_keys, "accuracy in texts of 1,024")
+for name, angles_of in by_keys.items():
+    for which, shares in angles_of.items():
+        if shares:
+            print(f"{name:>10}, {which:>14}:", *(f"{share:4.0%}" for share in shares))
+#| caption: RoPE in texts of 1,024: the number of keys that a letter sees, and whether their
+#|   angles occurred in training. A point for each of three seeds.
+#| label: keys-and-angles
+
+# %% tags=["hide-input"]
+assert min(by_keys["33 keys"]["new angles"]) > 0.98
+assert min(at_1024("clipped") + at_1024("window")) > 0.97
+for seed in range(3):                                            # more keys, fewer right
+    line = [angles_of["new angles"][seed] for angles_of in by_keys.values()]
+    assert line == sorted(line, reverse=True)
+
+# %% [raw] slide
+# ## It takes both: many keys, at new angles
+# {figure}
+
+# %% [markdown]
+# At four times the trained length RoPE was nearly perfect. At thirty-two times, as trained, only 40 to 69% are right.
+# Row 4 alone fails, so **it takes both**. A thousand keys do no harm while their angles are known. Sixteen keys at new
+# angles do almost no harm: 99 to 100% are right. With 64 of them it is 95 to 99%, with 256 it is 78 to 94%. A key at a
+# new angle *sometimes* scores as high as the right one: see the dark specks in RoPE's panel of [@fig:past-training].
+# Among sixteen such keys there is rarely one that does, among a thousand often.
+#
+# Are the other relative schemes safe, which have no angles? And does RoPE only need more training? *Guess:* what does
+# a window do to Shaw's vectors and to T5's biases in long texts?
 
 # %% tags=["hide-input"]
 def at_lengths(runs):
@@ -1183,48 +1111,250 @@ for n in (128, 1024):
     assert max(added["sinusoidal"][n]) < min(added["sinusoidal, window"][n]) < 0.5
 
 # %% [raw] slide
-# ## The cause is the new angles
+# ## Schemes without angles: the number of keys is enough
 # {figure}
 
 # %% [markdown]
-# RoPE is nearly perfect at four times the trained length, but at thirty-two times it gets only 40 to 69% right.
-# Clipped, with all 1,024 keys in sight, it is right throughout. So for RoPE the cause is (b), the **new angles**. In
-# training a key stands at most 31 places before or after its query. A key further away sometimes scores as high as
-# the right one: these are the dark specks in RoPE's panel of [@fig:past-training]. Four times as many training steps
-# do not help much.
-#
-# The other two panels show that cause (a) exists, too. Shaw's vectors and T5's biases have no angles, so nothing
-# about a far key is new to them. Yet both lose in long texts, and a window of 16 brings back what they had at 32. For
-# T5 this answers the question above. We think that its biases are too small to silence far keys: after 500 steps the
-# largest stands only 1.4 to 1.5 above the outermost ones. In 2,000 steps the biases can grow, and the fall begins
-# later.
+# Four times as many training steps do not help RoPE much. In the other two panels the number of keys is enough to do
+# harm. Shaw's vectors and T5's biases have no angles, so nothing about a far key is new to them. Yet both lose in long
+# texts, and a window of 16 brings back what they had at 32. For T5 this answers the question above: the keys are too
+# many.
 #
 # <details><summary><b>Going further</b>: which angles are new, and Shaw and T5 at 1,024</summary>
 #
 # With base 10,000 only the first 4 of a head's 16 pairs come full circle within 31 places before and after, and the
-# fifth nearly does. The others meet new angles, and all of them together meet new combinations.
+# fifth all but does. The others meet new angles, and all of them together meet new combinations.
 #
 # Shaw's vectors have no angles, and distances beyond 16 share the outermost vectors, which were trained. At 1,024 they
 # fall to 75–98%. The window restores 100%, so their loss is (a), the **many keys**.
 #
-# For T5 the cause is (a) too. Its numbers, we think, are too small to stand out among a thousand, for which a lead of
-# $\ln 1000 \approx 7$ gives half of the weight. They start near 0, and Adam moves a number by at most about the learning rate
+# For T5 it is (a) too. Its numbers, we think, are too small to silence far keys: after 500 steps the largest stands only
+# 1.4 to 1.5 above the outermost ones. Among a thousand keys it takes a lead of $\ln 1000 \approx 7$ to get half of the
+# weight. The numbers start near 0, and Adam moves a number by at most about the learning rate
 # in a step, here 0.003. With 2,000 steps T5 is right at 32, nearly right at 128, and mostly wrong at 1,024.
-# </details>
 #
 # A window helps sinusoids only a little, because their positions stay unknown: at 1,024 the share of right answers
-# rises from 9 to 19% in the mean.
+# rises from 8–9% to 18–21%.
+# </details>
 #
 # These are tiny models on a task of neighbours. Learn from them what kinds of failure there are, not the numbers.
 # What is known of language models?
 #
-# * RoPE also fails beyond the trained length. Chen et al. ([-@chen2023]) blame attention scores that grow far too large at
+# * RoPE fails beyond the trained length, too. Chen et al. ([-@chen2023]) find attention scores that grow far too large at
 #   unseen distances.
 # * ALiBi was made for longer texts. A model with ALiBi that was trained on 1,024 tokens read 2,048 as well as a model with
 #   sinusoids that was trained on 2,048 ([@press2022]).
 # * On small reasoning tasks Kazemnejad et al. ([-@kazemnejad2023]) found a decoder *without* positions ahead of T5's biases,
 #   ALiBi, RoPE and absolute positions.
 #
+# ## Context extension: reading more tokens than in training
+#
+# If new angles do harm, avoid them. A model with RoPE was trained on 4,096 tokens and is to read $s = 8$ times as many.
+# Three methods change its angles, mostly with a little further training:
+#
+# * **Position interpolation** ([@chen2023]) divides all positions by $s$: pair $i$ is turned by $m\theta_i / s$.
+# * **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **NTK-aware scaling** raises the
+#   base $b$ to $b\,s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$ times.
+# * **YaRN** ([@peng2024yarn]) interpolates the slow pairs, those between them in part, and makes the scores a little sharper.
+#
+# In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do
+# not, so they meet new angles. *Guess:* which methods bring *all* slow pairs back into the range of angles that they
+# had in training?
+
+# %% tags=["hide-input"]
+s, trained_on, d_k = 8, 4096, 128
+theta = rope_angles(torch.tensor(1), d_k)                        # (64,)  angle per token
+circles = trained_on * theta / (2 * math.pi)                     # (64,)  turns in training
+slow = ((32 - circles) / (32 - 1)).clamp(0, 1)     # YaRN: 0 from 32 turns on, 1 below one
+raised = rope_angles(torch.tensor(1), d_k, base=10_000 * s ** (d_k / (d_k - 2)))
+turned = {"no change": theta, "interpolation": theta / s, "NTK-aware": raised,
+          "YaRN": (1 - slow) * theta + slow * theta / s}         # angles per token
+furthest = {name: s * each / theta for name, each in turned.items()}
+circled = int((circles >= 1).sum())
+print(f"pairs that come full circle in {trained_on:,} tokens: 0 to {circled - 1} of {d_k // 2}")
+print(f"NTK-aware, pair {circled}: {furthest['NTK-aware'][circled]:.2f} times as far")
+figures.context_extension(furthest, circled)
+#| caption: Largest angle of each pair of columns in a text of 32,768 tokens, as a multiple of
+#|   the largest in 4,096. Shaded: angles never seen in training.
+#| label: context-extension
+
+# %% tags=["hide-input"]
+assert furthest["YaRN"][circled:].max() < 1.001 and furthest["NTK-aware"][circled] > 1.5
+assert math.isclose(furthest["NTK-aware"][-1], 1, rel_tol=1e-4)
+
+# %% [markdown]
+# Interpolation and YaRN bring all slow pairs back. But interpolation also slows the fast pairs, which tell neighbours
+# apart, by a factor of eight; YaRN leaves most of them as they are. NTK-aware scaling brings back the last pair only. The
+# other slow pairs still meet new angles, up to 1.75 times as far.
+#
+# Now we try this on our own three RoPE models, **without further training**, with $s = 4$ and $s = 32$. We take
+# YaRN's main idea, *by parts*: the first five pairs, which come full circle in training (the fifth all but does), stay
+# as they are, and the others are interpolated. *Guess:* which method breaks a model that looks two places back?
+
+# %% tags=["hide-input"]
+runs = changed("RoPE extended", "at")                            # {length: {method: share}}
+methods, by_method = ("no change", "interpolation", "NTK-aware", "by parts"), {}
+for method in methods:
+    by_method[method] = {f"texts of {int(n):,}": [run[n][method] for run in runs]
+                         for n in runs[0]}
+    for name, seeds in by_method[method].items():
+        print(f"{method:>13}, {name:>14}:", *(f"{share:4.0%}" for share in seeds))
+kept_pairs = {pairs: [run["1024"][f"keep {pairs}"] for run in runs] for pairs in range(2, 9)}
+print("by parts, texts of 1,024, by the number of pairs that stay as they are:")
+for pairs, seeds in kept_pairs.items():
+    print(f"{pairs:>13}:", *(f"{share:4.0%}" for share in seeds))
+limits = [run["1024"]["YaRN's limits"] for run in runs]
+print("the limits of the YaRN paper:", *(f"{share:4.0%}" for share in limits))
+figures.scale_points(by_method, "accuracy", chance=1 / LETTERS)
+#| caption: RoPE trained on 32 letters, its angles changed without further training: a point
+#|   for each of three seeds.
+#| label: extended
+
+# %% tags=["hide-input"]
+plain_128, plain_1024 = by_method["no change"].values()
+parts_128, parts_1024 = by_method["by parts"].values()
+assert all(part > none for part, none in zip(parts_1024, plain_1024, strict=True))
+assert min(parts_128) > 0.99 and max(by_method["interpolation"]["texts of 128"]) < 0.1
+for pairs in range(4, 9):
+    assert all(part > none for part, none in zip(kept_pairs[pairs], plain_1024, strict=True))
+assert kept_pairs[5] == parts_1024 and kept_pairs[3][1] < plain_1024[1] and max(limits) < 0.1
+for seeds in zip(*kept_pairs.values(), strict=True):
+    assert max(seeds) in (seeds[3], seeds[4]), "the best is 5 or 6 pairs"
+
+# %% [raw] slide
+# ## Context extension on our models, without further training
+# {figure}
+#
+# Interpolation slows the pairs that tell neighbours apart. By parts (YaRN's idea) leaves them as they are.
+
+# %% [markdown]
+# *Interpolation* falls to guessing (one letter of 16 is 6%). With $s = 4$, a key two places back is now turned as if it
+# stood half a place back, and the model has never seen such a distance. So Chen et al. train the model further after
+# the change. *By parts* leaves the fast pairs alone, so a distance of −2 looks nearly as before. At 1,024 it gets 69 to
+# 81% right where the unchanged model gets 40 to 69%, and it is better with every seed. *NTK-aware* scaling shows no
+# clear gain here. No method reaches 100% at 1,024.
+#
+# <details><summary><b>Going further</b>: is five the right number of pairs to keep?</summary>
+#
+# With each seed the best number is five or six, so the border lies where the pairs stop coming full circle. Four to
+# eight pairs are better than no change with every seed, two or three are not. With the limits of the YaRN paper the
+# model guesses. There a pair stays as it is from 32 turns on. In 32 letters no pair turns so often, so all are slowed.
+#
+# </details>
+#
+# Another way is to leave RoPE *out* in every fourth layer, as some recent models do ([@yang2025rope];
+# [SmolLM3](https://huggingface.co/docs/transformers/model_doc/smollm3)). A layer without angles meets no new angles,
+# and its causal mask tells it something about order.
+#
+# ## The embedding scale: multiply by √d_model
+#
+# *Step 5: use.* Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings by $\sqrt{d_\text{model}}$ before they add
+# positions. Why? Compare the lengths of the two vectors. An embedding often starts with numbers of about
+# $1/\sqrt{d_\text{model}}$, so that the same table can serve as the output's matrix. A sinusoidal vector
+# ([@fig:sinusoids]) has $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *Guess:* how long is each vector?
+
+# %%
+for d in (64, 512):
+    word = torch.randn(1000, d) / math.sqrt(d)                   # 1,000 fresh embeddings
+    lengths = {"embedding": word, "× √d": word * math.sqrt(d),
+               "sinusoidal": positions.sinusoidal(torch.arange(1000), d),
+               "digits": positions.binary(torch.arange(1000), d),
+               "learned, fresh": LearnedPositions(1000, d).table}
+    means = {name: rows.norm(dim=-1).mean() for name, rows in lengths.items()}
+    print(f"d = {d:>3}:", *(f"{name} {length:.2f} " for name, length in means.items()))
+
+# %% [raw] slide
+# ## The embedding scale: multiply by √d_model
+# {print}
+#
+# Beside a fresh embedding the sinusoid is 16 times as long.
+#
+# > **Guess first.** Our task needs positions more than anything. What does the factor do to each scheme in 500 steps? In 2,000?
+
+# %% [markdown]
+# A fresh embedding has length 1, and a sinusoidal vector has length $\sqrt{d/2}$: at width 512 the position is
+# sixteen times as long as the word. With the factor, the word is the longer of the two. Digits and the vectors of a
+# fresh *learned* table are both short compared with a scaled embedding. *Guess:* our task needs positions more than
+# anything. What does the factor do to each scheme in 500 steps of training? Do 2,000 steps make up for it?
+
+# %% tags=["hide-input"]
+schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
+scales = {"embedding as it is": False, "× √64 = 8": True}
+by_scale = {scheme: {name: by_seed(scheme, "inside", scaled) for name, scaled in scales.items()}
+            for scheme in schemes}
+by_scale["learned"]["× 8, 2,000 steps"] = changed("learned scaled longer", "inside")
+figures.scale_points(by_scale, "accuracy in texts of 32", chance=frequent[TRAINED],
+                     chance_name="most frequent letter")
+for what in ("binary louder", "learned louder"):
+    name = what.split()[0]
+    shares = {"alone": by_seed(name, "inside", scaled=True),
+              "and positions × 8": changed(what, "inside")}
+    for how, seeds in shares.items():
+        print(f"500 steps, {name}, embedding × 8 {how}:", *(f"{share:.0%}" for share in seeds))
+#| caption: Accuracy in texts of 32 with and without the scale on the embeddings, after 500
+#|   steps (triangles: 2,000), a point for each of three seeds.
+
+# %% tags=["hide-input"]
+for scheme in ("binary", "learned"):
+    as_it_is, scaled, *more_steps = by_scale[scheme].values()
+    assert min(as_it_is) > max(scaled) + 0.1
+    assert all(min(shares) > 0.99 for shares in more_steps)
+louder = [run["inside"] for run in kept["changed"] if "louder" in run["name"]]
+assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
+
+# %% [raw] slide
+# ## It is the ratio of position to embedding
+# {figure}
+#
+# **A common mistake: “they differ in X alone”, unchecked.** Print both configurations.
+
+# %% [markdown]
+# After 500 steps with the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–74%. The other
+# schemes hardly change: sinusoids are added, too, but they are long enough beside a scaled embedding. After 2,000 steps
+# the table is at 100% with every seed. So the factor does not keep the model from learning the order; it delays it.
+#
+# Is the cause the scale of the embedding, or the *ratio* of position to embedding? In the runs "and positions × 8" both
+# are eight times as long. The table is back at 99% or more, and the digits at 94% with two seeds of three (81% with the
+# third). So it is mostly the ratio that decides how *fast* this model learns the order.
+#
+# Why scale at all, then? The paper gives no reason. The usual explanation, which we do not test: in language the word
+# matters more than its position, and without the factor a sinusoid drowns the word when training begins. RoPE adds
+# nothing to the embedding and does not need the factor. Llama has none; Gemma has one, in spite of its RoPE.
+#
+# > **A common mistake: "they differ in X alone", unchecked.** If `scale_embedding` is left unset, the package scales the
+# > embedding with digits and sinusoids, but not with a learned table. You would then compare digits with the factor,
+# > 62–73%, and a table without it, 100%, and explain the wrong thing. Print both configurations first.
+#
+
+# %% [markdown] erratum="most systems use this" teaches="most systems use learned positions @ Which model uses which positions"
+# ## Which model uses which positions
+#
+# | model | positions | trained on texts up to |
+# |---|---|---|
+# | Transformer ([-@vaswani2017]) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ | a sentence |
+# | BERT ([-@devlin2019]), GPT-2 ([-@radford2019]), GPT-3 ([-@brown2020]) | learned, added | 512; 1,024; 2,048 |
+# | T5 ([-@raffel2020]) | biases in 32 buckets, up to distance 128 | 512 |
+# | BLOOM ([-@lescao2022]) | ALiBi | 2,048 |
+# | GPT-NeoX-20B ([-@black2022]) | RoPE on a quarter of each head's columns, half layout | 2,048 |
+# | Llama ([-@touvron2023llama]), Llama 2 ([-@touvron2023]) | RoPE, base 10,000 | 2,048; 4,096 |
+# | Llama 3 ([-@grattafiori2024]) | RoPE, base 500,000 | 8,192; then 131,072 |
+# | Qwen2 ([-@yang2024qwen]) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
+# | Gemma 3 ([-@gemma2025]) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
+#
+# > **A common mistake: "most systems use learned positions".** This was true around 2019. Most open large models since
+# > 2023 use RoPE.
+
+# %% [raw] slide
+# ## Which model uses which positions
+# | model | positions |
+# |---|---|
+# | Transformer (2017) | sinusoidal, added to embeddings × $\sqrt{d_\text{model}}$ |
+# | BERT, GPT-2, GPT-3 | learned, added |
+# | T5 | biases in 32 buckets |
+# | BLOOM | ALiBi |
+# | Llama, Llama 3, Qwen2, Gemma 3 | RoPE, base 10,000 to 1,000,000 |
+
+# %% [markdown]
 # ## Going further: could sinusoids extrapolate, if they were trained otherwise?
 #
 # *The two sections "Going further" are not counted in the minutes above.*
@@ -1282,7 +1412,9 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 # extend to two dimensions, for images ([lecture @beyond_text](@beyond_text)). For RoPE we add (6): scores that depend on the
 # distance alone. The folded code tests each property but (5). Its input is what a scheme tells a query at position 0 about a
 # key at position $p$, for $p$ from 0 to 31. Learned vectors come from the *trained* models above. For property 2 the code
-# fits a matrix on half of the positions and tests it on the other half.
+# fits a matrix on half of the positions, and tests on the other half whether it leads from $p$ to $p + 3$. A column of
+# ones beside the vectors lets the map add a constant, too (it is then called *affine*). The integers need this: no
+# factor leads from 1 to 4 and also from 2 to 5, but adding 3 does. Waves and RoPE do not need it.
 
 # %% tags=["hide-input"]
 p32 = torch.arange(TRAINED)
@@ -1308,7 +1440,8 @@ def unique(scheme):                                              # property 1
 def linear(scheme, k=3):                                         # property 2: fit, then try
     torch.manual_seed(0)
     p = torch.randperm(TRAINED - k)                              # (29,)
-    here = torch.cat([told(scheme, p), torch.ones(len(p), 1)], dim=1).double()     # (29, d + 1)
+    ones = torch.ones(len(p), 1)                                 # (29, 1)  for a constant
+    here = torch.cat([told(scheme, p), ones], dim=1).double()    # (29, d + 1)
     there = told(scheme, p + k).double()                         # (29, d)
     matrix = torch.linalg.lstsq(here[:15], there[:15], driver="gelsd").solution    # (d + 1, d)
     wrong = here[15:] @ matrix - there[15:]
@@ -1424,7 +1557,8 @@ assert schemes_with("3 longer texts: × 32") == []
 # Attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and
 # its length beside the embedding's affects how fast the model learns the order. RoPE turns queries and keys by their
 # positions, and relative schemes put the distance into the score; both know positions only through their distance.
-# What a scheme *can* express and what training *finds* are different things. So measure what a model does beyond its
+# Far beyond the trained length RoPE fails, because *many* keys stand at *new* angles; context extension slows its slow
+# pairs down. What a scheme *can* express and what training *finds* are different things. So measure what a model does beyond its
 # trained length.
 #
 # Of the three things that self-attention lacked, one has been added:

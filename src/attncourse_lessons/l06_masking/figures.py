@@ -236,6 +236,42 @@ def losses_of_runs(runs: Mapping[str, Sequence[Sequence[float]]], least: float) 
     show(drawn, f"Training losses, a line a seed; the least possible is {least:.3f}. {'; '.join(said)}.")
 
 
+def letters_predicted(
+    old: Mapping[str, Mapping[str, Sequence[float]]], new: Mapping[str, Mapping[str, Sequence[float]]]
+) -> None:
+    """How often a model predicts the letter that stood at a place, and the one that stands there now.
+
+    {row: {kind: a share for each seed}}: a panel for each kind, a row for each way in which the text was changed. In
+    `new` are the rows in which a new letter stands at the place. The marks of a row stand one below the other a little.
+    """
+    kinds = list(next(iter(old.values())))
+    drawn, axes = figure(8.6, 1.5 + 0.36 * len(old), columns=len(kinds))
+    said = []
+    series = ((old, "the old letter", "o", BLUE, BLUE), (new, "the new letter", "s", ORANGE, "white"))
+    for ax, kind in zip(axes, kinds, strict=True):
+        for shares, label, marker, colour, inside in series:
+            for y, row in enumerate(old):
+                if row not in shares:
+                    continue
+                values = list(shares[row][kind])
+                steps = [y + 0.16 * (i - (len(values) - 1) / 2) for i in range(len(values))]
+                ax.plot(values, steps, marker, color=colour, markerfacecolor=inside, markersize=6, clip_on=False,
+                        zorder=3)  # fmt: skip
+                said.append(f"{kind}; {row}: {label} " + ", ".join(f"{value:.0%}" for value in values))
+        ax.set_xlim(0, 1)
+        ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+        ax.set_ylim(len(old) - 0.5, -0.5)
+        ax.set_yticks(range(len(old)), list(old) if ax is axes[0] else [""] * len(old))
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_title(kind, fontsize=10.5)
+    marks = [Line2D([], [], marker=marker, color=colour, markerfacecolor=inside, linestyle="none", label=label)
+             for _, label, marker, colour, inside in series]  # fmt: skip
+    drawn.legend(handles=marks, frameon=False, loc="outside lower center", ncols=2)
+    show(drawn, f"How often each letter is predicted, a mark a seed. {'. '.join(said)}.")
+
+
 def masked_scores(scores: Tensor, mask: Tensor, words: Sequence[str]) -> None:
     """Scores with what a mask forbids at −∞, and the weights that softmax makes of them, forbidden cells hatched.
 

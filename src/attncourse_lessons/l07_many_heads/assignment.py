@@ -484,8 +484,8 @@ check("grouped_query_attention", grouped_query_attention)
 # **Use it.** One layer of the size of Llama 3's 8B: 32 query heads of width 128, one query at the end of a text of 512
 # tokens. Torch's kernel knows groups, too. *Guess* how many bytes a layer's keys and values take, with 32, 8 and 1
 # KV heads, in float32. Then your function writes with a **KV cache**: a text of 20 tokens goes through it one query
-# at a time, and all keys and values so far are kept. It needs no mask for this. Why not? The result is compared with one
-# causal pass of torch.
+# at a time, and all keys and values so far are kept, as in the lecture's section on the KV cache. At step $t$ the query has
+# one row, and the cache has $t + 1$. It needs no mask for this. Why not? The result is compared with one causal pass of torch.
 
 # %%
 if solved("grouped_query_attention"):
@@ -562,7 +562,8 @@ if solved("grouped_query_attention"):
 # $s^2$. What is the variance $a$ of an element of $q$? For which $s$ is the slide right
 # at the start of training, if $W_K$ is drawn alike? Why may it be wrong later?
 #
-# Answer in four to eight sentences or lines of mathematics. (3 points)
+# ([Lecture @lookup](@lookup) derives (a) for $a = b = 1$. The last *Going further* of [lecture @many_heads](@many_heads), point
+# 1, measures (b).) Answer in four to eight sentences or lines of mathematics. (3 points)
 
 # %% [markdown] written="why-the-root" points=3 minutes=12 difficulty=2
 # ### BEGIN SOLUTION

@@ -143,6 +143,41 @@ def _matrix(
         ax.plot([left, left + width], [level, level], color=ORANGE, linewidth=3.2, solid_capstyle="butt")
 
 
+def low_rank(n: int, d_model: int, d_k: int) -> None:
+    """The scores of one head as a product, to scale: X W_Q W_Kᵀ Xᵀ, which is narrow in the middle.
+
+    Raises ValueError where the head is wider than the layer, or has no column.
+    """
+    if not 1 <= d_k <= d_model:
+        raise ValueError(f"d_k: got {d_k}, expected 1 to d_model = {d_model}")
+    factors = (("$X$", n, d_model, INK), ("$W_Q$", d_model, d_k, BLUE), (r"$W_K^\top$", d_k, d_model, BLUE),
+               (r"$X^\top$", d_model, n, INK), (r"$QK^\top$", n, n, INK))  # fmt: skip
+    gap, x, ends = 0.5, 0.1, {}
+    tall = UNIT * max(d_model, n)
+    middle = 0.6 + tall / 2
+    drawn, ax = figure(0.2 + 4 * gap + UNIT * sum(columns for _, _, columns, _ in factors), tall + 1.25)
+    stage(ax, (0, drawn.get_figwidth()), (0, drawn.get_figheight()))
+    for (label, rows, columns, colour), sign in zip(factors, "···= ", strict=True):
+        _matrix(ax, x, middle, rows, columns, [colour], "columns", label, f"{rows}×{columns}")
+        ends[label] = x, x + UNIT * columns
+        x += UNIT * columns + gap
+        if sign.strip():
+            ax.text(x - gap / 2, middle, sign, ha="center", va="center", fontsize=15, color=INK)
+    above, below = middle + tall / 2 + 0.38, middle - tall / 2 - 0.32
+    for first, last, level, step, colour, words in (
+        ("$X$", "$W_Q$", above, 0.16, INK, f"$Q$, {n}×{d_k}"),
+        (r"$W_K^\top$", r"$X^\top$", above, 0.16, INK, rf"$K^\top$, {d_k}×{n}"),
+        ("$W_Q$", r"$W_K^\top$", below, -0.16, BLUE, f"{d_model}×{d_model}, rank at most {d_k}"),
+    ):
+        left, right = ends[first][0], ends[last][1]
+        ax.plot([left, right], [level, level], color=colour, linewidth=1.5)
+        ax.text((left + right) / 2, level + step, words, ha="center", va="center", fontsize=10, color=colour)
+    show(drawn, f"The scores of one head as a product, to scale: X, {n} by {d_model}, times W_Q, {d_model} by {d_k}, "
+         f"times W_K transposed, {d_k} by {d_model}, times X transposed, {d_model} by {n}, is {n} by {n}. The two "
+         f"matrices in the middle make {d_model} by {d_model} numbers of rank at most {d_k}; the first two make Q, {n} "
+         f"by {d_k}, and the last two K transposed, {d_k} by {n}.")  # fmt: skip
+
+
 def two_answers(alpha: float) -> None:
     """One head's mixtures of two dinners on a line, by their share of pie, and the thresholds that each answer needs.
 
@@ -176,6 +211,39 @@ def two_answers(alpha: float) -> None:
     ax.spines[["left", "right", "top"]].set_visible(False)
     ax.set_xlabel("share of pie in the mixture")
     show(drawn, f"Four mixtures of two dinners on a line, by their share of pie. {'. '.join(said)}.")
+
+
+def keys_on_a_line(seeds: Mapping[str, tuple[Tensor, Sequence[int]]], names: Sequence[str]) -> None:
+    """The keys of a head with d_k = 1 on a line, a line for each seed: {title: (keys, which of them are found)}.
+
+    Each line has its own scale, the largest distance from zero. Raises ValueError where a name has no key.
+    """
+    drawn, ax = figure(8.4, 0.7 + 1.0 * len(seeds))
+    said, looks = [], {True: (ORANGE, "s"), False: (BLUE, "o")}
+    for row, (title, (keys, found)) in enumerate(seeds.items()):
+        if keys.shape != (len(names),):
+            raise ValueError(f"{title}: got keys of shape {tuple(keys.shape)}, expected {(len(names),)}")
+        y, places = -row, (keys / keys.abs().max()).tolist()
+        ax.plot([-1, 1], [y, y], color=PALE, linewidth=2, zorder=1)
+        order = sorted(range(len(names)), key=places.__getitem__)
+        for i, step in zip(order, (0.2, -0.2, 0.38, -0.38) * len(names), strict=False):  # so that no name hides another
+            colour, marker = looks[i in found]
+            ax.plot([places[i]], [y], linestyle="none", marker=marker, markersize=8, color=colour, zorder=3,
+                    markeredgecolor="white")  # fmt: skip
+            ax.text(places[i], y + step, names[i], ha="center", va="center", fontsize=9.5, color=colour)
+        ends = ", ".join(names[i] for i in order)
+        said.append(f"{title}, from the left: {ends}; found: {', '.join(names[i] for i in order if i in found)}")
+    handles = [Line2D([], [], color=colour, marker=marker, linestyle="none", label=words) for words, (colour, marker)
+               in (("found by the day before", looks[True]), ("not found", looks[False]))]  # fmt: skip
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
+    ax.set_xlim(-1.08, 1.08)
+    ax.set_ylim(-len(seeds) + 0.45, 0.55)
+    ax.set_xticks([0])
+    ax.set_yticks(range(0, -len(seeds), -1), list(seeds))
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["left", "right", "top"]].set_visible(False)
+    ax.set_xlabel("the one number of a key")
+    show(drawn, f"Keys of one column on a line. {'. '.join(said)}.")
 
 
 def keys_in_a_plane(seeds: Mapping[str, tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
@@ -450,10 +518,11 @@ def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
         (others, "with another head,\nmean of six", {"marker": "s", "color": ORANGE, "markerfacecolor": "white"}),
     ):
         ax.plot(range(len(runs)), shares, linestyle="none", markersize=7, markeredgewidth=1.8, **style)
-        ax.annotate(words, (len(runs) - 1, shares[-1]), xytext=(10, 0), textcoords="offset points", va="center",
+        ax.annotate(words, (len(runs) - 1, shares[-1]), xytext=(24, 4), textcoords="offset points", va="center",
                     fontsize=10, color=style["color"])  # fmt: skip
     ax.axhline(0, color=INK, linewidth=1)
-    ax.set_xticks(range(len(runs)), list(runs))
+    every = 1 if len(runs) <= 15 else 5                                   # so that no name meets the next
+    ax.set_xticks(range(0, len(runs), every), list(runs)[::every])
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}")
     ax.set_ylim(min(0, *others, *partners) - 0.02, 1.1 * max(*others, *partners))
     ax.grid(axis="y", color=PALE, linewidth=0.8)

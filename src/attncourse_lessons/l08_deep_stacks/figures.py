@@ -262,6 +262,33 @@ def runs_side_by_side(
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'. '.join(said)}.")
 
 
+def runs_by_cause(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], y_name: str, level: tuple[str, float]
+) -> None:
+    """Panels side by side, {name of the x axis: {group: (x, y) of each run}}: a mark a run. They share their heights.
+
+    `level` is dotted, with its name.
+    """
+    drawn, _ = figure(8.6, 3.2, columns=len(panels))
+    said = []
+    for ax, (x_name, groups) in zip(drawn.axes, panels.items(), strict=True):
+        for i, (name, runs) in enumerate(groups.items()):
+            style = line_style(i) | {"linestyle": "none", "markersize": 6}
+            ax.plot(*zip(*runs, strict=True), label=name, **style)
+            first, last = min(runs), max(runs)
+            said.append(f"{name}: {first[1]:.2f} at a {x_name} of {first[0]:.2f}, {last[1]:.2f} at {last[0]:.2f}")
+        _named_level(ax, *level)
+        name_lines(ax, x_name, "")
+    ends = [end for ax in drawn.axes for end in ax.get_ylim()]
+    for ax in drawn.axes:
+        ax.set_ylim(min(ends), max(ends))
+        if ax is not drawn.axes[-1]:
+            ax.get_legend().remove()
+    drawn.axes[0].set_ylabel(y_name)
+    said.append(f"{level[0]}: {level[1]:.2f}")
+    show(drawn, f"{y_name}, a mark a run. {'; '.join(said)}.")
+
+
 def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float) -> list[str]:
     """Draws each line's seeds and medians, and returns the medians in words."""
     said = []

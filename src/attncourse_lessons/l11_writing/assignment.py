@@ -162,7 +162,7 @@ if solved("greedy_decode"):
 # <details><summary>What to see</summary>
 #
 # More than 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
-# *and five*") or replaced by another. Now and then the model repeats itself until `max_length`.
+# *and five*"), left out or replaced by another. Now and then the model repeats itself until `max_length`.
 # Greedy search takes the likeliest token and cannot take it back.</details>
 
 # %% [markdown]
@@ -329,7 +329,7 @@ if solved("sample_token"):
     generator = torch.Generator().manual_seed(0)
 
     def write(sources, temperature, top_p):
-        """A sampled text for each source, and its log-probability under the model."""
+        """A sampled text for each source, and its probability under the model at T = 1."""
         next_logits, tokens = logits_after(sources), torch.ones(len(sources), 1).long()
         total, open_ = torch.zeros(len(sources)), torch.ones(len(sources), dtype=torch.bool)
         while open_.any() and tokens.shape[1] < 24:
