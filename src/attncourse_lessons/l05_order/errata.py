@@ -194,7 +194,7 @@ OUTPUTS_2_AND_5 = Erratum(
     decks=(CSE5321,),
     place="Positional Embeddings, code",
     claim="dog1_out = output[0, 2]; dog2_out = output[0, 5]",
-    correction="right for that tokenizer, which begins with one token; look the word up, and it is for all",
+    correction="right for that tokenizer, which begins with one token; search for the token, and any tokenizer will do",
     question="Are the two dogs found?",
     printed=lambda: (["<start>", *DOG], (2, 5)),
     misread=lambda: (DOG, (2, 5)),                                            # another tokenizer
@@ -241,7 +241,7 @@ MOST_SYSTEMS = Erratum(
     decks=(CSE576, CSE5321, PARAMETRIC),
     place="Learned absolute position representations",
     claim="Most systems use this!",
-    correction="around 2019; two of these decks come to rotary embeddings, modern and common, some slides later",
+    correction="so it was before RoPE; two of these decks come to rotary embeddings, modern and common, later",
     question="Is it the positional encoding of most systems, then and since 2023?",
     printed=lambda year: "learned",
     corrected=lambda year: "learned" if year <= 2020 else "rotary",

@@ -54,7 +54,7 @@ NOT_ITSELF = Erratum(
     decks=(PARAMETRIC,),
     place="Masking the future in self-attention, formula and table",
     claim="e_ij = q_i·k_j where j < i, −∞ where j ≥ i",
-    correction="q_i·k_j where j ≤ i, −∞ where j > i (j < i fits only if row i is of the word being predicted)",
+    correction="q_i·k_j where j ≤ i, −∞ where j > i (j < i fits only if row i is the token being predicted)",
     question="Does each row sum to one?",
     printed=_strict,
     corrected=causal,

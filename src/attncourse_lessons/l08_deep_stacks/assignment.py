@@ -139,8 +139,8 @@ if solved("layer_norm"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Ten times as large and shifted by 7 makes no difference beyond rounding: the mean takes the shift away, and the deviation the
-# factor. A thousandth of $x$ comes out clearly different. Its variance is about $10^{-6}$, which is less than
+# Ten times as large and shifted by 7 makes hardly any difference: the mean takes the shift away, and the deviation the
+# factor. What is left is mostly $\varepsilon$. A thousandth of $x$ comes out clearly different. Its variance is about $10^{-6}$, which is less than
 # $\varepsilon = 10^{-5}$, so the norm no longer brings it to size one.</details>
 
 # %% [markdown]
@@ -258,7 +258,7 @@ if solved("pre_norm_block"):
 # <details><summary>What to see</summary>
 #
 # (1) The size grows as the walk does, but stays below it: what a sublayer writes is smaller than one. (2) Without the first
-# block the output of the three stacks changes by 59 to 85 %, because all later blocks read what it has written. Without the
+# block the output of the three stacks changes by 59 to 85 %: its step is as large as $x$ itself was, and nothing scales it down later. Without the
 # last block it changes by 16 to 17 %: one step beside a large $x$. Exercise 7 repeats this with a post-norm block.</details>
 
 # %% [markdown]

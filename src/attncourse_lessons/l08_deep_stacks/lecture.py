@@ -11,7 +11,7 @@
 #
 # *About 54 minutes, one of them computing time. You need a Transformer's two sublayers, attention
 # ([lecture @self_attention](@self_attention), [lecture @many_heads](@many_heads)) and the feed-forward network
-# ([lecture @masking](@masking)), and from [lecture @bottleneck](@bottleneck) the chain rule: a gradient is a product of one
+# ([lecture @masking](@masking)), and the chain rule of [lecture @bottleneck](@bottleneck): a gradient is a product of one
 # factor for each step.*
 #
 # After this lecture you can
@@ -23,7 +23,7 @@
 # * place what today's models do: sandwich norm, norm on the branch, **QK-norm**, DeepNorm, ReZero;
 # * write a **structural test** that finds a bug which the loss does not show.
 #
-# Near the end stands a block from a real deck. It runs, it learns, and at one learning rate its loss is even *lower* than
+# Near the end we meet a block from published lecture slides, a *deck*. It runs, it learns, and at one learning rate its loss is even *lower* than
 # that of the block it was meant to be. It is wrong all the same, and a test of three lines shows it. Four steps lead there:
 # what a deep stack loses; what residual connections keep; what a norm does to a vector; where it should stand, and how large
 # the additions to $x$ may be.
@@ -31,7 +31,7 @@
 # ## The degradation problem: six blocks against one
 #
 # Attention followed by a feed-forward network is a **block**, and each of the two is a **sublayer**. If one block learns a
-# task, six blocks should do no worse: five of them could simply pass on their input. We use the task of
+# task, six blocks should do no worse: five of them could pass on their input nearly unchanged. We use the task of
 # [lecture @masking](@masking): all numbers below a thousand, spelled letter by letter.
 
 # %% tags=["hide-input"]
@@ -255,8 +255,9 @@ assert max(shrinks["feed-forward"]) < 0.7
 #
 # What does this do to learning? A matrix's gradient is the product of its input and the gradient that comes back. With 24
 # blocks, the last block has about a millionth of $x$, the first about a millionth of the gradient. With plain gradient
-# descent neither learns much. Adam divides each gradient by its own size, which makes up for small gradients. And with
-# *six* blocks sizes shrink far less. Is anything else lost?
+# descent neither learns much. Adam divides each gradient by its own size, which makes up for small ones as long
+# as they are well above its $\varepsilon$ of $10^{-8}$. (A single number of the first gradient above is about that small.)
+# And with *six* blocks sizes shrink far less. Is anything else lost?
 #
 # ## Would a better initialisation do?
 #
@@ -313,7 +314,8 @@ for name, sublayer in zip(shrinks, he(fresh(no_residual, 1, d=64)).sublayers, st
 assert abs(grows["attention"] - 2) < 0.2 and abs(grows["feed-forward"] - math.sqrt(2)) < 0.15
 
 # %% [markdown]
-# With He initialisation $x$ explodes. With LSUV it keeps its size.
+# With He initialisation $x$ explodes, and the gradient even faster: a section below finds out why. With LSUV $x$ keeps its
+# size.
 #
 # > **Check yourself.** He initialisation is made to preserve sizes. Why does $x$ explode here? (The last two lines show by
 # > how much one sublayer enlarges equal tokens.)
@@ -338,8 +340,8 @@ for row in record["initialisation"]:
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
                   log_x=True, log_y=True, highest=6,
                   level=("letter frequencies alone", frequencies))
-#| caption: Loss after 60 steps against the learning rate, by initialisation. Each mark is a
-#|   seed, a line joins the medians, and an arrow at the edge is a loss beyond it.
+#| caption: Loss after 60 steps against the learning rate, by initialisation. Each mark is
+#|   one seed, lines join the medians, and an arrow at the edge is a loss beyond it.
 
 # %% [raw] slide
 # ## None of three initialisations
@@ -349,7 +351,7 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
 
 # %% [markdown]
 # With He initialisation the loss explodes at every rate. LSUV is the best of the three, but not enough: at its best rate
-# its three seeds end near 2.5, while one block reached about 0.6. Would more steps do? The record also has runs of 500 steps,
+# its three seeds end near 2.5, while one block reached about 0.6. Would more steps help? The record also has runs of 500 steps,
 # three seeds, each line at the best of three rates:
 
 # %% tags=["hide-input"]
@@ -369,7 +371,7 @@ for (start, depth), rows in longer.items():
 # Six blocks do learn, but slowly: after 500 steps they are still far behind one block. So the size of $x$ is not the whole
 # problem. A stack can also lose the **token spread**, the part of $x$ that differs between tokens:
 # $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean token. It is near 1 if the tokens have
-# little in common, and 0 if all are equal. *Guess:* what is it after 12 blocks that start with LSUV?
+# little in common, and 0 if all are equal. (Padding counts, too, as the letter 0.) *Guess:* what is it after 12 blocks that start with LSUV?
 
 # %%
 def token_spread(x):                                      # (batch, n, d)
@@ -435,7 +437,7 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 # But a bypass changes two things: $x$ is averaged less, and it gets past the matrices. Two controls have no bypass and only
 # make attention average less. With an *own share* $s$, attention uses $(1 - s)\,\alpha + s\,I$ in place of its weights
 # $\alpha$. With *keys as queries*, the keys begin equal to the queries, and the queries four times as large, so that a
-# token's score with itself is large. *Guess:* which of the two keeps the tokens apart? Which one learns?
+# token's score with itself is large. *Guess:* which of the two keeps the tokens apart, and which one learns, at $s = 0.9$?
 
 # %% tags=["hide-input"]
 by_weight, by_spread, best_of = {}, {}, {}
@@ -456,7 +458,7 @@ for name, key in chosen.items():
           "  token spread", ", ".join(f"{spread:.2f}" for spread in row["spreads"]),
           "  weight on itself, layer 6", ", ".join(f"{own[-1]:.2f}" for own in row["own"]))
 #| caption: Loss of six blocks without a bypass, by two measures before training: a token's
-#|   weight on itself (mean of layers), and the token spread. A mark is a run.
+#|   weight on itself (mean of layers), and its spread. A mark is a run; s is 0 to 1.
 
 # %% tags=["hide-input"]
 looked_up, half, most = (best_of[key] for key in chosen.values())
@@ -478,7 +480,8 @@ assert min(looked_up["losses"]) > max(half["losses"]) > 2 > 1 > max(most["losses
 
 # %% [markdown] teaches="residual connections and the gradient through them"
 # Both keep the tokens apart, and only one learns. With $s = 0.9$ six blocks get below 0.85, although nothing leads $x$ past
-# the matrices: it *is* the average that stops them. With keys as queries the loss stays above 2.4, at a token spread of 0.34
+# the matrices: it *is* the average that stops them. (The marks at weight 1 are $s = 1$, where no token sees another. Their
+# losses are about as low. So $s = 0.9$ saves the token's own path; it does not yet make attention useful.) With keys as queries the loss stays above 2.4, at a token spread of 0.34
 # or more. In its sixth layer a token gives itself only about a quarter of its weight. The tokens still differ, but each is
 # made of *others*. So the loss follows a token's weight on itself, and rank collapse is the extreme case. (This is one small
 # task, and large scores may do harm of their own. Six blocks are still behind one.)
@@ -548,7 +551,8 @@ assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms;
 # > layer has $I$ *plus something*. One of the $2^L$ terms of the product is the identity, and no layer can
 # > remove it. (The other terms can cancel it: one layer with $f(x) = -x$ makes the whole product zero.)
 #
-# *Guess before you run the next cell:* how large is the gradient at the first of twelve blocks? About 1? More? Less?
+# *Guess before you run the next cell:* is the gradient at the first of twelve blocks about as large as with two, larger, or
+# smaller?
 
 # %%
 for depth in (2, 6, 12):
@@ -582,8 +586,9 @@ for seed in range(3):
 # %% [markdown] teaches="layer normalisation"
 # It explodes. If $J$ is about as large as $I$, each sublayer multiplies the size of $x$ by some factor. The next sublayer
 # reads a larger $x$ and writes more. The gradient grows even more than $x$, and the last line points to a reason. Attention
-# scores are products of queries and keys, so they grow with the *square* of $x$, and the gradient through the softmax grows
-# with them. When all scores are 0, the gradient is about a thousandth as large.
+# scores are products of queries and keys, so they grow with the *square* of $x$, and so does the gradient that comes back
+# through them, where no score has won the softmax outright. When all scores are 0, the gradient is about a thousandth as
+# large with this seed, and less than a tenth with each of three.
 #
 # So residual connections alone are not enough: something must control the *sizes*. One way makes every branch small; we come
 # back to it. The other normalises.
@@ -700,9 +705,9 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 #
 # Why does LayerNorm help? Two decks say that its *gradients* may matter more than its outputs. They cite Xu et al.
 # ([-@xu2019]), who kept the forward pass but let no gradient through the mean and the variance: training became clearly
-# worse. So properties 2 and 3 may be the ones that count.
+# worse. So property 2 may be the one that counts. (Property 3 remained: the gradient was still divided by $\sigma$.)
 #
-# > **A common mistake: misprints in the formula.** Few formulas are misprinted as often. A sum in place of the mean, $\mu =
+# > **A common mistake: misprints in the formula.** We met all of these in teaching material. A sum in place of the mean, $\mu =
 # > \sum_c x_c$: the $\frac1d$ is missing. A product in place of the difference, $(x_c\,\mu)^2$. One root too many:
 # > division by $\sqrt\sigma + \varepsilon$, although $\sigma$ is already the standard deviation. "Unit mean and standard
 # > deviation": the mean is *zero*. In code, `torch.std` divides by $d - 1$ unless told otherwise.
@@ -872,10 +877,8 @@ figures.block_diagrams({
 # block it meets only sums; the norms are on the branches.
 #
 # > **A common mistake: the sum starts from the wrong x.** In a pre-norm block the branch reads the normalised $x$, and
-# > its result is added to $x$ *itself*. One deck's equation adds it to the normalised $x$ ($x^3 = x^2 + x^1$, where $x^1
-# > = \operatorname{norm}(x)$). Remember this one: it returns below as code.
-# > <details><summary>Two more slips on the same pages</summary>The final norm belongs to $x_{L+1}$, after the <i>last</i>
-# > block. What leaves block $l$ is $x_{l+1}$, not $x_l$ again.</details>
+# > its result is added to $x$ *itself*. One deck's equation adds it to the normalised $x$ ($x^{(3)} = x^{(2)} + x^{(1)}$, where
+# > $x^{(1)} = \operatorname{norm}(x)$). Remember this one: it returns below as code.
 #
 # The figure shows sizes and gradients in four kinds of untrained stacks at three depths. *Guess before you look:* in which
 # two do they stay moderate with 24 blocks? In which of these two does $x$ grow? Which block has the larger gradient, the
@@ -906,8 +909,8 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # In post-norm and pre-norm stacks of 24 blocks, neither $x$ nor the gradient vanishes or explodes. In post-norm $x$ has size
 # one after every norm. In pre-norm $x$ *grows*: each sublayer reads a vector of size one and adds one of about that size.
 # If the additions are independent, they are the steps of a random walk: their *squares* add up, and after $2L$ steps $x$ has
-# a size of about $\sqrt{2L}$. The first block has a larger gradient than the last, because all later blocks read what it
-# writes. How large are the steps?
+# a size of about $\sqrt{2L}$. In pre-norm the first block has a larger gradient than the last: each later branch adds a term to
+# it, and no norm on the stream scales it down again. How large are the steps?
 
 # %%
 stream = []
@@ -1132,7 +1135,8 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # %% [markdown]
 # The explanation survives three tests that could have refuted it: branches scaled by 0.2, branches that begin small, and
 # branches doubled. At this rate a small beginning is enough, so the harm seems to be done in the first steps. (At 0.03 it is
-# not enough, but the lasting factor of 0.2 is, as the next figure shows.) Other causes may play a part. Liu et al.
+# not enough, but the lasting factor of 0.2 is, as the next figure shows. A lasting factor also rescales each step of the
+# branch, so it tests branch size and step size together; a small beginning tests branch size alone.) Other causes may play a part. Liu et al.
 # ([-@liu2020]) come to a similar conclusion: post-norm is unstable less because of its gradients than because it depends
 # heavily on its branches, which amplifies small changes.
 #
@@ -1225,7 +1229,7 @@ figures.block_diagrams({
 #
 # In the last three, as in pre-norm, the residual stream meets only sums. A norm at the end of a branch fixes how much the
 # branch adds, up to the norm's gain. In the last section's figure the sandwich ends about where pre-norm ends, and OLMo 2's
-# placement a little higher. (OLMo 2 combines it with the next idea.) One recent proposal keeps the places and gives up
+# placement a little higher. (There attention reads an $x$ that no norm has scaled, so OLMo 2 adds the next idea.) One recent proposal keeps the places and gives up
 # the norm: *DyT* ([@zhu2025]) puts $\tanh(\alpha x)$ there, number by number, with a learned $\alpha$, gain and bias.
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes almost one-hot, and
@@ -1330,7 +1334,7 @@ assert all(wrong < right for wrong, right in zip(printed, normed, strict=True))
 # The difference is small, its interval does not reach zero, and it points the wrong way: at this rate **the loss prefers the bug.** If you
 # choose by this loss, you keep the bug. (Without the pairing the interval would just reach zero: much of the scatter is common
 # to both runs of a seed.) The missing final norm is not the reason, since the two repaired versions cannot be told apart. At
-# twice the rate the printed and the right block cannot be told apart either. So a loss at one learning rate is no verdict
+# twice the rate the printed and the right block cannot be told apart. So a loss at one learning rate is no verdict
 # on a block.
 #
 # A test of a *property* finds the bug at once. If its sublayers write zeros, a pre-norm block must return its input.
@@ -1417,7 +1421,8 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # > the identity.
 # > <details><summary>Answer</summary>With sublayers that *do* write, gains 1 and biases 0, its output has mean 0 and
 # > variance 1 for every token. Two others are necessary and do not find the printed block: with sublayers that write
-# > nothing it must be norm(norm(x)), and ten times x must give the same as x. The printed block passes both.</details>
+# > nothing it must be norm(norm(x)), and so give the same for ten times x as for x (up to ε). The printed block passes
+# > both.</details>
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 8.
 #
@@ -1426,12 +1431,12 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # | | | shapes |
 # |---|---|---|
 # | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
-# | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(d, d)$ for one token |
+# | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(nd, nd)$: attention mixes tokens |
 # | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
 # | RMSNorm | $x / \sqrt{\frac1d \sum_c x_c^2 + \varepsilon} \odot \gamma$: no mean, no shift | $\gamma$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
-# Without residual connections, none of three initialisations let six blocks keep up with one: attention averages each
+# Without residual connections, none of the three initialisations lets six blocks keep up with one: attention averages each
 # token's own vector away. With residual connections alone, sizes explode. A norm controls them. After the sum (post-norm),
 # it fails at high learning rates unless the branches are small; a warm-up helps up to a point. On the branch (pre-norm), it
 # leaves the residual stream free, and the stack needs a final norm. In our tests of post-norm, branches larger than $x$ went
@@ -1489,8 +1494,8 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 # ## Going further: the gradient near the output
 #
 # A pre-norm stack's final norm reads an $x$ that has grown like $\sqrt L$. By the third property of norms, the gradients
-# that come back through it are smaller by $\sqrt L$. Xiong et al. ([-@xiong2020]) derive this for the last block: its
-# gradient falls like $1/\sqrt L$ in pre-norm, and does not depend on $L$ in post-norm. On two logarithmic axes the slopes
+# that come back through it are smaller by $\sqrt L$. Xiong et al. ([-@xiong2020]) derive bounds for the last block:
+# like $1/\sqrt L$ in pre-norm, independent of $L$ in post-norm. On two logarithmic axes the slopes
 # are −½ and zero. *Guess* what six seeds at five depths give.
 
 # %% tags=["hide-input"]
@@ -1540,7 +1545,7 @@ for name, bowls in landscape["bowls"].items():
 
 # %% [markdown]
 # On the left is a narrow valley between steep walls, on the right a wide one. (The cross is where training ended. On the right
-# the slice is a little lower beside it, where training never went.) These are one pair of networks and one pair of
+# the slice is a little lower beside it.) These are one pair of networks and one pair of
 # directions. The printed numbers come from three seeds each: along 36 straight lines outwards, on what share of the steps
 # does the loss rise, as in a bowl? In what share of the disc is it below 0.1? For each seed the slice with residual
 # connections rises more steadily and has more low ground. Three seeds of one small task are little evidence, and

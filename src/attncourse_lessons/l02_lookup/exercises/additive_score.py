@@ -140,6 +140,14 @@ slip("the pairs in another order", ALL,
       "[:, None]": ".repeat_interleave(query.shape[1], dim=1)", SCORES: OF_PAIRS}, words="""
     Queries and keys were both repeated one by one, so that the list of pairs meets some pairs twice and others never.
     The keys have to go round as a whole (`repeat`). Or leave it to broadcasting, by axes of length one.""")
+slip("the pairs listed key by key", ALL,
+     {"[:, :, None]": ".repeat(1, key.shape[1], 1)",
+      "[:, None]": ".repeat_interleave(query.shape[1], dim=1)", SCORES: OF_PAIRS}, words="""
+    All pairs are there, key by key: first every query with key 0. The reshape at the end reads them query by query, so
+    the scores land in the wrong places. Let each query stand still while the keys go round.""")
+slip("scaled like a dot product", ALIKE, {SCORES: f"{SCORES} / len(w) ** 0.5"}, words="""
+    The score was divided by a root, as in the scaled dot product. The additive score has no such factor: w can learn
+    it.""")
 slip("the queries in another order", ALIKE,
      {"[:, :, None]": ".repeat(1, key.shape[1], 1)", "[:, None]": ".repeat(1, query.shape[1], 1)", SCORES: OF_PAIRS},
      words="""

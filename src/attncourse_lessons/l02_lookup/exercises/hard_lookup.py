@@ -40,9 +40,14 @@ exercise = Exercise(
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
+def _behind(query, keys):
+    """The keys, or their opposites where their score would be above 0."""
+    return keys * -(keys @ query).sign()[:, None]
+
+
 def _keys(draw, n_keys, query):
-    """Keys of one length, so that any sensible match agrees; one of them is the first query's opposite."""
-    keys = nn.functional.normalize(draw.normal(n_keys, query.shape[-1]), dim=-1)
+    """Keys of one length, so that any sensible match agrees. The first query has no score above 0, and its opposite."""
+    keys = _behind(query[0], nn.functional.normalize(draw.normal(n_keys, query.shape[-1]), dim=-1))
     keys[draw.integers(n_keys, 1)] = -nn.functional.normalize(query[0], dim=-1)
     return keys
 
@@ -64,7 +69,8 @@ def keys_of_unequal_length(answer, draw):
     n_keys, d_k, d_v = draw.sizes(3, 5, 9)
     lengths = torch.linspace(0.2, 5, n_keys)[:, None]
     keys = lengths * nn.functional.normalize(draw.normal(n_keys, d_k), dim=-1)
-    return answer(draw.normal(16, d_k), keys, draw.normal(n_keys, d_v))
+    query = draw.normal(16, d_k)
+    return answer(query, _behind(query[0], keys), draw.normal(n_keys, d_v))
 
 
 @aspect("one query", points=1, hint=3)
@@ -129,6 +135,11 @@ slip("the score without its sign", ALL,
      {"(query @ keys.mT)": "(query @ keys.mT).square()"}, words="""
     The sign of the dot product was thrown away, so a key that points the opposite way counts as a good match. A
     negative dot product says "unlike": the largest one is asked for, not the one furthest from 0.""")
+slip("a score below zero never wins", (*ALL, "gradient"),
+     {"return values[best]": "matches = (query @ keys.mT).amax(dim=-1, keepdim=True) > 0\n"
+                             "return torch.where(matches, values[best], 0.0)"}, words="""
+    Where all scores are below 0 no key was found. The largest score wins, whatever its sign: a loop begins its search
+    at −∞, or with the first key, not at 0.""")
 slip("cut off from the gradient", ("gradient",),
      {"values[best]": "values.detach()[best]"},
      {"values[best]": "torch.tensor([values[i].tolist() for i in best])"}, words="""

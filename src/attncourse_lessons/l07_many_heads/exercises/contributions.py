@@ -39,8 +39,8 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _layer(draw):
-    """[heads, W_O], no two sizes alike: W_O is not square."""
-    batch, n_heads, n, d_v, d_model = draw.sizes(5, 2, 9)
+    """[heads, W_O], no two sizes alike: W_O is not square, and of two heads either would be all the others."""
+    batch, n_heads, n, d_v, d_model = draw.sizes(5, 3, 9)
     return [draw.normal(batch, n_heads, n, d_v), draw.normal(n_heads * d_v, d_model)]
 
 
@@ -64,7 +64,7 @@ def the_sum(answer, draw):
 def heads_apart(answer, draw):
     """what a head adds does not depend on the other heads"""
     heads, W_O = _layer(draw)
-    kept = int(draw.integers(heads.shape[1], 1))
+    kept = 1 + int(draw.integers(heads.shape[1] - 1, 1))  # one that has others before it
     other = draw.normal(*heads.shape)
     other[:, kept] = heads[:, kept]
     return apart(require_variation(answer(heads, W_O)[:, kept]), answer(other, W_O)[:, kept])
@@ -101,6 +101,20 @@ slip("tokens of different heads mixed", ALL,
      words="""
     The heads' outputs were read in another order before the product: `reshape` moves no number, so a head got rows of
     its neighbours. The heads stand where they should when they come in.""")
+slip("tokens of different heads mixed", VALUES,
+     {PRODUCT: "batch, h, n, d_v = heads.shape\n"
+               "alone = torch.eye(h)[:, None, :, None, None] * heads\n"
+               "return (alone.reshape(h, batch, n, h * d_v) @ W_O).transpose(0, 1)"})
+slip("the matrix transposed", VALUES, {BLOCKS: "W_O.mT.reshape(heads.shape[1], heads.shape[3], -1)"}, words="""
+    The blocks were cut from W_O transposed, as a linear layer stores its weight. W_O is (n_heads · d_v, d_model),
+    and with rows as vectors it is used as it stands.""")
+slip("what the other heads add", ALL,
+     {PRODUCT: "parts = heads @ blocks\nreturn parts.sum(dim=1, keepdim=True) - parts"}, words="""
+    This is what all the *other* heads add: the output without the head. Asked for is what the head itself adds: the
+    output if all others are zero.""")
+slip("all heads up to this one", ALL, {PRODUCT: "return (heads @ blocks).cumsum(dim=1)"}, words="""
+    Each result holds the contributions of the heads before it, too: a running sum. Each head adds its own, whatever the
+    others have added.""")
 slip("a mean over the heads", VALUES,
      {PRODUCT: "return heads @ blocks / heads.shape[1]"}, words="""
     The contributions were divided by the number of heads. The product with W_O adds what the heads write, and there is
@@ -123,6 +137,16 @@ def the_output_shared_out_evenly(heads, W_O):
     n_heads = heads.shape[1]
     output = heads.transpose(1, 2).flatten(2) @ W_O
     return (output / n_heads)[:, None].expand(-1, n_heads, -1, -1)
+
+
+@misconception("a stretch of the output", fails=("each head", "heads apart"))
+def a_stretch_of_the_output(heads, W_O):
+    """Each head got a stretch of the layer's output, and zeros elsewhere. But every head writes to *all* columns of the
+    output: W_O mixes what the heads found."""
+    n_heads, d_model = heads.shape[1], W_O.shape[1]
+    output = heads.transpose(1, 2).flatten(2) @ W_O
+    owner = torch.arange(d_model) * n_heads // d_model
+    return output[:, None] * (owner == torch.arange(n_heads)[:, None])[:, None]
 
 
 @misconception("the whole output for every head", fails=ALL)

@@ -146,6 +146,17 @@ slip("spread over the others alone", SMOOTH, {UNIFORM: "(-log_p.sum(dim=-1) - tr
     ε was spread over the other V − 1 tokens. Some programs do that, and their losses cannot be compared with those
     of programs that spread it over all V, the truth among them, as Szegedy et al. (2016), torch and this contract
     do.""")
+slip("nothing for the id of the padding", SMOOTH,
+     {UNIFORM: "(log_p[..., pad] - log_p.sum(dim=-1)) / logits.shape[-1]"}, words="""
+    The padding's id gets no share of ε, so the target no longer sums to one. ε is spread over the *whole* vocabulary,
+    the padding's id too, as torch does it; it is the padding's *places* that do not count.""")
+slip("a divergence, not a cross entropy", SMOOTH,
+     {f"return {MEAN}": "V = logits.shape[-1]\n"
+                        "q = torch.full((V,), smoothing / V)\n"
+                        "q[0] += 1 - smoothing\n"
+                        f"return {MEAN} + torch.xlogy(q, q).sum()"}, words="""
+    The entropy of the smoothed target was subtracted: this is the Kullback–Leibler divergence. Its gradient is the
+    same, but it is 0 at best, and not comparable with the cross entropy that is asked for.""")
 slip("the shares exchanged", EVERY_LOSS, {MIXED: "smoothing * true + (1 - smoothing) * uniform"}, words="""
     The truth has ε and the rest has 1 − ε. `smoothing` is small, 0.1 as a rule, and it is what the truth gives
     away.""")

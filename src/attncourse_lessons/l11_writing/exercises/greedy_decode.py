@@ -143,6 +143,9 @@ PADDED, STOPS, WRITTEN = ".masked_fill(finished, pad)", "    if finished.all():\
 slip("runs past <eos>", ENDS, {PADDED: "", STOPS: ""}, words="""
     Sentences go on after their <eos>. The model does not stop by itself: whatever it is asked, it answers with some
     token. Remember which sentences have ended, and write padding there.""")
+slip("the end is forgotten", ENDS, {"finished | (best == eos)": "tokens[:, t + 1] == eos"}, words="""
+    A sentence was remembered as ended for one step only: its next token is padding, which is no <eos>, and it went on.
+    What has ended stays ended: keep what `finished` was, and add to it with `|`.""")
 slip("the first <eos> ends all", ENDS, {"finished.all()": "finished.any()"}, words="""
     As soon as one sentence had ended, writing stopped for all of them, in the middle of their words. Stop when
     *all* have ended: any or all?""")
