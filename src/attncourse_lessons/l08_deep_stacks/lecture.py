@@ -457,8 +457,8 @@ for name, key in chosen.items():
     print(f"{name:>15}: loss", ", ".join(f"{loss:.2f}" for loss in row["losses"]),
           "  token spread", ", ".join(f"{spread:.2f}" for spread in row["spreads"]),
           "  weight on itself, layer 6", ", ".join(f"{own[-1]:.2f}" for own in row["own"]))
-#| caption: Loss of six blocks without a bypass, by two measures before training: a token's
-#|   weight on itself (mean of layers), and its spread. A mark is a run; s is 0 to 1.
+#| caption: Six blocks without a bypass: loss by two measures before training: a token's
+#|   weight on itself (mean of layers), token spread. A mark is a run; s is 0 to 1.
 
 # %% tags=["hide-input"]
 looked_up, half, most = (best_of[key] for key in chosen.values())
