@@ -107,6 +107,18 @@ def test_of_each_step_the_milliseconds_are_said_and_how_long_the_gpu_is_busy(sai
     assert said == ["Milliseconds of a training step. alone: 30.0, GPU busy 10.0; run: 76.6."]
 
 
+def test_of_a_run_every_look_is_said_and_the_predicted_end(said):
+    figures.run_curve([20.0, 40.0], {"loss": [6.0, 2.0], "BLEU": [1.0, 30.0]}, 5)
+    assert said == ["A run against its seconds. loss: 6.0 at 20 s, 2.0 at 40 s; BLEU: 1.0 at 20 s, 30.0 at 40 s. "
+                    "The end was predicted at 5 s."]  # fmt: skip
+
+
+def test_of_each_class_its_share_is_said(said):
+    figures.class_shares({"FLOPs": {"products": 3.0, "rest": 1.0}, "bytes": {"products": 1.0, "rest": 3.0}})
+    assert said == ["Shares of a training step by class of operations. FLOPs: products 75.0%, rest 25.0%; "
+                    "bytes: products 25.0%, rest 75.0%."]  # fmt: skip
+
+
 def test_the_bits_of_each_format_are_said_and_what_they_buy(said):
     figures.number_formats({"TF32": (8, 10, 13), "fp16": (5, 10, 0)})
     assert said == ["Number formats, a box for each bit, one of them the sign. TF32: exponent 8, fraction 10, not used "
@@ -384,6 +396,31 @@ def test_a_step_is_divided_where_the_busy_time_is_known():
     assert [at[words][1] for words in ("3.0", "30", "77")] == [0, 1, 2]
     assert 3 < at["3.0"][0] < 4 and 30 < at["30"][0] < 31 and 76.6 < at["77"][0] < 78
     assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == list(lengths)
+
+
+@proven
+def test_a_run_is_drawn_against_its_seconds_beside_its_predicted_end():
+    loss, score = axes(figures.run_curve, [20.0, 40.0, 50.0], {"loss": [6.0, 3.0, 2.0], "BLEU": [1.0, 20.0, 30.0]}, 5)
+    assert strokes(loss) == [[(20, 6), (40, 3), (50, 2)], [(5, 0), (5, 1)]]
+    assert strokes(score) == [[(20, 1), (40, 20), (50, 30)], [(5, 0), (5, 1)]]
+    assert [(words, x) for words, x, _ in texts(loss)] == [("6.0", 20), ("2.0", 50), ("predicted end: 5 s", 6)]
+    assert [(words, x) for words, x, _ in texts(score)] == [("1.0", 20), ("30.0", 50), ("predicted end: 5 s", 6)]
+    assert [ax.get_ylabel() for ax in (loss, score)] == ["loss", "BLEU"]
+
+
+@proven
+def test_classes_of_operations_have_a_bar_for_each_share():
+    flops = {"products": 996.0, "norms": 1.0, "rest": 3.0}
+    (ax,) = axes(figures.class_shares, {"FLOPs": flops, "bytes": {"products": 3.0, "norms": 1.0, "rest": 4.0}})
+    lengths = {each.get_label(): [bar.get_width() for bar in each] for each in ax.containers}
+    assert lengths["FLOPs"] == pytest.approx([99.6, 0.1, 0.3]) and lengths["bytes"] == pytest.approx([37.5, 12.5, 50])
+    assert [bar.get_x() for each in ax.containers for bar in each] == [0] * 6
+    middles = [bar.get_y() + bar.get_height() / 2 for each in ax.containers for bar in each]
+    assert middles == pytest.approx([-0.2, 0.8, 1.8, 0.2, 1.2, 2.2])
+    assert [words for words, _, _ in texts(ax)] == ["100%", "< 1%", "< 1%", "38%", "12%", "50%"]
+    assert [y for _, _, y in texts(ax)] == pytest.approx(middles)
+    assert labels(ax.yaxis) == {0: "products", 1: "norms", 2: "rest"} and ax.yaxis_inverted()
+    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == ["FLOPs", "bytes"]
 
 
 @proven

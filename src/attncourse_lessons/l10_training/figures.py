@@ -32,6 +32,26 @@ PALE_BLUE = WEIGHTS(0.25)
 BAND = "#f0f0f0"  # behind what belongs together
 
 
+def run_curve(seconds: Sequence[float], scores: Mapping[str, Sequence[float]], predicted: float) -> None:
+    """What a run had reached, {score: one for each look}, against its seconds, a panel each, and the predicted end."""
+    drawn, _ = figure(7.6, 3.0, columns=len(scores))
+    for ax, (name, values) in zip(drawn.axes, scores.items(), strict=True):
+        ax.plot(seconds, values, "o-", color=BLUE, linewidth=1.8, markersize=5)
+        for at, ha in ((0, "left"), (-1, "right")):
+            ax.text(seconds[at], values[at] + 0.05 * max(values), f"{values[at]:.1f}", ha=ha, va="bottom", fontsize=10,
+                    color=INK)  # fmt: skip
+        ax.axvline(predicted, color=ORANGE, linewidth=1.6, linestyle="--")
+        ax.text(predicted + 0.02 * seconds[-1], 0.1 * max(values), f"predicted end: {predicted:g} s", ha="left",
+                va="bottom", rotation=90, fontsize=10, color=ORANGE)  # fmt: skip
+        ax.set_xlim(0, 1.06 * seconds[-1])
+        ax.set_ylim(0, 1.2 * max(values))
+        _axes(ax, "seconds of training", name)
+    looks = {name: [f"{value:.1f} at {at:.0f} s" for at, value in zip(seconds, values, strict=True)]
+             for name, values in scores.items()}  # fmt: skip
+    said = "; ".join(f"{name}: {', '.join(values)}" for name, values in looks.items())
+    show(drawn, f"A run against its seconds. {said}. The end was predicted at {predicted:g} s.")
+
+
 def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[Figure, str]:
     """Words cut into pieces, a row each, and at its end how many they are: one frame for `explore`."""
     longest = max(sum(map(len, pieces)) + 0.4 * len(pieces) for pieces in words.values())
@@ -521,6 +541,30 @@ def step_times(rows: Mapping[str, tuple[float, float | None]]) -> None:
     said = "; ".join(f"{row}: {all_of_it:.1f}" + ("" if part is None else f", GPU busy {part:.1f}")
                      for row, (all_of_it, part) in rows.items())  # fmt: skip
     show(drawn, f"Milliseconds of a training step. {said}.")
+
+
+def class_shares(shares: Mapping[str, Mapping[str, float]]) -> None:
+    """The share of each class of operations, of several amounts, {amount: {class: how much}}: a bar for each, lying."""
+    drawn, ax = figure(7.6, 4.4)
+    classes = list(next(iter(shares.values())))
+    high = 0.8 / len(shares)
+    said = []
+    for i, (what, amounts) in enumerate(shares.items()):
+        parts = [100 * amounts[kind] / sum(amounts.values()) for kind in classes]
+        places = [row + (i - (len(shares) - 1) / 2) * high for row in range(len(classes))]
+        ax.barh(places, parts, 0.92 * high, color=SERIES[i], hatch=HATCHES[i], edgecolor="white", label=what)
+        for y, part in zip(places, parts, strict=True):
+            words = f"{part:.0f}%" if part >= 1 else "< 1%"
+            ax.text(part + 1, y, words, ha="left", va="center", fontsize=9, color=INK)
+        listed = ", ".join(f"{kind} {part:.1f}%" for kind, part in zip(classes, parts, strict=True))
+        said.append(f"{what}: {listed}")
+    ax.set_yticks(range(len(classes)), classes)
+    ax.set_ylim(len(classes) - 0.5, -0.5)
+    ax.set_xlim(0, 109)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("share of a step (%)")
+    drawn.legend(frameon=False, loc="outside lower center", ncols=len(shares))
+    show(drawn, f"Shares of a training step by class of operations. {'; '.join(said)}.")
 
 
 HELD = ("weights", "gradient", "Adam's m, v")

@@ -20,13 +20,9 @@
 # * train in 16 bits, on one GPU or several, and show that the gradient is still the right one;
 # * stop a run and resume it **exactly**.
 #
-# Two people train the same Transformer on the same pairs for 50 steps. One model ends at a loss of 3.1 nats per token,
-# the other at 1.8 ([@fig:rate-sweep]). They differ in one number, the learning rate. This lecture is about such
-# decisions outside the architecture. It also makes a prediction and tests it: how long does a GPU take to train on the
-# 29,000 pairs of captions of **Multi30k**, German and English ([@elliott2016])? We predicted 5 seconds. It took 86.
-#
-# Every cell runs on a CPU, and on a GPU (CUDA, or Apple's Metal) where there is one. Numbers for other GPUs are
-# **predictions** from data sheets, unless we call them measured.
+# This lecture follows one run. A Transformer of 9.9 million parameters learns to translate the 29,000 German captions
+# of **Multi30k** ([@elliott2016]) into English, on one GPU. From data sheets and three assumptions we predicted 5
+# seconds of training. It took 86 ([@fig:kept-run]).
 
 # %% tags=["hide-input"]
 import os
@@ -84,16 +80,31 @@ from attncourse_lessons import results
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
 
+# %% tags=["hide-input"]
+kept_run = results.measured("training_gpu_de_en")         # one run, one seed, on an H200
+looks = kept_run["curve"]                                 # the validation set, every 300 steps
+figures.run_curve([at["seconds"] for at in looks],
+                  {"loss (nats per token)": [at["loss"] for at in looks],
+                   "BLEU": [at["bleu"] for at in looks]}, predicted=5)
+#| caption: Measured on one H200: validation loss and BLEU of the run against its seconds of
+#|   training, every 300 steps. Dashed: the end that we predicted.
+#| label: kept-run
+
 # %% [raw] slide
-# ## Two people, the same model, the same pairs
-# After 50 steps one model is at 3.1 nats per token, the other at 1.8. They differ in one number.
+# ## One run: predicted 5 seconds, it took 86
+# {figure}
 #
-# **Everything beside the architecture** that they decided:
+# First we make it **right**: data, batches, loss, optimiser, learning rate.
 #
-# - data, batches, loss
-# - optimiser, schedule, learning rate
-# - the GPU's time, memory, number formats
-# - several GPUs; what to do when it breaks
+# Then we ask what it **costs**: a GPU's time and memory, several GPUs, what to do when it breaks.
+
+# %% [markdown]
+# First we make a run *right*: what a step sees, what we ask of the model, how far a step goes. Then we ask what it
+# *costs*: its time, its memory, and what to do when it breaks. We rehearse on number words, with a model that is small
+# enough for a CPU. (BLEU, from 0 to 100, measures what translations share with human ones: [lecture 11](@writing).)
+#
+# Every cell runs on a CPU, and on a GPU (CUDA, or Apple's Metal) where there is one. Numbers for other GPUs are
+# **predictions** from data sheets, unless we call them measured.
 
 # %%
 device = best_device()
@@ -102,8 +113,8 @@ print(f"device: {device.type}, and its best number format: {best_precision(devic
 # %% [markdown]
 # ## Data: from two files to batches of tokens
 #
-# A parallel corpus is two text files: line 17 of one is the translation of line 17 of the other. The cell writes two
-# such files, of German and English number words, and reads them back.
+# What does a step see? It begins with a **parallel corpus**, two text files: line 17 of one is the translation of line
+# 17 of the other. The cell writes two such files, of German and English number words, and reads them back.
 
 # %%
 drawn = number_words("de", "en", train=9_000, test=0, max_items=2, dates=0, seed=0).train
@@ -256,10 +267,10 @@ print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.
 #
 # ## Loss: cross-entropy, label smoothing, calibration
 #
-# The loss is the **cross-entropy** of each next token, in nats, averaged over the real tokens (padding does not count).
-# It reaches 0 only at an infinite logit, so its gradient asks for more certainty long after the answer is right.
-# **Label smoothing** ([@szegedy2016]) asks for a little less. Its target distribution $q$ mixes the true token $y$ with
-# all $V$ tokens:
+# The batches are ready. What do we ask of the model? The loss is the **cross-entropy** of each next token, in nats,
+# averaged over the real tokens (padding does not count). It reaches 0 only at an infinite logit, so its gradient asks
+# for more certainty long after the answer is right. **Label smoothing** ([@szegedy2016]) asks for a little less. Its
+# target distribution $q$ mixes the true token $y$ with all $V$ tokens:
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
@@ -327,7 +338,7 @@ def calibration(model, encoded):
     ece = gaps.abs().sum().item() / len(right)
     return right.mean().item(), (confidence - right).mean().item(), ece
 
-# %%
+# %% tags=["hide-input"]
 gaps, errors = {"plain": [], "ε = 0.1": []}, {"plain": [], "ε = 0.1": []}
 for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
     for seed in range(3):
@@ -369,7 +380,8 @@ assert min(errors["plain"]) > 0.1 and max(errors["ε = 0.1"]) < 0.05
 # %% [markdown]
 # ## The training loop in twenty lines
 #
-# Some tensors are kept from one step to the next, others only within a step.
+# We know what goes in and what we ask for. What happens in one step? Some tensors are kept from one step to the next,
+# others only within a step.
 
 # %% [raw] slide
 # ## The training loop
@@ -442,7 +454,7 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # middle is −100. We clip at 5, which the noise does not reach. *Guess:* where does θ end with plain gradient descent
 # (SGD), and where with AdamW, which divides gradients by their recent size (next section)?
 
-# %%
+# %% tags=["hide-input"]
 def end_of(optimizer_class, max_norm, seed):
     noise = torch.randn(100, generator=torch.Generator().manual_seed(seed))
     theta = nn.Parameter(torch.zeros(1))
@@ -491,11 +503,12 @@ assert apart < 0.1
 #
 # ## AdamW, weight decay and the learning rate
 #
-# **Adam** ([@kingma2015]) keeps two running averages for every parameter: $m$ of its gradient $g$, and $v$ of $g^2$. At
-# each step an average keeps a share β of itself, and the new value gets the rest. Both begin at zero, so at first they
-# are too small: after two steps the gradients have a total weight of only $1 - 0.9^2 = 0.19$ in $m$. The **bias
-# correction** divides by this weight. The corrected $m$ is divided by the root of the corrected $v$; this is the
-# **ratio**. (A tiny $\epsilon$ is added to the root, so that nothing is divided by zero.)
+# In the loop, `step` is one line. How far does it move each parameter? **Adam** ([@kingma2015]) keeps two running
+# averages for every parameter: $m$ of its gradient $g$, and $v$ of $g^2$. At each step an average keeps a share β of
+# itself, and the new value gets the rest. Both begin at zero, so at first they are too small: after two steps the
+# gradients have a total weight of only $1 - 0.9^2 = 0.19$ in $m$. The **bias correction** divides by this weight. The
+# corrected $m$ is divided by the root of the corrected $v$; this is the **ratio**. (A tiny $\epsilon$ is added to the
+# root, so that nothing is divided by zero.)
 #
 # AdamW adds **decoupled weight decay** ([@loshchilov2019]): λθ is added to the ratio, and enters neither average. The
 # parameter moves by η times the sum, in the opposite direction.
@@ -595,8 +608,9 @@ figures.learning_rates({
 #
 # ### The learning-rate sweep
 #
-# No formula gives η. One finds it by a **sweep**: equal runs, rates in nearly equal *ratios*, held-out loss against
-# rate. Our budget is 15 runs of 50 steps: five rates, three seeds each. *Guess the shape first:* which side is steeper?
+# One number is still open, the peak η, and no formula gives it. One finds it by a **sweep**: equal runs, rates in nearly
+# equal *ratios*, held-out loss against rate. Our budget is 15 runs of 50 steps: five rates, three seeds each. *Guess:*
+# how far apart do runs end that differ in η alone? Which side is steeper?
 
 # %% [raw] slide
 # ## The learning-rate sweep
@@ -629,20 +643,23 @@ assert min(sweep[1e-3]) > 2.9 and max(sweep[1e-2]) < 2.1
 # **Now you:** a@training, exercises 2 and 3
 
 # %% [markdown]
-# The curve is a valley. On the left the model has learned too little in 50 steps; on the right the steps overshoot.
-# Here both sides are about equally steep, and three seeds do not separate the two rates at the bottom. Take the rate of
-# the lowest loss, or one a little lower. Sweep again when the batch, the width, the schedule or the number of steps
-# changes.
+# The curve is a valley. Two people who train the same model on the same batches end at 3.1 or at 1.8 nats per token,
+# because one of them chose 0.001 and the other 0.01. On the left the model has learned too little in 50 steps; on the
+# right the steps overshoot. Here both sides are about equally steep, and three seeds do not separate the two rates at
+# the bottom. Take the rate of the lowest loss, or one a little lower. Sweep again when the batch, the width, the
+# schedule or the number of steps changes.
 #
-# <details><summary>A first guess when the batch grows</summary>For a batch <i>k</i> times as large multiply the rate by
-# about √<i>k</i> with Adam, by <i>k</i> with SGD, up to a batch beyond which nothing is gained.</details>
+# <details><summary>A first guess when the batch grows</summary>For a batch <i>k</i> times as large, multiply the rate by
+# about √<i>k</i> with Adam ([@malladi2022] derive this rule), and by <i>k</i> with SGD ([@goyal2017]). From some batch
+# size on, a larger batch no longer saves steps ([@shallue2019]).</details>
 #
 # **Now you:** [a10](@training/assignment), exercises 2 and 3.
 #
 # ## A GPU's time
 #
-# A GPU is a second computer with its own memory. The program runs on the CPU, and for each operation it **launches a
-# kernel**: it asks the GPU to run one function.
+# On number words the run is now right. How long will the run on captions take? To predict that, we need to know how a
+# GPU spends its time. It is a second computer with its own memory. The program runs on the CPU, and for each operation
+# it **launches a kernel**: it asks the GPU to run one function.
 #
 # **First: both operands must be on the same device.** In the cell the model and the batch are on different devices.
 # (The device "meta" has shapes and no numbers; any machine has it.)
@@ -711,10 +728,7 @@ figures.launches({"kernels of 10 µs": 10, "kernels of 2 µs": 2}, launch=5, n=6
 # would train no faster: the step is **overhead-bound**. How many operations does a step take? Every operation passes
 # torch's dispatcher, so we count there. The model is one for captions (the package's profile `gpu`).
 
-# %%
-captions = TransformerConfig(vocab_size=10_000, d_model=256, n_layers=4, n_heads=4, d_ff=1024)
-
-
+# %% tags=["hide-input"]
 class CountOperations(TorchDispatchMode):
     n = 0
 
@@ -722,7 +736,8 @@ class CountOperations(TorchDispatchMode):
         self.n += not function.is_view                    # a view costs the GPU nothing
         return function(*args, **(kwargs or {}))
 
-
+# %%
+captions = TransformerConfig(vocab_size=10_000, d_model=256, n_layers=4, n_heads=4, d_ff=1024)
 rows, lengths = torch.full((8, 14), 5, device=device), torch.full((8,), 14, device=device)
 captions_model = EncoderDecoder(captions).to(device)
 with CountOperations() as operations:
@@ -765,8 +780,9 @@ figures.throughput(speeds)
 #
 # ### Number formats: fp32, TF32, bf16, fp16
 #
-# GPUs multiply matrices several times as fast in 16 bits. A format divides its bits between range (the **exponent**)
-# and digits (the **fraction**). *Which would you rather lose?*
+# Launching takes 2.9 ms a step. How long does the computing take? That depends on the format of the numbers: GPUs
+# multiply matrices several times as fast in 16 bits. A format divides its bits between range (the **exponent**) and
+# digits (the **fraction**). *Which would you rather lose?*
 
 # %% [raw] slide
 # ## Number formats: range or digits?
@@ -895,7 +911,8 @@ for name, chip in CHIPS.items():
 #
 # ## A GPU's memory
 #
-# What has to be in memory during a step? We take one step and count, in bytes per parameter.
+# We know what limits the speed. But does the run fit at all? What has to be in memory during a step? We take one step
+# and count, in bytes per parameter.
 
 # %%
 model, batch = new_model(), [x.to(device) for x in first_batches(1)[0]]
@@ -1044,9 +1061,10 @@ assert off(recomputed) < 1e-4 < 0.02 < off(in_parts)
 #
 # ## FLOPs, 6N and MFU
 #
-# How much arithmetic is a step? Each weight is used once per token forward (a multiplication and an addition: 2 FLOPs)
-# and twice backward, for the gradients of input and weight. Together that is **6 FLOPs a parameter and token**, $6N$
-# ([@kaplan2020]). *Guess:* does the rule hold for an encoder–decoder, where a token meets only half of the model?
+# It fits. For the forecast one number is missing: how much arithmetic is a step? Each weight is used once per token
+# forward (a multiplication and an addition: 2 FLOPs) and twice backward, for the gradients of input and weight.
+# Together that is **6 FLOPs a parameter and token**, $6N$ ([@kaplan2020]). *Guess:* does the rule hold for an
+# encoder–decoder, where a token meets only half of the model?
 
 # %%
 step_flops = count_training_flops(captions, EncoderDecoder, batch=tokens // 14, n=14)
@@ -1060,7 +1078,7 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 #
 # **MFU**: the FLOP/s that the model gets, over the device's peak.
 #
-# > **Guess first.** Matrix products are nearly all of the FLOPs. What share of the *time*?
+# > **Guess first.** Matrix products are nearly all of the FLOPs. What share of the *bytes*? Of the *time*?
 
 # %% [markdown]
 # It holds here if you count *pairs* of a source and a target token: together they meet every weight once, as one matrix
@@ -1080,8 +1098,10 @@ mfu = flops / took / peak
 print(f"{1000 * took:.0f} ms a step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:.1%}")
 
 # %% [markdown]
-# Now the prediction: **how long does it take to train on Multi30k?** Take 1,800 steps of 8,192 tokens. We *assume* an
-# MFU of 20 %, and the longer of computing and launching counts.
+# ### The forecast: 5 seconds
+#
+# **How long does it take to train on Multi30k?** The run has 1,800 steps of 8,192 tokens. We *assume* an MFU of 20 %.
+# The CPU launches while the GPU computes, so the longer of the two counts.
 
 # %%
 assumed_mfu, steps = 0.20, 1800
@@ -1095,11 +1115,12 @@ for name, chip in CHIPS.items():
           f"({1000 * computing:.1f} ms a step computing, {1000 * launching:.1f} ms launching)")
 
 # %% [markdown]
-# We ran it on one H200, which computes as fast as an H100, and it took 86 s. *Guess first:* which assumption failed: the
+# ### The measurement: 86 seconds
+#
+# We ran it on one H200, which computes as fast as an H100. It took 86 s. *Guess first:* which assumption failed: the
 # MFU of 20 %, the number of operations, or the 5 µs?
 
 # %% tags=["hide-input"]
-kept_run = results.measured("training_gpu_de_en")         # one run, one seed
 measured_seconds = kept_run["training_seconds"]
 times = measured_seconds / predicted["H100"]
 run_ms = 1000 * measured_seconds / steps
@@ -1148,12 +1169,13 @@ assert [round(ms) for ms in blocks] == [77, 51, 46, 42, 32, 37] and round(late_m
 # 1,356 kernels, not 580 operations; 22 µs for each, not 5. **Overhead-bound**, as predicted.
 
 # %% [markdown]
-# The run took 16 times as long as predicted. In bf16 the GPU is busy for a third of the step. The rest of the time it
-# waits for the CPU: the step is overhead-bound, as predicted. But all three assumptions failed.
+# The run took 16 times as long as predicted. Look at the third bar, one step in bf16: for a third of it the GPU is
+# busy, and the rest of the time it waits for the CPU. The step is overhead-bound, as predicted. But all three
+# assumptions failed.
 #
 # | assumption | assumed | measured, bf16 | where the difference comes from |
 # |---|---|---|---|
-# | MFU (while the GPU is busy) | 20 % | 5 % | norms, casts, softmax and AdamW have few FLOPs (a guess) |
+# | MFU (while the GPU is busy) | 20 % | 5 % | the next section |
 # | launches in a step | 580 | 1,356 | clipping, AdamW and autocast's casts are operations, too; some launch several kernels |
 # | time for each | 5 µs | 22 µs | Python, autograd and the dispatcher work before each launch (a guess) |
 #
@@ -1162,77 +1184,15 @@ assert [round(ms) for ms in blocks] == [77, 51, 46, 42, 32, 37] and round(late_m
 #
 # <details><summary>Why the run's steps took 48 ms on average, and what the evidence is</summary>In the run a step also
 # makes the batch, moves it and averages the weights. This should cost the same in every step, but the steps fell from
-# 77 ms to 35. So most of the excess fades; we did not measure its cause. The evidence is one card, one run of
-# 1,800 steps, and a separate measurement of single steps without label smoothing.</details>
+# 77 ms to 35 (the last 600). So most of the excess fades; we did not measure its cause. The evidence is one card, one run
+# of 1,800 steps, and a separate measurement of single steps without label smoothing. The scores in [@fig:kept-run] are
+# those of the averaged weights.</details>
 #
-# Which limit of the roofline holds while the GPU is busy? Folded cells count the bytes that a step reads and writes in
-# float32, and divide FLOPs and bytes by the H200's published rates (its bandwidth is 4.8 TB/s, [data
-# sheet](https://www.nvidia.com/en-us/data-center/h200/)). *Guess:* which of the two times is longer?
-
-# %% tags=["hide-input"]
-class CountBytes(TorchDispatchMode):
-    total = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        if not function.is_view and "view" not in function.name():
-            self.total += sum(x.nbytes for x in tree_leaves((args, result))
-                              if isinstance(x, torch.Tensor))
-        return result
-
-
-def bytes_moved(model_config, tokens, n=14):
-    """What forward and backward pass read and write, if no operation is fused with another."""
-    with torch.device("meta"):
-        model = EncoderDecoder(model_config)
-        rows = torch.zeros(tokens // n, n, dtype=torch.long)
-        lengths = torch.full((tokens // n,), n)
-    with CountBytes() as counted:
-        model.loss(rows, lengths, rows, rows).backward()
-    return counted.total
-
-# %% tags=["hide-input"]
-h200 = replace(CHIPS["H100"], bandwidth=4.8e12)
-moved = bytes_moved(captions, tokens) + 28 * n_weights    # AdamW's as under the roofs above
-by_flops, by_bytes = 1000 * step_flops / h200.flops["tf32"], 1000 * moved / h200.bandwidth
-print(f"H200, TF32: {step_flops:.2e} FLOPs take {by_flops:.1f} ms, {moved / 1e9:.0f} GB take "
-      f"{by_bytes:.1f} ms; measured, GPU busy: {in_tf32['gpu_busy_ms']:.1f} ms")
-
-# %% tags=["hide-input"]
-assert 3.5 * by_flops < by_bytes < 4.5 * by_flops
-assert 0.3 < by_bytes / in_tf32["gpu_busy_ms"] < 0.37
-
-# %% [markdown]
-# Moving the bytes takes four times as long, so memory is the stricter limit, if each tensor goes to memory and back (some fit
-# the chip's cache). It explains only a third of the busy time; still, for a new forecast we *assume* that the H200's 10.3 busy ms a step grow by the ratio of the bandwidths.
-# The CPU needs 31 ms (the step alone) to 35 ms (the run's last 600 steps). The longer time counts. The slow first
-# steps of the run are left out, so its 86 s would come out as 56 to 63.
-
-# %% tags=["hide-input"]
-cpu_ms = in_bf16["ms"], late_ms                           # the step alone, the run's last steps
-busy_ms, forecast = in_bf16["gpu_busy_ms"], {}
-for name, chip in CHIPS.items():
-    forecast[name] = busy_ms * h200.bandwidth / chip.bandwidth
-    minutes = [f"{steps * max(forecast[name], ms) / 60_000:.1f}" for ms in cpu_ms]
-    span = " to ".join(dict.fromkeys(minutes))            # one number where both agree
-    print(f"new prediction, {name:>4}: GPU busy {forecast[name]:.0f} ms a step, CPU "
-          f"{cpu_ms[0]:.0f} to {cpu_ms[1]:.0f} ms; the run {span} minutes")
-
-# %% tags=["hide-input"]
-assert forecast["T4"] > 4 * in_bf16["ms"] and forecast["H100"] < in_bf16["ms"] / 2
-assert in_bf16["ms"] < forecast["A100"] < late_ms and round(busy_ms, 1) == 10.3
-assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["T4"]
-
-# %% [markdown]
-# If the assumption holds, the H100 would wait for the CPU, and on a T4 the GPU would decide: the run would take four times
-# as long as we first said. For the A100 we cannot say. All this assumes that the CPU is as fast as ours. One number is on
-# record: according to a note in the package's `profiles.py`, an H100 needed 36 ms for a step of a profile `gpu`.
-
-# %% [markdown]
 # > **Check yourself.** Double the assumed MFU, and the first prediction for the fastest chip stays where it is. What
 # > would make training faster there?
 # > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
-# > <code>torch.compile</code> in a long run (on that H100 compiling took three minutes, and 36 ms became 28 to 35); or a
+# > <code>torch.compile</code> in a long run (a note in the package's
+# > <code>profiles.py</code> says that on an H100 it took three minutes, and steps of 36 ms became steps of 28 to 35); or a
 # > <b>CUDA graph</b>, which records all launches of a step once and replays them with
 # > one (<code>mode="reduce-overhead"</code>; it needs batches of fixed shapes); or a faster CPU. A still faster GPU
 # > would change nothing.</details>
@@ -1241,44 +1201,133 @@ assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["
 #
 # ## The profiler: where does the time go?
 #
-# Matrix products outside the attention are nearly all of the FLOPs (the cell counts). *Guess:* what share of the time
-# do they take?
+# Launching explains why the GPU waits. What is it busy with in the rest of the step? A **profiler** records the time of
+# every operation. We profile steps of the captions model on *this* device and sort the operations into classes. Beside
+# their time the figure shows two counts of the same step: FLOPs, and bytes read and written. *Guess:* the matrix products
+# are 99 % of the FLOPs. What are their shares of the bytes, and of the time?
+
+# %% tags=["hide-input"]
+CLASSES = {                                               # the first class with a fitting word
+    "matrix products": ("::mm", "::addmm"),
+    "logits' softmax, loss": ("log_softmax", "nll_loss"),
+    "attention": ("attention", "softmax", "bmm"),
+    "LayerNorm": ("layer_norm",),
+    "AdamW, clipping": ("adamw", "foreach", "vector_norm"),
+    "element-wise, rest": ("",),                          # sums, dropout, ReLU, copies …
+}
+
+
+def class_of(operation):
+    for kind, words in CLASSES.items():
+        if any(word in operation.lower() for word in words):
+            return kind
+
+
+class CountWork(TorchDispatchMode):
+    """Counts, by class of operations, the bytes read and written and the numbers written."""
+
+    def __init__(self):
+        super().__init__()
+        self.moved, self.written = dict.fromkeys(CLASSES, 0), dict.fromkeys(CLASSES, 0)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if not function.is_view and "view" not in function.name():
+            kind = class_of(function.name())
+            for x in tree_leaves((args, result)):
+                self.moved[kind] += x.nbytes if isinstance(x, torch.Tensor) else 0
+            for x in tree_leaves(result):
+                self.written[kind] += x.numel() if isinstance(x, torch.Tensor) else 0
+        return result
+
+
+def count_work(batch):
+    """FLOPs and bytes of a step; outside the matrix products a FLOP for each number written."""
+    with CountWork() as counted:
+        train_loop(captions_model, [batch], recipe.lr_at)
+    sentences, n = batch[0].shape
+    forward = count_flops(captions, EncoderDecoder, sentences, n, n)
+    in_attention, all_of_them = 3 * forward.scores_and_average, 3 * sum(forward)
+    products = {"attention": in_attention, "matrix products": all_of_them - in_attention}
+    return {"FLOPs": counted.written | products, "bytes": counted.moved}
 
 # %%
-model, batches = new_model(), first_batches(5, batch_tokens=1024)
+ids, ends = torch.full((72, 14), 5), torch.full((72,), 14)
+batch = (ids, ends, ids, ids)                             # source, its lengths, target in, out
+counted = count_work(batch)                               # folded above; it also warms up
 with torch.profiler.profile() as profile:
-    train_loop(model, batches, recipe.lr_at)
-spent = {}
+    train_loop(captions_model, [batch] * 2, recipe.lr_at)
+spent = dict.fromkeys(CLASSES, 0)
 for row in profile.key_averages():
     if device.type != "cuda":
-        spent[row.key] = row.self_cpu_time_total
+        spent[class_of(row.key)] += row.self_cpu_time_total
     elif row.key.startswith("aten::"):                    # a kernel's time is its operation's
-        spent[row.key] = row.self_device_time_total
-total = sum(spent.values())
-for name in sorted(spent, key=spent.get, reverse=True)[:8]:
-    print(f"{spent[name] / total:>5.0%}  {name}")
-products = sum(spent.get(name, 0) for name in ("aten::mm", "aten::addmm", "aten::bmm"))
-parts_of = count_flops(config, EncoderDecoder, *shape)
-of_flops = 1 - parts_of.scores_and_average / sum(parts_of)
-print(f"matrix products outside the attention: {products / total:.0%} of the time, "
-      f"{of_flops:.0%} of the FLOPs")
+        spent[class_of(row.key)] += row.self_device_time_total
+figures.class_shares({**counted, f"time on this device ({device.type})": spent})
+#| caption: A training step of the captions model, 1,008 tokens, float32: the share of each
+#|   class of operations in FLOPs and bytes (counted), and in time (measured here).
+#| label: classes
 
 # %% [raw] slide
 # ## Where does the time go?
-# {print}
+# {figure}
+
+# %% tags=["hide-input"]
+flops, moved = (sum(counted[what].values()) for what in ("FLOPs", "bytes"))
+h200 = replace(CHIPS["H100"], bandwidth=4.8e12)           # computes as an H100 does
+by_flops = 1000 * step_flops / h200.flops["tf32"]
+by_bytes = 1000 * moved * tokens / ids.numel() / h200.bandwidth
+print(f"this step: {flops / moved:.0f} FLOPs a byte; the H200's corner in TF32: "
+      f"{h200.balance['tf32']:.0f} FLOPs a byte")
+print(f"8,192 tokens on an H200: FLOPs {by_flops:.1f} ms, bytes at most {by_bytes:.1f} ms; "
+      f"measured, GPU busy: {in_tf32['gpu_busy_ms']:.1f} ms")
+share_of = {what: amounts["matrix products"] / sum(amounts.values())
+            for what, amounts in {**counted, "time": spent}.items()}
+print("matrix products:", ", ".join(f"{part:.0%} of {what}" for what, part in share_of.items()))
 
 # %% [markdown]
-# On the saved page the products have a far smaller share of the time than of the FLOPs. Much of the other time goes
-# into the fused attention, whose products are tiny; the remainder is overhead, or memory-bound. On a GPU look for
-# gaps in which it waits for data (let other processes make the batches), and for values read in every step (`.item()`
-# appears as `aten::_local_scalar_dense`).
+# On the saved page's CPU the products take most of the time. But they move less than a third of the bytes. Most bytes
+# belong to operations with hardly any FLOPs: they read a tensor, do one thing to each number, and write it back.
+# (AdamW's share shrinks in a larger batch.) A machine that waits for bytes has *another* profile, then. Is the H200
+# one? Our step has 22 FLOPs per byte, and the corner of the H200's roof in TF32 lies at 103 (its bandwidth is 4.8 TB/s,
+# [data sheet](https://www.nvidia.com/en-us/data-center/h200/)). So its FLOPs wait for the bytes, if each tensor goes to
+# memory and back (some fit the chip's cache). That is one reason for the MFU of 5 %. It is not the only one: the bytes
+# explain at most 4.6 of the 11.8 busy milliseconds. What fills the others, our record does not say.
+#
+# On a GPU look also for gaps in which it waits for data (let other processes make the batches), and for values read in
+# every step (`.item()` appears as `aten::_local_scalar_dense`).
+
+# %% tags=["hide-input"]
+busy_ms, forecast = in_bf16["gpu_busy_ms"], {}
+for name, chip in CHIPS.items():
+    forecast[name] = busy_ms * h200.bandwidth / chip.bandwidth
+    longer = max(forecast[name], late_ms)
+    print(f"second forecast, {name:>4}: GPU busy {forecast[name]:.0f} ms a step, CPU "
+          f"{late_ms:.0f} ms; the run {steps * longer / 60_000:.1f} minutes")
+
+# %% tags=["hide-input"]
+assert 20 < flops / moved < 25 and round(h200.balance["tf32"]) == 103
+assert device.type != "cpu" or (round(flops / moved), round(by_bytes, 1)) == (22, 4.6)
+assert share_of["FLOPs"] > 0.98 and share_of["bytes"] < 1 / 3
+assert device.type != "cpu" or share_of["time"] > 0.5
+assert forecast["T4"] > 4 * late_ms and forecast["H100"] < late_ms / 2
+assert 0.85 * late_ms < forecast["A100"] < late_ms and round(busy_ms, 1) == 10.3
+assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["T4"]
+
+# %% [markdown]
+# <details><summary>How the second forecast is made</summary>It starts from the measurement. The CPU needs 35 ms a step,
+# as in the run's last 600. We <i>assume</i> that the H200's 10.3 busy milliseconds grow as the bandwidth shrinks. Again
+# the longer time counts. On a T4 the GPU decides, and the run takes four times as long as we first said. On an H100 the
+# CPU decides; on an A100 the two are nearly equal. All this needs a CPU as fast as ours.</details>
 #
 # ## Several GPUs: all-reduce, DDP and FSDP
 #
-# In **data parallelism** each GPU has its own part of the batch. An **all-reduce** adds up the gradients and gives every
-# GPU the result, so that all take the same step. In torch's `DistributedDataParallel` (DDP) each GPU has the whole model,
-# and gets the *mean* of the gradients, one group of them while `backward` computes the next. **Fully sharded** data
-# parallelism (FSDP; ZeRO, [@rajbhandari2020]) keeps only a slice of weights, gradient and averages on each GPU.
+# Would a second GPU help? Not our run: with half of the batch, each GPU would still wait for as many launches. But a
+# larger model keeps its GPU busy. In **data parallelism** each GPU has its own part of the batch. An **all-reduce**
+# adds up the gradients and gives every GPU the result, so that all take the same step. In torch's
+# `DistributedDataParallel` (DDP) each GPU has the whole model, and gets the *mean* of the gradients, one group of them
+# while `backward` computes the next. **Fully sharded** data parallelism (FSDP; ZeRO, [@rajbhandari2020]) keeps only a
+# slice of weights, gradient and averages on each GPU.
 
 # %% [raw] slide
 # ## Several GPUs: data parallelism
@@ -1369,8 +1418,8 @@ assert off(gradient) < 1e-4 < 0.02 < off(mean)
 #
 # ## When it breaks: NaN, checkpoints, exact resumption
 #
-# Sooner or later a loss is NaN. Which module produced it first? We set one number of one matrix to infinity, and a
-# **forward hook** on each module reports an output that is not finite.
+# What can still go wrong? Sooner or later a loss is NaN. Which module produced it first? We set one number of one
+# matrix to infinity, and a **forward hook** on each module reports an output that is not finite.
 
 # %%
 broken, blamed = new_model(), []
@@ -1484,6 +1533,16 @@ assert device.type != "cpu" or resumed == unbroken
 #
 # ## In short
 #
+# A run can be wrong and look right. In the first four rows the loss falls all the same.
+#
+# | what goes wrong quietly | what it cost on this page | what is right |
+# |---|---|---|
+# | sentences at random in a batch | 38 % padding | similar lengths, batches by tokens: 6 % |
+# | the plain loss on little data | 13 to 15 points too confident | label smoothing: ECE 2 to 3 |
+# | a learning rate of 0.001 | 3.1 nats per token after 50 steps | a sweep: 1.8 |
+# | parts of a batch with equal weights | gradient off by 8 % | weights by tokens |
+# | a forecast without a measurement | 86 seconds, not 5 | measure steps, then look at the profile |
+#
 # | | | shape or unit |
 # |---|---|---|
 # | smoothed loss | $-\sum_v q_v \log p_v,\quad q_v = (1-\varepsilon)[v=y] + \varepsilon/V$ | $p, q$: (tokens, V) → one number |
@@ -1492,9 +1551,8 @@ assert device.type != "cpu" or resumed == unbroken
 # | FLOPs of a step; memory of the state | $6N \cdot \text{tokens}$; $16N$ | FLOPs; bytes |
 # | gradient of a step | $\sum_i \frac{\text{tokens}_i}{\text{tokens}}\, g_i$ over parts $i$ | as $\theta$ |
 #
-# Count batches in tokens, and learn merges from the training set alone. Find the rate by a sweep. A GPU's time goes into
-# computing, moving bytes, and launching; its memory into 16 bytes a parameter and activations. Weight the parts of a
-# batch by their tokens.
+# Learn merges from the training set alone. A GPU's time goes into computing, moving bytes, and launching; its memory into
+# 16 bytes a parameter and activations. Parameters and averages stay in 32 bits.
 #
 # > **Check yourself.**
 # > 1. Adam hardly depends on the gradient's size. What is clipping for, then?
