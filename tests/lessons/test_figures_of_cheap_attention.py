@@ -9,7 +9,7 @@ from proven import proven
 
 from attncourse.attention import causal_mask
 from attncourse.efficient import bigbird, dense_mask, longformer, random_keys, receptive_field, sliding_window
-from attncourse.viz.style import AMBER, BLUE, ORANGE
+from attncourse.viz.style import AMBER, BLUE, GREEN, ORANGE
 from attncourse_lessons import course
 from attncourse_lessons.l12_cheap_attention.pattern_pad import pattern_in_words
 
@@ -358,6 +358,33 @@ def test_softmax_takes_the_first_product_first_and_linear_attention_the_last():
                       "linear attention: the state first, 40 multiplications"]  # fmt: skip
 
 
+@proven
+def test_chunks_write_out_their_own_pairs_and_take_earlier_ones_from_the_state_before():
+    (ax,) = axes(figures.chunkwise, 6, 2)
+    drawn = cells(ax)
+    inside = {(x, y): words for words, x, y in texts(ax)}
+    for i in range(6):
+        for j in range(6):
+            look = drawn.get((j, i, 1, 1))
+            assert (look is None) == (i // 2 != j // 2)
+            assert look is None or ((look[0] == BLUE) == (j <= i) and bool(look[1]) == (j > i))
+    states = {place: look for place, look in drawn.items() if place[2:] != (1, 1) and place[0] == 0 != place[1]}
+    assert [*states] == [(0, 2, 2, 2), (0, 4, 4, 2)] and len({*states.values()}) == 1
+    assert inside[1, 3] == "$\\phi(Q_2)\\,S_1$" and inside[2, 5] == "$\\phi(Q_3)\\,S_2$"
+    frames = [place for place in drawn if place[2:] == (2, 2) and place[0] == place[1]]
+    assert frames == [(0, 0, 2, 2), (2, 2, 2, 2), (4, 4, 2, 2)]
+    assert labels(ax.xaxis) == {1: "$K_1, V_1$", 3: "$K_2, V_2$", 5: "$K_3, V_3$"}
+    assert labels(ax.yaxis) == {1: "$Q_1$", 3: "$Q_2$", 5: "$Q_3$"}
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("keys and values, by chunk", "queries, by chunk")
+    beside = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 1.06]
+    assert beside == ["$S_1 = \\phi(K_1)^T V_1$", "$S_2 = S_1 + \\phi(K_2)^T V_2$"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "pairs written out: 9", "forbidden, set to 0: 3", "through the state: 12"
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="n: got 7, expected a multiple of the chunk, 2"):
+        figures.chunkwise(7, 2)
+
+
 def legend_of(ax):
     return ax.get_legend().get_texts(), ax.get_legend().get_lines()
 
@@ -380,17 +407,24 @@ def test_a_context_stands_beside_six_times_the_width_with_the_share_of_the_pairs
 
 
 @proven
-def test_a_cache_stands_in_its_row_beside_that_with_full_attention_in_every_layer():
-    [ax] = axes(figures.cache_sizes, {"dense": 64.0, "mixed": 2.0}, {"dense": 64.0, "mixed": 16.0})
+def test_a_cache_stands_in_its_row_beside_that_with_full_attention_and_that_with_own_heads():
+    used, full = {"dense": 64.0, "shared": 8.0, "mixed": 2.0}, {"dense": 64.0, "shared": 8.0, "mixed": 16.0}
+    [ax] = axes(figures.cache_sizes, used, full, {"dense": 64.0, "shared": 32.0, "mixed": 128.0})
     assert strokes(ax) == [
-        [(64, 0), (64, 0)], [(64, 0)], [(64, 0)], [(2, 1), (16, 1)], [(16, 1)], [(2, 1)]
+        [(64, 0), (64, 0)], [(64, 0)], [(64, 0)], [(64, 0)],
+        [(8, 1), (32, 1)], [(32, 1)], [(8, 1)], [(8, 1)],
+        [(2, 2), (128, 2)], [(128, 2)], [(16, 2)], [(2, 2)],
     ]  # fmt: skip
-    rings, points = ax.lines[1::3], ax.lines[2::3]
-    assert {line.get_color() for line in rings} == {ORANGE} and {line.get_color() for line in points} == {BLUE}
-    legend = [(words.get_text(), mark.get_color()) for words, mark in zip(*legend_of(ax), strict=True)]
-    assert legend == [("full attention in every layer", ORANGE), ("as it is", BLUE)]
-    assert [words for words, *_ in texts(ax)] == ["64", "2"]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["dense", "mixed"]
+    triangles, rings, points = ax.lines[1::4], ax.lines[2::4], ax.lines[3::4]
+    for lines, colour, mark in ((triangles, GREEN, "^"), (rings, ORANGE, "o"), (points, BLUE, "o")):
+        assert {(line.get_color(), line.get_marker()) for line in lines} == {(colour, mark)}
+    (names,) = ax.figure.legends
+    legend = [(words.get_text(), mark.get_color()) for words, mark in
+              zip(names.get_texts(), names.get_lines(), strict=True)]  # fmt: skip
+    assert legend == [("as it is", BLUE), ("full attention in every layer", ORANGE),
+                      ("… and a key and a value for every query head", GREEN)]  # fmt: skip
+    assert [words for words, *_ in texts(ax)] == ["64", "8", "2"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["dense", "shared", "mixed"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.25", "1", "4", "16", "64", "256", "1024"]
 
 

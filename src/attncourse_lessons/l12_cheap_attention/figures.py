@@ -156,7 +156,7 @@ def against_length(
     for ax, (measure, lines) in zip(np.atleast_1d(np.asarray(grid)), measures.items(), strict=True):
         for i, (name, line) in enumerate(lines.items()):
             ax.plot(list(line), list(line.values()), label=name, **line_style(i))
-            values = ", ".join(f"{y:.3g} at {x:,}" for x, y in line.items())
+            values = " to ".join(f"{line[x]:.3g} at {x:,}" for x in sorted({min(line), max(line)}))
             if name not in powers:
                 said.append(f"{measure}, {name}: {values}")
                 continue
@@ -425,6 +425,51 @@ def two_orders_of_products(n: int = 6, d: int = 2) -> None:
     )
 
 
+def chunkwise(n: int, chunk: int) -> None:
+    """Causal linear attention in chunks: pairs within a chunk (blue), forbidden ones (hatched), and the states.
+
+    Raises ValueError for an n that is not a multiple of the chunk.
+    """
+    check_places(n=n)
+    if chunk < 1 or n % chunk:
+        raise ValueError(f"n: got {n}, expected a multiple of the chunk, {chunk}")
+    drawn, ax = figure(6.0, 3.0)
+    ax.set_aspect("equal")
+    ax.set_xlim(0, 1.01 * n)
+    ax.set_ylim(n, -0.01 * n)
+    blocks = n // chunk
+    for block in range(blocks):
+        top = block * chunk
+        if block:
+            ax.add_patch(Rectangle((0, top), top, chunk, facecolor=(*rgb(GREEN), 0.3), edgecolor=GREY, linewidth=0.8))
+            ax.text(top / 2, top + chunk / 2, f"$\\phi(Q_{block + 1})\\,S_{block}$", ha="center", va="center",
+                    fontsize=10.5, color=INK)  # fmt: skip
+        for i in range(top, top + chunk):
+            for j in range(top, top + chunk):
+                face, hatch = (BLUE, "") if j <= i else ("white", "////")
+                ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, hatch=hatch, edgecolor=PALE if j <= i else GREY,
+                                       linewidth=0.4))  # fmt: skip
+        ax.add_patch(Rectangle((top, top), chunk, chunk, fill=False, edgecolor=INK, linewidth=1.4))
+    middles = [at + chunk / 2 for at in range(0, n, chunk)]
+    ax.set_xticks(middles, [f"$K_{k}, V_{k}$" for k in range(1, blocks + 1)])
+    ax.set_yticks(middles, [f"$Q_{k}$" for k in range(1, blocks + 1)])
+    ax.set_xlabel("keys and values, by chunk")
+    ax.set_ylabel("queries, by chunk")
+    ax.tick_params(length=0)
+    within, earlier = blocks * chunk * (chunk + 1) // 2, chunk * chunk * blocks * (blocks - 1) // 2
+    handles = [Patch(facecolor=BLUE, label=f"pairs written out: {within}"),
+               Patch(facecolor="white", hatch="////", edgecolor=GREY,
+                     label=f"forbidden, set to 0: {blocks * chunk * (chunk - 1) // 2}"),
+               Patch(facecolor=(*rgb(GREEN), 0.3), edgecolor=GREY, label=f"through the state: {earlier}")]  # fmt: skip
+    ax.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=10)
+    states = ["$S_1 = \\phi(K_1)^T V_1$", *(f"$S_{k} = S_{k - 1} + \\phi(K_{k})^T V_{k}$" for k in range(2, blocks))]
+    for row, words in enumerate(states):
+        ax.text(1.06, 0.5 - 0.13 * row, words, transform=ax.transAxes, ha="left", va="center", fontsize=10.5, color=INK)
+    show(drawn, f"Causal linear attention of {n} positions in chunks of {chunk}. {within} pairs within the chunks are "
+                f"written out; {earlier} pairs with earlier chunks are not: their keys and values come "
+                "through the state after the chunk before.")  # fmt: skip
+
+
 Round = list[tuple[int, int]]  # who is joined to whom: (the place it comes from, the place where the join stands)
 
 
@@ -667,19 +712,28 @@ def seed_lines(
     show(drawn, f"{y_name} against {x_name}, one mark per seed, lines through the medians. {'. '.join(said)}.")
 
 
-def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:
-    """GiB of KV cache by model, a row each: as it is (dots, with the number), and were all layers full (rings)."""
-    drawn, ax = figure(7.2, 0.9 + 0.36 * len(used))
+def cache_sizes(used: Mapping[str, float], full: Mapping[str, float], heads: Mapping[str, float]) -> None:
+    """GiB of KV cache by model, a row each: as it is (dots, with the number), and were all layers full (rings).
+
+    `heads` is what full layers would keep for a key and a value of every query head (triangles).
+    """
+    drawn, ax = figure(7.2, 1.15 + 0.36 * len(used))
+    kinds = (
+        (heads, "^", GREEN, 7.5, "… and a key and a value for every query head"),
+        (full, "o", ORANGE, 10, "full attention in every layer"),
+        (used, "o", BLUE, 6, "as it is"),
+    )
     said = []
     for place, (name, gib) in enumerate(used.items()):
-        ax.plot([gib, full[name]], [place, place], color=PALE, linewidth=2, zorder=1)
-        names = (None, None) if place else ("full attention in every layer", "as it is")
-        ax.plot(full[name], place, "o", color=ORANGE, markersize=10, markerfacecolor="none", markeredgewidth=1.6,
-                label=names[0], linestyle="none")  # fmt: skip
-        ax.plot(gib, place, "o", color=BLUE, markersize=6, label=names[1], linestyle="none")
+        ax.plot([gib, heads[name]], [place, place], color=PALE, linewidth=2, zorder=1)
+        for sizes, marker, colour, size, words in kinds:
+            ax.plot(sizes[name], place, marker, color=colour, markersize=size, markeredgewidth=1.6, linestyle="none",
+                    markerfacecolor=colour if sizes is used else "none", label=None if place else words)  # fmt: skip
         ax.annotate(f"{gib:.3g}", (gib, place), (-9, 0), textcoords="offset points", color=BLUE, ha="right",
                     va="center")  # fmt: skip
-        said.append(f"{name}: {gib:.3g}" + (f", {full[name]:.3g} with full attention" if full[name] > gib else ""))
+        more = [f"{full[name]:.3g} with full attention"] * (full[name] > gib)
+        more += [f"{heads[name]:.3g} with own heads"] * (heads[name] > full[name])
+        said.append(", ".join([f"{name}: {gib:.3g}", *more]))
     ax.set_xscale("log", base=2)
     powers = [2**power for power in range(-2, 11, 2)]
     ax.set_xlim(powers[0] / 1.4, powers[-1])
@@ -687,7 +741,9 @@ def cache_sizes(used: Mapping[str, float], full: Mapping[str, float]) -> None:
     ax.set_yticks(range(len(used)), list(used))
     ax.set_ylim(len(used) - 0.5, -0.5)
     ax.set_xlabel("KV cache, GiB")
-    ax.legend(frameon=False, loc="upper left", fontsize=9.5)
+    marks, names = ax.get_legend_handles_labels()
+    drawn.legend(marks[::-1], names[::-1], frameon=False, loc="outside lower center", ncols=3, fontsize=9.5,
+                 handletextpad=0.2, columnspacing=1.2)  # fmt: skip
     show(drawn, f"KV cache in GiB, by model. {'; '.join(said)}.")
 
 

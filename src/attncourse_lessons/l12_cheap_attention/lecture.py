@@ -20,7 +20,7 @@
 # * explain with **SRAM**, **HBM** and arithmetic intensity why **FlashAttention** is fast although it multiplies no less;
 # * build a **sliding window** that is really cheaper, and find the **receptive field** of a sparse pattern;
 # * write **linear attention** as a recurrent network, and say what limits its **associative recall**;
-# * say which of these methods models in use have, and compute what their KV cache takes at 128,000 tokens.
+# * say which of these methods models in use have, and compute what their KV cache takes at 128k tokens.
 #
 # The first half of the page makes attention cheaper and keeps its result. The second half, from the sliding window on,
 # changes the result.
@@ -37,7 +37,7 @@
 
 # %% tags=["hide-input"]
 try:
-    from attncourse import viz
+    from attncourse.attention import MultiHeadAttention, attend, causal_mask
 
     from . import figures
     from .pattern_pad import pattern_pad, pattern_presets
@@ -58,7 +58,6 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from attncourse.attention import MultiHeadAttention, attend, causal_mask
 from attncourse.data.lookups import (
     LETTERS,
     marked_lines,
@@ -167,8 +166,8 @@ assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) 
 # {figure}
 
 # %% [markdown] erratum="O(n²d) alone" teaches="must the quadratic cost go? attention's share of the arithmetic; context lengths of foundation models"
-# If $n$ doubles, attention takes about four times the memory and, in our run, more than four times the time. The projections
-# take about twice of each. (On two logarithmic axes a power of $n$ is a straight line, and its slope is the exponent.)
+# If $n$ doubles, attention takes about four times the memory. In our run it takes more than four times the time. The projections
+# take about twice as much of each. (On two logarithmic axes a power of $n$ is a straight line, and its slope is the exponent.)
 #
 # ## Does the square matter? Length against width
 #
@@ -196,7 +195,7 @@ for n in (30, 512, 50_000):
     print(f"from n = {n:>6,} to {2 * n:>7,}: {twice / once:.2f} times the operations")
 
 # %% [markdown]
-# At 30 tokens the factor is 2.03. Only at 50,000 tokens, the length of a book, is it nearly 4.
+# At 30 tokens the factor is 2.03. It is nearly 4 only at 50,000 tokens, the length of a short book.
 #
 # The share $n / (n + 6d)$ grows with the length and falls as models get *wider*. At $n = 6d$ it is a half. *Guess:* which
 # of the five models in the next cell were trained for a context longer than $6d$? And what share did the pairs take in
@@ -221,8 +220,9 @@ figures.context_lengths(contexts)
 # Models grew wider as fast as contexts grew longer. Then contexts jumped.
 
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
-# Only the last model's context exceeds $6d$, and its pairs take 57 % of the operations. In GPT-3 they took 3 %. Until 2023
-# models grew wider as fast as their contexts grew longer. Then contexts grew much longer.
+# Only the last model's context exceeds $6d$, and its pairs take 57 % of the operations. In GPT-3 they took 3 %. From BERT
+# to Llama 2, width and context both grew by a factor of eight. Llama 3.1 is twice as wide as Llama 2, and its context is 32
+# times as long.
 #
 # <details><summary>What the formula leaves out</summary>
 #
@@ -236,7 +236,7 @@ figures.context_lengths(contexts)
 # The formula holds for training and for reading a prompt (**prefill**), where all positions are computed at once.
 # **Decode**, writing one token at a time, waits for memory, as a later section shows.
 #
-# Cheaper attention comes in families.
+# Cheaper attention comes in families. The next figure is a map of this page. The names in it will be explained below.
 
 # %% tags=["hide-input"]
 figures.taxonomy()
@@ -249,7 +249,9 @@ figures.taxonomy()
 # {figure}
 
 # %% [markdown]
-# (After a figure of [@tay2020] that one deck reproduces. Years are those of the first version on arXiv.)
+# The blue row keeps the result. The orange rows keep the softmax, but with fewer pairs, or with less stored for each key. The
+# green rows give up the softmax and compute no pairs at all; what they store does not grow with $n$. (After a figure of
+# [@tay2020] that one deck reproduces. Years are those of the first version on arXiv.)
 #
 # ## Online softmax: a softmax of scores that come in chunks
 #
@@ -259,13 +261,14 @@ figures.taxonomy()
 # The sum alone would be one number. But in 32 bits $\exp(300)$ overflows, so a careful softmax first subtracts the row's
 # largest score ([lecture @getting_ready](@getting_ready)). That score is not known until the end. What we know is the
 # largest score *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. If a chunk brings a larger score
-# $m'$, the wrong number was subtracted from all old terms. But they need not be computed again:
+# $m'$, then $m$ was the wrong number to subtract from the old scores. But the old terms need not be computed again:
 #
 # $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$ (eq:online-softmax)
 #
 # All old terms are wrong by *the same factor*, and so is their sum: one multiplication corrects it. This is **online
-# softmax** ([@milakov2018]). Attention needs the weighted average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. Its
-# numerator $o$ is a sum over the keys, as the denominator $\ell$ is. So the same factor corrects both.
+# softmax** ([@milakov2018]). Attention needs the weighted average $\sum_j \exp(e_j)\, v_j \,/ \sum_j \exp(e_j)$. With $m$
+# subtracted, its numerator is $o = \sum_j \exp(e_j - m)\, v_j$: a sum over the keys, as the denominator $\ell$ is. So the same
+# factor corrects both. (Before the first chunk $m = -\infty$ and $\ell = o = 0$.)
 #
 # [@fig:online-softmax] has one query, six keys in three chunks, and values that are single numbers. *Guess before you look:*
 # the first chunk has the scores 1 and 3, the second 2 and 4. By which factor do the bars of the first chunk shrink when the
@@ -376,9 +379,9 @@ assert took["torch's kernel"] < took["whole matrix"]
 # **Recomputation**: the backward pass computes weights again. Still it is faster: why?
 
 # %% [markdown]
-# They do not. In the backward pass they even multiply *more*: the gradient needs the weights, which were not kept, so they
-# are computed again. This is **recomputation**. And yet the forward pass is faster, even on this CPU. On a GPU the reason is
-# memory traffic.
+# No. In the forward pass the tiles multiply just as much. In the backward pass they multiply *more*: the gradient needs the
+# weights, which were not kept, so they are computed again. This is **recomputation**. And yet the forward pass in tiles is
+# faster, even on this CPU. So multiplications do not explain the time. On a GPU, memory traffic does.
 #
 # <details><summary>What is kept for the backward pass</summary>
 #
@@ -416,8 +419,8 @@ figures.memory_levels()
 # program is **memory-bound**. With a higher one it is **compute-bound**.
 #
 # The usual attention writes the scores to HBM, reads them for the softmax, writes the weights, and reads them for the
-# average: $4n^2$ numbers. **Kernel fusion** avoids this traffic: one kernel
-# does all steps on a tile of $Q$ and a tile of $K$ and $V$ in SRAM. So the scores never leave the chip.
+# average: $4n^2$ numbers. **Kernel fusion** avoids this traffic: one kernel does all steps on a tile of $Q$ and a tile of $K$
+# and $V$ in SRAM. So the scores never leave the chip.
 #
 # ## The order of the loops: FlashAttention and FlashAttention-2
 #
@@ -435,8 +438,8 @@ figures.memory_levels()
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercise 2: the inner loop.
 #
-# The first FlashAttention exchanges the two loops. In the figure orange is what lies in SRAM at step 7, and blue are the
-# tiles of scores that are done. *Guess:* which order moves fewer numbers between HBM and SRAM?
+# The first FlashAttention exchanges the two loops. In the figure, orange marks what lies in SRAM at step 7, and blue
+# marks the tiles of scores that are done. *Guess:* which order moves fewer numbers between HBM and SRAM?
 
 # %% tags=["hide-input"]
 figures.tile_orders()
@@ -451,13 +454,13 @@ figures.tile_orders()
 # > **Guess first.** Which order moves fewer numbers?
 
 # %% [markdown]
-# We count them. Then a **roofline** shows the highest possible speed at each intensity. On the slope memory sets the limit,
-# on the flat roof arithmetic does.
+# We count them. Then a **roofline** shows the highest possible speed at each intensity. On the slope, memory sets the limit.
+# On the flat roof, arithmetic does.
 
 # %%
 def moved(n, d, M):
     """Numbers between HBM and SRAM, forward, one head; M numbers fit into SRAM."""
-    tile = M // (4 * d)                          # tiles of Q, K, V and O share it
+    tile = M // (4 * d)                          # rows of an outer tile; inner ones are smaller
     tiles = math.ceil(n / tile)
     return {
         # Q, K, V in, O out; scores, weights out and in
@@ -497,22 +500,25 @@ for n in (1024, 4096, 16384):
 
 # %% [markdown]
 # The order of 2023 moves fewer: 6.3 million numbers, where the order of 2022 moves 9.4 and the whole matrix 68. With the
-# whole matrix attention is memory-bound. With tiles as large as SRAM allows, traffic limits neither order; real
-# kernels take smaller ones, which move more. In practice, on an A100,
-# FlashAttention reached 25 to 40 % of the roof of [@fig:attention-roofline] and FlashAttention-2 50 to 73 % ([@dao2023]).
-# The paper names other reasons: fewer operations outside the matrix products, work spread over the queries, and a better
-# division among a GPU's threads.
+# whole matrix, attention is memory-bound. With tiles as large as these, traffic limits neither order. (Real kernels take
+# smaller tiles, which move more.) In practice, FlashAttention reached 25 to 40 % of the roof of [@fig:attention-roofline] and
+# FlashAttention-2 50 to 73 % ([@dao2023]). The paper gives three reasons: fewer operations outside the matrix products, work
+# spread over the queries of a head, and a better division of this work among a GPU's threads.
 #
 # Why does the newer order move fewer? In the order of 2023, $Q_2$ and $O_2$ of [@fig:tiles] stay in SRAM while all keys
-# and values are read in turn, and $O_2$ is written once. In the order of 2022, $K_2$ and $V_2$ stay. So the unfinished $O$, $m$ and $\ell$ of each query
-# tile go to HBM and back once for each tile of keys.
+# and values are read in turn, and $O_2$ is written once. In the order of 2022, $K_2$ and $V_2$ stay. So the unfinished $O$,
+# $m$ and $\ell$ of each query tile go to HBM and back once for each tile of keys.
 #
-# If $M$ numbers fit into SRAM, there are $4nd/M$ tiles of keys. Each of them moves a few times $nd$ numbers. So the traffic
-# is
+# If $M$ numbers fit into SRAM, the traffic is
 #
 # $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
 #
 # which is theorem 2 of Dao et al. ([-@dao2022]).
+#
+# <details><summary>Where this comes from, and who did what</summary>
+#
+# An outer tile has $M / 4d$ rows, as in the paper. So there are $4nd/M$ outer tiles, and each of them moves a few times $nd$
+# numbers. (Inner tiles have fewer rows, so that the scores fit, too. Their size does not change the traffic.)
 #
 # | who | what |
 # |---|---|
@@ -520,6 +526,8 @@ for n in (1024, 4096, 16384):
 # | [@dao2022], **FlashAttention** | one kernel, counted by IO; outer loop over $K$, $V$; recomputation backward |
 # | [@dao2023], **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton), division once at the end |
 # | [@shah2024], **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
+#
+# </details>
 #
 # > **Check yourself.** Under a causal mask, FlashAttention skips about half of the tiles. Which tiles, and why is the result still exact?
 # > <details><summary>Answer</summary>Tiles whose keys all come after their queries have only scores of −∞. Their weights
@@ -588,8 +596,9 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 # Sparse attention is cheap only if forbidden scores are *never computed*.
 
 # %% [markdown]
-# With the mask, attention is even slower. A mask forbids a pair after its score has been computed, and the mask has to be
-# read, too. In blocks the window took less than half of full attention's time.
+# With the mask, attention is even slower, and it takes more memory. A mask forbids a pair after its score has been computed,
+# and the mask has to be read, too. In blocks the window took less than half of full attention's time, and about a
+# fifth of its memory.
 #
 # Sparse attention is cheap only if the forbidden scores are *never computed*. Matrix products can leave out whole blocks.
 # So cut the queries into blocks of `width`. The window of any query lies within three blocks of keys: the block before its
@@ -606,7 +615,8 @@ figures.blocked_window(16, 4)
 # {figure}
 
 # %% [markdown] teaches="sparse patterns: Longformer, BigBird, panel by panel"
-# At 2,048 positions and a `width` of 64, each query has $3 \cdot 64$ scores in place of 2,048, about a tenth.
+# At 2,048 positions and a `width` of 64, each query has $3 \cdot 64$ scores in place of 2,048, about a tenth. (The
+# time falls less, perhaps because cutting and copying the blocks takes time, too.)
 #
 # A window also makes the cache smaller. Under a causal window of $w$ tokens the cache keeps $w$ tokens: each new token
 # takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [@jiang2023]). *In
@@ -664,8 +674,9 @@ for name, mask in pattern_presets(16).items():
 
 # %% [markdown]
 # The cheapest of these that needs two layers is *global*: the row and the column of one token, 31 pairs of 256. If you found
-# 30, you are right: the residual connection makes the token's pair with itself unnecessary. (*Causal* and *strided*, the
-# positions just before and every fourth ([@child2019]), never reach all: nothing flows back from later positions.)
+# 30, you are right: the residual connection makes the token's pair with itself unnecessary. The *window* takes 8 layers for
+# 15 positions, at 2 a layer. *Causal* and *strided* (the positions just before and every fourth, [@child2019]) never reach
+# all: nothing flows back from later positions.
 #
 # * A **dilated** window has as many keys and reaches three times as far. But with the same gap in every layer, position 9
 #   is reached only from every third position, however many layers there are. Longformer therefore uses several gaps.
@@ -782,10 +793,10 @@ assert abs((first_below(fives) or 999) - first_below(again)) <= 50
 # {figure}
 
 # %% [markdown]
-# With the window alone nothing of the first half reaches the end, and nothing is learned. With a global token 21 % of the
-# pairs are enough, but learning takes longer: full attention needs 40 to 45 steps, the two sparse patterns 125 to 205.
-# The learning rates differ, too, by up to eight times. At the rates of the sparse patterns (0.005 and 0.01) full attention
-# needs 60 to 80 steps. So the rate explains a part of the difference, and not the whole.
+# With the window alone nothing is learned: in two layers it carries a letter over four positions at most, and the end is
+# farther away. With a global token 21 % of the pairs are enough, but learning takes longer: full attention needs 40 to 45
+# steps, the two sparse patterns 125 to 205. The learning rates differ, too, by up to eight times. At the rates of the sparse
+# patterns (0.005 and 0.01) full attention needs 60 to 80 steps. So the rate explains only a part of the difference.
 #
 # Why? The sparse patterns have fewer pairs, *and* the letter needs **two hops** to the last position. Two controls change
 # one of these at a time. The first is the window, where the last position also attends to all others: few pairs, one hop.
@@ -806,8 +817,8 @@ assert min(soon["most pairs, two hops"]) > 2 * max(soon["full"] + slower[0.02])
 
 # %% [markdown]
 # The second is slow. One hop takes 40 or 45 steps, although the pairs are few. Two hops take 125 to 230, although nearly all
-# pairs are there. (At the same rate, 0.02, full attention takes 50 to 55.) So here the hops cost steps, not the missing
-# pairs.
+# pairs are there. (At the same rate, 0.02, full attention takes 50 to 55.) So here the second hop costs steps. The
+# missing pairs do not.
 #
 # <details><summary>Try a pattern of your own: draw it on the pad, and run this in a new cell</summary>
 #
@@ -872,9 +883,10 @@ for row in sinks:
 # {figure}
 
 # %% [markdown]
-# The window does damage at letters, where the head has nothing to look for (0.40 to 0.86 nats), and none at triggers.
-# Keeping the first token repairs it, keeping the second does not. So far the explanation holds, but the first place alone
-# is not the reason: *Going further* trains the model again with one change at a time.
+# The window does damage at letters, where the head has nothing to look for (0.40 to 0.86 nats), and none at triggers. With
+# full attention, the first token has 17 to 39 % of the weight at letters, and less than 1 % at triggers. Keeping this token
+# repairs the damage; keeping the second does not. So far the explanation holds. But the first place alone is not the reason:
+# *Going further* trains the model again with one change at a time.
 #
 # The repair does not depend on the reason. A window with **sinks** keeps the first few tokens in the cache for good. (Xiao
 # et al. count positions within the cache, not in the text.) Some models, such as gpt-oss, instead learn one more score for
@@ -885,8 +897,7 @@ for row in sinks:
 #
 # The next idea replaces the softmax. A **feature map** $\phi$ turns each query and each key into a vector of features. Let
 # the weight of key $j$ for query $i$ be $\phi(q_i) \cdot \phi(k_j)$ in place of $\exp(q_i \cdot k_j)$. (Such a product of
-# features is called a **kernel**, too.) Then $\phi(q_i)$ can be taken out of the
-# sum:
+# features is called a **kernel**, too.) Then $\phi(q_i)$ can be taken out of the sum:
 #
 # $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$ (eq:linear-attention)
 #
@@ -901,6 +912,8 @@ figures.two_orders_of_products()
 #| label: orders
 
 # %% [markdown]
+# Here 144 multiplications become 48. In general $2n^2d$ become $2nd^2$, fewer by a factor of $n/d$.
+#
 # For weights that sum to one, divide by $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
 # ([@katharopoulos2020]), with $\phi(x) = \operatorname{elu}(x) + 1$, which is $x + 1$ above 0 and $\exp(x)$ below.
 # (**Performer**, [@choromanski2021], approximates the softmax: the product of its random features is $\exp(q \cdot k)$ on
@@ -932,10 +945,10 @@ print("the state after 200 tokens:", tuple(state.s.shape), "and", tuple(state.z.
 
 # %% [markdown]
 # This is a recurrent network. One step after the other, it gives the same numbers as all positions at once. "Transformers
-# are RNNs" is the title of Katharopoulos et al. "RNNs are back", two decks say, and show the time that writing $n$ tokens
+# are RNNs" is the title of Katharopoulos et al. Two decks say "RNNs are back" and plot the time that writing $n$ tokens
 # takes: a curve for Transformers, a straight line for RWKV, a linear recurrence (table below). We measure the same for eight
-# heads of attention. The KV cache is **preallocated**, so nothing is copied.
-# *How long will each take for 4,000 tokens, compared with 2,000?*
+# heads of attention. The KV cache is **preallocated**, so nothing is copied. *How long will each take for 4,000 tokens,
+# compared with 2,000?*
 
 # %% tags=["hide-input"]
 def with_cache(t, q, k, v, cache):                               # (heads, d) each
@@ -947,7 +960,7 @@ def with_cache(t, q, k, v, cache):                               # (heads, d) ea
 def with_state(t, q, k, v, state):
     return linear_attend_step(q, k, v, state)
 
-# %%
+# %% tags=["hide-input"]
 marks, spent = (500, 1000, 2000, 3000, 4000), {"KV cache": {}, "linear attention": {}}
 tokens = torch.randn(4000, 3, 8, d)                              # q, k, v of 8 heads
 for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
@@ -957,11 +970,10 @@ for name, step, state in (("KV cache", with_cache, torch.zeros(2, 8, 4000, d)),
         _, state = step(t, *tokens[t], state)
         if t + 1 in marks:
             spent[name][t + 1] = time.process_time() - begun
-viz.line_plot(spent, "tokens written", "seconds in all", low=0)
+print(f"{'tokens written':>16}:", *(f"{mark:>6,}" for mark in marks))
 for name, line in spent.items():
-    print(f"{name}: {line[500]:.2f} s for 500 tokens, {line[4000]:.2f} s for 4,000, "
-          f"{line[4000] / line[2000]:.1f} times as long as for 2,000")
-#| caption: Time to write, in all, against the tokens written: with a cache and with a state.
+    print(f"{name:>16}:", *(f"{line[mark]:>5.2f}s" for mark in marks),
+          f"  4,000 take {line[4000] / line[2000]:.1f} times as long as 2,000")
 
 # %% tags=["hide-input"]
 cached, recurrent = (line[4000] / line[2000] for line in spent.values())
@@ -969,26 +981,40 @@ assert cached > 1.15 * recurrent and recurrent < 2.5
 
 # %% [raw] slide
 # ## A curve and a straight line
-# {figure}
+# {print}
 #
 # **Now you:** a@cheap_attention, exercises 5 and 6
 
 # %% [markdown]
-# With a cache, each token costs more than the one before. With a state of fixed size, each token costs the same, and at
-# 4,000 tokens the state is ahead by a factor of three or more.
+# With a state of fixed size, each token costs the same, so twice the tokens take twice the time. With a cache, each token
+# costs more than the one before: twice the tokens take up to four times the time.
 #
 # In training the whole text is known, and there are three forms. The **parallel form** computes all pairs at once and costs
 # $n^2$ again. The **recurrent form** takes one step after the other and leaves a GPU idle. The **chunkwise form** stands
-# between them. Cut the text into chunks of $C$ positions. Let $\phi(Q)$, $\phi(K)$ and $V$ be the rows of one chunk, and
-# $S$ the state after all chunks before it. Before the division, the chunk's output is
+# between them. Cut the text into chunks of $C$ positions. *Which pairs of [@fig:chunkwise] does it write out?*
+
+# %% tags=["hide-input"]
+figures.chunkwise(9, 3)
+#| caption: Chunkwise linear attention of 9 positions in chunks of 3: pairs within a chunk are
+#|   written out; earlier chunks come through the state.
+#| label: chunkwise
+
+# %% [raw] slide
+# ## The chunkwise form
+# {figure}
+
+# %% [markdown]
+# Only those within a chunk. All earlier chunks reach a query through the state, a matrix of fixed size. Let $\phi(Q)$,
+# $\phi(K)$ and $V$ be the rows of one chunk, and $S$ the state after the chunks before it. Before the division, the chunk's
+# output is
 #
 # $$O = \underbrace{\phi(Q)\,S}_{\text{chunks before}}
 # + \underbrace{\operatorname{tril}\bigl(\phi(Q)\,\phi(K)^\top\bigr)\,V}_{\text{within the chunk}},
 # \qquad S \leftarrow S + \phi(K)^\top V .$$
 #
-# Here tril sets all entries above the diagonal to 0. $C = n$ gives the parallel form, and $C = 1$
-# the recurrent one. The cost is about $nCd + nd^2$, in large products. `linear_attend` works in this way. Gated linear
-# attention ([@yang2024gla]) and Mamba-2 ([@dao2024]) are trained in this way, too.
+# Here tril sets all entries above the diagonal (hatched in the figure) to 0. $C = n$ gives the parallel form, and $C = 1$ the
+# recurrent one. The cost is about $nCd + nd^2$, in large products. `linear_attend` works in this way. Gated linear attention
+# ([@yang2024gla]) and Mamba-2 ([@dao2024]) are trained in this way, too.
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercises 5 and 6.
 #
@@ -1016,7 +1042,7 @@ recalled = {(row["name"], row["d"]):
             {int(p): [run["right"][p] for run in row["runs"]] for p in row["runs"][0]["right"]}
             for row in record["recall"] + record["strength"]}
 
-# %%
+# %% tags=["hide-input"]
 kinds = ("softmax", "elu + 1, divided", "elu + 1", "identity")
 by_kind = {name: {f"d = {d}": recalled[name, d] for d in (16, 64)} for name in kinds[1:]}
 figures.seed_lines(by_kind, "pairs shown", "accuracy", chance=1 / LETTERS,
@@ -1062,7 +1088,7 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # more dimensions $d_k$ more keys are nearly orthogonal. *Which of the two counts here?* Two more models have states of the
 # same size: keys of width 64 with values of width 16, and the reverse. (The feature map is the identity.)
 
-# %%
+# %% tags=["hide-input"]
 print("share of 64 pairs recalled, median of three seeds")
 for d in (16, 64):
     print(f"d_k = {d}, d_v = {d}, state of {d * d:>5,}: {middle('identity', d):.0%}")
@@ -1087,7 +1113,7 @@ assert min(wide) > middle("identity", 64) - 0.05 and max(narrow) < middle("ident
 #
 # ## Linear recurrences and the parallel scan: minGRU, state-space models
 #
-# A recurrent network writes cheaply. But even in training, where the whole text is known, a GRU ([lecture
+# A recurrent network generates text cheaply. But even in training, where the whole text is known, a GRU ([lecture
 # @bottleneck](@bottleneck)) must take one step after the other. *Can a recurrence be computed in parallel?* Yes,
 # if its step is *linear* in the state: $h_t = a_t \odot h_{t-1} + b_t$, where $a_t$ and $b_t$ depend on the input alone.
 # Then two steps in a row are one step of the same kind:
@@ -1146,7 +1172,7 @@ for n in (1024, 131_072):
 # | gated linear attention | from the input | a matrix |
 
 # %% [markdown] teaches="recurrence again: RWKV, Mamba"
-# It takes 17 rounds, as for $2^{17} = 131{,}072$.
+# It takes 17 rounds, because 100,000 lies between $2^{16}$ and $2^{17} = 131{,}072$.
 #
 # The simplest such network is **minGRU** ([@feng2024]), a GRU whose gate depends on the input alone:
 # $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package.
@@ -1165,7 +1191,7 @@ for n in (1024, 131_072):
 # Does such a network learn over a distance? One layer of minGRU, 32 wide, must carry the marked letter to the end, where
 # the window failed:
 
-# %%
+# %% tags=["hide-input"]
 for run in pattern["minGRU"]["runs"]:
     print(f"minGRU, seed {run['seed']}: right {run['right']:.0%}, "
           f"loss below 0.5 at step {first_below(run['losses'])}")
@@ -1185,12 +1211,14 @@ assert min(run["right"] for run in pattern["minGRU"]["runs"]) > 0.95
 #
 # ## What is in use: the KV cache at 128k tokens
 #
-# "Production Transformer language models use quadratic cost attention", two decks say. That was only half of it even in 2020: GPT-3
-# alternates dense layers with **locally banded sparse** ones ([@brown2020], section 2.1). The dense ones keep the cost
+# Two decks say that "production Transformer language models use quadratic cost attention". That was only half true even in
+# 2020: GPT-3 alternates dense layers with **locally banded sparse** ones ([@brown2020], section 2.1). The dense ones keep the cost
 # quadratic, with a smaller factor. Today many models mix.
 #
 # The figure shows the size of the cache for one text of 131,072 tokens in 16 bits, computed from published configurations,
-# even if the model was trained on shorter texts. *Guess:* which model needs the least?
+# even if the model was trained on shorter texts. Beside it stands the cache if every layer had full attention, and if, in
+# addition, every query head had a key and a value of its own. *Guess:* which model needs the least? And what saves more,
+# GQA or MLA?
 
 # %% [raw] slide
 # ## What is in use: the KV cache at 128k tokens
@@ -1203,31 +1231,36 @@ class InUse(NamedTuple):
     windowed: int                    # layers with a window
     window: int
     numbers: int                     # kept for each token in a layer
+    own: float                       # times more, if each query head had its own key and value
     recurrent: int = 0               # layers with a state in place of a cache
 
 
 two = 2                              # a key and a value
 models = [  # layers with full attention, with a window; the window; numbers a token and layer
-    InUse("GPT-3 175B, as if all dense", 96, 0, 0, two * 96 * 128),
-    InUse("Llama 2 7B", 32, 0, 0, two * 32 * 128),
-    InUse("Llama 3.1 70B, GQA", 80, 0, 0, two * 8 * 128),
-    InUse("DeepSeek-V3, MLA", 61, 0, 0, 512 + 64),
-    InUse("Gemma 2 9B, 1 window : 1 full", 21, 21, 4096, two * 8 * 256),
-    InUse("Gemma 3 27B, 5 : 1", 10, 52, 1024, two * 16 * 128),
-    InUse("gpt-oss-120b, 1 : 1, with sinks", 18, 18, 128, two * 8 * 64),
-    InUse("Mistral 7B, windows alone", 0, 32, 4096, two * 8 * 128),
-    InUse("Jamba, 7 Mamba : 1 full", 4, 0, 0, two * 8 * 128, recurrent=28),
-    InUse("Qwen3-Next, 3 DeltaNet : 1 full", 12, 0, 0, two * 2 * 256, recurrent=36),
+    InUse("GPT-3 175B, as if all dense", 96, 0, 0, two * 96 * 128, 1),
+    InUse("Llama 2 7B", 32, 0, 0, two * 32 * 128, 1),
+    InUse("Llama 3.1 70B, GQA", 80, 0, 0, two * 8 * 128, 64 / 8),
+    InUse("DeepSeek-V3, MLA", 61, 0, 0, 512 + 64, two * 128 * 128 / (512 + 64)),
+    InUse("Gemma 2 9B, 1 window : 1 full", 21, 21, 4096, two * 8 * 256, 16 / 8),
+    InUse("Gemma 3 27B, 5 : 1", 10, 52, 1024, two * 16 * 128, 32 / 16),
+    InUse("gpt-oss-120b, 1 : 1, with sinks", 18, 18, 128, two * 8 * 64, 64 / 8),
+    InUse("Mistral 7B, windows alone", 0, 32, 4096, two * 8 * 128, 32 / 8),
+    InUse("Jamba, 7 Mamba : 1 full", 4, 0, 0, two * 8 * 128, 32 / 8, recurrent=28),
+    InUse("Qwen3-Next, 3 DeltaNet : 1 full", 12, 0, 0, two * 2 * 256, 16 / 2, recurrent=36),
 ]
 
 # %%
-n, gib, all_full = 131_072, {}, {}
+n, gib, all_full, all_heads = 131_072, {}, {}, {}
 for model in models:
     tokens = model.full * n + model.windowed * min(model.window, n)
     layers = model.full + model.windowed + model.recurrent
     gib[model.name] = 2 * model.numbers * tokens / 2**30         # 2 bytes a number
     all_full[model.name] = 2 * model.numbers * layers * n / 2**30
-figures.cache_sizes(gib, all_full)
+    all_heads[model.name] = model.own * all_full[model.name]
+figures.cache_sizes(gib, all_full, all_heads)
+for name in ("Llama 3.1 70B, GQA", "DeepSeek-V3, MLA"):
+    saved = all_heads[name] / all_full[name]
+    print(f"{name}: {saved:.0f} times smaller than with keys and values for each head")
 #| caption: KV cache of published models for one text of 131,072 tokens, in 16 bits; ratios
 #|   such as 5 : 1 count layers.
 #| label: cache-sizes
@@ -1254,8 +1287,10 @@ assert min(gib, key=gib.get).startswith("Mistral")
 
 # %% [markdown]
 # Mistral 7B needs the least, half a gibibyte: it alone has a window in every layer. (Its version 0.2 dropped the windows.)
+# The step from triangle to ring is what sharing or compressing keys and values saves: with GQA the cache of Llama 3.1 70B is
+# 8 times smaller, with MLA that of DeepSeek-V3 57 times. The step from ring to dot is what windows and recurrences save.
 #
-# There are four ways to a smaller cache: fewer heads of keys (GQA), one compressed vector for all heads (MLA, **multi-head
+# So there are four ways to a smaller cache: fewer heads of keys (GQA), one compressed vector for all heads (MLA, **multi-head
 # latent attention**), windows in many layers, recurrences in most layers. Windows and recurrences are mostly used in
 # **hybrids**, which keep full attention in *some* layers. (The recurrent layers of the last two rows carry a state as well,
 # of tens of megabytes at most.)
@@ -1273,7 +1308,8 @@ assert min(gib, key=gib.get).startswith("Mistral")
 #
 # GPT-3, [@brown2020]; Llama 2, [@touvron2023]; Llama 3, [@grattafiori2024]; DeepSeek-V3, [@deepseek2024]; Gemma 2,
 # [@gemma2024]; Gemma 3, [@gemma2025]; gpt-oss, [@openai2025]; Mistral, [@jiang2023]; Jamba, [@lieber2024]; and the
-# configuration of Qwen3-Next in `transformers`.
+# configuration of Qwen3-Next in `transformers`. A head of DeepSeek-V3 is counted with a key and a value of 128 numbers each,
+# without the 64 for the position.
 #
 # </details>
 #
