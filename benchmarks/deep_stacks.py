@@ -402,11 +402,14 @@ def longer(seeds: list[int], steps: int = 500) -> list[dict]:
     return rows
 
 
+ALONE = {"mixing": mixing, "longer": longer}  # the parts that can be measured by themselves
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--more", type=int, default=8, help="seeds of the paired comparison")
-    parser.add_argument("--only", choices=("mixing", "longer"), help="measure this part alone")
+    parser.add_argument("--only", choices=ALONE, help="measure this part alone")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -415,7 +418,7 @@ def main() -> None:
         if not args.save:
             parser.error("--only puts its runs into the record of --save FILE")
         record = standing(args.save, seeds=args.seeds)
-        record[args.only] = {"mixing": mixing, "longer": longer}[args.only](args.seeds)
+        record[args.only] = ALONE[args.only](args.seeds)
         record["processor_seconds"] += round(time.process_time())
         hand_over(record, args, depth=2)
         return

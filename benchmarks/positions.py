@@ -117,6 +117,11 @@ def seen(n: int, window: int, far: int) -> Tensor:
     return near | torch.zeros_like(near).scatter(1, drawn.indices, drawn.values >= 0)
 
 
+def agrees(answer: Tensor, tokens: Tensor) -> Tensor:
+    """Whether each answer is the letter BACK places before, from place BACK on: (batch, n − BACK), as numbers."""
+    return (answer[:, BACK:] == tokens[:, :-BACK]).double()
+
+
 @torch.no_grad()
 def right_at(
     model: Echo, positions: str, n: int, window: int | None = None, table: Tensor | None = None, far: int = 0
@@ -125,7 +130,7 @@ def right_at(
     tokens = letters(n, max(2, 8192 // n))
     mask = None if window is None else seen(n, window, far)                   # (n, n)
     answer = longer(model, positions, n, table)(tokens, mask).argmax(dim=-1)  # (batch, n)
-    return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean(dim=0)
+    return agrees(answer, tokens).mean(dim=0)
 
 
 @torch.no_grad()
@@ -149,7 +154,7 @@ def right_clipped(model: Echo, n: int, furthest: int = NEAR) -> float:
     x = x + layer.output(output.transpose(1, 2).flatten(2))
     x = x + block.ff.sublayer(block.ff.norm(x))
     answer = built.output(built.encoder.stack.norm(x)).argmax(dim=-1)
-    return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean().item()
+    return agrees(answer, tokens).mean().item()
 
 
 # What is changed before or during a training
@@ -185,7 +190,7 @@ def right_turned(model: Echo, n: int, turn: Tensor) -> float:
     rope = built.encoder.stack.blocks[0].attention.sublayer.rope
     rope.cos, rope.sin = angles.cos().float(), angles.sin().float()
     answer = built(tokens).argmax(dim=-1)                                     # (batch, n)
-    return (answer[:, BACK:] == tokens[:, :-BACK]).double().mean().item()
+    return agrees(answer, tokens).mean().item()
 
 
 def our_head(model: Echo) -> None:

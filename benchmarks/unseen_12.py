@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 from unseen import right, two
 
+from attncourse_lessons.l14_errata_lab.exercises.reviewed_lm import Attention, FeedForward
+
 # ------------------------------------------------------------------------------------------------------------ mean_pool
 
 
@@ -365,33 +367,6 @@ def padded_self_attention__padding_taken_out_and_put_back(x, real, W_Q, W_K, W_V
 
 
 # ----------------------------------------------------------------------------------------------------------- ReviewedLM
-
-
-class Attention(nn.Module):
-    """What the notebook gives of the attention."""
-
-    def __init__(self, d_model, n_heads, max_length=128):
-        super().__init__()
-        self.n_heads = n_heads
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
-        future = torch.ones(max_length, max_length, dtype=torch.bool).triu(1)
-        self.register_buffer("mask", future, persistent=False)
-
-    def forward(self, x):
-        n = x.shape[1]
-        heads = self.qkv(x).unflatten(-1, (3, self.n_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        scores = query @ key.mT / math.sqrt(key.shape[-1])
-        weights = scores.masked_fill(self.mask[:n, :n], -torch.inf).softmax(dim=-1)
-        return self.output((weights @ value).transpose(1, 2).flatten(2))
-
-
-class FeedForward(nn.Sequential):
-    """What the notebook gives of the feed-forward network."""
-
-    def __init__(self, d_model):
-        super().__init__(nn.Linear(d_model, 4 * d_model), nn.ReLU(), nn.Linear(4 * d_model, d_model))
 
 
 class ReviewedLM__always_128_positions(nn.Module):

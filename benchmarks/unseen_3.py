@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 from unseen import right, two
 
+from attncourse_lessons.l14_errata_lab.exercises.reviewed_lm import Attention, FeedForward
+
 # ruff: noqa: B905, RUF005, RUF059, SIM300, SIM108  (as learners write)
 
 # -------------------------------------------------------------------------------------------------------- average_heads
@@ -640,33 +642,6 @@ def rope__complex_numbers(query, key, value, start):
 # ----------------------------------------------------------------------------------------------------------- ReviewedLM
 
 
-class _Attention(nn.Module):
-    """What the notebook gives."""
-
-    def __init__(self, d_model, n_heads, max_length=128):
-        super().__init__()
-        self.n_heads = n_heads
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
-        future = torch.ones(max_length, max_length, dtype=torch.bool).triu(1)
-        self.register_buffer("mask", future, persistent=False)
-
-    def forward(self, x):
-        n = x.shape[1]
-        heads = self.qkv(x).unflatten(-1, (3, self.n_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        scores = query @ key.mT / math.sqrt(key.shape[-1])
-        weights = scores.masked_fill(self.mask[:n, :n], -torch.inf).softmax(dim=-1)
-        return self.output((weights @ value).transpose(1, 2).flatten(2))
-
-
-class _FeedForward(nn.Sequential):
-    """What the notebook gives."""
-
-    def __init__(self, d_model):
-        super().__init__(nn.Linear(d_model, 4 * d_model), nn.ReLU(), nn.Linear(4 * d_model, d_model))
-
-
 class _Reviewed(nn.Module):
     """A right `__init__`."""
 
@@ -675,9 +650,9 @@ class _Reviewed(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model)
         self.norm_1 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
-        self.attention = nn.ModuleList([_Attention(d_model, n_heads, max_length) for _ in range(n_layers)])
+        self.attention = nn.ModuleList([Attention(d_model, n_heads, max_length) for _ in range(n_layers)])
         self.norm_2 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
-        self.ff = nn.ModuleList([_FeedForward(d_model) for _ in range(n_layers)])
+        self.ff = nn.ModuleList([FeedForward(d_model) for _ in range(n_layers)])
         self.norm = nn.LayerNorm(d_model)
         self.logits = nn.Linear(d_model, vocab_size)
 
@@ -718,9 +693,9 @@ class ReviewedLM__mask_for_128(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model)
         self.norm_1 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
-        self.attention = nn.ModuleList([_Attention(d_model, n_heads) for _ in range(n_layers)])  # here
+        self.attention = nn.ModuleList([Attention(d_model, n_heads) for _ in range(n_layers)])  # here
         self.norm_2 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
-        self.ff = nn.ModuleList([_FeedForward(d_model) for _ in range(n_layers)])
+        self.ff = nn.ModuleList([FeedForward(d_model) for _ in range(n_layers)])
         self.norm = nn.LayerNorm(d_model)
         self.logits = nn.Linear(d_model, vocab_size)
 
@@ -739,9 +714,9 @@ class ReviewedLM__one_norm_for_all_and_residual_from_the_norm(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = nn.Embedding(max_length, d_model)
         self.norm_1 = nn.ModuleList([nn.LayerNorm(d_model) for _ in range(n_layers)])
-        self.attention = nn.ModuleList([_Attention(d_model, n_heads, max_length) for _ in range(n_layers)])
+        self.attention = nn.ModuleList([Attention(d_model, n_heads, max_length) for _ in range(n_layers)])
         self.norm_2 = nn.ModuleList([nn.LayerNorm(d_model)] * n_layers)
-        self.ff = nn.ModuleList([_FeedForward(d_model) for _ in range(n_layers)])
+        self.ff = nn.ModuleList([FeedForward(d_model) for _ in range(n_layers)])
         self.norm = nn.LayerNorm(d_model)
         self.logits = nn.Linear(d_model, vocab_size)
 

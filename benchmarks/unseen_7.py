@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import nn
 from unseen import right, two
 
+from attncourse_lessons.l14_errata_lab.exercises.reviewed_lm import Attention, FeedForward
+
 # ruff: noqa: B905, RUF059  (as learners write)
 
 # ------------------------------------------------------------------------------------------------------- pre_norm_stack
@@ -125,29 +127,6 @@ def grouped_query_attention__head_by_head(query, key, value):
 
 
 # ----------------------------------------------------------------------------------------------------------- ReviewedLM
-
-
-class Attention(nn.Module):
-    def __init__(self, d_model, n_heads, max_length=128):
-        super().__init__()
-        self.n_heads = n_heads
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
-        future = torch.ones(max_length, max_length, dtype=torch.bool).triu(1)
-        self.register_buffer("mask", future, persistent=False)
-
-    def forward(self, x):
-        n = x.shape[1]
-        heads = self.qkv(x).unflatten(-1, (3, self.n_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        scores = query @ key.mT / math.sqrt(key.shape[-1])
-        weights = scores.masked_fill(self.mask[:n, :n], -torch.inf).softmax(dim=-1)
-        return self.output((weights @ value).transpose(1, 2).flatten(2))
-
-
-class FeedForward(nn.Sequential):
-    def __init__(self, d_model):
-        super().__init__(nn.Linear(d_model, 4 * d_model), nn.ReLU(), nn.Linear(4 * d_model, d_model))
 
 
 class ReviewedLM__tied(nn.Module):

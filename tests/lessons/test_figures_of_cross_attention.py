@@ -5,9 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import arrows, axes, boxed, curves, grid, joined, labels, places, strokes, table, texts, written
+from drawn import axes, boxed, curves, grid, joined, labels, places, strokes, table, texts, written
 from matplotlib.collections import PolyCollection
-from matplotlib.patches import ArrowStyle, FancyArrowPatch
 from proven import proven
 
 from attncourse.viz.style import BLUE, GREY, INK, ORANGE
@@ -15,46 +14,6 @@ from attncourse_lessons import course
 from attncourse_lessons.results import Compared
 
 figures = course.part("cross_attention", "figures")
-
-
-@proven
-def test_with_attention_all_states_reach_each_context_vector_and_every_vector_has_its_name():
-    (ax,) = axes(figures.with_attention, (0.3, 0.7))
-    source, read, written = ["ninety-", "one"], ["<bos>", "ein", "und", "neunzig"], ["ein", "und", "neunzig", "<eos>"]
-    h = ["$h_1$", "$h_2$"]
-    s, c, joint = ([f"${name}_{t}$" for t in (1, 2, 3, 4)] for name in ("s", "c", r"\tilde s"))
-    assert boxed(ax) == [*h, "$s_0$", *(box for step in zip(s, c, joint, strict=True) for box in step)]
-    said = texts(ax)
-    at = places(ax, *h, "$s_0$", *s, *c, *joint)
-    assert [word for word, _, y in said if y == 0.0] == [*source, *read]
-    assert [x for _, x, y in said if y == 0.0] == [at[name][0] for name in (*h, *s)]
-    above = [(word, x) for word, x, y in said if y == 7.9]
-    assert above == [(word, at[vector][0]) for word, vector in zip(written, joint, strict=True)]
-    # The way of the backward state has corners: its last piece alone is an arrow, upwards into s_0.
-    ways, (bend,) = joined(ax), strokes(ax)
-    assert [way for way in ways if way[1] == "$s_0$"] == [("$s_0$", "$s_0$"), ("$h_2$", "$s_0$")]
-    assert arrows(ax)[ways.index(("$s_0$", "$s_0$"))] == (bend[2], (bend[2][0], bend[0][1]))
-    assert abs(bend[0][0] - at["$h_1$"][0]) < 0.55 and bend[0][1] > bend[1][1] == bend[2][1]
-    assert bend[2][0] == at["$s_0$"][0]
-    assert {*ways} - {("$s_0$", "$s_0$")} == {
-        *zip(source, h, strict=True), *pairwise([*h, "$s_0$", *s]), *((i, t) for t in c for i in h),
-        *zip(read, s, strict=True), *zip(s, c, strict=True), *zip(c, joint, strict=True), *zip(s, joint, strict=True),
-        *zip(joint, written, strict=True),
-    }  # fmt: skip
-    patches = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
-    widths = dict(zip(ways, (patch.get_linewidth() for patch in patches), strict=True))
-    assert [widths[i, "$c_1$"] for i in h] == pytest.approx([0.8 + 4 * 0.3, 0.8 + 4 * 0.7])
-    assert {widths[i, t] for t in c[1:] for i in h} == {0.8}, "one step in colour"
-    both = [isinstance(patch.get_arrowstyle(), ArrowStyle.CurveFilledAB) for patch in patches]
-    assert [way for way, two in zip(ways, both, strict=True) if two] == [("$h_1$", "$h_2$")]
-    # A name stands beside what it names, in its colour.
-    names = {words.split(":")[0]: (x, y) for words, x, y in said}
-    for name, vector in (("context vector $c_t$", "$c_1$"), (r"attentional vector $\tilde s_t$", "$\\tilde s_1$")):
-        assert names[name][0] < at[vector][0] and abs(names[name][1] - at[vector][1]) < 0.5
-    assert names["initial state $s_0$"][0] == at["$s_0$"][0] and 0 < names["initial state $s_0$"][1] < 1
-    for name, left, right in (("encoder", *h), ("decoder", *s[1:3])):
-        assert at[left][0] < names[name][0] < at[right][0] and names[name][1] < 0
-    assert at["$s_1$"][1] < names["query"][1] < at["$c_1$"][1] and at["$c_1$"][0] < names["query"][0] < at["$s_1$"][0]
 
 
 @proven

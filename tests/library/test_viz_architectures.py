@@ -52,6 +52,22 @@ def test_with_attention_every_encoder_state_reaches_every_context_vector():
     assert all(start[0] < end[0] for start, end in arrows(ax) if start[1] == end[1])
 
 
+@proven
+def test_each_kind_of_vector_has_its_name_beside_it_and_the_drawing_is_the_same():
+    given = {"bidirectional": True, "weights": (0.3, 0.7)}
+    (ax,), (plain,) = axes(viz.encoder_decoder, **given, named=True), axes(viz.encoder_decoder, **given)
+    assert boxed(ax) == boxed(plain) and joined(ax) == joined(plain) and arrows(ax) == arrows(plain)
+    names = {words.split(":")[0]: (x, y) for words, x, y in texts(ax)}
+    h, s = ([f"${name}_{{{t}}}$" for t in range(1, n + 1)] for name, n in (("h", 2), ("s", 4)))
+    at = places(ax, *h, "$s_0$", *s, "$c_{1}$", r"$\tilde s_{1}$")
+    for name, vector in (("context vector $c_t$", "$c_{1}$"), (r"attentional vector $\tilde s_t$", r"$\tilde s_{1}$")):
+        assert names[name][0] < at[vector][0] and abs(names[name][1] - at[vector][1]) < 0.5
+    assert names["initial state $s_0$"][0] == at["$s_0$"][0] and 0 < names["initial state $s_0$"][1] < 1
+    for name, left, right in (("encoder", *h), ("decoder", *s[1:3])):
+        assert at[left][0] < names[name][0] < at[right][0] and names[name][1] < 0
+    assert at[s[0]][1] < names["query"][1] < at["$c_{1}$"][1] and at["$c_{1}$"][0] < names["query"][0] < at[s[0]][0]
+
+
 def _both_ways(ax) -> list[bool]:
     """Of each arrow whether it has a head at both ends."""
     return [isinstance(patch.get_arrowstyle(), ArrowStyle.CurveFilledAB) for patch in ax.patches

@@ -37,6 +37,7 @@ def encoder_decoder(
     bidirectional: bool = False,
     step: int = 1,
     weights: ArrayLike | None = None,
+    named: bool = False,
     alt: str = "",
 ) -> None:
     """An encoder reads `source`, a decoder writes `target`; between them one vector, or a context vector a token.
@@ -45,8 +46,8 @@ def encoder_decoder(
     each step t has a context vector c_t of its own, an average of all encoder states, which is joined with the state
     s_t to the vector s̃_t that predicts the token; the c_t of `step` (from 1) is drawn boldly, its arrows as thick as
     `weights` (n_source; all equal where they are not given). `bidirectional` encoders hand states along in both
-    directions. Raises ValueError for a step that is not there, and for weights that are not one a source token or no
-    shares: NaN, or not summing to 1.
+    directions. With attention, `named` writes beside each kind of vector what it is called. Raises ValueError for a
+    step that is not there, and for weights that are not one a source token or no shares: NaN, or not summing to 1.
     """
     n, m = len(source), len(target)
     check_places(source=n, target=m)
@@ -105,9 +106,17 @@ def encoder_decoder(
             arrow(ax, (x, 2.45), (x, 3.95))
     for left, right in pairwise(decoder):
         arrow(ax, (left + 0.6, 1.9), (right - 0.6, 1.9), GREEN)
-    for xs, name, colour in ((encoder, "encoder", BLUE), (decoder, "decoder", GREEN)):
+    ends = ("encoder: hidden states $h_i$", "decoder: states $s_t$") if named else ("encoder", "decoder")
+    for xs, name, colour in zip((encoder, decoder), ends, (BLUE, GREEN), strict=True):
         ax.text((xs[0] + xs[-1]) / 2, -0.85, name, ha="center", va="center", fontsize=11, color=colour)
-    if attention:
+    if attention and named:
+        for x, y, name, colour, side in (
+            (decoder[0] - 1.2, 4.6, "context vector $c_t$:\nan average of all $h_i$", ORANGE, "right"),
+            (decoder[0] - 0.8, 6.1, "attentional vector $\\tilde s_t$:\n$c_t$ and $s_t$ combined", PURPLE, "right"),
+            (middle, 0.3, "initial state $s_0$", GREEN, "center"),
+        ):
+            ax.text(x, y, name, ha=side, va="center", fontsize=10.5, color=colour)
+    elif attention:
         at = decoder[step - 1] - 0.5
         ax.text((encoder[0] + at) / 2 - 0.6, 4.5, "attention: an average\nof all encoder states", ha="center",
                 va="bottom", fontsize=10.5, color=ORANGE)  # fmt: skip

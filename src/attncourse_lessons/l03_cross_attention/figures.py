@@ -1,4 +1,4 @@
-"""An encoder–decoder, a decoder's step, two decoders, a table's sums, alignments, BLEU, and accuracy by length."""
+"""A decoder's step, two decoders side by side, a table's sums, alignments, BLEU, and accuracy by length."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -30,61 +30,6 @@ from attncourse.viz.style import (
 )
 from attncourse.viz.widgets import step_through
 from attncourse_lessons.results import Compared
-
-
-def with_attention(weights: Sequence[float] = (0.1, 0.9)) -> None:
-    """An encoder–decoder with attention, its vectors named: *ninety-one* to *einundneunzig*, the first step in colour.
-
-    The arrows of the first context vector are as thick as `weights`, one for each of the two source tokens.
-    """
-    source, target = ("ninety-", "one"), ("ein", "und", "neunzig")
-    encoder, start, decoder = (0.0, 2.1), 4.4, (6.8, 8.9, 11.0, 13.1)
-    drawn, ax = figure(9.6, 5.9)
-    stage(ax, (-1.2, 14.3), (-1.15, 8.4))
-    steps = [*enumerate(zip(decoder, ("<bos>", *target), (*target, "<eos>"), strict=True), start=1)]
-    for t, (x, _, _) in reversed(steps):                                 # the first step's arrows lie above the others
-        for h, weight in zip(encoder, weights, strict=True):
-            arrow(ax, (h, 2.45), (x - 0.98, 3.95), ORANGE if t == 1 else PALE, 0.8 + 4 * weight if t == 1 else 0.8)
-        arrow(ax, (x - 0.5, 2.45), (x - 0.5, 3.75), GREEN if t == 1 else PALE, 1.6)
-        arrow(ax, (x - 0.5, 4.85), (x - 0.3, 5.55), ORANGE if t == 1 else GREY)
-        arrow(ax, (x + 0.4, 2.45), (x + 0.4, 5.55))
-        arrow(ax, (x, 6.65), (x, 7.55))
-        arrow(ax, (x, 0.35), (x, 1.35))
-    for i, (x, token) in enumerate(zip(encoder, source, strict=True), start=1):
-        ax.text(x, 0.0, token, ha="center", va="center", fontsize=10.5, color=INK)
-        arrow(ax, (x, 0.35), (x, 1.35))
-        box(ax, x, 1.9, f"$h_{i}$", BLUE)
-    arrow(ax, (0.6, 1.9), (1.5, 1.9), both=True)
-    # The state s_0 is made of both ends: the forward state at the last token, the backward state at the first.
-    box(ax, start, 1.9, "$s_0$", GREEN, width=0.9)
-    ax.plot([0.4, 0.4, start], [1.35, 0.85, 0.85], color=GREEN, linewidth=1.2)
-    arrow(ax, (start, 0.85), (start, 1.35), GREEN)
-    for left, right in pairwise((encoder[-1], start, *decoder)):
-        arrow(ax, (left + (0.5 if left == start else 0.6), 1.9), (right - (0.5 if right == start else 0.6), 1.9), GREEN)
-    for t, (x, read, written) in steps:
-        box(ax, x, 1.9, f"$s_{t}$", GREEN)
-        box(ax, x - 0.5, 4.3, f"$c_{t}$", ORANGE if t == 1 else GREY, width=0.9, fill=None if t == 1 else "white")
-        box(ax, x, 6.1, rf"$\tilde s_{t}$", PURPLE if t == 1 else GREY, fill=None if t == 1 else "white")
-        ax.text(x, 0.0, read, ha="center", va="center", fontsize=10.5, color=INK)
-        ax.text(x, 7.9, written, ha="center", va="center", fontsize=10.5, color=INK, fontweight="bold")
-    for x, y, name, colour, side in (
-        (5.6, 4.6, "context vector $c_t$:\nan average of all $h_i$", ORANGE, "right"),
-        (6.0, 6.1, "attentional vector $\\tilde s_t$:\n$c_t$ and $s_t$ combined", PURPLE, "right"),
-        (start, 0.3, "initial state $s_0$", GREEN, "center"),
-        (1.05, -0.85, "encoder: hidden states $h_i$", BLUE, "center"),
-        (9.95, -0.85, "decoder: states $s_t$", GREEN, "center"),
-        (6.45, 3.1, "query", GREEN, "left"),
-    ):
-        ax.text(x, y, name, ha=side, va="center", fontsize=9.5 if name == "query" else 10.5, color=colour)
-    said = ", ".join(f"h{i} {weight:.2f}" for i, weight in enumerate(weights, start=1))
-    show(
-        drawn,
-        "An encoder reads ninety- one into the hidden states h1 and h2, from both sides. The states at both ends make "
-        "the initial state s0. From s0 the decoder goes through the states s1 to s4; each reads the token before. At "
-        "each step t the state s_t is the query, and an average of all encoder states comes back, the context vector "
-        f"c_t; for step 1 it is {said}. State and context vector are combined to the attentional vector s̃_t. These "
-        "vectors give ein, und, neunzig, and the end.",
-    )
 
 
 def decoding_step() -> None:

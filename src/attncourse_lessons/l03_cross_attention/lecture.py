@@ -111,7 +111,7 @@ for source, target in pairs.test[:3]:
 # of Luong et al. ([-@luong2015]); a later section compares the two.
 
 # %%
-figures.with_attention(weights=(0.1, 0.9))
+viz.encoder_decoder(attention=True, bidirectional=True, weights=(0.1, 0.9), named=True)
 #| caption: An encoder–decoder with attention: at every step the decoder attends to all encoder
 #|   states. The first step is in colour.
 #| label: cross-attention

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor
@@ -252,12 +253,7 @@ def runs_side_by_side(
         _few_ticks(ax.yaxis, ax)
         _named_level(ax, *level)
         name_lines(ax, x_name, "", title)
-    ends = [end for ax in drawn.axes for end in ax.get_ylim()]
-    for ax in drawn.axes:
-        ax.set_ylim(min(ends), max(ends))
-        if ax is not drawn.axes[-1]:
-            ax.get_legend().remove()
-    drawn.axes[0].set_ylabel(y_name)
+    _share_heights(drawn, y_name)
     said.append(f"{level[0]}: {level[1]:.2f}")
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'. '.join(said)}.")
 
@@ -279,14 +275,19 @@ def runs_by_cause(
             said.append(f"{name}: {first[1]:.2f} at a {x_name} of {first[0]:.2f}, {last[1]:.2f} at {last[0]:.2f}")
         _named_level(ax, *level)
         name_lines(ax, x_name, "")
+    _share_heights(drawn, y_name)
+    said.append(f"{level[0]}: {level[1]:.2f}")
+    show(drawn, f"{y_name}, a mark a run. {'; '.join(said)}.")
+
+
+def _share_heights(drawn: Figure, y_name: str) -> None:
+    """One scale for all panels, named at the first; the legend stays in the last alone."""
     ends = [end for ax in drawn.axes for end in ax.get_ylim()]
     for ax in drawn.axes:
         ax.set_ylim(min(ends), max(ends))
-        if ax is not drawn.axes[-1]:
-            ax.get_legend().remove()
+        if (legend := ax.get_legend()) and ax is not drawn.axes[-1]:
+            legend.remove()
     drawn.axes[0].set_ylabel(y_name)
-    said.append(f"{level[0]}: {level[1]:.2f}")
-    show(drawn, f"{y_name}, a mark a run. {'; '.join(said)}.")
 
 
 def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float) -> list[str]:

@@ -810,7 +810,7 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 
 # %% [markdown]
 # The right side helps. A causal model that has read *two* knows that *hundred* follows in 52 % of the training texts that
-# begin with *two*, and no more. The encoder also reads *and five*, and gives *hundred* a probability of 0.93. For *____-one*
+# begin with *two*, and no more. The encoder also reads *and five*, and gives *hundred* a probability above 0.9. For *____-one*
 # the four likeliest all fit, but all eight tens together have only half of the probability: 140 steps are few. Masked
 # language modelling has a price: only 15 % of the tokens teach the encoder something, and the encoder cannot write.
 #

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
@@ -312,14 +313,24 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
     )
 
 
+def _check_multiple(n: int, name: str, size: int) -> None:
+    check_places(n=n)
+    if size < 1 or n % size:
+        raise ValueError(f"n: got {n}, expected a multiple of the {name}, {size}")
+
+
+def _pair(ax: Axes, i: int, j: int, used: bool, computed: bool = True) -> None:
+    """The cell of query i and key j: coloured if it is used, hatched if it is computed and forbidden."""
+    face, hatch = (BLUE, "") if used else ("white", "////" if computed else "")
+    ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, hatch=hatch, edgecolor=PALE if used else GREY, linewidth=0.4))
+
+
 def blocked_window(n: int, width: int) -> None:
     """Which scores a window in blocks computes and uses, computes and forbids (hatched), and never computes (white).
 
     Raises ValueError for an n that is not a multiple of the width.
     """
-    check_places(n=n)
-    if width < 1 or n % width:
-        raise ValueError(f"n: got {n}, expected a multiple of the width, {width}")
+    _check_multiple(n, "width", width)
     drawn, ax = figure(6.2, 3.5)
     ax.set_aspect("equal")
     ax.set_xlim(0, n)
@@ -329,9 +340,7 @@ def blocked_window(n: int, width: int) -> None:
         for j in range(n):
             in_reach, near = abs(i // width - j // width) <= 1, abs(i - j) <= width
             computed, used = computed + in_reach, used + near
-            face, hatch = (BLUE, "") if near else ("white", "////" if in_reach else "")
-            ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, hatch=hatch, edgecolor=PALE if near else GREY,
-                                   linewidth=0.4))  # fmt: skip
+            _pair(ax, i, j, used=near, computed=in_reach)
     for at in range(0, n + 1, width):
         ax.axhline(at, color=INK, linewidth=1.4)
         ax.axvline(at, color=INK, linewidth=1.4)
@@ -430,9 +439,7 @@ def chunkwise(n: int, chunk: int) -> None:
 
     Raises ValueError for an n that is not a multiple of the chunk.
     """
-    check_places(n=n)
-    if chunk < 1 or n % chunk:
-        raise ValueError(f"n: got {n}, expected a multiple of the chunk, {chunk}")
+    _check_multiple(n, "chunk", chunk)
     drawn, ax = figure(6.0, 3.0)
     ax.set_aspect("equal")
     ax.set_xlim(0, 1.01 * n)
@@ -446,9 +453,7 @@ def chunkwise(n: int, chunk: int) -> None:
                     fontsize=10.5, color=INK)  # fmt: skip
         for i in range(top, top + chunk):
             for j in range(top, top + chunk):
-                face, hatch = (BLUE, "") if j <= i else ("white", "////")
-                ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, hatch=hatch, edgecolor=PALE if j <= i else GREY,
-                                       linewidth=0.4))  # fmt: skip
+                _pair(ax, i, j, used=j <= i)
         ax.add_patch(Rectangle((top, top), chunk, chunk, fill=False, edgecolor=INK, linewidth=1.4))
     middles = [at + chunk / 2 for at in range(0, n, chunk)]
     ax.set_xticks(middles, [f"$K_{k}, V_{k}$" for k in range(1, blocks + 1)])
