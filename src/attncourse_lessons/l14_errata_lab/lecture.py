@@ -615,7 +615,7 @@ print(f"guessing: {math.log(128):.2f} nats; one batch, at best: {lowest_loss(tex
 for faults in ((), (FAULT,), ("the residual from the normalised x",)):
     firsts, lasts = zip(*(two_tests(*faults, seed=seed) for seed in range(3)), strict=True)
     print("untrained", *(f"{loss:.2f}" for loss in firsts), "  one batch",
-          *(f"{loss:.3f}" for loss in lasts), f"  rows reached {rows_reached(*faults):>2}",
+          *(f"{loss:.3f}" for loss in lasts), f"  rows {rows_reached(*faults):>2}",
           f"  {' '.join(faults) or 'right'}")
     assert max(abs(loss - 4.85) for loss in firsts) < 0.4 and max(lasts) < 0.2
     below = max(lasts) < lowest_loss(texts[:8])
@@ -765,8 +765,8 @@ for dtype in (torch.float32, torch.bfloat16):
 # %%
 for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a width of 5140"):
     entry = erratum(name)
-    print(f"{entry.claim}\n    {entry.test(entry.printed).measured}")
-    print(f"    with {entry.correction}: {entry.test(entry.corrected).measured}")
+    print(f"{entry.claim}\n    as printed: {entry.test(entry.printed).measured}")
+    print(f"    right:      {entry.correction}\n    corrected:  {entry.test(entry.corrected).measured}")
 
 # %% [raw] slide
 # ## Tables: count them
