@@ -723,9 +723,9 @@ def memory_and_flops(
 
     n_parameters: N, an even number
     bytes_each: has "weights", "gradients", "moments" and "master" (0: no such copy)
-    returns six whole numbers: the bytes of memory; the FLOPs of the step by the rule; and,
-    exact, its FLOPs in all the projections, in all the scores and averages, in the
-    feed-forward networks, and in the output
+    returns six whole numbers, of any type: the bytes of memory; the FLOPs of the step by
+    the rule; and, exact, its FLOPs in all the projections, in all the scores and averages,
+    in the feed-forward networks, and in the output
     """
     ...  # solution
 

@@ -34,7 +34,9 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def _log_p(draw):
     """(log-probabilities, mask), and behind a text's end stands whatever the model made of the padding."""
     batch, n = draw.sizes(2, 3, 5)  # few: in a short text a product does not yet run out of range
-    return draw.normal(batch, n) - 2 - draw.uniform(batch, 1), draw.padding_mask(batch, n)
+    log_p = draw.normal(batch, n) - 2 - draw.uniform(batch, 1)
+    log_p[0, 0] = 0  # of one token the model is certain, and it counts as the others do
+    return log_p, draw.padding_mask(batch, n)
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -64,7 +66,9 @@ def short_texts(answer, draw):
 def a_long_text(answer, draw):
     """a thousand tokens and more, whose probability is too small for any float"""
     n = 1000 + int(draw.integers(200, 1))
-    return torch.as_tensor(answer(draw.normal(1, n) - 3, torch.ones(1, n, dtype=torch.bool)))
+    log_p = draw.normal(1, n) - 3
+    log_p[0, 0] = -30  # one token shows among a thousand
+    return torch.as_tensor(answer(log_p, torch.ones(1, n, dtype=torch.bool)))
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
@@ -94,6 +98,22 @@ slip("divides by the padding too", ("short texts",), {"log_probabilities[mask]":
      words="""
     Padding adds nothing to the sum and still counts in the divisor, which makes the model look better than it is, and
     the more padding there is, the better. Divide by the number of real tokens.""")
+slip("certain tokens not counted", ("full texts", "short texts"),
+     {".mean()": ".sum() / log_probabilities[mask].count_nonzero()"}, words="""
+    Tokens whose logarithm is 0 were not counted. Their probability is 1: the model was certain, and that makes its
+    perplexity smaller. What is a token and what is padding is told by the mask, not by the numbers.""")
+slip("mask upside down", ALL, {"[mask]": "[~mask]"}, words="""
+    The average was taken over the padding. The mask is True where there is a token.""")
+slip("the first token left out", ("full texts", "short texts", "a long text"),
+     {"log_probabilities[mask]": "log_probabilities[:, 1:][mask[:, 1:]]"}, words="""
+    The first token of each text was left out. What you are given are the probabilities of tokens that were predicted,
+    and all of them count.""")
+slip("divides by the number of texts", ALL, {".mean()": ".sum() / len(mask)"}, words="""
+    The sum was divided by how many texts there are. That is one over the probability of a whole text, and longer texts
+    are worse for that alone. Divide by the number of tokens.""")
+slip("a number for each text", ALL,
+     {MEAN: "torch.exp(-(log_probabilities * mask).sum(dim=1) / mask.sum(dim=1))"}, words="""
+    Each text got a perplexity of its own. One number is asked for: all tokens of all texts in one mean.""")
 slip("summed, not averaged", ALL, {".mean()": ".sum()"}, words="""
     This is one over the probability of the whole batch: astronomically large, and larger for more text. To find how
     many choices there were for *one* token, take the mean of the logarithms.""")
@@ -144,6 +164,13 @@ def averages_the_inverses(log_probabilities, mask):
 def averages_the_inverses_with_the_padding(log_probabilities, mask):
     """The inverses, those of the padding among them."""
     return (-log_probabilities).exp().mean()
+
+
+@variant("each text counts the same", fails=("short texts",))
+def each_place_counts_the_same(log_probabilities, mask):
+    """The mean of each place in the texts, and then the mean of these."""
+    real = mask.any(dim=0)
+    return torch.exp(-((log_probabilities * mask).sum(dim=0)[real] / mask.sum(dim=0)[real]).mean())
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -138,7 +138,8 @@ slip("the state's matrix transposed", PAST, {"W_h": "W_h.mT"}, words="""
     state stands on the left. (`torch.nn.Linear` keeps its weight the other way round; if you wrote a formula for
     columns, W h, turn all of it around.)""")
 slip("each other's matrix", ALL,
-     {"x @ W_x + state @ W_h": "torch.cat([state, x], dim=-1) @ torch.cat([W_x, W_h])"}, words="""
+     {"x @ W_x + state @ W_h": "torch.cat([state, x], dim=-1) @ torch.cat([W_x, W_h])"},
+     {"x @ W_x + state @ W_h": "torch.cat([x, state], dim=-1) @ torch.cat([W_h, W_x])"}, words="""
     Input and state were put side by side in one order and their matrices on top of each other in the other, so numbers
     of the state meet rows of W_x. The shapes fit all the same. The order is yours to choose, but choose the same one
     both times.""")
@@ -162,6 +163,14 @@ slip("added to the old state", PAST, {"torch.tanh": "state + torch.tanh"}, words
 slip("goes on after the end", OVER, {"torch.where(there[:, None], new, state)": "new"}, words="""
     `there` was never asked: every text takes the step, and one that is over reads its padding. Its last state then
     depends on how long its neighbours in the batch are. Where a text is over, its old state is the new one.""")
+slip("texts that are over left out", OVER,
+     {"torch.where(there[:, None], new, state)": "new[there]"}, words="""
+    Rows of texts that are over are missing from what came back. The next step needs the state of every text, in the
+    same order: (batch, d_hidden).""")
+slip("texts that are over taken to stand last", OVER,
+     {"torch.where(there[:, None], new, state)": "torch.cat([new[: there.sum()], state[there.sum() :]])"}, words="""
+    The first rows took the step, as many as there are texts with a token. Which texts those are is told by `there`:
+    they may stand anywhere in the batch.""")
 slip("an empty state after the end", OVER, {"new, state)": "new, torch.zeros_like(new))"},
      {"torch.where(there[:, None], new, state)": "new * there[:, None]"}, words="""
     Where a text is over, its state became 0: what it had read is lost before anybody could use it. It should keep the

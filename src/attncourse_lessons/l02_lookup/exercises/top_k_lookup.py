@@ -80,6 +80,9 @@ slip("scaled by the values' width", ALL, {"keys.shape[-1]": "values.shape[-1]"},
     width that made it large; the values have not come in yet.""")
 slip("scaled by the number of keys", ALL, {"keys.shape[-1]": "len(keys)"}, words="""
     The scores were scaled by how *many* keys there are. What makes a dot product large is how wide one key is.""")
+slip("scaled by how many are kept", ALL, {"keys.shape[-1]": "k"}, words="""
+    The scores were divided by √k, by how *many* keys are kept. What makes a dot product large is how wide one key is:
+    √d_k.""")
 slip("multiplied in place of divided", ALL, {" / math": " * math"}, words="""
     The scores were multiplied by √d_k, which makes large ones larger still. The aim is the opposite: scores of size
     about 1, whatever the width.""")

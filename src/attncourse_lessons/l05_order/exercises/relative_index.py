@@ -129,6 +129,10 @@ slip("moved up too early", EVERY_ASPECT,
 slip("rows counted from one", EVERY_ASPECT, {"+ max_distance": "+ max_distance + 1"}, words="""
     Every row is one too high, and the last points past the end of the table. The first row of a table is row 0, so the
     distance −max_distance must become 0.""")
+slip("keys counted from one", ("near pairs", "not square"),
+    {"torch.arange(n_key) -": "torch.arange(1, n_key + 1) -"}, words="""
+    Every distance is one too large: the keys were counted from 1 and the queries from 0. Query 0 and key 0 stand at the
+    same position, and their distance is 0.""")
 slip("one row too few", ("near pairs", "far pairs"), {", max_distance)": ", max_distance - 1)"}, words="""
     Clipped one step short on the right: max_distance to the right got the row of its neighbour, and the last row of the
     table is never used. `clamp` keeps both of its bounds, unlike `range`, so the upper one need not be lowered.""")

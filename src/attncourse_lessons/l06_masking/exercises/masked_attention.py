@@ -78,7 +78,10 @@ def allowed(answer, draw):
     """and the weights of the tokens sum to one"""
     batch, n_query, n_key = draw.sizes(3, 3, 7)
     mask = draw.padding_mask(batch, n_key)[:, None]
-    return answer(*_vectors(draw, batch, n_query, n_key), mask)[1] * mask
+    query, key, value = _vectors(draw, batch, n_query, n_key)
+    # The scores of query 0 all lie so far above the others' that one maximum for all queries leaves the others nothing.
+    key[..., 0], query[:, 0, 0] = 1, 130 * math.sqrt(key.shape[-1])
+    return answer(query, key, value, mask)[1] * mask
 
 
 @aspect(
@@ -165,6 +168,18 @@ slip("−1e9 for −∞", ("nothing allowed", "half precision"), {"-torch.inf": 
 slip("normalises over the queries", EVERY, {"dim=-1": "dim=-2", ZEROS: ""}, words="""
     Your weights sum to one down each column. It is the weights of each query that sum to one over the keys: softmax
     along the last axis.""")
+slip("normalises over the queries", (*SHARES, "half precision"), {"dim=-1": "dim=-2"})  # and zeros afterwards
+slip("one maximum for all queries", ("allowed",),
+    {".softmax(dim=-1)": ".sub(scores[mask.expand_as(scores)].max()).exp()",
+     f"weights{ZEROS}": "weights / (total := weights.sum(dim=-1, keepdim=True)).masked_fill(total == 0, 1.0)"},
+    words="""
+    One maximum was subtracted for all queries. A query whose scores all lie far below those of another gets
+    exponentials of 0, and no weights at all. Subtract from each row its own maximum, as `softmax` does.""")
+slip("a mask that must have every axis", ("causal", "forbidden", "allowed", "half precision"),
+    {FORBIDDEN: "scores.index_put((~mask,), scores.new_tensor(-torch.inf))"}, words="""
+    `scores[~mask] = …` asks for a mask with the shape of the scores. This one *broadcasts* to it: (n, n) for all texts,
+    or (batch, 1, n_key) for all queries. `masked_fill` and `torch.where` broadcast; `mask.expand_as(scores)` does, too.
+    """)
 slip("a scale other than √d_k", SHARES,
     {f" / {ROOT}": ""},
     {ROOT: "math.sqrt(value.shape[-1])"},  # the values' width
@@ -243,14 +258,6 @@ def lowest_finite_number(query, key, value, mask):
     """The lowest finite number, and no zeros afterwards."""
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
-    return weights @ value, weights
-
-
-@variant("normalises over the queries", fails=(*SHARES, "half precision"))
-def normalises_over_the_queries_then_zeros(query, key, value, mask):
-    """With zeros for what is forbidden afterwards."""
-    scores = (query @ key.mT / math.sqrt(query.shape[-1])).masked_fill(~mask, -torch.inf)
-    weights = scores.softmax(dim=-2).masked_fill(~mask, 0.0)
     return weights @ value, weights
 
 

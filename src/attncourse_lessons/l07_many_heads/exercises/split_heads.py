@@ -84,11 +84,31 @@ slip("heads after the tokens", HEADS, {SWAP: ""}, words="""
 slip("n_heads for the width", HEADS, {PIECES: "n, d_model // n_heads, n_heads"}, words="""
     The pieces are n_heads wide, and there are d_head of them: the two numbers have been swapped. `n_heads` says how
     many heads there are; how wide each is follows from it.""")
+slip("transposed before the cut", ("heads",),
+    {"x.view": "x.mT.reshape", PIECES: "n_heads, n, d_model // n_heads", SWAP: ""}, words="""
+    Tokens and columns were exchanged first, and then the numbers were broken into rows of another length. `reshape`
+    reads them in the order in which they lie, so each piece has numbers of several tokens. Cut the *last* axis in two,
+    and then exchange axes.""")
+slip("heads in the batch", HEADS, {SWAP: ".transpose(1, 2).flatten(0, 1)"}, words="""
+    Batch and heads were joined into one axis. `bmm` asks for that; the contract keeps the two apart: (batch, n_heads,
+    n, d_head).""")
+slip("tokens last", HEADS, {"(1, 2)": "(1, 2).mT"}, words="""
+    Each head's matrix is transposed: (d_head, n). That is how keys stand in the product QKᵀ; here the tokens are the
+    last axis but one.""")
 slip("heads before the batch", HEADS, {SWAP: ".permute(2, 0, 1, 3)"}, words="""
     The heads are right, and they stand in front of the batch. The contract is (batch, n_heads, n, d_head).""")
 slip("cut off from the gradient", ("gradient",), {"x.view": "x.detach().view"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy and `torch.tensor(...)`
     forget where numbers came from.""")
+
+
+# ------------------------------------------------------------------------------------------------------ further from it
+
+
+@variant("view without transpose", "tokens last", fails=HEADS)
+def viewed_and_turned(x, n_heads):
+    """Both at once."""
+    return x.reshape(x.shape[0], n_heads, x.shape[1], -1).mT
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

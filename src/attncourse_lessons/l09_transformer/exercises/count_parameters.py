@@ -122,6 +122,8 @@ slip("biases of the wrong width", ("heads of a different width",),
     words="""
     The attention's matrices are right, but not all of its biases are. A linear layer has one for each of its *outputs*,
     whatever comes in. How wide is what leaves each of the four?""")
+slip("no biases", ATTENTION,
+    {FOUR: "d_model * (d_query + 2 * d_key) + linear(d_query, d_model)"})  # none of queries, keys and values
 slip("no W_O", ATTENTION, {" + linear(d_query, d_model)": ""}, words="""
     Queries, keys and values were counted, three matrices. The fourth joins the heads: the output projection.""")
 slip("h times a full attention", ATTENTION, {FOUR: "n_heads * 4 * linear(d_model, d_model)"}, words="""
@@ -149,6 +151,10 @@ slip("a last norm in every block", NORMS, {"(2 * n_layers + 1)": "3 * n_layers"}
 slip("output counted again", ("embeddings",), {"(vocab_size": "(2 * vocab_size"}, words="""
     The matrix from vectors to words was counted as well as the one from words to vectors. Here they are *tied*: one and
     the same matrix, used twice. A parameter counts once, however often it is used.""")
+slip("a bias of the output", ("embeddings",),
+    {"(vocab_size + max_length) * d_model": "((vocab_size + max_length) * d_model + vocab_size)"}, words="""
+    A bias for each word of the vocabulary was counted with the output. The output has the tokens' matrix and nothing of
+    its own.""")
 slip("no positions", ("embeddings",), {"(vocab_size + max_length)": "vocab_size"}, words="""
     The positions are learned here: a table of max_length vectors, beside that of the tokens.""")
 slip("one matrix up, none down", ("feed_forward",), {" + linear(d_ff, d_model)": ""}, words="""
@@ -162,6 +168,9 @@ slip("one layer", (*ATTENTION, "feed_forward", "norms"),
     {"n_layers * attention": "attention", "n_layers * feed_forward": "feed_forward", "2 * n_layers + 1": "3"},
     words="""
     This is one block. There are n_layers of them, and each has matrices of its own.""")
+slip("one layer", ("feed_forward",), {"n_layers * feed_forward": "feed_forward"})
+slip("one layer", ATTENTION, {"n_layers * attention": "attention"})
+slip("one layer", NORMS, {"2 * n_layers + 1": "3"})
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

@@ -208,6 +208,10 @@ slip("cross-attention's four for the target", ("projections",), {CROSS: "4 * n_t
     two of the four are for its tokens.""")
 slip("no pairs between target and source", ("scores",), {PAIRS: "n_source**2 + n_target**2"}, words="""
     The scores of cross-attention are missing: every target token asks every source token.""")
+slip("the batch as one long text", ("scores",), {"n_layers * batch * 2 * pairs": "n_layers * batch**2 * 2 * pairs"},
+     words="""
+    The texts of the batch were joined into one, in which each token meets those of all texts. A token attends within
+    its own pair of sentences: there are `batch` small squares, and no large one.""")
 slip("scores without the average", ("scores",), {"2 * pairs": "pairs"}, words="""
     The scores were counted, and not the average: each weight multiplies a value of width d, as many operations
     again.""")

@@ -158,6 +158,22 @@ slip("cut off from the gradient", ("gradient",),
     The numbers are right, but the gradient does not get through, or only a part of it: `.detach()`, `.data`, numpy and
     `torch.no_grad()` forget where numbers came from. The total depends on the weights, too.""")
 
+slip("divided by one minus what was lost", ("little left", "gradient"),
+     {"sums.masked_fill(sums == 0, 1.0)":
+      "(1 - (weights * ~mask).sum(dim=-1, keepdim=True)).masked_fill(~mask.any(dim=-1, keepdim=True), 1.0)"},
+     words="""
+    The divisor is one minus what was lost. Where a row sums to one that is what is left; but a small difference of two
+    large numbers is rounding, and its gradient is another. Add up what is left.""")
+
+slip("an empty row as it was", ("nothing allowed",),
+     {"return ": "return torch.where(sums > 0, ", "== 0, 1.0)": "== 0, 1.0), weights)"}, words="""
+    A row that may attend to nothing came back as it was, with all its weight on what is forbidden. It should be all
+    zeros.""")
+
+slip("always causal", REST, {"weights * mask": "weights.tril()"}, words="""
+    The mask was not asked: whatever it says, the keys after the query were forbidden. Which keys are allowed is what
+    `mask` tells.""")
+
 slip("mask upside down", REST, {"weights * mask": "weights * ~mask"}, words="""
     You kept what is forbidden. The mask is True where a query *may* attend.""")
 

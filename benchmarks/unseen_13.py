@@ -6,10 +6,9 @@ were only compared with one another and with the formulas of the notebooks, on s
 and the first ones to `rnn_step` in the eleventh draw had been seen, as an example of the format. Their mistakes are
 avoided here, but the two answers to `perplexity` with two mistakes come close to its base and its padding.
 
-The draws with a number are what `tests/lessons/test_drawn_answers.py` holds the checks to. This one is not among them
-yet: nothing has been mended by it. Of its 81 wrong answers 4 earn all points, in `memory_and_flops` (a float that is
-whole), `masked_attention` (divided after the product; one maximum for all queries) and `perplexity` (tokens of
-probability 1 not counted). With those mended and most of the rest named it becomes `unseen_13.py`.
+Two of them were written as wrong and are right by the contract: a float that is a whole number (`memory_and_flops`),
+and a product that is divided afterwards, as our solution does it (`masked_attention`). Of the other 79 wrong answers,
+2 earned all points before anything was mended by this draw.
 """
 
 import math
@@ -37,6 +36,7 @@ def memory_and_flops__moments_doubled_in_the_callers_table(
     return memory, rule, projections, scores, feed_forward, output
 
 
+@right
 def memory_and_flops__half_of_the_parameters_is_a_float(
     n_parameters, bytes_each, d_model, d_ff, n_layers, vocab_size, batch, n_source, n_target
 ):
@@ -513,6 +513,7 @@ def split_heads__every_number_looked_up(x, n_heads):
 # ----------------------------------------------------------------------------------------------------- masked_attention
 
 
+@right
 def masked_attention__divided_when_it_has_overflowed(query, key, value, mask):
     scores = torch.matmul(query, key.transpose(-2, -1))  # here
     scores = scores / math.sqrt(query.size(-1))  # here
