@@ -1,6 +1,7 @@
 """Lecture 01's language models on one test set: n-grams, a window network, recurrent networks with three cells.
 
     python benchmarks/language_models.py [--seeds 0 1 2] [--epochs 3] [--texts N] [--workers N] [--save FILE] [--json]
+    python benchmarks/language_models.py --only MODEL … --save FILE
     python benchmarks/language_models.py --pilot [--workers N]
 
 Docstrings of the running Python, cut into 1,024 subword tokens; the test set is whole modules. The training texts come
@@ -17,8 +18,8 @@ on a tenth of the training texts that it keeps apart (a validation set), trained
 best of 0.01, 0.02 and 0.04 for each kind of d = 96, and 0.01 of these and 0.005 for the RNN of d = 168; the test set
 decides nothing. Beside the perplexities: the loss by how many tokens of the context the 5-gram had seen (the first
 three of a text are left out: they have no four before them), and of half of the probability by the 5-gram and half by
-the GRU. About fifteen minutes of processor time, in one process or several of one thread each; with --save the file is
-written anew after each network.
+the GRU. `--only` measures some models anew, and the record in --save keeps the rest. About fifteen minutes of processor
+time, in one process or several of one thread each; with --save the file is written anew after each network.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import torch
-from record import about, as_text, output_arguments
+from record import about, as_text, output_arguments, standing
 from torch import Tensor, nn
 
 from attncourse.data import Tokenizer, docstrings, encode_texts, text_batches
@@ -40,11 +41,12 @@ from attncourse.ngram import NGram, WindowLanguageModel
 from attncourse.recurrent import RecurrentLanguageModel
 from attncourse.training import fit_texts
 
-VOCABULARY, D_HIDDEN, ORDERS, LONGEST_ORDER = 1024, 96, (1, 2, 3, 5), 5
+VOCABULARY, D_HIDDEN, ORDERS, LONGEST_ORDER = 1024, 96, (1, 2, 3, 4, 5), 5
 SHARES = {"a twentieth": 20, "a quarter": 4, "all": 1}
 NETWORKS = ("window", "RNN", "LSTM", "GRU", "RNN, d = 168")
 LONGER = "GRU, steps as on all"
 TRAINED = {"a twentieth": (), "a quarter": ("window", "GRU", LONGER), "all": NETWORKS}
+MODELS = (*(f"{n}-gram" for n in ORDERS), *NETWORKS, LONGER)
 RATE, RATES, PILOT_SEED = 2e-2, (5e-3, 1e-2, 2e-2, 4e-2), 100
 RATE_OF = {"RNN, d = 168": 1e-2}                                                               # the others: RATE
 BATCH: Any = {"batch_tokens": 512, "max_length": 64}
@@ -107,6 +109,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, help="read no more than so many, to try it out")
     parser.add_argument("--pilot", action="store_true", help="compare learning rates on a validation set, nothing else")
     parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--only", nargs="+", choices=MODELS, help="these alone; the record in --save keeps the rest")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -125,7 +128,9 @@ def main() -> None:
         return
 
     five_gram = NGram(texts, LONGEST_ORDER, vocab_size)
-    all_counted = {n: by_counts(NGram(texts, n, vocab_size), test) for n in ORDERS}            # the same for each seed
+    only = args.only or MODELS
+    orders = [n for n in ORDERS if f"{n}-gram" in only]
+    all_counted = {n: by_counts(NGram(texts, n, vocab_size), test) for n in {*orders, LONGEST_ORDER}}  # for each seed
     five = all_counted[LONGEST_ORDER]
     known = torch.tensor([five_gram.known(text[:i]) for text in test for i in range(1, len(text))]).clamp(min=1)
     far = torch.tensor([i >= LONGEST_ORDER - 1 for text in test for i in range(1, len(text))])  # four tokens before it
@@ -146,21 +151,29 @@ def main() -> None:
         | {kind: sum(p.numel() for p in make_network(kind, vocab_size).parameters()) for kind in NETWORKS},
         "runs": [],
     }  # fmt: skip
+    if args.only:
+        same = {name: result[name] for name in ("seeds", "epochs", "vocab_size", "texts", "tokens")}
+        result = standing(args.save, **same)
+        result["runs"] = [run for run in result["runs"] if run["model"] not in only]
     parts = {(seed, share): shuffled(texts, seed)[: len(texts) // divisor]
              for seed in args.seeds for share, divisor in SHARES.items()}  # fmt: skip
-    wanted = [(seed, share, kind) for share in reversed(SHARES) for seed in args.seeds for kind in TRAINED[share]]
+    wanted = [(seed, share, kind) for share in reversed(SHARES) for seed in args.seeds for kind in TRAINED[share]
+              if kind in only]
     jobs = [Job(kind, vocab_size, parts[seed, share], test, args.epochs * (SHARES[share] if kind == LONGER else 1),
                 RATE_OF.get(kind, RATE), seed)
             for seed, share, kind in wanted]  # fmt: skip
     trained = pool.map(work, jobs)
     for (seed, share), some in parts.items():
-        for n in ORDERS:
+        for n in orders:
             log_p = all_counted[n] if share == "all" else by_counts(NGram(some, n, vocab_size), test)
             result["runs"].append(scored(f"{n}-gram", share, seed, log_p))
+    if args.save:
+        args.save.write_text(as_text(result, depth=2), encoding="utf-8")
     for (seed, share, kind), (log_p, steps, seconds) in zip(wanted, trained, strict=True):
         result["runs"].append(scored(kind, share, seed, log_p, steps=steps, seconds=round(seconds, 1)))
         print(f"seed {seed}, {share}, {kind}: {result['runs'][-1]['perplexity']:.1f}", flush=True)
         if (share, kind) == ("all", "GRU"):
+            result["runs"] = [run for run in result["runs"] if (run["seed"], run["model"]) != (seed, "5-gram and GRU")]
             half = torch.log((log_p.exp() + five.exp()) / 2)
             result["runs"].append(scored("5-gram and GRU", share, seed, half))
         if args.save:

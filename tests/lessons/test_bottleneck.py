@@ -127,9 +127,48 @@ def test_the_widest_vector_was_trained_six_times_as_long_from_each_seed():
 
 
 @pytest.mark.parametrize(
-    "model", ["2-gram", "3-gram", "5-gram", "window", "RNN", "RNN, d = 168", "LSTM", "GRU", "5-gram and GRU"]
+    "model", ["2-gram", "3-gram", "4-gram", "5-gram", "window", "RNN", "RNN, d = 168", "LSTM", "GRU", "5-gram and GRU"]
 )
 def test_the_record_of_language_models_has_each_model_once_a_seed_after_three_epochs(model):
     record = measured("language_models")
     seeds = [run["seed"] for run in record["runs"] if (run["model"], run["share"]) == (model, "all")]
     assert record["epochs"] == 3 and sorted(seeds) == sorted(record["seeds"]) and len(set(seeds)) >= 3
+
+
+@pytest.fixture(scope="module")
+def long_paths():
+    return benchmarks.load("long_paths")
+
+
+def test_the_record_of_long_paths_has_each_network_and_distance_with_three_seeds_and_its_best_rate(long_paths):
+    record = measured("long_paths")
+    assert len(set(record["seeds"])) >= 3 and record["steps"] == 300 and record["d"] == long_paths.D
+    assert [(row["network"], row["k"]) for row in record["found"]] == [
+        (name, k) for name in long_paths.NETWORKS for k in long_paths.DISTANCES
+    ]
+    for row in record["found"]:
+        assert len(row["right"]) == len(record["seeds"])
+        assert row["pilots"][str(row["lr"])] == max(row["pilots"].values())
+
+
+def test_a_text_to_name_begins_with_the_answer_and_goes_on_with_noise_that_is_no_name(long_paths):
+    tokens, first = long_paths.first_and_noise(64, 7, torch.Generator().manual_seed(0))
+    assert tokens.shape == (64, 8) and torch.equal(tokens[:, 0], first)
+    assert first.max() < long_paths.NAMES <= tokens[:, 1:].min() and tokens.max() < 2 * long_paths.NAMES
+
+
+@pytest.mark.parametrize("name", ["RNN, W_h × 2.8", "LSTM, bias of f + 3", "GRU, bias of z + 3"])
+def test_one_thing_alone_is_changed_in_a_network_before_it_learns(long_paths, name):
+    namers = []
+    for which in (name.split(",")[0], name):
+        torch.manual_seed(0)
+        namers.append(dict(long_paths.Namer(long_paths.NETWORKS[which]).named_parameters()))
+    fresh, changed = namers
+    differ = [key for key in fresh if not torch.equal(fresh[key], changed[key])]
+    if name.startswith("RNN"):
+        assert differ == ["network.weight_hh_l0"]
+        torch.testing.assert_close(changed[differ[0]], 2.8 * fresh[differ[0]])
+    else:
+        assert differ == ["network.bias_ih_l0"]
+        added = (changed[differ[0]] - fresh[differ[0]]).unflatten(0, (-1, long_paths.D))     # (gates, d)
+        torch.testing.assert_close(added, 3.0 * (torch.arange(len(added)) == 1)[:, None].expand_as(added).float())

@@ -42,15 +42,22 @@ class Drawn:
 
     def __init__(self, ax):
         self.nodes = [(words, x, y) for words, x, y in texts(ax)]
+        self.half = [self._half(ax, *node) for node in self.nodes]
         self.feeds = {}
         for start, end in arrows(ax):
             self.feeds.setdefault(self._nearest(*end), []).append(self._nearest(*start))
 
+    @staticmethod
+    def _half(ax, words, x, y):
+        """Half of a node's width: its box's; without a box, about 1.4 where the words are long."""
+        around = [width / 2 for left, low, width, height in cells(ax)
+                  if left < x < left + width and low < y < low + height]  # fmt: skip
+        return around[0] if around else 1.4 if len(words) > 9 else 0.55
+
     def _nearest(self, x, y):
-        """Half of a node's width is about 1 where words are long, its height is always 1."""
-        half = [1.4 if len(words) > 9 else 0.55 for words, *_ in self.nodes]
+        """A node's height is always 1."""
         away = [max(abs(x - at_x) - wide, 0) + max(abs(y - at_y) - 0.5, 0)
-                for (_, at_x, at_y), wide in zip(self.nodes, half, strict=True)]  # fmt: skip
+                for (_, at_x, at_y), wide in zip(self.nodes, self.half, strict=True)]  # fmt: skip
         return away.index(min(away))
 
     def computed(self, words, given, boxes):
@@ -82,12 +89,13 @@ def test_the_drawn_lstm_computed_along_its_arrows_is_torchs():
 
     boxes = {
         "×": torch.mul, "+": torch.add, "tanh": torch.tanh, "$c_t$": lambda c: c, "$h_t$": lambda h: h,
-        "to step t + 1": lambda c: c, "$i$": gate(0, torch.sigmoid), "$f$": gate(1, torch.sigmoid),
-        r"$\tilde c$": gate(2, torch.tanh), "$o$": gate(3, torch.sigmoid),
+        "to step t + 1": lambda c: c, "to step t + 1\nand the logits": lambda h: h,
+        r"$i=\sigma(\cdot)$": gate(0, torch.sigmoid), r"$f=\sigma(\cdot)$": gate(1, torch.sigmoid),
+        r"$\tilde c=\tanh(\cdot)$": gate(2, torch.tanh), r"$o=\sigma(\cdot)$": gate(3, torch.sigmoid),
     }  # fmt: skip
     picture, given = Drawn(lstm), {X_AND_H: (x, h), "$c_{t-1}$": c}
     new_h, new_c = cell(x, (h, c))
-    torch.testing.assert_close(picture.computed("$h_t$", given, boxes), new_h)
+    torch.testing.assert_close(picture.computed("to step t + 1\nand the logits", given, boxes), new_h)
     torch.testing.assert_close(picture.computed("to step t + 1", given, boxes), new_c)
 
 
@@ -104,13 +112,14 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
         return torch.tanh(read + past + b[2])
 
     boxes = {
-        "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h, r"$\tilde h$": candidate,
+        "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h,
+        "to step t + 1\nand the logits": lambda h: h, r"$\tilde h=\tanh(\cdot)$": candidate,
         r"$W_{\tilde h}$": lambda read: read @ W[2], r"$U_{\tilde h}$": lambda past: past @ U[2],
-        "$r$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
-        "$z$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
+        r"$r=\sigma(\cdot)$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
+        r"$z=\sigma(\cdot)$": lambda both: torch.sigmoid(both[0] @ W[1] + both[1] @ U[1] + b[1]),
     }  # fmt: skip
     given = {X_AND_H: (x, h), "$h_{t-1}$": h, "$x_t$": x}
-    torch.testing.assert_close(Drawn(gru).computed("$h_t$", given, boxes), cell(x, h))
+    torch.testing.assert_close(Drawn(gru).computed("to step t + 1\nand the logits", given, boxes), cell(x, h))
 
 
 @proven
@@ -129,9 +138,22 @@ def test_each_cell_is_drawn_from_its_wiring():
         ):
             assert (left + width / 2, low + height / 2) == pytest.approx((x, y))
     (key,) = next(iter(panels.values())).figure.legends
-    named = [(to_hex(patch.get_edgecolor()), to_hex(patch.get_facecolor()), words.get_text())
-             for patch, words in zip(key.get_patches(), key.get_texts(), strict=True)]  # fmt: skip
+    said = [words.get_text() for words in key.get_texts()]
+    named = [(to_hex(patch.get_edgecolor()), to_hex(patch.get_facecolor()), words)
+             for patch, words in zip(key.get_patches(), said, strict=False)]  # fmt: skip
     assert named == [(to_hex(colour), to_hex(face), words) for colour, (face, words) in figures.KEY.items()]
+    assert said[len(named) :] == [figures.STATES, figures.DOT]
+
+
+def test_a_state_goes_to_the_next_step_along_blue_arrows():
+    lstm, gru = axes(figures.lstm_and_gru)
+    for ax, blue in ((lstm, {"$c_{t-1}$", "$c_t$", "$h_t$", "+", "×"}), (gru, {"$h_{t-1}$", "$h_t$", "+", "×"})):
+        picture = Drawn(ax)
+        starts = [picture.nodes[picture._nearest(*patch._posA_posB[0])][0] for patch in ax.patches
+                  if isinstance(patch, FancyArrowPatch) and to_hex(patch.get_edgecolor()) == figures.BLUE]  # fmt: skip
+        assert {*starts} == blue
+        last = [words for words, *_ in picture.nodes if words.startswith("to step t + 1")]
+        assert len(last) == sum(word in blue for word in ("$c_t$", "$h_t$"))
 
 
 def test_the_kinds_of_a_cells_boxes_are_told_apart_in_grey_and_are_those_of_the_key():
@@ -145,12 +167,12 @@ def test_the_kinds_of_a_cells_boxes_are_told_apart_in_grey_and_are_those_of_the_
     for ax in axes(figures.lstm_and_gru):
         assert {colour for colour, _ in cells(ax).values()} <= {to_hex(face) for face in faces}
         for words in boxed(ax):
-            kind = figures.INK if words in ("×", "+", "1 −") else figures.AMBER if words in GATES else "white"
+            kind = figures.INK if words in ("×", "+", "1 −", "tanh") else figures.AMBER if words in GATES else "white"
             kind = figures.MATRIX if words in (r"$W_{\tilde h}$", r"$U_{\tilde h}$") else kind
             assert _face_behind(ax, words) == {to_hex(kind)}
 
 
-GATES = ("$f$", "$i$", "$o$", "$z$", "$r$")
+GATES = tuple(rf"${gate}=\sigma(\cdot)$" for gate in "fiozr")
 
 
 def _face_behind(ax, words):
@@ -255,6 +277,16 @@ def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):
     assert "a: 2e-20 at 1" in shown[0]
 
 
+def test_a_line_may_have_a_colour_of_its_own_and_a_wider_vector_a_darker_blue():
+    lines = {name: {1: [0.9], 2: [0.5]} for name in ("a", "b", "c")}
+    (ax,) = axes(figures.seed_lines, {"": lines}, "pairs", "right", colours={"a": "#d55e00", "c": "#123456"})
+    drawn = {line.get_label(): to_hex(line.get_color()) for line in ax.lines}
+    assert drawn == {"a": "#d55e00", "b": figures.ORANGE, "c": "#123456"}
+    blues = figures.blues((16, 32, 64))
+    lightness = [sum(to_rgb(blues[width])) for width in (16, 32, 64)]
+    assert lightness[0] > lightness[1] + 0.2 > lightness[2] + 0.4
+
+
 def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
     lines = {"a": {1: [0.9], 2: [0.5]}}
     pair = axes(figures.seed_lines, {"one": lines, "all": lines}, "pairs", "right", chance=0.125)
@@ -304,6 +336,16 @@ def test_a_knobs_line_goes_through_the_means_of_its_seeds_on_one_height_for_all_
     assert bias.get_legend() is None
 
 
+def test_a_line_that_one_knob_alone_has_is_named_there_and_places_may_have_words():
+    lines = {"near": {1: [1.0]}, "far": {1: [0.5]}}
+    panels = {"factor": lines, "bias": {**lines, "along c": {1: [0.1]}}}
+    factor, bias = axes(figures.turned_knobs, panels, "gradient", {"bias": {1: "1\n0.73"}})
+    assert [words.get_text() for words in bias.get_legend().get_texts()] == ["along c"]
+    assert [words.get_text() for words in factor.get_legend().get_texts()] == ["near", "far"]
+    assert [line.get_color() for line in bias.lines[:2]] == [line.get_color() for line in factor.lines]
+    assert len({line.get_color() for line in bias.lines}) == 3 and labels(bias.xaxis) == {1: "1\n0.73"}
+
+
 @proven
 def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
     recurrent, attention = axes(figures.signal_path, 4, 2)
@@ -312,8 +354,10 @@ def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
     steps = [("1", "2"), ("2", "3"), ("3", "4")]
     assert sorted(joined(recurrent)) == sorted([*steps, *((f"$x_{{{t}}}$", f"{t}") for t in (1, 2, 3, 4))])
     assert lit(recurrent) == ["2", "3", "4"]
-    assert sorted(end for _, end in arrows(attention)) == [(3, 1.05)] * 4
-    assert sorted(start for start, _ in arrows(attention)) == [(t, 0.15) for t in range(4)]
+    into_last = sorted(start for start, end in arrows(attention) if end == (3, 2.35))
+    into_middle = sorted(start for start, end in arrows(attention) if end == (1, 2.35))
+    assert into_last == [(t, 0.15) for t in range(4)] and into_middle == [(0, 0.15), (1, 0.15)]
+    assert len(arrows(attention)) == len(into_last) + len(into_middle)
     assert [words for words, *_ in texts(attention)[:4]] == ["1"] * 4
     assert [left for left, *_ in lit_cells(attention)] == [pytest.approx(2.7)]
     for ax in (recurrent, attention):

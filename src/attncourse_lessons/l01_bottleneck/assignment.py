@@ -384,7 +384,7 @@ for i, memory in enumerate(memories):
 # The difference never depends on the memory: it is the difference of the questions, times the lower rows of the matrix. But the
 # digits that stood with a and with b differ from memory to memory. So the difference of the right answers must depend on the
 # memory, too. A matrix alone cannot select. (With a tanh layer after it, it can: a question can push a number far into the
-# flat part of the tanh, where the memory no longer matters. But a network learns this slowly, as the lecture's table
+# flat part of the tanh, where the memory no longer matters. But a network learns this slowly, as [@fig:readout]
 # shows.)</details>
 
 # %% [markdown]
@@ -459,7 +459,7 @@ if solved("gated_readout"):
 #
 # With one pair there is nothing to select, and both are right. With two and four your gate is far ahead. The readout side by
 # side is no better than naming the most frequent digit: it has learned what was read, and not to select. Its tanh layer could
-# select, and with more steps it begins to, as the lecture's table shows. The gate makes it easy to learn.</details>
+# select, and with more steps it begins to, as [@fig:readout] shows. The gate makes it easy to learn.</details>
 
 # %% [markdown]
 # ## 6 · In your own words
@@ -484,8 +484,9 @@ if solved("gated_readout"):
 # **Second question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the training text is 1.04,
 # and on a test text that it has never seen it is 1.04 as well. "No overfitting," she says, "and better than anything published."
 #
-# **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened? **(c)** Describe a
-# test of the *model and loss together* that would have told her, without looking at the code.
+# **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened? **(c)** In
+# the lecture the model had to write. Describe *another* test, of model and loss together, that would have told her, without
+# looking at the code.
 #
 # Answer in four to eight sentences. (3 points)
 
@@ -500,11 +501,10 @@ if solved("gated_readout"):
 #    bidirectional network, or a mask that is missing, are as good. "Overfitting" or "the test text is in the training set" do not
 #    earn the point: the first would show as a difference, and of the second she says that it is not so (half a point if it is argued
 #    that test and training text overlap).
-# 3. (c) Something that changes only what must not be known, and watches: change the last token of a text, and the prediction for it
-#    must stay the same; or feed random tokens, on which no honest model can have a
-#    perplexity below the size of the vocabulary, and see it "predict" them;
-#    or let the model *write*: a model that only repeats its input writes one token forever. "Print the shapes" or "look at the code" do
-#    not earn it.
+# 3. (c) Something that changes only what must not be known, and watches: change the last token of a text, and
+#    the prediction that is scored against it must stay the same; or feed random tokens, on which no honest model can have a
+#    perplexity below the size of the vocabulary, and see it "predict" them. To let the model write is the lecture's test: half a
+#    point. "Print the shapes" or "look at the code" do not earn it.
 # ### END SOLUTION
 
 # %% [markdown]

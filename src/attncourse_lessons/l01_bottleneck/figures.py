@@ -5,7 +5,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
@@ -19,6 +21,7 @@ from attncourse.viz.style import (
     ORANGE,
     PALE,
     PURPLE,
+    WEIGHTS,
     figure,
     line_style,
     show,
@@ -68,36 +71,41 @@ class Wiring(NamedTuple):
     edges: tuple[tuple[str, str], ...]
 
 
-# Words stand alone where something comes in or goes out; the others are in boxes.
-OUTSIDE = ("read", "x", "past", "old", "state", "next")
-WORDS_HALF = {"read": 1.05, "past": 0.6, "next": 1.45, "old": 0.6, "state": 0.4, "x": 0.4}  # their widths
+# Words stand alone for what comes in, for the states, and for what goes out; the others are in boxes.
+OUTSIDE = ("read", "x", "past", "old", "cell", "state", "next", "out")
+WORDS_HALF = {"read": 1.05, "past": 0.6, "next": 1.5, "out": 1.5, "old": 0.6, "cell": 0.4, "state": 0.4, "x": 0.4}
+ON_THE_STATE = {"old", "keep", "sum", "cell", "show", "state", "next", "out"}  # what lies on the path of a state
 
 LSTM_CELL = Wiring(
     nodes={
-        "old": ("$c_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.0, 5.6), "cell": ("$c_t$", 7.4, 5.6),
-        "take": ("×", 5.0, 3.9), "squash": ("tanh", 7.4, 3.9), "show": ("×", 9.2, 3.9), "state": ("$h_t$", 10.8, 3.9),
-        "f": ("$f$", 2.0, 2.2), "i": ("$i$", 4.0, 2.2), "candidate": (r"$\tilde c$", 6.0, 2.2), "o": ("$o$", 9.2, 2.2),
-        "read": (r"$x_t,\ h_{t-1}$", 5.0, 0.2), "next": ("to step t + 1", 10.3, 5.6),
+        "old": ("$c_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.5, 5.6), "cell": ("$c_t$", 8.0, 5.6),
+        "take": ("×", 5.5, 3.9), "squash": ("tanh", 8.0, 3.9), "show": ("×", 9.9, 3.9), "state": ("$h_t$", 11.4, 3.9),
+        "f": (r"$f=\sigma(\cdot)$", 2.0, 2.2), "i": (r"$i=\sigma(\cdot)$", 4.3, 2.2),
+        "candidate": (r"$\tilde c=\tanh(\cdot)$", 6.8, 2.2), "o": (r"$o=\sigma(\cdot)$", 9.9, 2.2),
+        "read": (r"$x_t,\ h_{t-1}$", 5.5, 0.2), "next": ("to step t + 1", 13.9, 5.6),
+        "out": ("to step t + 1\nand the logits", 13.9, 3.9),
     },
     edges=(
         ("old", "keep"), ("f", "keep"), ("keep", "sum"), ("i", "take"), ("candidate", "take"), ("take", "sum"),
         ("sum", "cell"), ("cell", "next"), ("cell", "squash"), ("squash", "show"), ("o", "show"), ("show", "state"),
-        ("read", "f"), ("read", "i"), ("read", "candidate"), ("read", "o"),
+        ("state", "out"), ("read", "f"), ("read", "i"), ("read", "candidate"), ("read", "o"),
     ),
 )  # fmt: skip
 
 GRU_CELL = Wiring(
     nodes={
-        "old": ("$h_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.4, 5.6), "state": ("$h_t$", 10.4, 5.6),
-        "rest": ("1 −", 3.6, 3.9), "take": ("×", 5.4, 3.9), "z": ("$z$", 2.0, 2.2),
-        "candidate": (r"$\tilde h$", 6.6, 2.2), "input": (r"$W_{\tilde h}$", 8.8, 2.2), "x": ("$x_t$", 10.9, 2.2),
-        "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": ("$r$", 4.5, 0.2), "reset": ("×", 6.6, 0.2),
-        "matrix": (r"$U_{\tilde h}$", 8.8, 0.2), "past": ("$h_{t-1}$", 10.9, 0.2),
+        "old": ("$h_{t-1}$", 0.0, 5.6), "keep": ("×", 2.0, 5.6), "sum": ("+", 5.5, 5.6), "state": ("$h_t$", 8.0, 5.6),
+        "out": ("to step t + 1\nand the logits", 13.9, 5.6),
+        "rest": ("1 −", 3.7, 3.9), "take": ("×", 5.5, 3.9), "z": (r"$z=\sigma(\cdot)$", 2.0, 2.2),
+        "candidate": (r"$\tilde h=\tanh(\cdot)$", 7.2, 2.2), "input": (r"$W_{\tilde h}$", 10.2, 2.2),
+        "x": ("$x_t$", 12.5, 2.2),
+        "read": (r"$x_t,\ h_{t-1}$", 2.0, 0.2), "r": (r"$r=\sigma(\cdot)$", 4.8, 0.2), "reset": ("×", 7.2, 0.2),
+        "matrix": (r"$U_{\tilde h}$", 10.2, 0.2), "past": ("$h_{t-1}$", 12.5, 0.2),
     },
     edges=(
         ("old", "keep"), ("z", "keep"), ("keep", "sum"), ("z", "rest"), ("rest", "take"), ("candidate", "take"),
-        ("take", "sum"), ("sum", "state"), ("read", "z"), ("read", "r"), ("r", "reset"), ("past", "matrix"),
-        ("matrix", "reset"), ("reset", "candidate"), ("x", "input"), ("input", "candidate"),
+        ("take", "sum"), ("sum", "state"), ("state", "out"), ("read", "z"), ("read", "r"), ("r", "reset"),
+        ("past", "matrix"), ("matrix", "reset"), ("reset", "candidate"), ("x", "input"), ("input", "candidate"),
     ),
 )  # fmt: skip
 
@@ -106,37 +114,45 @@ MATRIX = "#008f68"  # as green as GREEN, and darker: between amber and ink in gr
 
 # The kinds of boxes differ in lightness, so that they are told apart in grey, too: {colour: (face, words)}.
 KEY = {
-    AMBER: (AMBER, "gates, sigmoids between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset"),
-    BLUE: ("white", r"candidates $\tilde c$ and $\tilde h$, each a tanh of a sum; tanh; the cell state $c_t$"),
-    MATRIX: (MATRIX, r"matrices, $W_{\tilde h}$ and $U_{\tilde h}$"),
-    INK: (INK, "computed number by number: products, sums, 1 minus"),
+    AMBER: (AMBER, "gates, between 0 and 1: $f$ forget, $i$ input, $o$ output; $z$ update, $r$ reset"),
+    PURPLE: ("white", r"candidates $\tilde c$ and $\tilde h$, between −1 and 1: what may be written"),
+    MATRIX: (MATRIX, r"matrices, drawn where $r$ comes between one of them and the sum"),
+    INK: (INK, "computed number by number: products, sums, 1 minus, tanh"),
 }  # fmt: skip
+STATES = "the states, from step to step"
+DOT = (
+    "$(\\cdot)$: $x_t W + h_{t-1} U + b$, each box with its own $W$, $U$, $b$;\n"
+    "in $\\tilde h$: what its two arrows bring, plus $b$"
+)
 
 
 def lstm_and_gru() -> None:
     """An LSTM and a GRU, each drawn from its `Wiring`, and what the colours mean."""
-    drawn, (lstm, gru) = figure(7.0, 8.0, rows=2)
+    drawn, (lstm, gru) = figure(7.8, 8.4, rows=2)
     titles = "LSTM: two states, $c_t$ and $h_t$", "GRU: one state, $h_t$"
     for ax, title, cell in zip((lstm, gru), titles, (LSTM_CELL, GRU_CELL), strict=True):
-        stage(ax, (-0.9, 11.8), (-0.5, 6.4))
+        stage(ax, (-0.9, 15.5), (-0.5, 6.4))
         ax.set_title(title)
         for name, (label, x, y) in cell.nodes.items():
             if name in OUTSIDE:
-                ax.text(x, y, label, ha="center", va="center", fontsize=10 if name == "next" else 11.5, color=INK)
+                ax.text(x, y, label, ha="center", va="center", fontsize=10 if name in ("next", "out") else 11.5,
+                        color=BLUE if name in ("old", "cell", "state") else INK)  # fmt: skip
             else:
                 colour = _colour(name)
                 words = "white" if colour in (INK, MATRIX) else INK
                 box(ax, x, y, label, colour, width=_width(label), fill=KEY[colour][0], text=words)
         for start, end in cell.edges:
-            wide = {start, end} <= {"old", "keep", "sum", "cell", "state", "next"}
-            arrow(ax, *_between(cell, start, end), colour=_colour(start), width=2.4 if wide else 1.2)
+            wide = {start, end} <= ON_THE_STATE
+            arrow(ax, *_between(cell, start, end), colour=BLUE if wide else _colour(start), width=2.4 if wide else 1.2)
     key = [Patch(facecolor=face, edgecolor=colour, linewidth=1.6, label=words) for colour, (face, words) in KEY.items()]
-    drawn.legend(handles=key, loc="outside lower center", ncols=1, frameon=False, fontsize=10)
+    lines = [Line2D([], [], color=BLUE, linewidth=2.4, label=STATES), Line2D([], [], color="none", label=DOT)]
+    drawn.legend(handles=[*key, *lines], loc="outside lower center", ncols=1, frameon=False, fontsize=10)
     show(
         drawn,
         "Two gated cells. LSTM: f times the old cell state, plus i times the candidate, is the new cell state c; tanh "
         "of c, times o, is the new hidden state h; f, i, o and the candidate are computed from the input and the old "
-        "h. GRU: z times the old h, plus 1 − z times the candidate, is the new h; the candidate is computed from the "
+        "h, each with matrices of its own; both states go to the next step. GRU: z times the old h, plus 1 − z times "
+        "the candidate, is the new h; the candidate is computed from the "
         "input after its matrix and from r times the old h after its matrix; r and z from the input and the old h.",
     )
 
@@ -146,11 +162,11 @@ def _colour(name: str) -> str:
         return AMBER
     if name in OUTSIDE:
         return GREY
-    return BLUE if name in ("candidate", "squash", "cell") else MATRIX if name in ("input", "matrix") else INK
+    return PURPLE if name == "candidate" else MATRIX if name in ("input", "matrix") else INK
 
 
 def _width(label: str) -> float:
-    return 1.5 if label == "tanh" else 1.1
+    return 2.5 if "=\\tanh" in label else 1.9 if "=" in label else 1.4 if label == "tanh" else 1.1
 
 
 def _between(cell: Wiring, start: str, end: str) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -263,12 +279,14 @@ def seed_lines(
     y_range: tuple[float, float] = (0, 1.06),
     ticks: Mapping[int, str] | None = None,
     chance: float | None = None,
+    colours: Mapping[str, str] | None = None,
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
     x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values. `ticks` are the
     words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line. Lines that have the
-    same names in all panels are named in the last, others in each.
+    same names in all panels are named in the last, others in each. `colours` {line: colour} are given where they say
+    something; the other lines have theirs by order.
     """
     drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said, words = [], ticks or {}
@@ -277,6 +295,8 @@ def seed_lines(
         for i, (name, points) in enumerate(lines.items()):
             means = [sum(values) / len(values) for values in points.values()]
             style = line_style(i)
+            if colours and name in colours:
+                style |= {"color": colours[name], "markerfacecolor": "white" if i == 0 else colours[name]}
             ax.plot(list(points), means, label=name, **style)
             for x, values in points.items():
                 ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
@@ -312,7 +332,7 @@ def seed_lines(
     if len(panels) > 1:
         alike = len({tuple(lines) for lines in panels.values()}) == 1
         for ax in drawn.axes[-1:] if alike else drawn.axes:
-            ax.legend(frameon=False, loc="lower left" if chance is None else "center left")
+            ax.legend(frameon=False, loc="lower left" if chance is None else "best")
     else:
         ax = drawn.axes[0]                                       # names in the order of the lines' right ends
         handles, _ = ax.get_legend_handles_labels()
@@ -322,20 +342,33 @@ def seed_lines(
          + ("" if chance is None else f" Guessing gives {chance:g}."))  # fmt: skip
 
 
-def turned_knobs(panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]], y_name: str) -> None:
+def blues(widths: Sequence[int]) -> dict[int, str]:
+    """A blue for each width, the wider the darker."""
+    places = [0.45 + 0.55 * i / max(len(widths) - 1, 1) for i in range(len(widths))]
+    return {width: to_hex(WEIGHTS(place)) for width, place in zip(sorted(widths), places, strict=True)}
+
+
+def turned_knobs(
+    panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]],
+    y_name: str,
+    ticks: Mapping[str, Mapping[float, str]] | None = None,
+) -> None:
     """Lines through means on one logarithmic height, a panel for each knob, a point for each seed.
 
-    {what is turned: {line: {how far: a value for each seed}}}. The lines are the same in all panels, and named in the
-    first.
+    {what is turned: {line: {how far: a value for each seed}}}. Lines of one name look alike, and are named in the first
+    panel that has them. `ticks` {what is turned: {how far: words}} are the words below a panel.
     """
     drawn, _ = figure(3.3 * len(panels), 3.6, columns=len(panels))
-    said = []
+    said: list[str] = []
+    named: list[str] = []
     low, high = (pick(value for lines in panels.values() for points in lines.values() for values in points.values()
                       for value in values) for pick in (min, max))  # fmt: skip
     for ax, (turned, lines) in zip(drawn.axes, panels.items(), strict=True):
-        for i, (name, points) in enumerate(lines.items()):
-            style, means = line_style(i), [sum(values) / len(values) for values in points.values()]
-            ax.plot(list(points), means, label=name, **style)
+        new = [name for name in lines if name not in named]
+        named += new
+        for name, points in lines.items():
+            style, means = line_style(named.index(name)), [sum(values) / len(values) for values in points.values()]
+            ax.plot(list(points), means, label=name if name in new else None, **style)
             for x, values in points.items():
                 ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
             listed = ", ".join(f"{mean:.2g} at {x}" for x, mean in zip(points, means, strict=True))
@@ -346,7 +379,10 @@ def turned_knobs(panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float
         ax.grid(color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_xlabel(turned)
-    drawn.axes[0].legend(frameon=False, loc="lower right")
+        if ticks and turned in ticks:
+            ax.set_xticks(list(ticks[turned]), list(ticks[turned].values()))
+        if new:
+            ax.legend(frameon=False, loc="lower right")
     drawn.axes[0].set_ylabel(y_name)
     show(drawn, f"{y_name}, means over seeds. {'; '.join(said)}.")
 
@@ -354,16 +390,19 @@ def turned_knobs(panels: Mapping[str, Mapping[str, Mapping[float, Sequence[float
 def signal_path(n: int, distance: int) -> tuple[Figure, str]:
     """How a signal gets to the last of `n` positions from `distance` before: by recurrence and by attention.
 
-    The numbers in the boxes say after how many steps, at the earliest, a state can be there. For `explore`.
+    The numbers in the boxes say after how many steps, at the earliest, a state can be there. Attention's arrows are
+    drawn into the last position and into one in the middle. For `explore`.
     """
-    start, end = n - 1 - distance, n - 1
-    drawn, (recurrent, attention) = figure(6.4, 3.4, rows=2)
+    start, end, middle = n - 1 - distance, n - 1, n // 2 - 1
+    drawn, (recurrent, attention) = figure(6.4, 4.4, rows=2)
+    recurrent.get_gridspec().set_height_ratios((1.0, 1.4))
     cells = distance + 1
     for ax, title in (
         (recurrent, f"recurrent: the signal goes through {cells} cells; {n} steps, one after the other"),
         (attention, "attention: the signal goes through 1 average; 1 step"),
     ):
-        stage(ax, ((n - 1) / 2 - 8.4, (n - 1) / 2 + 8.4), (-0.55, 2.6))          # as wide for any n, and in the middle
+        high = 1.3 if ax is attention else 0.0
+        stage(ax, ((n - 1) / 2 - 8.4, (n - 1) / 2 + 8.4), (-0.55, 2.6 + high))   # as wide for any n, and in the middle
         ax.set_title(title, fontsize=10.5)
     for t in range(n):
         on = start <= t <= end
@@ -371,10 +410,12 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
         arrow(recurrent, (t, 0.15), (t, 1.05), ORANGE if t == start else PALE, 2.2 if t == start else 1.0)
         if t:
             arrow(recurrent, (t - 0.66, 1.55), (t - 0.34, 1.55), *((ORANGE, 2.2) if start < t <= end else (GREY, 1.0)))
-        _cell(attention, t, "1", t == end)
+        _cell(attention, t, "1", t == end, 2.9)
+        if t <= middle:
+            arrow(attention, (t, 0.15), (middle, 2.35), PALE, 1.0)
         if t != start:
-            arrow(attention, (t, 0.15), (end, 1.05), PALE, 1.0)
-    arrow(attention, (start, 0.15), (end, 1.05), ORANGE, 2.2)
+            arrow(attention, (t, 0.15), (end, 2.35), GREY, 0.8)
+    arrow(attention, (start, 0.15), (end, 2.35), ORANGE, 2.2)
     for ax in (recurrent, attention):
         for t in range(n):
             ends = t in (start, end)
@@ -385,5 +426,5 @@ def signal_path(n: int, distance: int) -> tuple[Figure, str]:
     )
 
 
-def _cell(ax: Axes, x: float, label: str, on: bool) -> None:
-    box(ax, x, 1.6, label, ORANGE if on else GREY, width=0.6, fill=None if on else "white")
+def _cell(ax: Axes, x: float, label: str, on: bool, y: float = 1.6) -> None:
+    box(ax, x, y, label, ORANGE if on else GREY, width=0.6, fill=None if on else "white")

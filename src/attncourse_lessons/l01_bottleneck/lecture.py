@@ -9,7 +9,7 @@
 # %% [markdown] teaches="language modelling and its objective"
 # # Lecture @bottleneck · Language models, recurrent networks, and the bottleneck of one vector
 #
-# *About 57 minutes, of which one is computing time. You need Python, tensors in PyTorch and the habits of [lecture
+# *About 54 minutes, of which one is computing time. You need Python, tensors in PyTorch and the habits of [lecture
 # @getting_ready](@getting_ready): shapes, masks, softmax. No language model and no recurrent network is assumed.*
 #
 # After this lecture you can
@@ -18,7 +18,7 @@
 # * compute **cross-entropy** and **perplexity**, and say when two perplexities may be compared;
 # * build a language model by counting (**n-grams**), with a **window network**, and with a **recurrent network**, and
 #   train it without leaking the target;
-# * write down and draw the **LSTM** and the **GRU**, and explain **vanishing gradients**;
+# * write down the **LSTM**, read the **GRU** off its picture, and explain **vanishing gradients**;
 # * draw an **encoder–decoder**, and name the three troubles of carrying a text along in one vector.
 #
 # The rest of the course answers these three troubles. In [assignment @bottleneck](@bottleneck/assignment) you build the
@@ -117,15 +117,14 @@ for text in [text for text in corpus.test if 60 < len(text) < 100][:3]:
 # * A model learns from the **training set**.
 # * Choices, such as the learning rate, are made on a **validation set**. Ours is a tenth of the training texts, kept
 #   apart while the rates were chosen.
-# * The **test set** only reports. Nothing on this page was chosen by it.
+# * The **test set** is used only for the final report. Nothing on this page was chosen by it.
 #
-# Training and test set share no module. If single docstrings were assigned at random, one of two near-duplicates
-# ("Return the upper bound.", "Return the lower bound.") would be learned and the other tested, and a model that recites
-# would look clever.
+# Training and test set share no module. Otherwise one of two near-duplicates ("Return the upper bound.", "Return the
+# lower bound.") would be learned and the other tested, and a model that recites would look clever.
 #
-# What is a token? A model of characters must look far back to see anything. A model of words meets words in the test
-# set that the training set lacks. The usual choice lies between: **subword tokens**. A frequent word is one token, and
-# a rare word is several. (Byte-pair encoding finds them: [lecture @training](@training).)
+# What is a token? A model of characters must look far back to see anything. A model of words meets new words in the test
+# set. The usual choice lies in between: **subword tokens**. A frequent word is one token, and a rare word is several.
+# (Byte-pair encoding finds them: [lecture @training](@training).)
 
 # %%
 tokenizer = Tokenizer.train(corpus.train, size=1024)
@@ -225,7 +224,8 @@ assert math.isclose(perplexity(torch.full((10,), 1 / 30).log()), 30, rel_tol=1e-
 # before. A trigram model keeps two, and an **n-gram model** keeps $n - 1$.
 #
 # *Before you run the next cell*, estimate: what share of the test set's pairs of neighbouring tokens never occurs in
-# the training set? And of its runs of five tokens?
+# the training set? And of its runs of five tokens? How much lower is each share with all the texts than with a
+# twentieth of them?
 
 # %% [raw] slide
 # ## n-gram models: counting with order
@@ -242,12 +242,16 @@ def runs(texts, n):
 
 new = {}
 for n in (2, 3, 5):
-    seen, tested = set(runs(train, n)), runs(test, n)
-    new[n] = sum(run not in seen for run in tested) / len(tested)
-    print(f"runs of {n}: {new[n]:.0%} of those in the test set are new")
+    tested = runs(test, n)
+    for part in (20, 4, 1):                                # a twentieth, a quarter, all texts
+        seen = set(runs(train[::part], n))
+        new[n, part] = sum(run not in seen for run in tested) / len(tested)
+    print(f"new runs of {n}: {new[n, 20]:.0%} with a twentieth of the texts,",
+          f"{new[n, 4]:.0%} with a quarter, {new[n, 1]:.0%} with all")
 
 # %% tags=["hide-input"]
-assert new[2] > 0.02 and new[5] > 0.5
+assert new[2, 1] > 0.02 and new[5, 1] > 0.5
+assert new[2, 20] > 2 * new[2, 1] and new[5, 1] > 0.8 * new[5, 20], "more text: a slow remedy"
 
 # %% [raw] slide
 # ## A probability of zero is an infinite loss
@@ -263,8 +267,8 @@ assert new[2] > 0.02 and new[5] > 0.5
 
 # %% [markdown]
 # The plain bigram model gives the probability zero to each pair that it has never seen. One such pair makes the
-# perplexity of a text infinite. With longer runs this is worse, and more text is never enough: there are $1024^5
-# \approx 10^{15}$ possible runs of five.
+# perplexity of a text infinite. Longer runs are worse, and for them more text is a slow remedy: most runs of five are
+# new even with twenty times the text.
 #
 # The remedy is **smoothing**. Take a little from every count, and share it out as the model with the shorter context
 # would. By hand: *Return the* was followed twice by *number* and once by *list*. Take $D = 0.75$ from each of the two
@@ -317,7 +321,7 @@ assert torch.isclose(p.sum(), torch.tensor(1.0), atol=1e-4) and p.min() > 0
 # module, so they are **shuffled with a seed** before a part of them is taken. *Sketch the curves first:* what helps
 # more, a longer context or more text?
 
-# %%
+# %% tags=["hide-input"]
 record = measured("language_models")
 print(record["command"], "· seeds", record["seeds"])
 
@@ -327,7 +331,7 @@ def perplexities(model, share="all"):
             if (run["model"], run["share"]) == (model, share)]           # one for each seed
 
 
-counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 5)}
+counted = {share: {n: perplexities(f"{n}-gram", share) for n in (1, 2, 3, 4, 5)}
            for share in ("a twentieth", "a quarter", "all")}
 named = {f"{share} of the texts": line for share, line in counted.items()}
 figures.seed_lines({"": named}, "order n: the model keeps n − 1 tokens",
@@ -343,6 +347,8 @@ assert min(counted["all"][3]) < 1.3 * max(counted["all"][5]), "two more tokens: 
 assert max(counted["a quarter"][3]) < min(counted["all"][2]), "and context may beat text"
 worth = {share: mean(line[2]) / mean(line[3]) for share, line in counted.items()}
 assert worth["a twentieth"] < worth["a quarter"] < worth["all"] and worth["a twentieth"] < 1.25
+longest = {share: mean(line[4]) / mean(line[5]) for share, line in counted.items()}
+assert longest["a twentieth"] < longest["a quarter"] < longest["all"] < 1.1, "flat, but later"
 
 # %% [raw] slide
 # ## More text pushes the whole curve down
@@ -352,16 +358,16 @@ assert worth["a twentieth"] < worth["a quarter"] < worth["all"] and worth["a twe
 
 # %% [markdown] erratum="perplexity without a unit"
 # * **Context.** The first token helps most: with all the text it divides the perplexity by seven. Then the curves
-#   flatten, because a model cannot use a run that it has never seen.
+#   flatten, partly because a model cannot use a run that it has never seen: the more text, the later they flatten.
 # * **Text.** More text pushes the whole curve down. A bigram model that has read everything is far better than a 5-gram
 #   model that has read a twentieth.
-# * **Both.** One more token of context is worth little with a twentieth of the text, and much with all of it.
+# * **Both.** A second token of context is worth little with a twentieth of the text, and much with all of it.
 #
 # > **A common mistake: comparing perplexities of different units.** A perplexity is *per token of this vocabulary*.
-# > Perplexities can be compared only if both models predict the same tokens of the same text. The decks print a table of
-# > perplexities between 1.9 and 5.0 for models that write encyclopedia articles, without a unit. (In the paper,
-# > [@liu2018], they are per wordpiece, given pages of sources.) Below is one model on one text, in three units. The
-# > last, **bits per character**, counts no tokens. So it can compare models with different tokens on the same text.
+# > Two can be compared only if both models predict the same tokens of the same text. The decks print perplexities between
+# > 1.9 and 5.0 for models that write encyclopedia articles, without a unit. (In the paper, [@liu2018], they are per
+# > wordpiece.) Below is one model on one text, in three units. The last, **bits per character**, counts no tokens. It can
+# > compare models with different tokens on the same text.
 
 # %%
 log_p = torch.cat([five_gram.log_probabilities(text) for text in test])  # (n_test,)
@@ -377,11 +383,9 @@ assert per_token > 5 * per_character
 assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of this text"
 
 # %% [markdown]
-# Shannon ([-@shannon1951]) let people play. From their guesses he estimated that printed English has between 0.6 and
-# 1.3 bits per letter. (His text and alphabet were different, so only the order of magnitude compares.) He wanted the
-# **entropy** of the text: the uncertainty that remains for a player who knows everything that can be known. In the long
-# run, no model's cross-entropy on new text is below the entropy. The difference is the **Kullback–Leibler divergence**:
-# it measures what the model does not know.
+# From people's guesses Shannon estimated between 0.6 and 1.3 bits per letter of printed English. (His text and alphabet
+# were different, so only the order of magnitude compares.) This is the **entropy** of the text. In the long run, no
+# model's cross-entropy on new text is below it.
 
 # %% [raw] slide
 # ## A common mistake: comparing perplexities of different units
@@ -408,13 +412,14 @@ assert math.isclose(per_token, perplexities("5-gram")[0], rel_tol=0.15), "of thi
 # ## A window network: learned vectors in place of counts
 #
 # Counting has a limit that more text does not remove. In a table of counts two tokens are the same or they are not;
-# there is no *similar*. So *Return the number of bytes* teaches it nothing about *Returns the count of characters*,
+# there is no *similar*. *Return the number of bytes* teaches the table nothing about *Returns the count of characters*,
 # though *number* and *count* mean nearly the same.
 #
 # The window network of Bengio et al. ([-@bengio2003]) replaces the counts by vectors:
 #
 # 1. Each token has a *learned* vector, its **embedding**: a row $x_t$ of a table $E$.
-# 2. The embeddings of the last few tokens, here four, stand side by side (the semicolons below).
+# 2. The embeddings of the last few tokens, here four, stand side by side (the semicolons below). Zeros stand in for
+#    tokens before the beginning.
 # 3. One **hidden layer**, a linear map and a tanh, turns them into one vector $h_t$.
 # 4. Each token of the vocabulary gets one number, its **logit**: the dot product of $h_t$ with the token's row of $E$.
 #    Using $E$ twice is called **weight tying** ([lecture @transformer](@transformer)); the paper had a second table.
@@ -434,10 +439,10 @@ x = window.embedding(tokens)                                             # (batc
 print("tokens", tuple(tokens.shape), " embeddings", tuple(x.shape),
       " W", tuple(window.hidden.weight.mT.shape), " logits", tuple(window(tokens).shape))
 print(f"{sum(q.numel() for q in window.parameters()):,} parameters; "
-      f"the 5-gram model keeps {len(five_gram):,} counts")
+      f"the 5-gram model keeps {len(five_gram):,} counts, each with its run of tokens")
 
 # %% [markdown]
-# The network stores a seventh as many numbers. But its context still ends after four tokens.
+# The network is far smaller. But its context still ends after four tokens.
 #
 # ## Recurrent networks: one state for the whole past
 #
@@ -551,8 +556,9 @@ assert len(set(written["forgot to shift"])) == 1, "what learned to repeat, repea
 
 # %% [markdown]
 # After so few steps neither can write, but they fail differently. The first goes on to other tokens, and more training
-# makes it better. The second repeats the token that it has just read, for ever. Its loss is nearly zero, so more
-# training will change nothing. To find a target leak, let the model write.
+# makes it better. The second endlessly repeats the token that it has just read. Its loss is nearly zero, so more
+# training will change nothing. To find a target leak, let the model write. (A test can find it, too: question 2 of the
+# assignment asks for one.)
 
 # %% [raw] slide
 # ## Let them write, and they tell you
@@ -631,9 +637,8 @@ for new, f, i in ((3.0, 0.0, 1.0), (7.0, 0.95, 0.0), (-2.0, 0.95, 0.0), (5.0, 0.
 #
 # $$h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$$
 #
-# The **reset gate** $r$ decides how much of the past the candidate $\tilde h$ sees. In the picture, follow the state
-# along the top of each cell: $c_t$ in the LSTM, $h_t$ in the GRU. Then read off, at the bottom, how the GRU's candidate is
-# made.
+# The **reset gate** $r$ decides how much of the past the candidate $\tilde h$ sees. In the picture, follow the blue
+# state along the top of each cell: $c_t$ in the LSTM, $h_t$ in the GRU. Then read off how the GRU's candidate is made.
 
 # %%
 figures.lstm_and_gru()
@@ -670,6 +675,7 @@ def lstm_step(x, h, c, W, U, b):
     return o.sigmoid() * c.tanh(), c                             # (batch, d), (batch, d)
 
 
+# %% tags=["hide-input"]
 cell = nn.LSTMCell(8, 16)
 x, h, c = torch.randn(4, 8), torch.randn(4, 16), torch.randn(4, 16)
 bias = cell.bias_ih + cell.bias_hh                               # torch keeps two, one would do
@@ -680,8 +686,6 @@ print("the same h and c:", same)
 for kind in (nn.RNNCell, nn.LSTMCell, nn.GRUCell):
     size = sum(parameter.numel() for parameter in kind(96, 96).parameters())
     print(f"{kind.__name__:>8}: {size:,} parameters")
-
-# %% tags=["hide-input"]
 assert all(same)
 
 # %% [raw] slide
@@ -699,8 +703,9 @@ assert all(same)
 #
 # The next figure compares n-gram models, the window network, and recurrent networks with the three cells. The networks
 # have states and embeddings of 96 numbers, and each trains for three epochs. Gated cells have more parameters, so there
-# is a second RNN, with 168 numbers. The learning rate was chosen on a validation set: 0.02 was the best of 0.01, 0.02
-# and 0.04, and for the second RNN 0.01 was the best of these and 0.005. *Guess* where the networks lie among the n-gram
+# is a second RNN, with 168 numbers. All train with Adam, clipped gradients and a rate that rises and falls once; its peak
+# was chosen on a validation set. (It is 0.02, of 0.01, 0.02 and 0.04; for the second RNN 0.01, of these and 0.005. To
+# *clip* a gradient is to scale it down if it is too long: see below.) *Guess* where the networks lie among the n-gram
 # models.
 
 # %% tags=["hide-input"]
@@ -726,81 +731,47 @@ print(f"GRU, with a quarter of the texts and as many steps as with all: {longer:
 #|   seed: one mark), a line at the mean (left). The axis begins at 35.
 
 # %% [raw] slide
-# ## Among networks gates pay; the 5-gram model beats them all
+# ## With this budget the 5-gram model is best; among networks gates pay
 # {figure}
 #
-# A small budget: three epochs, about 100 numbers. Size explains a part of the networks' differences.
+# A small budget: three epochs, about 100 numbers. With much more of both, networks win. Size explains a part of the networks' differences.
 
 # %% [markdown]
-# The 5-gram model is best. Among the networks of one width, LSTM and GRU are far ahead of the RNN, and the RNN is no
-# better than the window network.
+# With this budget the 5-gram model is best. Among the networks of one width, LSTM and GRU are far ahead of the RNN, and
+# the RNN is no better than the window network.
 #
-# Is that due to the gates or to the size? The wider RNN has more parameters than the GRU, both in its cell and in
-# total. Yet it closes less than half of the gap from the first RNN to the GRU. The rest is probably due to the gates.
+# Is that due to the gates or to the size? The wider RNN has more parameters than the GRU. Yet it closes less than half of
+# the gap from the first RNN to the GRU. The rest is probably due to the gates.
 #
-# The budget was small: three epochs over half a million tokens, and states of about 100 numbers. What would change with
-# a larger one?
+# The budget was small. What would change with a larger one?
 #
-# * **More text** helps both kinds alike. From a quarter of the texts to all, the perplexities of the 5-gram model and
-#   of the GRU fall by about a third.
-# * **More epochs** over the same text help only up to a point. On a quarter of the texts, with four times the epochs,
-#   the GRU's test perplexity rises, as the last line says: it **overfits**.
-# * **A wider network** helps (state and embeddings), as the second RNN shows. An n-gram model of fixed
-#   order has nothing to widen.
+# * **More text** helps both kinds: from a quarter of the texts to all, both perplexities fall by about a third. (The GRU
+#   then takes four times the steps, too; with equal steps it falls further, but on the quarter those are too many.)
+# * **More epochs** over the same text help only up to a point. With a quarter of the texts and four times the epochs, the
+#   GRU's test perplexity rises, as the last line says: it **overfits**.
+# * **A wider network** helps, as the second RNN shows. An n-gram model of fixed order has nothing to widen.
 #
-# <details><summary><b>Going further</b>: another text, in 2003</summary>
+# With much more of everything the networks win: on a billion words a Kneser–Ney 5-gram model has a perplexity of 67.6 per
+# *word* ([@chelba2013]), and a large LSTM that reads words letter by letter 30.0 ([@jozefowicz2016]). (Perplexities per
+# word are not to be compared with those of our figure.)
 #
-# On the Brown corpus of about a million words, Bengio et al. ([-@bengio2003]) measured a perplexity of 312 for the best
-# n-gram model, and of 252 for a window network that was mixed with a trigram model.
-# </details>
+# > **Check yourself.** Both models read ten times as much text. Which of them grows, the 5-gram model or the GRU?
+# > <details><summary>Answer</summary>The 5-gram model: most runs of five are new, so its counts go on growing. The GRU
+# > has 1,024 × 96 numbers in its table, 6 × 96 × 96 in its cell and some biases, whatever it reads.</details>
 #
-# ## Where counting wins: known and unknown contexts
-#
-# Are the 5-gram model and the networks good at the same tokens? For each token of the test set we ask how long the
-# longest ending of its context is that the 5-gram model has seen: four tokens, three, two, or at most one. (The first
-# three tokens of a text are left out.) One more model, *5-gram and GRU*, averages the two models' probabilities.
-# *Guess* what the curves look like, and where the average lies.
-
-# %% tags=["hide-input"]
-by_known = {
-    model: {n: [run["nats_by_known"][str(n)] for run in record["runs"]
-                if (run["model"], run["share"]) == (model, "all")] for n in (1, 2, 3, 4)}
-    for model in ("window", "5-gram", "GRU", "5-gram and GRU")
-}
-known = {int(n): share for n, share in record["known"].items()}
-ticks = {n: f"{'≤ ' * (n == 1)}{n} ({known[n]:.0%})" for n in (1, 2, 3, 4)}
-known_ending = "longest known ending of the context, in tokens (share of test tokens)"
-figures.seed_lines({"": by_known}, known_ending, "loss (nats per token)", log_x=False,
-                   y_range=(3.0, 4.5), ticks=ticks)
-for model in by_known:
-    print(f"{model:>14}: test perplexity {mean(perplexities(model)):.1f}")
-lead = {n: mean(by_known["GRU"][n]) - mean(by_known["5-gram"][n]) for n in (4, 3, 2, 1)}
-print("lead of the 5-gram model over the GRU in nats, with 4, 3, 2 and at most 1 token seen:",
-      *(f"{nats:.2f}" for nats in lead.values()))
-#| caption: Test loss by the longest ending of the context that was seen in training. The axis
-#|   begins at 3. Large marks: means; dots: seeds.
-
+# *A good place for a break. The rest asks what a recurrent state cannot do.* ("Going further", at the end of the page,
+# asks where counting wins, and lets both models write.)
 # %% tags=["hide-input"]
 assert all(0.3 < gain < 0.4 for gain in gains.values()), "four times the text: about a third"
 assert longer > mean(perplexities("GRU", "a quarter")), "more steps on a quarter: no better"
 cells = [kind(d, d) for kind, d in ((nn.RNNCell, 168), (nn.GRUCell, 96))]
 assert [sum(q.numel() for q in cell.parameters()) for cell in cells] == [56_784, 55_872]
-average = {model: mean(perplexities(model)) for model in [*models, *by_known]}
-assert average["5-gram and GRU"] < average["5-gram"] < average["GRU"] < 0.9 * average["RNN"]
+average = {model: mean(perplexities(model)) for model in models}
+assert average["5-gram"] < average["GRU"] < 0.9 * average["RNN"]
 assert average["LSTM"] < 0.9 * average["RNN"] and average["window"] < 1.1 * average["RNN"]
 wide, sizes = perplexities("RNN, d = 168"), record["size"]
 assert sizes["RNN, d = 168"] > sizes["GRU"] and max(perplexities("GRU")) < 0.9 * min(wide)
 assert average["RNN, d = 168"] > (average["RNN"] + average["GRU"]) / 2, "less than half of it"
-assert all(min(by_known["window"][n]) > max(by_known["5-gram"][n]) + 0.1 for n in lead), "each"
-assert abs(lead[1]) < 0.04 and all(0.2 < lead[n] / lead[4] < 0.5 for n in (2, 3)), "a third"
-for n in lead:
-    assert max(by_known["5-gram and GRU"][n]) < min(by_known["5-gram"][n] + by_known["GRU"][n])
-
-# %% [raw] slide
-# ## Counting remembers, parameters generalise
-# {figure}
-#
-# The mixture has a lower loss than either, in every group.
 
 # %% [raw] slide
 # ## Trouble one: a long path
@@ -813,48 +784,31 @@ for n in lead:
 # > **Guess first.** Of untrained RNN, LSTM and GRU, which lets the gradient through from 60 steps back?
 
 # %% [markdown] teaches="linear interaction distance, locality, vanishing gradients"
-# The 5-gram model leads the GRU by 0.23 nats where all four tokens of the context have been seen, and not at all where
-# at most one has. Our guess at the reason: **counting remembers, parameters generalise**. For a known context, counting
-# looks up exactly what followed it. In a new context, the network's state is *similar* to states that it knows. This
-# cannot be all: the window network has parameters, too, and loses in every group. But it sees only four tokens, and the
-# GRU reads the whole past.
-#
-# The average has a lower loss than either in every group. So within each group the two are good at different tokens.
-# ("Going further", at the end of the page, lets both write.)
-#
-# > **Check yourself.** Both models read ten times as much text. Which of them grows, the 5-gram model or the GRU?
-# > <details><summary>Answer</summary>The 5-gram model: most runs of five are new, so its counts go on growing. The GRU
-# > has 1,024 × 96 numbers in its table, 6 × 96 × 96 in its cell and some biases, whatever it reads.</details>
-#
-# *A good place for a break. The rest asks what a recurrent
-# state cannot do.*
-#
 # ## Trouble one: a long path, and gradients that vanish on it
 #
 # *The keys that my brother left on the small table beside the front door **are** gone.* The verb must be *are* because
 # of *keys*, thirteen words back. In a recurrent network near words interact easily. This **locality** is a sensible
-# bias, because near words usually belong together. But words at a distance $k$ need $k$ steps to meet, even if they
-# belong together as *keys* and *are* do. The decks call this **linear interaction distance**.
+# bias. But words at a distance $k$ need $k$ steps to meet, even if they belong together as *keys* and *are* do.
+# The decks call this **linear interaction distance**.
 #
 # A gradient takes the same path backwards. Take a state of one number and $h_t = w\, h_{t-1}$. Then $\partial h_{60} /
 # \partial h_0 = w^{60}$: that is 0.002 for $w = 0.9$ and 304 for $w = 1.1$. This is a **vanishing** and an **exploding
 # gradient** ([@hochreiter1991]; [@bengio1994]).
 #
 # With vectors each factor is a matrix, the **Jacobian**. Its row $j$, column $i$ holds the derivative of the new
-# state's component $j$ by the old state's component $i$. Here it is for [@eq:recurrence], and for the LSTM's cell state
-# with gates and candidate held fixed:
+# state's component $j$ by the old state's component $i$. Here it is for an RNN, and for the LSTM's cell state with gates
+# and candidate held fixed:
 #
 # $$\frac{\partial h_t}{\partial h_{t-1}} = \operatorname{diag}\bigl(1 - h_t^2\bigr)\, W_h^\top \qquad\qquad
 # \frac{\partial c_t}{\partial c_{t-1}} = \operatorname{diag}(f_t)$$ (eq:jacobians)
 #
-# * **RNN:** the slopes of tanh, $1 - h_t^2 \le 1$, shrink the product of sixty such matrices. It vanishes if $W_h^\top$
-#   stretches vectors too little to make up for that, and explodes if it stretches them more.
-# * **LSTM:** for each component of $c$, the product is that of its sixty forget gates $f_t$. They are at most 1, so
-#   along $c$ nothing explodes, and the gradient stays if the gates stay near 1.
+# * **RNN:** the slopes of tanh are at most 1. The product of sixty such matrices vanishes if $W_h^\top$ stretches vectors
+#   too little to make up for that, and explodes if it stretches them more.
+# * **LSTM:** for each component of $c$, the product is that of its sixty forget gates. They are at most 1, so along $c$
+#   nothing explodes, and the gradient stays if the gates stay near 1.
 #
 # The next cell measures the gradient that reaches a token's vector from the last state, $k$ steps later, in untrained
-# networks. On the left they are as torch makes them. On the right one thing is changed in each: a larger $W_h$, or 3
-# added to the bias of one gate. *Guess:* which of the three on the left lets the gradient through from 60 steps back?
+# networks as torch makes them. *Guess:* which of the three lets the gradient through from 60 steps back?
 
 # %%
 def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
@@ -870,119 +824,219 @@ def gradient_by_distance(kind, seed, keep=0.0, grow=1.0, d=64, n=61):
     return {k: sizes[-1 - k].item() for k in (1, 10, 20, 30, 40, 50, 60)}
 
 
-factors, biases = (1, 1.5, 2, 2.4, 2.6, 2.8, 3, 3.5, 4), (0, 1, 2, 3, 4, 5, 8)
-gradients = {}
-for seed in range(3):
-    for grow in factors:
-        run = gradient_by_distance(nn.RNN, seed, grow=grow)
-        gradients.setdefault(("RNN", grow), []).append(run)
-    for name, kind in {"LSTM": nn.LSTM, "GRU": nn.GRU}.items():
-        for keep in biases:
-            run = gradient_by_distance(kind, seed, keep=keep)
-            gradients.setdefault((name, keep), []).append(run)
-
-drawn = {"as torch makes them": {"RNN": ("RNN", 1), "LSTM": ("LSTM", 0), "GRU": ("GRU", 0)},
-         "one change in each": {"RNN, $W_h$ × 4": ("RNN", 4),
-                                "LSTM, bias of f + 3": ("LSTM", 3),
-                                "GRU, bias of z + 3": ("GRU", 3)}}
-panels = {title: {name: {k: [run[k] for run in gradients[which]] for k in gradients[which][0]}
-                  for name, which in networks.items()} for title, networks in drawn.items()}
-figures.seed_lines(panels, "steps back", "gradient that reaches the token",
+fresh = {}
+for name, kind in {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}.items():
+    runs = [gradient_by_distance(kind, seed) for seed in range(3)]
+    fresh[name] = {k: [run[k] for run in runs] for k in runs[0]}
+figures.seed_lines({"": fresh}, "steps back", "gradient that reaches the token",
                    log_x=False, log_y=True)
 #| caption: Gradient that reaches a token, by its distance (logarithmic), in untrained networks.
 #|   Large marks: means; dots: seeds.
 #| label: vanishing-gradient
 
 # %% [raw] slide
-# ## Vanishing and exploding gradients
+# ## Vanishing gradients
 # {figure}
 #
 # - A fresh gate stands half open, $\sigma(0) = \tfrac12$. One bias opens it: $\sigma(3) = 0.95$.
 # - Exploding gradients are **clipped**.
 #
-# > **Guess first.** In which network does a token 60 steps back get about as much as one that is one step back, over the widest range of its knob? Does a large bias have a price?
+# > **Guess first.** Turn one knob: a factor on $W_h$, or a number added to the bias of one gate. Where does the gradient vanish, and where does it explode? Does a large bias have a price?
 
 # %% [markdown]
-# None. On the left the gradient decays exponentially in all three (a straight line on this axis). A network cannot
-# learn that the *keys* mattered if no gradient reaches them. The gated networks lose it as well, because a fresh gate
-# stands half open, $\sigma(0) = \tfrac12$.
+# None. The gradient decays exponentially in all three (a straight line on this axis). The gated networks lose it as well,
+# because a fresh gate stands half open, $\sigma(0) = \tfrac12$.
 #
-# The right panel shows that this can be mended, and overdone. The next figure turns each of these knobs step by step,
-# and draws the gradient 1 step back and 60 steps back. *Guess:* in which network do these two stay close over the
-# widest range? And does a large bias have a price?
+# One change mends this: a factor on the RNN's $W_h$, or a number added to the bias of the LSTM's $f$ or the GRU's $z$. The
+# next figure turns each of these knobs, and draws the gradient 1 step back and 60 steps back. For the LSTM there is a
+# third line, the gradient along $c$ alone: the gates read $h_{t-1}$, but pass no gradient back to it. *Guess:* at which
+# ends do the gradients vanish and explode? And does a large bias have a price?
 
-# %%
-panels = {}
-for name, knob, values in (("RNN", "factor on $W_h$", factors[2:]),
-                           ("LSTM", "added to the bias of f", biases[1:]),
-                           ("GRU", "added to the bias of z", biases[1:])):
-    panels[f"{name}: {knob}"] = {
-        words: {value: [run[k] for run in gradients[name, value]] for value in values}
-        for words, k in (("1 step back", 1), ("60 steps back", 60))}
-figures.turned_knobs(panels, "gradient that reaches the token")
-print(f"{'knob':<10}{'1 step back':>12}{'60 steps back':>15}{'ratio':>10}")
-for name, knobs in {"RNN": (2.6, 2.8, 3.5), "LSTM": (1, 3, 8), "GRU": (1, 4, 8)}.items():
+# %% tags=["hide-input"]
+def along_c(seed, keep, d=64, n=61):
+    """The LSTM's gradients 1 and 60 steps back, if none goes through the hidden state."""
+    torch.manual_seed(seed)
+    network = nn.LSTM(d, d, batch_first=True).double()
+    with torch.no_grad():
+        network.bias_ih_l0[d : 2 * d] += keep
+    x = torch.randn(16, n, d).double().requires_grad_()
+    h = c = torch.zeros(16, d).double()
+    weights = network.weight_ih_l0.mT, network.weight_hh_l0.mT
+    for x_t in x.unbind(dim=1):
+        h, c = lstm_step(x_t, h.detach(), c, *weights, network.bias_ih_l0 + network.bias_hh_l0)
+    (h * torch.randn(16, d)).sum().backward()
+    sizes = x.grad.norm(dim=-1).mean(dim=0)
+    return {k: sizes[-1 - k].item() for k in (1, 60)}
+
+
+factors, biases = (2, 2.4, 2.6, 2.8, 3, 3.5, 4), (1, 2, 3, 4, 5, 8)
+gradients = {}
+for seed in range(3):
+    for grow in factors:
+        run = gradient_by_distance(nn.RNN, seed, grow=grow)
+        gradients.setdefault(("RNN", grow), []).append(run)
+    for keep in biases:
+        for name, kind in {"LSTM": nn.LSTM, "GRU": nn.GRU}.items():
+            run = gradient_by_distance(kind, seed, keep=keep)
+            gradients.setdefault((name, keep), []).append(run)
+        gradients.setdefault(("LSTM along c", keep), []).append(along_c(seed, keep))
+
+
+def against_knob(name, values, k):
+    return {value: [run[k] for run in gradients[name, value]] for value in values}
+
+
+panels, ticks = {}, {}
+opened = {bias: f"{bias}\n{1 / (1 + math.exp(-bias)):.{4 if bias > 5 else 2}f}"
+          for bias in biases}
+for name, knob, values in (("RNN", "factor on $W_h$", factors),
+                           ("LSTM", "added to the bias of f\n(below: σ of it)", biases),
+                           ("GRU", "added to the bias of z\n(below: σ of it)", biases)):
+    panels[f"{name}: {knob}"] = {words: against_knob(name, values, k) for words, k in
+                                 (("1 step back", 1), ("60 steps back", 60))}
+    if values == biases:
+        ticks[f"{name}: {knob}"] = opened
+    if name == "LSTM":
+        panels[f"{name}: {knob}"]["60 steps back,\nalong $c$ alone"] = against_knob(
+            "LSTM along c", biases, 60)
+figures.turned_knobs(panels, "gradient that reaches the token", ticks)
+print(f"{'knob':<15}{'1 step back':>12}{'60 steps back':>15}{'ratio':>10}")
+for name, knobs in {"RNN": (2.6, 2.8, 3.5), "LSTM": (1, 3, 8), "LSTM along c": (1, 3, 8),
+                    "GRU": (1, 4, 8)}.items():
     for knob in knobs:
         near, far = (mean(run[k] for run in gradients[name, knob]) for k in (1, 60))
-        print(f"{name:<5}{knob:<5}{near:12.3g}{far:15.3g}{far / near:10.3g}")
+        print(f"{name:<12} {knob:<3}{near:11.3g}{far:15.3g}{far / near:10.3g}")
+ten = {0: mean(fresh["LSTM"][10]) / mean(fresh["LSTM"][1]),
+       1: mean(run[10] for run in gradients["LSTM", 1]) / mean(
+           run[1] for run in gradients["LSTM", 1])}
+print(f"LSTM, ten steps back against one: {ten[0]:.2g} with bias 0, {ten[1]:.2g} with bias 1")
 #| caption: Gradient that reaches a token 1 and 60 steps back (logarithmic), against the knob
 #|   that is turned. Large marks: means; dots: seeds.
 #| label: knobs
 
 # %% tags=["hide-input"]
 left = {which: [run[60] / run[1] for run in found] for which, found in gradients.items()}
-assert max(left["RNN", 1] + left["LSTM", 0] + left["GRU", 0]) < 1e-8, "fresh: none arrives"
+for points in fresh.values():
+    assert max(far / near for far, near in zip(points[60], points[1], strict=True)) < 1e-8
 assert max(left["RNN", 2.4]) < 0.05 and mean(left["RNN", 2.6]) < 0.1, "too little"
 assert min(left["RNN", 2.8] + left["RNN", 3]) > 0.1 and max(left["RNN", 3]) < 20, "within"
 assert min(left["RNN", 3.5]) > 1e2, "too much"
 assert all(0.1 < mean(left["LSTM", k]) < 10 for k in (3, 4, 5, 8)), "within, and rising"
 rising = [mean(left["LSTM", k]) for k in (3, 4, 5, 8)]
 assert rising == sorted(rising)
+for k in (3, 8):
+    along, power = left["LSTM along c", k], (1 / (1 + math.exp(-k))) ** 60
+    assert 0.5 * power < min(along) and max(along) < 1.5 * power, "f to the power of 60"
+assert all(max(left["LSTM along c", k]) < 1.3 for k in biases), "along c nothing explodes"
 assert all(0.1 < mean(left["GRU", k]) < 10 for k in (4, 5, 8)) and mean(left["GRU", 3]) < 0.1
-assert max(left["LSTM", 1]) < 1e-4 and min(left["GRU", 3]) > 0.02
+assert max(left["LSTM", 1]) < 1e-4 and min(left["GRU", 3]) > 0.02 and ten[1] > 5 * ten[0]
 one_back = {which: mean(run[1] for run in found) for which, found in gradients.items()}
-assert 300 < one_back["GRU", 0] / one_back["GRU", 8] < 900, "the price: hardly anything enters"
-assert one_back["LSTM", 8] > 0.4 * one_back["LSTM", 0], "an LSTM pays less"
+assert 300 < mean(fresh["GRU"][1]) / one_back["GRU", 8] < 900, "the price: little enters"
+assert one_back["LSTM", 8] > 0.4 * mean(fresh["LSTM"][1]), "an LSTM pays less"
 cell, x, h = nn.RNNCell(3, 4), torch.randn(3), torch.randn(4)
 slopes = torch.diag(1 - cell(x, h) ** 2)                                             # (4, 4)
 jacobian = torch.autograd.functional.jacobian(partial(cell, x), h)                   # (4, 4)
 assert torch.allclose(jacobian, slopes @ cell.weight_hh, atol=1e-6), "W_h is weight_hh.mT"
 torch.manual_seed(0)
-carried, fresh = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                  # (64, 64)
-shrinks = (carried @ fresh.mT).norm(dim=-1) / carried.norm(dim=-1)                   # (1000,)
+carried, entries = torch.randn(1000, 64), nn.RNN(64, 64).weight_hh_l0                # (64, 64)
+shrinks = (carried @ entries.mT).norm(dim=-1) / carried.norm(dim=-1)                 # (1000,)
 assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
 
 # %% [raw] slide
 # ## One knob in each network
 # {figure}
 #
-# RNN: a narrow range between vanishing and exploding. LSTM and GRU: a wide one. The GRU's price: with 8, little reaches *any* token, because $1 - z$ writes next to nothing.
-
-# %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
-# The gated networks tolerate a wide range, the RNN only a narrow one.
+# The RNN's knob passes through the right value and out on the other side. A gate's knob saturates. The GRU's price: with 8, little reaches *any* token, because $1 - z$ writes next to nothing.
 #
-# * **RNN:** the two lines cross steeply. At a factor of 2.6 less than a tenth of the gradient is left after 60 steps,
-#   and at 3.5 it has grown nearly a thousandfold. Nothing holds the matrix there while the network learns.
-# * **LSTM:** from a bias of 3 on, the lines lie within a factor of ten.
+# > **Guess first.** Does the gradient at the start decide what a network learns?
+
+# %% [markdown]
+# * **RNN:** the knob passes through the right value and out on the other side. At a factor of 2.6 less than a tenth of the
+#   gradient is left after 60 steps, and at 3.5 it has grown nearly a thousandfold. Nothing holds the matrix there while
+#   the network learns.
+# * **LSTM:** a gate's knob saturates, since $f$ cannot exceed 1. Along $c$ the gradient never explodes. What is left of
+#   it after 60 steps is about what [@eq:jacobians] says: $0.95^{60} \approx 0.05$ with a bias of 3, nearly all with 8.
+#   The whole gradient is larger, because it also goes through $h$ and the gates; with a bias of 8 it *grows* with the
+#   distance. Only the path along $c$ is protected.
 # * **GRU:** from a bias of 4 on, the lines lie within a factor of ten, and at 8 they meet. But both *fall*: at 8, about
 #   0.002 reaches a token at either distance. The candidate is multiplied by $1 - z = 1 - \sigma(8) = 0.0003$. **A gate
-#   that keeps nearly everything also writes nearly nothing.**
+#   that keeps nearly everything also writes nearly nothing.** The LSTM pays less, because its input gate is not tied to
+#   its forget gate.
 #
-# The LSTM pays a smaller price, because its input gate is not tied to its forget gate. This is one reason why LSTMs and
-# GRUs, and not plain RNNs, were the standard until the Transformer. The bias of the forget gate is often set to 1 or
-# more at the start ([@jozefowicz2015]). Exploding gradients are **clipped**: if the norm is larger than 1, say, the
-# gradient is scaled down to 1.
+# In practice 1 or more is added to the bias of the forget gate ([@jozefowicz2015]). For 60 steps 1 is too little, but for
+# ten it is a great help, as the last line says. Exploding gradients are **clipped**: if the norm is larger than 1, say,
+# the gradient is scaled down to 1.
 #
-# <details><summary><b>Going further</b>: why these RNNs vanish and explode, and what the LSTM keeps</summary>
+# All this is at the start. Does it decide what a network *learns*? Here is the cheapest test: a text is one of ten tokens,
+# then $k$ tokens of noise, and from its last state the network must name the first. It trains for 300 steps, with the
+# best of three learning rates for each line and distance. *Guess:* which of the six networks succeed at $k = 20$, and
+# which at 60?
+
+# %% tags=["hide-input"]
+long_paths = measured("long_paths")
+print(long_paths["command"], "· learning rates tried:", *long_paths["rates"])
+named_right = {}
+for row in long_paths["found"]:
+    named_right.setdefault(row["network"], {})[row["k"]] = row["right"]
+panels = {"as torch makes them": {name: named_right[name] for name in ("RNN", "LSTM", "GRU")},
+          "one change in each": {name.replace("W_h", "$W_h$"): line for name, line in
+                                 named_right.items() if name not in ("RNN", "LSTM", "GRU")}}
+figures.seed_lines(panels, "tokens of noise, k", "share named right", log_x=False, chance=0.1)
+print("where the name is random (150 steps, three seeds): the mean gate over the noise, and the")
+print("gradient from k = 20 as a share of that from one step back")
+for name, gate in {"GRU": "z", "LSTM": "f"}.items():
+    runs = [run for run in long_paths["unlearnable"] if run["network"] == name]
+    was, now = ([run[when] for run in runs] for when in ("before", "after"))
+    print(f"{name:>6}: {gate} {mean(run['gate'] for run in was):.2f} before,",
+          f"{mean(run['gate'] for run in now):.2f} after; share",
+          " ".join(f"{run['gradient']:.0e}" for run in was), "before,",
+          " ".join(f"{run['gradient']:.0e}" for run in now), "after")
+#| caption: How often a trained network names the token that it read k steps ago. Large marks:
+#|   means; dots: seeds.
+#| label: long-paths
+
+# %% tags=["hide-input"]
+for name, line in named_right.items():
+    assert min(line[5]) > 0.9, "a short path: each learns it"
+    if name.startswith("GRU") or name == "LSTM, bias of f + 3":
+        assert all(mean(line[k]) > 0.9 for k in line), "at every distance"
+assert max(named_right["LSTM"][20]) < 0.5 and max(named_right["RNN"][40]) < 0.2
+assert mean(named_right["RNN, W_h × 2.8"][20]) > mean(named_right["RNN"][20]) + 0.3
+assert max(named_right["RNN, W_h × 2.8"][40]) < 0.2, "a gradient that arrives is no guarantee"
+for run in long_paths["unlearnable"]:
+    opens = run["network"] == "GRU"
+    assert (run["after"]["gate"] > run["before"]["gate"] + 0.1) == opens
+    grown = run["after"]["gradient"] / run["before"]["gradient"]
+    assert grown > 30 if opens else grown < 0.5
+
+# %% [raw] slide
+# ## What they learn: name the first token, after k of noise
+# {figure}
 #
-# The RNN's factor is a matrix times the slope of tanh. torch draws each entry of a new $W_h$ uniformly between $-1/\sqrt d$ and $1/\sqrt d$, and such a
-# matrix shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little, even before tanh, whose slope is at
-# most 1. 2.8 times that is 1.6, which the slope about undoes; four times is 2.3, which outweighs it. (An RNN can also
-# start near the right size, with an identity matrix and a ReLU: [@le2015].) The fresh gated networks lose not quite as
-# much as $\tfrac12^{60} \approx 10^{-18}$, but a factor of 0.61 or so a step: perhaps because the gate is not the only
-# path from state to state. With a bias of 3 a gate is open to $\sigma(3) = 0.95$, and $0.95^{60} \approx 0.05$. The
-# LSTM keeps more than that, and with larger biases its gradient grows with the distance: perhaps the paths through $h$
-# add to it (a guess).
+# A small gradient at the start can keep a network from learning within 300 steps; a large one does not guarantee it. The fresh GRU learns all the same: for it, not to write is to keep.
+
+# %% [markdown] teaches="encoder and decoder, and the bottleneck between them; mean pooling as a starting point"
+# One change decides for the LSTM: unchanged it fails from $k = 20$ on; with 3 added to its forget gate's bias it learns at
+# every distance (one seed of three not fully at 60). The RNN with a larger $W_h$ gets further than the fresh one, and fails
+# at $k = 40$, although its gradient at the start arrives from 60 steps back. **A small gradient at the start can keep a
+# network from learning within these 300 steps; a large one does not guarantee it.**
+#
+# The fresh GRU is the surprise: its gradient is about as small as the fresh LSTM's, and it learns at every distance. Our
+# explanation: in a GRU, *not to write is to keep*. Noise in the state disturbs the answer, so it pays at once not to write
+# it, and this needs no gradient from afar. In a GRU this opens $z$, and then the gradient arrives. An LSTM can
+# close its input gate or its forget gate, and only the first keeps. A test that could refute this: draw the name at random,
+# so that nothing can be learned but to ignore the noise. The last lines say that the GRU's $z$ still opens, and that the
+# share of the gradient that arrives from 20 steps back grows at least 30-fold; the LSTM's $f$ closes, and its share
+# shrinks.
+#
+# <details><summary><b>Going further</b>: why these RNNs vanish and explode</summary>
+#
+# The RNN's factor is a matrix times the slope of tanh. torch draws each entry of a new $W_h$ uniformly between
+# $-1/\sqrt d$ and $1/\sqrt d$, and such a matrix shrinks a vector to about $1/\sqrt 3 = 0.58$ of its length: too little,
+# even before tanh, whose slope is at most 1. 2.8 times that is 1.6, which the slope about undoes; four times is 2.3, which
+# outweighs it. (An RNN can also start near the right size, with an identity matrix and a ReLU: [@le2015].) The fresh
+# gated networks lose not quite as much as $\tfrac12^{60} \approx 10^{-18}$, but a factor of 0.61 or so a step, because
+# the gate is not the only path from state to state.
 # </details>
 #
 # > **Check yourself.** An LSTM can open its forget gates and its input gates at the same time. What is wrong with
@@ -994,8 +1048,8 @@ assert abs(shrinks.mean() - 1 / math.sqrt(3)) < 0.03
 #
 # An **encoder** is a network that reads a text. A **decoder** is a language model whose *initial* state is the encoder's
 # last. It writes another text, such as a translation. Together they are the **encoder–decoder** or
-# **sequence-to-sequence** model ([@kalchbrenner2013]; [@cho2014]; [@sutskever2014]). In the figure, follow what the
-# decoder learns of the source:
+# **sequence-to-sequence** model ([@kalchbrenner2013]; [@cho2014]; [@sutskever2014]). (In the model of Cho et al. the
+# vector is also an input of every step of the decoder.) In the figure, follow what the decoder learns of the source:
 
 # %%
 figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
@@ -1011,20 +1065,20 @@ figures.encoder_decoder(["vier", "und", "zwanzig"], ["twenty", "four", "<eos>"])
 # **Now you:** a@bottleneck, extension `mean_pool`
 
 # %% [markdown]
-# Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, whether the
-# source has three words or three hundred. It may be the **last state**, or the mean of all states, **mean pooling**
-# (extension `mean_pool` of the assignment).
+# Everything that the decoder learns of the source goes through the orange arrow: one vector of $d$ numbers, for three
+# words or three hundred. It may be the **last state**, or the mean of all states, **mean pooling** (extension `mean_pool`
+# of the assignment).
 #
 # In translation the trouble showed at once: the first encoder–decoders got worse as the sentences grew longer
 # ([@cho2014properties]). Sutskever et al. ([-@sutskever2014]) read the source backwards, which shortens the path from
-# its first words to the first words of the translation. Their far wider and deeper networks had no difficulty with
-# long sentences. So which was to blame, the narrow vector or the long path?
+# its first words to the first words of the translation. Their four layers of LSTM handed over 8,000 numbers, and had no
+# difficulty with long sentences. So which was to blame, the narrow vector or the long path?
 #
 # ## The bottleneck measured: how much fits through one vector?
 #
-# A small task can decide: **associative recall**. (It comes back in [lecture @cheap_attention](@cheap_attention).) A
-# GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is asked for one of them: *a?* While it reads, it does
-# not know which pair will be asked for.
+# A small task lets us change one at a time, on paths of at most sixteen steps: **associative recall**. (It comes back in
+# [lecture @cheap_attention](@cheap_attention).) A GRU reads $n$ letters, each with a digit, *k7 a3 q9 …*. Then it is
+# asked for one of them: *a?* While it reads, it does not know which pair will be asked for.
 
 # %%
 draws = torch.Generator().manual_seed(11)
@@ -1049,8 +1103,8 @@ print(*pairs, f"  {chr(97 + asked[0])}?  {answer[0]}")
 # is a box, `attend`.) Then a **readout** computes the answer from what was found.
 #
 # To be fair to the one vector, the readout must be able to *select*. So it multiplies what was found, element by
-# element, by a linear map of the question, `scale` in the code: a gate without the sigmoid, which can switch some
-# numbers off and let others through. (A figure below calls this readout *product*.)
+# element, by a linear map of the question, `scale` in the code: a factor for each number, which may also be near 0. (A
+# figure below calls this readout *product*.)
 
 # %%
 figures.two_readers(["k7", "a3", "q9"], asked=1)
@@ -1078,6 +1132,7 @@ class Reader(nn.Module):
         question = self.letter(asked)                                         # (batch, d)
         if self.memory == "last state":
             states = states[:, -1:]                                           # (batch, 1, d)
+        # asked with, compared with, averaged (see the next lecture)
         found, _ = attend(question[:, None], states, states)                  # (batch, 1, d)
         selected = found[:, 0] * self.scale(question)                         # (batch, d)
         return self.answer(self.combine(selected).tanh())                     # (batch, 10)
@@ -1103,7 +1158,7 @@ for memory in ("last state", "attention"):
 # seed. The next figure shows five widths with three seeds each, and a learning rate chosen for each width from four,
 # with another seed:
 
-# %%
+# %% tags=["hide-input"]
 recall = measured("recall")
 print(recall["command"])
 measured_readers = {(reader["memory"], reader["d"]): reader for reader in recall["readers"]
@@ -1118,15 +1173,22 @@ def right_answers(memory, d):
 lines = {"attention, d = 16": right_answers("attention", 16)}
 for d in (256, 128, 64, 32, 16):
     lines[f"one vector, d = {d}"] = right_answers("last state", d)
-figures.seed_lines({"": lines}, "pairs to remember", "share of right answers", chance=0.1)
+blues = figures.blues((16, 32, 64, 128, 256))
+colours = {"attention, d = 16": figures.ORANGE,
+           **{f"one vector, d = {d}": blue for d, blue in blues.items()}}
+figures.seed_lines({"": lines}, "pairs to remember", "share of right answers", chance=0.1,
+                   colours=colours)
 sizes = {which: reader["parameters"] for which, reader in measured_readers.items()}
 print("learning rates tried:", *recall["rates"])
 chosen = {d: measured_readers["last state", d]["lr"] for d in (16, 32, 64, 128, 256)}
 print("chosen for one vector, by d:", chosen)
+longer_at_16 = [run["right"]["16"] for run in recall["widest"]["runs"]]
 print("sixteen pairs, 256 numbers kept:",
       f"one vector {mean(lines['one vector, d = 256'][16]):.2f},",
       f"attention {mean(lines['attention, d = 16'][16]):.3f};",
       f"{sizes['last state', 256] / sizes['attention', 16]:.0f} times the parameters")
+print(f"one vector, {recall['widest']['steps']:,} steps, learning rate",
+      f"{recall['widest']['lr']}: {mean(longer_at_16):.2f}")
 #| caption: Right answers against the number of pairs, with one vector and with all states.
 #|   Large marks: means; dots: seeds.
 
@@ -1139,7 +1201,6 @@ halves = [sum(one[d][8]) for d in one]
 assert halves == sorted(halves), "wider is better"
 assert round(mean(one[16][16]), 2) == 0.28, "equal memory: from here to 256 numbers"
 assert max(one[256][16]) < min(lines["attention, d = 16"][16]), "and attention is better"
-longer_at_16 = [run["right"]["16"] for run in recall["widest"]["runs"]]
 assert round(mean(longer_at_16), 2) == 0.98, "six times the training: closer"
 
 # %% [raw] slide
@@ -1160,13 +1221,14 @@ assert round(mean(longer_at_16), 2) == 0.98, "six times the training: closer"
 # %% [markdown]
 # One vector is a **bottleneck**: within this budget of 800 steps every line of one vector falls, and attention's does
 # not. A wider vector's line falls later. About 60% of the answers are right with 16 numbers and four pairs, 32 numbers
-# and eight pairs, 64 numbers and sixteen pairs. So twice the pairs need at least twice the width. (For 16, 128 and 256
-# numbers the best rate lies at an end of those tried, so with other rates these lines might rise a little.)
+# and eight pairs, 64 numbers and sixteen pairs. So within 800 steps twice the pairs need at least twice the width. (For
+# 16, 128 and 256 numbers the best rate lies at an end of those tried, so with other rates these lines might rise a
+# little.)
 #
 # Is more memory all that attention adds? At **equal memory**, 256 numbers for sixteen pairs, one vector rises from 0.28
-# (with 16 numbers) to 0.89, and attention has 0.995. For this the wider GRU has 184 times the parameters. (With six
-# times the training and half the learning rate the wide vector reaches 0.98.) Attention's memory grows with the text
-# and costs no parameters.
+# (with 16 numbers) to 0.89, and attention has 0.995. With six times the training, at half the lowest learning rate, the
+# wide vector reaches 0.98. So most of the gap is a matter of training, and the price is 184 times the parameters.
+# Attention's memory grows with the text and costs no parameters.
 #
 # ## Is it the width of the vector? Tests that could refute us
 #
@@ -1181,31 +1243,23 @@ assert round(mean(longer_at_16), 2) == 0.98, "six times the training: closer"
 
 # %% tags=["hide-input"]
 counts = (1, 2, 4, 8, 16)
-
-
-def shares_of(reader):
-    return [mean(run["right"][str(n)] for run in reader["runs"]) for n in counts]
-
-
-def print_row(varied, name, values):
-    print(f"{varied:<14}{name:<40}", *(f"{value:5.2f}" for value in values))
-
-
-shares = {(reader["memory"], reader["readout"], reader["d"], reader["steps"]): shares_of(reader)
-          for reader in [*recall["readers"], *recall["longer"]]}
-print(f"{'varied':<14}{'memory':<40}", *(f"{n:>5}" for n in counts), " pairs")
-part = {reader["kept"]: shares_of(reader) for reader in recall["kept"]}
-for k in (16, 32, 64):
-    print_row("network" * (k == 16), f"GRU of {k}: its last state",
-              shares["last state", "product", k, 800])
-for k in (16, 32, 64, 128):
-    name = f"GRU of 128: the first {k} numbers" if k < 128 else "GRU of 128: its last state"
-    print_row("vector alone" * (k == 16), name, part[k])
-print_row("memory", "GRU of 64: mean pool", shares["mean pool", "product", 64, 800])
-print_row("training", "GRU of 64: last state, 4,800 steps",
-          shares["last state", "product", 64, 4800])
-
-print("\nGRU of 64, last state, by the quarter of the text in which the pair was read")
+by_seed = {(reader["memory"], reader["readout"], reader["d"], reader["steps"]):
+           {n: [run["right"][str(n)] for run in reader["runs"]] for n in counts}
+           for reader in [*recall["readers"], *recall["longer"]]}
+part = {reader["kept"]: [run["right"]["8"] for run in reader["runs"]]
+        for reader in recall["kept"]}
+whole = {k: by_seed["last state", "product", k, 800][8] for k in part}
+lines = {
+    "a GRU of so many numbers:\nits last state": whole,
+    "a GRU of 128: the first\nnumbers of its last state": part,
+    "a GRU of 64: mean pool": {64: by_seed["mean pool", "product", 64, 800][8]},
+    "a GRU of 64: 4,800 steps": {64: by_seed["last state", "product", 64, 4800][8]},
+}
+colours = dict(zip(lines, (figures.BLUE, figures.GREEN, figures.PURPLE, figures.INK),
+                   strict=True))
+figures.seed_lines({"": lines}, "numbers that are handed over", "share right with eight pairs",
+                   chance=0.1, colours=colours)
+print("GRU of 64, last state, by the quarter of the text in which the pair was read")
 quarters = {n: [run["right"][str(n)] for run in recall["by_quarter"]["runs"]] for n in (8, 16)}
 for n, rows in quarters.items():
     print(f"{n:>2} pairs, from the first quarter to the last:",
@@ -1213,57 +1267,64 @@ for n, rows in quarters.items():
     for row in rows:
         assert row[0] > mean(row[1:3]) - 0.03 and (n == 8 or row[3] == max(row))
         assert max(row) - min(row) < (1 - max(row)), "most of the errors: at every distance"
-networks = [shares["last state", "product", k, 800][3] for k in (16, 32, 64, 128)]  # 8 pairs
-assert all(abs(part[k][3] - network) < 0.1 for k, network in zip(part, networks, strict=True))
-assert part[128][3] - part[16][3] > 0.8 * (networks[3] - networks[0]), "most of the difference"
+gap = [mean(part[k]) - mean(whole[k]) for k in (16, 32, 64)]
+assert all(0 < more < 0.1 for more in gap), "a larger network helps, too, but less"
+assert mean(part[128]) - mean(part[16]) > 0.8 * (mean(whole[128]) - mean(whole[16])), "most"
+#| caption: Right answers with eight pairs, by how many numbers are handed over. Large marks:
+#|   means; dots: seeds.
 
 # %% [raw] slide
-# ## Width, training and path: right answers, by number of pairs
-# {print}
+# ## Width and training: right answers with eight pairs
+# {figure}
 #
 # The width of the vector makes most of the difference, not the size of the network. Training helps a part of the way; the long path is hardly to blame.
 #
 # > **Guess first.** A readout that puts vector and question side by side (*concatenation*): what becomes of the last state, and of attention?
 
 # %% [markdown]
-# * **The vector alone.** With eight pairs, the first 16, 32, 64 and all 128 numbers give 0.46, 0.68, 0.87 and 0.95:
-#   nearly what networks of these widths reach. So the width of the vector, not the size of the network, makes most of
-#   the difference.
+# * **The vector alone.** What counts is how many numbers are handed over. The first 16, 32 and 64 numbers of a large GRU
+#   give a little more than networks of these widths: the size of the network helps, too, but less.
 # * **Mean pooling** does no better than the last state, although every state is one average away.
-# * **Training** six times as long helps: from 0.81 to 0.93 with eight pairs. So a part of the trouble is to *learn* to
-#   pack the vector.
+# * **Training** six times as long helps, from 0.81 to 0.93. So a part of the trouble is to *learn* to pack the vector.
 # * **The long path** would make the pairs read first the worst answered, and they are not. With sixteen pairs the last
 #   quarter is answered best (0.64 against 0.52 to 0.56). But even there a third is wrong, so distance explains
-#   only a small part.
+#   only a small part, on paths of at most fifteen steps.
+#
+# <details><summary><b>Going further</b>: why does one pair need about four numbers?</summary>
+#
+# Our guess: the question selects by a factor for each number, so each of the 26 letters needs numbers that the other
+# letters have not overwritten. If so, a smaller alphabet should be easier. We have not tested this.
+# </details>
 #
 # The **readout** is left. Ours multiplies. *Guess:* if it puts vector and question side by side (*concatenation*), what
 # becomes of the last state, and of attention?
 
 # %% tags=["hide-input"]
-by_seed = {(reader["memory"], reader["readout"], reader["d"], reader["steps"]):
-           {n: [run["right"][str(n)] for run in reader["runs"]] for n in counts}
-           for reader in [*recall["readers"], *recall["longer"]]}
-beside = "one vector, concatenation"
-lines = {"attention, concatenation": by_seed["attention", "concatenation", 64, 800],
-         "one vector, product": by_seed["last state", "product", 64, 800],
+beside = "d = 64, concatenation"
+lines = {"attention, d = 64,\nconcatenation": by_seed["attention", "concatenation", 64, 800],
+         "d = 64, product": by_seed["last state", "product", 64, 800],
          f"{beside},\n4,800 steps": by_seed["last state", "concatenation", 64, 4800],
          beside: by_seed["last state", "concatenation", 64, 800],
-         f"{beside},\nd = 128": by_seed["last state", "concatenation", 128, 800]}
+         "d = 128, concatenation": by_seed["last state", "concatenation", 128, 800]}
 draws, by_frequency = torch.Generator().manual_seed(0), {}
 for n in counts:
     letters, digits, asked, answer = letters_with_digits(20_000, n, draws)
     by_frequency[n] = (digits.mode(dim=1).values == answer).double().mean().item()
 lines["no network: the most\nfrequent digit"] = {n: [by_frequency[n]] for n in counts}
-for share, baseline in zip(shares["last state", "concatenation", 64, 800],
-                           by_frequency.values(), strict=True):
-    assert abs(share - baseline) < 0.03, "its line lies on that of the most frequent digit"
-longer_beside = shares["last state", "concatenation", 64, 4800]
-assert longer_beside[1] > by_frequency[2] + 0.1, "with more steps it begins to select"
-assert longer_beside[2] < shares["last state", "product", 64, 800][2], "but more slowly"
-assert shares["attention", "concatenation", 64, 800][4] > 0.99, "attention needs no product"
-figures.seed_lines({"": lines}, "pairs to remember", "share of right answers", chance=0.1)
-#| caption: Right answers of a GRU of 64 (or 128) numbers, by readout and training. Large marks:
-#|   means; dots: seeds.
+colours = dict(zip(lines, (figures.ORANGE, blues[64], figures.GREEN, blues[64], blues[128],
+                           figures.GREY), strict=True))
+short, longer_beside, product = (
+    {n: mean(shares) for n, shares in by_seed["last state", readout, 64, steps].items()}
+    for readout, steps in (("concatenation", 800), ("concatenation", 4800), ("product", 800)))
+assert all(abs(short[n] - by_frequency[n]) < 0.03 for n in counts), "the most frequent digit"
+assert longer_beside[2] > by_frequency[2] + 0.1, "with more steps it begins to select"
+assert longer_beside[4] < product[4], "but more slowly"
+assert min(by_seed["attention", "concatenation", 64, 800][16]) > 0.99, "attention needs none"
+figures.seed_lines({"": lines}, "pairs to remember", "share of right answers", chance=0.1,
+                   colours=colours)
+#| caption: Right answers with one vector, by readout and training, beside attention and the
+#|   most frequent digit. Large marks: means; dots: seeds.
+#| label: readout
 
 # %% [raw] slide
 # ## The readout: right answers, by number of pairs
@@ -1272,10 +1333,10 @@ figures.seed_lines({"": lines}, "pairs to remember", "share of right answers", c
 # Concatenation fails with one vector at *two* pairs, and learns far more slowly: a fault of the readout, not the bottleneck. Vary one thing at a time.
 
 # %% [markdown]
-# With attention concatenation answers everything. With one vector it fails already at *two* pairs, also with 128
-# numbers: it does no better than to name the most frequent digit of the text. With six times the steps it begins to select, but stays far behind the
-# product. Had we tried only this readout, we would have mistaken its weakness for the bottleneck. Vary one thing at a
-# time.
+# With attention concatenation answers everything. With one vector it fails already at *two* pairs, also with 128 numbers:
+# it does no better than to name the most frequent digit of the text. With six times the steps it begins to select, but
+# stays far behind the product. (Each line has a learning rate of its own, the best of the same four after as many steps.)
+# With this readout alone we would have mistaken its weakness for the bottleneck. Vary one thing at a time.
 #
 # <details><summary><b>Going further</b>: a decoder as the readout</summary>
 #
@@ -1297,29 +1358,32 @@ figures.seed_lines({"": lines}, "pairs to remember", "share of right answers", c
 # ## Trouble three: one step after the other
 #
 # The third trouble has nothing to do with learning. To compute $h_{100}$ you need $h_{99}$, and for that you need
-# $h_{98}$. The next cell applies one cell to $n$ vectors in three ways: as a recurrence in Python, as a recurrence in
-# torch's compiled loop (`nn.RNN`), and to all of them at once. *At $n = 1024$, how much slower is each recurrence?*
+# $h_{98}$. Attention waits for no other position. Is it faster, then? On one thread we time torch's compiled recurrence
+# (`nn.RNN`), and attention as [lecture @self_attention](@self_attention) will build it: three matrices, then every
+# position attends to all. The third line is the RNN's cell, applied to all $n$ vectors at once. (That is no model of a
+# text. It shows what $n$ small products cost in place of a large one.) *Guess:* which line, in time **per position**,
+# rises with $n$?
 
 # %% [raw] slide
 # ## Trouble three: one step after the other
-# To compute $h_{100}$ one needs $h_{99}$.
+# To compute $h_{100}$ one needs $h_{99}$. Attention waits for no other position. Is it faster?
 #
-# > **Guess first.** One cell, applied to $n$ vectors: as a recurrence, as torch's compiled recurrence, and to all at once. At $n = 1024$, how much slower is each recurrence?
+# > **Guess first.** One thread, time *per position*: a recurrence, attention, and the recurrence's cell applied to all at once. Which line rises with $n$?
 
 # %%
-cell, torchs_rnn = nn.RNNCell(128, 128), nn.RNN(128, 128)
+rnn, cell = nn.RNN(128, 128), nn.RNNCell(128, 128)
+W_q, W_k, W_v = (nn.Linear(128, 128, bias=False) for _ in range(3))
 
 
-def recurrence(x):
-    h = torch.zeros(1, 128)
-    for x_t in x.split(1):                                     # (1, d)  n steps, each waits
-        h = cell(x_t, h)                                       # (1, d)
+def attention(x):
+    return attend(W_q(x), W_k(x), W_v(x))[0]                   # (n, d)  n² scores, none waits
 
 
 def all_at_once(x):
-    return cell(x, x)                                          # (n, d)  n products, one step
+    return cell(x, x)                                          # (n, d)  n products, none waits
 
 
+# %% tags=["hide-input"]
 # Time of our thread alone, without that of other programs (Windows counts it too coarsely).
 clock = time.perf_counter if os.name == "nt" else time.thread_time
 
@@ -1331,47 +1395,77 @@ def microseconds_per_position(function, x):
         with torch.no_grad():
             function(x)
         times.append(1e6 * (clock() - start) / len(x))
-    return min(times)                                          # other work can only add to it
+    return min(times)                                          # other programs only add time
 
 
-ways = {"our recurrence": recurrence, "torch's nn.RNN": torchs_rnn, "all at once": all_at_once}
+ways = {"nn.RNN": rnn, "attention": attention, "the RNN's cell,\nall at once": all_at_once}
 taken = {name: {n: microseconds_per_position(way, torch.randn(n, 128))
-                for n in (16, 64, 256, 1024)} for name, way in ways.items()}
+                for n in (16, 64, 256, 1024, 4096)} for name, way in ways.items()}
 viz.line_plot(taken, x_name="length n", y_name="microseconds per position",
               log_x=True, log_y=True)
-ours, theirs, parallel = (line[1024] for line in taken.values())
-print(f"at length 1024, against all at once: our recurrence takes {ours / parallel:.0f} times",
-      f"as long, torch's {theirs / parallel:.0f} times")
-#| caption: Time per position, for n vectors: two recurrences, and all at once. One thread, the
-#|   fastest of seven runs, logarithmic axes.
+#| caption: Time per position, on one thread: a recurrence, attention, and n products at once.
+#|   The fastest of seven runs, logarithmic axes.
 
 # %% tags=["hide-input"]
-assert ours > 3 * parallel and 16 * ours > 5 * taken["our recurrence"][64]
-assert theirs > 1.5 * parallel and 16 * theirs > 5 * taken["torch's nn.RNN"][64]
-assert theirs < ours and parallel < 0.8 * taken["all at once"][16], "the third line falls"
+recurrent, attending, parallel = taken.values()
+assert recurrent[1024] > 1.5 * parallel[1024] and parallel[1024] < parallel[16]
+assert attending[4096] > 3 * attending[256]
 
 # %% [raw] slide
-# ## The recurrence is forced to wait
+# ## On one thread attention does not win
 # {figure}
+#
+# Attention does more work per position, the longer the text. What does not grow: how many operations must be done one after another.
 
 # %% [markdown]
-# Both recurrences take many times as long. (Your ratio may differ by a factor of two.) On one thread hardly anything
-# runs in parallel, so this is mostly the price of $n$ small products in place of a large one. torch's loop pays less
-# for each step, but it also takes its $n$ steps one after the other, as any recurrence with a tanh must. ([Lecture @cheap_attention](@cheap_attention) computes
-# a *linear* recurrence, without the tanh, in parallel.)
-#
-# <details><summary><b>Going further</b>: a GPU, and batches</summary>
-#
-# A GPU does thousands of things at a time. It should let the lowest line fall further and do little for the two
-# recurrences, which offer it one step at a time. (We have not measured it here.) Batches help, many texts side by side;
-# but training holds all states of all of them in memory, and the longer the texts, the fewer fit.
-# </details>
+# Attention's line rises. Each position is compared with all $n$, which is more work per position the longer the text; on
+# one thread attention loses where the text is long. It wins where its work can be done *at the same time*. What counts
+# there is how many operations must wait for another: the longest chain in the graph that autograd keeps. *Guess* how it
+# grows from 10 to 40 positions.
+
+# %% tags=["hide-input"]
+def longest_chain(tensor):
+    """How many operations had to wait for each other: the graph's depth, without recursion."""
+    depth, todo = {}, [tensor.grad_fn]
+    while todo:
+        node = todo[-1]
+        before = [earlier for earlier, _ in node.next_functions if earlier is not None]
+        unknown = [earlier for earlier in before if earlier not in depth]
+        if unknown:
+            todo += unknown
+        else:
+            depth[todo.pop()] = 1 + max((depth[earlier] for earlier in before), default=0)
+    return depth[tensor.grad_fn]
+
+
+chains = {"recurrence": {}, "attention": {}}
+for n in (10, 20, 40):
+    x, h = torch.randn(n, 128, requires_grad=True), torch.zeros(1, 128)
+    for x_t in x.split(1):
+        h = cell(x_t, h)
+    chains["recurrence"][n] = longest_chain(h)
+    chains["attention"][n] = longest_chain(attention(x))
+print("operations in the longest chain")
+for name, chain in chains.items():
+    print(f"{name:>10}:", ", ".join(f"{length} at n = {n}" for n, length in chain.items()))
+assert chains["recurrence"][40] > 3.5 * chains["recurrence"][10]
+assert len(set(chains["attention"].values())) == 1
+
+# %% [raw] slide
+# ## How many operations must wait?
+# {print}
+
+# %% [markdown]
+# Attention's chain has one length for every $n$. (The sum in an average counts as one operation here. On parallel hardware
+# it takes about $\log n$ steps.) A machine that does thousands of things at a time can shorten attention's time, but
+# hardly that of a recurrence with a tanh. We have timed none here. ([Lecture @cheap_attention](@cheap_attention) computes
+# a *linear* recurrence in parallel.)
 #
 # Move the widget. How many cells does a signal pass, and how many steps must it wait for? The number in a box is the
 # earliest step at which that state can be ready. (Here attention reads the tokens' vectors directly, as from lecture
 # @self_attention on.)
 
-# %%
+# %% tags=["hide-input"]
 def draw_path(length, signal):
     distance = {"from the neighbour": 1, "from half way": length // 2,
                 "from the first": length - 1}
@@ -1382,7 +1476,7 @@ signals = ["from the neighbour", "from half way", "from the first"]
 viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
             start={"length": 12, "signal": signals[-1]})
 #| caption: The path of a signal to the last position: through a recurrent network, and by
-#|   attention (arrows: into the last position).
+#|   attention (arrows are drawn into two of the positions).
 
 # %% [raw] slide
 # ## How far, and how many steps?
@@ -1403,11 +1497,11 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # **Now do** assignment a@bottleneck. **Next:** lecture @lookup.
 
 # %% [markdown] erratum="a missing with"
-# > **A common mistake: confusing the number of operations with the number that must wait.** Attention takes about
-# > $2 n^2 d$ multiplications ($n^2 d$ for the scores, as many for the averages), and its projections ([lecture
-# > @self_attention](@self_attention)) take $3 n d^2$. An RNN takes $2 n d^2$ ($W_x$ and $W_h$): fewer at every length.
-# > The number that does not increase with the length is another one: how many operations must be done one after the
-# > other. ("Going further", at the end of the page, counts these.)
+# > **A common mistake: confusing the number of operations with the number that must wait.** Attention takes *more*
+# > multiplications than an RNN, at every length: the figure's line rises. What does not grow with the length is the
+# > number of operations that must be done one after another.
+# > <details><summary>The counts</summary>Attention takes about 2 n² d multiplications (n² d for the scores, as many for
+# > the averages), and its projections 3 n d². An RNN takes 2 n d² (W_x and W_h).</details>
 #
 # ## In short
 #
@@ -1421,33 +1515,31 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # | LSTM | $c_t = f \odot c_{t-1} + i \odot \tilde c$, $\; h_t = o \odot \tanh c_t$ | $c_t$, $h_t$: (d,) |
 # | GRU | $h_t = z \odot h_{t-1} + (1 - z) \odot \tilde h$ | $h_t$: (d,) |
 #
-# A language model predicts the next token from what it keeps of the text; cross-entropy on text that it has not seen
-# says how well. N-gram models count, and networks generalise through embeddings. A recurrent network keeps one state:
-# everything passes through it, step by step. This leaves three troubles: (1) tokens have a long path between them, (2)
-# one vector of fixed size must hold whatever may be asked for, and (3) the steps must be computed one after the other.
+# A language model predicts the next token from what it keeps of the text; cross-entropy on new text says how well. N-gram
+# models count, and networks can share what they learn between similar tokens. A recurrent network keeps one state, with three troubles: (1)
+# tokens have a long path between them, (2) one vector of fixed size must hold whatever may be asked for, and (3) the
+# steps must be computed one after the other.
 #
 # | keeps | remembers | a token $k$ back is | sequential steps for $n$ tokens |
 # |---|---|---|---|
 # | the last four tokens (5-gram, window) | exactly | out of sight, if $k > 4$ | 1 |
 # | one state (RNN, LSTM, GRU) | what survived | $k$ steps away | $n$ |
-# | the mean of the states | a blend | one average away, with all others | $n$, if the states are recurrent |
 # | **all the states** (attention) | what is asked for | one average away, with a weight of its own | $n$, if the states are recurrent; 1 otherwise |
 #
 # The last row removes the first two troubles. The third stays, as long as the states come from a recurrence: [lecture
 # @cross_attention](@cross_attention) lives with that, and [lecture @self_attention](@self_attention) does without the
-# recurrence. (Where the whole text is there from the start, a second network can read it from the end: a
-# **bidirectional** encoder. A language model cannot have one: it would have read its target.)
+# recurrence.
 #
 # > **Check yourself.**
 # > 1. Two tokens stand 50 apart. Through how many cells does a signal go in a network that reads from left to right?
-# >    And in one with a second network, from right to left?
+# >    And in one with a second network, from right to left (a **bidirectional** encoder)? Why can a language model not
+# >    have a second one?
 # > 2. Your decoder is right on short sources and wrong on long ones. How would you find out whether the path or the
 # >    bottleneck is to blame?
 # > <details><summary>Answers</summary>
 # >
 # > 1. 51, counting both ends, from the earlier to the later. The second network carries signals the other way, and
-# > through
-# >    as many: no short cut.
+# >    through as many: no short cut. In a language model it would have read the target.
 # > 2. For the path, ask by position: are the words that were read first translated worse? For the bottleneck, widen the
 # >    state and leave the path as it is. (Mean pooling shortens the path, but it blends, so it does not decide.)</details>
 #
@@ -1458,6 +1550,48 @@ viz.explore(draw_path, length=[4, 8, 12, 16], signal=signals,
 # **Further reading.** [+@shannon1951], is the game. [+@chen1996]. [+@bengio2003], sections 1 and 2. [+@mikolov2010].
 # [+@hochreiter1997]. [+@pascanu2013], section 2, on gradients that vanish and explode. [+@cho2014], and
 # [+@sutskever2014].
+#
+# ## Going further: where counting wins
+#
+# Are the 5-gram model and the networks good at the same tokens? For each test token we look at the tokens before it. How
+# many of the last four had the 5-gram model seen, in this order, in training: four, three, two, or at most one? (After
+# *Return the number of* these are the four; if only *the number of* was seen, three.) The next figure draws the loss in
+# each of these groups. The groups hold different tokens, so compare only marks that stand one above another. One more
+# model, *5-gram and GRU*, averages the two models' probabilities. *Guess* where it lies.
+
+# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
+by_known = {
+    model: {n: [run["nats_by_known"][str(n)] for run in record["runs"]
+                if (run["model"], run["share"]) == (model, "all")] for n in (1, 2, 3, 4)}
+    for model in ("window", "5-gram", "GRU", "5-gram and GRU")
+}
+known = {int(n): share for n, share in record["known"].items()}
+ticks = {n: f"{'≤ ' * (n == 1)}{n} ({known[n]:.0%})" for n in (1, 2, 3, 4)}
+known_ending = "tokens of the context that were seen in this order (share of test tokens)"
+colours = {"window": figures.PURPLE, "5-gram": figures.BLUE, "GRU": figures.ORANGE,
+           "5-gram and GRU": figures.GREEN}
+figures.seed_lines({"": by_known}, known_ending, "loss (nats per token)", log_x=False,
+                   y_range=(3.0, 4.5), ticks=ticks, colours=colours)
+for model in by_known:
+    print(f"{model:>14}: test perplexity {mean(perplexities(model)):.1f}")
+lead = {n: mean(by_known["GRU"][n]) - mean(by_known["5-gram"][n]) for n in (4, 3, 2, 1)}
+print("lead of the 5-gram model over the GRU in nats, with 4, 3, 2 and at most 1 token seen:",
+      *(f"{nats:.2f}" for nats in lead.values()))
+assert mean(perplexities("5-gram and GRU")) < average["5-gram"]
+assert all(min(by_known["window"][n]) > max(by_known["5-gram"][n]) + 0.1 for n in lead), "each"
+assert abs(lead[1]) < 0.04 and all(0.2 < lead[n] / lead[4] < 0.5 for n in (2, 3)), "a third"
+for n in lead:
+    assert max(by_known["5-gram and GRU"][n]) < min(by_known["5-gram"][n] + by_known["GRU"][n])
+#| caption: Test loss by how much of the context was seen in training. The axis begins at 3.
+#|   Large marks: means; dots: seeds.
+
+# %% [markdown]
+# The lead of the 5-gram model is largest where all four tokens have been seen. Where at most one has, there is none. Our
+# guess at the reason: **counting remembers, parameters generalise**. For a known context, counting looks up exactly what
+# followed it. In a new context, the network's state is *similar* to states that it knows. That cannot be the whole
+# explanation: the window network has parameters, too, and loses in every group. But it sees only four tokens, and the
+# GRU reads the whole past. The average has the lowest loss in every group, so within each group the two are good at
+# different tokens.
 #
 # ## Going further: what the two models write
 #
@@ -1488,37 +1622,3 @@ def next_token(text):
 for seed in (0, 1, 2):
     print("5-gram:", write(five_gram.distribution, seed))
     print("GRU:   ", write(next_token, seed), "\n")
-
-# %% [markdown]
-# ## Going further: the longest chain of operations that wait
-#
-# Autograd keeps a graph of what was computed. In its longest chain, each operation needs the one before. The length of
-# this chain says how many operations must wait. For a recurrence it grows with the length of the text. For attention it
-# does not.
-
-# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-def longest_chain(tensor):
-    """How many operations had to wait for each other: the graph's depth, without recursion."""
-    depth, todo = {}, [tensor.grad_fn]
-    while todo:
-        node = todo[-1]
-        before = [earlier for earlier, _ in node.next_functions if earlier is not None]
-        unknown = [earlier for earlier in before if earlier not in depth]
-        if unknown:
-            todo += unknown
-        else:
-            depth[todo.pop()] = 1 + max((depth[earlier] for earlier in before), default=0)
-    return depth[tensor.grad_fn]
-
-
-chains = {"recurrence": {}, "attention": {}}
-for n in (10, 20, 40):
-    x, h = torch.randn(1, n, 128, requires_grad=True), torch.zeros(1, 128)
-    for x_t in x.unbind(dim=1):
-        h = cell(x_t, h)
-    chains["recurrence"][n] = longest_chain(h)
-    chains["attention"][n] = longest_chain(attend(x, x, x)[0])
-for name, chain in chains.items():
-    print(f"{name:>10}, longest chain at length n:", chain)
-assert chains["recurrence"][40] > 3.5 * chains["recurrence"][10]
-assert len(set(chains["attention"].values())) == 1
