@@ -9,6 +9,7 @@ from drawn import (
     axes,
     bars,
     boxed,
+    cells,
     contours,
     curves,
     dots,
@@ -22,6 +23,7 @@ from drawn import (
     texts,
     written,
 )
+from matplotlib.colors import to_hex
 from matplotlib.patches import FancyArrowPatch
 from proven import proven
 
@@ -80,14 +82,74 @@ def test_keys_stand_on_the_clock_at_their_hours_and_the_hand_at_the_one_that_is_
 
 
 @proven
+def test_a_lookup_in_matrices_has_a_factor_to_the_left_of_each_product_and_one_above_it():
+    Q, K = torch.tensor([[1.0, 2.0, 0.5], [0.25, -1.0, 0.0]]), torch.tensor([[0.5, 0.25, -0.75], [1.0, -0.5, 0.125]])
+    V = torch.tensor([[10.0], [30.0]])
+    (ax,) = axes(figures.matrix_form, Q, K, V, 0.5, [7, 3], [2, 8])
+    scores = Q @ K.mT
+    weights = (2 * scores).softmax(dim=-1)
+    at = {(x, y): words for words, x, y in texts(ax)}
+
+    def block(left, low, rows, columns):
+        return [[at[left + column + 0.5, low + rows - row - 0.5] for column in range(columns)] for row in range(rows)]
+
+    def as_said(numbers, digits=2):
+        return [[f"{x:.{digits}f}".replace("-", "−") for x in row] for row in numbers.tolist()]
+
+    assert block(0, 0, 2, 3) == as_said(Q)                                   # Q, and above the scores K transposed
+    assert block(3.6, 2.5, 3, 2) == as_said(K.mT) and block(3.6, 0, 2, 2) == as_said(scores)
+    assert block(8, 0, 2, 2) == as_said(weights)
+    assert block(12.6, 2.5, 2, 1) == [["10"], ["30"]] and block(12.6, 0, 2, 1) == as_said(weights @ V, 0)
+    found = places(ax, "7:00", "3:00", "row by row", "softmax\n(scores / 0.5)")
+    assert found["7:00"] == (-0.7, 1.5) and found["3:00"] == (-0.7, 0.5)
+    assert found["softmax\n(scores / 0.5)"][1] > found["row by row"][1]
+    assert arrows(ax) == [((5.8, 1), (7.8, 1))]
+    assert [(at[10.8, y], at[11.85, y + 2.5]) for y in (0.5, 1.5)] == [("Σ = 1.00", "8:00"), ("Σ = 1.00", "2:00")]
+    assert [at[x, y] for x, y in ((4.1, 5.85), (5.1, 5.85), (8.5, 2.35), (9.5, 2.35))] == ["2:00", "8:00"] * 2
+    shapes = {(round(x, 2), round(y, 2)): words[words.rindex("("):] for (x, y), words in at.items() if "$" in words}
+    assert shapes == {
+        (1.5, -0.8): "(2, 3)", (4.6, -0.8): "(2, 2)", (9, -0.8): "(2, 2)", (13.1, -0.8): "(2, 1)",
+        (4.6, 6.45): "(3, 2)", (13.1, 4.95): "(2, 1)",
+    }  # fmt: skip
+    assert "$Q$" in at[1.5, -0.8] and "K^" in at[4.6, 6.45] and "$V$" in at[13.1, 4.95]
+    names = (at[4.6, -0.8], at[9, -0.8], at[13.1, -0.8])
+    assert [words.split()[0] for words in names] == ["scores", "weights", "answers"]
+    drawn = cells(ax)
+    assert len(drawn) == 6 + 6 + 4 + 4 + 2 + 2
+    dark = [drawn[8 + column, 1 - row, 1, 1][0] for row in range(2) for column in range(2)]
+    assert dark == [to_hex(viz.style.WEIGHTS(0.85 * float(weight))) for weight in weights.flatten()]
+    tints = [drawn[corner][0] for corner in ((0, 0, 1, 1), (3.6, 2.5, 1, 1), (3.6, 0, 1, 1), (12.6, 2.5, 1, 1))]
+    assert len(set(tints)) == 4 and drawn[12.6, 0, 1, 1][0] == tints[3]
+
+
+@proven
+def test_the_gradient_of_a_lookup_is_a_block_for_each_key_as_wide_as_its_weight():
+    values, weights = torch.tensor([10.0, 50.0, 30.0]), torch.tensor([0.5, 0.375, 0.125])
+    c = 27.5
+    (ax,) = axes(figures.pulls, [2, 8, 17], values, weights, weights * (values - c))
+    blocks = [(each.get_x(), each.get_y(), each.get_width(), each.get_height()) for each in ax.patches]
+    assert blocks == [(0, 10, 0.5, 17.5), (0.5, c, 0.375, 22.5), (0.875, c, 0.125, 2.5)]
+    edges = [to_hex(each.get_edgecolor()) for each in ax.patches]
+    for colours in ([colour for colour, _ in cells(ax).values()], edges):
+        assert colours[0] != colours[1] == colours[2]
+    assert texts(ax) == [
+        ("2:00\n−9", 0.25, 1), ("8:00\n+8", 0.6875, 59), ("17:00\n+0", 0.9375, 39), ("answer c = 28", 1.01, c)
+    ]  # fmt: skip
+    assert strokes(ax) == [[(0, c), (1, c)]] and ax.get_xlim() == (0, 1)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("attention weights α, side by side", "value v (bicycles)")
+
+
+@proven
 def test_a_frame_of_a_lookup_has_a_bar_a_key_and_the_answers_over_the_day():
     xs = torch.tensor([0.0, 6, 12, 24])
     left, right = axes(
-        figures.lookup_frame, [2, 8], torch.tensor([10.0, 50.0]), torch.tensor([0.25, 0.75]), 7, xs, xs**2 + 1
+        figures.lookup_frame, [2, 8], torch.tensor([10.0, 50.0]), torch.tensor([0.25, 0.75]), 7, xs, xs**2 + 1, "",
+        50 - xs,
     )
     assert bars(left) == {"": {"2": 0.25, "8": 0.75}}
     assert texts(left) == [("0.25", 0, 0.27), ("0.75", 1, 0.77)]
-    assert strokes(right) == [[(0, 1), (6, 37), (12, 145), (24, 577)], [(7, 0), (7, 1)]]
+    before = [(0, 50), (6, 44), (12, 38), (24, 26)]
+    assert strokes(right) == [before, [(0, 1), (6, 37), (12, 145), (24, 577)], [(7, 0), (7, 1)]]
     assert dots(right) == [(2, 10), (8, 50)]
     assert left.get_ylabel() == "weight, asked at 7:00"
 
@@ -184,6 +246,8 @@ def test_learned_keys_stand_where_they_are_each_with_its_hour_and_joined_in_thei
     assert dots(ax) == [(2, 0.5), (0, 3), (-1, -2), (1, -1)]
     assert texts(ax) == [(f"{hour}", *place) for hour, place in enumerate(dots(ax))]
     assert strokes(ax) == [[*dots(ax), (2, 0.5)]]
+    colours = [to_hex(colour) for colour in ax.collections[0].get_facecolors()]
+    assert colours == [to_hex(figures.AROUND(hour / 4)) for hour in range(4)] and len(set(colours)) == 4
     assert ax.get_title() == "after 7 steps" and ax.get_xlim() == ax.get_ylim() == (-3.5, 3.5)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("first number of the vector", "second number of the vector")
 
@@ -213,17 +277,23 @@ def test_an_error_has_its_slope_at_one_hour():
     assert flat == [(pytest.approx(6.8), 2.5), (pytest.approx(9.2), 2.5)] and [point, other] == [[(8, 1.5)], [(8, 2.5)]]
     assert texts(ax) == [("soft: slope −0.25", 8, 1.5), ("hard: slope 0.00", 8, 2.5)]
     assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 3)}
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour that is asked", "squared error / 100²")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour asked for", "squared error / 100²")
 
 
 @proven
 def test_counts_have_a_panel_for_each_curve_through_them():
     hours, counted, xs = torch.tensor([1.0, 5, 9]), torch.tensor([10.0, 50, 20]), torch.tensor([0.0, 12, 24])
     curves_ = {"cold": torch.tensor([0.0, 30, 5]), "hot": torch.tensor([20.0, 25, 22])}
-    panels = axes(figures.smoothings, curves_, xs, hours, counted)
-    for ax, (name, curve) in zip(panels, curves_.items(), strict=True):
-        assert dots(ax) == [(1, 10), (5, 50), (9, 20)] and ax.get_title() == name
-        assert strokes(ax) == [[*zip(xs.tolist(), curve.tolist(), strict=True)]]
+    weights = {"cold": torch.tensor([0.5, 0.25, 0.25]), "hot": torch.tensor([0.0, 0.2, 0.8])}
+    panels = axes(figures.smoothings, curves_, xs, hours, counted, weights, at=8.5)
+    titles = ("cold: 2.7 keys at 8:30", "hot: 1.5 keys at 8:30")             # 1 / 0.375 and 1 / 0.68
+    for ax, (name, curve), title in zip(panels, curves_.items(), titles, strict=True):
+        assert dots(ax) == [(1, 10), (5, 50), (9, 20)] and ax.get_title() == title
+        shares = weights[name] / weights[name].max()
+        assert sizes(ax) == pytest.approx((10 + 40 * shares).tolist())
+        opaque = ax.collections[0].get_facecolors()[:, 3]
+        assert opaque.tolist() == pytest.approx((0.25 + 0.75 * shares).tolist())
+        assert strokes(ax) == [[(8.5, 0), (8.5, 1)], [*zip(xs.tolist(), curve.tolist(), strict=True)]]
         assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 6)}
         assert ax.get_xlabel() == "hour of the day" and ax.get_ylim() == (-10, 52.5)
     assert panels[0].get_ylabel() == "bicycles in an hour"

@@ -9,12 +9,12 @@
 # %% [markdown]
 # # Assignment @lookup · Attention is a lookup
 #
-# In this assignment you build hard and soft attention, find the mistakes in somebody else's lookup, and then build
-# three of the four score functions of [lecture @lookup](@lookup). (You write the fourth, the plain dot product, along
-# the way.) The lecture asks one query at a time; here many queries come at once, without a loop. None of
-# the functions needs more than five lines. The hard part is to know which axis is which, and which factor of a product
-# stands on the left. After each check comes a cell that *uses* what you wrote. It waits until the check gives all
-# points, and is not graded.
+# In this assignment you build hard and soft attention and its backward pass, find the mistakes in somebody
+# else's lookup, and then build two of the four score functions of [lecture @lookup](@lookup). (The plain dot product
+# you write along the way; the bilinear score is an extension.) The lecture asks one query at a time; here many queries
+# come at once, without a loop. None of the functions needs more than six lines. The hard part is to know which axis is
+# which, and which factor of a product stands on the left. After each check comes a cell that *uses* what you wrote. It
+# waits until the check gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -155,7 +155,76 @@ if solved("soft_lookup"):
 # count lies within half an hour, and the counts on either side differ much.</details>
 
 # %% [markdown]
-# ## 3 · Debugging: leave one out
+# ## 3 · The backward pass, by hand
+#
+# The lecture works out how an answer changes with a score, for values of one number. Go the whole way. A loss $L$ was
+# computed from the outputs of a soft lookup, and somebody hands you its gradient there: `upstream` holds $\partial L /
+# \partial c$, a number for each number of the output. What is the gradient of $L$ at the query, at the keys and at the
+# values?
+#
+# Work on paper first, for one query, and go backwards: from the output to the values and to the weights, from the weights
+# to the scores, from the scores to the two factors of a dot product. Then for many queries, by matrix products. The shapes
+# help: a gradient has the shape of what it belongs to. Autograd is refused here. Where several queries use the same key,
+# their gradients add up.
+
+# %% exercise="lookup_gradient"
+def lookup_gradient(
+    query: Tensor, keys: Tensor, values: Tensor, temperature: float, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of a loss at what went into a soft lookup, from its gradient at the output.
+
+    query: (n_query, d_k)   keys: (n_keys, d_k)   values: (n_keys, d_v)   temperature: above 0
+    upstream: (n_query, d_v), the gradient of the loss at the output of exercise 2
+    returns the gradients at query, keys and values, each of the shape of what it belongs to
+    """
+    ...  # solution
+
+# %% check="lookup_gradient"
+check("lookup_gradient", lookup_gradient)
+
+# %% [markdown]
+# **Use it.** First your gradients beside autograd's. Then the lecture's question: at what time does the bridge's table say
+# 200? Your gradient at the query, times the slope of the clock, is the slope for the hour. We go downhill from seven
+# hours. *Guess* which of them do not arrive, and why. (The lecture's curve is flat around 17:00.)
+
+# %%
+if solved("soft_lookup") and solved("lookup_gradient"):
+    shapes = (5, 3), (7, 3), (7, 2), (5, 2)
+    *inputs, upstream = [torch.randn(*shape) for shape in shapes]
+    query, keys, values = [x.requires_grad_() for x in inputs]
+    output, _ = soft_lookup(query, keys, values, 0.5)
+    output.backward(upstream)
+    by_hand = lookup_gradient(query.detach(), keys.detach(), values.detach(), 0.5, upstream)
+    apart = [(x.grad - ours).abs().max() for x, ours in zip(inputs, by_hand, strict=True)]
+    print("furthest from autograd:", *(f"{distance:.6f}" for distance in apart))
+
+    keys = clock(list(BICYCLES))
+    values = torch.tensor([[float(n)] for n in BICYCLES.values()]) / 100     # in hundreds
+    for start in (1.0, 5.0, 9.0, 13.0, 16.0, 17.0, 22.0):
+        hour = torch.tensor([start])
+        for _ in range(100):
+            answer, _ = soft_lookup(clock(hour), keys, values, 0.1)          # (1, 1)
+            upstream = 2 * (answer - 2.0)                            # of the squared error
+            at_query, _, _ = lookup_gradient(clock(hour), keys, values, 0.1, upstream)
+            sine, cosine = clock(hour)[0]
+            along = math.pi / 12 * torch.stack([cosine, -sine])      # how the hand moves
+            hour = hour - 0.1 * (at_query @ along)
+        end, said = hour.item() % 24, 100 * answer.item()
+        print(f"from {start:4.1f} h to {end:5.2f} h, answer {said:.0f}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Four starts arrive, at three different hours: the table says 200 on each flank of the rush hours. From 1:00, 17:00 and
+# 22:00 a hundred steps are not enough. Near 17:00 and 23:00 one key has nearly all the weight, so the answer is that key's
+# value: $v_i - c$ is nearly 0 for the key that counts, and the other keys count for nothing. The slope is tiny, not zero;
+# a thousand steps arrive from everywhere.
+#
+# The product that you subtracted is one number for each query. FlashAttention ([@dao2022]) uses it, too: a tile of the way
+# back then needs no weights of other tiles. Lecture @cheap_attention has the forward pass.</details>
+
+# %% [markdown]
+# ## 4 · Debugging: leave one out
 #
 # A course-mate wants to choose a temperature by leave-one-out, for all keys at once and without a loop: each key is also a
 # query, the others answer it, and *nobody may look themselves up*. The next cell is their code. It runs, its answers are of
@@ -213,126 +282,11 @@ if solved("leave_one_out"):
 # four tests it passes the last: the own value does not matter.)</details>
 
 # %% [markdown]
-# ## 4 · The scaled dot product
+# ## 5 · The additive score
 #
-# The three score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own,
-# and no query ever meets the keys of another table. What comes back is a table of scores for each, with a row for each query
+# The score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own, and
+# no query ever meets the keys of another table. What comes back is a table of scores for each, with a row for each query
 # and a column for each key. No softmax here.
-#
-# The first is the one that Transformers use, the dot product over the root of the width of a key:
-#
-# $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
-
-# %% exercise="scaled_dot_score"
-def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
-    """How well each query matches each key: dot products, scaled for the width of the vectors.
-
-    query: (batch, n_query, d_k)   key: (batch, n_key, d_k)
-    returns (batch, n_query, n_key)
-    """
-    ...  # solution
-
-# %% check="scaled_dot_score"
-check("scaled_dot_score", scaled_dot_score)
-
-# %% [markdown]
-# **Use it: build torch's attention, then remove the root.** First your scores, a softmax and values must give what torch's own
-# `scaled_dot_product_attention` gives. Then two learned layers make queries and keys, of width 16 and of width 512. The
-# query is the right one of sixteen keys with its sign turned, and the loss sees the average of the values alone. We train
-# with your score, and with the same scores times $\sqrt{d_k}$, which is the plain dot product. *Guess* which of the four
-# find the right key.
-
-# %%
-if solved("scaled_dot_score"):
-    query, key, value = torch.randn(3, 2, 5, 16)                     # (2, 5, 16) each
-    ours = scaled_dot_score(query, key).softmax(dim=-1) @ value
-    theirs = nn.functional.scaled_dot_product_attention(query, key, value)
-    print(f"from torch's attention: off by {(ours - theirs).abs().max():.6f}")
-
-    def share_right(d_k, factor, seed):
-        draws = torch.Generator().manual_seed(seed)
-        W_Q, W_K = torch.randn(2, 8, d_k, generator=draws) / math.sqrt(8)
-        optimizer = torch.optim.Adam([W_Q.requires_grad_(), W_K.requires_grad_()], lr=0.01)
-        right = []
-        for _ in range(150):
-            x = torch.randn(32, 16, 8, generator=draws)              # 32 tables; key 0 is right
-            values = torch.randn(32, 16, generator=draws)
-            scores = factor * scaled_dot_score(-x[:, :1] @ W_Q, x @ W_K)[:, 0]       # (32, 16)
-            average = (scores.softmax(dim=-1) * values).sum(dim=-1)  # (32,)
-            loss = ((average - values[:, 0]) ** 2).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            right.append((scores.argmax(dim=-1) == 0).float().mean())
-        return torch.stack(right[-25:]).mean()
-
-    for d_k in (16, 512):
-        for name, factor in {"scaled": 1.0, "plain": math.sqrt(d_k)}.items():
-            shares = [share_right(d_k, factor, seed) for seed in range(3)]
-            print(f"d_k {d_k:>3}, {name:>6}: right key", *(f"{share:4.0%}" for share in shares))
-
-# %% [markdown]
-# <details><summary>What to see</summary>
-#
-# Your function is the score of torch's attention. At width 16 the root hardly matters. At width 512 the same recipe finds the
-# right key with it and rarely without it: the plain scores are $\sqrt{512} \approx 23$ times as large, and the softmax is
-# saturated.</details>
-
-# %% [markdown]
-# ## 5 · The bilinear score
-#
-# If query and key come from different places, their components mean different things, and their widths may differ, too.
-# A matrix between them translates:
-#
-# $$e_{ij} = q_i W \cdot k_j$$
-#
-# Vectors are rows, as everywhere in this course. (Papers write them as columns: $q_i^\top W k_j$.)
-
-# %% exercise="bilinear_score"
-def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
-    """How well each query matches each key, through a matrix (Luong et al. 2015, "general").
-
-    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query, d_key)
-    returns (batch, n_query, n_key)
-    """
-    ...  # solution
-
-# %% check="bilinear_score"
-check("bilinear_score", bilinear_score)
-
-# %% [markdown]
-# **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, turned by a matrix
-# that nobody is told. Your score learns the dictionary. *Guess* what $W$ will have to do with that matrix.
-
-# %%
-if solved("bilinear_score"):
-    draws = torch.Generator().manual_seed(0)
-    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=draws))
-    W = nn.Parameter(0.1 * torch.randn(4, 4, generator=draws))
-    optimizer = torch.optim.Adam([W], lr=0.1)
-    for step in range(301):
-        keys = torch.randn(64, 8, 4, generator=draws)
-        keys = nn.functional.normalize(keys, dim=-1)                 # the first is right
-        scores = bilinear_score(keys[:, :1] @ turn, keys, W)[:, 0]   # (64, 8)
-        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 100 == 0:
-            right = (scores.argmax(dim=-1) == 0).float().mean()
-            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
-    print("turn @ W, up to a factor:")
-    for row in (2 * turn @ W / W.norm()).tolist():
-        print("   ", *(f"{x:6.2f}" for x in row))
-
-# %% [markdown]
-# <details><summary>What to see</summary>
-#
-# `turn @ W` is nearly the identity, up to a factor: your $W$ has learned to turn the queries back. The factor is the
-# temperature, which was learned with it.</details>
-
-# %% [markdown]
-# ## 6 · The additive score
 #
 # The oldest of the four applies a small network to each pair. It puts query and key side by side, query first. A hidden
 # layer with tanh follows, and a vector $w$ turns the hidden units into one number:
@@ -398,6 +352,69 @@ if solved("additive_score"):
 # highest at one end. The hidden units with tanh are steps, and a step up followed by a step down is a hill.</details>
 
 # %% [markdown]
+# ## 6 · The scaled dot product
+#
+# The score that Transformers use is the dot product over the root of the width of a key. Again for a batch of tables, and
+# without the softmax:
+#
+# $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
+
+# %% exercise="scaled_dot_score"
+def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
+    """How well each query matches each key: dot products, scaled for the width of the vectors.
+
+    query: (batch, n_query, d_k)   key: (batch, n_key, d_k)
+    returns (batch, n_query, n_key)
+    """
+    ...  # solution
+
+# %% check="scaled_dot_score"
+check("scaled_dot_score", scaled_dot_score)
+
+# %% [markdown]
+# **Use it: build torch's attention, then remove the root.** First your scores, a softmax and values must give what torch's own
+# `scaled_dot_product_attention` gives. Then two learned layers make queries and keys, of width 16 and of width 512. The
+# query is the right one of sixteen keys with its sign turned, and the loss sees the average of the values alone. We train
+# with your score, and with the same scores times $\sqrt{d_k}$, which is the plain dot product. *Guess* which of the four
+# find the right key.
+
+# %%
+if solved("scaled_dot_score"):
+    query, key, value = torch.randn(3, 2, 5, 16)                     # (2, 5, 16) each
+    ours = scaled_dot_score(query, key).softmax(dim=-1) @ value
+    theirs = nn.functional.scaled_dot_product_attention(query, key, value)
+    print(f"from torch's attention: off by {(ours - theirs).abs().max():.6f}")
+
+    def share_right(d_k, factor, seed):
+        draws = torch.Generator().manual_seed(seed)
+        W_Q, W_K = torch.randn(2, 8, d_k, generator=draws) / math.sqrt(8)
+        optimizer = torch.optim.Adam([W_Q.requires_grad_(), W_K.requires_grad_()], lr=0.01)
+        right = []
+        for _ in range(150):
+            x = torch.randn(32, 16, 8, generator=draws)              # 32 tables; key 0 is right
+            values = torch.randn(32, 16, generator=draws)
+            scores = factor * scaled_dot_score(-x[:, :1] @ W_Q, x @ W_K)[:, 0]       # (32, 16)
+            average = (scores.softmax(dim=-1) * values).sum(dim=-1)  # (32,)
+            loss = ((average - values[:, 0]) ** 2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            right.append((scores.argmax(dim=-1) == 0).float().mean())
+        return torch.stack(right[-25:]).mean()
+
+    for d_k in (16, 512):
+        for name, factor in {"scaled": 1.0, "plain": math.sqrt(d_k)}.items():
+            shares = [share_right(d_k, factor, seed) for seed in range(3)]
+            print(f"d_k {d_k:>3}, {name:>6}: right key", *(f"{share:4.0%}" for share in shares))
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Your function is the score of torch's attention. At width 16 the root hardly matters. At width 512 the same recipe finds the
+# right key with it and rarely without it: the plain scores are $\sqrt{512} \approx 23$ times as large, and the softmax is
+# saturated.</details>
+
+# %% [markdown]
 # ## 7 · In your own words
 #
 # A course-mate has simplified the additive score: "tanh only makes it slow. I left it out,
@@ -425,9 +442,64 @@ if solved("additive_score"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## Extension: only the k best
+# ## Extension: the bilinear score
 #
 # This exercise is for extra credit; you lose nothing if you leave it out.
+#
+# If query and key come from different places, their components mean different things, and their widths may differ, too.
+# A matrix between them translates:
+#
+# $$e_{ij} = q_i W \cdot k_j$$
+#
+# Vectors are rows, as everywhere in this course. (Papers write them as columns: $q_i^\top W k_j$.)
+
+# %% exercise="bilinear_score"
+def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
+    """How well each query matches each key, through a matrix (Luong et al. 2015, "general").
+
+    query: (batch, n_query, d_query)   key: (batch, n_key, d_key)   W: (d_query, d_key)
+    returns (batch, n_query, n_key)
+    """
+    ...  # solution
+
+# %% check="bilinear_score"
+check("bilinear_score", bilinear_score)
+
+# %% [markdown]
+# **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, multiplied by an
+# orthogonal matrix $R$ that nobody is told. Your score learns the dictionary. *Guess* what $W$ will have to do with $R$.
+
+# %%
+if solved("bilinear_score"):
+    draws = torch.Generator().manual_seed(0)
+    R, _ = torch.linalg.qr(torch.randn(4, 4, generator=draws))
+    W = nn.Parameter(0.1 * torch.randn(4, 4, generator=draws))
+    optimizer = torch.optim.Adam([W], lr=0.1)
+    for step in range(301):
+        keys = torch.randn(64, 8, 4, generator=draws)
+        keys = nn.functional.normalize(keys, dim=-1)                 # the first is right
+        scores = bilinear_score(keys[:, :1] @ R, keys, W)[:, 0]   # (64, 8)
+        loss = nn.functional.cross_entropy(scores, torch.zeros(64, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 100 == 0:
+            right = (scores.argmax(dim=-1) == 0).float().mean()
+            print(f"step {step:>3}: the right key wins in {right:.0%} of 64 tables")
+    print("R @ W, up to a factor:")
+    for row in (2 * R @ W / W.norm()).tolist():
+        print("   ", *(f"{x:6.2f}" for x in row))
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# `R @ W` is nearly the identity, up to a factor: your $W$ has learned the inverse of $R$. The factor is the temperature,
+# which was learned with it.</details>
+
+# %% [markdown]
+# ## Extension: only the k best
+#
+# For extra credit, too.
 #
 # Between hard attention, where one key takes all, and soft attention, where each gets something, there is a lookup in
 # which the $k$ best keys of a query get all the weight and the others exactly none. Compute scaled dot products, choose
@@ -455,7 +527,7 @@ if solved("top_k_lookup"):
     numbers = torch.tensor([float(n) for n in BICYCLES.values()])[:, None]
     for k in (1, 2, 6):
         answers = top_k_lookup(3 * clock([7, 15]), 3 * clock(list(BICYCLES)), numbers, k)[:, 0]
-        print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at 15 o'clock")
+        print(f"k = {k}: {answers[0]:.0f} bicycles at seven, {answers[1]:.0f} at 15:00")
 
 # %% [markdown]
 # <details><summary>What to see</summary>

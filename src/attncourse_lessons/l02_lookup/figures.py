@@ -12,7 +12,7 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from attncourse._checks import check_shape
-from attncourse.viz.diagrams import arrow, box
+from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import as_weights, check_shares, describe
 from attncourse.viz.style import (
     BLUE,
@@ -33,6 +33,9 @@ from attncourse.viz.style import (
 
 # White for a low score to orange for a high one: words on it can be read everywhere.
 HEIGHTS = LinearSegmentedColormap.from_list("heights", ["#ffffff", "#fbdcc0", "#f0a868", "#e0761c"])
+
+# Round the clock and back to the same colour, light enough for dark words: blue at night, yellow at noon.
+AROUND = LinearSegmentedColormap.from_list("around", ["#7fb2e5", "#8fd3b0", "#f6e27a", "#f0a07c", "#7fb2e5"])
 
 
 def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: float) -> None:
@@ -129,12 +132,19 @@ def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str
 
 
 def lookup_frame(
-    hours: Sequence[float], values: Tensor, weights: Tensor, asked: float, xs: Tensor, answers: Tensor, title: str = ""
+    hours: Sequence[float],
+    values: Tensor,
+    weights: Tensor,
+    asked: float,
+    xs: Tensor,
+    answers: Tensor,
+    title: str = "",
+    before: Tensor | None = None,
 ) -> tuple[Figure, str]:
     """How one query shares itself out over the keys, and what the lookup answers at every hour: for `explore`.
 
-    `values`, `weights` (n_keys,); `answers` to the hours `xs`. Returns the figure and the words for it. Raises
-    ValueError where the lengths do not fit, and for what are no weights.
+    `values`, `weights` (n_keys,); `answers` to the hours `xs`, and others `before`, to compare. Returns the figure and
+    the words for it. Raises ValueError where the lengths do not fit, and for what are no weights.
     """
     check_places(hours=len(hours))
     for name, given in (("values", values), ("weights", weights)):
@@ -145,29 +155,139 @@ def lookup_frame(
     places = np.arange(len(hours))
     left.bar(places, weights.tolist(), color=BLUE, width=0.7)
     for place, weight in zip(places, weights.tolist(), strict=True):
-        left.text(place, weight + 0.02, f"{weight:.2f}", ha="center", va="bottom", fontsize=8.5, color=INK)
+        left.text(place, weight + 0.02, _weight(max(weight, 1e-9)), ha="center", va="bottom", fontsize=8.5, color=INK)
     left.set_ylim(0, 1.12)
     left.set_xticks(places, [f"{hour}" for hour in hours])
     left.set_xlabel("key (hour)")
     left.set_ylabel(f"weight, asked at {clock_time(asked)}")
+    if before is not None:
+        right.plot(xs.tolist(), before.tolist(), color=GREY, linewidth=1.2, linestyle="--")
     right.plot(xs.tolist(), answers.tolist(), color=ORANGE, linewidth=2)
     right.scatter(hours, values.tolist(), color=BLUE, s=34, zorder=4, edgecolor="white")
     right.axvline(asked, color=GREEN, linewidth=1.2, linestyle=":")
     right.set_xlim(0, 24)
     right.set_xticks(range(0, 25, 6))
     right.set_ylim(-10, 1.12 * float(values.max()))
-    right.set_xlabel("hour that is asked")
+    right.set_xlabel("hour asked for")
     right.set_ylabel("answer (bicycles)")
     if title:
         drawn.suptitle(title, fontsize=11)
     here = answers[(xs - asked).abs().argmin()].item()
-    said = ", ".join(f"{clock_time(hour)} {weight:.2f}" for hour, weight in zip(hours, weights.tolist(), strict=True))
+    shown = [_weight(max(weight, 1e-9)) for weight in weights.tolist()]          # an exponential is never zero
+    said = ", ".join(f"{clock_time(hour)} {words}" for hour, words in zip(hours, shown, strict=True))
     return drawn, (
         f"Soft lookup{f', {title}' if title else ''}. Asked at {clock_time(asked)} the keys get the weights {said}, "
         f"and the answer is {here:.0f}. Over the day the answers lie between {answers.min():.0f} and "
         f"{answers.max():.0f}; "
         f"the table's values between {values.min():.0f} and {values.max():.0f}."
     )
+
+
+def matrix_form(
+    Q: Tensor, K: Tensor, V: Tensor, T: float, asked: Sequence[float], hours: Sequence[float]
+) -> None:
+    """softmax(Q Kᵀ / T) V, number by number. Of each product one factor stands to the left, and the other above it.
+
+    `Q` (n_query, d_k) asks for the hours `asked`, `K` (n_key, d_k) and `V` (n_key, d_v) are the keys and values of
+    `hours`. Raises ValueError where the shapes do not fit.
+    """
+    (n_query, d_k), (n_key, d_v) = Q.shape, V.shape
+    check_shape("Q", Q, "n_query d_k", n_query=len(asked))
+    check_shape("K", K, "n_key d_k", n_key=len(hours), d_k=d_k)
+    check_shape("V", V, "n_key d_v", n_key=len(hours))
+    scores = Q @ K.mT                                                                     # (n_query, n_key)
+    weights = (scores / T).softmax(dim=-1)                                                # (n_query, n_key)
+    keys, above = [clock_time(hour) for hour in hours], n_query + 0.5
+    at_scores = d_k + 0.6
+    at_weights = at_scores + n_key + 2.4
+    at_answers = at_weights + n_key + 2.6
+    drawn, ax = figure(9.2, 3.9)
+    stage(ax, (-1.3, at_answers + d_v + 0.7), (-1.7, above + n_key + 0.9))
+    _table(ax, 0, 0, Q, GREEN, _signed)
+    _table(ax, at_scores, above, K.mT, BLUE, _signed)
+    _table(ax, at_scores, 0, scores, GREY, _signed)
+    _table(ax, at_weights, 0, weights, None, _weight)
+    _table(ax, at_answers, above, V, ORANGE, "{:g}".format)
+    _table(ax, at_answers, 0, weights @ V, ORANGE, "{:.0f}".format)
+    arrow(ax, (at_scores + n_key + 0.2, n_query / 2), (at_weights - 0.2, n_query / 2), colour=INK, width=1.6)
+    between = at_scores + n_key + 1.2
+    words = {(between, n_query / 2 + 0.75): f"softmax\n(scores / {T:g})", (between, n_query / 2 - 0.65): "row by row"}
+    for row, hour in enumerate(asked):
+        y = n_query - row - 0.5
+        words |= {(-0.7, y): clock_time(hour), (at_weights + n_key + 0.8, y): f"Σ = {weights[row].sum():.2f}"}
+    for column, key in enumerate(keys):
+        words |= {(at_scores + column + 0.5, above + d_k + 0.35): key, (at_weights + column + 0.5, n_query + 0.35): key}
+        words |= {(at_answers - 0.75, above + n_key - column - 0.5): key}
+    for (x, y), said in words.items():
+        ax.text(x, y, said, ha="center", va="center", fontsize=9 if "\n" in said or x < 0 else 8.2, color=INK)
+    pairs = f"$(n_\\mathrm{{query}}, n_\\mathrm{{key}})$\n({n_query}, {n_key})"
+    names = {
+        (d_k / 2, -0.8): f"$Q$\n$(n_\\mathrm{{query}}, d_k)$\n({n_query}, {d_k})",
+        (at_scores + n_key / 2, -0.8): f"scores $QK^\\top$\n{pairs}",
+        (at_weights + n_key / 2, -0.8): f"weights $\\alpha$\n{pairs}",
+        (at_answers + d_v / 2, -0.8): f"answers $\\alpha V$\n$(n_\\mathrm{{query}}, d_v)$\n({n_query}, {d_v})",
+        (at_scores + n_key / 2, above + d_k + 0.95): f"$K^\\top$  $(d_k, n_\\mathrm{{key}})$  ({d_k}, {n_key})",
+        (at_answers + d_v / 2, above + n_key + 0.45): f"$V$  $(n_\\mathrm{{key}}, d_v)$  ({n_key}, {d_v})",
+    }
+    for (x, y), said in names.items():
+        ax.text(x, y, said, ha="center", va="center", fontsize=10, color=INK)
+    rows = "; ".join(
+        f"{clock_time(hour)}: {', '.join(f'{key} {_weight(w)}' for key, w in zip(keys, row, strict=True))}"
+        for hour, row in zip(asked, weights.tolist(), strict=True)
+    )
+    given = ", ".join("(" + ", ".join(f"{x:.0f}" for x in row) + ")" for row in (weights @ V).tolist())
+    show(
+        drawn,
+        f"A soft lookup in matrices. Q, {n_query} by {d_k}, times K transposed, {d_k} by {n_key}, gives the scores, "
+        f"{n_query} by {n_key}. The softmax of scores / {T:g} along each row gives the weights: {rows}. The weights "
+        f"times V, {n_key} by {d_v}, give the answers {given}.",
+    )
+
+
+def _table(
+    ax: Axes, left: float, low: float, numbers: Tensor, colour: str | None, write: Callable[[float], str]
+) -> None:
+    """A matrix as cells of width and height 1, the first row on top; without a colour, darker for more."""
+    for (row, column), value in np.ndenumerate(numbers.numpy()):
+        corner = (left + column, low + len(numbers) - 1 - row)
+        face = (*rgb(colour), 0.16) if colour else WEIGHTS(0.85 * float(value))
+        ax.add_patch(Rectangle(corner, 1, 1, facecolor=face, edgecolor="white", linewidth=1.2))
+        ink = "white" if not colour and value > 0.6 else INK
+        words = write(float(value))
+        ax.text(corner[0] + 0.5, corner[1] + 0.5, words, ha="center", va="center", fontsize=8.2, color=ink)
+
+
+def pulls(hours: Sequence[float], values: Tensor, weights: Tensor, gradient: Tensor) -> None:
+    """The gradient of a soft lookup at its scores, α (v − c), as areas: blocks as wide as α, from c to v.
+
+    `values`, `weights`, `gradient` (n_keys,): the last stands in numbers at each block.
+    """
+    check_places(hours=len(hours))
+    for name, given in (("values", values), ("weights", weights), ("gradient", gradient)):
+        check_shape(name, given, "n_keys", n_keys=len(hours))
+    check_shares("weights", weights.numpy())
+    drawn, ax = figure(7.4, 3.7)
+    c = float(weights @ values)
+    left = 0.0
+    for hour, value, weight, slope in zip(hours, values.tolist(), weights.tolist(), gradient.tolist(), strict=True):
+        colour = ORANGE if value > c else BLUE
+        ax.add_patch(Rectangle((left, min(c, value)), weight, abs(value - c), facecolor=(*rgb(colour), 0.35),
+                               edgecolor=colour, linewidth=1.4))  # fmt: skip
+        narrow = 0.5 * max(0.0, 0.075 - weight)                          # room for its words, to the right
+        ax.text(left + weight / 2 + narrow, value + (9 if value > c else -9),
+                f"{clock_time(hour)}\n{slope:+.0f}".replace("-", "−"), ha="center",
+                va="bottom" if value > c else "top", fontsize=9.5, color=INK, linespacing=1.05)  # fmt: skip
+        left += weight
+    ax.axhline(c, color=INK, linewidth=1.4, linestyle="--")
+    ax.text(1.01, c, f"answer c = {c:.0f}", ha="left", va="center", fontsize=10, color=INK)
+    ax.set_xlim(0, 1)
+    ax.set_ylim(min(0.0, float(values.min())) - 70, float(values.max()) + 70)
+    ax.set_xlabel("attention weights α, side by side")
+    ax.set_ylabel("value v (bicycles)")
+    said = ", ".join(
+        f"{clock_time(hour)} {slope:+.0f}" for hour, slope in zip(hours, gradient.tolist(), strict=True)
+    ).replace("-", "−")
+    show(drawn, f"Blocks as wide as the weights, from the answer {c:.0f} to the values. Their areas: {said}.")
 
 
 def error_curves(errors: Mapping[str, Tensor], hours: Tensor, at: float) -> None:
@@ -190,21 +310,31 @@ def error_curves(errors: Mapping[str, Tensor], hours: Tensor, at: float) -> None
     ax.set_xlim(0, 24)
     ax.set_ylim(bottom=-0.1)
     ax.set_xticks(range(0, 25, 3))
-    ax.set_xlabel("hour that is asked")
+    ax.set_xlabel("hour asked for")
     ax.set_ylabel("squared error / 100²")
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
-    show(drawn, f"Squared error against the hour that is asked. {'; '.join(said)}.")
+    show(drawn, f"Squared error against the hour asked for. {'; '.join(said)}.")
 
 
-def smoothings(curves: Mapping[str, Tensor], xs: Tensor, hours: Tensor, counted: Tensor) -> None:
-    """Measured `counted` at `hours`, and a panel for each curve {name: its heights at `xs`} through them."""
+def smoothings(
+    curves: Mapping[str, Tensor], xs: Tensor, hours: Tensor, counted: Tensor, weights: Mapping[str, Tensor], at: float
+) -> None:
+    """Measured `counted` at `hours`, and a panel for each curve {name: its heights at `xs`} through them.
+
+    `weights` {name: (n_keys,)} are what a query at the hour `at` gives each count: it is larger and darker for more,
+    and the title says how many keys that comes to, 1 / Σα².
+    """
     drawn, axes = figure(8.8, 2.9, columns=len(curves))
     said = []
     for ax, (name, curve) in zip(axes, curves.items(), strict=True):
-        ax.scatter(hours.tolist(), counted.tolist(), color=GREY, s=14, zorder=2)
+        share = weights[name] / weights[name].max()
+        colours = [(*rgb(BLUE), 0.25 + 0.75 * float(each)) for each in share]
+        ax.scatter(hours.tolist(), counted.tolist(), color=colours, s=(10 + 40 * share).tolist(), zorder=4)
+        ax.axvline(at, color=GREEN, linewidth=1.2, linestyle=":")
+        effective = float(1 / weights[name].square().sum())
         ax.plot(xs.tolist(), curve.tolist(), color=ORANGE, linewidth=2, zorder=3)
-        ax.set_title(name)
+        ax.set_title(f"{name}: {effective:.1f} keys at {clock_time(at)}", fontsize=10.5)
         ax.set_xlim(0, 24)
         ax.set_ylim(-10, 1.05 * float(counted.max()))
         ax.set_xticks(range(0, 25, 6))
@@ -212,7 +342,8 @@ def smoothings(curves: Mapping[str, Tensor], xs: Tensor, hours: Tensor, counted:
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.tick_params(labelleft=ax is axes[0])
-        said.append(f"{name}: from {curve.min():.0f} to {curve.max():.0f}")
+        keys = f"{effective:.1f} effective keys at {clock_time(at)}"
+        said.append(f"{name}: from {curve.min():.0f} to {curve.max():.0f}, {keys}")
     axes[0].set_ylabel("bicycles in an hour")
     show(drawn, f"{len(hours)} counts, up to {counted.max():.0f}, and a curve through them. {'; '.join(said)}.")
 
@@ -278,10 +409,10 @@ def hill(query: Tensor, key: Tensor) -> Tensor:
 
 
 def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
-    """The vectors of the hours, (n_hours, 2), each with its number, joined in the order of the day: for `explore`.
+    """The vectors of the hours, (n_hours, 2), each with its number and colour, joined in the order of the day.
 
     All frames have the same frame, ±3.5. Where all vectors are shorter than 1, the dots are small
-    and have no numbers. Returns the figure and the words for it.
+    and have no numbers. Returns the figure and the words for it: for `explore`.
     """
     drawn, ax = figure(4.6, 4.6)
     hold_still(drawn, left=0.13, right=0.98, bottom=0.12, top=0.92)
@@ -290,10 +421,11 @@ def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
     crowded = float(vectors.norm(dim=-1).max()) < 1.0
     around = torch.cat([vectors, vectors[:1]])
     ax.plot(around[:, 0].tolist(), around[:, 1].tolist(), color=GREY, linewidth=1, zorder=2)
-    ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=30 if crowded else 190, color=BLUE,
-               edgecolor="white", zorder=3)  # fmt: skip
+    colours = [AROUND(hour / len(vectors)) for hour in range(len(vectors))]
+    ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=36 if crowded else 190, color=colours,
+               edgecolor=INK, linewidth=0.5, zorder=3)  # fmt: skip
     for hour, (x, y) in () if crowded else enumerate(vectors.tolist()):
-        ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=8, color="white", zorder=4)
+        ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=8, color=INK, zorder=4)
     ax.set_xlim(-3.5, 3.5)
     ax.set_ylim(-3.5, 3.5)
     ax.set_aspect("equal")
@@ -472,4 +604,4 @@ def _weight(weight: float) -> str:
 
 
 def _signed(number: float) -> str:
-    return f"{number:.2f}".replace("-", "−")
+    return f"{round(number, 2) + 0.0:.2f}".replace("-", "−")   # no −0.00

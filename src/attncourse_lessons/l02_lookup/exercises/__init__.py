@@ -5,6 +5,7 @@ from . import (
     bilinear_score,
     hard_lookup,
     leave_one_out,
+    lookup_gradient,
     scaled_dot_score,
     soft_lookup,
     top_k_lookup,
@@ -16,10 +17,11 @@ EXERCISES = tuple(
     for module in (
         hard_lookup,
         soft_lookup,
+        lookup_gradient,
         leave_one_out,
+        additive_score,
         scaled_dot_score,
         bilinear_score,
-        additive_score,
         top_k_lookup,
     )
 )

@@ -26,6 +26,7 @@ exercise = Exercise(
     forbidden=(*READY_MADE, "torch.nn.functional.bilinear", "torch.nn.Bilinear"),
     difficulty=1,
     minutes=8,
+    extra=True,
     hints=(
         "Which axis of W belongs to the query, which to the key? Its shape, (d_query, d_key), tells.",
         "`query @ W` is (batch, n_query, d_key): the queries, translated into the language of the keys. What is left "
@@ -93,8 +94,7 @@ slip("softmax already applied", ALL,
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
     and sign.""")
 slip("a tanh in between", ALL, {"query @ W": "torch.tanh(query @ W)"}, {SCORES: f"torch.tanh({SCORES})"}, words="""
-    Something was bent: the bilinear score has no nonlinearity. tanh belongs to the additive score, the next
-    exercise.""")
+    Something was bent: the bilinear score has no nonlinearity. tanh belongs to the additive score.""")
 slip("reshaped for transposed", ALL, {"key.mT": "key.reshape(len(key), key.shape[-1], -1)"}, words="""
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
