@@ -110,22 +110,26 @@ def test_the_network_says_how_wide_it_is_where(shown):
     assert "its vector, 4 wide, times W_1 gives a hidden layer, 16 wide" in shown[0]
 
 
-RUNS = {"alone": torch.tensor([[0.5, 0.01, 0.0001], [0.5, 0.0001, 0.000001]]),
+RUNS = {"alone": torch.tensor([[1.0, 0.01, 0.0001], [1.0, 0.0001, 0.000001]]),
         "residual": torch.tensor([[0.75, 0.5, 0.25], [0.75, 0.5, 0.25]]),
         "norm": torch.tensor([[0.75, 0.5, 0.5], [0.75, 0.5, 0.5]])}  # fmt: skip
 
 
 @proven
 def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_logarithms():
-    everything, staying = axes(figures.relative_residuals, RUNS)
-    residual = {"1": 0.75, 2.0: 0.5, "3": 0.25}  # every other layer has its number
-    with_norm = {"1": 0.75, 2.0: 0.5, "3": 0.5}
+    everything, staying = axes(figures.shares_not_common, RUNS)
+    residual = {"0": 0.75, 1.0: 0.5, "2": 0.25}  # every other layer has its number
+    with_norm = {"0": 0.75, 1.0: 0.5, "2": 0.5}
     assert curves(everything) == {
-        "alone": {"1": 0.5, 2.0: pytest.approx(0.001), "3": pytest.approx(1e-5, rel=1e-4)}, "residual": residual,
+        "alone": {"0": 1, 1.0: pytest.approx(0.001), "2": pytest.approx(1e-5, rel=1e-4)}, "residual": residual,
         "norm": with_norm
     }  # fmt: skip
     titles = [ax.get_title() for ax in (everything, staying)]
-    assert titles == ["all, logarithmic", "the upper ones, enlarged (linear)"]
+    assert titles == ["all, logarithmic", "the upper ones, linear"]
+    rounding = [stroke for line, stroke in zip(everything.lines, strokes(everything), strict=True)
+                if line.get_linestyle() == ":"]  # fmt: skip
+    assert rounding == [[(0, pytest.approx(2.22e-16, rel=1e-2)), (1, pytest.approx(2.22e-16, rel=1e-2))]]
+    assert texts(everything) == [("float64 rounding", 2, pytest.approx(8.88e-16, rel=1e-2))]
     # The legend between the two names the lines of both.
     legend = everything.get_legend()
     named = zip(legend.get_lines(), legend.get_texts(), strict=True)
@@ -140,14 +144,49 @@ def test_each_seed_has_its_points_and_the_line_goes_through_the_mean_of_their_lo
         points = [[y for _, y in stroke] for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if line.get_linestyle() == "None"]  # fmt: skip
         assert points == [pytest.approx(seed.tolist()) for run in runs for seed in run]
-        assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == (scale, "layer", "relative residual")
+        said = (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel())
+        assert said == (scale, "layer", "share not common to all tokens")
 
 
-def test_residuals_are_told_and_zero_is_refused_on_a_logarithmic_axis(shown):
-    figures.relative_residuals(RUNS)
-    assert "2 seeds" in shown[0] and "residual: 0.75 after the first layer, 0.25 after the last" in shown[0]
+def test_shares_are_told_and_zero_is_refused_on_a_logarithmic_axis(shown):
+    figures.shares_not_common(RUNS)
+    assert "2 seeds" in shown[0] and "residual: 0.5 after the first layer, 0.25 after the last" in shown[0]
     with pytest.raises(ValueError, match="expected numbers above 0"):
-        figures.relative_residuals({"zero": torch.zeros(1, 2)})
+        figures.shares_not_common({"zero": torch.zeros(1, 2)})
+
+
+@proven
+def test_what_fires_sends_its_value_to_the_output_by_an_arrow_as_wide_as_it_fires():
+    W_1 = torch.tensor([[1.0, -1.0, 0.25], [0.5, 1.0, 0.5]])
+    W_2 = torch.tensor([[0.5, 2.0], [-3.0, 4.0], [1.0, -0.75]])
+    (ax,) = axes(figures.hidden_units, torch.tensor([1.0, 0.5]), W_1, W_2)
+    said = sorted(texts(ax), key=lambda text: (-text[2], text[1]))
+    rows = {y: [words for words, _, at in said if at == y] for y in (2, 1, 0)}
+    assert rows[2] == ["1", "0.5", "1.25", "1.25", "0.5", "2"]
+    assert rows[1] == ["1", "0.5", "−1", "1", "−0.5", "0", "−3", "4", "1.12", "2.12"]     # token, unit 2, output
+    assert rows[0] == ["0.25", "0.5", "0.5", "0.5", "1", "−0.75"]
+    assert said[0][0].startswith(("keys", "max", "output", "token", "values", "x"))
+    columns = {words: round(x, 2) for words, x, y in said if y > 2.5}
+    assert columns == {"token x": 0.62, "keys: columns\nof $W_1$": 2.76, "x · key": 4.18, "max(0, ·)": 5.23,
+                       "values: rows\nof $W_2$": 7.4, "output": 9.84}  # fmt: skip
+    firing = [(arrow._posA_posB[0][1], arrow._posA_posB[1][1], arrow.get_linewidth()) for arrow in ax.patches
+              if hasattr(arrow, "_posA_posB") and to_hex(arrow.get_edgecolor()) == "#d55e00"]  # fmt: skip
+    assert firing == [(2, 2, 3.75), (2, 1, 3.75), (0, 0, 1.5), (0, 1, 1.5)]
+    ways = [tuple(round(number, 2) for point in way for number in point) for way in arrows(ax)]
+    assert [way for way in ways if way[0] == 1.24] == [(1.24, 1, 2.14, y) for y in (2, 1, 0)]      # x to every key
+    assert [way for way in ways if way[2] == 9.22] == [(8.02, 2, 9.22, 1), (8.02, 0, 9.22, 1)]     # values to output
+    assert [way for way in ways if way[0] == 4.53] == [(4.53, y, 4.88, y) for y in (2, 1, 0)]
+    looks = {(round(x, 2), round(y, 2)): colour for (x, y, *_), (colour, _) in cells(ax).items()}
+    assert looks[6.78, 0.76] == looks[7.4, 0.76] == "#ffffff" not in {looks[6.78, 1.76], looks[6.78, -0.24]}
+    assert looks[0, 0.76] == looks[9.22, 0.76] != looks[2.14, 0.76] == looks[2.14, 1.76] == looks[6.78, 1.76]
+
+
+def test_hidden_units_are_told_and_matrices_that_do_not_fit_are_refused(shown):
+    figures.hidden_units(torch.ones(2), torch.tensor([[1.0, -1.0], [1.0, -1.0]]), torch.eye(2))
+    assert "unit 1: x · key = 2, fires with 2; unit 2: x · key = −2, silent." in shown[0]
+    assert shown[0].endswith("times that: 2, 0.")
+    with pytest.raises(ValueError, match="W_2"):
+        figures.hidden_units(torch.ones(2), torch.ones(2, 3), torch.ones(2, 2))
 
 
 @proven
@@ -162,39 +201,8 @@ def test_a_loss_is_a_line_a_seed_and_the_least_possible_lies_level():
 
 
 def test_losses_are_smoothed_over_a_fortieth(shown):
-    figures.losses_of_runs({"a": [[4.0] * 40 + [2.0] * 40]}, 1.0)
-    assert "the least possible is 1.000. a ends at 2." in shown[0]
-
-
-OLD = {"whole": {"decide": [1.0, 0.875], "choice": [0.75, 0.625]},
-       "changed": {"decide": [0.5, 0.25], "choice": [0.125, 0.375]}}  # fmt: skip
-NEW = {"changed": {"decide": [0.0, 0.0625], "choice": [0.6875, 0.8125]}}
-
-
-@proven
-def test_old_and_new_letters_stand_in_the_row_of_their_change_and_the_panel_of_their_kind():
-    panels = axes(figures.letters_predicted, OLD, NEW)
-    assert [ax.get_title() for ax in panels] == ["decide", "choice"]
-    for ax, kind in zip(panels, OLD["whole"], strict=True):
-        found = [(line.get_marker(), stroke) for line, stroke in zip(ax.lines, strokes(ax), strict=True)]
-        assert found == [
-            (marker, [(share, pytest.approx(y + step)) for share, step in zip(shares, (-0.08, 0.08), strict=True)])
-            for marker, y, shares in (
-                ("o", 0, OLD["whole"][kind]), ("o", 1, OLD["changed"][kind]), ("s", 1, NEW["changed"][kind])
-            )
-        ]  # fmt: skip
-        assert ax.yaxis_inverted() and ax.get_xlim() == (0, 1)
-        assert labels(ax.xaxis) == {0: "0%", 0.25: "25%", 0.5: "50%", 0.75: "75%", 1: "100%"}
-    assert labels(panels[0].yaxis) == {0: "whole", 1: "changed"}
-    (legend,) = panels[0].figure.legends
-    named = zip(legend.get_texts(), legend.get_lines(), strict=True)
-    said = {text.get_text(): mark.get_marker() for text, mark in named}
-    assert said == {"the old letter": "o", "the new letter": "s"}
-
-
-def test_letters_are_told_kind_by_kind_and_row_by_row(shown):
-    figures.letters_predicted(OLD, NEW)
-    assert "choice; changed: the new letter 69%, 81%" in shown[0] and "decide; whole: the old letter 100%" in shown[0]
+    figures.losses_of_runs({"a": [[4.0] * 40 + [2.0] * 39 + [3.0]]}, 1.0)
+    assert "the least possible is 1.000. a ends at 2.5." in shown[0]
 
 
 @proven
@@ -300,12 +308,16 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
 def test_each_position_is_joined_to_itself_and_all_before_it():
     (ax,) = axes(figures.teacher_forcing, ["<start>", "the", "chef", "cooks"])
     lines = [(stroke, line.get_linewidth()) for line, stroke in zip(ax.lines, strokes(ax), strict=True)]
-    assert lines[:6] == [([(j, 0), (i, 1)], 2.4 if i == j else 1.1) for i in range(3) for j in range(i + 1)]
-    assert [stroke for stroke, _ in lines[6:]] == [[(i, level) for i in range(3)] for level in (0, 1)]
+    path = [[(1, 0), (2, 1)], [(2, 1), (2, 2)]]
+    ways = [[(j, layer), (i, layer + 1)] for layer in range(2) for i in range(3) for j in range(i + 1)]
+    assert lines[:12] == [(way, 3 if way in path else 1.1) for way in ways]
+    assert [stroke for stroke, _ in lines[12:]] == [[(i, level) for i in range(3)] for level in (0, 1, 2)]
     below = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y < 0]
-    above = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > 1]
-    assert [words for words, _, y in texts(ax) if 0 < y < 1] == ["thick: its own token", "thin: its past"]
-    assert below == ["goes in", "<start>", "the", "chef"] and above == ["must come out", "the", "chef", "cooks"]
+    above = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > 2]
+    assert [(words, y) for words, _, y in texts(ax) if 0 < y < 2] == [
+        ("layer 1", 0.5), ("layer 2", 1.5), ("thick: a path from\nthe to cooks", 1)
+    ]  # fmt: skip
+    assert below == ["input", "<start>", "the", "chef"] and above == ["target", "the", "chef", "cooks"]
 
 
 @proven
@@ -315,7 +327,7 @@ def test_phrases_stand_in_both_planes_and_one_line_parts_them_in_the_second():
     verdict = torch.tensor([[0.0], [1], [1], [0]])
     planes = axes(figures.folded_plane, features, hidden, verdict, ["a", "b", "c", "d"])
     assert [(ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) for ax in planes] == [
-        ("features", "praise", "not"), ("hidden units", "hidden 1", "hidden 2")
+        ("features", "p (praise)", "n (not)"), ("hidden units", "hidden 1", "hidden 2")
     ]  # fmt: skip
     assert [[(line.get_marker(), *line.get_xydata()[0].tolist()) for line in ax.lines[:4]] for ax in planes] == [
         [("o" if good else "s", *place) for place, good in zip(table.tolist(), verdict.flatten().tolist(), strict=True)]
@@ -325,7 +337,16 @@ def test_phrases_stand_in_both_planes_and_one_line_parts_them_in_the_second():
     pairs = zip(legend.get_texts(), legend.get_lines(), strict=True)
     said = {text.get_text(): mark.get_marker() for text, mark in pairs}
     assert said == {"verdict 1": "o", "verdict 0": "s"}
-    assert texts(planes[0]) == [("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1)]
+    assert texts(planes[0])[:4] == [("a", 0, 0), ("b", 1, 0), ("c", 0, 1), ("d", 1, 1)]
     assert texts(planes[1]) == [("a, d", 0, 0), ("b", 1, 0), ("c", 0, 1)]
+    # A line on the left, and the ring on the right where max(0, p − n), max(0, n − p) takes it, are of one colour.
+    names = {f"{words}": (x, y) for words, x, y in texts(planes[0])[4:]}
+    assert list(names) == ["p − n = 1", "p − n = 0", "p − n = −1"]
+    for k, (less, (x, y)) in enumerate(zip((1, 0, -1), names.values(), strict=True)):
+        line, ring, words = planes[0].lines[4 + k], planes[1].lines[4 + k], planes[0].texts[4 + k]
+        assert [a - b for a, b in strokes(planes[0])[4 + k]] == [pytest.approx(less)] * 2 and 0 < y - (x - less) < 0.1
+        assert strokes(planes[1])[4 + k] == [(max(0, less), max(0, -less))]
+        assert line.get_color() == ring.get_markeredgecolor() == words.get_color()
+    assert strokes(planes[1])[7] == [(0, 1.45), (0, 0), (1.45, 0)]
     ends = [pytest.approx((-0.3, 0.8)), pytest.approx((0.8, -0.3))]
-    assert len(planes[0].lines) == 4 and strokes(planes[1])[4] == ends
+    assert len(planes[0].lines) == 7 and strokes(planes[1])[8] == ends

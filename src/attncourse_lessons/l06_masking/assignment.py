@@ -370,7 +370,7 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
     letters = "." + "".join(sorted(set("".join(texts))))
     rows = [torch.tensor([letters.index(letter) for letter in f".{text}."]) for text in texts]
     tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
-    goes_in, must_come_out = tokens[:, :-1].clamp(min=0), tokens[:, 1:]      # (100, n) each
+    inputs, targets = tokens[:, :-1].clamp(min=0), tokens[:, 1:]      # (100, n) each
     least = math.log(100) * 100 / sum(len(text) + 1 for text in texts)
     print(f"least possible {least:.2f} nats per letter")
 
@@ -388,7 +388,7 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
     def zeros(n):
         return nn.Parameter(torch.zeros(n))
 
-    d, n = 32, goes_in.shape[1]
+    d, n = 32, inputs.shape[1]
     everybody = torch.ones(n, n, dtype=torch.bool)
     for name, mask in {"your causal mask": causal_mask(n, n), "no mask": everybody}.items():
         torch.manual_seed(0)
@@ -399,8 +399,8 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
         parameters = [p["letters"], p["places"], p["output"], *p["layers"][0], *p["layers"][1]]
         optimizer = torch.optim.Adam(parameters, lr=5e-3)
         for _ in range(150):
-            logits = logits_of(goes_in, mask, p)
-            wanted = must_come_out.flatten()
+            logits = logits_of(inputs, mask, p)
+            wanted = targets.flatten()
             loss = F.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=-1)
             optimizer.zero_grad()
             loss.backward()
@@ -420,61 +420,78 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # honest prediction can reach, and the model writes rubbish: what it used in training does not exist while it writes.</details>
 
 # %% [markdown]
-# ## 6 · In your own words: inside the convex hull
+# ## 6 · In your own words: averages that shrink, weights that compute
 #
-# Stack self-attention with one head and nothing in between: $H^{(\ell)} = A^{(\ell)} H^{(\ell - 1)} W^{(\ell)}$, where
-# the rows of each matrix $A^{(\ell)}$ are attention weights (none negative, each row summing to one) and $H^{(0)} = X$.
+# **(a)** Once more six pots of paint. In one round each recipe takes a share of at least ε > 0 from *every* pot. Call
+# the *gap* the amount of red in the reddest pot less the amount in the least red one. Show that a round leaves at most
+# $1 - 2\varepsilon$ of the gap. Every softmax gives such an ε. Why does this not promise that the pots are nearly alike
+# after ten rounds?
 #
-# **(a)** Show that every row of $H^{(L)}$ is a weighted average of the $n$ vectors
-# $x_j W^{(1)} W^{(2)} \cdots W^{(L)}$.
+# **(b)** The lecture's restaurant, with one head of attention in place of the network. The only query is the phrase
+# $x = (p, n, 1)$: praise, *not*, and a constant 1. It may attend to two tokens: to `<start>` $= (0, 0, 0)$, with the
+# score 0 and the value 0, and to itself, with the value 1 and the score $x M x^\top$. Here $M = W_Q W_K^\top$ is a
+# (3, 3) matrix of your choice. Find an $M$ for which the output is close to the verdict: 1 for "good" and "not bad", 0
+# for "bad" and "not good". How close is it?
 #
-# **(b)** Still, the stack is not a linear function of $X$: in general, doubling $X$ does not double $H^{(L)}$. Which step
-# inside a layer is not linear in the layer's input? And why does that not spoil your proof of (a)?
+# **(c)** Which steps of this head are not linear in $x$? And what would it answer without `<start>`?
 #
 # A few lines of mathematics or words for each. (3 points)
 
-# %% [markdown] written="inside-the-hull" points=3 minutes=10 difficulty=2
+# %% [markdown] written="inside-the-hull" points=3 minutes=12 difficulty=2
 # ### BEGIN SOLUTION
-# **Mark scheme.**
+# **Mark scheme.** One point for each.
 #
-# 1. (a), one point: multiplied out, $H^{(L)} = A^{(L)} \cdots A^{(1)} X W^{(1)} \cdots W^{(L)}$, because the weights
-#    multiply from the left and the matrices from the right (or the induction step, one layer after the other).
-# 2. (a), one point: a product of matrices of weights is one: its entries are sums of products of numbers that are not
-#    negative, and $A A' \mathbf{1} = A \mathbf{1} = \mathbf{1}$. So each row of the product is a set of weights over
-#    the $n$ vectors.
-# 3. (b), one point: it sits in the weights, in the softmax of scores that are made of the layer's input. (a) asks only
-#    that *some* weights multiply the values, and says nothing of how they came about; the values themselves go through
-#    nothing but averages and matrices. "The softmax" without "(a) holds for any weights" gets half a point.
+# 1. (a) Let $r$ be the most red before the round, and $s$ the least. Each new pot takes at least ε from the least red
+#    pot, and the rest holds at most $r$: it has at most $(1 - \varepsilon)\,r + \varepsilon s$. In the same way it has at
+#    least $(1 - \varepsilon)\,s + \varepsilon r$. The difference of the two is $(1 - 2\varepsilon)(r - s)$. And a sharp
+#    softmax has weights above zero, but some are tiny. Then $1 - 2\varepsilon$ is nearly 1, and so is its tenth power.
+#    The bound without the remark gets half a point, and so does one side of the bound with the remark.
+# 2. (b) For instance $M = 20 \begin{pmatrix} 1 & -1 & 0\\ -1 & 1 & 0\\ 0 & 0 & -\tfrac12 \end{pmatrix}$. The score is
+#    $20\,\bigl((p - n)^2 - \tfrac12\bigr)$: 10 where the verdict is 1, and −10 where it is 0. The output is the weight on
+#    the phrase, $\sigma(\pm 10)$, so it is off by less than 0.0001. Any $M$ earns the point if its scores have the right
+#    signs and are far from 0; so does the product $p\,n$ in another form, such as $p + n - 2\,p\,n - \tfrac12$.
+# 3. (c) The score multiplies features with features, and the softmax is not linear in the scores. Without `<start>` there
+#    is one token to choose from. Its weight is 1 whatever its score, so the output is its value, 1, for all four
+#    phrases. One of the two steps, or only the last part, gets half a point.
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 7 · In your own words: a loss that is too good
+# ## 7 · In your own words: four losses that look good
 #
-# A course-mate has trained a small decoder on English text. The training loss is 0.02 nats per letter; on validation
-# texts, which the model has never seen, it is 0.02 as well; and the email to you ends with "so it does not even
-# overfit". Asked to write, the model produces *nnnennnn enene*.
+# Four course-mates have each trained a small decoder, each on other texts, and report these losses in nats per letter:
 #
-# **(a)** What has probably happened? Say why *both* losses are small. **(b)** Why does it show when the model writes,
-# and not before? **(c)** Without training and without reading the code: how could the number 0.02 alone have
-# warned your course-mate, and which measurement would settle the matter?
+# | | training | validation | asked to write, the model produces |
+# |---|---|---|---|
+# | Amira | 0.02 | 0.02 | *nnnennnn enene* |
+# | Ben | 0.02 | 0.03 | good sentences, every one of them from the training set |
+# | Chen | 0.02 | 3.90 | good sentences, every one of them from the training set |
+# | Dita | 0.31 | 0.32 | right dates, such as *the third of May*; few of them are from the training set |
 #
-# Answer in five to eight sentences. (3 points)
+# Of one of them the model leaks. Of one the validation texts are copies of training texts. One has a model that overfits,
+# and a right validation set. One has no fault, and an easy corpus.
+#
+# **(a)** Who is who? Give a reason for each. **(b)** All four compute their validation loss once more, one prefix at a
+# time. Whose loss changes, and why do the others stay as they are? Which fault can *no* test of a model find? **(c)**
+# Which measurement finds that fault? And what must you know of Dita's texts before you believe her loss?
+#
+# Answer in six to ten sentences. (3 points)
 
 # %% [markdown] written="too-good" points=3 minutes=10 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) The model sees the letter that it is to predict: a causal mask is missing, upside down or off by one (or target
-#    and input were not shifted against each other). It copies the answer, or uses it in another way. That works on
-#    unseen texts as well as on seen ones, so the validation loss, which is computed in the same way, is small too. An
-#    answer that explains only the training loss gets half a point.
-# 2. (b) While it writes, the next letter does not exist yet: there is nothing to use, and it has learned nothing else.
-#    In training and validation the whole text lies on the table (teacher forcing in one pass).
-# 3. (c) English cannot be predicted that well: 0.02 nats per letter would mean guessing nearly every letter right,
-#    though the next one is often open (Shannon's estimates, or the loss of any good model, are between 0.4
-#    and 1 nat). To settle it: change the text after a position and see whether the logits at the position change (with
-#    or without training), or compute the loss step by step, with each prefix alone. One of the two parts gives half a
-#    point.
+# 1. (a) Amira's model leaks: it predicts unseen texts nearly perfectly, and cannot write. Ben's validation texts are
+#    copies: his model recites its training set as Chen's does, so texts that were really new would cost it much more.
+#    Chen's model overfits: it knows its training texts by heart and fails on others. Dita has no fault: both losses
+#    agree, and the model writes right texts that it has never seen. A quarter of a point for each.
+# 2. (b) Amira's loss rises, because the letters to the right, which her model used, are gone. The other models are causal:
+#    what stands to the right of a position has never changed its output, so one pass and one prefix at a time give the
+#    same numbers, up to rounding. No test of a model finds copies in the validation set (Ben): his model is causal, and
+#    the fault lies in the data. Half a point for the losses, half for the fault.
+# 3. (c) Look for each validation text in the training set, word for word or by long common pieces, and measure again
+#    without those that are found. For Dita: the entropy of her texts per letter, or a bound of it, such as
+#    $\ln N$ divided by the letters of a text, if $N$ texts are equally likely. An honest loss is not below it, and a
+#    good one is not far above. Half a point each.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patheffects import withStroke
 from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape
@@ -15,6 +16,7 @@ from attncourse.viz.diagrams import arrow, dots, rgb
 from attncourse.viz.figures import as_matrix
 from attncourse.viz.style import (
     BLUE,
+    GREEN,
     GREY,
     INK,
     MARKERS,
@@ -73,7 +75,8 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
         room = [min((np.abs(corner - other).max() for other in numbered), default=corner[1]) for corner in corners]
         widest = max(range(len(corners)), key=lambda i: (room[i], *corners[i]))
         if not last and room[widest] > 0.05:
-            plane.annotate(str(turn), corners[widest], (0, 2), textcoords="offset points", ha="center", fontsize=9)
+            plane.annotate(str(turn), corners[widest], (0, 2), textcoords="offset points", ha="center", fontsize=9,
+                           path_effects=[withStroke(linewidth=3, foreground="white")], zorder=4)  # fmt: skip
             numbered.append(corners[widest])
     for i, (x, y) in enumerate(pots[at].tolist()):
         plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=9, markeredgecolor="white", zorder=3)
@@ -102,29 +105,42 @@ def _paint(red: float, blue: float) -> tuple[float, float, float]:
 def folded_plane(features: Tensor, hidden: Tensor, verdict: Tensor, names: Sequence[str]) -> None:
     """Points in the plane of two features, and in the plane of two hidden units, where one line separates them.
 
-    `features`, `hidden` (n, 2), `verdict` (n, 1), a row for each name. The line is hidden 1 + hidden 2 = 1/2.
+    `features`, `hidden` (n, 2), `verdict` (n, 1), a row for each name. On the left are three lines on which the first
+    feature less the second is the same, on the right a ring where each of them lands, and the L that the whole plane
+    becomes. The dashed line is hidden 1 + hidden 2 = 1/2.
     """
-    drawn, axes = figure(7.0, 3.4, columns=2)
-    planes = ((features, "praise", "not", "features"), (hidden, "hidden 1", "hidden 2", "hidden units"))
+    drawn, axes = figure(7.4, 3.6, columns=2)
+    planes = ((features, "p (praise)", "n (not)", "features"), (hidden, "hidden 1", "hidden 2", "hidden units"))
     for ax, (table, x_name, y_name, title) in zip(axes, planes, strict=True):
         places: dict[tuple[float, float], list[str]] = {}
         for name, (x, y), good in zip(names, table.tolist(), verdict.flatten().tolist(), strict=True):
             ax.plot(x, y, "o" if good else "s", color=BLUE if good else ORANGE, markersize=10, zorder=3)
             places.setdefault((x, y), []).append(name)
         for (x, y), here in places.items():
-            ax.annotate(", ".join(here), (x, y), (0, 9), textcoords="offset points", ha="center", fontsize=9.5)
+            ax.annotate(", ".join(here), (x, y), (0, 11), textcoords="offset points", ha="center", fontsize=9.5,
+                        path_effects=[withStroke(linewidth=3, foreground="white")], zorder=4)  # fmt: skip
         ax.set_xlim(-0.45, 1.45)
-        ax.set_ylim(-0.3, 1.4)
+        ax.set_ylim(-0.45, 1.45)
         ax.set_xticks([0, 1])
         ax.set_yticks([0, 1])
         ax.set_aspect("equal")
         ax.set_xlabel(x_name)
         ax.set_ylabel(y_name)
         ax.set_title(title)
-    axes[1].plot([-0.3, 0.8], [0.8, -0.3], color=GREY, linestyle="--", linewidth=1.4)
+    features_plane, hidden_plane = axes
+    for less, colour in ((1, PURPLE), (0, INK), (-1, GREEN)):
+        low, high = max(-0.45, less - 0.45), min(1.45, less + 1.45)
+        features_plane.plot([low, high], [low - less, high - less], color=colour, linewidth=1.6, zorder=1)
+        at = (low + high) / 2 - 0.21 * abs(less)                              # beside the point, if one is there
+        features_plane.text(at, at - less + 0.04, f"p − n = {less}".replace("-", "−"), color=colour, fontsize=9,
+                            rotation=45, rotation_mode="anchor", ha="center", va="bottom")  # fmt: skip
+        hidden_plane.plot(max(0, less), max(0, -less), "o", markersize=17, markerfacecolor="none",
+                          markeredgecolor=colour, markeredgewidth=1.8, zorder=2)  # fmt: skip
+    hidden_plane.plot([0, 0, 1.45], [1.45, 0, 0], color=PALE, linewidth=5, zorder=1)
+    hidden_plane.plot([-0.3, 0.8], [0.8, -0.3], color=GREY, linestyle="--", linewidth=1.4)
     marks = [Line2D([], [], marker=mark, color=colour, linestyle="none", markersize=8, label=f"verdict {value}")
              for mark, colour, value in (("o", BLUE, 1), ("s", ORANGE, 0))]  # fmt: skip
-    axes[1].legend(handles=marks, frameon=False, loc="upper right", fontsize=9.5)
+    hidden_plane.legend(handles=marks, frameon=False, loc="upper right", fontsize=9.5)
     where = "; ".join(
         f"{name} at {x:g}, {y:g} and at {u:g}, {v:g}"
         for name, (x, y), (u, v) in zip(names, features.tolist(), hidden.tolist(), strict=True)
@@ -132,8 +148,9 @@ def folded_plane(features: Tensor, hidden: Tensor, verdict: Tensor, names: Seque
     show(
         drawn,
         f"Four phrases in two planes, a circle where the verdict is 1. By praise and not, and by hidden 1 and hidden "
-        f"2: {where}. By the features no line separates circles from squares. By the hidden units one does: the two "
-        f"squares lie on one point.",
+        f"2: {where}. By the features no line separates circles from squares. The hidden units take the line p − n = 1 "
+        f"to one point, p − n = 0 to another and p − n = −1 to a third; the whole plane becomes an L. There a line "
+        f"separates: the two squares lie on one point.",
     )
 
 
@@ -179,11 +196,71 @@ def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
     )
 
 
-def relative_residuals(runs: Mapping[str, Tensor]) -> None:
-    """How different the tokens still are after each layer: {kind: (seeds, layers)}, a dot a seed, a line their mean.
+def hidden_units(token: Tensor, W_1: Tensor, W_2: Tensor) -> None:
+    """A feed-forward network without biases, unit by unit: what fires adds its value to the output.
 
-    On the left the axis is logarithmic, and so is the mean; on the right, evenly, are the kinds that stay above 0.1.
-    Raises ValueError for numbers that are not above 0.
+    `token` (d_model,), `W_1` (d_model, d_ff), whose columns are keys, `W_2` (d_ff, d_model), whose rows are values. A
+    row for each unit: key, dot product, ReLU, value; the arrows are as wide as the unit fires. Raises ValueError where
+    the shapes do not fit.
+    """
+    d_model, d_ff = len(token), W_1.shape[-1]
+    check_shape("W_1", W_1, "d_model d_ff", d_model=d_model)
+    check_shape("W_2", W_2, "d_ff d_model", d_ff=d_ff, d_model=d_model)
+    check_places(units=d_ff, features=d_model)
+    sums = token @ W_1                                                        # (d_ff,)
+    strengths = sums.relu()
+    output = strengths @ W_2                                                  # (d_model,)
+    drawn, ax = figure(8.6, 0.75 * d_ff + 1.25)
+    wide = 0.62 * d_model                                                     # of a vector
+    at = [wide / 2, wide * 1.5 + 0.9, 2 * wide + 1.7, 2 * wide + 2.75, wide * 2.5 + 4.3, wide * 3.5 + 5.5]
+    middle = (d_ff - 1) / 2
+    stage(ax, (-0.3, at[5] + wide / 2 + 0.3), (-0.55, d_ff + 0.35))
+
+    def vector(x: float, y: float, numbers: Tensor, colour: str, silent: bool = False) -> None:
+        for k, number in enumerate(numbers.tolist()):
+            left = x - wide / 2 + 0.62 * k
+            ax.add_patch(Rectangle((left, y - 0.24), 0.62, 0.48, facecolor="white" if silent else (*rgb(colour), 0.2),
+                                   edgecolor=PALE if silent else colour, linewidth=1.3))  # fmt: skip
+            ax.text(left + 0.31, y, _signed(number), ha="center", va="center", fontsize=9.5,
+                    color=GREY if silent else INK)  # fmt: skip
+
+    vector(at[0], middle, token, BLUE)
+    vector(at[5], middle, output, BLUE)
+    for unit, (total, strength) in enumerate(zip(sums.tolist(), strengths.tolist(), strict=True)):
+        y, fires = d_ff - 1 - unit, strength > 0
+        vector(at[1], y, W_1[:, unit], PURPLE)
+        vector(at[4], y, W_2[unit], PURPLE, silent=not fires)
+        arrow(ax, (wide, middle), (at[1] - wide / 2, y), GREY)
+        ax.text(at[2], y, _signed(total), ha="center", va="center", fontsize=10.5, color=INK)
+        arrow(ax, (at[2] + 0.35, y), (at[3] - 0.35, y), GREY)
+        ax.text(at[3], y, _signed(strength), ha="center", va="center", fontsize=10.5, fontweight="bold",
+                color=ORANGE if fires else GREY)  # fmt: skip
+        if fires:
+            arrow(ax, (at[3] + 0.35, y), (at[4] - wide / 2, y), ORANGE, width=3 * strength)
+            arrow(ax, (at[4] + wide / 2, y), (at[5] - wide / 2, middle), ORANGE, width=3 * strength)
+    for x, said in zip(at, ("token x", "keys: columns\nof $W_1$", "x · key", "max(0, ·)", "values: rows\nof $W_2$",
+                            "output"), strict=True):  # fmt: skip
+        ax.text(x, d_ff - 0.35, said, ha="center", va="bottom", fontsize=10, color=INK)
+    ax.text(at[5], middle - 0.42, "sum of\nmax(0, ·) times value", ha="center", va="top", fontsize=9, color=GREY)
+    units = "; ".join(
+        f"unit {k + 1}: x · key = {_signed(total)}, " + (f"fires with {_signed(total)}" if total > 0 else "silent")
+        for k, total in enumerate(sums.tolist())
+    )
+    result = ", ".join(map(_signed, output.tolist()))
+    show(drawn, f"A token goes to {d_ff} hidden units. {units}. Each that fires adds its value, times that: {result}.")
+
+
+def _signed(number: float) -> str:
+    """With two digits at most, and a true minus sign."""
+    return f"{round(number, 2) + 0.0:g}".replace("-", "−")
+
+
+def shares_not_common(runs: Mapping[str, Tensor]) -> None:
+    """How different the tokens still are, {kind: (seeds, 1 + layers)}, before any layer and after each: a dot a seed.
+
+    A line goes through the geometric means. On the left the axis is logarithmic, with a dotted line where rounding is
+    all that is left; on the right, evenly, are the kinds that stay above 0.1. Raises ValueError for numbers that are
+    not above 0.
     """
     drawn, (left, right) = figure(8.6, 3.8, columns=2)
     said = []
@@ -191,7 +268,7 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
         check_shape(f"runs, {name}", run, "seeds layers")
         if not (run > 0).all():
             raise ValueError(f"runs, {name}: got {run.min():.3g}, expected numbers above 0: the axis is logarithmic")
-        layers = np.arange(1, run.shape[1] + 1)
+        layers = np.arange(run.shape[1])
         typical = run.log().mean(dim=0).exp()                                 # (layers,)
         marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
         for ax in (left, right)[: 1 + bool(typical.min() > 0.1)]:
@@ -200,18 +277,21 @@ def relative_residuals(runs: Mapping[str, Tensor]) -> None:
                     markersize=4, label=name, zorder=2)  # fmt: skip
             for seed in run:
                 ax.plot(layers, seed, marker, color=colour, markersize=3.5, alpha=0.45, zorder=3)
-        said.append(f"{name}: {typical[0]:.2g} after the first layer, {typical[-1]:.2g} after the last")
+        said.append(f"{name}: {typical[1]:.2g} after the first layer, {typical[-1]:.2g} after the last")
+    rounding = torch.finfo(torch.float64).eps
+    left.axhline(rounding, color=GREY, linewidth=1.2, linestyle=":", zorder=1)
+    left.text(layers[-1], rounding * 4, "float64 rounding", ha="right", va="bottom", fontsize=9, color=GREY)
     left.set_yscale("log")
     right.set_ylim(0, 1.03)
-    for ax, title in ((left, "all, logarithmic"), (right, "the upper ones, enlarged (linear)")):
+    for ax, title in ((left, "all, logarithmic"), (right, "the upper ones, linear")):
         ax.set_xticks(layers[::2])
-        name_lines(ax, "layer", "relative residual", title)
+        name_lines(ax, "layer", "share not common to all tokens", title)
     if right.get_legend():                            # the left one stands between the two, and names the same lines
         right.get_legend().remove()
     show(
         drawn,
         f"What is not common to all tokens, as a share of their vectors, layer by layer, a dot for each of "
-        f"{len(run)} seeds and a line through their mean. {'; '.join(said)}.",
+        f"{len(run)} seeds and a line through their geometric mean. {'; '.join(said)}.",
     )
 
 
@@ -223,53 +303,18 @@ def losses_of_runs(runs: Mapping[str, Sequence[Sequence[float]]], least: float) 
     drawn, ax = figure(7.0, 3.5)
     said = []
     for k, (name, lines) in enumerate(runs.items()):
+        ends = []
         for number, line in enumerate(lines):
             width = max(1, len(line) // 40)
             smooth = np.convolve(line, np.ones(width) / width, mode="valid")
             ax.plot(np.arange(width, len(line) + 1), smooth, color=SERIES[k], linewidth=1.3,
                     linestyle=("-", "--")[k % 2], label=name if number == 0 else None)  # fmt: skip
-        ends = ", ".join(f"{line[-1]:.2g}" for line in lines)
-        said.append(f"{name} ends at {ends}")
+            ends.append(f"{smooth[-1]:.2g}")
+        said.append(f"{name} ends at {', '.join(ends)}")
     ax.axhline(least, color=INK, linewidth=1.2, linestyle=":", label=f"least possible, {least:.3f}")
     ax.set_yscale("log")
     name_lines(ax, "training step", "loss (nats per letter)")
     show(drawn, f"Training losses, a line a seed; the least possible is {least:.3f}. {'; '.join(said)}.")
-
-
-def letters_predicted(
-    old: Mapping[str, Mapping[str, Sequence[float]]], new: Mapping[str, Mapping[str, Sequence[float]]]
-) -> None:
-    """How often a model predicts the letter that stood at a place, and the one that stands there now.
-
-    {row: {kind: a share for each seed}}: a panel for each kind, a row for each way in which the text was changed. In
-    `new` are the rows in which a new letter stands at the place. The marks of a row stand one below the other a little.
-    """
-    kinds = list(next(iter(old.values())))
-    drawn, axes = figure(8.6, 1.5 + 0.36 * len(old), columns=len(kinds))
-    said = []
-    series = ((old, "the old letter", "o", BLUE, BLUE), (new, "the new letter", "s", ORANGE, "white"))
-    for ax, kind in zip(axes, kinds, strict=True):
-        for shares, label, marker, colour, inside in series:
-            for y, row in enumerate(old):
-                if row not in shares:
-                    continue
-                values = list(shares[row][kind])
-                steps = [y + 0.16 * (i - (len(values) - 1) / 2) for i in range(len(values))]
-                ax.plot(values, steps, marker, color=colour, markerfacecolor=inside, markersize=6, clip_on=False,
-                        zorder=3)  # fmt: skip
-                said.append(f"{kind}; {row}: {label} " + ", ".join(f"{value:.0%}" for value in values))
-        ax.set_xlim(0, 1)
-        ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
-        ax.set_ylim(len(old) - 0.5, -0.5)
-        ax.set_yticks(range(len(old)), list(old) if ax is axes[0] else [""] * len(old))
-        ax.tick_params(axis="y", length=0)
-        ax.grid(axis="x", color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.set_title(kind, fontsize=10.5)
-    marks = [Line2D([], [], marker=marker, color=colour, markerfacecolor=inside, linestyle="none", label=label)
-             for _, label, marker, colour, inside in series]  # fmt: skip
-    drawn.legend(handles=marks, frameon=False, loc="outside lower center", ncols=2)
-    show(drawn, f"How often each letter is predicted, a mark a seed. {'. '.join(said)}.")
 
 
 def masked_scores(scores: Tensor, mask: Tensor, words: Sequence[str]) -> None:
@@ -474,27 +519,36 @@ def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Fig
 
 
 def teacher_forcing(words: Sequence[str]) -> None:
-    """One pass over a sentence: each position reads the words so far, and predicts the next.
+    """One pass over a sentence: each position reads the words so far, through two layers, and predicts the next.
 
-    Raises ValueError for more words than can be shown.
+    One path from the second input (the first, if there is one alone) to the last output is drawn thick. Raises
+    ValueError for more words than can be shown.
     """
     check_places(words=len(words))
     n = len(words) - 1
-    drawn, ax = figure(7.6, 2.9)
-    stage(ax, (-1.3, n + 0.75), (-0.55, 1.55))
+    drawn, ax = figure(7.6, 3.9)
+    stage(ax, (-1.1, n + 0.75), (-0.55, 2.55))
+    path = [min(1, n - 1), min(2, n - 1), n - 1]
+    for layer in range(2):
+        for i in range(n):
+            for j in range(i + 1):
+                chosen = path[layer : layer + 2] == [j, i]
+                ax.plot([j, i], [layer, layer + 1], color=BLUE if chosen else GREY, linewidth=3 if chosen else 1.1,
+                        zorder=2 if chosen else 1)  # fmt: skip
     for i in range(n):
-        for j in range(i + 1):
-            newest = j == i
-            ax.plot([j, i], [0, 1], color=BLUE if newest else GREY, linewidth=2.4 if newest else 1.1, zorder=1)
         ax.text(i, -0.18, words[i], ha="center", va="top", fontsize=11, color=INK)
-        ax.text(i, 1.2, words[i + 1], ha="center", va="bottom", fontsize=11, color=ORANGE, fontweight="bold")
-    dots(ax, n, [0, 1])
-    ax.text(-0.45, -0.18, "goes in", ha="right", va="top", fontsize=10.5, color=GREY)
-    ax.text(-0.45, 1.2, "must come out", ha="right", va="bottom", fontsize=10.5, color=GREY)
-    ax.text(n - 0.55, 0.62, "thick: its own token", va="center", fontsize=10, color=BLUE)
-    ax.text(n - 0.55, 0.38, "thin: its past", va="center", fontsize=10, color=GREY)
+        ax.text(i, 2.2, words[i + 1], ha="center", va="bottom", fontsize=11, color=ORANGE, fontweight="bold")
+    dots(ax, n, [0, 1, 2])
+    for y, said, va in ((-0.18, "input", "top"), (0.5, "layer 1", "center"), (1.5, "layer 2", "center"),
+                        (2.2, "target", "bottom")):  # fmt: skip
+        ax.text(-0.45, y, said, ha="right", va=va, fontsize=10.5, color=GREY)
+    ax.text(n - 0.7, 1.0, f"thick: a path from\n{words[path[0]]} to {words[n]}", va="center", fontsize=10, color=BLUE)
     pairs = "; ".join(f"{' '.join(words[: i + 1])} → {words[i + 1]}" for i in range(n))
-    show(drawn, f"Teacher forcing in one pass: {n} positions, each joined to itself and all before it. {pairs}.")
+    show(
+        drawn,
+        f"Teacher forcing in one pass: {n} positions, in each of two layers joined to itself and all before it; no "
+        f"path goes to the left. {pairs}.",
+    )
 
 
 def _hull(points: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # sliders:* can a pot become redder than the reddest was in the round before? Does sharpness stop the mixing?
 
 # %%
-def mix(sharpness, rounds=6, seed=1):
+def mix(sharpness, rounds=10, seed=1):
     torch.manual_seed(seed)
     pots = [torch.rand(6, 2)]                         # (6, 2)  red and blue
     for _ in range(rounds):
@@ -97,7 +97,7 @@ def after_mixing(sharpness, rounds):
 
 
 viz.explore(
-    after_mixing, sharpness=[1.0, 2.0, 5.0], rounds=range(7),
+    after_mixing, sharpness=[1.0, 2.0, 5.0], rounds=range(11),
     start={"sharpness": 2.0, "rounds": 2},
 )
 #| caption: Averages of averages: paints mixed again and again, by random recipes (seed 1).
@@ -107,7 +107,7 @@ viz.explore(
 angles = torch.linspace(0, 2 * math.pi, 100)          # (100,)
 directions = torch.stack([angles.cos(), angles.sin()])                    # (2, 100)
 for sharpness in (1.0, 2.0, 5.0):
-    left = []                                         # of the differences, one share a seed
+    left = []                                         # of the differences, one share per seed
     for seed in range(10):
         pots = mix(sharpness, rounds=100, seed=seed)
         reach = torch.stack([(colours @ directions).amax(dim=0) for colours in pots])
@@ -123,7 +123,7 @@ for sharpness in (1.0, 2.0, 5.0):
 # {figure}
 
 # %% [raw] slide
-# ## Stacked self-attention with one head: still one average
+# ## Stacked self-attention with one head
 # $$A_3\bigl(A_2\,(A_1 X W_1)\,W_2\bigr)W_3 \;=\; (A_3 A_2 A_1)\; X \;(W_1 W_2 W_3)$$
 #
 # - Weights mix **tokens**, on the left. Matrices mix **features**, on the right.
@@ -133,9 +133,10 @@ for sharpness in (1.0, 2.0, 5.0):
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
 # No pot can. A weighted average lies between the things that it averages: in the plane, inside the shape that they
 # span, their **convex hull**. So each shape lies inside the one before it. Sharp recipes only slow the shrinking: after
-# ten rounds at sharpness 5, up to 18 % of the differences are left. In the end all six pots hold the same purple.
+# ten rounds at sharpness 5, up to 18 % of the differences are left (of the standard deviation of red or of blue,
+# whichever is larger). A softmax takes some paint from every pot, so in the end all six hold the same purple.
 #
-# ## Stacked self-attention with one head: still one average
+# ## Stacked self-attention with one head
 #
 # Real layers first multiply the values by a matrix, and a matrix can move points out of the hull. *Guess:* does that
 # help? Write down three layers of one head each. The attention weights $A$ stand on the left, because they mix
@@ -176,15 +177,18 @@ assert torch.allclose(A_product.sum(dim=-1), torch.ones(n).double())
 # The *values* meet nothing but averages and matrices. The *weights* come out of a softmax of the input: the stack is not linear in $X$.
 
 # %% [markdown] erratum="nothing but averages"
-# Three layers compute what *one* matrix of attention weights and *one* value matrix could compute. However deep the
-# stack is, every output is a weighted average of the same few vectors, the rows of $X W_1 W_2 \cdots W_L$. It lies in
-# *their* convex hull.
+# Hardly: the hull is moved *once*, by the product of the $W$. Within it the averages shrink as the pots did. The values
+# meet *one* matrix of attention weights and *one* value matrix. However deep the stack is, every output is
+# a weighted average of the same few vectors, the rows of $X W_1 W_2 \cdots W_L$, and lies in the convex hull of these
+# rows. So no such stack returns $x_1 - x_2$ for every $X$, whatever its matrices are. (With equal tokens it would have
+# to return 0, so the product of the $W$ would be 0.) This does not mean that one layer replaces three: the scores of
+# a single layer may be unable to *produce* these weights. Depth buys better weights, not other values.
 #
 # > **This holds for one head, whose output replaces its input.** With several heads a layer is a sum, such as
 # > $A X W + A' X W'$, and its factors can no longer be sorted. (A layer that *adds* its result to its input, below, is
 # > such a sum, too.) [Lecture @many_heads](@many_heads) shows two heads that *subtract*: their output is the
-# > difference of two tokens, which is no average. One thing stays: the values are only multiplied, by weights and
-# > matrices, and added.
+# > difference of two tokens, which is no average. Still, the values are only multiplied by weights and matrices, and
+# > added.
 #
 # > **A common mistake: "without non-linearities the whole stack is linear".** The *values* meet nothing but averages
 # > and matrices. The *weights* come out of a softmax of the input, so the stack is not a linear function of $X$.
@@ -217,9 +221,9 @@ verdict = torch.tensor([[1.0], [0.0], [0.0], [1.0]])  # (4, 1)  is it a reason t
 # One half, four times. Ten such layers are one matrix.
 
 # %% [markdown]
-# One feature reverses the other. Averaging has nothing left to do, since everything is in the vector. Can a *matrix*
-# compute the verdict from it? *Guess:* which four numbers does the best linear map give, the one with the smallest
-# squared errors? (It may add a constant.)
+# One feature reverses the other. Everything is in this one vector, so let attention give it the weight 1 on itself.
+# Then the layer is a *matrix*. Can a matrix compute the verdict? *Guess:* which four numbers does the best linear map
+# give, the one with the smallest squared errors? (It may add a constant.)
 
 # %%
 with_one = torch.cat([phrases, torch.ones(4, 1)], dim=1)                  # (4, 3)
@@ -237,7 +241,7 @@ print("the best linear answer:", [round(x, 3) for x in (with_one @ best)[:, 0].t
 # and a linear map can only take a weighted sum of the two. This problem is known as **exclusive or**, XOR. Ten such
 # layers do not help either, since the product of ten matrices is one matrix.
 #
-# So the network needs a function that is not linear, an **activation function**. The cheapest is the **rectified
+# So we need a function that is not linear, an **activation function**. The cheapest is the **rectified
 # linear unit** or **ReLU**, $\max(0, z)$: it keeps numbers above zero and replaces the others by zero. *With pencil
 # and paper, try to find two expressions of the form $\max(0, \dots)$ whose sum is the verdict.*
 
@@ -249,12 +253,12 @@ answer = hidden_1 + hidden_2                          # (4,)
 hidden = torch.stack([hidden_1, hidden_2], dim=1)     # (4, 2)
 figures.folded_plane(phrases, hidden, verdict, ["good", "bad", "not good", "not bad"])
 assert torch.equal(answer, verdict[:, 0])
-#| caption: Four phrases by their features (no line separates the verdicts), and by the two
-#|   hidden units (one line does).
+#| caption: The hidden units flatten the plane to p − n and bend it at 0. Each coloured line on
+#|   the left lands on one point on the right.
 #| label: folded-plane
 
 # %% [raw] slide
-# ## The hidden layer folds the plane
+# ## The hidden layer flattens the plane, and bends it
 # {figure}
 # |||
 # $$\max(0,\ p - n)$$
@@ -267,14 +271,16 @@ assert torch.equal(answer, verdict[:, 0])
 #
 # $W_1\colon (d_\text{model}, d_\text{ff})$, $\;W_2\colon (d_\text{ff}, d_\text{model})$, usually $d_\text{ff} = 4\,d_\text{model}$.
 #
-# - **Attention moves** information between tokens and computes little with it.
-# - **The feed-forward network computes** something for each token and moves nothing.
+# - **Attention moves** information between tokens. On the values it is linear.
+# - **The feed-forward network computes** with it, for each token by itself, and moves nothing.
 
 # %% [markdown] teaches="nothing but averages: why a feed-forward network"
-# On the left, the circles stand at opposite corners, and no line separates them from the squares. The hidden layer
-# has flattened the plane to a line and folded it: *bad* and *not good* now lie on one point, and a line separates it from the other two. Each
-# hidden number recognises one phrase and is zero for all others. A wider **hidden layer** recognises more. We wrote
-# this one by hand; a network learns it.
+# On the left, the circles stand at opposite corners, and no line separates them from the squares. (As vectors, *good* plus
+# *not bad* is *bad* plus *not good*. So a linear map with a constant gives both pairs the same sum, and cannot put one
+# pair above a threshold and the other below.) The hidden layer
+# has flattened the plane to a line, $p - n$ (praise less not), and bent it at 0: *bad* and *not good* now lie on one
+# point, and a line separates it from the other two. Each hidden number recognises one phrase and is zero for all
+# others. A wider **hidden layer** recognises more. We wrote this one by hand; a network learns it.
 #
 # ## The position-wise feed-forward network (FFN)
 #
@@ -294,14 +300,34 @@ figures.position_wise(["the", "chef", "who", "ran"], d_model=16, d_ff=64)
 # {figure}
 
 # %% [markdown]
-# So the two parts of a layer divide the work. **Attention moves information between tokens and computes little with it.
-# The feed-forward network computes something for each token and moves nothing.**
+# So the two parts of a layer divide the work. **Attention moves information between tokens. The feed-forward network
+# computes with it, for each token by itself, and moves nothing.** The division is not strict, because scores multiply
+# features with features: attention computes through its *weights*. (If the token can share its weight with a second
+# one, a single head can give the restaurant's verdict. Question 6 of [a06](@masking/assignment) asks you how.) But a
+# head has one set of weights for each query, and its output is a weighted average of values. The network has $d_\text{ff}$
+# units for each token.
 #
-# What does it compute? Read it one **hidden unit** at a time. A unit takes the dot product of the token with its
-# column of $W_1$ and adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the
+# What does the network compute? Read it one **hidden unit** at a time. A unit takes the dot product of the token with
+# its column of $W_1$ and adds its bias. If the sum is above zero, the unit *fires*: it adds its row of $W_2$ to the
 # output, in proportion to the sum. Geva et al. ([-@geva2021]) therefore call the columns of $W_1$ *keys* and the rows
-# of $W_2$ *values*. The network resembles attention over a fixed memory, with ReLU in the place of the softmax.
-# *Guess:* in a newly initialised network, how many of 64 units fire for one token?
+# of $W_2$ *values*. The network resembles attention over a fixed memory, with ReLU in place of the softmax.
+
+# %%
+token = torch.tensor([1.0, 0.5])                      # (d_model,)
+W_1 = torch.tensor([[1.0, -1.0, 0.2], [0.6, 1.2, 0.8]])                   # (d_model, d_ff)
+W_2 = torch.tensor([[0.5, 1.0], [-1.0, 0.5], [1.0, -0.5]])                # (d_ff, d_model)
+figures.hidden_units(token, W_1, W_2)
+#| caption: A feed-forward network as a memory of three hidden units (biases 0): two fire, and
+#|   their values are added.
+#| label: hidden-units
+
+# %% [raw] slide
+# ## Hidden units: keys and values
+# {figure}
+
+# %% [markdown]
+# *Guess:* in a newly initialised network, how many of 64 units fire for one token? And if one of seven tokens is
+# changed, how many of the seven outputs move, after the network and after attention?
 
 # %%
 torch.manual_seed(0)
@@ -317,9 +343,14 @@ for key, bias, value in zip(up.weight, up.bias, down.weight.mT, strict=True):
     fired += int(strength > 0)
 print(f"{fired} of 64 units fired; unit by unit is the network:",
       torch.allclose(output, network(sentence)[3], atol=1e-6))
-order = torch.randperm(7)
-by_itself = torch.allclose(network(sentence[order]), network(sentence)[order], atol=1e-6)
-print("shuffled tokens, shuffled outputs:", by_itself)
+changed = sentence.clone()
+changed[3] = torch.randn(16)                          # one token
+pairs = {"the network": (network(sentence), network(changed)),
+         "attention": [attend(x, x, x)[0] for x in (sentence, changed)]}
+for part, (before, after) in pairs.items():           # (7, 16) each
+    moved = int((before != after).any(dim=-1).sum())
+    print(f"one token changed: after {part} {moved} of 7 outputs move")
+    assert moved == (1 if part == "the network" else 7)
 
 # %% tags=["hide-input"]
 assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 48
@@ -337,9 +368,10 @@ assert torch.allclose(output, network(sentence)[3], atol=1e-6) and 16 < fired < 
 
 # %% [markdown]
 # About half of the units fire. In trained networks with ReLU it is often a small share: Li et al. ([-@li2023])
-# counted 3 % in a T5 model.
+# counted 3 % in a T5 model. The network moves nothing between tokens: only the changed one gets another output.
+# Attention moves all seven.
 #
-# This network holds two thirds of a layer's parameters. The usual width, a convention, is $d_\text{ff} = 4\,d_\text{model}$
+# The network holds two thirds of a layer's parameters. The usual width, a convention, is $d_\text{ff} = 4\,d_\text{model}$
 # (2048 and 512 in [@vaswani2017]). Then the two matrices of the network have $8\,d^2$ parameters, and the four of an
 # attention (query, key, value and output) have $4\,d^2$.
 #
@@ -369,8 +401,8 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 # Far from 0, GELU and SiLU approach ReLU. But they have no kink at 0, and to the left of it they dip below zero.
 #
 # > **Check yourself.** A sentence of a single token goes through ten layers of attention, with any number of heads and
-# > no feed-forward networks. What comes out, as a function of what went in?
-# > <details><summary>Answer</summary>With one head, the one weight is 1 in each layer. So what comes out is x W₁W₂…W₁₀:
+# > no feed-forward networks. Write the output as a function of the input.
+# > <details><summary>Answer</summary>With one head, the one weight is 1 in each layer. So the output is x W₁W₂…W₁₀:
 # > a linear function. With several heads, each layer is x times the sum of their matrices, which is linear as well.
 # > (The softmax of the weights, the only non-linear thing in the stack, had nothing to choose from.)</details>
 #
@@ -378,72 +410,116 @@ viz.function_curves(smooth, z, x_name="z", y_name="activation")
 #
 # ## Rank collapse: what keeps tokens apart
 #
-# The pots all became alike. Does the feed-forward network save the tokens from this? The **relative residual** of a
-# matrix of token vectors is the share of its size (norm) that is *not* common to all its rows. It is 1 if the mean of
-# the rows is the zero vector, and 0 if all tokens have become the same vector. That matrix has rank one; hence the
-# name **rank collapse**, or *token uniformity* ([@dong2021]; in graph networks, *oversmoothing*).
+# The pots all became alike. Does the feed-forward network save the tokens from this? We measure which share of the
+# size (norm) of all token vectors is *not* common to all of them. It is 1 if their mean is the zero vector, and 0 if
+# all tokens have become the same vector. Their matrix then has rank one; hence the name **rank collapse**, or *token
+# uniformity* (in graph networks, *oversmoothing*). Dong et al. ([-@dong2021]) call what is not
+# common the *residual*. That has nothing to do with the residual connection below.
 #
-# We stack twelve layers with random matrices, as at initialisation, in four ways:
+# We stack twelve layers with random matrices, as at initialisation, in five ways:
 #
 # * attention alone;
 # * with a feed-forward network after each attention;
 # * with a **residual connection** around each attention: the layer *adds* its result to its input,
 #   $x + \operatorname{attention}(x)$;
-# * with both: a residual connection around each feed-forward network, too.
+# * with both: a residual connection around each feed-forward network, too;
+# * with both, but without the ReLU: each network is then two matrices (scaled, so that its output keeps its size).
 #
-# In all four, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
-# @deep_stacks](@deep_stacks)). *Please draw the four curves before you run it.* Which of the two additions keeps the
-# tokens apart?
+# In all five, each layer first brings the tokens' vectors to one size (`layer_norm`, [lecture
+# @deep_stacks](@deep_stacks)). *Please draw the curves before you run it.* Which of the two additions keeps the
+# tokens apart? Is more left with the ReLU or without it?
 
 # %% [raw] slide
 # ## Rank collapse: what keeps tokens apart?
-# **Relative residual**: the share of the token vectors that is *not* common to all. 0: all tokens are one vector.
+# We measure the share of the token vectors that is *not* common to all. 0: all tokens are one vector.
 #
-# > **Guess first.** Twelve random layers. Draw four curves: attention alone; with a feed-forward network; with a **residual connection** $x + \operatorname{attention}(x)$; with both.
+# > **Guess first.** Twelve random layers. Draw five curves: attention alone; with a feed-forward network; with a **residual connection** $x + \operatorname{attention}(x)$; with both; with both, but without the ReLU.
 
 # %%
-def relative_residual(H):
+def share_not_common(H):
     common = H.mean(dim=0)                            # (d,)
     return ((H - common).norm() / H.norm()).item()
 
 
-def stack(feed_forward, residual, seed, layers=12, n=32, d=64):
+def stack(activation, residual, seed, sharpness=1, layers=12, n=32, d=64):
     torch.manual_seed(seed)
-    H, measured = torch.randn(n, d).double(), []      # (n, d)
+    H = torch.randn(n, d).double()                    # (n, d)
+    shares, largest = [share_not_common(H)], []
     for _ in range(layers):
         W_Q, W_K, W_V = torch.randn(3, d, d).double() / math.sqrt(d)      # (d, d)
         W_1 = torch.randn(d, 4 * d).double() / math.sqrt(d)
         W_2 = torch.randn(4 * d, d).double() / math.sqrt(2 * d)
         x = layer_norm(H, eps=0)                      # all vectors at one size
-        found, _ = attend(x @ W_Q, x @ W_K, x @ W_V)  # (n, d)
+        found, weights = attend(sharpness * x @ W_Q, x @ W_K, x @ W_V)    # (n, d), (n, n)
         H = H + found if residual else found
-        if feed_forward:
-            found = (layer_norm(H, eps=0) @ W_1).relu() @ W_2             # (n, d)
+        if activation is not None:
+            found = activation(layer_norm(H, eps=0) @ W_1) @ W_2          # (n, d)
             H = H + found if residual else found
-        measured.append(relative_residual(H))
-    return measured
+        shares.append(share_not_common(H))
+        largest.append(weights.amax(dim=-1).mean().item())
+    return shares, largest
 
 # %%
-kinds = {"attention alone": (False, False), "+ feed-forward": (True, False),
-         "+ residual": (False, True), "+ both": (True, True)}
-runs = {kind: torch.tensor([stack(*parts, seed) for seed in range(5)])
-        for kind, parts in kinds.items()}             # (5, 12) each
-figures.relative_residuals(runs)
-#| caption: Without a residual connection all tokens become one vector within five layers; with
-#|   one they stay apart. A dot for each seed.
+def no_relu(z):
+    return z / math.sqrt(2)                           # as large, on average, as z.relu()
+
+
+kinds = {"attention alone": (None, False), "+ feed-forward": (torch.relu, False),
+         "+ residual connection": (None, True), "+ both": (torch.relu, True),
+         "+ both, without ReLU": (no_relu, True)}
+runs = {kind: torch.tensor([stack(*parts, seed)[0] for seed in range(5)])
+        for kind, parts in kinds.items()}             # (5, 13) each
+figures.shares_not_common(runs)
+#| caption: With scores of this size, tokens without a residual connection become one vector
+#|   within five layers. One dot per seed; lines: geometric means.
 #| label: rank-collapse
 
 # %% tags=["hide-input"]
-print("over five seeds, after  ", *[f"{layer:>2} layers          " for layer in (3, 4, 5, 12)])
+print("over five seeds, after", *[f"{layer:>9} layers   " for layer in (3, 4, 5, 12)])
 for kind, run in runs.items():
-    low, high = run.amin(dim=0), run.amax(dim=0)      # (12,)  over the seeds
-    print(f"{kind:>16}", *[f"   {low[i]:.1e} … {high[i]:.1e}" for i in (2, 3, 4, 11)], sep="")
-gained = runs["+ both"][:, -1] - runs["+ residual"][:, -1]                # (5,)  seed by seed
-print("both minus residual alone, after 12 layers:", *[f"{gain:+.2f}" for gain in gained])
+    low, high = run.amin(dim=0), run.amax(dim=0)      # (13,)  over the seeds
+    print(f"{kind:>21}", *[f"   {low[i]:.1e} … {high[i]:.1e}" for i in (3, 4, 5, 12)], sep="")
+gained = runs["+ both"][:, -1] - runs["+ residual connection"][:, -1]     # (5,)  seed by seed
+print("both minus residual connection alone, after 12 layers:",
+      *[f"{gain:+.2f}" for gain in gained])
+
+mean = 1 / math.sqrt(2 * math.pi)                     # of ReLU, for normal random numbers
+
+
+def relu_less_its_mean(z):
+    return (z.relu() - mean) / math.sqrt(1 - 2 * mean**2)             # as large as z.relu()
+
+
+def random_for_each_token(z):
+    return torch.randn_like(z) / math.sqrt(2)         # as large as well
+
+
+def random_for_all_tokens(z):
+    return random_for_each_token(z[:1]).expand_as(z)
+
+
+print("both, after 12 layers, with this in place of ReLU:")
+left = {}
+for activation in (relu_less_its_mean, random_for_each_token, random_for_all_tokens):
+    shares = torch.tensor([stack(activation, True, seed)[0][-1] for seed in range(5)])
+    left[activation] = shares                         # (5,)
+    print(f"{activation.__name__:>24}: {shares.min():.2f} … {shares.max():.2f}")
+assert left[relu_less_its_mean].min() > 0.75 and left[random_for_each_token].min() > 0.75
+assert left[random_for_all_tokens].max() < 0.35
+print("attention alone, the largest of a query's 32 weights, on average, layer by layer:")
+for sharpness in (1, 8):
+    pairs = [stack(None, False, seed, sharpness) for seed in range(5)]
+    kept = torch.tensor([shares for shares, _ in pairs])                  # (5, 13)
+    largest = torch.tensor([largest for _, largest in pairs]).mean(dim=0)
+    print(f"   scores ×{sharpness}:", *[f"{weight:.2f}" for weight in largest.tolist()],
+          f"  left after 12 layers: at most {kept[:, -1].max():.0e}")
+    assert kept[:, -1].max() < 1e-12, "in the end nothing is left"
+assert gained.min() > 0
 
 # %% tags=["hide-input"]
-assert max(runs["attention alone"][:, 4].max(), runs["+ feed-forward"][:, 4].max()) < 1e-12
-assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
+assert max(runs["attention alone"][:, 5].max(), runs["+ feed-forward"][:, 5].max()) < 1e-12
+assert min(runs["+ residual connection"][:, 5].min(), runs["+ both"][:, 5].min()) > 0.3
+assert (runs["+ both, without ReLU"] > runs["+ both"] + 0.2)[:, -1].all()
 
 # %% [raw] slide
 # ## The residual connection holds it off
@@ -453,31 +529,36 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # ## A common mistake: one remedy for two problems
 # | problem | what solves it |
 # |---|---|
-# | attention **computes** nothing from what it averages | the feed-forward network |
+# | attention is **linear** in the values that it averages | the feed-forward network |
 # | everything becomes **alike** | the residual connection |
 #
 # The network is *the same function at every position*: equal tokens stay equal.
 
 # %% [markdown]
 # By the fifth layer, attention alone has turned thirty-two tokens into one vector, to the last digit of double
-# precision. The feed-forward network by itself has not slowed this down. *At initialisation*, it is the residual
-# connection that keeps the tokens apart: each pot keeps its own paint and only adds some. The two upper curves fall
-# as well, but slowly: after twelve layers about half is left.
+# precision. The feed-forward network by itself does not slow this down. *At initialisation*, it is the residual
+# connection that keeps the tokens apart: each pot keeps its own paint and only adds some. The upper curves fall as
+# well, but slowly.
 #
-# Why is the fall so steep? Tokens that are alike get nearly equal scores from every query. So the weights become even,
-# and an average with even weights is the same for all queries. Each layer makes the next one average more evenly. Dong,
-# Cordonnier and Loukas ([-@dong2021]) prove for attention alone, with weights that are not too large, that the
-# differences vanish *doubly exponentially* with depth: each layer *multiplies* the number of zeros after the decimal
-# point. Our stack shows two or three zeros after layer 3, and six to nine after layer 4. By layer 5 only rounding is
-# left.
+# Why is the fall so steep? Tokens that are alike get nearly equal scores from every query. So the weights become even
+# (the largest, 0.15 at first, falls to 1/32), and an average with even weights is the same for all queries. Each layer
+# makes the next one average more evenly. Sharper scores only delay this: eight times as large, they leave nothing by layer
+# 12. Dong, Cordonnier and Loukas ([-@dong2021]) prove for attention alone, if the weight *matrices* are not too large,
+# that the differences vanish *doubly exponentially* with depth: each layer *multiplies* the number of zeros after the
+# decimal point. Our stack shows two or three zeros after layer 3, and six to nine after layer 4. (Our matrices are random.
+# With well-chosen value matrices the layer norm can prevent the collapse, [@wu2024].)
 #
 # Why can the network not undo this? It is *the same function at every position*: once two tokens have become the same
-# vector, it returns the same vector for both. With a residual connection the tokens still differ, and there the
-# network does eventually help: after twelve layers more is left with it than without, in every seed.
+# vector, it returns the same vector for both. With residual connections the tokens still differ, and there more is
+# left with the network than without, in every seed. Is it the computing that helps? No: without the ReLU *much* more
+# is left. What helps is a second branch that adds something different to each token. Even random numbers do. The ReLU
+# costs, because it is never negative: its mean adds a vector common to all tokens. Subtract the mean from it, and the
+# cost is gone.
 #
 # > **A common mistake: one remedy for two problems.** Averaging usually gets the blame, and the feed-forward network
-# > is offered as the fix. But there are two problems. Attention *computes* nothing from what it averages: the network
-# > solves this, as in the restaurant. And everything becomes *alike*: the residual connection holds this off.
+# > is offered as the fix. But there are two problems. Attention is *linear* in the values that it averages: the
+# > network computes with them, as in the restaurant. And everything becomes *alike*: the residual connection holds
+# > this off.
 #
 # <details><summary>What Dong et al. say about feed-forward networks</summary>
 #
@@ -490,7 +571,7 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # @deep_stacks](@deep_stacks) looks at the same connection from the side of the gradients.
 
 # %% [markdown]
-# ## Autoregressive language models must not see the future: an impossible loss
+# ## Autoregressive language models and the future
 #
 # A language model predicts each token from those before it, and writes by reading its own output: it is
 # **autoregressive**. A recurrent network reads from left to right, so it cannot look ahead. Self-attention gives
@@ -500,7 +581,7 @@ assert min(runs["+ residual"][:, 4].min(), runs["+ both"][:, 4].min()) > 0.3
 # token is a letter here, and a full stop stands for the beginning and for the end.
 
 # %% [raw] slide
-# ## Language models must not see the future
+# ## Autoregressive language models and the future
 # Texts: numbers from "zero" to "nine hundred and ninety-nine", letter by letter. The output is the input, one step later.
 #
 # > **Guess first.** All thousand numbers are equally likely. How small can an honest loss become?
@@ -517,18 +598,19 @@ print(len(letters), "tokens:", letters)
 def batch_of(chosen):
     rows = [torch.tensor([letters.index(letter) for letter in f".{text}."]) for text in chosen]
     tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
-    return tokens[:, :-1].clamp(min=0), tokens[:, 1:]     # (batch, n) each: goes in, comes out
+    return tokens[:, :-1].clamp(min=0), tokens[:, 1:]     # (batch, n) each: inputs, targets
 
 
-goes_in, must_come_out = batch_of(["seven"])
-for tokens in (goes_in, must_come_out):
+inputs, targets = batch_of(["seven"])
+for tokens in (inputs, targets):
     print("".join(letters[i] for i in tokens[0]))
 
 # %% [markdown]
-# The output must be the input, one step later: at each position the next letter. We train models that differ in one
-# argument: some have a mask that lets position $i$ attend to the positions $j \le i$, the others have none. The
-# layers are the package's, with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half.
-# Their class is called `Encoder`; with a causal mask the same stack is a **decoder-only** language model.
+# The **targets** are the inputs, one step later: at each position the next letter. We train models that differ in one
+# argument: some have a mask that lets position $i$ attend to the positions $j \le i$, the others have none. (Neither
+# has a padding mask; a section below shows who needs one. The loss leaves padding out.) The layers are the package's,
+# with four heads ([lecture @many_heads](@many_heads)) and the parts of the first half. Their class is called
+# `Encoder`; with a causal mask the same stack is a **decoder-only** language model.
 
 # %%
 class Speller(nn.Module):
@@ -557,8 +639,8 @@ def train(masked, seed, steps=150, kept=range(1000)):
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, steps, pct_start=0.2)
     for _ in range(steps):
         drawn = torch.randint(len(kept), (32,))
-        goes_in, must_come_out = batch_of([texts[kept[i]] for i in drawn])
-        loss = loss_of(model(goes_in), must_come_out)
+        inputs, targets = batch_of([texts[kept[i]] for i in drawn])
+        loss = loss_of(model(inputs), targets)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -568,9 +650,9 @@ def train(masked, seed, steps=150, kept=range(1000)):
 
 # %% [markdown]
 # *Before you train:* how small can the loss become? All thousand numbers are equally likely, so no model can know
-# which one is coming. That costs any honest model $\ln 1000 \approx 6.9$ nats per number. Divide this by the letters
-# of a number (the full stop at its end counts as one), and you have the **entropy** of these texts per letter, the
-# least that honest prediction can cost.
+# which one is coming. So an *honest* model, one that does not see the answer, pays at least $\ln 1000 \approx 6.9$ nats
+# per number, on average. Divide this by the letters of a number (the full stop at its end counts as one), and you have the
+# **entropy** of these texts per letter, the least that honest prediction can cost.
 
 # %%
 least = math.log(1000) / (sum(len(text) + 1 for text in texts) / 1000)    # nats per letter
@@ -581,7 +663,8 @@ for name in losses:
         models[name, seed] = model
         losses[name].append(line)
 figures.losses_of_runs(losses, least)
-#| caption: Training losses with and without a mask; without one the answer leaks.
+#| caption: Training losses with and without a mask, smoothed over 3 steps; without one the
+#|   answer leaks.
 
 # %% tags=["hide-input"]
 last = {name: [sum(line[-20:]) / 20 for line in lines] for name, lines in losses.items()}
@@ -650,6 +733,7 @@ for (name, _), model in models.items():
     random[name].append(f"{guessed.float().mean():.0%}")
 for name in losses:
     print(f"{name:>11}: first letters", *first[name], "  random letters", *random[name])
+print(f"chance for a random letter: {1 / (len(letters) - 1):.0%}")
 most_common = numbers[:, 1].bincount().max() / len(texts)
 print(f"the most common first letter begins {most_common:.0%} of the numbers")
 
@@ -661,85 +745,9 @@ assert max(found["no mask"][1]) < 25, "and do not copy place by place"
 
 # %% [markdown]
 # Nobody can know a first letter in advance. The best guess is the most common one, and with the mask no model does
-# better. Without a mask every first letter is right, so these models do read ahead. But of the random letters they
-# get about one in ten, where a copy would get all. So they do not simply copy the next letter.
-#
-# When do they look ahead? Take one place of a number. We replace the letter that must be predicted there, or the letters
-# after it, or both, or cut the text off before it. The letters before stay. Sometimes they *decide* which letter must
-# come (after "sev" of seven). Sometimes they leave a choice, and the new letter is one that could have followed.
-# *Guess* for each case: how often do the models without a mask still predict the old letter?
-
-# %% tags=["hide-input"]
-def versions_of(text, i, new, noise):
-    before, old, after = text[:i], text[i], text[i + 1 :]
-    return {"nothing replaced": text, "that letter replaced": before + new + after,
-            "those after it replaced": before + old + noise,
-            "all from there replaced": before + new + noise, "all from there cut off": before}
-
-
-@torch.no_grad()
-def shares_of(model, cases, version):                 # of the old letter, and of the new one
-    said_old = said_new = 0
-    for place in {i for _, i, _, _ in cases}:         # by place, so that a cut text ends there
-        here = [case for case in cases if case[1] == place]
-        tokens, _ = batch_of([versions_of(*case)[version] for case in here])
-        if version == "all from there cut off":
-            tokens = tokens[:, : place + 1]
-        said = model(tokens)[:, place].argmax(dim=-1) # (number of cases here,)
-        for k, (text, i, new, _) in zip(said, here, strict=True):
-            said_old += letters[k] == text[i]
-            said_new += letters[k] == new
-    return said_old / len(cases), said_new / len(cases)
-
-
-def any_of(choices):
-    return choices[torch.randint(len(choices), (), generator=generator)]
-
-
-generator = torch.Generator().manual_seed(0)
-ended = [f"{text}." for text in texts]
-decide, choice = [], []                               # (text, place, new letter, noise)
-for text in texts[::20]:
-    for i, old in enumerate(text):
-        possible = {other[i] for other in ended if other[:i] == text[:i]}
-        others = sorted((set(letters) if len(possible) == 1 else possible) - {old, "."})
-        if others:
-            noise = "".join(any_of(letters[1:]) for _ in text[i + 1 :])
-            (decide if len(possible) == 1 else choice).append((text, i, any_of(others), noise))
-
-asked = [("no mask", version) for version in versions_of("a", 0, "b", "")]
-asked.append(("causal mask", "all from there cut off"))
-old_letter, new_letter = {}, {}                       # {row: {kind: a share for each seed}}
-for name, version in asked:
-    row = f"{name}, {version}"
-    old_letter[row], new_letter[row] = {}, {}
-    for kind, cases in (("letters before decide", decide), ("they leave a choice", choice)):
-        pairs = [shares_of(models[name, seed], cases, version) for seed in range(3)]
-        old_letter[row][kind], new_letter[row][kind] = zip(*pairs, strict=True)       # (3,)
-with_new = ("no mask, that letter replaced", "no mask, all from there replaced")
-figures.letters_predicted(old_letter, {row: new_letter[row] for row in with_new})
-#| caption: Which letter is predicted at a place whose letter, or what follows, was replaced or
-#|   cut off. A mark for each of three seeds.
-#| label: which-letter
-
-# %% tags=["hide-input"]
-sure = {row: shares["letters before decide"] for row, shares in old_letter.items()}
-assert min(sure["no mask, that letter replaced"]) > 0.85, "one letter does not mislead them"
-assert max(sure["no mask, all from there replaced"]) < 0.9
-assert max(sure["no mask, all from there cut off"]) < 0.85
-assert min(sure["causal mask, all from there cut off"]) > 0.97, "honest spelling"
-read = new_letter["no mask, that letter replaced"]["they leave a choice"]
-assert min(read) > 0.2, "they read"
-
-# %% [markdown]
-# Where there is a choice, the models with a mask are right three times in five, those without one nearly always.
-# Replace the letter itself, and they predict the old one far less often, and the new one in a third to more than half
-# of the cases. They read the answer. Where the letters before decide, one wrong letter does little harm. But this is no
-# honest spelling. With no true letter to their right, the models without a mask miss more than a fifth of these letters
-# (noise), or 31 to 40 % (cut off). Those with a mask miss next to none.
-#
-# (Each way changes something else, too: no training text ends at the cut, and none looks like noise. Both lower the
-# accuracy, though not equally. So trust the direction rather than the exact share.)
+# better. Without a mask every first letter is right, so these models do read ahead. But they get few of the random
+# letters, where a copy would get all. So they do not simply copy the next letter. (How they read is of no importance
+# here: whatever they take from the right is gone when they write.)
 #
 # Which signs would *not* have shown the fault? The training loss is splendid. Does the loss on unseen texts show it?
 # *Guess:* we train on 800 of the numbers and measure on the other 200.
@@ -814,9 +822,6 @@ slow = torch.cat(slow)                                # (n, d_k)
 #   `scaled_dot_product_attention`, True means "may". In `nn.MultiheadAttention` and `nn.TransformerEncoder` True means
 #   "may *not*".
 # * An **additive mask** holds 0 and −∞ and is added to the scores.
-#
-# (For the causal mask alone, `scaled_dot_product_attention` takes `is_causal=True`, so a fused kernel can skip the
-# forbidden triangle. Exercise 2 of a@masking shows where that goes wrong.)
 #
 # Here is the additive mask; in the assignment you write the boolean one. *Guess:* what will the first row of weights be?
 
@@ -897,7 +902,7 @@ def who_depends_on_whom(model, x):                    # x (n, d)  ->  (n, n)
 #
 # Four suspects: no mask; a causal mask; a causal mask on the *weights*, set to 0 after the softmax; and a causal mask
 # on inputs that were centred first, by subtracting the mean over the sentence. *Which of the four leak?* In the
-# picture a cross marks a leak, and a stronger colour a larger gradient (each map has its own scale).
+# picture a cross marks a leak, and a stronger colour a larger gradient.
 
 # %%
 torch.manual_seed(1)
@@ -929,8 +934,8 @@ suspects = {"no mask": not_masked, "causal mask": masked, "weights set to 0": we
 x = torch.randn(6, 8)                                 # (n, d)  one input for all four
 found = {name: who_depends_on_whom(model, x) for name, model in suspects.items()}     # (6, 6)
 figures.dependence_maps(found)
-#| caption: Which output depends on which input, by the size of the gradient; crosses
-#|   mark leaks.
+#| caption: Which output depends on which input, by the size of the gradient (each map has its
+#|   own colour scale); crosses mark leaks.
 
 # %% tags=["hide-input"]
 assert [name for name, table in found.items() if not table.triu(1).any()] == ["causal mask"]
@@ -943,8 +948,8 @@ assert [name for name, table in found.items() if not table.triu(1).any()] == ["c
 
 # %% [markdown] erratum="weights set to 0"
 # Three of the four leak. Centring leaks because the mean over the sentence contains the sentence's end. Any statistic
-# over all positions does. This is one reason why a Transformer's norms work over the features of one position ([lecture
-# @deep_stacks](@deep_stacks)).
+# over all positions does. A norm over the features of one position ([lecture @deep_stacks](@deep_stacks)) cannot leak
+# in this way.
 #
 # > **A common mistake: "masking sets attention weights to 0".** As a result, yes; as a recipe, no. [Lecture
 # > @cross_attention](@cross_attention) showed that rows then no longer sum to one. Here the harm is greater: the future
@@ -970,14 +975,15 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 # ## A gradient of zero proves nothing
 # {print}
 #
-# The suspect *counts*: its output goes up in steps, and a step has no slope. **Change the future, and see whether the past has moved.**
+# The suspect *counts*: its output goes up in steps, and between steps its slope is zero. **Change the future, in many ways, and see whether the past has moved.**
 #
 # **Now you:** a@masking, exercise 3
 
 # %% [markdown] teaches="training in parallel, teacher forcing"
 # The detector acquits this model, and yet it leaks. A count goes up in steps; between the steps it is flat, and its
 # gradient is zero. **A gradient clearly above rounding proves a leak; a gradient of zero proves nothing.** A better
-# test does what we did with `other_end`: change the future, and see whether the past has moved.
+# test does what we did with `other_end`: change the future, and see whether the past has moved. It, too, can prove a
+# leak, but not its absence: try many changes, large ones among them.
 #
 # **Now you:** [a06](@masking/assignment), exercise 3. You write such a test, and it must catch well-hidden leaks.
 #
@@ -985,11 +991,12 @@ assert not who_depends_on_whom(counts, x).triu(1).any() and moved > 0.01
 #
 # Back to the trained models. In training they answered all positions of a text in one pass, and every position got the
 # true beginning, whatever the model itself would have written. That is **teacher forcing** ([@williams1989]). A model
-# that writes answers one position after the other. Are those the same questions?
+# that writes answers one position after the other. Does one pass ask the same questions as writing step by step?
 
 # %%
 figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
-#| caption: Teacher forcing: all positions of a sentence are trained in one pass.
+#| caption: Teacher forcing: all positions of a sentence are trained in one pass. No path
+#|   through the two layers goes to the left.
 #| label: teacher-forcing
 
 # %% [raw] slide
@@ -997,9 +1004,9 @@ figures.teacher_forcing(["<start>", "the", "chef", "who", "ran"])
 # {figure}
 
 # %% [markdown]
-# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask no line reaches it from the
-# right. So cutting off everything to the right changes nothing, in any layer. *Guess:* how much longer does it take
-# to ask the questions one by one?
+# Each upper dot is one question: "given these words, what comes next?" Thanks to the mask no path reaches it from the
+# right, through any number of layers. So cutting off everything to the right changes nothing. *Guess:* how much longer
+# does it take to ask the questions one by one?
 
 # %%
 @torch.no_grad()
@@ -1008,21 +1015,21 @@ def step_by_step(model, tokens):
     return torch.stack(steps, dim=1)                  # (batch, n, letters)
 
 
-goes_in, must_come_out = batch_of(texts[::2])         # (500, 32) each: every other number
+inputs, targets = batch_of(texts[::2])         # (500, 32) each: every other number
 honest, cheat = models["causal mask", 0], models["no mask", 0]
 with torch.no_grad():
     start = time.process_time()
-    one_pass = honest(goes_in)                        # (500, 32, letters)
+    one_pass = honest(inputs)                        # (500, 32, letters)
     middle = time.process_time()
-    one_by_one = step_by_step(honest, goes_in)        # (500, 32, letters)
+    one_by_one = step_by_step(honest, inputs)        # (500, 32, letters)
     end = time.process_time()
-    copied = cheat(goes_in)                           # (500, 32, letters)
-    one_by_one_copied = step_by_step(cheat, goes_in)  # (500, 32, letters)
+    copied = cheat(inputs)                           # (500, 32, letters)
+    one_by_one_copied = step_by_step(cheat, inputs)  # (500, 32, letters)
 print(f"logits differ by {(one_pass - one_by_one).abs().max().item():.1e}")
 print(f"one pass {middle - start:.2f} s, step by step {end - middle:.2f} s")
-first, second = (loss_of(logits, must_come_out).item() for logits in (one_pass, one_by_one))
+first, second = (loss_of(logits, targets).item() for logits in (one_pass, one_by_one))
 print(f"loss with the mask:  {first:.3f} in one pass, {second:.3f} step by step")
-in_one, alone = (loss_of(guess, must_come_out).item() for guess in (copied, one_by_one_copied))
+in_one, alone = (loss_of(guess, targets).item() for guess in (copied, one_by_one_copied))
 print(f"loss without a mask: {in_one:.3f} in one pass, {alone:.2f} step by step")
 
 # %% tags=["hide-input"]
@@ -1041,7 +1048,7 @@ assert alone > 1 and alone > 20 * in_one and abs(first - second) < 1e-3
 # %% [markdown]
 # One pass gives the same logits up to rounding, for a fraction of the work. Step by step needs 32 passes, through
 # half of the text on average: about sixteen times as many tokens. (A KV cache saves most of this.) For the model
-# without a mask the two questions are *not* the same, so this comparison is one more leak test.
+# without a mask the questions are *not* the same, so this comparison is one more leak test.
 #
 # One pass through a text of $n$ tokens gives $n$ losses and their gradients, thanks to the mask. A recurrent network
 # can be trained with teacher forcing, too, but it must walk along the text. This is a large part of the reason why
@@ -1067,8 +1074,8 @@ short = ["she", "ran", "off", "pad", "pad"]           # the second sentence
 figures.mask_zoo({"padding": (short, short, padding[1].expand(5, 5)),
                   "causal": (short, short, causal_mask(5)),
                   "padding and causal": (short, short, both[1])}, columns=3, unit=0.32)
-#| caption: Padding mask, causal mask, and both together, for a sentence of three tokens
-#|   and two places of padding.
+#| caption: Padding mask, causal mask, and both together, for three tokens and two places of
+#|   padding. Hatched: forbidden.
 
 # %% [raw] slide
 # ## Padding masks, and both together
@@ -1141,7 +1148,8 @@ figures.mask_zoo({
     "blocks\n(chunked)": (plain, plain, torch.block_diag(causal_mask(4), causal_mask(4))),
     "cross-attention": (target, source, everywhere[:5] & no_padding),
 })
-#| caption: Masks in use: who may attend to whom.
+#| caption: Masks in use: who may attend to whom. Hatched: forbidden. Pale: queries whose output
+#|   nobody uses.
 #| label: masks
 
 # %% [raw] slide
@@ -1159,8 +1167,12 @@ figures.mask_zoo({
 # | **prefix LM** | the prefix to all of itself, what follows to its past | one of the variants in T5's paper; PaliGemma ([@beyer2024]) |
 # | **packed** | causal, within one document | training on rows of several documents: Llama 3 ([@grattafiori2024, section 3.2]) |
 # | **sliding window** | the last $w$ tokens | Mistral 7B ([@jiang2023]); every second layer of Gemma 2 ([@gemma2024]; [lecture @cheap_attention](@cheap_attention)) |
-# | **blocks** | causal, within one chunk | most layers of [Llama 4](https://huggingface.co/blog/llama4-release) |
+# | **blocks** | causal, within one chunk | the layers with RoPE in [Llama 4](https://huggingface.co/blog/llama4-release) |
 # | **cross-attention** | every target token to every real source token | encoder–decoders |
+#
+# Without the mask for packed documents, each document reads those that happen to stand before it in the row. Nothing
+# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality. (For Llama 3 the mask mattered
+# little in standard pre-training and much for very long texts, [@grattafiori2024, section 3.2].)
 #
 # </details>
 #
@@ -1170,18 +1182,18 @@ figures.mask_zoo({
 # which has read 4 one layer below: with every layer the reach grows by two. Between blocks nothing ever crosses, so
 # models mix in layers of another kind.
 #
-# Without the mask for packed documents, each document reads those that happen to stand before it in the row. Nothing
-# leaks from the future, but Zhao et al. ([-@zhao2024]) measured a loss of quality. (For Llama 3 the mask mattered
-# little in standard pre-training and much for very long texts, [@grattafiori2024, section 3.2].)
+# BERT's **masked language modelling** is another thing, in spite of its name: it replaces some *input tokens* by a
+# token `[MASK]`, which the model must fill in ([lecture @transformer](@transformer)). Its attention mask stays
+# bidirectional.
 #
-# ## Rows with nothing allowed: NaN, and −1e9
+# ## Applying a mask: −∞, −1e9 and NaN
 #
 # When a program continues a batch of prompts, it usually pads them in *front*, so that all of them end at the same
-# place. Then the first rows have nothing to attend to. In the next figure you choose a mask and a way of applying it.
-# Hatched cells are forbidden, framed ones have weight where they must not, orange ones are NaN.
+# place. In the next figure you choose a mask and a way of applying it. Hatched cells are forbidden, framed ones have
+# weight where they must not, orange ones are NaN.
 #
-# 1. Which masks make NaN out of −∞? What have their rows in common?
-# 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What has come in its place?
+# 1. Which masks make NaN out of −∞? What do the rows with NaN have in common?
+# 2. Replace −∞ by −1e9, a large negative number, as much code does. The NaN is gone. What is in those rows now?
 # 3. Which of the four ways applies all six masks correctly?
 
 # %%
@@ -1229,20 +1241,20 @@ for mask in masks.values():
     assert torch.allclose(sums, (~lonely).float())
 
 # %% [raw] slide
-# ## Rows with nothing allowed: NaN, and −1e9
+# ## Applying a mask: −∞, −1e9 and NaN
 # {figure}
 
 # %% [markdown]
 # <details><summary><b>Answers</b></summary>
 #
-# 1. *j < i*, *causal and padding*, *tokens to tokens*: the masks with a row in which nothing is allowed. Such a row is
-#    all −∞. In the formula of softmax it is 0 divided by 0. A library subtracts the row's largest score first,
-#    and has NaN there already: −∞ − (−∞).
-# 2. A leak, if the output of such a row is used. With −1e9 throughout, all its scores are equal again, and every position gets
-#    a fifth, padding and future included. (Some code *adds* −1e9 to the scores. The differences between them do not
-#    survive this: at that size the numbers of float32 are 64 apart.)
-# 3. Only `masked_softmax`. It uses the lowest finite number in place of −∞, and afterwards puts zeros where the mask is
-#    False, so such a row is all zeros. (*Weights · mask* leaves rows that sum to less than one, and leaks, as above.)
+# 1. *j < i*, *causal and padding*, *tokens to tokens*: the masks with a row in which nothing is allowed. With padding in
+#    front, these are the first rows. Such a row is all −∞. In the formula of softmax it is 0 divided by 0. A library
+#    subtracts the row's largest score first, and has NaN there already: −∞ − (−∞).
+# 2. Even weights. With −1e9 throughout, all scores of the row are equal again, and every position gets a fifth, padding
+#    and future included: a leak, if the output of such a row is used. (Some code *adds* −1e9 to the scores. The
+#    differences between them do not survive this: at that size the numbers of float32 are 64 apart.)
+# 3. Only `masked_softmax`: such a row is all zeros. How to do this, you find out in exercise 5. (*Weights · mask* leaves
+#    rows that sum to less than one, and leaks, as above.)
 #
 # </details>
 #
@@ -1295,7 +1307,7 @@ replaced = torch.where(mask, values @ W @ values.mT, -torch.inf).softmax(dim=-1)
 assert torch.allclose(there, gradient, atol=1e-6), "where −∞ replaces a score, NaN stops"
 
 # %% [raw] slide
-# ## NaN on the way back
+# ## NaN in the backward pass
 # > **Guess first.** The loss leaves padding out and is finite. Is the gradient?
 #
 # . . .
@@ -1303,23 +1315,30 @@ assert torch.allclose(there, gradient, atol=1e-6), "where −∞ replaces a scor
 # Zero times NaN is NaN again: a finite loss does not mean a finite gradient.
 
 # %% [markdown]
-# Only for the last. On the way back, softmax multiplies the gradient that arrives by the row's weights. For a row of
-# padding that gradient is zero, but the weights are NaN, and zero times NaN is NaN again. One step of the optimizer
-# then makes all of $W$ NaN. **A finite loss does not mean a finite gradient.** `masked_softmax` never computes the NaN.
-# (Replacing forbidden scores by −∞, rather than adding −∞, stops this NaN at the replaced places: they do not depend on
-# the scores.) Exercise 5 tests your gradient, too.
+# Only for the last. In the backward pass, softmax multiplies the gradient that arrives by the row's weights. For a row
+# of padding that gradient is zero, but the weights are NaN, and zero times NaN is NaN again. One step of the optimizer
+# then makes all of $W$ NaN. **A finite loss does not mean a finite gradient.** `masked_softmax` never computes the
+# NaN. Exercise 5 tests your gradient, too.
+#
+# <details><summary>Does it matter how −∞ gets there?</summary>
+#
+# Yes. Here −∞ was *added* to the scores. Where it *replaces* a score, the result does not depend on that score, and no
+# gradient reaches it, NaN or not.
+#
+# </details>
 #
 # Last, the habit of writing −1e9. For years large models computed in **float16**, numbers of 16 bits. *Guess:* does
 # −1e9 fit?
 
-# %%
+# %% tags=["hide-input"]
 half = scores.half()                                  # (5, 5)
 try:
     half.masked_fill(~mask, -1e9)
 except RuntimeError as error:
     print("RuntimeError:", str(error).splitlines()[0])
 for dtype in (torch.float16, torch.bfloat16, torch.float32):
-    print("lowest number of", dtype, "is", torch.finfo(dtype).min)
+    print("most negative finite", dtype, "is", torch.finfo(dtype).min)
+print("torch.where in float16:", torch.where(mask, half, -1e9).softmax(dim=-1)[0].tolist())
 print("−1e9 + 3 is −1e9 in float32:", bool(torch.tensor(-1e9) + 3 == torch.tensor(-1e9)))
 
 # %% tags=["hide-input"]
@@ -1340,14 +1359,16 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$ | $(d_\text{ff})$ inside |
 # | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
 # | both masks | `is_token[:, None, :] & causal` | $(\text{batch}, n, n)$ |
-# | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
+# | test for leaks | change the inputs after $i$, in many ways: no output up to $i$ may move | |
 #
 # **Now do** assignment a@masking. **Next:** lecture @many_heads.
 
 # %% [markdown]
-# It does not: the lowest number of float16 is −65504, and `masked_fill` refuses. **bfloat16**, the other type of 16 bits, has
-# the range of float32 and fewer digits, so −1e9 fits there. The last line confirms answer 2: add a score of 3 to
-# −1e9, and the 3 is lost.
+# It does not: the most negative finite float16 is −65504, and `masked_fill` refuses. `torch.where` does not refuse, nor do
+# an addition or a cast: they turn −1e9 into −∞ without a word, and a row with nothing allowed is NaN again. Take
+# `torch.finfo(scores.dtype).min`, and set the forbidden weights to 0 afterwards. **bfloat16**, the other 16-bit type, has
+# the range of float32 and fewer digits, so −1e9 fits there. The last line confirms answer 2: add a score of 3 to −1e9, and
+# the 3 is lost.
 #
 # **Now you:** [a06](@masking/assignment), exercise 5: scores, mask, softmax and average together.
 #
@@ -1359,10 +1380,11 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # | feed-forward network | $\max(0,\ x W_1 + b_1)\,W_2 + b_2$, at every position | $(d_\text{ff})$ inside, $(d)$ out |
 # | causal self-attention | $e_{ij} = -\infty$ where $j > i$, then softmax | $(n, n)$ |
 # | both masks | `is_token[:, None, :] & causal` | $(\text{batch}, n, n)$ |
-# | test for leaks | change the inputs after $i$: no output up to $i$ may move | |
+# | test for leaks | change the inputs after $i$, in many ways: no output up to $i$ may move | |
 #
-# Attention moves information between tokens. The position-wise feed-forward network computes with it, and needs an
-# activation function to compute more than a linear map. At initialisation the residual connection holds off rank
+# Attention moves information between tokens; it is linear in the values, and computes through its weights alone. The
+# position-wise feed-forward network computes with what it has received, and needs an activation function to be more
+# than a linear map. At initialisation the residual connection holds off rank
 # collapse; the network alone does not. A causal mask makes self-attention autoregressive, so that one pass trains all
 # positions of a text. A leak makes the loss splendid and the model useless, so test for it. Forbid *scores*, and give
 # zeros to rows with nothing allowed.
@@ -1396,7 +1418,7 @@ assert torch.tensor(-1e9) + 3 == torch.tensor(-1e9)
 # >    other paints in any pot shrinks to at most 1 − ε of itself. Under a causal mask attention alone collapses, too:
 # >    to the first token.</details>
 #
-# **Now do** [assignment @masking](@masking/assignment) (just under two hours): five exercises, two questions in
+# **Now do** [assignment @masking](@masking/assignment) (about two hours): five exercises, two questions in
 # words, and an extension. **Next:** [lecture @many_heads](@many_heads), several attentions side by side.
 #
 # **Further reading.** [+@vaswani2017]: section 3.2.3, third point, is the causal mask in one sentence, section 3.3 the
