@@ -23,49 +23,14 @@ import time
 
 import torch
 from record import about, hand_over, output_arguments
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 
-from attncourse.data.gossip import NAMES, QUESTIONS, VOCABULARY, Gossip, gossip
-from attncourse.training import descend
-from attncourse.transformer import Encoder, TransformerConfig, Weights
+from attncourse.data.gossip import QUESTIONS, Gossip, gossip
+from attncourse.transformer import Weights
+from attncourse_lessons.l07_many_heads.patching import Reader, givers, trained
 
 HEADS = [(layer, head) for layer in range(2) for head in range(4)]
 ATTENDS, MISSED, ENOUGH = 0.4, 0.1, 0.9
-
-
-class Reader(nn.Module):
-    """Two blocks of four heads; at each word that asks, a name for each kind of question."""
-
-    def __init__(self, d_model: int = 64):
-        super().__init__()
-        self.encoder = Encoder(
-            TransformerConfig(
-                vocab_size=len(VOCABULARY), d_model=d_model, n_layers=2, n_heads=4, d_ff=2 * d_model,
-                positions="rope", max_length=64, dropout=0.0,
-            )
-        )  # fmt: skip
-        self.read = nn.Linear(d_model, len(QUESTIONS) * len(NAMES))
-
-    def forward(self, told: Gossip) -> Tensor:
-        states = self.encoder(told.tokens, told.lengths)                         # (batch, n, d_model)
-        asking = states[told.sentence, told.asker]                               # (m, d_model)
-        names = self.read(asking).unflatten(-1, (len(QUESTIONS), -1))            # (m, questions, names)
-        return names[torch.arange(len(told.kind)), told.kind]                    # (m, names)
-
-
-def trained(seed: int) -> Reader:
-    """A model, trained from a seed as the lecture does."""
-    torch.manual_seed(seed)
-    model, rng = Reader(), random.Random(seed)
-
-    def losses():
-        while True:
-            told = gossip(24, rng)
-            yield cross_entropy(model(told), told.answer)
-
-    descend(model, losses(), steps=200, lr=5e-3, progress=False)
-    return model
 
 
 @torch.no_grad()
@@ -124,19 +89,17 @@ def unmissed(model: Reader, validation: Gossip, test: Gossip) -> list[dict]:
 
 def nothing_for_pronouns(model: Reader, test: Gossip) -> tuple[float, float]:
     """Right answers to "who gave" if layer 0 writes nothing into pronouns: of givers by name, and by pronoun."""
-    gave = (test.kind == 0).nonzero()[:, 0]
-    by_pronoun = test.kind[gave - 1] == 2
-    pronoun = gave[by_pronoun] - 1
+    name, pronoun, means = givers(test)
 
     def hook(module, inputs, output):
         output = output.clone()
-        output[test.sentence[pronoun], test.asker[pronoun]] = 0.0
+        output[test.sentence[means], test.asker[means]] = 0.0
         return output
 
     held = model.encoder.stack.blocks[0].attention.sublayer.register_forward_hook(hook)
     hit = right(model, test)
     held.remove()
-    return hit[gave[~by_pronoun]].mean().item(), hit[gave[by_pronoun]].mean().item()
+    return hit[name].mean().item(), hit[pronoun].mean().item()
 
 
 def silenced_in_turn(model: Reader, validation: Gossip, test: Gossip) -> tuple[list[float], int, float]:
@@ -159,6 +122,7 @@ def main() -> None:
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    command = f"python benchmarks/gossip_heads.py --seeds {' '.join(map(str, args.seeds))}"
     validation, test = gossip(120, random.Random(54321)), gossip(120, random.Random(12345))
     runs = []
     for seed in args.seeds:
@@ -172,7 +136,6 @@ def main() -> None:
             "together": round(together, 3),
         })  # fmt: skip
         print({key: value for key, value in runs[-1].items()}, flush=True)
-    command = f"python benchmarks/gossip_heads.py --seeds {' '.join(map(str, args.seeds))}"
     result = {**about("gossip_heads", command), "seeds": args.seeds, "runs": runs,
               "processor_seconds": round(time.process_time())}  # fmt: skip
     hand_over(result, args, depth=2)

@@ -1,16 +1,18 @@
 """Lecture 07's induction heads: random letters that repeat, read by one block and by two.
 
-    python benchmarks/induction.py [--seeds 0 1 2 3 4] [--steps 1200] [--save FILE] [--json]
+    python benchmarks/induction.py [--seeds 0 1 2 3 4] [--steps 1200] [--only-control] [--save FILE] [--json]
 
 A text is a stretch of 8 to 24 random letters, which is repeated until there are 48. A language model learns to predict
 each next letter. In the first stretch nobody can. From the second letter of the repetition on, the letter that followed
 the last time is the answer, at a distance that differs from text to text. Models of one block and of two, otherwise
-equal (one head, width 64, RoPE), see the same texts if they have the same seed.
+equal (one head, width 64, RoPE), see the same texts if they have the same seed. As a control, a third kind has one
+block of *two* heads, so as many heads as the two blocks have; it has the first three of the seeds.
 
 Of each model the record has the loss on repeated letters along the way and at the end, and the loss by position in
 texts that repeat after 20. `induction` is the last block's mean weight on the letter that followed the last time,
-`cut` the same when the first block's head is silenced (its W_O is zero). Of the first model of two blocks, both heads'
-weights on one text are kept. One thread; about four minutes of processor time.
+`cut` the same when the first block's attention is silenced (its W_O is zero); of several heads it is the head with
+the most. Of the first model of two blocks, both heads' weights on one text are kept. With `--only-control` the
+control is measured anew and put into FILE, beside what stands there. One thread; about four minutes of processor time.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import copy
 import time
 
 import torch
-from record import about, hand_over, output_arguments
+from record import about, hand_over, output_arguments, standing
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -26,6 +28,7 @@ from attncourse.training import descend
 from attncourse.transformer import LanguageModel, TransformerConfig
 
 LETTERS, N, SHORTEST, LONGEST = 26, 48, 8, 24
+COMPARED, CONTROL = ((1, 1), (2, 1)), (1, 2)  # blocks, and heads of a block
 EVERY, TESTED = 20, 1000
 
 
@@ -55,20 +58,20 @@ def silenced(model: LanguageModel, layer: int) -> LanguageModel:
 
 
 def induction(model: LanguageModel, texts: Tensor, period: Tensor) -> float:
-    """The last block's mean weight on the letter that followed the last time."""
+    """The last block's mean weight on the letter that followed the last time: of its heads, the largest."""
     _, weights = model(texts[:, :-1], with_weights=True)
-    weights = weights[:, -1, 0]                                                  # (batch, N - 1, N - 1)
     followed = torch.arange(1, N) - period                                       # (batch, N - 1)
-    known = followed > 0
-    return weights.gather(-1, followed.clamp(min=0)[..., None])[..., 0][known].mean().item()
+    known, places = followed > 0, followed.clamp(min=0)[..., None]               # places: (batch, N - 1, 1)
+    heads = weights[:, -1].unbind(dim=1)                                         # each (batch, N - 1, N - 1)
+    return max(head.gather(-1, places)[..., 0][known].mean().item() for head in heads)
 
 
-def play(layers: int, steps: int, seed: int) -> tuple[dict, LanguageModel]:
+def play(layers: int, heads: int, steps: int, seed: int) -> tuple[dict, LanguageModel]:
     """Train from a seed; what the record keeps, and the model."""
     torch.manual_seed(seed)
     model = LanguageModel(
         TransformerConfig(
-            vocab_size=LETTERS, d_model=64, n_layers=layers, n_heads=1, d_ff=128, positions="rope", max_length=N,
+            vocab_size=LETTERS, d_model=64, n_layers=layers, n_heads=heads, d_ff=128, positions="rope", max_length=N,
             dropout=0.0,
         )
     )  # fmt: skip
@@ -89,7 +92,7 @@ def play(layers: int, steps: int, seed: int) -> tuple[dict, LanguageModel]:
     at_20 = texts[:, :20].repeat(1, 3)[:, :N]
     with torch.no_grad():
         run = {
-            "layers": layers, "seed": seed, "seconds": round(seconds, 1), "curve": curve,
+            "layers": layers, "heads": heads, "seed": seed, "seconds": round(seconds, 1), "curve": curve,
             "repeated": on_repeated(losses_of(model, texts), period),
             "by_position": [round(x, 3) for x in losses_of(model, at_20).mean(dim=0).tolist()],
             "induction": induction(model, texts, period),
@@ -115,18 +118,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--only-control", action="store_true", help="keep the other runs of the file in --save")
     output_arguments(parser)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'':<18}{'loss on repeated':>17}{'induction':>11}{'cut':>7}   without the head of block 0, 1")
+    print(f"{'':<32}{'loss on repeated':>17}{'induction':>11}{'cut':>7}   without the heads of block 0, 1")
     runs, kept = [], None
-    for layers in (1, 2):
-        for seed in args.seeds:
-            run, model = play(layers, args.steps, seed)
+    if args.only_control:
+        old = standing(args.save, seeds=args.seeds)
+        runs, kept = [run for run in old["runs"] if run["heads"] == 1], old["example"]
+    for layers, heads in ((CONTROL,) if args.only_control else (*COMPARED, CONTROL)):
+        for seed in args.seeds[: 3 if (layers, heads) == CONTROL else None]:
+            run, model = play(layers, heads, args.steps, seed)
             runs.append(run)
             if layers == 2 and kept is None:
                 kept = example(model)
-            print(f"{layers} block{'s' if layers > 1 else ' '}, seed {seed}".ljust(18) + f"{run['repeated']:>17.3f}"
+            shape = f"{layers} blocks, {heads} heads each, seed {seed}"
+            print(shape.ljust(32) + f"{run['repeated']:>17.3f}"
                   f"{run['induction']:>11.2f}{run['cut']:>7.2f}   "
                   + ", ".join(f"{x:.2f}" for x in run["without"]), flush=True)  # fmt: skip
     command = f"python benchmarks/induction.py --seeds {' '.join(map(str, args.seeds))} --steps {args.steps}"

@@ -1,11 +1,13 @@
 """The pictures of multi-head attention: what they draw, and what they say, is what they were given."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 from drawn import arrows, axes, cells, curves, labels, places, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.patches import Rectangle
 from proven import proven
 
 from attncourse.viz.style import BLUE, GREY, INK, ORANGE
@@ -36,6 +38,88 @@ def test_two_tables_are_said_number_by_number(shown):
     reads, lost = torch.tensor([[0.5, 0.25]]), torch.tensor([[0.0, 0.75]])
     figures.reads_and_losses(reads, lost, ["head 0"], ["gave", "got"], ["read", "lost"])
     assert "read. head 0: gave 0.50, got 0.25." in shown[0] and "lost. head 0: gave 0.00, got 0.75." in shown[0]
+
+
+@proven
+def test_latent_attention_makes_every_heads_keys_and_values_from_one_vector():
+    (latent,) = axes(figures.shared_keys, 3, {}, "latent (MLA)")
+    at = places(latent)
+    assert latent.get_title() == "latent (MLA)"
+    made = {f"k{i}\nv{i}": i for i in range(3)}
+    assert {words: at[words][0] for words in made} == made and {f"q{i}": at[f"q{i}"][0] for i in range(3)} == {
+        f"q{i}": i for i in range(3)
+    }
+    dashed = [line for line in latent.lines if line.get_linestyle() == "--"]
+    for head, line in enumerate(dashed):                                 # from c to each head
+        (start, end), (low, high) = line.get_data()
+        assert start == pytest.approx(at["c"][0]) and end == head
+        assert at["c"][1] < low < high < at[f"k{head}\nv{head}"][1]
+    solid = [line for line in latent.lines if line.get_linestyle() == "-"]
+    for head, line in enumerate(solid):                                  # from its keys and values to each query head
+        (x, same), (low, high) = line.get_data()
+        assert x == same == head and at[f"k{head}\nv{head}"][1] < low < high < at[f"q{head}"][1]
+    colours = [line.get_color() for line in solid]
+    assert colours == [line.get_color() for line in dashed] and len({*colours}) == 3
+    boxes = {}
+    for patch in latent.patches:
+        middle = (patch.get_x() + patch.get_width() / 2, patch.get_y() + patch.get_height() / 2)
+        (words,) = [words for words, place in at.items() if place == pytest.approx(middle)]
+        boxes[words] = to_hex(patch.get_edgecolor()), patch.get_linestyle(), to_hex(patch.get_facecolor())
+    for head, colour in enumerate(colours):
+        assert boxes[f"k{head}\nv{head}"] == (to_hex(colour), "--", "#ffffff")      # made, not cached
+        assert boxes[f"q{head}"][:2] == (to_hex(colour), "solid")
+    assert boxes["c"][1] == boxes["pos"][1] == "solid" and len(boxes) == len(latent.patches) == 8
+    assert len(dashed) == 3 and at["pos"][1] == at["c"][1] < at["k0\nv0"][1] < at["q0"][1]
+    assert "cache: one vector c, a small key for the position" in at
+
+
+@proven
+def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_turns():
+    turned = {"what layer 0 writes": [0.8, 0.5], "the key": [0.0, 0.01], "the value": [0.75, 0.25]}
+    (ax,) = axes(figures.composition, ("Anna", "she", "sold"), turned)
+    at = [(words, x, y) for words, x, y in texts(ax)]
+    heights = sorted({y for words, _, y in at if words == "Anna"})
+    rows = [[words for words, x, y in at if y == height and 1 < x < 6] for height in heights]
+    assert rows == [["Anna", "she", "sold"], ["Anna", "she: Anna", "sold"], ["Anna", "she", "sold: Anna"]]
+    where = {words: (x, y) for words, x, y in at if words in ("k", "v", "she: Anna", "sold: Anna")}
+
+    def near(point, words, reach=0.8):
+        return math.hypot(point[0] - where[words][0], point[1] - where[words][1]) < reach
+
+    boxes = {(patch.get_x() + patch.get_width() / 2, patch.get_y() + patch.get_height() / 2): patch
+             for patch in ax.patches if isinstance(patch, Rectangle)}  # fmt: skip
+    assert len(boxes) == 11
+    for (x, y), patch in boxes.items():                                  # blue is where the name is
+        (words,) = [words for words, *place in at if place == pytest.approx([x, y])]
+        expected = INK if words in "kv" else BLUE if "Anna" in words else GREY
+        assert to_hex(patch.get_edgecolor()) == to_hex(expected)
+        assert (to_hex(patch.get_facecolor()) == "#ffffff") == (words in "kv")
+    stream = [stroke for stroke in strokes(ax) if len(stroke) == 2]      # each token's vector goes up
+    columns = sorted({x for words, x, y in at if y == heights[0] and 1 < x < 6})
+    assert len(stream) == 6 and sorted({start[0] for start, _ in stream}) == columns
+    for start, end in stream:
+        assert start[0] == end[0] and start[1] < end[1]
+        assert any(low < start[1] < end[1] < high for low, high in pairwise(heights))
+    ways = arrows(ax)
+    assert near(ways[0][1], "she: Anna") and ways[0][0][0] < ways[0][1][0]          # from the name up to the pronoun
+    for (start, end), role in zip(ways[1:3], "kv", strict=True):
+        assert near(start, "she: Anna") and near(end, role, 0.3)
+    for (start, end), role in zip(ways[3:], "kv", strict=True):
+        assert near(start, role, 0.3) and near(end, "sold: Anna")
+    crosses = [line for line in ax.lines if line.get_marker() == "x"]
+    for (start, end), line in zip(ways, crosses, strict=False):
+        (x,), (y,) = line.get_data()
+        assert (x, y) == pytest.approx(((start[0] + end[0]) / 2, (start[1] + end[1]) / 2))
+        assert line.get_color() == ORANGE
+    assert len(crosses) == 3
+    said = [words for words, *_ in at if "exchanged" in words]
+    assert said == ["a  what layer 0 writes exchanged:\n    80%, 50%", "b  the key exchanged:\n    0%, 1%",
+                    "c  the value exchanged:\n    75%, 25%"]  # fmt: skip
+
+
+def test_a_composition_of_other_numbers_is_refused():
+    with pytest.raises(ValueError, match="words, turned: got 2 and 3, expected three of each"):
+        figures.composition(("Anna", "she"), {"a": [1.0], "b": [1.0], "c": [1.0]})
 
 
 def test_a_number_of_key_heads_that_does_not_divide_is_refused():
@@ -110,6 +194,10 @@ def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output(
     for head, colour in enumerate(heads):
         for label in (f"$Q_{head}$", KEYS[head], f"$A_{head}$", f"$V_{head}$", f"head {head}"):
             assert [part[-1] for part in found[label]] == [colour]
+    for label in ("$W_Q$", "$W_K$", "$W_V$", "$Q$", "$K$", "$V$", "Concat", "$W_O$"):
+        for i, (x, y, across, up, _) in enumerate(found[label]):          # the number of the head stands in its block
+            (number,) = [words for words, at, level in texts(ax) if x < at < x + across and y < level < y + up]
+            assert number == f"{i}"
     assert len({part[1] for part in found["Concat"]}) == 1 and len({part[0] for part in found["$W_O$"]}) == 1
     # The symbols stand between what they join.
     times = [("Concat", "$W_O$"), *((f"$A_{i}$", f"$V_{i}$") for i in range(3))]
@@ -216,37 +304,44 @@ def test_a_mixture_that_prefers_no_day_has_no_line():
 
 
 @proven
-def test_keys_of_one_column_are_points_on_a_line_of_which_some_are_found():
-    seeds = {"seed 3": (torch.tensor([1.0, -2.0, 0.5]), [1]), "seed 4": (torch.tensor([-3.0, 4.0, 1.0]), [1, 0])}
-    (ax,) = axes(figures.keys_on_a_line, seeds, ["Mon", "Tue", "Wed"])
+def test_keys_of_one_column_are_points_on_a_line_joined_to_their_names_and_how_often_each_is_found():
+    seeds = {"seed 3": (torch.tensor([1.0, -2.0, 0.5]), [0.1, 0.9, 0.5]),
+             "seed 4": (torch.tensor([-3.0, 4.0, 1.0]), [0.95, 0.85, 0.8])}  # fmt: skip
+    (ax,) = axes(figures.keys_on_a_line, seeds, ["Mon", "Tue", "Wed"], 0.8)
     at = {0: {"Mon": 0.5, "Tue": -1, "Wed": 0.25}, -1: {"Mon": -0.75, "Tue": 1, "Wed": 0.25}}
     colour = {0: {"Mon": BLUE, "Tue": ORANGE, "Wed": BLUE}, -1: {"Mon": ORANGE, "Tue": ORANGE, "Wed": BLUE}}
+    said = {0: ["Tue 90%", "Wed 50%", "Mon 10%"], -1: ["Mon 95%", "Wed 80%", "Tue 85%"]}  # from the left
     for y, keys in at.items():
         points = {round(stroke[0][0], 6): line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True)
                   if len(stroke) == 1 and stroke[0][1] == y}  # fmt: skip
         assert points == {keys[name]: colour[y][name] for name in keys}
         assert [(-1, y), (1, y)] in strokes(ax)
-        looks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
-        assert looks == {(ORANGE, "s"), (BLUE, "o")}
-        words = [(name, round(x, 6), text.get_color()) for text in ax.texts
-                 for name, x, high in [(text.get_text(), *text.get_position())] if abs(high - y) < 0.45]  # fmt: skip
-        assert sorted(words) == sorted((name, keys[name], colour[y][name]) for name in keys)
-    heights = [y for _, _, y in texts(ax)]
-    assert heights == pytest.approx([0.2, -0.2, 0.38, -0.8, -1.2, -0.62])          # none beside the next
+        above = sorted((text.get_position()[0], text.get_text(), text.get_color()) for text in ax.texts
+                       if y < text.get_position()[1] < y + 0.5)  # fmt: skip
+        assert [(x, words) for x, words, _ in above] == list(zip((-1, 0, 1), said[y], strict=True))
+        for x, words, drawn in above:
+            name = words.split()[0]
+            assert drawn == colour[y][name]
+            assert [(keys[name], y), (x, pytest.approx(y + 0.3))] in [
+                [(round(start, 6), low), (end, high)] for (start, low), (end, high) in
+                (stroke for stroke in strokes(ax) if len(stroke) == 2)
+            ]  # fmt: skip
+    looks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
+    assert looks == {(ORANGE, "s"), (BLUE, "o")}
     assert labels(ax.yaxis) == {0: "seed 3", -1: "seed 4"} and labels(ax.xaxis) == {0: "0"}
     assert ax.get_xlabel() == "the one number of a key"
     (legend,) = ax.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["found by the day before", "not found"]
+    assert [text.get_text() for text in legend.get_texts()] == ["found in more than 80%", "found less often"]
 
 
 def test_keys_of_two_columns_have_no_line():
     with pytest.raises(ValueError, match=r"seed 5: got keys of shape \(2, 1\), expected \(2,\)"):
-        figures.keys_on_a_line({"seed 5": (torch.ones(2, 1), [])}, ["Mon", "Tue"])
+        figures.keys_on_a_line({"seed 5": (torch.ones(2, 1), [])}, ["Mon", "Tue"], 0.8)
 
 
-def test_the_keys_that_are_found_are_said(shown):
-    figures.keys_on_a_line({"seed 5": (torch.tensor([2.0, 1.0, 3.0]), [2])}, ["Mon", "Tue", "Wed"])
-    assert "seed 5, from the left: Tue, Mon, Wed; found: Wed" in shown[0]
+def test_how_often_each_key_is_found_is_said(shown):
+    figures.keys_on_a_line({"seed 5": (torch.tensor([2.0, 1.0, 3.0]), [0.1, 0.2, 0.9])}, ["Mon", "Tue", "Wed"], 0.8)
+    assert "seed 5, from the left, with how often each is found: Tue 20%, Mon 10%, Wed 90%" in shown[0]
 
 
 @proven
@@ -434,8 +529,10 @@ def test_what_two_heads_cost_beyond_the_sum_is_a_pair_of_marks_for_each_seed():
     assert strokes(ax)[:4] == [
         [(0, 0.05), (0, 0.2)], [(1, -0.02), (1, 0.1)], [(0, 0.2), (1, 0.1)], [(0, 0.05), (1, -0.02)],
     ]  # fmt: skip
-    assert labels(ax.xaxis) == {0: "3", 1: "7"} and ax.get_ylim() == pytest.approx((-0.04, 0.22))
-    assert [words for words, *_ in texts(ax)] == ["with its partner", "with another head,\nmean of six"]
+    assert labels(ax.xaxis) == {0: "3", 1: "7"} and ax.get_ylim() == pytest.approx((-0.04, 0.24))
+    assert [words for words, *_ in texts(ax)] == [
+        "with its partner", "with another head,\nmean of six", "mean difference: 13.5 points"
+    ]  # fmt: skip
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("seed", "percentage points\nbeyond the sum")
     assert ax.yaxis.get_major_formatter()(0.1) == "10"
 

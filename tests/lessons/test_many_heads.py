@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import benchmarks
+from attncourse.data.gossip import ADVERBS, NAMES, VOCABULARY, WOMEN, Gossip, gossip, tell
+from attncourse_lessons.l07_many_heads.patching import answers_with, givers, guessing, renamed, rows_at
 from attncourse_lessons.results import measured
 
 
@@ -19,10 +21,13 @@ def readers():
     return benchmarks.load("gossip_heads")
 
 
-def test_the_record_has_the_same_seeds_for_one_block_and_for_two():
+def test_the_record_has_the_same_seeds_for_one_block_for_two_and_for_one_of_two_heads():
     record = measured("induction")
-    seeds = {layers: [run["seed"] for run in record["runs"] if run["layers"] == layers] for layers in (1, 2)}
-    assert seeds[1] == seeds[2] == record["seeds"] and len(set(record["seeds"])) >= 3
+    seeds = {}
+    for run in record["runs"]:
+        seeds.setdefault((run["layers"], run["heads"]), []).append(run["seed"])
+    assert [*seeds] == [(1, 1), (2, 1), (1, 2)]
+    assert seeds[1, 1] == seeds[2, 1] == record["seeds"] and seeds[1, 2] == record["seeds"][:3]
 
 
 def test_a_text_repeats_after_its_period(benchmark):
@@ -48,6 +53,18 @@ def test_a_head_that_attends_to_the_letter_that_followed_has_a_weight_of_one(ben
         n = tokens.shape[1]
         followed = (torch.arange(1, n + 1) - period).clamp(min=0)                # (batch, n)
         return None, torch.nn.functional.one_hot(followed, n).float()[:, None, None]
+
+    assert benchmark.induction(model, texts, period) == 1
+
+
+def test_of_several_heads_the_one_that_attends_most_counts(benchmark):
+    texts, period = benchmark.repeating(5, torch.Generator().manual_seed(0))
+
+    def model(tokens, with_weights):
+        n = tokens.shape[1]
+        followed = (torch.arange(1, n + 1) - period).clamp(min=0)                # (batch, n)
+        weights = torch.nn.functional.one_hot(followed, n).float()               # (batch, n, n)
+        return None, torch.stack([torch.zeros_like(weights), weights], dim=1)[:, None]
 
     assert benchmark.induction(model, texts, period) == 1
 
@@ -91,3 +108,59 @@ def test_a_partner_is_the_other_head_that_attends_to_the_name_most(readers, monk
     (found,) = readers.unmissed(None, None, None)
     assert found["heads"] == [(0, 2), (1, 1)] and found["question"] == readers.QUESTIONS[0]
     assert found["lost"] == pytest.approx([0.01, 0.01, 0.4]) and found["control"] == pytest.approx([0.38] * 6)
+
+
+# The questions of a sentence, and vectors that are put into another run
+
+
+@pytest.fixture
+def told():
+    return gossip(40, random.Random(3))
+
+
+def test_givers_are_sorted_by_what_stands_at_the_verb_as_the_giver(told):
+    name, pronoun, means = givers(told)
+    words = [[VOCABULARY[token] for token in row] for row in told.tokens.tolist()]
+    assert len(name) + len(pronoun) == int((told.kind == 0).sum()) and len(name) and len(pronoun)
+    for question, of_pronoun in zip(pronoun.tolist(), means.tolist(), strict=True):
+        assert words[told.sentence[of_pronoun]][told.asker[of_pronoun]] in ("he", "she")
+        assert told.answer[question] == told.answer[of_pronoun] and told.sentence[question] == told.sentence[of_pronoun]
+        assert told.asker[of_pronoun] < told.asker[question]
+    between = [words[told.sentence[i]][told.place[i] + 1 : told.asker[i]] for i in name.tolist()]
+    assert all({*found} <= {*ADVERBS} for found in between)                      # the name stands before its verb
+
+
+def test_a_sentence_and_its_renamed_one_differ_in_the_one_whom_the_pronoun_means(told):
+    here, other, pronoun = renamed(told)
+    assert len(pronoun) and here.sentence.tolist() == list(range(len(pronoun)))
+    for i, place in enumerate(pronoun.tolist()):
+        apart = (here.tokens[i] != other.tokens[i]).nonzero()[:, 0].tolist()
+        assert apart == [here.place[i]] and VOCABULARY[here.tokens[i, place]] in ("he", "she")
+        old, new = NAMES[here.answer[i]], NAMES[other.answer[i]]
+        assert (old in WOMEN) == (new in WOMEN) and VOCABULARY.index(new) not in here.tokens[i]
+
+
+def test_what_is_put_into_a_run_is_what_the_other_run_had_there(readers, told):
+    torch.manual_seed(0)
+    model, (here, other, pronoun) = readers.Reader(8), renamed(told)
+    block = model.encoder.stack.blocks[0]
+    rows = rows_at(model, block, other, pronoun)
+    with torch.no_grad():
+        usual = model(here).argmax(dim=-1)
+    own = rows_at(model, block, here, pronoun)
+    assert torch.equal(answers_with(model, here, block, pronoun, own), usual)    # its own vectors change nothing
+    seen = []
+    hook = model.encoder.stack.blocks[1].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    answers_with(model, here, block, pronoun, rows)
+    hook.remove()
+    assert torch.equal(seen[0][here.sentence, pronoun], rows)
+    assert not any(module._forward_hooks for module in model.modules())          # none is left behind
+
+
+def test_a_guess_is_among_the_names_before_the_pronoun():
+    words, questions = tell(2, random.Random(26))                                # Ida showed Anna … because she …
+    tokens = torch.tensor([[VOCABULARY.index(word) for word in words]])
+    (verb,) = [i for i, question in enumerate(questions) if words[question.asker] == "sold" and question.kind == 0]
+    told = Gossip(tokens, torch.tensor([len(words)]), torch.zeros(len(questions), dtype=torch.long),
+                  *torch.tensor([tuple(question) for question in questions]).unbind(dim=1))  # fmt: skip
+    assert guessing(told, torch.tensor([verb]), torch.tensor([words.index("she")])) == {"all": 0.5, "of that sex": 0.5}

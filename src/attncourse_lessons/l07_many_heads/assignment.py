@@ -12,7 +12,8 @@
 # In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads), in the order of the
 # lecture. You begin with the reshaping that makes heads at no cost. The whole layer follows: it takes the weights of
 # torch's own layer, and must give the same output. Then the heads get the two masks of a decoder at once. You also find
-# what each head adds to the output. The last exercise is grouped-query attention, which saves memory while a model writes.
+# what each head adds to the output. Grouped-query attention saves memory while a model generates. And an interchange of
+# single keys and values finds out which head of a trained model reads what.
 #
 # Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
 # Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
@@ -66,7 +67,7 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
-# **Use it.** The course has a small trained language model of four heads a layer ([lecture @transformer](@transformer) trains it).
+# **Use it.** The course has a small trained language model of four heads per layer ([lecture @transformer](@transformer) trains it).
 # Your split shows what the heads of its last layer attend to. The queries and keys are turned by their positions
 # (RoPE), and the future is masked. *Guess:* will the four heads attend to the same places? Look for heads that attend to the
 # token just before, and for heads that leave most of their weight on the first token, `<bos>`. The first two lines compare
@@ -314,7 +315,7 @@ if solved("MultiHeadAttention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# All new numbers are read rightly, and with the mask the padding changes nothing. Without the mask the random words are read,
+# All new numbers are read correctly, and with the mask the padding changes nothing. Without the mask the random words are read,
 # too, and about a third of the numbers go wrong.</details>
 
 # %% [markdown]
@@ -326,8 +327,8 @@ if solved("MultiHeadAttention"):
 #
 # The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. An example
 # with `is_token` = (False, True, True, False): query 0 may attend to no key, query 1 to key 1, and queries 2 and 3 to keys
-# 1 and 2. The next layers do not use the output at a place of the padding, but it must be a number: a NaN would spread
-# through the next layer, and through the gradient already in this one. The heads are already split, and the merge comes
+# 1 and 2. The next layers do not use the output at a place of the padding, so any finite number will do there, with a finite
+# gradient. A NaN would spread through the next layer, and through the gradient already in this one. The heads are already split, and the merge comes
 # later.
 
 # %% exercise="decoder_attention"
@@ -345,7 +346,7 @@ check("decoder_attention", decoder_attention)
 
 # %% [markdown]
 # **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: on the right (**right padding**), as a
-# translator's targets are in training, and on the left (**left padding**), as prompts are when a language model writes
+# translator's targets are in training, and on the left (**left padding**), as prompts are when a language model generates
 # for several people at once. The cell compares the tokens' outputs with those of the sentence alone, with your padding
 # mask and with the causal mask alone. *Guess* in which of the four cases there is a difference.
 
@@ -446,15 +447,15 @@ if solved("contributions") and solved("split_heads"):
         for head in range(4):
             loss, size = taken_away(output, head)
             more = loss - as_trained
-            print(f"layer {layer}, head {head} writes {size:5.2f}, missed {more:+.3f}")
+            print(f"layer {layer}, head {head} writes {size:5.2f}, costs {more:+.3f}")
             apart = max(apart, abs(ablated(output, head) - loss))
     print(f"largest difference from a real ablation: {apart:.4f}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Heads that write more are often missed more: the three that write most are the three most missed. But size alone decides
-# nothing. In layer 0 the head that writes most is missed least, and without the last head of the last layer the model is
+# Heads that write more often cost more: the three that write most are the three that cost most. But size alone decides
+# nothing. In layer 0 the head that writes most costs least, and without the last head of the last layer the model is
 # even slightly better on these lines. The last line is 0 because the layer's output is a sum: to subtract a head's part is to ablate the head. A part that
 # takes the wrong rows of $W_O$ gives another number.
 #
@@ -464,7 +465,7 @@ if solved("contributions") and solved("split_heads"):
 # %% [markdown]
 # ## 6 · Grouped-query attention: fewer keys than queries
 #
-# While a model writes, it keeps the keys and values of all tokens so far, and this cache fills the memory. In
+# While a model generates, it keeps the keys and values of all tokens so far, and this cache fills the memory. In
 # **grouped-query attention** several query heads share one head of keys and values, a **KV head**. With 6 query heads and
 # 2 KV heads, query heads 0, 1 and 2 use the first, and 3, 4 and 5 the second. `n_kv_heads` divides `n_heads`.
 
@@ -521,7 +522,89 @@ if solved("grouped_query_attention"):
 # Without groups the cache of the last line would hold four times as many numbers.</details>
 
 # %% [markdown]
-# ## 7 · Ablation: a head that nobody misses
+# ## 7 · Interchange: one key, or one value, of another run
+#
+# A trained model reads two sentences that differ in one name. Which head of a layer reads the name, and in what: in its
+# keys or in its values? To test this, exchange *one* vector, as in the lecture: of one head, at one place of each
+# sentence. Do it twice, once with the other run's key and once with its value, and let all heads attend as usual (scaled,
+# without a mask). Everything else stays as it is in the first run.
+
+# %% exercise="interchange"
+def interchange(
+    query: Tensor, key: Tensor, value: Tensor, other_key: Tensor, other_value: Tensor,
+    head: int, place: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """What the heads put out if one head has another run's key, or its value, at one place.
+
+    query, key, value, other_key, other_value: (batch, n_heads, n, d_head)
+    head: whose key or value is exchanged   place: (batch,), where in each sentence
+    returns with_key, with_value: (batch, n_heads, n, d_head) each
+    """
+    ...  # solution
+
+# %% check="interchange"
+check("interchange", interchange)
+
+# %% [markdown]
+# **Use it.** The lecture exchanged the key or the value of the pronoun for all heads of layer 1 at once. Here the lecture's
+# first model is trained again (some seconds), and your function exchanges them for one head at a time. The cell counts how
+# often the answer to "who gave" becomes the other run's name. *Guess:* does one head carry the name alone?
+
+# %%
+if solved("interchange"):
+    import random
+
+    from attncourse.data.gossip import gossip
+
+    from .patching import one_by_one, renamed, trained
+
+    model = trained(seed=0)
+    told, other, she = renamed(gossip(120, random.Random(12345)))         # 90 sentences
+    layer = model.encoder.stack.blocks[1].attention.sublayer
+
+    def heads_of(sentence):
+        read = []
+        hook = layer.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
+        with torch.no_grad():
+            model(sentence)
+            projections = (layer.query, layer.key, layer.value)
+            wide = [project(read[0]) for project in projections]          # (1, n, d_model) each
+        query, key, value = (x.unflatten(-1, (4, -1)).transpose(1, 2) for x in wide)
+        hook.remove()
+        return layer.rope(query), layer.rope(key), value            # (1, 4, n, d_head) each
+
+    def answer(sentence, heads):               # the model's, if the layer's heads put out this
+        with torch.no_grad():
+            output = layer.output(heads.transpose(1, 2).flatten(2))       # (1, n, d_model)
+            hook = layer.register_forward_hook(lambda module, inputs, usual: output)
+            name = model(sentence).argmax()
+        hook.remove()
+        return name
+
+    turned = torch.zeros(4, 2)
+    for sentence, another, place in zip(one_by_one(told), one_by_one(other), she, strict=True):
+        query, key, value = heads_of(sentence)
+        _, other_key, other_value = heads_of(another)
+        for head in range(4):
+            outputs = interchange(
+                query, key, value, other_key, other_value, head, place[None]
+            )
+            for i, heads in enumerate(outputs):
+                turned[head, i] += answer(sentence, heads) == another.answer[0]
+    for head in range(4):
+        with_key, with_value = turned[head] / len(she)
+        print(f"layer 1, head {head}: the other key turns {with_key:.0%} of the answers,"
+              f" the other value {with_value:.0%}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Only head 3 turns answers, and only with the other *value*: about half of them. With the other key no head turns any. All four
+# heads together turned about four fifths in the lecture. So other heads read the name, too, but none of them changes an answer
+# alone.</details>
+
+# %% [markdown]
+# ## 8 · Ablation: a head that nobody misses
 #
 # Suppose that you have trained a model with 144 heads. You ablate one head at a time, by setting what it hands to $W_O$
 # to zero. For 130 of the heads the accuracy does not change. A course-mate says: "So 130 heads do nothing, we can delete
@@ -550,7 +633,7 @@ if solved("grouped_query_attention"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8 · Scaled scores: why the root?
+# ## 9 · Scaled scores: why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
 # them has variance $d_k$. Divide by $\sqrt{d_k}$."
@@ -607,27 +690,51 @@ def average_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
 check("average_heads", average_heads)
 
 # %% [markdown]
-# **Use it.** How much does the mean lose? It depends on how similar the keys of a group are. Here the eight key heads of
-# two groups share a part of their weights, from nothing to everything. *Guess* at which share the scores of the new layer
-# still follow the old ones well. The cell compares the scores of the new layer with those of the old.
+# **Use it.** How much does the mean lose in a trained model, before any further training? The model of exercise 1 has four
+# heads. Your function makes two KV heads and one of them, for its keys and its values, in every layer. The cell prints the
+# perplexity on 60 lines of documentation. For comparison, each group also keeps its first head alone. *Guess* how the
+# perplexity changes. Is the mean the better choice?
 
 # %%
 if solved("average_heads"):
-    torch.manual_seed(0)
-    x, query = torch.randn(200, 64), torch.randn(8, 200, 8)       # (n, d_model), (h, n, d_head)
-    for common in (0.0, 0.5, 0.9, 1.0):
-        shared = torch.randn(2, 1, 8, 64).expand(2, 4, 8, 64).flatten(0, 2)           # (64, 64)
-        weight = common**0.5 * shared + (1 - common) ** 0.5 * torch.randn(64, 64)
-        old = x @ weight.view(8, 8, 64).mT                                # (h, n, d_head)
-        new = x @ average_heads(weight, 8, 2).view(2, 8, 64).mT           # (g, n, d_head)
-        of_group = [0, 0, 0, 0, 1, 1, 1, 1]
-        before, after = query @ old.mT, query @ new[of_group].mT                     # (h, n, n)
-        kept = torch.corrcoef(torch.stack([before.flatten(), after.flatten()]))[0, 1]
-        print(f"common part {common:4.0%}: scores correlate with the old ones by {kept:.2f}")
+    from copy import deepcopy
+
+    from attncourse import pretrained
+    from attncourse.data import BOS, EOS, Tokenizer, docstrings, pad_batch
+    from attncourse_lessons.results import kept_checkpoint
+
+    trained = pretrained.load(kept_checkpoint("writer")).model
+    tokenizer = Tokenizer.load(kept_checkpoint("writer") / "tokenizer.json")
+    lines = [text for text in docstrings(limit=1500).test if 40 < len(text) < 120][:60]
+    tokens, is_token = pad_batch([[BOS, *tokenizer.encode(line), EOS] for line in lines])
+
+    def first_heads(weight, n_heads, n_kv_heads):
+        heads = weight.unflatten(0, (n_kv_heads, n_heads // n_kv_heads, -1))
+        return heads[:, 0].flatten(0, 1)                      # (n_kv_heads * d_head, d_model)
+
+    def perplexity(convert, n_kv_heads):
+        model = deepcopy(trained)
+        for block in model.decoder.stack.blocks:
+            layer = block.attention.sublayer
+            for projection in (layer.key, layer.value):
+                fewer = convert(projection.weight.data, 4, n_kv_heads)    # (it has no bias)
+                heads = fewer.unflatten(0, (n_kv_heads, -1))
+                copies = heads.repeat_interleave(4 // n_kv_heads, dim=0)  # for each query head
+                projection.weight.data = copies.flatten(0, 1)             # (d_model, d_model)
+        with torch.no_grad():
+            logits = model(tokens)[:, :-1]                        # (60, n − 1, tokens known)
+        there = is_token[:, 1:]                                           # (60, n − 1)
+        return float(nn.functional.cross_entropy(logits[there], tokens[:, 1:][there]).exp())
+
+    for n_kv_heads in (4, 2, 1):
+        means, firsts = (perplexity(how, n_kv_heads) for how in (average_heads, first_heads))
+        print(f"{n_kv_heads} KV heads: perplexity with means {means:6.1f},"
+              f" with first heads {firsts:6.1f}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Each old key makes up a quarter of its group's mean, so even unrelated heads keep a correlation of about one half. With a
-# common part $c$ it is $\sqrt{c + (1 - c)/4}$. Where heads differ, much is lost, and the paper repairs it with a further
-# 5 % of the pre-training steps.</details>
+# With two KV heads the perplexity rises by a third, with one it nearly doubles. In this model, before further training, the mean is
+# not clearly better than the first head of each group: with one KV head it is worse. The paper compares after a further 5 %
+# of the pre-training steps, and finds the mean better. (Each group here holds neighbours, 0 and 1, 2 and 3. In exercise 1
+# these attended to the same places in the last layer.)</details>

@@ -40,8 +40,8 @@ UNIT = 0.066  # inches of a row or column in the drawing of the layer
 def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     """Multi-head self-attention to scale, from X to the output: projections, heads, values, concatenation, W_O.
 
-    Each head has a colour; the row of the token that asks is orange from X to the output. Raises ValueError where the
-    heads do not divide the width.
+    Each head has a colour, and its number in its blocks; the row of the token that asks is orange from X to the output.
+    Raises ValueError where the heads do not divide the width.
     """
     if d_model % n_heads:
         raise ValueError(f"n_heads: got {n_heads}, expected a divisor of d_model = {d_model}")
@@ -135,6 +135,8 @@ def _matrix(
             low = y + height / 2 - (i + 1) * up
         face = "#ffffff" if colour == INK else (*rgb(colour), 0.2)
         ax.add_patch(Rectangle((start, low), across, up, facecolor=face, edgecolor=colour, linewidth=1.3))
+        if len(colours) > 1:
+            ax.text(start + across / 2, low + 0.32 * up, f"{i}", ha="center", va="center", fontsize=8.5, color=colour)
     ax.text(left + width / 2, y + height / 2 + 0.12, label, ha="center", va="center", fontsize=10, color=INK)
     if shape:
         ax.text(left + width / 2, y - height / 2 - 0.11, shape, ha="center", va="center", fontsize=9, color=INK)
@@ -213,31 +215,35 @@ def two_answers(alpha: float) -> None:
     show(drawn, f"Four mixtures of two dinners on a line, by their share of pie. {'. '.join(said)}.")
 
 
-def keys_on_a_line(seeds: Mapping[str, tuple[Tensor, Sequence[int]]], names: Sequence[str]) -> None:
-    """The keys of a head with d_k = 1 on a line, a line for each seed: {title: (keys, which of them are found)}.
+def keys_on_a_line(
+    seeds: Mapping[str, tuple[Tensor, Sequence[float]]], names: Sequence[str], enough: float
+) -> None:
+    """The keys of a head with d_k = 1 on a line, a line for each seed: {title: (keys, how often each is found)}.
 
-    Each line has its own scale, the largest distance from zero. Raises ValueError where a name has no key.
+    Each line has its own scale, the largest distance from zero. A key that is found more often than `enough` is orange.
+    The names stand above the line at even distances, each joined to its key. Raises ValueError where a name has no key.
     """
-    drawn, ax = figure(8.4, 0.7 + 1.0 * len(seeds))
+    drawn, ax = figure(8.4, 0.7 + 1.15 * len(seeds))
     said, looks = [], {True: (ORANGE, "s"), False: (BLUE, "o")}
-    for row, (title, (keys, found)) in enumerate(seeds.items()):
+    for row, (title, (keys, shares)) in enumerate(seeds.items()):
         if keys.shape != (len(names),):
             raise ValueError(f"{title}: got keys of shape {tuple(keys.shape)}, expected {(len(names),)}")
         y, places = -row, (keys / keys.abs().max()).tolist()
         ax.plot([-1, 1], [y, y], color=PALE, linewidth=2, zorder=1)
         order = sorted(range(len(names)), key=places.__getitem__)
-        for i, step in zip(order, (0.2, -0.2, 0.38, -0.38) * len(names), strict=False):  # so that no name hides another
-            colour, marker = looks[i in found]
+        for i, at in zip(order, np.linspace(-1, 1, len(names)).tolist(), strict=True):
+            colour, marker = looks[shares[i] > enough]
+            ax.plot([places[i], at], [y, y + 0.3], color=colour, linewidth=0.8, zorder=2)
             ax.plot([places[i]], [y], linestyle="none", marker=marker, markersize=8, color=colour, zorder=3,
                     markeredgecolor="white")  # fmt: skip
-            ax.text(places[i], y + step, names[i], ha="center", va="center", fontsize=9.5, color=colour)
-        ends = ", ".join(names[i] for i in order)
-        said.append(f"{title}, from the left: {ends}; found: {', '.join(names[i] for i in order if i in found)}")
+            ax.text(at, y + 0.33, f"{names[i]} {shares[i]:.0%}", ha="center", va="bottom", fontsize=9.5, color=colour)
+        ends = ", ".join(f"{names[i]} {shares[i]:.0%}" for i in order)
+        said.append(f"{title}, from the left, with how often each is found: {ends}")
     handles = [Line2D([], [], color=colour, marker=marker, linestyle="none", label=words) for words, (colour, marker)
-               in (("found by the day before", looks[True]), ("not found", looks[False]))]  # fmt: skip
+               in ((f"found in more than {enough:.0%}", looks[True]), ("found less often", looks[False]))]  # fmt: skip
     drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
-    ax.set_xlim(-1.08, 1.08)
-    ax.set_ylim(-len(seeds) + 0.45, 0.55)
+    ax.set_xlim(-1.14, 1.14)
+    ax.set_ylim(-len(seeds) + 0.75, 0.62)
     ax.set_xticks([0])
     ax.set_yticks(range(0, -len(seeds), -1), list(seeds))
     ax.tick_params(axis="y", length=0)
@@ -391,18 +397,22 @@ def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
     show(drawn, f"Attention on {letters}; the future is hatched. {'; '.join(said)}.")
 
 
-def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:
+def shared_keys(n_heads: int, kinds: Mapping[str, int], latent: str = "") -> None:
     """Which head of keys and values each query head uses, {title: number of heads of keys and values}: a panel each.
 
-    Raises ValueError for a number that does not divide `n_heads`.
+    With a title for `latent`, one more panel below, across all: keys and values of every head are made from one cached
+    vector. Raises ValueError for a number that does not divide `n_heads`.
     """
     check_places(n_heads=n_heads)
     for title, kept in kinds.items():
         if not 1 <= kept <= n_heads or n_heads % kept:
             raise ValueError(f"{title}: got {kept} heads of keys, expected a divisor of n_heads = {n_heads}")
-    drawn, _ = figure(3.0 * len(kinds), 2.7, columns=len(kinds))
+    panels = len(kinds) + bool(latent)
+    wide = min(panels, 2) if latent else panels
+    rows = -(-panels // wide)
+    drawn, _ = figure(3.6 * wide if latent else 3.0 * wide, 2.7 * rows, rows=rows, columns=wide)
     said = []
-    for ax, (title, kept) in zip(drawn.axes, kinds.items(), strict=True):
+    for ax, (title, kept) in zip(drawn.axes, kinds.items(), strict=False):
         stage(ax, (-0.7, n_heads - 0.3), (-1.25, 2.75))
         group = n_heads // kept
         for head in range(n_heads):
@@ -420,7 +430,33 @@ def shared_keys(n_heads: int, kinds: Mapping[str, int]) -> None:
         ax.set_title(title)
         uses = ", ".join(f"{head} uses {head // group}" for head in range(n_heads))
         said.append(f"{title}: {kept} heads of keys and values; query head {uses}")
+    if latent:
+        _latent(drawn.axes[len(kinds)], n_heads, latent)
+        said.append(f"{latent}: keys and values of all {n_heads} heads are made from one cached vector c; a small key "
+                    "for the position is cached beside it")  # fmt: skip
+        for ax in drawn.axes[panels:]:
+            ax.set_axis_off()
     show(drawn, f"{n_heads} query heads and the keys that they share. {'. '.join(said)}.")
+
+
+def _latent(ax: Axes, n_heads: int, title: str) -> None:
+    """Multi-head latent attention: what is not cached is dashed."""
+    stage(ax, (-0.7, n_heads - 0.3), (-1.25, 2.75))
+    middle = (n_heads - 1) / 2
+    for head in range(n_heads):
+        colour = EIGHT[head % len(EIGHT)]
+        ax.plot([head, head], [1.36, 1.6], color=colour, linewidth=1.4, zorder=1)
+        ax.plot([middle - 0.8, head], [-0.08, 0.6], color=colour, linewidth=1, linestyle="--", zorder=1)
+        _tile(ax, head, 1.9, f"q{head}", colour)
+        ax.add_patch(Rectangle((head - 0.4, 0.6), 0.8, 0.76, facecolor="white", edgecolor=colour, linestyle="--",
+                               zorder=2))  # fmt: skip
+        ax.text(head, 0.98, f"k{head}\nv{head}", ha="center", va="center", fontsize=8, color=INK, zorder=3)
+    _tile(ax, middle - 0.8, -0.38, "c", INK)
+    _tile(ax, middle + 1.2, -0.38, "pos", INK)
+    ax.text(middle, 2.45, "query heads", ha="center", va="center", fontsize=9, color=INK)
+    words = "cache: one vector c, a small key for the position"
+    ax.text(middle, -0.95, words, ha="center", va="center", fontsize=9, color=INK)
+    ax.set_title(title)
 
 
 def cache_sizes(gib: Mapping[str, Sequence[float]], lengths: Sequence[int], parameters: float) -> None:
@@ -497,7 +533,7 @@ def heads_removed(lines: Mapping[str, Sequence[float]], enough: float) -> None:
     ax.set_xticks(range(max(map(len, lines.values()))))
     ax.grid(color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.set_xlabel("number of heads removed, the least missed first")
+    ax.set_xlabel("number of heads removed, the cheapest first")
     ax.set_ylabel("accuracy, worst of the three questions")
     ax.legend(frameon=False, loc="lower left")
     said = "; ".join(f"{name}: " + ", ".join(f"{share:.2f}" for share in line) for name, line in lines.items())
@@ -520,17 +556,79 @@ def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
         ax.plot(range(len(runs)), shares, linestyle="none", markersize=7, markeredgewidth=1.8, **style)
         ax.annotate(words, (len(runs) - 1, shares[-1]), xytext=(24, 4), textcoords="offset points", va="center",
                     fontsize=10, color=style["color"])  # fmt: skip
+    gaps = [partner - other for partner, other in zip(partners, others, strict=True)]
+    middle = sum(gaps) / len(gaps)
+    ax.text(0.01, 0.97, f"mean difference: {100 * middle:.1f} points", transform=ax.transAxes, ha="left", va="top",
+            fontsize=10, color=INK)  # fmt: skip
     ax.axhline(0, color=INK, linewidth=1)
     every = 1 if len(runs) <= 15 else 5                                   # so that no name meets the next
     ax.set_xticks(range(0, len(runs), every), list(runs)[::every])
     ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}")
-    ax.set_ylim(min(0, *others, *partners) - 0.02, 1.1 * max(*others, *partners))
+    ax.set_ylim(min(0, *others, *partners) - 0.02, 1.2 * max(*others, *partners))
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
     ax.set_xlabel("seed")
     ax.set_ylabel("percentage points\nbeyond the sum")
     said = "; ".join(f"seed {name}: {a:.0%} and {b:.0%}" for name, (a, b) in runs.items())
-    show(drawn, f"Answers lost beyond the sum of two single losses, with the partner and with another head: {said}.")
+    show(drawn, f"Answers lost beyond the sum of two single losses, with the partner and with another head: {said}. "
+         f"Mean difference {100 * middle:.1f} points.")  # fmt: skip
+
+
+def composition(words: Sequence[str], turned: Mapping[str, Sequence[float]]) -> None:
+    """A name, a pronoun and a verb through two layers: how the name reaches the verb, and what is exchanged on the way.
+
+    `turned` has three places, from below: what layer 0 writes into the pronoun, the pronoun's key, its value; each with
+    the share of answers, of each seed, that become the other run's name. Raises ValueError for other numbers of either.
+    """
+    if len(words) != 3 or len(turned) != 3:
+        raise ValueError(f"words, turned: got {len(words)} and {len(turned)}, expected three of each")
+    name, pronoun, verb = words
+    drawn, ax = figure(9.2, 4.0)
+    stage(ax, (0, 9.2), (0, 4.0))
+    columns, levels = (1.55, 3.35, 5.15), (0.45, 1.7, 3.45)
+    for y, level in zip(levels, ("embeddings", "after layer 0", "after layer 1"), strict=True):
+        ax.text(0.05, y, level, ha="left", va="center", fontsize=9, color=GREY)
+        for x, word in zip(columns, words, strict=True):
+            holds = f"{word}: {name}" if (y, word) in ((levels[1], pronoun), (levels[2], verb)) else word
+            colour = BLUE if name in holds else GREY
+            _box(ax, x, y, holds, colour)
+    for x in columns:                                                    # the residual stream
+        for low, high in pairwise(levels):
+            ax.plot([x, x], [low + 0.22, high - 0.22], color=PALE, linewidth=2, zorder=0)
+    key, value = (3.75, 2.45), (4.6, 2.15)
+    for (x, y), role in ((key, "k"), (value, "v")):
+        ax.add_patch(Rectangle((x - 0.17, y - 0.17), 0.34, 0.34, facecolor="white", edgecolor=INK, zorder=2))
+        ax.text(x, y, role, ha="center", va="center", fontsize=10, color=INK, zorder=3)
+    ways = (
+        ((columns[0] + 0.3, levels[0] + 0.24), (columns[1] - 0.35, levels[1] - 0.24), BLUE),
+        ((columns[1] + 0.2, levels[1] + 0.24), (key[0] - 0.06, key[1] - 0.2), INK),
+        ((columns[1] + 0.56, levels[1] + 0.12), (value[0] - 0.2, value[1] - 0.08), BLUE),
+    )
+    for start, end, colour in ways:
+        arrow(ax, start, end, colour)
+    arrow(ax, (key[0] + 0.12, key[1] + 0.2), (columns[2] - 0.5, levels[2] - 0.24), INK)
+    arrow(ax, (value[0] + 0.1, value[1] + 0.2), (columns[2] - 0.12, levels[2] - 0.24), BLUE)
+    ax.text(3.5, 2.98, f"where {verb}\nlooks", ha="center", va="center", fontsize=9, color=INK)
+    ax.text(5.3, 2.62, "what it\ncopies", ha="left", va="center", fontsize=9, color=BLUE)
+    said = []
+    heights = (0.95, 1.7, 2.45)
+    for (start, end, _), (what, shares), letter, y in zip(ways, turned.items(), "abc", heights, strict=True):
+        x_at, y_at = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+        ax.plot([x_at], [y_at], marker="x", markersize=11, markeredgewidth=2.6, color=ORANGE, zorder=4)
+        ax.text(x_at + 0.14, y_at - 0.1, letter, ha="left", va="top", fontsize=11, color=ORANGE)
+        listed = ", ".join(f"{share:.0%}" for share in shares)
+        ax.text(6.35, y, f"{letter}  {what} exchanged:\n    {listed}", ha="left", va="center", fontsize=10, color=INK)
+        said.append(f"{letter}, {what} exchanged: {listed}")
+    ax.text(6.35, 3.3, "answers that become the\nother run's name, by seed", ha="left", va="center", fontsize=10,
+            color=ORANGE)  # fmt: skip
+    show(drawn, f"Layer 0 writes {name} into the vector of {pronoun}. Layer 1 makes a key and a value of this vector: "
+         f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers that become the other run's "
+         f"name, by seed: {'; '.join(said)}.")  # fmt: skip
+
+
+def _box(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
+    ax.add_patch(Rectangle((x - 0.55, y - 0.22), 1.1, 0.44, facecolor=(*rgb(colour), 0.18), edgecolor=colour, zorder=2))
+    ax.text(x, y, words, ha="center", va="center", fontsize=10, color=INK, zorder=3)
 
 
 def _tile(ax: Axes, x: float, y: float, words: str, colour: str) -> None:

@@ -11,7 +11,7 @@
 #
 # *About 55 minutes, of which less than one is computing time. You need scaled dot-product self-attention
 # ([lecture @self_attention](@self_attention)), the reason for its $\sqrt{d_k}$ ([lecture @lookup](@lookup)), and for
-# the last third the causal mask of [lecture @masking](@masking).*
+# the KV cache the causal mask of [lecture @masking](@masking).*
 #
 # After this lecture you can
 #
@@ -19,8 +19,8 @@
 # * say what one head with fixed weights cannot do: subtract, or give two answers to a *linear* readout;
 # * compute all heads at once by reshaping, and find a reshape that has the right shape and the wrong contents;
 # * say what heads cost, and what a narrow head loses: the **low rank** of its scores;
-# * test what a head of a trained model does, by its weights, by **ablation** and by **activation patching**;
-# * count the bytes of a **KV cache**, and save most of them by **grouped-query attention**.
+# * count the bytes of a **KV cache**, and save most of them by **grouped-query attention**;
+# * test what a head of a trained model does, by its weights, by **ablation** and by **activation patching**.
 #
 # ## Why one head is not enough
 #
@@ -36,6 +36,7 @@ try:
     from attncourse import viz
 
     from . import figures
+    from .patching import answers_with, givers, guessing, renamed, rows_at, trained
 except ModuleNotFoundError:
     raise ImportError(
         "This page needs the attncourse package: open it with `make lab` in the course's "
@@ -48,6 +49,7 @@ import random
 import statistics
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -56,15 +58,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from attncourse.attention import KeyValueCache, MultiHeadAttention, attend
 from attncourse.counting import cache_bytes, count_parameters, preset
 from attncourse.data.diary import DAYS, MEALS, of_another_day, shuffled_weeks
-from attncourse.data.gossip import NAMES, QUESTIONS, VOCABULARY, gossip, tell
-from attncourse.training import descend
-from attncourse.transformer import (
-    Encoder,
-    EncoderDecoder,
-    LanguageModel,
-    TransformerConfig,
-    Weights,
-)
+from attncourse.data.gossip import QUESTIONS, VOCABULARY, gossip, tell
+from attncourse.transformer import EncoderDecoder, LanguageModel, Weights
 from attncourse_lessons.results import measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
@@ -136,7 +131,8 @@ for day, meal, (tomorrow, yesterday) in zip(days[0], meals[0], answers[0], stric
 
 # %%
 figures.multi_head(n=7, d_model=12, n_heads=3, asking=2)
-#| caption: Multi-head attention in matrices, with three heads.
+#| caption: Multi-head attention in matrices, with three heads. The digit in a block is its
+#|   head. Tokens meet only in A_i and its product with V_i.
 #| label: multi-head
 
 # %% [raw] slide
@@ -239,7 +235,7 @@ def learn_diary(model, seed, steps=150):
 
 
 diaries, learned = {}, []
-for n_heads, n_seeds in ((1, 8), (2, 3), (4, 3)):
+for n_heads, n_seeds in ((1, 5), (2, 3), (4, 3)):
     for seed in range(n_seeds):
         torch.manual_seed(seed)
         diaries[n_heads, seed] = learn_diary(Diary(Heads(32, n_heads)), seed)
@@ -256,6 +252,11 @@ for seed in range(3):
     one, two, four = (share_right(diaries[n_heads, seed]) for n_heads in (1, 2, 4))
     assert min(one) < 0.6 and max(one) > 0.75, "one head: one answer"
     assert min(two) > 0.95 and min(four) > 0.95
+    torch.manual_seed(seed)
+    longer = share_right(learn_diary(Diary(Heads(32, 1)), seed, steps=600))
+    print(f"one head, four times as long, seed {seed}:  tomorrow {longer[0]:4.0%}"
+          f"   yesterday {longer[1]:4.0%}")
+    assert min(longer) < 0.6, "training longer does not help"
 
 # %% [raw] slide
 # ## One head: one answer right, the other wrong
@@ -263,9 +264,9 @@ for seed in range(3):
 
 # %% [markdown]
 # In every seed the model with one head learns one answer and gets most of the other wrong. The seed decides which one is
-# learned.
+# learned, and training four times as long does not help.
 #
-# Could one head learn both with more training? Suppose that its weights are fixed. Then it receives a mixture of two
+# Why not? Suppose that the head's weights are fixed. Then it receives a mixture of two
 # dinners, $\alpha\,v_\text{tomorrow} + (1-\alpha)\,v_\text{yesterday}$ with $\alpha > \tfrac12$. Let there be only two
 # meals, soup and pie. Then there are four mixtures, and they lie on one line. *Guess:* on this line, how many thresholds
 # separate soup from pie for tomorrow, and how many for yesterday?
@@ -318,7 +319,8 @@ for hidden, readout in ((0, "linear"), (128, "one hidden layer")):
         assert (yesterday > 0.95) == (hidden > 0) and tomorrow > 0.95
 
 # %% [markdown]
-# With the hidden layer one head answers both questions, in every seed. (No readout helps it to subtract: see below.)
+# With the hidden layer one head answers both questions, in every seed. (For subtraction no readout helps, as we show
+# below.)
 #
 # With two heads and a linear readout both answers are right. Does each head answer one question? We look at their
 # attention weights. Then we do an **ablation**: we remove one head and measure the accuracy that is lost. Head $i$ reaches
@@ -440,8 +442,8 @@ for name, before, after in (
 # **Now you:** a@many_heads, exercises 1 and 2
 
 # %% [markdown]
-# `transpose` moves no number either: it notes a new order of reading. The tensor is then no longer **contiguous** in
-# memory, and `view` refuses to merge its axes. `flatten` and `reshape` copy where they must.
+# `transpose` moves no number either. It only changes the strides, the order in which memory is read. The tensor is then
+# no longer **contiguous**, and `view` refuses to merge its axes. `flatten` and `reshape` copy where they must.
 #
 # <details><summary>How nanoGPT does it</summary>It calls <code>contiguous</code>, which makes a copy, before
 # <code>view</code>. Like <code>nn.MultiheadAttention</code> it keeps the three projections of queries, keys and values as
@@ -519,6 +521,10 @@ by_day = two.day.weight @ QK @ two.day.weight.mT / math.sqrt(16)        # (7, 7)
 print("query", *(f"{day:>5}" for day in DAYS))
 for day, row in zip(DAYS, by_day.tolist(), strict=True):
     print(f"{day:>5}", *(f"{score:5.1f}" for score in row))
+OV = two.layer.W_V[0] @ two.layer.W_O[:16]                              # head 0's rows of W_O
+written = two.meal.weight @ OV @ two.read.weight[len(MEALS):].mT        # (meals, meals)
+same = (written.argmax(dim=-1) == torch.arange(len(MEALS))).sum()
+print(f"yesterday's dinner, from OV: {same} of {len(MEALS)} meals are read as themselves")
 
 # %% tags=["hide-input"]
 steps = (by_day.argmax(dim=-1) - torch.arange(7)) % 7
@@ -532,7 +538,8 @@ assert len(set(steps.tolist())) == 1 and steps[0] in (1, 6), "one day on, or one
 
 # %% [markdown]
 # In all seven rows the largest number stands at the day before; for Monday that is Sunday. It is far above the rest. The
-# trained QK circuit holds the question "what was yesterday?". (Meals have a part in the scores, too.)
+# trained QK circuit holds the question "what was yesterday?". (Meals have a part in the scores, too.) The OV circuit
+# holds the answer: what it writes for a meal is read as this meal.
 #
 # **Now you:** [a07](@many_heads/assignment), exercise 5: what each head of a trained model writes.
 #
@@ -624,45 +631,76 @@ assert max(nonlinear) < 0.55
 # One head reports one of the two days.
 
 # %% [markdown]
-# Two heads explain nearly everything, and one head explains half. With fixed weights one head cannot do better. If it puts
-# the weight $\alpha$ on tomorrow and $\beta$ on yesterday, then $R^2$ is at most
+# Two heads explain nearly everything, and one head explains half. With fixed weights one head cannot do better. Let it put
+# the weight $\alpha$ on tomorrow, $T$, and $\beta$ on yesterday, $Y$, independent and of equal variance. $R^2$ is at most
+# the squared correlation of $T - Y$ with $\alpha T + \beta Y$, which is
 # $(\alpha - \beta)^2 / 2(\alpha^2 + \beta^2)$. No weight is negative, so this is at most ½, where the head reports only one
-# of the two days. A nonlinear readout does not help, as the line above shows. (The temperatures are drawn from a normal
-# distribution. For such numbers the best guess of the difference, given a mixture, is linear in the mixture. With two
-# dinners a hidden layer did help: there a mixture tells which two dinners went in.)
+# of the two days. A nonlinear readout does not help, as the line above shows. (For normal temperatures the best guess of
+# the difference, given a mixture, is linear in the mixture. With two dinners a hidden layer did help: there a mixture tells
+# which two dinners went in.)
 #
-# So what lecture @masking said about averages holds for one head only. What it said about **rank collapse** holds for any
-# number of heads, if there is nothing but attention. ([@dong2021] prove the collapse for stacks of multi-head attention.)
+# So what lecture @masking said about averages holds for one head only. What of **rank collapse**? An average, applied again
+# and again, makes all tokens alike. *Guess:* does a difference of two averages, too?
+
+# %%
+for seed in range(3):
+    draws, left = torch.Generator().manual_seed(seed), []
+    A_0, A_1 = torch.randn(2, 7, 7, generator=draws).softmax(dim=-1)    # (7, 7) each
+    for A in (A_0, A_0 - A_1):
+        X = torch.randn(7, 5, generator=draws)
+        for _ in range(12):
+            X = A @ X
+        left.append((X - X.mean(dim=0)).norm() / X.norm())              # 0: all tokens alike
+    print(f"12 times, seed {seed}: one average {left[0]:.0e},",
+          f"a difference of two {left[1]:.2f}")
+    assert left[0] < 1e-3 < 0.5 < left[1]
+
+# %% [markdown]
+# No: the tokens stay apart. Dong et al. ([-@dong2021]) prove rank collapse for any number of heads, but *as long as the
+# weight matrices are not too large*. Then all heads have nearly even attention weights, and a difference of even averages
+# is nearly zero. Heads with sharp, different weights escape.
 #
 # ## What heads cost: n² weights each, and a low rank
 #
-# Heads cost no parameters. Do they cost time and memory? The next cell prints three columns: the arithmetic of the matrix
-# products, in FLOPs (floating-point operations; one multiplication and one addition are two), the number of attention
-# weights, and the CPU time of one call. *Guess* which columns change with the number of heads.
+# Heads cost no parameters. Do they cost time and memory? The next cell prints the arithmetic of the matrix products, in
+# FLOPs (floating-point operations; one multiplication and one addition are two), the number of attention weights, and the
+# CPU time of three steps: $QK^\top$, softmax, $AV$. *Guess* which columns change with the number of heads.
 
 # %% [raw] slide
 # ## What heads cost
 # > **Guess first.** Which of these change with the number of heads: FLOPs of matrix products, attention weights, time?
 
+# %% tags=["hide-input"]
+def milliseconds(q, k, v):
+    """CPU time of the scores, the softmax and the average; the median of five calls each."""
+    taken = []
+    for _ in range(5):
+        clock = [time.process_time()]
+        scores = q @ k.mT / math.sqrt(q.shape[-1])                        # (1, h, n, n)
+        clock.append(time.process_time())
+        A = scores.softmax(dim=-1)                                        # (1, h, n, n)
+        clock.append(time.process_time())
+        A @ v                                                             # (1, h, n, d_k)
+        clock.append(time.process_time())
+        taken.append([1000 * (after - before) for before, after in pairwise(clock)])
+    return [statistics.median(part) for part in zip(*taken, strict=True)]
+
 # %%
 x, costs = torch.randn(1, 512, 256), {}                                   # (batch, n, d_model)
 for n_heads in (1, 4, 16, 64):
-    layer, tables, taken = MultiHeadAttention(256, n_heads), [], []
+    layer, A = MultiHeadAttention(256, n_heads), []
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        layer(x, weights=tables)
-    with torch.no_grad():
-        for _ in range(5):
-            start = time.process_time()
-            layer(x, weights=[])
-            taken.append(time.process_time() - start)
-    costs[n_heads] = counter.get_total_flops(), tables[0].numel(), statistics.median(taken)
-    flops, weights, seconds = costs[n_heads]
-    print(f"heads: {n_heads:>2}   {flops:,} FLOPs   {weights:>10,} weights   {seconds:.3f} s")
+        layer(x, weights=A)
+    q, k, v = torch.randn(3, 1, n_heads, 512, 256 // n_heads)             # the same sizes
+    costs[n_heads] = counter.get_total_flops(), A[0].numel(), milliseconds(q, k, v)
+    flops, weights, parts = costs[n_heads]
+    print(f"heads: {n_heads:>2}   {flops:,} FLOPs   {weights:>10,} weights   ms:",
+          f"QKᵀ {parts[0]:5.1f}  softmax {parts[1]:5.1f}  AV {parts[2]:5.1f}")
 
 # %% tags=["hide-input"]
-flops, numbers, seconds = zip(*costs.values(), strict=True)
+flops, numbers, parts = zip(*costs.values(), strict=True)
 assert len(set(flops)) == 1 and numbers[3] == 64 * numbers[0] == 64 * 512**2
-assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are not"
+assert all(parts[3][i] > 2 * parts[0][i] for i in (0, 1)), "the same FLOPs, and far more time"
 
 # %% [raw] slide
 # ## n² weights for each head
@@ -672,10 +710,10 @@ assert seconds[3] > 2 * seconds[0], "the products are the same, the tables are n
 
 # %% [markdown] erratum="same amount of computation"
 # > **A common mistake: "multi-head attention takes the same amount of computation as one head".** For parameters and
-# > matrix products this is exact. But each head has its own matrix of weights: $h\,n^2$ scores and exponentials in
-# > place of $n^2$, to compute and to keep. Here 64 heads take many times as long as one head with the same FLOPs.
-# > (FlashAttention, [lecture @cheap_attention](@cheap_attention), does not keep the weights, but computes the
-# > exponentials.)
+# > the FLOPs of matrix products this is exact. But $h$ heads have $h\,n^2$ exponentials in place of $n^2$. And the products
+# > of narrow heads take longer, too: for the same FLOPs they write and read $h\,n^2$ numbers, and run far below the
+# > processor's speed. (FlashAttention, [lecture @cheap_attention](@cheap_attention), does not keep the weights, but
+# > computes the exponentials.)
 #
 # There is a second price. A head compares tokens through $W_Q^{(i)} W_K^{(i)\top}$. This $d \times d$ matrix is a
 # product of two matrices with $d_k$ columns, so its **rank is at most $d_k$**: the **low-rank bottleneck**
@@ -698,8 +736,8 @@ figures.low_rank(n=7, d_model=32, d_k=2)
 # %% [markdown]
 # The same holds for $W_V^{(i)} W_O^{(i)}$: a head writes into at most $d_v$ directions.
 #
-# To see the effect on the scores alone, we make the queries and keys narrow and leave the values wide. The question is
-# tomorrow's meal. *Guess* how narrow one head may be if each of the seven days must find the next one.
+# To see the effect on the scores alone, we make the queries and keys narrow. The values keep 32 columns in all. The
+# question is tomorrow's meal. *Guess* how narrow one head may be if each of the seven days must find the next one.
 
 # %% tags=["hide-input"]
 def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
@@ -743,20 +781,18 @@ assert all(sum(right > 0.8 for right in days) == 2 for _, days, _ in narrow["1 h
 # of the seven keys can be found, and which?
 
 # %% tags=["hide-input"]
-on_a_line = {}                                 # per seed: seven keys, and which are found
+on_a_line = {}                  # per seed: seven keys, and how often each of them is found
 for seed, (_, by_day, (_, keys)) in enumerate(narrow["1 head, d_k = 1"]):
-    found = [(day + 1) % 7 for day in range(7) if by_day[day] > 0.8]
-    on_a_line[f"seed {seed}"] = keys[:, 0], found
-figures.keys_on_a_line(on_a_line, DAYS)
-#| caption: One head with d_k = 1: the keys of the seven days. Orange: a day that its question,
-#|   asked the day before, finds in more than 80 % of the weeks.
+    on_a_line[f"seed {seed}"] = keys[:, 0], [by_day[(day - 1) % 7] for day in range(7)]
+figures.keys_on_a_line(on_a_line, DAYS, enough=0.8)
+#| caption: One head with d_k = 1: the keys of the seven days, and how often the question of the
+#|   day before finds them. Orange: in more than 80 % of the weeks.
 #| label: keys-on-a-line
 
 # %% tags=["hide-input"]
-for seed, (_, by_day, _) in enumerate(narrow["1 head, d_k = 1"]):
-    print(f"1 head, d_k = 1, seed {seed}, by day:", *(f"{share:4.0%}" for share in by_day))
-for keys, found in on_a_line.values():
-    assert {*found} == {keys.argmin().item(), keys.argmax().item()}, "the two ends of the line"
+for keys, shares_of_days in on_a_line.values():
+    found = {day for day, share in enumerate(shares_of_days) if share > 0.8}
+    assert found == {keys.argmin().item(), keys.argmax().item()}, "the two ends of the line"
 
 # %% [markdown]
 # In all three seeds two keys are found, the two ends of the line. Four heads of one column nearly succeed together: each
@@ -781,17 +817,253 @@ for queries, keys in planes:
 #
 # A sum of heads can go around the bottleneck.
 
-# %% [markdown] teaches="what heads do: bertviz, linguistic roles"
+# %% [markdown]
 # The seven keys lie around the centre, and none in the middle. A query has its highest score at the key that lies farthest
 # in its direction. Here this is the key of the next day, for all seven queries and in all three seeds.
 #
-# Real heads have 64 or 128 columns. Vaswani et al. ([-@vaswani2017, table 3, rows A]) split the same 512 columns into
-# heads: 24.9 BLEU with one head, 25.8 with 8 or 16, and 25.4 with 32 heads of 16 columns.
+# Why, then, do real heads have 64 or 128 columns? Any number of keys fits on a circle, but each query here wants *one* key.
+# *Guess:* how many columns does it take if each day must share its weight between two other days, chosen at random, or
+# three? We fit $QK^\top$ of rank $d_k$ to such weights:
+
+# %% tags=["hide-input"]
+def fitted(wanted, d_k, steps=300):
+    """How much of the weight softmax(Q Kᵀ) of rank d_k places where it is wanted: (tables,)."""
+    generator = torch.Generator().manual_seed(d_k)
+    Q, K = (nn.Parameter(torch.randn(len(wanted), 7, d_k, generator=generator)) for _ in "QK")
+    optimizer = torch.optim.Adam([Q, K], lr=0.1)
+    for _ in range(steps):
+        log_A = (Q @ K.mT).log_softmax(dim=-1)                            # (tables, 7, 7)
+        optimizer.zero_grad()
+        (-(wanted * log_A).sum(dim=-1).mean(dim=-1).sum()).backward()
+        optimizer.step()
+    return torch.minimum(log_A.detach().exp(), wanted).sum(dim=-1).mean(dim=-1)
+
+
+draws = torch.Generator().manual_seed(0)
+wanted = torch.zeros(9, 7, 7)                          # three tables each: one, two, three days
+wanted[:3] = torch.eye(7).roll(1, dims=1)                                 # one: the next day
+for i in range(3, 9):
+    for row in wanted[i]:                                                 # (7,)
+        row[torch.randperm(7, generator=draws)[: i // 3 + 1]] = 1 / (i // 3 + 1)
+print(f"{'weight where it is wanted':<30}the next day       two days         three days")
+for d_k in (1, 2, 3, 4):
+    shares = fitted(wanted, d_k).view(3, 3)                               # (kinds, tables)
+    print(f"{f'd_k = {d_k}, three tables each':<28}",
+          *("  ".join(f"{share:.2f}" for share in kind) + "  " for kind in shares))
+    assert all((kind.min() > 0.98) == (d_k > days) for days, kind in enumerate(shares, 1))
+
+# %% [markdown]
+# The more a query wants at once, the more columns it takes. With $d_k \ge n$ columns *any* positive weights are possible, if
+# the $n$ tokens' vectors are linearly independent. With fewer columns some weights are not ([@bhojanapalli2020, theorem 1]).
 #
+# In the Transformer narrower keys cost quality: 25.8 BLEU with $d_k = 64$, 25.4 with 32 and 25.1 with 16
+# ([@vaswani2017, table 3, rows B]). If the number of heads changes with their width (rows A), one head of 512 columns gets
+# 24.9, 8 or 16 heads get 25.8, and 32 heads of 16 columns 25.4.
+#
+# ## The KV cache: keys and values are computed once
+#
+# A language model generates one token at a time, under a causal mask. Each step has *one* new query. This query meets the
+# keys and values of all tokens so far. The keys and values of old tokens do not change, because the causal mask hides
+# later tokens from them. A plain program computes them again at every step. A **key–value cache** (KV cache) keeps them.
+# (First the model reads the prompt in one pass, which fills the cache: the **prefill**. Then it generates one token per
+# step: the **decoding**.) With RoPE the cache keeps the *turned* keys. In cross-attention there is nothing to append: the
+# source's keys and values are computed once for the whole output.
+
+# %%
+figures.caching(n=6)
+#| caption: Generating with and without a cache of keys and values.
+#| label: kv-cache
+
+# %% [raw] slide
+# ## The KV cache: keys and values are computed once
+# {figure}
+#
+# Without: $n(n+1)/2$ pairs of key and value. With: $n$. No "QKV cache": each query is used once.
+
+# %% [markdown]
+# For $n$ tokens, the program without a cache computes $n(n+1)/2$ pairs of key and value, and the program with a cache
+# $n$. Each query is used once, so there is no "QKV cache". In code the cache is a concatenation. For one head of the
+# trained loop:
+
+# %%
+text, loop = torch.randn(1, 7, 32), two.layer
+keys = values = torch.empty(1, 0, 16)                        # (1, 0, d_k)  nothing yet
+for t in range(7):
+    new = text[:, t : t + 1]                                            # (1, 1, d_model)
+    keys = torch.cat([keys, new @ loop.W_K[0]], dim=1)                  # (1, t + 1, d_k)
+    values = torch.cat([values, new @ loop.W_V[0]], dim=1)              # (1, t + 1, d_k)
+    output, _ = attend(new @ loop.W_Q[0], keys, values)                 # (1, 1, d_k)
+last = loop.head(text, 0)[0][:, -1:]                        # of the whole text at once
+print("the last token, with the cache and without:", torch.allclose(output, last, atol=1e-5))
+
+# %% [markdown]
+# `KeyValueCache` does the same for all heads of a layer. *Guess:* for 100 tokens, what share of the arithmetic is left,
+# and is the output the same?
+
+# %% tags=["hide-input"]
+torch.manual_seed(0)
+layer, tokens = MultiHeadAttention(256, n_heads=8), torch.randn(1, 100, 256)
+counted, outputs = {}, {}
+with torch.no_grad():
+    with FlopCounterMode(display=False) as counter:
+        steps = [layer(tokens[:, : t + 1], causal=True, weights=[])[:, -1] for t in range(100)]
+    counted["without"] = counter.get_total_flops()
+    outputs["without"] = torch.stack(steps, dim=1)                        # (1, 100, 256)
+    cache = KeyValueCache()
+    with FlopCounterMode(display=False) as counter:
+        steps = [layer(tokens[:, t : t + 1], cache=cache, weights=[])[:, 0] for t in range(100)]
+    counted["with"] = counter.get_total_flops()
+    outputs["with"] = torch.stack(steps, dim=1)                           # (1, 100, 256)
+print({name: f"{flops / 1e6:,.0f} million FLOPs" for name, flops in counted.items()})
+print("the same output:", torch.allclose(outputs["without"], outputs["with"], atol=1e-5))
+print(f"the price: {cache.n_bytes:,} bytes are kept")
+
+# %% tags=["hide-input"]
+assert torch.allclose(outputs["without"], outputs["with"], atol=1e-5)
+assert 45 < counted["without"] / counted["with"] < 55
+
+# %% [raw] slide
+# ## A fiftieth of the arithmetic; the price is memory
+# {print}
+#
+# $$2 \times \text{layers} \times \text{KV heads} \times d_\text{head} \times \text{bytes per number, for each token}$$
+#
+# > **Guess first.** Llama 2 7B: 32 layers of 32 heads of 128, two bytes. How many bytes for 4,096 tokens?
+
+# %% [markdown]
+# The layer needs a fiftieth of the arithmetic for the same output. The price is memory. For each token the cache keeps
+#
+# $$2 \;\times\; \text{layers} \;\times\; \text{KV heads} \;\times\; d_\text{head} \;\times\; \text{bytes per
+# number},$$ (eq:cache-bytes)
+#
+# where the 2 stands for keys and values. (A **KV head** is a head of keys and values. So far there are $h$.) Multiply by
+# the number of tokens of a text, and by the number of texts that are generated in parallel.
+#
+# Llama 2's smallest model has 32 layers, 32 heads per layer, $d_\text{head} = 128$, and numbers of two bytes. *Estimate:*
+# how many bytes does one text of 4,096 tokens need?
+
+# %%
+llama_2 = preset("llama 2 7b").config
+per_token = cache_bytes(llama_2, batch=1, n=1)
+per_text = cache_bytes(llama_2, batch=1, n=4096)
+print(f"{per_token / 2**20} MiB per token, {per_text / 2**30} GiB for 4096 tokens")
+print(f"all parameters: {2 * count_parameters(llama_2, LanguageModel).total / 2**30:.1f} GiB")
+assert per_token == 2 * 32 * 32 * 128 * 2
+
+# %% [raw] slide
+# ## Half a megabyte per token
+# {print}
+#
+# Each number that is read takes part in one multiply-add: decoding is **memory-bound**.
+
+# %% [markdown] teaches="grouped-query attention"
+# Seven such texts need more memory than the whole model. The cache also costs time. To decode one token, a GPU must read
+# the whole cache from memory, and each number takes part in one multiplication and one addition. In the time of this
+# reading the GPU could do hundreds of them. Such a step is **memory-bound**: it waits for bytes, not for arithmetic
+# ([lecture @training](@training) has the numbers).
+#
+# ## MHA, GQA, MQA: query heads that share keys and values
+#
+# Which factor of the formula can be made smaller? Must every query head have keys and values of its own?
+#
+# * **Multi-head attention** (MHA): yes, $h$ query heads have $h$ KV heads.
+# * **Multi-query attention** (MQA; Shazeer, [-@shazeer2019]): all query heads share *one* KV head.
+# * **Grouped-query attention** (GQA; Ainslie et al., [-@ainslie2023]): there are $g$ groups, and the $h/g$ neighbouring
+#   query heads of a group share one KV head. With $g = h$ this is MHA, and with $g = 1$ it is MQA.
+
+# %%
+kinds = {"multi-head (MHA)": 8, "grouped-query (GQA)": 2, "multi-query (MQA)": 1}
+figures.shared_keys(n_heads=8, kinds=kinds, latent="latent (MLA)")
+for name, groups in kinds.items():
+    layer, cache = MultiHeadAttention(256, n_heads=8, n_kv_heads=groups), KeyValueCache()
+    with torch.no_grad():
+        layer(tokens, cache=cache, causal=True)          # 100 tokens of width 256, in float32
+    size = sum(p.numel() for p in layer.parameters())
+    print(f"{name:<20} cache {cache.n_bytes:>7,} bytes, layer {size:,} parameters")
+    assert cache.n_bytes == 2 * groups * 100 * 32 * 4
+#| caption: MHA, GQA, MQA: who shares keys and values. MLA (below) makes them from one cached
+#|   vector.
+#| label: shared-keys
+
+# %% [raw] slide
+# ## MHA, GQA, MQA: query heads that share keys and values
+# {figure}
+# {print}
+
+# %% [markdown]
+# The cache shrinks with the number of groups. Query head $i$ uses KV head $\lfloor i / (h/g) \rfloor$: **neighbours**
+# share, as published checkpoints expect. Each number that is read now serves $h/g$ queries, so the memory-bound step
+# becomes faster as well.
+#
+# How much does it save in a large model? Llama 3's 8B has 8 KV heads for 32 query heads:
+
+# %%
+llama_3 = preset("llama 3 8b").config
+lengths = [2**k for k in range(11, 18)]           # up to Llama 3.1's 131,072 tokens
+gib = {}
+for groups, kind in ((32, "MHA"), (8, "GQA, as released"), (1, "MQA")):
+    config = replace(llama_3, n_kv_heads=groups, max_length=lengths[-1])
+    name = f"{groups} KV head{'s' * (groups > 1)} ({kind})"
+    gib[name] = [cache_bytes(config, batch=1, n=n) / 2**30 for n in lengths]
+weights_gib = 2 * count_parameters(llama_3, LanguageModel).total / 2**30
+figures.cache_sizes(gib, lengths, weights_gib)
+#| caption: Memory of Llama 3 8B's cache for one text, two bytes per number, against its tokens,
+#|   beside the model's parameters. Both axes are logarithmic.
+
+# %% [raw] slide
+# ## What a large model saves
+# {figure}
+#
+# **Now you:** a@many_heads, exercise 6
+
+# %% [markdown]
+# At 131,072 tokens a KV head for every query head would take 64 GiB. The released 8 KV heads take 16 GiB, about as much as
+# all parameters.
+#
+# What is the price in quality? Ainslie et al. ([-@ainslie2023, table 1]) compare T5 XXL models, of 64 heads, on seven
+# tasks. GQA and MQA are *converted* from the MHA model and trained 5 % longer (**uptraining**):
+#
+# | | MHA | GQA, 8 groups | MQA |
+# |---|---|---|---|
+# | mean score | 47.2 | 47.1 | 46.6 |
+# | seconds per sample | 1.51 | 0.28 | 0.24 |
+#
+# Our diary is too easy to show a loss. Can its two questions share their keys? Here four query heads share one KV head:
+
+# %%
+for seed in range(3):
+    torch.manual_seed(seed)
+    shared = Diary(MultiHeadAttention(32, n_heads=4, n_kv_heads=1, bias=False))
+    tomorrow, yesterday = share_right(learn_diary(shared, seed))
+    print(f"multi-query, seed {seed}:  tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
+
+# %% [markdown]
+# They can. Both questions look for the same property of a card, its day, so one set of keys is enough. The heads share
+# their *values*, too. They differ in their queries and in their blocks of $W_O$.
+#
+# **Multi-head latent attention** (MLA; [@deepseek2024v2]) is a third way. It caches one narrow vector per token,
+# $c = x W_\downarrow$. Each head makes its key and its value from it, $k_i = c\,W_{UK}^{(i)}$ and $v_i = c\,W_{UV}^{(i)}$:
+# a low rank, shared by all heads. The keys need not be made at all, since $q_i k_i^\top = (q_i W_{UK}^{(i)\top})\,c^\top$: a
+# QK circuit. But RoPE would stand between $q_i$ and $W_{UK}^{(i)}$ and turn by another angle for each token. So the position
+# has one small key of its own, which is cached, too.
+#
+# <details><summary>How small is this cache, and which model has what?</summary>
+#
+# In DeepSeek-V2 a token takes $4.5\,d_\text{head}$ numbers in each layer. A group of GQA takes $2\,d_\text{head}$, so
+# this cache is as large as that of 2.25 groups.
+#
+# Llama 2's 34B and 70B have GQA; its 7B and 13B have MHA ([@touvron2023]). Llama 3 ([@grattafiori2024]), Mistral 7B
+# ([@jiang2023]) and Qwen2 ([@yang2024qwen]) have GQA. DeepSeek-V2 and V3 ([@deepseek2024]) have MLA.
+# </details>
+#
+# **Now you:** [a07](@many_heads/assignment), exercise 6: query heads that share keys and values.
+
+# %% [markdown] teaches="what heads do: bertviz, linguistic roles"
 # ## Heads of a trained model: where they attend, and what an ablation shows
 #
-# The next model is the package's encoder, with two blocks of four heads and RoPE ([lecture @order](@order)). It reads gossip, which the package makes up. For every verb the model must say who gave and who got.
-# For every pronoun it must say who is meant: the last man or the last woman named before it.
+# The next model is the package's encoder, with two blocks of four heads and RoPE ([lecture @order](@order)). It reads
+# synthetic gossip. For every verb the model must say who gave and who got. For every pronoun it must say who is meant: the
+# last man or the last woman named before it. One linear layer reads the answers from the vectors of these words.
 
 # %% [raw] slide
 # ## Heads of a trained model
@@ -801,7 +1073,7 @@ for queries, keys in planes:
 #
 # Who gave? Who got? Who is *she*? Nearly all answers are right.
 #
-# > **Guess first.** Look for a head from verb to giver, verb to receiver, pronoun to name. Which will be missed?
+# > **Guess first.** Look for a head from verb to giver, verb to receiver, pronoun to name. Whose ablation will cost most?
 
 # %%
 for seed in (22, 26):
@@ -811,29 +1083,6 @@ for seed in (22, 26):
         print(f"{words[asker]:>8}: {QUESTIONS[kind]} {words[place]}")
 
 # %%
-class Reader(nn.Module):
-    def __init__(self, d_model=64):
-        super().__init__()
-        self.encoder = Encoder(TransformerConfig(
-            vocab_size=len(VOCABULARY), d_model=d_model, n_layers=2, n_heads=4,
-            d_ff=2 * d_model, positions="rope", max_length=64, dropout=0.0,
-        ))
-        self.read = nn.Linear(d_model, len(QUESTIONS) * len(NAMES))
-
-    def forward(self, told):
-        states = self.encoder(told.tokens, told.lengths)                  # (batch, n, d_model)
-        asking = states[told.sentence, told.asker]                        # (m, d_model)
-        names = self.read(asking).unflatten(-1, (len(QUESTIONS), -1))    # (m, questions, names)
-        return names[torch.arange(len(told.kind)), told.kind]             # (m, names)
-
-
-def losses(model, seed):
-    rng = random.Random(seed)
-    while True:
-        told = gossip(24, rng)
-        yield nn.functional.cross_entropy(model(told), told.answer)
-
-
 validation, test = (gossip(120, random.Random(seed)) for seed in (54321, 12345))
 
 
@@ -846,11 +1095,8 @@ def answered(model, told=test):
 # %%
 readers, full = [], []
 for seed in range(3):
-    torch.manual_seed(seed)
-    model = Reader()
-    descend(model, losses(model, seed), steps=200, lr=5e-3, progress=False)
-    readers.append(model)
-    full.append(answered(model))                                          # (questions,)
+    readers.append(trained(seed))                                         # 200 steps
+    full.append(answered(readers[seed]))                                  # (questions,)
     shares = zip(QUESTIONS, full[seed], strict=True)
     print(f"seed {seed}:", {question: f"{share:.1%}" for question, share in shares})
 
@@ -866,7 +1112,7 @@ assert min(share.min() for share in full) > 0.95
 # holds what layer 0 wrote there.)
 #
 # *Look for these:* a head that goes from the verb to the giver, one that goes from the verb to the receiver, and one
-# that goes from *she* to a name. Which of the heads that you found will be missed?
+# that goes from *she* to a name. Whose ablation will cost most answers?
 
 # %%
 words, _ = tell(2, random.Random(26))
@@ -882,8 +1128,9 @@ viz.attention_viewer(seen, words, title="Attention weights", view="all")
 # {figure}
 
 # %% [markdown]
-# Layer 0, head 2 goes from *showed* to *Ida*, who gave; layer 1, head 2 from *showed* to *Anna*, who got; layer 0, head 3
-# from *she* to *Ida*, the wrong person. (This describes the saved outputs; a new run may differ.)
+# Layer 0, head 2 goes from *showed* to *Ida*, who gave; layer 1, head 2 from *showed* to *Anna*, who got. In layer 0, heads
+# 0 and 1 go from *she* to *Anna*, the right person, and head 3 goes to *Ida*, the wrong one. (This describes the saved
+# outputs; a new run may differ.)
 #
 # One sentence proves nothing, so we measure the whole test set. How much weight goes from the word that asks to the *name*
 # that is the answer? (In *she sold Ben the bike*, this is the name that *she* stands for.) And how many answers are lost
@@ -947,22 +1194,63 @@ figures.reads_and_losses(reads[0], lost[0], names, QUESTIONS, titles)
 # * **Weights** show where a head reads, but not whether the model uses what it reads.
 # * **An ablation** shows what the model cannot do *without* a head, but not what the head does.
 #
-# Why is so little lost without such a head? Perhaps another head does the same work. To test this, we also remove the
-# head's **partner**: the other head with the most weight on the same name. If the two stand in for each other, more
-# answers are lost without both than the sum of the two single losses. But perhaps *any* second head hurts a weakened
-# model. As a control, each of the six other heads takes the partner's place.
-#
-# We recorded this for thirty seeds. A head counts as *hardly missed* on a question if, on validation sentences, its weight on
-# the name is above 0.4 and less than a tenth of the answers are lost without it. *Guess:* on the test set, is more lost
-# with the partner or with another head?
+# Setting a head to zero (**zero ablation**) also removes the constant part of its output. **Mean ablation** puts the head's
+# mean output in its place ([@wang2023ioi]), and **resample ablation** its output for another sentence. Does it matter here?
+
+# %% tags=["hide-input"]
+def with_mean(model, layer, head, told=test):
+    """`answered`, with the head's output replaced by its mean over all tokens."""
+    attention = model.encoder.stack.blocks[layer].attention.sublayer
+    block = slice(head * attention.d_head, (head + 1) * attention.d_head)
+    is_token = torch.arange(told.tokens.shape[1]) < told.lengths[:, None]           # (batch, n)
+
+    def mean_for_head(module, inputs):
+        (x,) = inputs                                                     # (batch, n, d_model)
+        x = x.clone()
+        x[..., block] = x[is_token][:, block].mean(dim=0)
+        return (x,)
+
+    hook = attention.output.register_forward_pre_hook(mean_for_head)
+    shares = answered(model, told)
+    hook.remove()
+    return shares
+
+
+for seed, model in enumerate(readers):
+    by_mean = torch.stack([full[seed] - with_mean(model, *head) for head in HEADS])
+    apart = 100 * (by_mean - lost[seed]).abs()                            # (heads, questions)
+    print(f"seed {seed}: zero and mean ablation differ by {apart.mean():.1f} points on average,"
+          f" at most by {apart.max():.0f}")
+
+# %% [markdown]
+# It hardly does. Why, then, is so little lost without a head that attends to the name? Perhaps another head does the same
+# work. Its **partner** is the other head with the most weight on the same name. If the two stand in for each other, more
+# answers are lost without both than the two single losses add up to. But perhaps *any* second head hurts a weakened model.
+# So, as a control, each of the six other heads takes the partner's place. Here is one case:
 
 # %% tags=["hide-input"]
 record, of_seeds = measured("gossip_heads"), {}
-beats = {"the mean of six": [], "each of the six": []}
+case = record["runs"][0]["unmissed"][0]
+(layer, head), (other_layer, other_head) = case["heads"]
+first, second, both = (100 * share for share in case["lost"])
 print(record["command"])
+print(f"seed 0, question “{case['question']}”, percentage points lost")
+print(f"   without layer {layer}, head {head}: {first:.0f}")
+print(f"   without its partner, layer {other_layer}, head {other_head}: {second:.0f}")
+print(f"   without both: {both:.0f}, which is {both - first - second:.0f} beyond the sum")
+print("   with each of the six others in the partner's place, beyond the sum:",
+      *(f"{100 * share:.0f}" for share in case["control"]))
+
+# %% [markdown]
+# We recorded this for thirty seeds: for each head and question with a weight above 0.4 on the name and a loss below a tenth
+# (on validation sentences; the losses below are of test sentences). We call such a head *redundant-looking*. *Guess:* is
+# more lost with the partner or with another head?
+
+# %% tags=["hide-input"]
+beats = {"the mean of six": [], "each of the six": []}
 for run in record["runs"]:
     beyond, control = [], []
-    for pair in run["unmissed"]:                        # a hardly missed head, and a question
+    for pair in run["unmissed"]:                        # a head and a question
         first, second, both = pair["lost"]
         beyond.append(both - first - second)
         control.append(statistics.mean(pair["control"]))
@@ -978,103 +1266,96 @@ print(f"lost with the partner − with another head, mean of {len(gaps)} seeds: 
       f"{100 * (middle + half):.1f}; above zero in {sum(gap > 0 for gap in gaps)} seeds")
 assert len(gaps) == 30 and middle - half > 0             # 2.05: Student's t for 29 degrees
 figures.beyond_the_sum(of_seeds)
-#| caption: Answers lost without two heads, beyond the sum of the two single losses: mean over
-#|   the hardly missed heads of each recorded seed.
+#| caption: Answers lost without two heads, beyond the sum of the single losses, mean of each
+#|   seed: with the partner (dots), with another head (squares).
 #| label: beyond-the-sum
 
 # %% [markdown]
 # With the partner more is lost in 29 of the 30 seeds, and the interval is far from zero. (Its unit is the seed, because the
-# heads of one model are not independent cases.) In 112 of the 137 cases the partner costs more than the mean of the six, in
-# 76 more than each of the six. So a hardly missed head and its partner often do part of each other's work, but not always.
+# heads of one model are not independent cases.) But in only 76 of the 137 cases does the partner cost more than each of the
+# six. So a redundant-looking head and its partner often do part of each other's work, but not always.
 #
 # ### Two heads in two layers: composition
 #
-# In the figure, layer 1, head 3 has nearly half of its weight on the giver's name. This is a mean over givers that are
-# names and givers that are pronouns. *Guess:* where is its weight when the giver is a pronoun? Look at *sold* in the viewer.
+# In the table of weights above, layer 1, head 3 has nearly half of its weight on the giver's name. This is a mean over givers
+# that are names and givers that are pronouns. *Guess:* where is its weight when the giver is a pronoun? Look at *sold* in
+# the viewer.
 
-# %%
-gave = (test.kind == 0).nonzero()[:, 0]                      # the questions "who gave"
-by_pronoun = test.kind[gave - 1] == 2                        # the one before asks who she is
-pronoun = gave[by_pronoun] - 1                               # (94,) the pronouns' own questions
-seen = Weights()
+# %% tags=["hide-input"]
+asked, seen = givers(test), Weights()         # the questions "who gave", by what the giver is
 with torch.no_grad():
     readers[0].encoder(test.tokens, test.lengths, weights=seen)
-for giver, rows in (("name", gave[~by_pronoun]), ("pronoun", gave[by_pronoun])):
+for giver, rows in (("name", asked.name), ("pronoun", asked.pronoun)):
     weight = seen.self_attn[1][test.sentence[rows], 3, test.asker[rows]]          # (rows, n)
-    named = weight.gather(1, test.place[rows][:, None]).mean()
-    print(f"layer 1, head 3, giver a {giver} ({len(rows)} verbs): {named:.2f} on the name")
-meant = weight.gather(1, test.asker[pronoun][:, None]).mean()             # of the last rows
-print(f"   and {meant:.2f} on the pronoun")
+    on_name = weight.gather(1, test.place[rows][:, None]).mean()
+    print(f"layer 1, head 3, giver a {giver} ({len(rows)} verbs): {on_name:.2f} on the name")
+on_pronoun = weight.gather(1, test.asker[asked.means][:, None]).mean()   # of the last rows
+print(f"   and {on_pronoun:.2f} on the pronoun")
 
 # %% [markdown]
 # The head does attend to the giver: to the pronoun, which stands *in the sentence* as the giver. How does the model then
-# know the name? Perhaps layer 0 writes into the pronoun's vector who *she* is, and layer 1 reads it there.
+# know the name? Perhaps layer 0 writes into the pronoun's vector whom *she* means, and layer 1 reads it there.
 #
-# To test this, we stop the attention of layer 0 from writing into the *pronouns'* vectors. *Guess:* which answers to
-# "who gave" are lost, those where the giver is a name, a pronoun, or both?
-#
-# Two more runs separate two routes. In one, layer 1 gets only the pronouns' *keys* from the run without the writing; all
-# else is as trained. In the other it gets only their *values*. Such a test, which puts activations of one run into
-# another, is called **activation patching** ([@zhang2024]).
+# We could remove what layer 0 writes there, and count. But which answers are then still *known*, and which are guessed?
 
 # %% tags=["hide-input"]
-def who_gave(model, put, keep=()):
-    """Right answers to "who gave" (a name, a pronoun), and the pronouns' rows of modules.
+recorded = [run["by_pronoun"] for run in record["runs"]]
+chance = guessing(test, asked.pronoun, test.asker[asked.means])
+print("right answers to “who gave”, giver a pronoun")
+print(f"   if layer 0 writes nothing there: median of {len(recorded)} recorded seeds "
+      f"{statistics.median(recorded):.0%}, from {min(recorded):.0%} to {max(recorded):.0%}")
+print(f"   guessed among the names before the pronoun: {chance['all']:.0%},"
+      f" among those of that sex: {chance['of that sex']:.0%}")
+assert statistics.median(recorded) < chance["of that sex"]
 
-    `put`: {module: what its output becomes at the pronouns}   `keep`: modules
-    """
-    kept, at = {}, (test.sentence[pronoun], test.asker[pronoun])
-
-    def at_pronouns(module, inputs, output):
-        output = output.clone()                                           # (batch, n, d_model)
-        output[at] = put.get(module, output[at])
-        kept[module] = output[at]                                         # (94, d_model)
-        return output
-
-    hooks = [module.register_forward_hook(at_pronouns) for module in (*put, *keep)]
-    with torch.no_grad():
-        hit = (model(test).argmax(dim=-1) == test.answer).float()         # (m,)
-    for hook in hooks:
-        hook.remove()
-    return hit[gave[~by_pronoun]].mean(), hit[gave[by_pronoun]].mean(), kept
+# %% [markdown]
+# A guess among the earlier names of that sex would be right more often. So this ablation cannot tell reading from guessing.
+# We do not remove what is written; we *exchange* it. Take the same sentence with another woman's name, say *Eva* in *Anna*'s
+# place. There *she* means Eva. From this second run we take one vector, a module's output at the pronoun, and put it into
+# the first run. This is **activation patching**, here an **interchange** ([@zhang2024]). If the answer is now *Eva*, the
+# model reads the name from this vector.
+#
+# Of the pronoun's vector layer 1 makes a key and a value. *Guess:* which must be exchanged, so that the answer changes?
 
 # %%
-found = {"as trained": [], "layer 0 writes nothing there": [],
-         "only the keys without it": [], "only the values without it": []}
-trained, nothing, keys_patched, values_patched = found.values()
+told, other, she = renamed(test)       # a verb each; the same with another name; where "she" is
+turned, stayed = {}, {}
 for model in readers:
     layer_0, layer_1 = (block.attention.sublayer for block in model.encoder.stack.blocks)
-    key, value, zero = layer_1.key, layer_1.value, torch.tensor(0.0)
-    trained.append(who_gave(model, {})[:2])
-    *shares, rows = who_gave(model, {layer_0: zero}, keep=[key, value])  # rows for the patches
-    nothing.append(shares)
-    keys_patched.append(who_gave(model, {key: rows[key]})[:2])
-    values_patched.append(who_gave(model, {value: rows[value]})[:2])
-print("right answers to “who gave”, seeds 0 to 2:  giver a pronoun        giver a name")
-for case, shares in found.items():
-    print(f"{case:<40}", *(f"{meant:6.0%}" for _, meant in shares), "  ",
-          *(f"{named:5.0%}" for named, _ in shares))
+    modules = {"what layer 0 writes": layer_0,
+               "the key": layer_1.key, "the value": layer_1.value}
+    for name, module in modules.items():
+        rows = rows_at(model, module, other, she)                         # (90, d_model)
+        answers = answers_with(model, told, module, she, rows)            # (90,)
+        turned.setdefault(name, []).append((answers == other.answer).float().mean().item())
+        stayed.setdefault(name, []).append((answers == told.answer).float().mean().item())
+for name in turned:
+    print(f"{name:<20} the new name:", *(f"{share:4.0%}" for share in turned[name]),
+          "   the old:", *(f"{share:4.0%}" for share in stayed[name]), "  seeds 0 to 2")
+figures.composition(("Anna", "she", "sold"), turned)
+#| caption: Two layers compose. Crosses: what is exchanged for that of a run with another name;
+#|   right: how many answers become this name.
+#| label: composition
 
 # %% [raw] slide
 # ## Composition: two heads in two layers
-# > **Guess first.** *She sold Ben the bike.* Does the giver head attend to the name, or to *she*? What if layer 0 writes nothing into the vector of *she*?
+# > **Guess first.** *She sold Ben the bike.* Layer 0 writes into *she* whom she means. Does layer 1 read it in its keys, or in its values?
 #
 # . . .
-# {print}
-# **Activation patching**: layer 0 writes into *she* who she is; layer 1 reads it there, in its **values**.
+# {figure}
+# **Activation patching**: an **interchange** between two runs that differ in one name.
+#
+# **Now you:** a@many_heads, exercise 7
 
 # %% tags=["hide-input"]
-recorded = sorted(run["by_pronoun"] for run in record["runs"])
-print(f"layer 0 writes nothing there, giver a pronoun, {len(recorded)} recorded seeds: from "
-      f"{recorded[0]:.0%} to {recorded[-1]:.0%}, median {statistics.median(recorded):.0%}")
-assert all(run["by_pronoun"] < run["by_name"] for run in record["runs"])
+assert max(turned["the key"]) < 0.1 < 0.3 < min(turned["the value"])
 
 # %% [markdown]
-# Where the giver is a pronoun, between a quarter and two fifths of the answers are lost. Where the giver is a name, none
-# are lost. Without the writing in the *keys* alone, almost nothing is lost. Without it in the *values* alone, the loss is
-# back.
-# So layer 0 writes into the pronoun's vector who *she* is, and layer 1 reads it in its values. (In the thirty recorded
-# seeds between 11 and 70 % of these answers are lost: there are other ways to the rest.)
+# With the other value most answers become the new name (in seed 1 about half), with the other key next to none. So layer 0
+# writes into the pronoun's vector whom *she* means, and layer 1 reads it in its values. Where the old name stays, the verb
+# must have it from elsewhere. We have not looked where.
+#
+# **Now you:** [a07](@many_heads/assignment), exercise 7: the interchange itself.
 #
 # When heads of two layers work together, this is called **composition** ([@elhage2021]). Here it is **V-composition**:
 # layer 1 reads in its values what layer 0 wrote.
@@ -1082,7 +1363,7 @@ assert all(run["by_pronoun"] < run["by_name"] for run in record["runs"])
 # Heads with a job get names. Ours are a *giver head*, a *receiver head* and a *pronoun head*: for each question, the head
 # with the most weight on the name. *Guess:* is it the same head in each seed?
 
-# %%
+# %% tags=["hide-input"]
 for seed in range(3):
     most, which = reads[seed].max(dim=0)                                  # (questions,)
     jobs = zip(("giver", "receiver", "pronoun"), which.tolist(), most.tolist(), strict=True)
@@ -1160,198 +1441,6 @@ assert most < 0.9
 # The tool BertViz draws attention weights of many models. When somebody concludes something from such a picture, ask what
 # happens without the head.
 #
-# ## The KV cache: keys and values are computed once
-#
-# A language model generates one token at a time, under a causal mask. Each step has *one* new query. This query meets the
-# keys and values of all tokens so far. The keys and values of old tokens do not change, because the causal mask hides
-# later tokens from them. A plain program computes them again at every step. A **key–value cache** (KV cache) keeps them.
-# (First the model reads the prompt in one pass, which fills the cache: the **prefill**. Then it writes one token a step:
-# the **decoding**.)
-
-# %%
-figures.caching(n=6)
-#| caption: Writing with and without a cache of keys and values.
-#| label: kv-cache
-
-# %% [raw] slide
-# ## The KV cache: keys and values are computed once
-# {figure}
-#
-# Without: $n(n+1)/2$ pairs of key and value. With: $n$. No "QKV cache": each query is used once.
-
-# %% [markdown]
-# For $n$ tokens, the program without a cache computes $n(n+1)/2$ pairs of key and value, and the program with a cache
-# $n$. Each query is used once, so there is no "QKV cache". In code the cache is a concatenation. For one head of the
-# trained loop:
-
-# %%
-text, loop = torch.randn(1, 7, 32), two.layer
-keys = values = torch.empty(1, 0, 16)                        # (1, 0, d_k)  nothing yet
-for t in range(7):
-    new = text[:, t : t + 1]                                            # (1, 1, d_model)
-    keys = torch.cat([keys, new @ loop.W_K[0]], dim=1)                  # (1, t + 1, d_k)
-    values = torch.cat([values, new @ loop.W_V[0]], dim=1)              # (1, t + 1, d_k)
-    output, _ = attend(new @ loop.W_Q[0], keys, values)                 # (1, 1, d_k)
-last = loop.head(text, 0)[0][:, -1:]                        # of the whole text at once
-print("the last token, with the cache and without:", torch.allclose(output, last, atol=1e-5))
-
-# %% [markdown]
-# `KeyValueCache` does the same for all heads of a layer. *Guess:* for 100 tokens, what share of the arithmetic is left,
-# and is the output the same?
-
-# %%
-torch.manual_seed(0)
-layer, tokens = MultiHeadAttention(256, n_heads=8), torch.randn(1, 100, 256)
-counted, outputs = {}, {}
-with torch.no_grad():
-    with FlopCounterMode(display=False) as counter:
-        steps = [layer(tokens[:, : t + 1], causal=True, weights=[])[:, -1] for t in range(100)]
-    counted["without"] = counter.get_total_flops()
-    outputs["without"] = torch.stack(steps, dim=1)                        # (1, 100, 256)
-    cache = KeyValueCache()
-    with FlopCounterMode(display=False) as counter:
-        steps = [layer(tokens[:, t : t + 1], cache=cache, weights=[])[:, 0] for t in range(100)]
-    counted["with"] = counter.get_total_flops()
-    outputs["with"] = torch.stack(steps, dim=1)                           # (1, 100, 256)
-print({name: f"{flops / 1e6:,.0f} million FLOPs" for name, flops in counted.items()})
-print("the same output:", torch.allclose(outputs["without"], outputs["with"], atol=1e-5))
-print(f"the price: {cache.n_bytes:,} bytes are kept")
-
-# %% tags=["hide-input"]
-assert torch.allclose(outputs["without"], outputs["with"], atol=1e-5)
-assert 45 < counted["without"] / counted["with"] < 55
-
-# %% [raw] slide
-# ## A fiftieth of the arithmetic; the price is memory
-# {print}
-#
-# $$2 \times \text{layers} \times \text{KV heads} \times d_\text{head} \times \text{bytes per number, for each token}$$
-#
-# > **Guess first.** Llama 2 7B: 32 layers of 32 heads of 128, two bytes. How many bytes for 4,096 tokens?
-
-# %% [markdown]
-# The layer needs a fiftieth of the arithmetic for the same output. The price is memory. For each token the cache keeps
-#
-# $$2 \;\times\; \text{layers} \;\times\; \text{KV heads} \;\times\; d_\text{head} \;\times\; \text{bytes per
-# number},$$ (eq:cache-bytes)
-#
-# where the 2 stands for keys and values. (A **KV head** is a head of keys and values. So far there are $h$.) Multiply by
-# the number of tokens of a text, and by the number of texts that are written at the same time.
-#
-# Llama 2's smallest model has 32 layers, 32 heads a layer, $d_\text{head} = 128$, and numbers of two bytes. *Estimate:*
-# how many bytes does one text of 4,096 tokens need?
-
-# %%
-llama_2 = preset("llama 2 7b").config
-per_token = cache_bytes(llama_2, batch=1, n=1)
-per_text = cache_bytes(llama_2, batch=1, n=4096)
-print(f"{per_token / 2**20} MiB a token, {per_text / 2**30} GiB for 4096 tokens")
-print(f"all parameters: {2 * count_parameters(llama_2, LanguageModel).total / 2**30:.1f} GiB")
-assert per_token == 2 * 32 * 32 * 128 * 2
-
-# %% [raw] slide
-# ## Half a megabyte a token
-# {print}
-#
-# Each number that is read takes part in one multiply-add: writing is **memory-bound**.
-
-# %% [markdown] teaches="grouped-query attention"
-# Seven such texts need more memory than the whole model. The cache also costs time. To decode one token, a GPU must read
-# the whole cache from memory, and each number takes part in one multiplication and one addition. In the time of this
-# reading the GPU could do hundreds of them. Such a step is **memory-bound**: it waits for bytes, not for arithmetic
-# ([lecture @training](@training) has the numbers).
-#
-# ## MHA, GQA, MQA: query heads that share keys and values
-#
-# Which factor of the formula can be made smaller? Must every query head have keys and values of its own?
-#
-# * **Multi-head attention** (MHA): yes, $h$ query heads have $h$ KV heads.
-# * **Multi-query attention** (MQA; Shazeer, [-@shazeer2019]): all query heads share *one* KV head.
-# * **Grouped-query attention** (GQA; Ainslie et al., [-@ainslie2023]): there are $g$ groups, and the $h/g$ neighbouring
-#   query heads of a group share one KV head. With $g = h$ this is MHA, and with $g = 1$ it is MQA.
-
-# %%
-kinds = {"multi-head (MHA)": 8, "grouped-query (GQA)": 2, "multi-query (MQA)": 1}
-figures.shared_keys(n_heads=8, kinds=kinds)
-for name, groups in kinds.items():
-    layer, cache = MultiHeadAttention(256, n_heads=8, n_kv_heads=groups), KeyValueCache()
-    with torch.no_grad():
-        layer(tokens, cache=cache, causal=True)          # 100 tokens of width 256, in float32
-    size = sum(p.numel() for p in layer.parameters())
-    print(f"{name:<20} cache {cache.n_bytes:>7,} bytes, layer {size:,} parameters")
-    assert cache.n_bytes == 2 * groups * 100 * 32 * 4
-#| caption: Multi-head, grouped-query and multi-query attention: who shares keys and values.
-#| label: shared-keys
-
-# %% [raw] slide
-# ## MHA, GQA, MQA: query heads that share keys and values
-# {figure}
-# {print}
-
-# %% [markdown]
-# The cache shrinks with the number of groups. Query head $i$ uses KV head $\lfloor i / (h/g) \rfloor$: **neighbours**
-# share, as published checkpoints expect. Each number that is read now serves $h/g$ queries, so the memory-bound step
-# becomes faster as well.
-#
-# How much does it save in a large model? Llama 3's 8B has 8 KV heads for 32 query heads:
-
-# %%
-llama_3 = preset("llama 3 8b").config
-lengths = [2**k for k in range(11, 18)]           # up to Llama 3.1's 131,072 tokens
-gib = {}
-for groups, kind in ((32, "MHA"), (8, "GQA, as released"), (1, "MQA")):
-    config = replace(llama_3, n_kv_heads=groups, max_length=lengths[-1])
-    name = f"{groups} KV head{'s' * (groups > 1)} ({kind})"
-    gib[name] = [cache_bytes(config, batch=1, n=n) / 2**30 for n in lengths]
-weights_gib = 2 * count_parameters(llama_3, LanguageModel).total / 2**30
-figures.cache_sizes(gib, lengths, weights_gib)
-#| caption: Memory of Llama 3 8B's cache for one text, two bytes a number, against its tokens,
-#|   beside the model's parameters. Both axes are logarithmic.
-
-# %% [raw] slide
-# ## What a large model saves
-# {figure}
-#
-# **Now you:** a@many_heads, exercise 6
-
-# %% [markdown]
-# At 131,072 tokens a KV head for every query head would take 64 GiB. The released 8 KV heads take 16 GiB, about as much as
-# all parameters.
-#
-# What is the price in quality? Ainslie et al. ([-@ainslie2023, table 1]) compare T5 XXL models on seven tasks:
-#
-# | | MHA | GQA, 8 groups | MQA |
-# |---|---|---|---|
-# | mean score | 47.2 | 47.1 | 46.6 |
-# | seconds for a sample | 1.51 | 0.28 | 0.24 |
-#
-# Our diary is too easy to show a loss. Can its two questions share their keys? Here four query heads share one KV head:
-
-# %%
-for seed in range(3):
-    torch.manual_seed(seed)
-    shared = Diary(MultiHeadAttention(32, n_heads=4, n_kv_heads=1, bias=False))
-    tomorrow, yesterday = share_right(learn_diary(shared, seed))
-    print(f"multi-query, seed {seed}:  tomorrow {tomorrow:4.0%}   yesterday {yesterday:4.0%}")
-
-# %% [markdown]
-# They can. Both questions look for the same property of a card, its day, so one set of keys is enough. The heads share
-# their *values*, too. They differ in their queries and in their blocks of $W_O$.
-#
-# **Multi-head latent attention** (MLA; [@deepseek2024v2]) is a third way. It keeps one narrow vector for each token and
-# one small key for the position. A matrix for each head makes that head's keys and values from the narrow vector.
-#
-# <details><summary>How small is this cache, and which model has what?</summary>
-#
-# In DeepSeek-V2 a token takes $4.5\,d_\text{head}$ numbers in each layer. A group of GQA takes $2\,d_\text{head}$, so
-# this cache is as large as that of 2.25 groups.
-#
-# Llama 2's 34B and 70B have GQA; its 7B and 13B have MHA ([@touvron2023]). Llama 3 ([@grattafiori2024]), Mistral 7B
-# ([@jiang2023]) and Qwen2 ([@yang2024qwen]) have GQA. DeepSeek-V2 and V3 ([@deepseek2024]) have MLA.
-# </details>
-#
-# **Now you:** [a07](@many_heads/assignment), exercise 6: query heads that share keys and values.
-#
 # ## In short
 #
 # | | | shape |
@@ -1365,7 +1454,7 @@ for seed in range(3):
 # Multi-head attention asks $h$ questions at once, with the parameters and the matrix products of one head. The heads'
 # outputs add up, so two heads can subtract, which no average with fixed weights can do. The price is $h$ matrices of
 # weights, and a low rank for each head. A head's weights show where it reads; only an ablation, of several heads together,
-# shows what can go. While a model writes, a KV cache keeps keys and values, and in grouped-query attention several query
+# shows what can go. While a model generates, a KV cache keeps keys and values, and in grouped-query attention several query
 # heads share them.
 #
 # > **Check yourself.**
@@ -1385,8 +1474,8 @@ for seed in range(3):
 # > 5. All positions are computed at once, so every key is computed only once anyway (and the parameters change at each
 # >    step).</details>
 #
-# **Now do** [assignment @many_heads](@many_heads/assignment) (somewhat under two hours): six exercises, two questions in
-# words, and an extension.
+# **Now do** [assignment @many_heads](@many_heads/assignment) (somewhat under two hours): seven exercises, two questions
+# in words, and an extension.
 # **Next:** a stack of attention layers does not train by itself. [Lecture @deep_stacks](@deep_stacks) shows what it needs.
 #
 # **In the package.** `attncourse.attention.MultiHeadAttention` is the layer, with `n_kv_heads` for groups; `KeyValueCache`
@@ -1444,34 +1533,37 @@ assert all(a > b for a, b in zip(free, from_days, strict=True)), "in every seed"
 # $\ln 26 = 3.26$ nats. From the second letter of the repetition on, a model that looks back can know it. How far back it
 # must look differs from text to text.
 #
-# The models are causal and have *one* head a block. We trained five seeds with one block, and five with two.
+# The models are causal and have *one* head per block. We trained five seeds with one block, and five with two. A control has
+# one block of *two* heads, so as many heads as the two blocks.
 #
 # *Guess:* does one block suffice? Think of what the key at *B* is made of.
 
 # %%
 record = measured("induction")
 print(record["command"])
-print(f"{'loss on repeated letters':<28}   without block 0's head   without block 1's head")
+print(f"{'loss on repeated letters':<28}   without block 0's heads  without block 1's head")
 for run in record["runs"]:
-    name = f"{run['layers']} block{'s' * (run['layers'] - 1)}, seed {run['seed']}"
+    kind = f"{run['layers']} × {run['heads']} head{'s' * (run['heads'] - 1)}"
+    name = f"{kind}, seed {run['seed']}"
     print(f"{name:<16}{run['repeated']:>12.2f}", *(f"{loss:>23.2f}" for loss in run["without"]))
 
 # %% tags=["hide-input"]
 one, two = ([run for run in record["runs"] if run["layers"] == n] for n in (1, 2))
-assert min(run["repeated"] for run in one) > 2.2
+assert min(run["repeated"] for run in one) > 2.1         # of one head, and of two
 solved = [run for run in two if run["induction"] > 0.5]
 assert len(solved) >= 3 and max(run["repeated"] for run in solved) < 0.06
 assert max(run["cut"] for run in solved) < 0.05
 assert min(run["without"][0] for run in solved) > 3.2
 
 # %% [markdown]
-# One block does not learn it. The second *A* would have to find the position whose letter *comes after an A*. But in the
-# first block the key at *B* is made of *B* alone. So the model needs two heads, one above the other. The first is a
-# **previous-token head** (ours is a blurred one, as you will see). It writes into each vector which letters stood just
-# before it. The second is the induction head. It asks for a vector that has an *A* there, and copies its *B*. (Its *keys*
-# are made of what the first head wrote; [@elhage2021] call this **K-composition**.)
+# One block does not learn it, with one head or with two: depth is missing, not a head. The second *A* would have to find
+# the position whose letter *comes after an A*. But in the first block the key at *B* is made of *B* alone. The explanation
+# of the papers is two heads, one above the other. The first is a **previous-token head** (ours is a blurred one, as you will
+# see). It writes into each vector which letters stood just before it. The second is the induction head. It asks for a vector
+# that has an *A* there, and copies its *B*. (Its *keys* are made of what the first head wrote; [@elhage2021] call this
+# **K-composition**.)
 #
-# But the models of one block are a nat better than 3.26. What have they learned? A head can prefer distances, and the
+# But the models of one block are about a nat better than 3.26. What have they learned? A head can prefer distances, and the
 # answer always stands 8 to 24 places back. So the next cell predicts by counting the letters there, first without any
 # matching. Then it counts only letters that followed an earlier copy of the present letter: at *A*, those that came after
 # earlier *A*s:
@@ -1532,7 +1624,7 @@ for run in two:
 # %% [markdown] erratum="variance from LayerNorm; cross-attention unscaled; 24 heads; a width of 5140; d_ff of the 8 layers; d_ff of the 6 layers" teaches="sizes of GPT-3 and of the base model, counted"
 # ## Going further: √d_k inside a layer, and published sizes
 #
-# *Not counted in the minutes above. Point 1 prepares exercise 8; points 2 to 4 fold open. The folded cells below the text
+# *Not counted in the minutes above. Point 1 prepares exercise 9; points 2 to 4 fold open. The folded cells below the text
 # print its numbers, in this order.*
 #
 # **1. The variance inside a layer.** Lecture @lookup derived $\operatorname{Var}(q \cdot k) = d_k$ for components of
@@ -1545,7 +1637,7 @@ for run in two:
 # > **A common mistake: "after LayerNorm the elements have mean 0 and variance 1, so the dot product has variance
 # > $d_k$".** LayerNorm acts on $x$. The dot product is of $xW_Q$ and $yW_K$.
 #
-# **Now you:** [a07](@many_heads/assignment), exercise 8: derive what cell 1 measures.
+# **Now you:** [a07](@many_heads/assignment), exercise 9: derive what cell 1 measures.
 #
 # <details><summary><b>Open points 2 to 4:</b> what the root does to gradients, the scale of cross-attention, and published
 # tables that do not multiply out</summary>

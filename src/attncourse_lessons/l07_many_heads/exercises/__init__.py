@@ -1,10 +1,11 @@
-"""Many heads, two masks at once, what each head adds, and fewer keys than queries."""
+"""Many heads, two masks at once, what each head adds, fewer keys than queries, and vectors of another run."""
 
 from . import (
     average_heads,
     contributions,
     decoder_attention,
     grouped_query_attention,
+    interchange,
     merge_heads,
     multi_head_attention,
     split_heads,
@@ -20,6 +21,7 @@ EXERCISES = tuple(
         decoder_attention,
         contributions,
         grouped_query_attention,
+        interchange,
         average_heads,
     )
 )

@@ -1,0 +1,140 @@
+"""Activation patching in models that read gossip: which verbs to ask, and vectors of one run put into another."""
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from attncourse.data.gossip import MEN, NAMES, QUESTIONS, VOCABULARY, WOMEN, Gossip, gossip
+from attncourse.training import descend
+from attncourse.transformer import Encoder, TransformerConfig
+
+
+class Reader(nn.Module):
+    """The lecture's model: two blocks of four heads; at each word that asks, a name for each kind of question."""
+
+    def __init__(self, d_model: int = 64):
+        super().__init__()
+        self.encoder = Encoder(
+            TransformerConfig(
+                vocab_size=len(VOCABULARY), d_model=d_model, n_layers=2, n_heads=4, d_ff=2 * d_model,
+                positions="rope", max_length=64, dropout=0.0,
+            )
+        )  # fmt: skip
+        self.read = nn.Linear(d_model, len(QUESTIONS) * len(NAMES))
+
+    def forward(self, told: Gossip) -> Float[Tensor, "m names"]:
+        states = self.encoder(told.tokens, told.lengths)                         # (batch, n, d_model)
+        asking = states[told.sentence, told.asker]                               # (m, d_model)
+        names = self.read(asking).unflatten(-1, (len(QUESTIONS), -1))            # (m, questions, names)
+        return names[torch.arange(len(told.kind)), told.kind]                    # (m, names)
+
+
+def trained(seed: int) -> Reader:
+    """A model, trained from a seed as the lecture does."""
+    torch.manual_seed(seed)
+    model, rng = Reader(), random.Random(seed)
+
+    def losses() -> Iterator[Tensor]:
+        while True:
+            told = gossip(24, rng)
+            yield nn.functional.cross_entropy(model(told), told.answer)
+
+    descend(model, losses(), steps=200, lr=5e-3, progress=False)
+    return model
+
+
+class Givers(NamedTuple):
+    """Which of a batch's questions ask "who gave", by what stands in the sentence as the giver."""
+
+    name: Int[Tensor, " m_name"]
+    pronoun: Int[Tensor, " m_pronoun"]
+    means: Int[Tensor, " m_pronoun"]
+    """For each of `pronoun`, the question that its pronoun asks: whom it means."""
+
+
+def givers(told: Gossip) -> Givers:
+    """Sort the questions "who gave". The question of a giving pronoun comes just before that of its verb."""
+    gave = (told.kind == QUESTIONS.index("who gave")).nonzero()[:, 0]
+    before = (gave - 1).clamp(min=0)
+    by_pronoun = (told.kind[before] == QUESTIONS.index("he / she is")) & (told.sentence[before] == told.sentence[gave])
+    return Givers(gave[~by_pronoun], gave[by_pronoun], before[by_pronoun])
+
+
+class Renamed(NamedTuple):
+    """Sentences with one question each, "who gave", whose giver is a pronoun; and the same ones with another name."""
+
+    told: Gossip
+    other: Gossip
+    """The same, but the one whom the pronoun means has another name, of the same sex, that was not in the sentence."""
+    pronoun: Int[Tensor, " m"]
+    """Where the pronoun stands."""
+
+
+def renamed(told: Gossip) -> Renamed:
+    """A sentence for each verb whose giver is a pronoun, if a name is left that the sentence does not have."""
+    rows, asked, names, places = [], [], [], []
+    _, verbs, pronouns = givers(told)
+    for verb, pronoun in zip(verbs.tolist(), pronouns.tolist(), strict=True):
+        tokens = told.tokens[told.sentence[verb]]
+        meant = NAMES[int(told.answer[verb])]
+        said = {VOCABULARY[token] for token in tokens.tolist()}
+        unused = [name for name in (WOMEN if meant in WOMEN else MEN) if name not in said]
+        if unused:
+            rows.append(tokens)
+            asked.append(verb)
+            names.append(VOCABULARY.index(unused[0]))
+            places.append(int(told.asker[pronoun]))
+    tokens, verb, m = torch.stack(rows), torch.tensor(asked), torch.arange(len(rows))
+    one_each = Gossip(tokens, told.lengths[told.sentence[verb]], m, told.asker[verb], told.kind[verb], told.place[verb])
+    changed = tokens.clone()                                                 # (m, n)
+    changed[m, one_each.place] = torch.tensor(names)
+    return Renamed(one_each, one_each._replace(tokens=changed), torch.tensor(places))
+
+
+def one_by_one(told: Gossip) -> Iterator[Gossip]:
+    """Each sentence with its one question, without padding."""
+    for i, length in enumerate(told.lengths.tolist()):
+        one = slice(i, i + 1)
+        yield Gossip(told.tokens[one, :length], told.lengths[one], torch.tensor([0]), *(x[one] for x in told[3:]))
+
+
+def rows_at(model: nn.Module, module: nn.Module, told: Gossip, place: Int[Tensor, " m"]) -> Tensor:
+    """What a module of the model puts out at one place of each sentence, (m, d), while the model reads them."""
+    kept: list[Tensor] = []
+    hook = module.register_forward_hook(lambda _, inputs, output: kept.append(output[told.sentence, place]))
+    with torch.no_grad():
+        model(told)
+    hook.remove()
+    return kept[0]
+
+
+def answers_with(
+    model: nn.Module, told: Gossip, module: nn.Module, place: Int[Tensor, " m"], rows: Tensor
+) -> Int[Tensor, " m"]:
+    """The model's answers if a module puts out `rows` (m, d) at these places, and elsewhere what it does anyway."""
+
+    def put(_, inputs: object, output: Tensor) -> Tensor:
+        output = output.clone()                                              # (batch, n, d)
+        output[told.sentence, place] = rows
+        return output
+
+    hook = module.register_forward_hook(put)
+    with torch.no_grad():
+        answers = model(told).argmax(dim=-1)                                 # (m,)
+    hook.remove()
+    return answers
+
+
+def guessing(told: Gossip, asked: Int[Tensor, " m"], place: Int[Tensor, " m"]) -> dict[str, float]:
+    """How often a guess would be right, among the names before a pronoun's place: among all, and those of its sex."""
+    right: dict[str, list[float]] = {"all": [], "of that sex": []}
+    for question, at in zip(asked.tolist(), place.tolist(), strict=True):
+        words = {VOCABULARY[token] for token in told.tokens[told.sentence[question], :at].tolist()}
+        same = WOMEN if NAMES[int(told.answer[question])] in WOMEN else MEN
+        for which, names in (("all", NAMES), ("of that sex", same)):
+            right[which].append(1 / len(words & {*names}))
+    return {which: sum(shares) / len(shares) for which, shares in right.items()}
