@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from drawn import axes, bars, cells, curves, labels, strokes, texts
+from drawn import axes, bars, cells, labels, strokes, texts
 from matplotlib.colors import to_rgba
 from proven import proven
 
@@ -32,15 +32,17 @@ def test_a_search_joins_each_hypothesis_to_the_one_that_it_goes_on_from():
     assert (first, second) == (("round 1", 1, 0.65), ("round 2", 2, 0.65)) and title[0] == "width 2"
     assert words == {(1, -0.5): "a", (1, -2): "b", (2, 0): "x", (2, -1): "z", (2, -2): "y"}
     assert {words[at]: share for at, share in shares.items()} == {
-        "a": "0.600", "b": "0.400", "x": "0.300", "z": "0.200", "y": "0.400"
+        "a": "0.600", "b": "0.400", "x": "× 0.50 = 0.300", "z": "0.200", "y": "× 1.00 = 0.400"
     }  # fmt: skip
     joins = [(words[round(start[0]), start[1]], words[round(end[0]), end[1]]) for start, end in strokes(ax)]
     assert joins == [("a", "x"), ("a", "z"), ("b", "y")]
-    filled = [words[round(left + 0.36), low + 0.36] for (left, low, *_), (colour, _) in cells(ax).items()
-              if colour != "#ffffff"]  # fmt: skip
-    assert filled == ["a", "b", "x", "y"] and [line.get_linewidth() for line in ax.lines] == [1.2, 1.2, 3]
-    framed = [words[round(box.get_x() + 0.36), box.get_y() + 0.36] for box in ax.patches if box.get_linewidth() > 2]
-    assert framed == ["b", "x", "y"]  # on the chosen way, or put aside
+    nodes = [box for box in ax.patches if box.get_width() == 0.72]
+    framed = [words[round(box.get_x() + 0.4), round(box.get_y() + 0.44, 2)] for box in ax.patches if box not in nodes]
+    assert framed == ["x", "y"]  # put aside, the chosen one, too
+    of = {words[round(box.get_x() + 0.36), round(box.get_y() + 0.36, 2)]: box for box in nodes}
+    assert [word for word, box in of.items() if box.get_facecolor() != to_rgba("white")] == ["a", "b", "x", "y"]
+    assert [line.get_linewidth() for line in ax.lines] == [1.2, 1.2, 3]
+    assert [word for word, box in of.items() if box.get_linewidth() > 2] == ["b", "y"]  # on the chosen way
 
 
 def test_a_search_puts_aside_what_ends_and_lets_it_compete_at_the_end():
@@ -124,29 +126,39 @@ def test_a_paired_plot_has_a_dot_for_each_resample_and_an_interval_for_each_diff
 
 
 @proven
-def test_beam_widths_show_the_score_with_a_band_and_the_length_with_a_line_at_the_reference():
+def test_beam_widths_show_the_score_with_an_interval_and_the_length_with_a_line_at_the_reference():
     left, right = axes(figures.beam_widths, [1, 2, 4], [10.0, 16.0, 12.0], [200.0, 120.0, 40.0], 3, (14.0, 17.0, 19.0))
-    assert strokes(left)[:2] == [[(1, 10), (2, 16), (4, 12)], [(3, 17)]]
-    (band,) = left.patches
-    assert (band.get_y(), band.get_height()) == (14, 5)
+    assert strokes(left) == [[(1, 10), (2, 16), (4, 12)], [(3, 14), (3, 19)], [(3, 17)]]
     assert strokes(right) == [[(1, 200), (2, 120), (4, 40)], [(0, 100), (1, 100)]]
     assert left.get_ylim()[0] == right.get_ylim()[0] == 0
-    assert band.get_x() == 0 and band.get_width() == 1
-    assert texts(left) == [("width 3, length penalty: 95 % interval", 4, 19.4)]
+    assert texts(left) == [("width 3, length penalty, 95 % interval", pytest.approx(3.3), 19)]
     assert texts(right) == [("the reference's length", 4, 103)]
     assert labels(left.xaxis) == labels(right.xaxis) == {1: "1", 2: "2", 4: "4"}
 
 
 @proven
-def test_bands_reach_from_low_to_high_around_their_line():
-    lines = {"a": {1: (0.1, 0.2, 0.4), 2: (0.2, 0.3, 0.5)}, "b": {1: (0.5, 0.6, 0.9), 2: (0.6, 0.8, 0.9)}}
-    (ax,) = axes(figures.banded, lines, "place", "wrong")
-    assert strokes(ax) == [[(1, 0.2), (2, 0.3)], [(1, 0.6), (2, 0.8)]]
-    for band, points in zip(ax.collections, lines.values(), strict=True):
-        corners = band.get_paths()[0].vertices.tolist()
-        assert all([x, low] in corners and [x, high] in corners for x, (low, _, high) in points.items())
-    assert ax.get_ylim()[0] == 0
-    assert curves(ax) == {"a": {"1": 0.2, "2": 0.3}, "b": {"1": 0.6, "2": 0.8}}
+def test_places_show_both_curves_and_their_gap_with_its_interval_beside_a_line_at_zero():
+    lines, gaps = {"true": [0.1, 0.3, 0.2], "own": [0.1, 0.4, 0.6]}, [(0, 0, 0), (-2, 10, 15), (30, 40, 44)]
+    left, right = axes(figures.places, lines, gaps, "place", "wrong")
+    assert strokes(left) == [[(1, 0.1), (2, 0.3), (3, 0.2)], [(1, 0.1), (2, 0.4), (3, 0.6)]]
+    assert left.get_ylim()[0] == 0 and left.get_ylabel() == "wrong"
+    assert [each.get_text() for each in left.get_legend().get_texts()] == ["true", "own"]
+    level, *rest = strokes(right)
+    assert level == [(0, 0), (1, 0)] and right.get_ylabel() == "own − true, in points"
+    assert rest == [each for x, (low, middle, high) in enumerate(gaps, start=1)
+                    for each in ([(x, low), (x, high)], [(x, middle)])]  # fmt: skip
+    assert labels(left.xaxis) == labels(right.xaxis) == {1: "1", 2: "2", 3: "3"}
+
+
+@proven
+def test_on_the_way_has_a_curve_for_each_run_and_a_line_for_each_step_that_met_such_lists():
+    panels = {"seed 0": ({5: 0, 10: 7, 15: 3}, [6, 13]), "seed 1": ({5: 2, 10: 4, 15: 9}, [9])}
+    drawn = axes(figures.on_the_way, panels, 9, "lists right")
+    assert [ax.get_title() for ax in drawn] == list(panels) and drawn[0].get_ylabel() == "lists right"
+    for ax, (right, met) in zip(drawn, panels.values(), strict=True):
+        *lines, curve = strokes(ax)
+        assert lines == [[(step, 0), (step, 1)] for step in met] and curve == list(right.items())
+        assert ax.get_ylim() == (0, 9) and ax.get_xlim() == (0, 15) and ax.get_xlabel() == "step"
 
 
 @proven
@@ -188,23 +200,31 @@ def test_alignments_stand_side_by_side_frame_the_largest_weights_and_underline_s
 
 
 @proven
-def test_an_n_gram_stands_above_its_words_and_is_crossed_where_the_reference_lacks_it():
-    (ax,) = axes(figures.ngrams, ["a", "red", "dog"], {1: [True, False, True], 2: [False, True]}, "a blue dog")
-    middles = [(round((box.get_x() + 0.56) / 1.3, 2), box.get_y() + 0.38) for box in ax.patches]
-    assert middles == [(0.5, 1), (1.5, 1), (2.5, 1), (1, 2), (2, 2)]
-    missing = [tuple(box.get_edgecolor()) == ORANGE for box in ax.patches]
-    assert missing == [False, True, False, True, False]
-    white = [tuple(box.get_facecolor()) == to_rgba("white") for box in ax.patches]
-    assert white == missing
-    at = {words: (round(x / 1.3, 2), y) for words, x, y in texts(ax) if words in ("a", "red", "dog")}
-    assert at == {"a": (0.5, 0.1), "red": (1.5, 0.1), "dog": (2.5, 0.1)}
-    assert [(round(x / 1.3, 2), y) for words, x, y in texts(ax) if words == "×"] == [(1.5, 1), (1, 2)]
-    said = [words for words, _, _ in texts(ax) if words not in (*at, "×")]
-    assert said == ["1-grams", "2 of 3", "2-grams", "1 of 2", "translation", "reference", "a blue dog"]
+def test_an_n_gram_spans_its_words_and_is_crossed_where_the_reference_lacks_it():
+    columns = [("a", "a"), ("red", "blue one"), ("", "big"), ("dog", "dog")]
+    (ax,) = axes(figures.ngrams, columns, {1: [True, False, True], 2: [False, False]})
+    shaded = [box for box in ax.patches if box.get_height() > 1]
+    bars_ = [box for box in ax.patches if box.get_height() < 1]
+    assert [round(box.get_x()) for box in shaded] == [1, 2]
+    spans = [(round(box.get_x() - 0.06), round(box.get_x() + box.get_width() + 0.06)) for box in bars_]
+    assert spans == [(0, 1), (1, 2), (3, 4), (0, 2), (1, 4)]
+    heights = [round(box.get_y() - 0.12, 2) for box in bars_]
+    assert heights == [0.5, 0.5, 0.5, 2, 3]  # what would overlap lies higher
+    missing = [tuple(box.get_edgecolor()) == ORANGE for box in bars_]
+    assert missing == [False, True, False, True, True]
+    assert [tuple(box.get_facecolor()) == to_rgba("white") for box in bars_] == missing
+    crosses = [(x, y) for words, x, y in texts(ax) if words == "×"]
+    assert crosses == [pytest.approx(at) for at in ((1.5, 1), (1, 2.5), (2.5, 3.5))]
+    at = [(words, x - 0.5) for words, x, y in texts(ax) if y in (-0.35, -1.9) and x > 0]
+    assert at == [("a", 0), ("a", 0), ("red", 1), ("blue\none", 1), ("", 2), ("big", 2), ("dog", 3), ("dog", 3)]
+    said = [words for words, x, _ in texts(ax) if words and (x < 0 or x > 4)]
+    assert said == ["1-grams", "2 of 3", "2-grams", "0 of 2", "translation", "reference"]
 
 
 @pytest.mark.parametrize(
-    "name", ["kept_tokens", "seed_bars", "paired", "banded", "beam_widths", "ngrams", "two_prefixes", "alignments"]
+    "name",
+    ["kept_tokens", "seed_bars", "paired", "places", "on_the_way", "beam_widths", "ngrams", "two_prefixes",
+     "alignments"],
 )
 def test_every_picture_says_its_numbers(name, monkeypatch):
     said = []
@@ -221,9 +241,15 @@ def test_every_picture_says_its_numbers(name, monkeypatch):
             "On 1 of 2 resamples b is above a. Paired differences, with intervals that hold 95 % of the resamples: "
             "b − a 2.0 (from 1.0 to 4.0)."
         ]
-    elif name == "banded":
-        figures.banded({"a": {1: (0.1, 0.2, 0.3)}}, "place", "wrong")
-        assert said == ["wrong against place, with bands. a: 0.2 (0.1 to 0.3) at 1."]
+    elif name == "places":
+        figures.places({"true": [0.1], "own": [0.3]}, [(10.0, 20.0, 25.0)], "place", "wrong")
+        assert said == ["wrong against place. true: 0.1; own: 0.3. Gap with its interval: 20 (10 to 25)."]
+    elif name == "on_the_way":
+        figures.on_the_way({"seed 0": ({5: 2, 10: 7, 15: 3}, [6, 13])}, 9, "right")
+        assert said == [
+            "right, by the step of the training. seed 0: met in steps 6, 13; most right, 7, after step 10; "
+            "at the end 3."
+        ]
     elif name == "beam_widths":
         figures.beam_widths([1, 2], [10.0, 16.0], [200.0, 120.0], 3, (14.0, 17.0, 19.0))
         assert said == [
@@ -231,7 +257,7 @@ def test_every_picture_says_its_numbers(name, monkeypatch):
             "Width 3 with a length penalty: BLEU 17.0, from 14.0 to 19.0."
         ]
     elif name == "ngrams":
-        figures.ngrams(["a", "dog"], {1: [True, False], 2: [False]}, "a cat")
+        figures.ngrams([("a", "a"), ("dog", "cat")], {1: [True, False], 2: [False]})
         assert said == ["Which n-grams of “a dog” are in “a cat”. 1-grams: 1 of 2; 2-grams: 0 of 1."]
     elif name == "alignments":
         figures.alignments({"one": (torch.tensor([[0.75, 0.25]]), ["Eine", "Frau"], ["A"])})

@@ -376,14 +376,14 @@ if solved("sample_token"):
 #    reference of *the same* sentence. A run counts at most as often as that reference has it (**clipping**). Add up the matches and
 #    the totals over all sentences of the corpus first, and divide then. Where the corpus has no run of $n$ words, $p_n$ is 0.
 # 2. The **brevity penalty**: with $c$ words in all the translations and $r$ in all the references, it is 1 if $c \ge r$, else
-#    $e^{1 - r/c}$. With $c = 0$ it is 0.
+#    $\exp(1 - r/c)$. With $c = 0$ it is 0.
 # 3. The **score** is 100 times the brevity penalty times the geometric mean of the precisions,
 #    $\exp\bigl(\frac{1}{n_{\max}} \sum_n \ln p_n\bigr)$. If one of the precisions is 0, so is the score.
 #
 # A translation may be empty, or shorter than $n$ words.
 #
 # *An example to check by hand*, with `max_n = 2`: the translation *the cat the sat* and the reference *the cat sat on it*. "the" counts
-# once, so $p_1 = 3/4$; of three runs of two words *the cat* alone is found, so $p_2 = 1/3$. The penalty is $e^{1 - 5/4} = 0.779$, and the score is
+# once, so $p_1 = 3/4$; of three runs of two words *the cat* alone is found, so $p_2 = 1/3$. The penalty is $\exp(1 - 5/4) = 0.779$, and the score is
 # $100 \cdot 0.779 \cdot \sqrt{1/4} = 38.9$.
 
 # %% exercise="bleu"
@@ -438,7 +438,7 @@ if solved("bleu") and solved("greedy_decode"):
 # ## 5 · Read a result like a reviewer
 #
 # From a report: "We trained our encoder–decoder on Multi30k, German to English. A joint vocabulary of 10,000 subword tokens was
-# learned from *all* the sentences of the data set. We evaluated on test2016 after every epoch and report *the best epoch*:
+# learned from all the sentences of the data set. We evaluated on test2016 after every epoch and report the best epoch:
 # **39.4 BLEU**, computed with our own script on lower-cased, tokenised output. This improves on the 36.2 of [previous
 # work], which used sacreBLEU, cased, 13a." (Report and numbers are made up.)
 #

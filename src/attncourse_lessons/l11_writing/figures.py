@@ -23,7 +23,6 @@ from attncourse.viz.style import (
     figure,
     hold_still,
     line_style,
-    name_lines,
     show,
     stage,
 )
@@ -58,8 +57,9 @@ def search_frame(
 ) -> tuple[Figure, str]:
     """A tree of hypotheses, {words: probability of all of them}: those that a search kept, and what it chose.
 
-    Kept ones are filled, `finished` ones (put aside) have a green frame, the chosen way is orange and thick, what was
-    dropped is white and dotted. A column is a round. A frame for `explore`.
+    Kept ones are filled, `finished` ones (put aside) have a second, green frame, the chosen way is orange and thick,
+    what was dropped is white and dotted. Of a kept one stands by what its probability was multiplied. A column is a
+    round. A frame for `explore`.
     """
     place = {words: i for i, words in enumerate(tree)}
     inner = {words[:-1] for words in tree}
@@ -76,16 +76,19 @@ def search_frame(
     for words, p in tree.items():
         x, y, on_way = len(words), ys[words], best[: len(words)] == words
         seen, aside = words in kept, words in finished
-        colour = ORANGE if on_way else GREEN if aside else BLUE if seen else GREY
+        colour = ORANGE if on_way else BLUE if seen else GREY
         if len(words) > 1:
             ax.plot([x - 1 + 0.36, x - 0.36], [ys[words[:-1]], y], color=colour, linewidth=3 if on_way else 1.2,
                     linestyle="-" if seen or on_way else ":")  # fmt: skip
         ax.add_patch(FancyBboxPatch((x - 0.36, y - 0.36), 0.72, 0.72, boxstyle="round,pad=0,rounding_size=0.1",
                                     facecolor=PALE_BLUE if seen else "white", edgecolor=colour,
-                                    linewidth=2.4 if on_way or aside else 1.2,
-                                    linestyle="-" if seen else ":"))  # fmt: skip
+                                    linewidth=2.4 if on_way else 1.2, linestyle="-" if seen else ":"))  # fmt: skip
+        if aside:
+            ax.add_patch(FancyBboxPatch((x - 0.4, y - 0.44), 0.8, 0.88, boxstyle="round,pad=0,rounding_size=0.12",
+                                        facecolor="none", edgecolor=GREEN, linewidth=2))  # fmt: skip
         ax.text(x, y + 0.12, words[-1], ha="center", va="center", fontsize=9.5, color=INK)
-        ax.text(x, y - 0.19, f"{p:.3f}", ha="center", va="center", fontsize=8.5, color=INK)
+        by = f"× {p / tree[words[:-1]]:.2f} = " if seen and len(words) > 1 else ""
+        ax.text(x, y - 0.19, f"{by}{p:.3f}", ha="center", va="center", fontsize=8.5, color=INK)
     for x in range(1, max(map(len, tree)) + 1):
         ax.text(x, 0.65, f"round {x}", ha="center", va="center", fontsize=9.5, color=INK)
     names = ", ".join(f"{' '.join(words)} ({tree[words]:.3f})" for words in tree if words in kept)
@@ -225,10 +228,10 @@ def beam_widths(
     drawn, _ = figure(9.2, 3.4, columns=2)
     left, right = drawn.axes
     low, middle, high = band
-    left.axhspan(low, high, color=PALE_ORANGE, linewidth=0, zorder=0)
     left.plot(at, bleu, "o-", color=BLUE, markerfacecolor="white", markeredgewidth=1.6)
+    left.plot([width, width], [low, high], color=ORANGE, linewidth=2.4)
     left.plot(width, middle, "s", color=ORANGE, markersize=7)
-    left.text(at[-1], high + 0.4, f"width {width}, length penalty: 95 % interval", ha="right", va="bottom", fontsize=9,
+    left.text(1.1 * width, high, f"width {width}, length penalty, 95 % interval", ha="left", va="center", fontsize=9,
               color=INK)  # fmt: skip
     left.set_ylim(0, high + 3)
     left.set_ylabel("BLEU")
@@ -249,20 +252,55 @@ def beam_widths(
     show(drawn, f"BLEU and length by beam width. {listed}. {penalised}.")
 
 
-def banded(lines: Mapping[str, Mapping[int, tuple[float, float, float]]], x_name: str, y_name: str) -> None:
-    """Lines with their bands, {name: {x: (low, middle, high)}}, the axis from 0."""
-    drawn, ax = figure(6.6, 3.4)
+def places(
+    lines: Mapping[str, Sequence[float]], gaps: Sequence[tuple[float, float, float]], x_name: str, y_name: str
+) -> None:
+    """Two curves by place, from 1, and to the right their paired gap, (low, middle, high), beside a line at 0."""
+    drawn, _ = figure(9.2, 3.3, columns=2)
+    left, right = drawn.axes
+    for i, (name, heights) in enumerate(lines.items()):
+        left.plot(range(1, len(heights) + 1), heights, label=name, clip_on=False, **line_style(i))
+    left.set_ylabel(y_name)
+    left.set_ylim(bottom=0)
+    left.legend(frameon=False, loc="upper left", handlelength=2.4)
+    right.axhline(0, color=GREY, linewidth=1.2)
+    for place, (low, middle, high) in enumerate(gaps, start=1):
+        right.plot([place, place], [low, high], color=BLUE, linewidth=2.4)
+        right.plot(place, middle, "o", color=BLUE, markersize=7)
+    right.set_ylabel(f"{' − '.join(list(lines)[::-1])}, in points")
+    for ax in (left, right):
+        ax.set_xticks(range(1, len(gaps) + 1))
+        ax.set_xlabel(x_name)
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+    curves = "; ".join(f"{name}: {', '.join(f'{height:.3g}' for height in heights)}" for name, heights in lines.items())
+    listed = ", ".join(f"{middle:.3g} ({low:.3g} to {high:.3g})" for low, middle, high in gaps)
+    show(drawn, f"{y_name} against {x_name}. {curves}. Gap with its interval: {listed}.")
+
+
+def on_the_way(panels: Mapping[str, tuple[Mapping[int, int], Sequence[int]]], top: int, y_name: str) -> None:
+    """What a model has right after a step of its training, {name: ({step: right}, steps that met such a list)}.
+
+    A panel for each run; the steps are orange lines, `top` is what could be right.
+    """
+    drawn, _ = figure(3.1 * len(panels), 3.0, columns=len(panels))
     said = []
-    for i, (name, points) in enumerate(lines.items()):
-        low, middle, high = zip(*points.values(), strict=True)
-        ax.fill_between(list(points), low, high, color=SERIES[i], alpha=0.2, linewidth=0)
-        ax.plot(list(points), middle, label=name, clip_on=False, **line_style(i))
-        listed = ", ".join(f"{m:.3g} ({a:.3g} to {b:.3g}) at {x}" for x, (a, m, b) in points.items())
-        said.append(f"{name}: {listed}")
-    ax.set_xticks(sorted({x for points in lines.values() for x in points}))
-    ax.set_ylim(bottom=0)
-    name_lines(ax, x_name, y_name)
-    show(drawn, f"{y_name} against {x_name}, with bands. {'; '.join(said)}.")
+    for ax, (name, (right, met)) in zip(drawn.axes, panels.items(), strict=True):
+        for step in met:
+            ax.axvline(step, color=ORANGE, linewidth=1.6, linestyle="--")
+        ax.plot(list(right), list(right.values()), color=BLUE, linewidth=1.6)
+        ax.set_title(name, fontsize=10)
+        ax.set_xlabel("step")
+        ax.set_ylim(0, top)
+        ax.set_xlim(0, max(right))
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        most = max(right, key=lambda step: right[step])
+        steps = ", ".join(map(str, met))
+        said.append(f"{name}: met in steps {steps}; most right, {right[most]}, after step {most}; at the end "
+                    f"{right[max(right)]}")  # fmt: skip
+    drawn.axes[0].set_ylabel(y_name)
+    show(drawn, f"{y_name}, by the step of the training. {'. '.join(said)}.")
 
 
 def two_prefixes(rows: Mapping[str, Sequence[str]], at: int) -> None:
@@ -291,33 +329,41 @@ def two_prefixes(rows: Mapping[str, Sequence[str]], at: int) -> None:
     show(drawn, f"Two runs that differ in number {at + 1} alone; the loss is that of what follows. {said}.")
 
 
-def ngrams(words: Sequence[str], matches: Mapping[int, Sequence[bool]], reference: str) -> None:
-    """The n-grams of a translation as a pyramid, {n: is each in the reference?}: filled where it is, else a cross.
+def ngrams(columns: Sequence[tuple[str, str]], matches: Mapping[int, Sequence[bool]]) -> None:
+    """The n-grams of a translation as bars over its words, {n: is each in the reference?}: filled, or white with a ×.
 
-    Each stands above the middle of its words, so those that hold a word are the cone above it.
+    A column holds what corresponds in (translation, reference), which may be empty on either side; the columns that
+    differ are shaded, and the bars that cross them are missing. Bars that would overlap lie in rows of their own.
     """
-    wide = 1.3
-    drawn, ax = figure(3.2 + 0.62 * len(words), 1.0 + 0.42 * len(matches))
-    stage(ax, (-2.2, wide * len(words) + 1.7), (-1.3, max(matches) + 0.6))
+    at = [x for x, (ours, _) in enumerate(columns) if ours]
+    rows = sum(matches)
+    drawn, ax = figure(1.8 + 0.56 * len(columns), 0.9 + 0.23 * rows + 0.1 * len(matches))
+    base = {n: sum(range(n)) + 0.5 * n for n in matches}                              # where the rows of n begin
+    top = base[max(matches)] + max(matches)
+    stage(ax, (-1.8, len(columns) + 1.2), (-2.9, top + 0.3))
     hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
+    for x, (ours, theirs) in enumerate(columns):
+        if ours != theirs:
+            ax.add_patch(Rectangle((x + 0.04, -2.8), 0.92, top + 3.0, facecolor=PALE_ORANGE, linewidth=0, zorder=0))
+        ax.text(x + 0.5, -0.35, ours, ha="center", va="center", fontsize=9.5, color=INK)
+        ax.text(x + 0.5, -1.9, theirs.replace(" ", "\n"), ha="center", va="center", fontsize=9.5, color=INK)
     said = []
     for n, found in matches.items():
-        ax.text(-0.15, n, f"{n}-grams", ha="right", va="center", fontsize=9.5, color=INK)
+        middle = base[n] + n / 2
+        ax.text(-0.15, middle, f"{n}-grams", ha="right", va="center", fontsize=9.5, color=INK)
         for i, there in enumerate(found):
-            x = wide * (i + n / 2)
-            ax.add_patch(Rectangle((x - 0.56, n - 0.38), 1.12, 0.76, facecolor=PALE_BLUE if there else "white",
+            left, right, low = at[i] + 0.06, at[i + n - 1] + 0.94, base[n] + i % n
+            ax.add_patch(Rectangle((left, low + 0.12), right - left, 0.76, facecolor=PALE_BLUE if there else "white",
                                    edgecolor=BLUE if there else ORANGE, linewidth=1.2))  # fmt: skip
             if not there:
-                ax.text(x, n, "×", ha="center", va="center", fontsize=11, color=ORANGE)
-        ax.text(wide * len(words) + 0.15, n, f"{sum(found)} of {len(found)}", ha="left", va="center", fontsize=9.5,
+                ax.text((left + right) / 2, low + 0.5, "×", ha="center", va="center", fontsize=9, color=ORANGE)
+        ax.text(len(columns) + 0.15, middle, f"{sum(found)} of {len(found)}", ha="left", va="center", fontsize=9.5,
                 color=INK)  # fmt: skip
         said.append(f"{n}-grams: {sum(found)} of {len(found)}")
-    for i, word in enumerate(words):
-        ax.text(wide * (i + 0.5), 0.1, word, ha="center", va="center", fontsize=9.5, color=INK)
-    ax.text(-0.15, 0.1, "translation", ha="right", va="center", fontsize=9.5, color=INK)
-    ax.text(-0.15, -0.8, "reference", ha="right", va="center", fontsize=9.5, color=GREY)
-    ax.text(0.2, -0.8, reference, ha="left", va="center", fontsize=9.5, color=GREY)
-    show(drawn, f"Which n-grams of “{' '.join(words)}” are in “{reference}”. {'; '.join(said)}.")
+    for y, name in ((-0.35, "translation"), (-1.9, "reference")):
+        ax.text(-0.15, y, name, ha="right", va="center", fontsize=9.5, color=INK)
+    ours, theirs = (" ".join(side[k] for side in columns if side[k]) for k in (0, 1))
+    show(drawn, f"Which n-grams of “{ours}” are in “{theirs}”. {'; '.join(said)}.")
 
 
 def alignments(

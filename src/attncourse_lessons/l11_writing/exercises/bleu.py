@@ -43,8 +43,8 @@ exercise = Exercise(
         "if each is a tuple. A run that you have three times and the reference once counts once: the smaller of the "
         "two counts.",
         "The brevity penalty looks at the words of the whole corpus on both sides: 1 where the translations have at "
-        "least as many, else e to the power of 1 − r/c. The score is 100 times that times the geometric mean: e to the "
-        "mean of the logarithms. Ask first whether one of the precisions is 0: then the score is, too.",
+        "least as many, else exp(1 − r/c). The score is 100 times that times the geometric mean: exp of the mean of "
+        "the logarithms. Ask first whether one of the precisions is 0: then the score is, too.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
