@@ -15,19 +15,23 @@ the seeds of `--dear`.
 * baselines: what is fitted without a seed, on all pictures and on the 120.
 * removed: right answers of the plain ViT among the 397 when four of the sixteen patches are replaced by what usually
   stands there: those with most and with least rollout, with most of each layer's weights and of the two layers' sum,
-  four at random, those with most ink, and the four that differ most from what usually stands there. "correlation with
-  ink" is rollout's over the sixteen patches, the mean of the 397.
+  four at random, those with most ink, and the four that differ most from what usually stands there. "changed as much"
+  are four at random of those that change the picture as rollout's do: one of the ten sets of four whose squared change
+  is nearest to that of rollout's. Both controls are means of five draws. "correlation with ink" is rollout's over the
+  sixteen patches, the mean of the 397.
 * places: pictures in a frame of 12 × 12, patch 2, 400 steps. In the middle; each moved once and for all, by up to two
   pixels; moved anew in every step. Means of the cosines of learned positions by how many steps along rows and columns
   lie between them, and right answers in the middle and moved. `maps` has the cosines of all pairs for the first seed.
 
-One thread; about fifteen minutes of processor time. With `--only` the models that it names (and "removed") are measured
-and put into the record that stands in `--save`; processor seconds add up. The stored record was put together so: the
-three controls of dropout, and the ViT with shifts and three times the steps, were measured after the rest, on the same
-day; what has a wide frame or no pooling, and "removed", five days later. The versions are the same.
+One thread; about twenty minutes of processor time. With `--only` the models that it names (and "removed") are
+measured and put into the record that stands in `--save`; processor seconds add up. The stored record was put together
+so: the three controls of dropout, and the ViT with shifts and three times the steps, were measured after the rest, on
+the same day; what has a wide frame or no pooling five days later; both ViTs on shuffled pixels, "removed", and all
+learning rates but the page's after these. The versions are the same.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -165,9 +169,11 @@ MODELS: dict[str, tuple[Callable, dict]] = {
     "CNN, mean over places": (averaging_cnn, {}),
     "MLP": (mlp, {}),
     "MLP, pixels shuffled": (mlp, {"of": "pixels"}),
-}
-DEAR: dict[str, tuple[Callable, dict]] = {
     "ViT, pixels shuffled": (vit, {"of": "pixels"}),
+    "ViT, all rows read, pixels shuffled": (AllRowsRead, {"of": "pixels"}),
+}
+RATES = (0.001, 0.002, 0.008)  # the page's is 0.004
+DEAR: dict[str, tuple[Callable, dict]] = {
     "ViT, no positions": (lambda: ViT(replace(CONFIG, positions="none")), {}),
     "ViT, shifts": (vit, {"most": 1}),
     "CNN, shifts": (small_cnn, {"most": 1}),
@@ -180,7 +186,8 @@ DEAR: dict[str, tuple[Callable, dict]] = {
     "CNN, mean over places, wide frame": (lambda: moving_cnn(pools=True, pads=False), {"frame": FRAME}),
     "CNN, mean over places, wide frame, no pooling": (lambda: moving_cnn(pools=False, pads=False), {"frame": FRAME}),
     "CNN, wide frame, no pooling": (lambda: moving_cnn(pools=False, pads=False, averages=False), {"frame": FRAME}),
-}
+} | {f"{name}, learning rate {lr}": (build, {"lr": lr}) for name, build in (("ViT", vit), ("CNN", small_cnn))
+     for lr in RATES}  # fmt: skip
 
 
 def measure(name: str, seed: int, which: Tensor = learn) -> tuple[nn.Module, dict]:
@@ -194,6 +201,20 @@ def measure(name: str, seed: int, which: Tensor = learn) -> tuple[nn.Module, dic
     return model, found
 
 
+def as_changed(change: Tensor, chosen: Tensor, generator: torch.Generator, near: int = 10) -> Tensor:
+    """Another four of each picture's patches, whose changes sum to nearly what the four highest of `chosen` come to.
+
+    `change` and `chosen` are (n, 16); returns zeros and ones, (n, 16). The four are drawn from the `near` nearest sets.
+    """
+    sets = torch.zeros(1820, 16).scatter(1, torch.combinations(torch.arange(16), 4), 1.0)  # all sets of four
+    own = torch.zeros_like(chosen).scatter(1, chosen.topk(4, dim=1).indices, 1.0)         # (n, 16)
+    away = (change @ sets.mT - (change * own).sum(dim=1, keepdim=True)).abs()             # (n, 1820)
+    away[own @ sets.mT > 3.5] = math.inf                                                  # that very set
+    nearest = away.topk(near, dim=1, largest=False).indices                               # (n, near)
+    drawn = torch.randint(near, (len(change), 1), generator=generator)
+    return sets[nearest.gather(1, drawn)[:, 0]]
+
+
 def removed(model: ViT, seed: int) -> dict[str, float]:
     """Right answers when four patches of each picture are replaced by what usually stands there."""
     patches = patchify(normed, CONFIG.patch)                                              # (1797, 16, 4)
@@ -203,13 +224,15 @@ def removed(model: ViT, seed: int) -> dict[str, float]:
     rolled = attention_rollout(weights)[:, 0, 1:]                                         # (397, 16)
     first, last = (weights[:, layer].mean(dim=1)[:, 0, 1:] for layer in (0, 1))            # (397, 16) each
     ink = patchify(images[report], CONFIG.patch).sum(dim=-1)                              # (397, 16)
+    change = (given - usual).square().sum(dim=-1)                                         # (397, 16)
     draws = torch.Generator().manual_seed(seed)
     scores = {
         "rollout's most": [rolled], "rollout's least": [-rolled],
         "last layer's most": [last], "first layer's most": [first], "both layers, added": [first + last],
         "most ink": [ink],
         "any four": [torch.rand(len(report), 16, generator=draws) for _ in range(5)],
-        "the most unusual": [(given - usual).square().sum(dim=-1)],
+        "the most unusual": [change],
+        "changed as much": [as_changed(change, rolled, draws) for _ in range(5)],
     }  # fmt: skip
     left = {}
     for name, tables in scores.items():

@@ -36,12 +36,13 @@ def alt(monkeypatch):
 
 
 def test_a_picture_that_is_cut_tells_how_many_patches_there_are(alt):
-    figures.picture_to_sequence(torch.rand(8, 8), 2)
-    figures.picture_to_sequence(torch.rand(4, 8), 4)
+    figures.picture_to_sequence(torch.rand(8, 8), 2, 64)
+    figures.picture_to_sequence(torch.rand(4, 8), 4, 8)
     assert "cut into 16 patches of 2 by 2" in alt[0] and "The 17 rows" in alt[0]
     assert "cut into 2 patches of 4 by 4" in alt[1] and "The 3 rows" in alt[1]
+    assert "flattened to 4 numbers and multiplied by W, to 64" in alt[0] and "to 16 numbers" in alt[1]
     with pytest.raises(ValueError, match="patch: got 3"):
-        figures.picture_to_sequence(torch.rand(8, 8), 3)
+        figures.picture_to_sequence(torch.rand(8, 8), 3, 64)
 
 
 def test_where_was_looked_is_said_by_row_and_column(alt):
@@ -49,8 +50,10 @@ def test_where_was_looked_is_said_by_row_and_column(alt):
     table[1, 2] = 0.8
     figures.attention_on_images([torch.rand(8, 8)], {"rollout": [table]}, ["a 3"])
     assert "a 3: rollout most at (1, 2)" in alt[0]
-    _, words = figures.attention_on_image(torch.rand(8, 8), table, asking=5, title="head 1")
-    assert words == "head 1: of 80% that the patch in row 1, column 1 gives to patches, most goes to (1, 2)."
+    figures.attention_by_head([torch.rand(8, 8)], torch.stack([table, table.T])[None, :, None], ["a 3"])
+    assert "a 3, layer 0: by head most at (1, 2). a 3, layer 1: by head most at (2, 1)." in alt[1]
+    with pytest.raises(ValueError, match="names: got 2, expected 1"):
+        figures.attention_by_head([torch.rand(8, 8)], table[None, None, None], ["a 3", "an 8"])
 
 
 def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
@@ -58,6 +61,8 @@ def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
     line = torch.arange(9) // 3
     beside = ((side[:, None] - side).abs() + (line[:, None] - line).abs()) == 1
     figures.position_maps({"trained": beside.float(), "new": torch.eye(9)}, side=3)
+    figures.position_maps({"trained": beside.float()}, side=3, every=2)
+    assert "trained: 4 maps" in alt[1] and "cosine of 1.00 on average, those further apart of 0.00" in alt[1]
     assert "trained: 9 maps" in alt[0] and "cosine of 1.00 on average, those further apart of 0.00" in alt[0]
     assert "new: 9 maps" in alt[0] and "cosine of 0.00 on average" in alt[0]
 
@@ -80,7 +85,8 @@ def test_a_sound_and_the_game_say_what_they_show(alt):
     figures.wav2vec_diagram()
     figures.image_row([torch.rand(8, 8)] * 2, ["one", "two"])
     assert "hod, heed" in alt[0] and "4 frames" in alt[0]
-    assert "its own, q5" in alt[1] and alt[2] == "2 pictures of 8 by 8 pixels: one, two."
+    assert "A band lies at F1" in alt[0] and "the probability of its own, q5" in alt[1]
+    assert alt[2] == "2 pictures of 8 by 8 pixels: one, two."
 
 
 # What is drawn
@@ -99,7 +105,7 @@ def test_pictures_stand_upright_under_their_names():
 @pytest.mark.parametrize("shape", [(4, 4), (2, 8)], ids=["square", "wide"])
 def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class_token(shape):
     image = torch.arange(16.0).view(*shape)
-    (ax,) = axes(figures.picture_to_sequence, image, 2)
+    (ax,) = axes(figures.picture_to_sequence, image, 2, 64)
     patches = image.unfold(0, 2, 2).unfold(1, 2, 2).flatten(0, 1)                # (4, 2, 2), row by row
     assert grids(ax) == [image.tolist(), *patches.tolist()]
     rows, columns = shape[0] // 2, shape[1] // 2
@@ -115,33 +121,49 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
         assert above == {f"{i}"}
     numbered = {words: (x, y) for words, x, y in texts(ax) if words in "0123" and x < 4.4}
     assert numbered == {f"{i}": pytest.approx((x + 0.08, y + side - 0.06)) for i, (x, y, _) in enumerate(corners)}
-    row = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -0.55]
+    row = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -0.55 and x > 7]
     tags = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -1.65]
     assert row == ["class", "$x_{0}W$", "$x_{1}W$", "$x_{2}W$", "$x_{3}W$"]
     assert tags == [r"$+\,p_0$", *(rf"$+\,p_{{{i + 1}}}$" for i in range(4))]
     assert {f"$x_{{{i}}}W$" for i in range(4)} < set(boxed(ax))
-    assert [start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)] == [True] * 13
-    into = [start for start, end in arrows(ax) if end[1] == -2.75]
+    assert all(start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)) and len(arrows(ax)) == 16
+    into = [start for start, end in arrows(ax) if end[1] == -2.75 and end[0] > 7]
     above = sorted(x for words, x, y in texts(ax) if y == -1.65)
     assert [x for x, _ in into] == pytest.approx(above) and {y for _, y in into} == {-2.05}
-    stack = "stack of encoder blocks: 5 rows in, 5 rows out"
-    assert joined(ax)[-3:-1] == [(stack, "row 0"), ("row 0", "$W_{head}$")] and joined(ax)[-1][0] == "$W_{head}$"
-    assert joined(ax)[-1][1].startswith("logits")
+    stack, last = "stack of encoder blocks: 5 rows in, 5 rows out", joined(ax)[-4:]
+    assert last[:3] == [(stack, "row 0"), ("row 0", "norm"), ("norm", "$W_{head}$")]
+    assert last[3][0] == "$W_{head}$" and last[3][1].startswith("logits")
+    # The last patch, flattened, times W: top to bottom, below the picture.
+    flat = [(words, x) for words, x, y in texts(ax) if y == -1.45]
+    assert flat == [(f"{number:.2f}", pytest.approx(0.325 + 1.25 * k))
+                    for k, number in enumerate(patches[3].flatten().tolist())]  # fmt: skip
+    beside = sorted((x, y) for x, y, width, height in cells(ax) if (width, height) == (1.25, 0.9))
+    assert beside == [(pytest.approx(-0.3 + 1.25 * k), -1.9) for k in range(4)]
+    down = [(start, end) for start, end in arrows(ax) if start[0] == end[0] == 2.2]
+    assert down == [((2.2, -2.05), (2.2, -2.75)), ((2.2, -3.85), (2.2, -4.75))]
+    below = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 2.2]
+    assert below == ["patch 3, flattened", "× W  (4 × 64)", "$x_{3}W$: 64 numbers"]
+    ((start, end),) = [pair for pair in arrows(ax) if pair[0][1] == pair[1][1] == 2.15]
+    assert start[0] == pytest.approx(4.6) and end[0] < 9 and ("cut", 6.7, 2.35) in texts(ax)
 
 
 @proven
 def test_where_was_looked_lies_beside_its_picture_under_its_title():
-    first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.5, 0.0]])
+    first, second = torch.tensor([[0.5, 0.25], [0.0, 0.125]]), torch.tensor([[0.0, 0.125], [0.4375, 0.0]])
     maps = {"rollout": [first, second], "last": [second / 2, first / 4]}
-    *found, bar = axes(figures.attention_on_images, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
-    assert bar.get_ylabel() == "weight of the class token" and bar.get_ylim() == (0, 0.5)
-    assert {found[i].images[0].get_clim() for i in (1, 2, 4, 5)} == {(0, 0.5)}, "one scale for all maps"
-    assert [ax.get_title() for ax in found] == ["image", "rollout", "last", "", "", ""]
+    found = axes(figures.attention_on_images, [STROKE, 3 * STROKE.T], maps, ["a 3", "a 7"])
+    assert {found[i].images[0].get_clim() for i in (1, 4)} == {(0, 0.5)}, "one scale for a column"
+    assert {found[i].images[0].get_clim() for i in (2, 5)} == {(0, 0.21875)}
+    assert [ax.get_title() for ax in found] == ["image", "rollout (%)", "last (%)", "", "", ""]
     assert [ax.get_ylabel() for ax in found[::3]] == ["a 3", "a 7"]
     assert [grid(ax) for ax in found] == [
         STROKE.tolist(), first.tolist(), (second / 2).tolist(),
         (3 * STROKE.T).tolist(), second.tolist(), (first / 4).tolist(),
     ]  # fmt: skip
+    assert texts(found[1]) == [("50", 0.5, 0.5), ("25", 2.5, 0.5), ("0", 0.5, 2.5), ("12", 2.5, 2.5)]
+    assert [words for words, *_ in texts(found[2])] == ["0", "6", "22", "0"]
+    assert [words for words, *_ in texts(found[4])] == ["0", "12", "44", "0"]
+    assert [words for words, *_ in texts(found[5])] == ["12", "6", "0", "3"]
     for ax, image in zip(found, [STROKE] * 3 + [3 * STROKE.T] * 3, strict=True):
         for level, _, outline in contours(ax):                                   # half as bright as the brightest
             assert level == image.max() / 2
@@ -159,16 +181,25 @@ def at(image, x, y):
 
 
 @proven
-@pytest.mark.parametrize(("asking", "framed"), [(None, []), (1, [(1.5, -0.5, 2, 2)]), (2, [(-0.5, 1.5, 2, 2)])])
-def test_the_patch_that_asks_is_framed_in_the_picture_and_in_the_table(asking, framed):
-    table = torch.tensor([[0.5, 0.25], [0.0, 0.125]])
-    left, right = axes(figures.attention_on_image, STROKE, table, asking, "head 1")
-    assert (left.get_title(), right.get_title()) == ("the image", "head 1")
-    assert grid(left) == STROKE.tolist() and grid(right) == table.tolist()
-    assert [*cells(left)] == [*cells(right)] == framed
-    assert texts(right) == [("50", 0.5, 0.5), ("25", 2.5, 0.5), ("0", 0.5, 2.5), ("12", 2.5, 2.5)]
-    ((level, _, outline),) = contours(right)
-    assert level == 0.5 and all(at(STROKE, x, y) == pytest.approx(0.5, abs=1e-4) for x, y in outline)
+def test_every_head_has_a_map_in_the_row_of_its_layer_and_picture():
+    weights = torch.arange(48.0).view(2, 2, 3, 2, 2).roll(5) / 410
+    found = axes(figures.attention_by_head, [STROKE, STROKE.T * 2], weights, ["a 3", "an 8"])
+    assert [ax.get_title() for ax in found] == ["", "head 0", "head 1", "head 2", *[""] * 12]
+    assert [ax.get_ylabel() for ax in found[::4]] == [
+        "a 3,\nlayer 0", "a 3,\nlayer 1", "an 8,\nlayer 0", "an 8,\nlayer 1",
+    ]  # fmt: skip
+    for row in range(4):
+        image = (STROKE, STROKE.T * 2)[row // 2]
+        assert grid(found[4 * row]) == image.tolist()
+        for head in range(3):
+            ax, table = found[4 * row + 1 + head], weights[row // 2, row % 2, head]
+            assert grid(ax) == [[pytest.approx(share, rel=1e-5) for share in line] for line in table.tolist()]
+            numbers = [f"{100 * share:.0f}" for share in table.flatten().tolist()]
+            where = [(0.5, 0.5), (2.5, 0.5), (0.5, 2.5), (2.5, 2.5)]
+            assert texts(ax) == [(number, x, y) for number, (x, y) in zip(numbers, where, strict=True)]
+            ((level, _, outline),) = contours(ax)
+            assert level == image.max() / 2
+            assert all(at(image, x, y) == pytest.approx(level, abs=1e-4) for x, y in outline)
 
 
 @proven
@@ -189,12 +220,17 @@ def test_each_place_has_a_map_with_a_dot_where_it_is():
 
 
 @proven
-def test_one_place_has_a_large_map_with_numbers_and_a_dot():
-    similarity = torch.arange(16.0).view(4, 4) / 16 - 0.5
-    ax, bar = axes(figures.position_map, similarity, 2, (1, 0), "one")
-    assert grid(ax) == similarity[2].view(2, 2).tolist() and strokes(ax) == [[(0, 1)]]
-    assert texts(ax) == [("0.0", 0, 0), ("0.1", 1, 0), ("0.2", 1, 1)] and ax.get_title() == "one"
-    assert bar.get_ylabel() == "cosine with the orange place"
+def test_maps_of_every_second_place_end_at_the_colours_that_they_are_told():
+    similarity = torch.arange(81.0).view(9, 9) / 162
+    *maps, bar = axes(figures.position_maps, {"one": similarity}, 3, every=2, most=0.5)
+    corners = [(0, 0), (0, 2), (2, 0), (2, 2)]
+    for ax, (row, column) in zip(maps, corners, strict=True):
+        expected = similarity[3 * row + column].view(3, 3).tolist()
+        assert grid(ax) == [[pytest.approx(cosine, rel=1e-5) for cosine in line] for line in expected]
+        assert strokes(ax) == [[(column, row)]] and ax.images[0].get_clim() == (-0.5, 0.5)
+    assert [words for ax in maps for words, *_ in texts(ax)] == ["one"]
+    assert [ax.get_title() for ax in maps] == [" ", "", "", ""]                          # an empty line above them
+    assert bar.get_ylabel() == "cosine"
 
 
 @proven
@@ -216,8 +252,8 @@ def test_cosines_become_probabilities_that_a_low_temperature_sharpens():
 @proven
 def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_between_their_ends():
     wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
-    spoken, formants = [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], [[0.5, 0.75], [0.25, 0.875]]
-    up, down = axes(figures.waveform_and_spectrogram, wave, loudness, spoken, 2, 2, formants)
+    spoken, formants = [(0.0, 0.25, "hod"), (0.25, 2.0, "heed")], [[0.5, 0.75, 0.95], [0.25, 0.875, 0.96]]
+    up, down, bar = axes(figures.waveform_and_spectrogram, wave, loudness, spoken, 2, 2, formants, highest=0.9)
     ends = [[(0.25, 0), (0.25, 1)], [(2, 0), (2, 1)]]
     assert strokes(up) == [[(0, 0), (0.5, 1), (1, -0.75), (1.5, 0.5)], *ends]
     assert strokes(down)[:2] == ends
@@ -228,7 +264,28 @@ def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_be
     assert [(words, x) for words, x, _ in texts(up)] == [("hod", 0.125), ("heed", 1.125)]
     assert grid(down) == [[4, 32], [2, 16], [1, 8]]                              # frames go right, frequencies up
     assert down.images[0].get_extent() == [0, 2, 0, 1]                           # seconds, and half the rate in hertz
-    assert (down.get_xlabel(), down.get_ylabel()) == ("seconds", "hertz") and not down.yaxis_inverted()
+    assert (down.get_xlabel(), down.get_ylabel(), bar.get_ylabel()) == ("seconds", "hertz", "log power")
+    assert not down.yaxis_inverted() and down.get_ylim() == (0, 0.9)             # what is higher is left out
+
+
+@proven
+def test_harmonics_are_stems_under_the_envelope_on_which_formants_are_named():
+    hertz, decibels = [0.0, 100.0, 200.0, 300.0], [-20.0, 0.0, -8.0, -30.0]
+    voices = {"low": ([50.0, 100.0, 150.0], [-10.0, 0.0, -4.0]), "high": ([200.0, 300.0], [-8.0, -30.0])}
+    low, high = axes(figures.harmonics_and_formants, voices, (hertz, decibels), [100, 250], "a vowel")
+    outline = [*zip(hertz, decibels, strict=True)]
+    assert strokes(low) == [[(50, -34), (50, -10)], [(100, -34), (100, 0)], [(150, -34), (150, -4)], outline]
+    assert strokes(high) == [[(200, -34), (200, -8)], [(300, -34), (300, -30)], outline]
+    for ax in (low, high):
+        assert texts(ax) == [("F1", 100, 0), ("F2", 250, -19)] and ax.get_xlabel() == "hertz"
+        assert (ax.get_xlim(), ax.get_ylim()) == ((0, 300), (-34, 12))
+    assert (low.get_title(), high.get_title()) == ("low", "high") and low.get_ylabel() == "loudness (decibels)"
+
+
+def test_harmonics_are_counted_in_words(alt):
+    voices = {"low": ([50.0, 100.0, 150.0], [-10.0, 0.0, -4.0]), "high": ([100.0, 200.0], [-8.0, -30.0])}
+    figures.harmonics_and_formants(voices, ([0.0, 300.0], [-20.0, 0.0]), [100, 250], "a vowel")
+    assert "low: 3 harmonics, 50 hertz apart; high: 2 harmonics, 100 hertz apart" in alt[0]
 
 
 @proven
@@ -257,31 +314,6 @@ def test_rows_of_a_group_stand_between_lines_with_its_name_beside_them():
     assert strokes(ax) == [*marks, [(0, 0.5), (1, 0.5)]]
     bars_of = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
     assert bars_of == [pytest.approx(ends, abs=0.01) for ends in ((1.57, 9.84), (2.78, 12.48), (2.15, 11.18))]
-
-
-@proven
-def test_runs_are_paired_with_those_of_another_model_by_their_seed():
-    runs = {"CNN": [4, 2, 3], "ViT": [5, 9, 4], "ViT, long": [5, 6]}
-    left, right = axes(figures.mistakes, runs, 100, dict.fromkeys(runs, "all"), "ViT")
-    assert labels(left.yaxis) == {0: "CNN", 1: "ViT", 2: "ViT, long"} and labels(right.yaxis) == {}
-    zero, mean, marks, other_mean, other = strokes(right)
-    assert zero == [(0, 0), (0, 1)] and texts(right) == [("all", 1.02, 1)]
-    assert marks == [(-1, -0.065), (-7, 0), (-1, 0.065)]                         # 4 - 5, 2 - 9, 3 - 4
-    assert mean == [(-3, -0.3), (-3, 0.3)] and other == [(0, 2), (-3, 2)]        # 5 - 5, 6 - 9
-    assert other_mean == [(-1.5, 1.7), (-1.5, 2.3)]
-    ends = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in right.patches]
-    assert ends == [pytest.approx((-11.6, 5.6), abs=0.01), pytest.approx((-20.57, 17.57), abs=0.01)]
-    at = [y for bar in right.patches for y in (bar.get_y(), bar.get_y() + bar.get_height())]
-    assert at == pytest.approx([-0.25, 0.25, 1.75, 2.25])
-    assert left.get_xlabel() == "mistakes in 100 test images (fewer is better)"
-    assert right.get_xlabel() == "more than the ViT, same seed"
-    assert strokes(left) == [
-        [(3, -0.3), (3, 0.3)], [(4, 0), (2, 0), (3, 0)], [(6, 0.7), (6, 1.3)], [(5, 1), (9, 1), (4, 1)],
-        [(5.5, 1.7), (5.5, 2.3)], [(5, 2), (6, 2)],
-    ]  # fmt: skip
-    wide = [(bar.get_x(), bar.get_y(), bar.get_x() + bar.get_width()) for bar in left.patches]
-    of_three = [(1.03, -0.25, 8.45), (2.78, 0.75, 12.48), (2.46, 1.75, 11.84)]
-    assert wide == [pytest.approx(bar, abs=0.01) for bar in of_three]
 
 
 @proven
@@ -340,6 +372,15 @@ def test_what_two_probes_read_is_one_mark_a_seed():
 
 
 @proven
+def test_what_was_read_before_is_hollow_beside_its_group():
+    groups, before = {"one": [(0.25, 0.5), (0.375, 0.625)], "other": [(0.75, 0.125)]}, {"one": [(0.5, 0.25)]}
+    (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2, before)
+    assert strokes(ax) == [groups["one"], before["one"], groups["other"], [(0.2, 0), (0.2, 1)]]
+    assert [line.get_markerfacecolor() == "white" for line in ax.lines[:3]] == [False, True, False]
+    assert texts(ax) == [("one", 0.5, 0.5625), ("other", 0.75, 0.125), ("guessing", 0.2, 0)]
+
+
+@proven
 def test_the_cells_of_predicted_confusions_are_framed_and_shares_are_of_the_row():
     counts = torch.tensor([[3, 1, 0], [0, 2, 2], [0, 4, 4]])
     (ax,) = axes(figures.confusions, {"probe": counts}, ["a", "b", "c"], [("b", "c")])
@@ -368,14 +409,21 @@ def test_masked_frames_are_guessed_and_their_codes_are_told_apart():
         assert ways[3:4] == [(around, f"$c_{i + 1}$")] or not gone
         ways = ways[4 if gone else 3 :]
     assert boxed(ax)[-5:] == [around, "$q_5$ right", "$q_4$ wrong", "$q_6$ wrong", "codebook"]
-    down, right, up = arrows(ax)[-3:]
+    *meets, right, up = arrows(ax)[-5:]
     at = places(ax, "codebook", "$q_5$ right", "$q_6$ wrong", "$c_5$", "$c_4$", "$c_6$")
     near = {name: [x for words, x, _ in texts(ax) if words == name] for name in ("$z_4$", "$z_5$", "$z_6$")}
     assert [*near.values()] == [[at[f"$c_{i}$"][0]] for i in (4, 5, 6)]
     # From the fifth guess over to its own code; from the masked frames into the codebook, and up to the codes.
-    wave, rise, across, *drops = strokes(ax)
-    assert rise[0] == (at["$c_5$"][0], 8.25) and rise[1] == across[0]
-    assert across[1] == down[0] and down[0][1] > down[1][1] > at["$q_5$ right"][1]
+    wave, way, *drops = strokes(ax)
+    assert way[0] == (at["$c_5$"][0], 8.25) and way[1] == (way[0][0], 9.1)
+    assert way[2] == (13.6, 9.1) and way[3] == (13.6, at["$q_6$ wrong"][1])
+    powers = {"$q_5$ right": math.exp(8), "$q_4$ wrong": math.exp(1), "$q_6$ wrong": math.exp(-2)}
+    for (start, end), (q, cosine), power in zip(meets, zip(powers, ("0.8", "0.1", "−0.2"), strict=True),
+                                                powers.values(), strict=True):  # fmt: skip
+        y = at[q][1] if q in at else next(y for words, _, y in texts(ax) if words == q)
+        assert start == (13.6, y) and end == (15.3, y)
+        assert (cosine, 14.45, pytest.approx(y + 0.3)) in texts(ax)
+        assert (f"{power / sum(powers.values()):.3f}", 18.75, y) in texts(ax)
     assert [drop[0][0] for drop in drops] == [pytest.approx(at[f"$c_{i}$"][0] + 0.25) for i in (4, 5, 6)]
     assert all(drop[0][1] > 2.5 and drop[1][1] == right[0][1] for drop in drops)
     assert right[0] == drops[0][1] and right[0][0] < right[1][0]

@@ -13,7 +13,7 @@ from attncourse_lessons.results import measured
 
 DEFINES = ("import torch\n", "pixels, labels =", "order = torch.randperm", "def train(", "def small_cnn", "def play(",
            "def spectra(", "def probe(")  # fmt: skip
-RUNS = ("torch.manual_seed(0)\nvit", "torch.manual_seed(0)\nprint", "with torch.no_grad():\n    for", "sung =",
+RUNS = ("torch.manual_seed(0)\nvit", "torch.manual_seed(0)\nprint", "with torch.no_grad():\n    for", "formants =",
         "known =", "figures.")  # fmt: skip
 READOUTS = (650, 10890, 68544)  # the ViT's head, one that reads all rows, the rest of the ViT
 
@@ -115,8 +115,8 @@ def test_negatives_of_one_sound_stay_in_it_and_those_of_any_do_not(sound):
 def test_the_page_probes_as_the_benchmark_does(sound, page):
     inputs, outputs = (sound.spectra(sounds.waveform) for sounds in (sound.heard, sound.unheard))
     known = torch.nn.functional.one_hot(sound.heard.vowel[:, sound.CENTRES])
-    said = page["probe"](inputs, outputs, known).argmax(dim=-1)
-    right = (said == sound.unheard.vowel[:, sound.CENTRES]).double().mean().item()
+    read = page["probe"](inputs, outputs, known).argmax(dim=-1)
+    right = (read == sound.unheard.vowel[:, sound.CENTRES]).double().mean().item()
     assert right == pytest.approx(measured("sound")["probes"]["log spectra"][0]["vowel"], abs=2e-3)
 
 
@@ -129,13 +129,31 @@ def test_every_comparison_has_its_seeds():
 
 
 def test_both_listeners_had_the_same_budget(sound):
-    assert {len(curve) for curves in measured("sound")["losses"].values() for curve in curves} == {sound.STEPS // 10}
+    losses = measured("sound")["losses"]
+    assert {*losses} == {name for name, (*_, stop) in sound.LISTENERS.items() if stop}
+    for name, curves in losses.items():
+        assert {len(curve) for curve in curves} == {sound.LISTENERS[name][-1] // 10}
 
 
 def test_a_shuffled_cnn_beats_the_vit_and_a_vit_that_reads_all_rows_does_not_lag():
     shares = {name: mean(run["report"] for run in runs) for name, runs in measured("vision")["models"].items()}
     assert shares["CNN"] > shares["CNN, pixels shuffled"] > shares["ViT"]
     assert shares["ViT, all rows read"] > shares["ViT"] and shares["CNN, mean over places"] < shares["ViT"]
+
+
+def test_with_one_readout_shuffling_costs_both_models_about_the_same():
+    shares = {name: [397 * run["report"] for run in runs] for name, runs in measured("vision")["models"].items()}
+    cnn, vit = (mean(shares[name]) - mean(shares[f"{name}, pixels shuffled"]) for name in ("CNN", "ViT, all rows read"))
+    assert cnn == pytest.approx(31 / 6, abs=0.1) and vit == pytest.approx(25 / 6, abs=0.1)
+    assert max(shares["CNN, mean over places"]) < min(shares["ViT, all rows read"])
+
+
+def test_another_four_change_a_picture_as_much_as_those_that_were_chosen_and_are_not_these(vision):
+    change, chosen = torch.rand(20, 16, generator=torch.Generator().manual_seed(0)), torch.arange(16.0).expand(20, -1)
+    other = vision.as_changed(change, chosen, torch.Generator().manual_seed(0))
+    assert (other.sum(dim=1) == 4).all() and {*other.flatten().tolist()} == {0.0, 1.0}
+    apart = ((other - (chosen > 11).float()) * change).sum(dim=1).abs()
+    assert (other[:, 12:].sum(dim=1) < 4).all() and apart.max() < 0.05
 
 
 def test_with_three_times_the_steps_the_vit_learns_what_shifts_show_and_the_cnn_needed_none_of_them():
@@ -206,6 +224,16 @@ def test_a_listener_learns_what_its_negatives_do_not_share():
     probes = measured("sound")["probes"]
     for one, other in zip(probes["any sound"], probes["one sound"], strict=True):
         assert one["pitch"] > other["pitch"] + 0.3 and other["vowel"] > one["vowel"] + 0.2
+
+
+def test_where_all_sing_alike_negatives_from_any_sound_teach_vowels(sound):
+    learn, ask = sound.one_singer()
+    for sounds in (learn, ask):
+        assert {*sounds.pitch.tolist()} == {150.0} and {*sounds.size.tolist()} == {1.0}
+    assert len({*sound.vowels(9).pitch.tolist()}) == 9, "only there"
+    probes = measured("sound")["probes"]
+    for before, after in zip(probes["one singer, untrained"], probes["one singer, any sound"], strict=True):
+        assert after["vowel of frames"] > before["vowel of frames"] + 0.1
 
 
 def test_the_first_formant_predicts_which_vowels_are_confused():

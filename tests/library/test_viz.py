@@ -274,7 +274,7 @@ def test_what_is_shown_is_the_figure(monkeypatch):
 
 
 def test_a_picture_in_few_colours_looks_as_it_did():
-    drawn, _ = beyond_text_figures.attention_on_image(torch.arange(64.0).view(8, 8), torch.arange(16).view(4, 4) / 120)
+    drawn, _ = beyond_text_figures.span_frame(torch.arange(40).view(2, 20) % 3 == 0, 0.5)
     drawn.savefig(full := BytesIO(), dpi=DPI, facecolor="white")
     every, few = (np.asarray(Image.open(image).convert("RGB"), int) for image in (full, BytesIO(png(drawn, 128))))
     assert (abs(every - few).max(axis=-1) > 8).mean() < 0.001

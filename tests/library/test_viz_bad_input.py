@@ -41,8 +41,8 @@ WEIGHTS = {
     "attention_on_images": lambda weights, names: beyond_text_figures.attention_on_images(
         [torch.ones(4, 4)], {"a": [weights / len(weights)]}, ["a"]
     ),
-    "attention_on_image": lambda weights, names: beyond_text_figures.attention_on_image(
-        torch.ones(4, 4), weights / len(weights)
+    "attention_by_head": lambda weights, names: beyond_text_figures.attention_by_head(
+        [torch.ones(4, 4)], (weights / len(weights))[None, None, None], ["a"]
     ),
     "mask_frame": lambda weights, names: masking_figures.mask_frame(
         torch.ones(weights.shape, dtype=torch.bool), weights, names
@@ -75,7 +75,7 @@ OTHERS = {
 }
 AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
 NO_TOKENS = {
-    "attention_past_training", "attention_on_images", "attention_on_image",
+    "attention_past_training", "attention_on_images", "attention_by_head",
     "weight_maps", "dependence_maps",
 }  # fmt: skip
 NAMED = {"weights", "words", "tokens", "source", "target", "mask", "masks", "maps", "matrices", "table", "hours"}

@@ -982,7 +982,7 @@ panels = {"as torch makes them": {name: named_right[name] for name in ("RNN", "L
           "one change in each": {name.replace("W_h", "$W_h$"): line for name, line in
                                  named_right.items() if name not in ("RNN", "LSTM", "GRU")}}
 figures.seed_lines(panels, "tokens of noise, k", "share named right", log_x=False, chance=0.1)
-print("where the name is random (150 steps, three seeds): the mean gate over the noise, and the")
+print("the name is random (150 steps, three seeds): the mean gate over the noise, and the")
 print("gradient from k = 20 as a share of that from one step back")
 for name, gate in {"GRU": "z", "LSTM": "f"}.items():
     runs = [run for run in long_paths["unlearnable"] if run["network"] == name]

@@ -217,8 +217,8 @@ if solved("patchify") and solved("vit_forward"):
 # ## 3 · Mask spans of a sound
 #
 # A batch of sounds is given as frames, `lengths[b]` of them in sound $b$, and padding after them. You decide which frames
-# are masked. (The paper lets each frame start a span with probability $p$. Here the number of spans is fixed, so that
-# there is one right result.)
+# are masked. As in the paper, a fixed share of the frames starts a span. (The lecture lets each frame decide by itself:
+# then the masked share is a formula.)
 #
 # * A sound of $n$ frames gets $s$ spans: $p \cdot n$, rounded to the nearest whole number, and at least one.
 # * A span covers `span` frames in a row and lies wholly within the sound. So it may start at the frames
@@ -532,7 +532,7 @@ if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
     ink = ink / ink.sum(dim=(1, 2), keepdim=True)
     figures.attention_on_images([digits[test[i], 0] for i in some],
                                 {"your rollout": list(rolled), "ink": list(ink)},
-                                ["a 3", "an 8", "a 0"], scale="share of rollout, or of ink")
+                                ["a 3", "an 8", "a 0"])
     with torch.no_grad():
         _, weights = parts(digits[test], with_weights=True)  # (397, 2, 4, 17, 17)
     x = patchify(digits[test], 2)                            # (397, 16, 4)
@@ -555,14 +555,14 @@ if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# No. Without rollout's patches your ViT still reads 31 %, and without the most unusual ones 59 %. So rollout's patches cost
-# yours more. The lecture's models lose more by the most unusual patches. Those models saw normalised pixels for 450 steps,
-# and yours saw raw pixels for 200. So the ranking belongs to a model and its training, and not to rollout.
+# In our run it does not: without rollout's patches the ViT reads about a third of the digits, and without the most unusual
+# ones more than half. The lecture's models lose more by the most unusual patches. They saw normalised pixels for 450
+# steps, and yours saw raw pixels for 200; we have not looked which of the two makes the difference, and this is one run.
 #
-# Rollout's correlation with ink is *negative*, −0.29: your rollout prefers patches with little ink. Yet it passes the
-# test: without its patches your ViT reads far fewer digits than without any four (72 %). Ink fails the test: without the
-# patches with most ink your ViT reads 92 %. An empty patch says something, too, where ink is usual. So a map need not lie
-# on the digit to show what mattered.</details>
+# Rollout's correlation with ink is *negative*: your rollout prefers patches with little ink. Yet it passes the test:
+# without its patches your ViT reads far fewer digits than without any four. Ink fails the test: without the patches with
+# most ink your ViT reads nine in ten. An empty patch says something, too, where ink is usual. So a map need not lie on
+# the digit to show what mattered.</details>
 
 # %% [markdown]
 # ## Extension: positions for a larger image
@@ -614,7 +614,7 @@ if solved("resize_positions") and solved("patchify") and solved("vit_forward"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With interpolated positions it reads 71 %, although no weight was changed: it can read strokes at places that lie
-# between those that it knows. Zeros after the learned positions give 18 %, because patch 5 is then no longer where
-# position 5 was learned; random ones give 10 %, as guessing does. (A model that is then trained a little on the larger
+# With interpolated positions it reads about seven in ten, although no weight was changed: it can read strokes at places
+# that lie between those that it knows. Zeros after the learned positions give fewer than one in four, because patch 5 is
+# then no longer where position 5 was learned; random ones are no better than guessing. (A model that is then trained a little on the larger
 # images reads them better; this is how large ViTs are adapted to a higher resolution.)</details>

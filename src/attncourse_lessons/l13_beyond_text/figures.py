@@ -36,29 +36,22 @@ from attncourse.viz.style import (
     stage,
 )
 
+KAPPA = 0.1  # the temperature of the contrastive loss
 MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
 SURE = 1.96  # standard errors to each side: 95 %
 APART = ((BLUE, "o", "-"), (AMBER, "s", "--"), (INK, "^", "-."), (GREY, "D", ":"))  # told apart in grey, too
 
 
-T_OF = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57}  # half a 95 % interval, in standard errors of a mean of so many
-
-
-def mistakes(
-    runs: Mapping[str, Sequence[int]], n: int, groups: Mapping[str, str] | None = None, against: str = ""
-) -> None:
+def mistakes(runs: Mapping[str, Sequence[int]], n: int, groups: Mapping[str, str] | None = None) -> None:
     """A row for each model, a mark for each run's mistakes of `n`; the bar is what n test images can tell of the mean.
 
     It is Wilson's 95 % interval for a share of n. Marks of equal runs stand above each other. Rows that follow each
     other and have the same of the `groups`, {model: group}, stand between lines, with its name beside them.
-    A second panel has each run's difference from the run of the same place, its seed, of the model `against`; there
-    the bar is the 95 % interval of the mean over 2 to 6 seeds.
     Raises ValueError for more mistakes than n, or fewer than none.
     """
     if not all(0 <= wrong <= n for group in runs.values() for wrong in group):
         raise ValueError(f"runs: got {dict(runs)}, expected mistakes from 0 to n = {n}")
-    drawn, panels = figure(9.0 if against else 7.0, 0.9 + 0.4 * len(runs), columns=2 if against else 1)
-    ax, *others = np.atleast_1d(np.asarray(panels))
+    drawn, ax = figure(7.6 if groups else 7.0, 0.9 + 0.38 * len(runs))
     said = []
     for y, (name, wrongs) in enumerate(runs.items()):
         share = sum(wrongs) / len(wrongs) / n
@@ -67,34 +60,19 @@ def mistakes(
         _marks(ax, y, wrongs)
         said.append(f"{name}: {', '.join(map(str, wrongs))}, interval {n * (middle - half):.0f} to "
                     f"{n * (middle + half):.0f}")  # fmt: skip
-    for right in others:  # one, or none
-        ax.get_subplotspec().get_gridspec().set_width_ratios([3, 2])
-        right.axvline(0, color=GREY, linestyle=":", linewidth=1.4)
-        for y, (name, wrongs) in enumerate(runs.items()):
-            if name != against:
-                apart = [wrong - other for wrong, other in zip(wrongs, runs[against], strict=False)]
-                middle = float(np.mean(apart))
-                half = T_OF[len(apart)] * float(np.std(apart, ddof=1)) / np.sqrt(len(apart))
-                right.barh(y, 2 * half, left=middle - half, height=0.5, color=PALE, zorder=1)
-                _marks(right, y, apart)
-                said.append(f"{name} less {against}, seed by seed: {', '.join(f'{x:+d}' for x in apart)}")
-        right.set_xlabel(f"more than the {against}, same seed")
     for group in dict.fromkeys((groups or {}).values()):
         rows = [y for y, name in enumerate(runs) if (groups or {})[name] == group]
-        drawn.axes[-1].annotate(group, (1.02, sum(rows) / len(rows)), xycoords=("axes fraction", "data"), va="center",
-                                fontsize=10)  # fmt: skip
+        ax.annotate(group, (1.02, sum(rows) / len(rows)), xycoords=("axes fraction", "data"), va="center", fontsize=10)
         if rows[0]:
-            for each in drawn.axes:
-                each.axhline(rows[0] - 0.5, color=GREY, linewidth=0.8)
+            ax.axhline(rows[0] - 0.5, color=GREY, linewidth=0.8)
     ax.set_xlim(left=0)
     ax.set_xlabel(f"mistakes in {n} test images (fewer is better)")
-    for each in drawn.axes:
-        each.set_yticks(range(len(runs)), list(runs) if each is ax else [])
-        each.set_ylim(len(runs) - 0.5, -0.5)
-        each.xaxis.set_major_locator(MaxNLocator("auto" if each is ax else 5, integer=True))
-        each.tick_params(axis="y", length=0)
-        each.grid(axis="x", color=PALE, linewidth=0.8)
-        each.set_axisbelow(True)
+    ax.set_yticks(range(len(runs)), list(runs))
+    ax.set_ylim(len(runs) - 0.5, -0.5)
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
     show(drawn, f"Mistakes in {n} test images, a mark a seed, a line at the mean. {'; '.join(said)}.")
 
 
@@ -150,18 +128,31 @@ def runs_over(
                 f"{level[0]}: {level[1]:.2f}.{happens}")  # fmt: skip
 
 
-def two_probes(groups: Mapping[str, Sequence[tuple[float, float]]], x_name: str, y_name: str, guessing: float) -> None:
-    """What two probes read, each as a share: a mark (x, y) for each seed of a group; x by `guessing` is dotted."""
+def two_probes(
+    groups: Mapping[str, Sequence[tuple[float, float]]],
+    x_name: str,
+    y_name: str,
+    guessing: float,
+    before: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+) -> None:
+    """What two probes read, each as a share: a mark (x, y) for each seed of a group; x by `guessing` is dotted.
+
+    Groups may have marks `before`, too: what is read one step earlier. They are hollow and small.
+    """
     drawn, ax = figure(6.8, 3.6)
     said = []
     for i, (name, points) in enumerate(groups.items()):
         xs, ys = zip(*points, strict=True)
         colour, marker, _ = APART[i]
-        ax.plot(xs, ys, marker, color=colour, markersize=8, markeredgewidth=2, zorder=3, linestyle="none",
-                markerfacecolor=colour if i < 2 else "white")  # fmt: skip
-        ax.annotate(name, (max(xs), sum(ys) / len(ys)), (10, 0), textcoords="offset points", ha="left", va="center",
-                    fontsize=10, color=INK)  # fmt: skip
+        ax.plot(xs, ys, marker, color=colour, markersize=8, markeredgewidth=2, zorder=3, linestyle="none")
         said.append(f"{name}: " + ", ".join(f"({x:.2f}, {y:.2f})" for x, y in points))
+        earlier = (before or {}).get(name, [])
+        if earlier:
+            ax.plot(*zip(*earlier, strict=True), marker, color=colour, markersize=6, markeredgewidth=1.6, zorder=4,
+                    linestyle="none", markerfacecolor="white")  # fmt: skip
+            said.append("hollow, before: " + ", ".join(f"({x:.2f}, {y:.2f})" for x, y in earlier))
+        ax.annotate(name, (max(x for x, _ in [*points, *earlier]), sum(ys) / len(ys)), (10, 0), fontsize=10, color=INK,
+                    textcoords="offset points", ha="left", va="center")  # fmt: skip
     ax.axvline(guessing, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
     ax.annotate("guessing", (guessing, 0), (-4, 4), textcoords="offset points", ha="right", va="bottom", fontsize=10,
                 color=GREY)  # fmt: skip
@@ -216,9 +207,10 @@ def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> 
     show(drawn, alt or f"{len(images)} pictures of {height} by {width} pixels: {', '.join(names)}.")
 
 
-def picture_to_sequence(image: Tensor, patch: int) -> None:
+def picture_to_sequence(image: Tensor, patch: int, d: int) -> None:
     """A picture (height, width) with its patches numbered, and the sequence that is made of them, class token in front.
 
+    Below the picture one patch is flattened and multiplied by W, to `d` numbers.
     Raises ValueError where the patch does not divide the picture.
     """
     height, width = image.shape
@@ -226,8 +218,9 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         raise ValueError(f"patch: got {patch}, expected a divisor of height and width = {height}, {width}")
     rows, columns = height // patch, width // patch
     n = rows * columns
+    pieces = image.unfold(0, patch, patch).unfold(1, patch, patch).flatten(0, 1)          # (n, patch, patch)
     drawn, ax = figure(8.6, 3.9)
-    stage(ax, (-0.4, 25.5), (-6.3, 5.1))
+    stage(ax, (-0.6, 25.5), (-6.3, 5.1))
     ax.set_aspect("equal")
     side = 4.4 / max(rows, columns)
     _picture(ax, image, (0, 4.4 - rows * side, columns * side, rows * side))
@@ -237,15 +230,15 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         ax.add_patch(Rectangle((left, top - side), side, side, fill=False, edgecolor=ORANGE, linewidth=1.2))
         ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=9, color=ORANGE, fontweight="bold",
                 path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
-    arrow(ax, (4.8, 2.2), (6.4, 2.2))
+    _flattened(ax, min(5, n - 1), pieces[min(5, n - 1)].flatten(), d)
+    arrow(ax, (4.6, 2.15), (8.8, 2.15))
+    ax.text(6.7, 2.35, "cut", ha="center", va="bottom", fontsize=10)
     shown = [*range(6), *range(n - 2, n)] if n > 9 else list(range(n))
     x = 7.0
     box(ax, x + 0.5, -0.55, "class", PURPLE, width=1.5)
     for k, i in enumerate(shown):
-        row, column = divmod(i, columns)
         x = 9.0 + 1.9 * k + (1.2 if n > 9 and k >= 6 else 0)
-        piece = image[row * patch : (row + 1) * patch, column * patch : (column + 1) * patch]
-        _picture(ax, piece, (x, 1.5, 1.3, 1.3), top=float(image.max()))
+        _picture(ax, pieces[i], (x, 1.5, 1.3, 1.3), top=float(image.max()))
         ax.add_patch(Rectangle((x, 1.5), 1.3, 1.3, fill=False, edgecolor=ORANGE, linewidth=1.2))
         ax.text(x + 0.65, 3.2, f"{i}", ha="center", va="center", fontsize=9.5, color=ORANGE, fontweight="bold")
         arrow(ax, (x + 0.65, 1.35), (x + 0.65, 0.1))
@@ -263,37 +256,50 @@ def picture_to_sequence(image: Tensor, patch: int) -> None:
         width=right - left)  # fmt: skip
     arrow(ax, (7.5, -3.85), (7.5, -4.75))
     box(ax, 7.5, -5.3, "row 0", PURPLE, width=1.7)
-    arrow(ax, (8.45, -5.3), (9.6, -5.3))
-    box(ax, 10.75, -5.3, "$W_{head}$", BLUE, width=2.2)
-    arrow(ax, (11.95, -5.3), (13.1, -5.3))
-    ax.text(13.3, -5.3, "logits, one for each class  (the other rows are not read out)", ha="left", va="center",
+    arrow(ax, (8.45, -5.3), (9.4, -5.3))
+    box(ax, 10.35, -5.3, "norm", GREEN, width=1.7)
+    arrow(ax, (11.3, -5.3), (12.25, -5.3))
+    box(ax, 13.4, -5.3, "$W_{head}$", BLUE, width=2.1)
+    arrow(ax, (14.55, -5.3), (15.5, -5.3))
+    ax.text(15.7, -5.3, "logits, one for each class\n(the other rows are not read out)", ha="left", va="center",
             fontsize=10)  # fmt: skip
-    ax.text(2.2, -0.6, f"{height} × {width} pixels,\n{rows} × {columns} patches", ha="center", va="top", fontsize=10)
+    ax.text(0, 4.6, f"{height} × {width} pixels, {rows} × {columns} patches", ha="left", va="bottom", fontsize=10)
     show(
         drawn,
         f"A picture of {height} by {width} pixels is cut into {n} patches of {patch} by {patch}, numbered row by row. "
-        f"Each is flattened and multiplied by W. A class token stands in front; every row gets a position, the class "
-        f"token the first. The {1 + n} rows go through a stack of encoder blocks; row 0, times the head's matrix, "
-        f"gives the logits.",
+        f"Each is flattened to {patch * patch} numbers and multiplied by W, to {d}. A class token stands in front; "
+        f"every row gets a position, the class token the first. The {1 + n} rows go through a stack of encoder blocks; "
+        f"row 0, normalised, times the head's matrix, gives the logits.",
     )
 
 
+def _flattened(ax: Axes, i: int, numbers: Tensor, d: int) -> None:
+    """Patch i as a row of numbers, the first four of them, then W, then its row of the sequence; top to bottom."""
+    ax.text(2.2, -0.55, f"patch {i}, flattened", ha="center", va="center", fontsize=10)
+    for k, number in enumerate(numbers[:4].tolist()):
+        ax.add_patch(Rectangle((-0.3 + 1.25 * k, -1.9), 1.25, 0.9, fill=False, edgecolor=ORANGE, linewidth=1.2))
+        ax.text(0.325 + 1.25 * k, -1.45, f"{number:.2f}", ha="center", va="center", fontsize=9.5)
+    if len(numbers) > 4:
+        ax.text(5.0, -1.45, "…", ha="center", va="center", fontsize=12)
+    arrow(ax, (2.2, -2.05), (2.2, -2.75))
+    box(ax, 2.2, -3.3, f"× W  ({len(numbers)} × {d})", BLUE, width=4.2)
+    arrow(ax, (2.2, -3.85), (2.2, -4.75))
+    box(ax, 2.2, -5.3, f"$x_{{{i}}}W$: {d} numbers", BLUE, width=4.6)
+
+
 def attention_on_images(
-    pictures: Sequence[Tensor],
-    maps: Mapping[str, Sequence[Tensor]],
-    names: Sequence[str],
-    scale: str = "weight of the class token",
+    pictures: Sequence[Tensor], maps: Mapping[str, Sequence[Tensor]], names: Sequence[str]
 ) -> None:
     """Pictures in the first column, and beside each where was looked: {title: a table (rows, columns) a picture}.
 
-    Tables are darker for more, all on one scale, with the picture's outline over them; `names` stand at the left.
+    Numbers are percent. Tables are darker for more, each column up to its largest number, with the picture's outline
+    over them; `names` stand at the left.
     Raises ValueError where tables or names are not as many as the pictures, and for what are no shares.
     """
     for what, given in {"names": names, **maps}.items():
         if len(given) != len(pictures):
             raise ValueError(f"{what}: got {len(given)}, expected {len(pictures)}, one a picture")
-    most = max(float(table.max()) for tables in maps.values() for table in tables)
-    drawn, grid = figure(1.3 * (1 + len(maps)) + 1.5, 1.36 * len(pictures) + 0.4, len(pictures), 1 + len(maps))
+    drawn, grid = figure(1.45 * (1 + len(maps)) + 0.6, 1.45 * len(pictures) + 0.4, len(pictures), 1 + len(maps))
     grid = np.asarray(grid).reshape(len(pictures), -1)
     said = []
     for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
@@ -301,108 +307,84 @@ def attention_on_images(
         grid[i, 0].imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
         grid[i, 0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=8)
         for ax, (title, tables) in zip(grid[i, 1:], maps.items(), strict=True):
-            image = _look(ax, picture, tables[i], most=most)
+            _look(ax, picture, tables[i], numbers=True, most=max(float(table.max()) for table in tables))
             if i == 0:
-                ax.set_title(title, fontsize=10)
+                ax.set_title(f"{title} (%)", fontsize=10)
         where = "; ".join(f"{title} most at {_place(tables[i])}" for title, tables in maps.items())
         said.append(f"{name}: {where}")
     grid[0, 0].set_title("image", fontsize=10)
-    drawn.colorbar(image, ax=grid[:, 1:], label=scale, fraction=0.05, aspect=25)
-    show(drawn, f"Attention weights of the class token on (row, column), counted from 0. {'. '.join(said)}.")
+    show(drawn, f"Shares of patches in percent, by (row, column), counted from 0. {'. '.join(said)}.")
 
 
-def attention_on_image(
-    picture: Tensor, table: Tensor, asking: int | None = None, title: str = ""
-) -> tuple[Figure, str]:
-    """A picture, and how much each patch of it was looked at, (rows, columns): for `explore`.
+def attention_by_head(pictures: Sequence[Tensor], weights: Tensor, names: Sequence[str]) -> None:
+    """Where each head looks, (pictures, layers, heads, rows, columns): two rows of maps and more for each picture.
 
-    `asking` is the patch that looks, framed; without it, the class token does. Returns the figure and the words for it.
-    Raises ValueError for a table that holds no shares.
+    The picture stands at the left of its maps, with its name; numbers are percent, and every map is darkest at its
+    largest. Raises ValueError where names or maps are not as many as the pictures, and for what are no shares.
     """
-    drawn, (left, right) = figure(5.6, 2.9, columns=2)
-    hold_still(drawn, left=0.03, right=0.97, bottom=0.04, top=0.86, wspace=0.1)
-    bare(left, PALE)
-    left.imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
-    left.set_title("the image", fontsize=10.5)
-    _look(right, picture, table, numbers=True)
-    right.set_title(title, fontsize=10.5)
-    if asking is not None:
-        row, column = divmod(asking, table.shape[1])
-        high, wide = picture.shape[0] / table.shape[0], picture.shape[1] / table.shape[1]
-        for ax in (left, right):
-            corner = (column * wide - 0.5, row * high - 0.5)
-            ax.add_patch(Rectangle(corner, wide, high, fill=False, edgecolor=ORANGE, linewidth=3))
-    who = "the class token" if asking is None else f"the patch in row {row}, column {column}"
-    return drawn, f"{title}: of {table.sum():.0%} that {who} gives to patches, most goes to {_place(table)}."
+    check_shape("weights", weights, "n n_layers n_heads rows columns", n=len(pictures))
+    n, n_layers, n_heads = weights.shape[:3]
+    if len(names) != n:
+        raise ValueError(f"names: got {len(names)}, expected {n}, one a picture")
+    drawn, grid = figure(1.2 * (1 + n_heads) + 0.9, 1.2 * n * n_layers + 0.4, n * n_layers, 1 + n_heads)
+    grid = np.asarray(grid).reshape(n, n_layers, 1 + n_heads)
+    said = []
+    for i, (picture, name) in enumerate(zip(pictures, names, strict=True)):
+        for layer in range(n_layers):
+            first = grid[i, layer, 0]
+            bare(first, PALE)
+            first.imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
+            first.set_ylabel(f"{name},\nlayer {layer}", rotation=0, ha="right", va="center", labelpad=8)
+            for head in range(n_heads):
+                _look(grid[i, layer, 1 + head], picture, weights[i, layer, head], numbers=True)
+            most = ", ".join(_place(table) for table in weights[i, layer])
+            said.append(f"{name}, layer {layer}: by head most at {most}")
+    for head in range(n_heads):
+        grid[0, 0, 1 + head].set_title(f"head {head}", fontsize=10)
+    show(drawn, f"Attention of the class token by layer and head, in percent, on (row, column), counted from 0. "
+                f"{'. '.join(said)}.")  # fmt: skip
 
 
-def position_maps(similarities: Mapping[str, Tensor], side: int) -> None:
-    """How much the position of each patch resembles those of all, {title: (side², side²)}: a small map for each place.
+def position_maps(similarities: Mapping[str, Tensor], side: int, every: int = 1, most: float = 1.0) -> None:
+    """How much the position of a patch resembles those of all, {title: (side², side²)}: a small map for each place.
 
+    Places are those of every so-manieth row and column, and colours end at ± `most`.
     Raises ValueError for a table of another size, and for more places than can be shown.
     """
     check_places(side=side)
-    gap = 1  # a column of maps is left out between two titles
-    columns = (side + gap) * len(similarities) - gap
-    panel = 0.62 if len(similarities) < 3 else 0.44
-    drawn, grid = figure(panel * columns + 0.9, panel * side + 0.5, side, columns)
-    grid = np.asarray(grid).reshape(side, columns)
+    gap, shown = 1, range(0, side, every)  # a column of maps is left out between two titles
+    columns = (len(shown) + gap) * len(similarities) - gap
+    panel = 0.44 if every == 1 else 0.8
+    drawn, grid = figure(panel * columns + 0.9, panel * len(shown) + 0.5, len(shown), columns)
+    grid = np.asarray(grid).reshape(len(shown), columns)
     said = []
     for k, (title, similarity) in enumerate(similarities.items()):
         check_shape("similarities", similarity, "n n", n=side * side)
-        table, left = similarity.detach().numpy(), k * (side + gap)
-        beside: list[float] = []
-        far: list[float] = []
-        for i in range(side * side):
-            row, column = divmod(i, side)
-            ax = grid[row, left + column]
-            bare(ax, PALE)
-            image = ax.imshow(table[i].reshape(side, side), cmap="RdBu", vmin=-1, vmax=1, interpolation="nearest")
-            ax.plot(column, row, "o", markersize=5.6 * panel, color=ORANGE)
-            for j in range(side * side):
-                steps = abs(j // side - row) + abs(j % side - column)
-                (beside if steps == 1 else far if steps > 1 else []).append(table[i, j])
-        over = grid[0, left + side // 2].annotate(
-            title, (0.5 if side % 2 else -0.12, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
+        table, left = similarity.detach().numpy(), k * (len(shown) + gap)
+        for i, row in enumerate(shown):
+            for j, column in enumerate(shown):
+                ax = grid[i, left + j]
+                bare(ax, PALE)
+                image = ax.imshow(table[row * side + column].reshape(side, side), cmap="RdBu", vmin=-most, vmax=most,
+                                  interpolation="nearest")  # fmt: skip
+                ax.plot(column, row, "o", markersize=5.6 * panel, color=ORANGE)
+        places = np.arange(side * side)
+        steps = abs(places[:, None] // side - places // side) + abs(places[:, None] % side - places % side)
+        over = grid[0, left + len(shown) // 2].annotate(
+            title, (0.5 if len(shown) % 2 else -0.12, 1), (0, 5), xycoords="axes fraction", textcoords="offset points",
             ha="center", va="bottom", fontsize=11,
         )  # fmt: skip
         over.set_in_layout(False)  # as wide as several maps, it would push them apart
         grid[0, left].set_title(" ", fontsize=11)  # keeps its height free
         said.append(
-            f"{title}: {side * side} maps, one for each place, a dot at the place; places side by side have a cosine "
-            f"of {np.mean(beside):.2f} on average, those further apart of {np.mean(far):.2f}"
+            f"{title}: {len(shown) ** 2} maps, a dot at the place of each; places side by side have a cosine "
+            f"of {table[steps == 1].mean():.2f} on average, those further apart of {table[steps > 1].mean():.2f}"
         )
         if k:
             for ax in grid[:, left - gap]:
                 ax.set_axis_off()
-    drawn.colorbar(image, ax=grid, label="cosine", fraction=0.03, aspect=30)
+    drawn.colorbar(image, ax=grid, label="cosine", fraction=0.03, aspect=30, extend="neither" if most == 1 else "both")
     show(drawn, f"Cosines of positions. {'. '.join(said)}.")
-
-
-def position_map(similarity: Tensor, side: int, place: tuple[int, int], title: str = "") -> None:
-    """One panel of `position_maps`, large: how much all positions resemble that of `place`, in numbers.
-
-    `similarity` is (side², side²), `place` a row and a column. Raises ValueError for a table of another size.
-    """
-    check_places(side=side)
-    check_shape("similarity", similarity, "n n", n=side * side)
-    row, column = place
-    table = similarity[side * row + column].detach().view(side, side).numpy()
-    drawn, ax = figure(4.2, 3.3)
-    bare(ax, PALE)
-    image = ax.imshow(table, cmap="RdBu", vmin=-1, vmax=1, interpolation="nearest")
-    for i in range(side):
-        for j in range(side):
-            if (i, j) != place:
-                ink = "white" if abs(table[i, j]) > 0.6 else INK
-                number = f"{table[i, j]:z.1f}".replace("-", "−")
-                ax.text(j, i, number, ha="center", va="center", fontsize=9.5, color=ink)
-    ax.plot(column, row, "o", markersize=9, color=ORANGE)
-    ax.set_title(title)
-    drawn.colorbar(image, ax=ax, label="cosine with the orange place")
-    near = [table[i, j] for i in range(side) for j in range(side) if abs(i - row) + abs(j - column) == 1]
-    show(drawn, f"{title}: cosines of the position in row {row}, column {column}, counted from 0, with those of a grid "
-                f"of {side} by {side} places; its neighbours have {np.mean(near):.2f} on average.")  # fmt: skip
 
 
 def info_nce(cosines: Sequence[float], kappas: Sequence[float]) -> None:
@@ -429,7 +411,7 @@ def info_nce(cosines: Sequence[float], kappas: Sequence[float]) -> None:
             ax.text(len(heights) - 0.5, 0.97, words, ha="right", va="top", fontsize=9.5, color=ORANGE)
             ax.set_ylabel("probability")
         said.append(f"{title}: {heights[0]:.2f} for the target, at most {heights[1:].max():.2f} for a negative")
-        ax.set_xlabel("negatives")
+        ax.set_xlabel("candidates")
     show(drawn, f"A guess, its target and {len(cosines) - 1} negatives. {'; '.join(said)}.")
 
 
@@ -461,6 +443,36 @@ def confusions(tables: Mapping[str, Tensor], words: Sequence[str], predicted: Se
     show(drawn, f"Which vowel was taken for which, in shares of the vowel that was sung. {'; '.join(said)}.")
 
 
+def harmonics_and_formants(
+    panels: Mapping[str, tuple[Sequence[float], Sequence[float]]], envelope: tuple[Sequence[float], Sequence[float]],
+    formants: Sequence[float], title: str = "",
+) -> None:  # fmt: skip
+    """The spectrum of one vowel in several voices, {name: (hertz, decibels) of its harmonics}: a stem for each.
+
+    The `envelope`, (hertz, decibels), is the same dashed line in all panels, and its `formants` are named over it.
+    """
+    drawn, axes = figure(3.9 * len(panels), 2.7, columns=len(panels))
+    xs, ys = (np.asarray(values, dtype=float) for values in envelope)
+    floor = float(ys.min()) - 4
+    for ax, (name, (hertz, loud)) in zip(np.atleast_1d(np.asarray(axes)), panels.items(), strict=True):
+        for x, y in zip(hertz, loud, strict=True):
+            ax.plot([x, x], [floor, y], color=BLUE, linewidth=2)
+        ax.plot(xs, ys, color=ORANGE, linewidth=1.4, linestyle=(0, (4, 3)))
+        for number, at in enumerate(formants, start=1):
+            ax.annotate(f"F{number}", (at, float(np.interp(at, xs, ys))), (0, 4), textcoords="offset points",
+                        ha="center", va="bottom", fontsize=10, color=ORANGE)  # fmt: skip
+        ax.set_xlim(0, xs.max())
+        ax.set_ylim(floor, ys.max() + 12)
+        ax.set_xlabel("hertz")
+        ax.set_title(name, fontsize=10.5)
+    drawn.axes[0].set_ylabel("loudness (decibels)")
+    said = "; ".join(f"{name}: {len(hertz)} harmonics, {hertz[1] - hertz[0]:.0f} hertz apart"
+                     for name, (hertz, _) in panels.items())  # fmt: skip
+    where = ", ".join(f"{at:.0f}" for at in formants)
+    show(drawn, f"{title or 'Spectra of one vowel'}: an upright line for each harmonic. {said}. Their tips lie on one "
+                f"envelope, dashed, with bumps at {where} hertz, the formants.")  # fmt: skip
+
+
 def waveform_and_spectrogram(
     waveform: Tensor,
     loudness: Tensor,
@@ -469,14 +481,15 @@ def waveform_and_spectrogram(
     hop: int,
     formants: Sequence[Sequence[float]] = (),
     title: str = "",
+    highest: float | None = None,
 ) -> None:
     """A sound (n_samples,), and below it what each frame sounds like: log spectra (n_frames, n_frequencies).
 
     `spoken` says what is said from when to when, in seconds; frames are `hop` samples apart. `formants` are lines over
-    the spectra, some hertz for each that is spoken.
+    the spectra, some hertz for each that is spoken. Frequencies end at the `highest`, by default at half the rate.
     """
-    drawn, (up, down) = figure(7.4, 3.9, rows=2)
-    seconds = len(waveform) / rate
+    drawn, (up, down) = figure(7.6, 3.9, rows=2)
+    seconds, highest = len(waveform) / rate, highest or rate / 2
     up.plot(np.arange(len(waveform)) / rate, waveform.numpy(), color=BLUE, linewidth=0.4)
     up.set_xlim(0, seconds)
     up.set_yticks([])
@@ -490,33 +503,35 @@ def waveform_and_spectrogram(
     shown = loudness.numpy().T
     low, high = np.quantile(shown, [0.2, 0.998])
     extent = (0.0, len(loudness) * hop / rate, 0.0, rate / 2)
-    down.imshow(shown, cmap=WEIGHTS, vmin=low, vmax=high, origin="lower", aspect="auto", extent=extent)
+    image = down.imshow(shown, cmap=WEIGHTS, vmin=low, vmax=high, origin="lower", aspect="auto", extent=extent)
     for (start, end, _), hertz in zip(spoken, formants, strict=False):
         for height in hertz:
-            down.plot([start, end], [height, height], color=ORANGE, linewidth=1.1, linestyle=(0, (4, 3)))
+            if height < highest:
+                down.plot([start, end], [height, height], color=ORANGE, linewidth=1.1, linestyle=(0, (4, 3)))
     for number, height in enumerate(formants[-1] if formants else (), start=1):
-        down.annotate(f"F{number}", (1, height), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-                      va="center", fontsize=9.5, color=ORANGE)  # fmt: skip
+        if height < highest:
+            down.annotate(f"F{number}", (1, height), (4, 0), xycoords=("axes fraction", "data"), fontsize=9.5,
+                          textcoords="offset points", va="center", color=ORANGE)  # fmt: skip
     down.set_xlim(0, seconds)
-    down.set_ylim(0, rate / 2)
+    down.set_ylim(0, highest)
     down.set_xlabel("seconds")
     down.set_ylabel("hertz")
+    drawn.colorbar(image, ax=down, label="log power", aspect=12, pad=0.06)
     if title:
         drawn.suptitle(title, fontsize=11)
     words = ", ".join(word for _, _, word in spoken)
-    lines = ", which are drawn as dashed lines" if formants else ""
+    lines = " Formants are drawn as dashed lines." if formants else ""
     show(
         drawn,
         f"{title or 'A sound'}: {seconds:g} s, its waveform above, and below how loud each frequency is in each of "
-        f"{len(loudness)} frames, darker for louder. Bands lie at the formants{lines}, and move from vowel to "
-        f"vowel: {words}.",
+        f"{len(loudness)} frames, darker for louder. A band lies at F1, and moves from vowel to vowel: {words}.{lines}",
     )
 
 
 def wav2vec_diagram(targets: str = "codebook") -> None:
     """wav2vec 2.0 in one picture: frames, some masked, a Transformer, guesses, and their `targets`."""
-    drawn, ax = figure(8.2, 4.7)
-    stage(ax, (-3.1, 16.2), (-0.6, 10.4))
+    drawn, ax = figure(10.0, 4.7)
+    stage(ax, (-3.1, 20.4), (-0.6, 10.4))
     masked = (3, 4, 5)
     xs = [0.8 + 1.65 * i for i in range(8)]
     wave = np.linspace(0, 13.2, 900)
@@ -537,21 +552,25 @@ def wav2vec_diagram(targets: str = "codebook") -> None:
             box(ax, x, 7.7, f"$c_{i + 1}$", ORANGE)
     ax.add_patch(Rectangle((0.1, 5.45), 12.95, 1.1, facecolor=(*rgb(GREEN), 0.14), edgecolor=GREEN, linewidth=1.6))
     ax.text(6.6, 6.0, "Transformer: every frame attends to all", ha="center", va="center", fontsize=11)
-    # One of the masked frames is played through: its own code, and those of the other masked ones.
-    x = xs[4]
-    ax.plot([x, x], [8.25, 9.1], color=ORANGE, linewidth=1.8)
-    ax.plot([x, 14.3], [9.1, 9.1], color=ORANGE, linewidth=1.8)
-    arrow(ax, (14.3, 9.1), (14.3, 8.35), colour=ORANGE)
+    # One of the masked frames is played through: its guess meets its own target, and those of the other masked ones.
+    x, bus, cosines = xs[4], 13.6, {5: 0.8, 4: 0.1, 6: -0.2}
+    powers = {i: np.exp(cosine / KAPPA) for i, cosine in cosines.items()}
+    ax.plot([x, x, bus, bus], [8.25, 9.1, 9.1, 5.3], color=ORANGE, linewidth=1.8)
     ax.text(10.3, 9.45, "$c_5$: which of these stood there?", ha="center", va="center", fontsize=10.5)
-    for y, i in zip((7.7, 6.5, 5.3), (5, 4, 6), strict=True):
-        right = i == 5
-        label = f"$q_{i}$ " + ("right" if right else "wrong")
-        box(ax, 14.7, y, label, PURPLE, width=2.3, fill=None if right else "white")
+    ax.text(14.45, 8.6, "cosine", ha="center", va="center", fontsize=10, color=ORANGE)
+    ax.text(18.75, 8.6, f"softmax(cos / {KAPPA:g})", ha="center", va="center", fontsize=10)
+    for y, (i, cosine) in zip((7.7, 6.5, 5.3), cosines.items(), strict=True):
+        arrow(ax, (bus, y), (15.3, y), colour=ORANGE)
+        ax.text(14.45, y + 0.3, f"{cosine:.1f}".replace("-", "−"), ha="center", va="center", fontsize=10, color=ORANGE)
+        label = f"$q_{i}$ " + ("right" if i == 5 else "wrong")
+        box(ax, 16.5, y, label, PURPLE, width=2.3, fill=None if i == 5 else "white")
+        share = powers[i] / sum(powers.values())
+        ax.text(18.75, y, f"{share:.3f}", ha="center", va="center", fontsize=10)
     for i in masked:
         ax.plot([xs[i] + 0.25, xs[i] + 0.25], [3.05, 3.42], color=PURPLE, linewidth=1.2)
-    arrow(ax, (xs[masked[0]] + 0.25, 3.42), (13.5, 3.42), colour=PURPLE)
-    box(ax, 14.7, 3.7, targets, PURPLE, width=2.3)
-    arrow(ax, (14.7, 4.25), (14.7, 4.75), colour=PURPLE)
+    arrow(ax, (xs[masked[0]] + 0.25, 3.42), (15.3, 3.42), colour=PURPLE)
+    box(ax, 16.5, 3.7, targets, PURPLE, width=2.3)
+    arrow(ax, (16.5, 4.25), (16.5, 4.75), colour=PURPLE)
     for y, words in (
         (0.45, "waveform"),
         (2.5, "frames, by\nconvolutions"),
@@ -564,7 +583,7 @@ def wav2vec_diagram(targets: str = "codebook") -> None:
         "wav2vec 2.0. Convolutions turn a waveform into frames z1 to z8. A span, z4 to z6, is replaced by a learned "
         "vector, and a Transformer in which every frame attends to all makes guesses c4 to c6 there. The frames "
         f"that were masked go through a {targets} and become q4 to q6. "
-        "The guess c5 must tell its own, q5, from the others.",
+        "The guess c5 is compared with each by cosine; softmax makes of the cosines the probability of its own, q5.",
     )
 
 
@@ -652,7 +671,7 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most:
     ax.set_ylim(extent[2], extent[3])
     for (i, j), share in np.ndenumerate(shares) if numbers else ():
         high, wide = height / shares.shape[0], width / shares.shape[1]
-        colour = "white" if share > 0.6 * shares.max() else INK
+        colour = "white" if share > 0.6 * top else INK
         ax.text((j + 0.5) * wide - 0.5, (i + 0.5) * high - 0.5, f"{100 * share:.0f}", ha="center", va="center",
                 fontsize=9, color=colour)  # fmt: skip
     return image
