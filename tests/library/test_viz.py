@@ -333,7 +333,7 @@ def test_every_name_that_viz_offers_is_there():
 DRAWS_NOTHING = {
     "figure", "show", "pattern_presets", "pattern_in_words", "Line", "Question", "hill", "turns", "block_lines",
     "log_slope", "names_of", "doubling_rounds", "tree_rounds", "jobs_of_heads", "one_token", "monday_first",
-    "search", "adamw_numbers", "pretraining_objectives", "clock_time",
+    "search", "adamw_numbers", "pretraining_objectives", "clock_time", "blues", "yarn",
     "figure_1",  # viz.transformer_architecture with the lectures' addresses, which a test of the lesson asks for
 }  # fmt: skip
 

@@ -392,7 +392,7 @@ assert mean(mistakes("MLP")) < mean(mistakes("ViT")) - 2
 # %% [markdown]
 # The nearest neighbour cannot notice: a distance between images is the same in any order of their pixels. The MLP does
 # not notice, either. The CNN makes more mistakes in every seed: its bias is worth something. But look at the MLP once
-# more. It knows nothing of places, and is ahead of the ViT, too.
+# more. It knows nothing of neighbours, and is ahead of the ViT, too.
 #
 # For shuffled patches we need not train the ViT. Shuffle its positions in the same way as the patches. Then
 # the same rows enter the stack, in another order. Self-attention is permutation equivariant ([lecture
@@ -447,6 +447,11 @@ for name in ("CNN", "ViT, all rows read"):
     print(f"{name:<20} {mean(before):6.1f} {mean(after):9.1f}  {with_interval(costs[name])}")
 pairs = zip(costs["CNN"], costs["ViT, all rows read"], strict=True)
 print("it costs the CNN more by", with_interval([cnn - vit for cnn, vit in pairs]))
+times = {}                                                    # by seed: the logarithm of a ratio
+for name in costs:
+    before, after = mistakes(name), mistakes(f"{name}, pixels shuffled")
+    times[name] = [math.log(b / a) for a, b in zip(before, after, strict=True)]
+    print(f"{name}: times {math.exp(mean(times[name])):.1f} by shuffling (geometric mean)")
 
 # %% tags=["hide-input"]
 readouts = {"CNN": "dense", "ViT, all rows read": "dense",
@@ -479,16 +484,17 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # A table that fits your explanation is not a test of it.
 
 # %% [markdown]
-# **With the same readout, shuffling costs both models about the same**: five mistakes and four. So the bias of the CNN
-# explains only the difference of the two costs, about one mistake, and six seeds cannot tell it from none. The CNN's
-# lead over the dense ViT is four mistakes on intact images, and three when both have lost the geometry.
+# **With the same readout, shuffling costs both models something**: five mistakes and four. In mistakes the costs are about
+# the same; in ratio the CNN, which begins lower, loses more. What the bias explains of the CNN's lead is the difference of
+# the two costs: about one mistake, with an interval from none to nearly all of the lead. So six seeds on one test set
+# cannot say how much. What they do show: three of the four mistakes of the lead are there when both have lost the geometry.
 #
 # **Exchanging both readouts reverses the order.** The CNN with the mean makes 19.0 mistakes, the ViT with the dense
-# readout 7.7, and no seed contradicts it. The dense readout alone takes the ViT from 14.2 to 7.7. So of the ViT's eleven
-# mistakes more than the CNN, more than half go with the readout. The mean and the class token are two different
-# readouts, so 19.0 and 14.2 do not compare like with like. Our guess why the dense readout helps: every digit here
-# stands in the middle, at one size, so a weight for each place is useful. What makes up the remaining three mistakes we
-# do not know.
+# readout 7.7, and no seed contradicts it. (The mean and the class token are two
+# different readouts, so 19.0 and 14.2 do not compare like with like.) The dense readout alone takes the ViT from 14.2 to
+# 7.7. So after 450 steps six in ten of the ViT's eleven mistakes more than the CNN go with the readout. A part of this may
+# be speed: three times the steps help the ViT with the class token, too. Our guess why the dense readout helps: every digit here
+# stands in the middle, at one size, so a weight for each place is useful. What makes up the rest we do not know.
 #
 # <details><summary>Is it the readout's dropout, or its parameters? Would more steps help? And how sure is all this?</summary>
 #
@@ -511,7 +517,7 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # </details>
 #
 # What is not built in must be learned: that part of the usual explanation stands. But "a CNN is better because of its
-# inductive bias" is a claim about a cause, and one like-for-like control left little of it. **A table that fits your
+# inductive bias" is a claim about a cause, and one like-for-like control left most of the lead unexplained. **A table that fits your
 # explanation is not a test of it. Look for the row that could contradict it.**
 #
 # ## Data augmentation: what is not built in can be shown
@@ -631,8 +637,9 @@ for how, by_distance in cosines.items():
 # three steps left or right it is about 0.
 #
 # But look at the control. Digits that were moved *once* give the same map, a little fainter, though that model never
-# saw a drawing in two places. So it was enough that digits stood in **many places**: what must be learned at one place
-# must be learned at the next one, too. Our guess at the rest: similar positions let the model learn it once for both.
+# saw a drawing in two places. So it was enough that digits stood in **many places**: the same stroke must be recognised
+# at neighbouring places. Our guess at the rest: similar positions let one set of weights do both. (The two models with a
+# map read the digits less well than the one without; whether the map stays when they are trained longer we have not looked.)
 # A figure in a paper is a finding about that model, and about its data.
 #
 # ## Attention maps and rollout: do they show what mattered?
@@ -669,7 +676,8 @@ assert open_side.min() < 0.05 < 0.2 < open_side.max()
 
 # %% [markdown]
 # An 8 is closed on the left where a 3 is open, so a person looks there, at the second patch of rows 1 and 2. Some heads
-# give it much, others hardly anything, and the numbers rarely suggest a rule. There is a further reason for caution. In
+# give it much, others hardly anything. Some heads follow the place and not the digit: head 3 of layer 0 gives nearly all
+# weight to one patch of both. Others change with the digit, by no rule that we can name. A further reason for caution: in
 # layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0 has mixed all patches into it.
 #
 # **Attention rollout** ([@abnar2020]) follows the mixing down to the patches. It averages each layer's weights over
@@ -744,10 +752,11 @@ assert 0.5 < by_change / (means["any four"] - means["rollout's most"]) < 0.6
 # helps, but a little more than half of its gain lies in using the first layer, too.
 #
 # Now look at the rows without a model. The four patches that differ most from what usually stands there cost even more
-# accuracy. The rule wins, but in a test that favours it: it picks the largest change. So rollout needs a fairer control,
-# too: four random patches that change the image *as much* as rollout's. They bring more than half of what rollout's cost,
+# accuracy. But this test favours a rule that picks the largest change. So rollout needs a fairer control,
+# too: four random patches that change the image *as much* as rollout's (the nearest of many draws). Beyond what any four
+# cost, they bring a little more than half of what rollout's do,
 # and rollout's four cost more in all six models. So part of rollout's success is that its patches are unusual, and part
-# is not. Ink is not the reason: the patches with most ink cost on average no more than any four.
+# is not. Ink does not explain it: the patches with most ink cost on average no more than any four.
 #
 # Before you believe a map, compare it with a **baseline** that does not use the model; a13's first extension asks the
 # same of your ViT. Rollout uses neither the values nor the feed-forward networks. Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
@@ -777,8 +786,8 @@ for pitch in (100, 200):
     voices[f"pitch {pitch} hertz"] = (harmonics.tolist(), (loudness(harmonics) - top).tolist())
 figures.harmonics_and_formants(voices, (hertz.tolist(), (loudness(hertz) - top).tolist()),
                                FORMANTS["head"], "The vowel of head")
-#| caption: The vowel of *head* on two pitches: blue its harmonics, dashed what the formants
-#|   make of a tone of each frequency.
+#| caption: The vowel of *head* on two pitches: blue its harmonics, dashed their envelope, the
+#|   fall of the voice's own harmonics times the formants.
 
 # %% [markdown]
 # The pitch decides where the harmonics stand, the formants how high. So pitch and vowel are two different things in one
@@ -901,7 +910,8 @@ print(f"the best possible reader of F1 alone: {dense.amax(0).sum() * 0.01 / 5:.0
 # {figure}
 
 # %% [markdown]
-# The prediction holds. The left probe was given F1 as it was drawn, and nothing else. It reads 72 %, and nearly all of
+# The prediction holds. The left probe was given F1 as it was drawn (its logarithm, with the square and the cube), and
+# nothing else. It reads 72 %, and nearly all of
 # its mistakes lie in the framed cells. The best possible reader of F1 alone would read 74 %. The right probe was given the log
 # spectra. It reads 78 %, more than any reader of F1 alone could: it uses part of F2 and F3, too, or loudness. Most of
 # its mistakes are the predicted ones, too.
@@ -1135,7 +1145,7 @@ for name in ("untrained", "any sound, 30 steps"):
 # With negatives from any sound the loss drops early and far. The other run goes back to guessing after step 30, stays
 # there for another 60 to 100 steps, depending on the seed, and then falls, less far. At step 30 it had begun to tell
 # singers apart (printed above: a probe then reads more of the pitch than before, and no more of the vowels). Among frames
-# of one singer this is worth nothing.
+# of one singer this does not help.
 #
 # But the two losses belong to two different games. Frames of other singers are easier to tell apart, so the lower loss
 # is not the better score. What counts is what each model has learned.
@@ -1177,7 +1187,7 @@ for i in range(3):
 # than from the untrained network. With negatives from the same sound the pitch is useless, since all candidates share
 # it. Now the probe reads about two vowels in three, though the network has seen no label. All sounds are new to model
 # and probe. Most of it is already in the frames: the hollow marks of the trained models lie close to the full ones. The
-# Transformer shaped them by its gradient.
+# frames were shaped by two gradients, one through the Transformer and one through the targets; we have not told them apart.
 #
 # Our explanation: to tell a frame from those of other singers, the voice is enough. An experiment could refute it. Give
 # all singers one pitch and one size of head, and change nothing else. *Guess:* what will negatives from any sound teach
@@ -1274,7 +1284,7 @@ for name, table in (by_listener | {"log spectra": by_spectra}).items():
 #
 # An image becomes a sequence of patches, a sound a sequence of frames; the Transformer in between stays the same. A
 # ViT has little inductive bias, so it must learn from data what is built into a convolution. But with the same readout
-# shuffled pixels cost both about the same, and the readout alone made up more than half of the CNN's lead: an
+# shuffled pixels cost both, and after 450 steps the readout alone made up about six tenths of the CNN's lead: an
 # explanation needs a control. So does a map of attention weights. Positions became a map when digits stood in many
 # places. A contrastive model learns what tells the target from its negatives.
 #
