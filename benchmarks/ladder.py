@@ -9,12 +9,18 @@ the batches, and is the same for all four. `--models "mean pool, twice as wide"`
 256 wide in place of 128 (in the decoder, too). `--models "attention, one query"` measures attention whose query is the
 decoder's initial state at every step: the weights are learned, and there is one average of the states for all steps.
 `--models "attention, eight averages"` measures the middle way of Britz et al. 2017: eight learned queries average the
-encoder's states once, and at every step the decoder attends to those eight.
+encoder's states once, and at every step the decoder attends to those eight. `--models "eight averages, one vector"`
+makes one vector of the same eight, so that there is no choice at a step: they are put side by side and mapped to 128
+numbers. (What the decoder makes of a context vector is 128 numbers wide, too, so all 1,024 can take part in it.)
+`--models "eight averages, one choice"` has the parameters of the eight averages to the last one, but the query of the
+decoder's attention to them is its initial state at every step: one choice, kept for all steps.
 
 The alignments: the models with attention read the right translation, token by token (teacher forcing), and the largest
 weight of each target token is looked up in the true alignment, for units and for tens. Counted are the numbers from 21
 to 99 and from 121 to 999 that have a ten and a unit, each alone; and those in the lists of the test set, the lists
-that the model writes right and those that it writes wrong apart. One thread.
+that the model writes right and those that it writes wrong apart. For the numbers from 121 to 999 there is also where
+the largest weight of each unit lies, by source position, and how many units are predicted right with nothing hidden,
+with one source position hidden from the decoder at every step, and with all but one hidden. One thread.
 """
 
 import argparse
@@ -32,11 +38,14 @@ from attncourse.decoding import translate
 from attncourse.metrics import accuracy_by_length, exact_match
 from attncourse.recurrent import SUMMARIES, Memory, Seq2Seq
 from attncourse.training import fit
+from attncourse_lessons.l03_cross_attention.hiding import predicted
 
 UNFED = "attention, no input feeding"
 WIDE = "mean pool, twice as wide"
 ONE_QUERY = "attention, one query"
 EIGHT = "attention, eight averages"
+EIGHT_JOINED = "eight averages, one vector"
+EIGHT_ONCE = "eight averages, one choice"
 
 
 class OneQuery(Seq2Seq):
@@ -63,6 +72,55 @@ class EightAverages(Seq2Seq):
         return memory._replace(states=averages, mask=memory.mask[:, :1].expand(-1, 8))     # n_memory = 8
 
 
+class EightJoined(EightAverages):
+    """The eight averages side by side, mapped to one vector: every number of them is there, at each step alike."""
+
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self.join = nn.Linear(8 * self.decoder.d_hidden, self.decoder.d_hidden)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Memory:
+        memory = super().encode(source, lengths)
+        joined = self.join(memory.states.flatten(start_dim=1))                             # (batch, d_hidden)
+        return memory._replace(states=joined.unsqueeze(1), mask=memory.mask[:, :1])        # n_memory = 1
+
+
+class EightOnce(EightAverages):
+    """The eight averages weighed once, by the initial state: the same parameters, but one choice for all steps."""
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Memory:
+        memory = super().encode(source, lengths)
+        query = memory.start.unsqueeze(1)                                                  # (batch, 1, d_hidden)
+        chosen, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
+        return memory._replace(states=chosen, mask=memory.mask[:, :1])                     # n_memory = 1
+
+
+BUILT = {ONE_QUERY: OneQuery, EIGHT: EightAverages, EIGHT_JOINED: EightJoined, EIGHT_ONCE: EightOnce}
+
+
+def where_units_come_from(model: Seq2Seq, pairs: Sequence[Pair], english: Tokenizer, german: Tokenizer) -> dict:
+    """Of numbers like 436: each source position's share of largest weights, and the units right without it or it alone.
+
+    Each list has a number for each of the five source positions: four, hundred, and, thirty-, six.
+    """
+    batch = collate(encode_pairs(pairs, english, german))
+    truth = batch.target_out[:, -4]                                                        # unit, und, ten, <eos>
+    with torch.inference_mode():
+        _, weights = model(batch.source, batch.lengths, batch.target_in, with_weights=True)
+    largest = weights[:, -4].argmax(dim=-1)                                                # (batch,)
+
+    def right(hidden: Sequence[int]) -> int:
+        return int((predicted(model, batch, hidden)[:, -4] == truth).sum())
+
+    positions = range(5)
+    return {
+        "largest": [int((largest == i).sum()) for i in positions],
+        "right": right([]),
+        "right_without": [right([i]) for i in positions],
+        "right_with_alone": [right([j for j in positions if j != i]) for i in positions],
+    }
+
+
 def counted_alignments(
     model: Seq2Seq, pairs: Sequence[Pair], english: Tokenizer, german: Tokenizer
 ) -> dict[str, list[int]]:
@@ -87,10 +145,9 @@ def counted_alignments(
 def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: Tokenizer, german: Tokenizer) -> dict:
     """Train one model from one seed: what it gets right, and where it looks."""
     torch.manual_seed(seed)
-    summary = {UNFED: "attention", ONE_QUERY: "attention", EIGHT: "attention", WIDE: "mean pool"}.get(name, name)
+    summary = "attention" if name in BUILT or name == UNFED else "mean pool" if name == WIDE else name
     d_hidden = 256 if name == WIDE else 128
-    build = {ONE_QUERY: OneQuery, EIGHT: EightAverages}.get(name, Seq2Seq)
-    model = build(len(english), len(german), 32, d_hidden, summary, input_feeding=name != UNFED)
+    model = BUILT.get(name, Seq2Seq)(len(english), len(german), 32, d_hidden, summary, input_feeding=name != UNFED)
     began = time.process_time()
     fit(model, encoded, steps=steps, batch_size=32, lr=6e-3, seed=seed, progress=False)
     result = {"seed": seed, "seconds": round(time.process_time() - began, 1)}
@@ -99,7 +156,7 @@ def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: To
     numbers = [source.count(",") + 1 for source in sources]
     by_length = accuracy_by_length(right, numbers, edges=range(1, 6))
     result |= {"all": sum(right) / len(right), "right": {n: by_length[n, n] for n in range(1, 6)}}
-    if summary == "attention" and name not in (ONE_QUERY, EIGHT):
+    if summary == "attention" and name not in BUILT:
         alone = {"21 to 99": range(21, 100), "121 to 999": range(121, 1000)}
         populations = {
             title: [Pair(say(n, "en"), say(n, "de")) for n in rows if n % 100 > 20 and n % 10]
@@ -114,6 +171,7 @@ def run(name: str, steps: int, seed: int, encoded, test: list[Pair], english: To
             sources, truths = zip(*populations[title], strict=True)
             written = translate(model, sources, english, german)
             result["aligned"][title]["right"] = sum(exact_match([one.text for one in written], truths))
+        result["units"] = where_units_come_from(model, populations["121 to 999"], english, german)
     return result
 
 
@@ -121,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[450, 1800], help="training steps of each model")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="the table shows the mean over these")
-    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE, ONE_QUERY, EIGHT]
+    ladder, known = [*SUMMARIES, UNFED], [*SUMMARIES, UNFED, WIDE, *BUILT]
     parser.add_argument("--models", nargs="+", choices=known, default=ladder, metavar="NAME", help=", ".join(known))
     output_arguments(parser)
     args = parser.parse_args()

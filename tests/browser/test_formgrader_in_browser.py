@@ -87,7 +87,7 @@ def test_a_submission_shows_the_points_of_the_gradebook(course, submission):
     with gradebook(course) as book:
         grades = book.find_submission_notebook(NOTEBOOK, ASSIGNMENT, GRADED).grades
         automatic = [grade for grade in grades if grade.auto_score is not None]
-        assert sum(grade.auto_score for grade in automatic) == 26
+        assert sum(grade.auto_score for grade in automatic) == 32
         for grade in automatic:
             assert submission.locator(f"#{grade.name}").get_attribute("placeholder") == f"{grade.auto_score:g}"
             extra = submission.locator(f"#{grade.name}_extra_credit").input_value()

@@ -112,7 +112,7 @@ def test_a_mistake_is_named_explained_mended_and_validated(page, attempt):
         missing = exercise is not EXERCISE and not exercise.extra
         assert (f"{exercise.name}: 0 of {exercise.out_of:g}" in said) == missing
     assert said.count("not written yet") == 3 and "not answered" in said
-    assert f"{EXERCISE.out_of:g} of 26 by checks, 3 by hand" in said
+    assert f"{EXERCISE.out_of:g} of 32 by checks, 3 by hand" in said
 
 
 def test_the_start_page_opens_a_copy_and_leaves_the_courses_own_alone(lab, folder, new_page):
@@ -215,7 +215,7 @@ def test_what_goes_wrong_before_a_check_is_told_and_the_last_cell_checks_all(pag
     for key in ("Escape", "c", "v"):
         page.keyboard.press(key)
     card = run(cell(page, "check_all()")).locator(".jp-RenderedHTML")
-    expect(card).to_contain_text(f"{EXERCISE.out_of:g} of 26 by checks, 3 by hand")
+    expect(card).to_contain_text(f"{EXERCISE.out_of:g} of 32 by checks, 3 by hand")
     expect(card).to_contain_text("was there twice")
     assert faults(card) == []
     card.get_by_role("link", name=EXERCISE.name).click()

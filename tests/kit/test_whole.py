@@ -69,7 +69,7 @@ def test_each_exercise_has_its_points_and_its_first_problem(seen):
 
 def test_the_total_is_by_checks_and_by_hand(seen):
     points = sum(line.points for line in seen.lines if line.points and not line.extra)
-    assert seen.total == f"{points:g} of 26 by checks, 3 by hand" and points > FIRST.out_of
+    assert seen.total == f"{points:g} of 32 by checks, 3 by hand" and points > FIRST.out_of
     assert repr(seen).startswith(f"mine: {seen.total}\n") and seen.total in seen._repr_html_()
 
 
@@ -94,7 +94,7 @@ def test_an_answered_notebook_has_all_the_points(notebooks, tmp_path):
     source, release = notebooks
     nbformat.write(answer(source, release, solutions(source)), tmp_path / NAME)
     shown = overview.run(lessons.package, tmp_path / NAME, lambda: None)
-    assert shown.total == "26 of 26 by checks, 3 by hand, 3 extra" and shown.repairs == shown.errors == ()
+    assert shown.total == "32 of 32 by checks, 3 by hand, 3 extra" and shown.repairs == shown.errors == ()
     assert {line.problem for line in shown.lines} == {""}
 
 
@@ -145,7 +145,7 @@ def test_in_a_notebook_it_is_about_that_notebook_once_it_is_saved(notebooks, tmp
         shown = kernel("check_all()")
         saving.join()
     assert "Waiting until the notebook is saved" in shown.printed and shown.error == ""
-    assert f"{FIRST.out_of:g} of 26 by checks, 3 by hand" in shown.html
+    assert f"{FIRST.out_of:g} of 32 by checks, 3 by hand" in shown.html
 
 
 @pytest.mark.parametrize(("name", "value"), [("NBGRADER_EXECUTION", "validate"), ("LESSONKIT_PROGRESS", "")])

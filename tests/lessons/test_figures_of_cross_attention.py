@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import axes, boxed, curves, grid, joined, labels, places, strokes, table, texts, written
+from drawn import axes, boxed, cells, curves, grid, joined, labels, places, strokes, table, texts, written
 from matplotlib.collections import PolyCollection
 from proven import proven
 
@@ -27,18 +27,26 @@ def test_a_decoding_step_goes_from_the_words_by_weighted_values_to_the_next_toke
     # Of the lines that have corners the last piece alone is an arrow: it begins beside what it ends at.
     queries, valued = ([way for way in arrows if way in {(name, name) for name in row}] for row in (scores, values))
     assert queries == [(score, score) for score in scores] and valued == [(value, value) for value in values]
-    ways = {step for column in columns for step in pairwise((*column, "$c_t$"))}
+    # Every score goes into the one softmax, and every weight comes out of it.
+    ways = {step for column in columns for step in pairwise((*column[:3], "softmax"))}
+    ways |= {step for column in columns for step in pairwise(("softmax", *column[3:], "$c_t$"))}
     assert set(arrows) - {*queries, *valued} == ways | {
         *pairwise(states),
         ("$s_{t-1}$", "$s_t$"), (r"token before, $\tilde s_{t-1}$", "$s_t$"), ("$s_t$", r"$[c_t;\, s_t]$"),
         ("$c_t$", r"$[c_t;\, s_t]$"), (r"$[c_t;\, s_t]$", r"$\tilde s_t$"), (r"$\tilde s_t$", "next token: ein"),
     }  # fmt: skip
     assert boxed(ax) == [
-        *(box for column in columns for box in column[1:]), "$c_t$", "$s_t$", r"$[c_t;\, s_t]$", r"$\tilde s_t$",
+        *(box for column in columns for box in column[1:]), "softmax", "$c_t$", "$s_t$", r"$[c_t;\, s_t]$",
+        r"$\tilde s_t$",
     ]  # fmt: skip
     shares = np.exp([0.3, 3.1, -0.9, 0.6])
     assert [f"{share:.2f}" for share in shares / shares.sum()] == weights
     names = ("attention scores", "attention weights", "weights × values", "context vector", "concatenate")
+    ((left, low, width, high),) = [at for at in cells(ax) if at[2] > 5]
+    assert all(left < x < left + width for x, _ in places(ax, *scores, *weights).values()), "it spans all columns"
+    bar = places(ax, "softmax", "their sum: 1.00", "0.3", "0.05", "attention weights")
+    assert bar["0.3"][1] < low < bar["softmax"][1] < low + high < bar["0.05"][1]
+    assert low < bar["their sum: 1.00"][1] < bar["attention weights"][1]
     at = places(ax, *states, *scores, *weights, *values, "$s_t$", "$c_t$", *names)
     assert [at[name][1] > at[states[0]][1] for name in names] == [True] * 5
     for name, row in zip(names, (scores, weights, values), strict=False):
@@ -158,7 +166,13 @@ def test_lists_right_are_a_line_through_the_means_and_a_band_from_the_worst_seed
     named = {"a": {str(n): share for n, share in b.items()}, "b": {str(n): share for n, share in a.items()}}
     assert curves(right) == named
     assert list(labels(left.xaxis).values()) == ["1", "2", "3"]
-    assert strokes(left) == [[*a.items()], [*b.items()]]
+    lines = strokes(left)
+    assert [lines[0], lines[2]] == [[*a.items()], [*b.items()]]
+    for dotted, share in zip(left.lines[1::2], (0.4, 0.7), strict=True):
+        assert dotted.get_linestyle() == ":" and [*dotted.get_xdata()] == [2, 3]
+        assert [*dotted.get_ydata()] == pytest.approx([share, share**1.5])
+    named_dotted = [text.get_text() for text in right.get_legend().get_texts()][-1]
+    assert named_dotted == "if numbers went\nwrong independently" and left.get_legend() is None
     assert left.get_ylabel() == "lists exactly right" and left.get_xlabel() == right.get_xlabel()
     for ax, spans in ((left, (one, two)), (right, (two, one))):
         bands = [each for each in ax.collections if isinstance(each, PolyCollection)]
@@ -205,25 +219,82 @@ def test_the_still_of_the_steps_joins_each_target_token_to_what_it_attends_to():
 
 
 @proven
-def test_what_is_hidden_is_hatched_and_beside_it_stands_what_is_still_right():
+def test_what_is_hidden_is_hatched_and_beside_it_stand_marks_for_what_is_still_right():
     found = {(0,): [0.9, 0.25], (1, 2): [0.5, 0.0]}
-    left, right = axes(figures.hidden_positions, found, ["a", "b", "c"], ["one", "other"])
+    left, right = axes(figures.hidden_positions, found, ["a", "b", "c"], ["one", "other"], 0.125)
     assert [patch.get_xy() for patch in left.patches if patch.get_hatch()] == [(0, 0), (1, 1), (2, 1)]
     assert texts(left) == [("b", 1.5, 0.5), ("c", 2.5, 0.5), ("a", 0.5, 1.5)]
-    assert grid(right) == [[0.9, 0.25], [0.5, 0]] and list(labels(right.xaxis).values()) == ["one", "other"]
-    assert texts(right) == [("90%", 0.5, 0.5), ("25%", 1.5, 0.5), ("50%", 0.5, 1.5), ("0%", 1.5, 1.5)]
     assert left.yaxis_inverted() and right.yaxis_inverted()
-    assert right.get_title() == "units written right"
+    marks = curves(right)
+    assert {name: [*points] for name, points in marks.items()} == {"one": [0.9, 0.5], "other": [0.25, 0]}
+    for points in marks.values():
+        assert [*points.values()] == pytest.approx([0.5, 1.5], abs=0.2), "each in its row"
+    assert marks["one"][0.9] != marks["other"][0.25], "neither covers the other"
+    assert right.get_title() == "units predicted right"
+    (dotted,) = [line for line in right.lines if line.get_linestyle() == ":"]
+    assert list(dotted.get_xdata()) == [0.125, 0.125]
+    assert [(words, x) for words, x, _ in texts(right)] == [("chance", 0.125)]
+
+
+@proven
+def test_a_bar_for_each_model_is_shared_out_over_the_positions_from_the_true_partner_on():
+    counts = {"seed 0": [0, 1, 3], "seed 1": [0, 4, 0], "seed 2": [0, 0, 4]}
+    (ax,) = axes(figures.largest_weights, counts, ["a", "b", "c"], "unit")
+    assert [*labels(ax.yaxis).values()] == [*counts] and ax.yaxis_inverted()
+    bars = [bar for bar in ax.patches if bar.get_width()]
+    at = [(bar.get_y() + bar.get_height() / 2, bar.get_x()) for bar in bars]
+    widths = dict(zip(at, (bar.get_width() for bar in bars), strict=True))
+    assert widths == {(0, 0): 0.75, (0, 0.75): 0.25, (1, 0): 1, (2, 0): 1}
+    colour = dict(zip(at, (bar.get_facecolor() for bar in bars), strict=True))
+    assert colour[0, 0] == colour[2, 0] != colour[1, 0] == colour[0, 0.75], "a colour is a position"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["c", "b"], "a was never the largest"
+    assert "unit" in ax.get_xlabel()
+
+
+@proven
+def test_a_point_for_each_model_and_position_says_what_it_attends_to_and_what_it_gets_right_without():
+    found = {"six": [(1.0, 0.25), (0.0, 0.75), (0.1, 0.8)], "and": [(0.0, 1.0), (0.6, 0.9), (0.3, 0.7)]}
+    (ax,) = axes(figures.attended_and_needed, found, [3, 5, 8], 0.125)
+    at = places(ax, "chance", "if weights told\nwhat is needed")
+    assert at["chance"][1] < 0.125 < at["if weights told\nwhat is needed"][1]
+    assert {name: [*points.items()] for name, points in curves(ax).items()} == found
+    beside = {words: (x, y) for words, x, y in texts(ax) if words.isdigit()}
+    assert beside == {"3": pytest.approx((0.98, 0.23)), "5": pytest.approx((0.58, 0.88))}, "those with most of them"
+    colours = {text.get_text(): text.get_color() for text in ax.texts}
+    six, and_ = [line for line in ax.lines if line.get_marker() != "None"]
+    assert (colours["3"], colours["5"]) == (six.get_color(), and_.get_color()) and colours["3"] != colours["5"]
+    (dotted,) = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert [*zip(*dotted.get_data(), strict=True)] == [(0, 1), (1, 0.125)]
+    (level,) = [line for line in ax.lines if line not in (six, and_, dotted)]
+    assert [*level.get_ydata()] == [0.125, 0.125]
+    assert ax.get_xlabel() == "units whose largest weight is on the position"
+    assert ax.get_ylabel() == "units right while it is hidden"
+
+
+@proven
+def test_of_lists_of_five_every_seed_is_a_mark_open_after_few_steps_and_filled_after_many():
+    few, many = [{"4": 0.9, "5": 0.1}, {"4": 0.8, "5": 0.2}], [{"4": 0.9, "5": 0.5}, {"4": 0.8, "5": 0.7}]
+    best = [{"4": 1.0, "5": 0.9}, {"4": 1.0, "5": 0.8}]
+    (ax,) = axes(figures.lists_of_five, {"a": {"450": few, "1,800": many}, "b": {"450": many, "1,800": best}})
+    assert labels(ax.yaxis) == {0: "a", 1: "b"} and ax.yaxis_inverted()
+    drawn = [(way, line.get_markerfacecolor()) for way, line in zip(strokes(ax), ax.lines, strict=True)
+             if line.get_marker() == "o"]  # fmt: skip
+    assert [[x for x, _ in way] for way, _ in drawn] == [[0.1, 0.2], [0.5, 0.7], [0.5, 0.7], [0.9, 0.8]]
+    assert [way[0][1] for way, _ in drawn] == pytest.approx([-0.14, 0.14, 0.86, 1.14]), "the two stand apart"
+    assert [face for _, face in drawn] == ["white", BLUE] * 2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["450", "1,800"]
+    assert ax.get_xlabel() == "lists of five exactly right"
 
 
 @proven
 def test_gradients_are_a_mark_for_each_seed_and_a_line_through_their_means():
-    gradients = {"a": {5: [1.0, 3.0], 10: [0.5, 0.25]}, "b": {5: [2.0, 4.0], 10: [1.0, 3.0]}}
-    (ax,) = axes(figures.gradients_by_length, gradients)
-    assert strokes(ax) == [
-        [(5, 2), (10, 0.375)], [(5, 1), (5, 3), (10, 0.5), (10, 0.25)],
-        [(5, 3), (10, 2)], [(5, 2), (5, 4), (10, 1), (10, 3)],
-        [(5, 12), (10, 6)],
-    ]  # fmt: skip
-    assert texts(ax) == [("∝ 1/n", 10, 12)]
-    assert list(curves(ax)) == ["a", "b"] and ax.get_yscale() == "log"
+    gradients = {"a": {5: [1.0, 3.0], 10: [0.0005, 0.0003]}, "b": {5: [2.0, 4.0], 10: [1.0, 3.0]}}
+    left, near = axes(figures.gradients_by_length, gradients)
+    slow = [[(5, 3), (10, 2)], [(5, 2), (5, 4), (10, 1), (10, 3)]]
+    fast = [[(5, 2), (10, 0.0004)], [(5, 1), (5, 3), (10, 0.0005), (10, 0.0003)]]
+    assert strokes(left) == fast + slow
+    assert strokes(near) == [*slow, [(5, 7.5), (10, 3.75)]], "those that fall slowly, and 1/n"
+    assert left.get_yscale() == near.get_yscale() == near.get_xscale() == "log" and left.get_xscale() == "linear"
+    assert [words for words, *_ in texts(left)] == ["a", "b"] and [words for words, *_ in texts(near)] == ["b", "∝ 1/n"]
+    assert [*labels(near.xaxis).values()] == ["5", "10"] and left.get_legend() is None
+    assert (left.get_title(), near.get_title()) == ("all three models", "two of them, both axes logarithmic")

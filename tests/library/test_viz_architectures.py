@@ -44,6 +44,8 @@ def test_with_attention_every_encoder_state_reaches_every_context_vector():
                       strict=True))  # fmt: skip
     assert [widths[i, "$c_{2}$"] for i in h] == pytest.approx([0.8 + 4 * share for share in (0.1, 0.3, 0.6)])
     assert {widths[i, t] for t in ("$c_{1}$", "$c_{3}$") for i in h} == {0.8}
+    shares = [(words, x) for words, x, _ in texts(ax) if words in ("0.1", "0.3", "0.6")]
+    assert [words for words, _ in shares] == ["0.1", "0.3", "0.6"] and shares == sorted(shares, key=lambda one: one[1])
     at = places(ax, *s, "query", "attention: an average\nof all encoder states")
     assert abs(at["query"][0] - at["$s_{2}$"][0]) < 0.5 < abs(at["query"][0] - at["$s_{1}$"][0])
     both = _both_ways(ax)

@@ -45,9 +45,10 @@ def encoder_decoder(
     Without attention the encoder's last state is the context vector c, and all that the decoder gets. With attention
     each step t has a context vector c_t of its own, an average of all encoder states, which is joined with the state
     s_t to the vector s̃_t that predicts the token; the c_t of `step` (from 1) is drawn boldly, its arrows as thick as
-    `weights` (n_source; all equal where they are not given). `bidirectional` encoders hand states along in both
-    directions. With attention, `named` writes beside each kind of vector what it is called. Raises ValueError for a
-    step that is not there, and for weights that are not one a source token or no shares: NaN, or not summing to 1.
+    `weights` (n_source; all equal where they are not given), which are written on them. `bidirectional` encoders hand
+    states along in both directions. With attention, `named` writes beside each kind of vector what it is called. Raises
+    ValueError for a step that is not there, and for weights that are not one a source token or no shares: NaN, or not
+    summing to 1.
     """
     n, m = len(source), len(target)
     check_places(source=n, target=m)
@@ -92,6 +93,9 @@ def encoder_decoder(
             colour = ORANGE if here else PALE
             for h, share in zip(encoder, shares, strict=True):
                 arrow(ax, (h, 2.45), (x - 0.98, 3.95), colour, 0.8 + 4 * share if here else 0.8)
+                if here and weights is not None:
+                    ax.text(h + 0.35 * (x - 0.98 - h), 2.975, f"{share:g}", ha="center", va="center", fontsize=9,
+                            color=ORANGE, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
             arrow(ax, (x - 0.5, 2.45), (x - 0.5, 3.75), GREEN if here else PALE, 1.6)
             if here:
                 ax.text(x - 0.03, 3.1, "query", ha="center", va="center", fontsize=9, color=GREEN,

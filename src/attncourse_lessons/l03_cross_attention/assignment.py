@@ -10,12 +10,13 @@
 # # Assignment @cross_attention · Cross-attention
 #
 # In this assignment you build the decoder of [lecture @cross_attention](@cross_attention), from the score of one state
-# against another to a whole step of translation. The lecture did one query at a time and left the rest to the package;
+# against another to the loss that it is trained on. The lecture did one query at a time and left the rest to the package;
 # here you write it for whole batches. Every function is a few lines long; it takes time to be sure which axis is which.
-# Exercises 1 and 3 are a single matrix product each: they train you to see which axis is summed over and which stay.
+# Exercises 1 and 3 warm up: each is one of assignment @lookup's matrix products, now between two sequences of different
+# lengths. Exercises 4 and 5 are what is new.
 #
 # After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not
-# graded. In the last one your decoder translates.
+# graded. After exercise 4 your decoder translates, and after exercise 5 you mislead it.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -198,8 +199,8 @@ if all(solved(name) for name in names):
 # e_{ti} &= s_t \cdot h_i && \text{the new state is the query}\\
 # \alpha_t &= \operatorname{softmax}(e_t) \text{, over tokens alone} \\
 # c_t &= \textstyle\sum_i \alpha_{ti}\, h_i && \text{context vector}\\
-# \tilde s_t &= \tanh\bigl(W\,[\,c_t;\ s_t\,]\bigr) && \text{context first, state second}\\
-# \text{logits}_t &= W_o\, \tilde s_t && \text{one for each token of the vocabulary}
+# \tilde s_t &= \tanh\bigl([\,c_t;\ s_t\,]\,W\bigr) && \text{context first, state second}\\
+# \text{logits}_t &= \tilde s_t\, W_o && \text{one for each token of the vocabulary}
 # \end{aligned}
 # $$
 #
@@ -267,53 +268,93 @@ if solved("AttentionDecoderStep"):
     viz.alignment_heatmap(one.weights, one.source_pieces, one.target_pieces)
 
 # %% [markdown]
-# **Write the loop yourself** (not graded). `translate` hides **greedy decoding**. Write it for one sentence:
-# `model.step(token, state)` returns the logits, the new state and a third thing that you may ignore. Append the
-# likeliest token each time; stop at `<eos>`, or after 30 tokens.
-
-# %%
-if solved("AttentionDecoderStep"):
-    from attncourse.data import BOS, EOS
-
-    tokens_in = english.encode("ninety-one, four hundred and thirty-six")
-    state = model.start(torch.tensor([tokens_in]), torch.tensor([len(tokens_in)]))
-    token, tokens = torch.tensor([BOS]), []                              # token: (1,)
-    # your loop
-    print("your loop writes:", german.decode(tokens))
+# <details><summary>What to see</summary>
+#
+# After 250 steps about 190 of the 200 lists are right. The alignment may surprise you: with our seed *sechs* attends to
+# *and*, not to *six*, and is written correctly.</details>
 
 # %% [markdown]
-# <details><summary>One way to write it</summary>
+# ## 5 · Teacher forcing
 #
-# ```python
-# while len(tokens) < 30 and token.item() != EOS:
-#     logits, state, _ = model.step(token, state)
-#     token = logits.argmax(dim=-1)
-#     tokens.append(token.item())
-# ```
+# `fit` has hidden from you what it trained on. At each step the decoder reads the token of the *right* translation,
+# $y_{t-1}$, and its logits are about the next one, $y_t$. The loss is the mean of $-\log p(y_t)$ over all tokens that are
+# to be predicted, those of the whole batch at once. The target begins with `<bos>` and ends with `<eos>`; short ones are
+# filled up with the token `pad`, which is to be predicted by nobody.
 #
-# It writes what `translate` wrote. For a whole batch it may stop only when *every* sentence has ended; you write that
-# in [assignment @writing](@writing/assignment).</details>
+# `step` is a decoder step such as yours: it takes and returns what exercise 4 says. Before the first step the state is
+# $s_0$, which is given, and the attentional vector is zero.
+
+# %% exercise="teacher_forcing"
+def teacher_forcing(step, target, state, encoder_states, mask, pad):
+    """Read the right translations: what does a decoder predict, and how large is its loss?
+
+    step: (token, state, attentional, encoder_states, mask)
+          → (logits, state, attentional, weights)
+    target: (batch, n) from <bos> to <eos>, then `pad`
+    state: (batch, d_hidden), s₀
+    encoder_states, mask: as in exercise 4
+    returns logits (batch, n - 1, vocab_size), and the loss, one number
+    """
+    ...  # solution
+
+# %% check="teacher_forcing"
+check("teacher_forcing", teacher_forcing)
 
 # %% [markdown]
-# What does each *und* attend to, and does *sechs* attend to *six*? An alignment is a hypothesis. *Guess* which source position
-# your decoder cannot do without when it writes the unit, and test it on all numbers from 121 to 999 with a ten and a unit:
+# **Use it: one wrong token.** At inference the decoder reads its own mistakes. Here your function gives your trained
+# decoder the right translations of 200 new lists, and then the same with one token exchanged for another list's: the
+# first after `<bos>`, which is a number word, or the second, which may be *und*, *hundert*, a comma or `<eos>`. *Guess*
+# which of the two does more harm, and for how many steps.
 
 # %%
-if solved("AttentionDecoderStep"):
-    from attncourse.data import Pair, collate
+if solved("AttentionDecoderStep") and solved("teacher_forcing"):
+    from attncourse.data import PAD, collate
+
+    batch = collate(encode_pairs(pairs.test, english, german))
+    target = torch.cat([batch.target_in[:, :1], batch.target_out], dim=1)        # <bos> … <eos>
+    memory = model.encode(batch.source, batch.lengths)
+    rest = memory.start, memory.states, memory.mask, PAD
+    _, loss = teacher_forcing(model.decoder, target, *rest)
+    print(f"loss on the right translations: {loss.item():.3f} nats per token")
+    for at, name in ((1, "first"), (2, "second")):
+        other = target.clone()
+        other[:, at] = target[:, at].roll(1)                         # from another list
+        logits, _ = teacher_forcing(model.decoder, other, *rest)
+        right = logits.argmax(dim=-1) == target[:, 1:]               # (batch, n - 1)
+        counted = (target[:, 1:] != PAD) & (other != target).any(dim=1, keepdim=True)
+        shares = [right[:, t][counted[:, t]].float().mean() for t in range(at, at + 5)]
+        print(f"{name:>6} token exchanged; right from then on:", [f"{x:.0%}" for x in shares])
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# A wrong first word does next to no harm: which number comes next is read from the source, by attention. A wrong second
+# token does: after a comma for an *und* the decoder hardly ever predicts the right token, and it needs some steps to
+# find its way back, although it reads right tokens again. A guess: it takes from the tokens not what to say, but how far
+# it has come. At inference nobody puts it right (**exposure bias**, [lecture @writing](@writing)).</details>
+
+# %% [markdown]
+# **One more use: is an alignment an explanation?** What does each *und* attend to, and does *sechs* attend to *six*? An
+# alignment is a hypothesis. *Guess* which source position your decoder cannot do without when it predicts the unit, and
+# test it on all numbers from 121 to 999 with a ten and a unit:
+
+# %%
+if solved("AttentionDecoderStep") and solved("teacher_forcing"):
+    from attncourse.data import Pair
     from attncourse.data.number_words import say
 
     numbers = [n for n in range(121, 1000) if n % 100 > 20 and n % 10]
     spoken = [Pair(say(n, "en"), say(n, "de")) for n in numbers]
     batch = collate(encode_pairs(spoken, english, german))
+    target = torch.cat([batch.target_in[:, :1], batch.target_out], dim=1)
+    memory = model.encode(batch.source, batch.lengths)
     for hidden, name in enumerate(("four", "hundred", "and", "thirty-", "six")):
-        state = model.start(batch.source, batch.lengths)
-        mask = state.memory.mask.clone()                             # (batch, n_source)
+        mask = memory.mask.clone()                                   # (batch, n_source)
         mask[:, hidden] = False
-        state = state._replace(memory=state.memory._replace(mask=mask))
-        for token in batch.target_in[:, :-3].unbind(dim=1):          # up to the unit
-            logits, state, _ = model.step(token, state)              # your forward
-        right = logits.argmax(dim=-1) == batch.target_out[:, -4]
+        with torch.no_grad():
+            logits, _ = teacher_forcing(model.decoder, target, memory.start, memory.states,
+                                        mask, PAD)
+        right = logits[:, -4].argmax(dim=-1) == target[:, -4]        # unit, und, ten, <eos>
         print(f"without the place of {name:>7}: {right.float().mean():4.0%} of the units right")
 
 # %% [markdown]
@@ -321,14 +362,13 @@ if solved("AttentionDecoderStep"):
 #
 # <details><summary>What to see</summary>
 #
-# After 250 steps about 190 of the 200 lists are right. With our seed *sechs* attends to *and*, not to *six*, and is written
-# correctly. And it is *and* that the decoder cannot do without: without that place four in ten units are right, without
+# With our seed it is *and* that the decoder cannot do without: without that place four in ten units are right, without
 # the place of *six* all of them. So this decoder reads the unit from the state at *and*, where the bidirectional encoder
 # has copied it. Here the weights told the truth; the lecture has a model in which they do not tell all of it. Your processor
 # rounds differently, so your model may have another alignment.</details>
 
 # %% [markdown]
-# ## 5 · In your own words
+# ## 6 · In your own words
 #
 # A course-mate is annoyed: "My rows summed to one, then I set the padded weights to zero, and now they do not. So I divided every
 # row by its sum again, and on my ten sentences the weights are right. But exercise 2 gives me full points only if I mask

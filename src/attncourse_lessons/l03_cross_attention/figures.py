@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from attncourse.viz.diagrams import arrow, box
 from attncourse.viz.figures import as_matrix, cells, describe
 from attncourse.viz.style import (
+    AMBER,
     BLUE,
     GREEN,
     GREY,
@@ -20,6 +22,7 @@ from attncourse.viz.style import (
     ORANGE,
     PALE,
     PURPLE,
+    SKY,
     WEIGHTS,
     figure,
     line_style,
@@ -31,14 +34,16 @@ from attncourse.viz.style import (
 from attncourse.viz.widgets import step_through
 from attncourse_lessons.results import Compared
 
+POSITIONS = (PURPLE, AMBER, GREY, SKY, INK)  # source positions, the true partner first: not the colours of seeds
+
 
 def decoding_step() -> None:
     """One step of a decoder with attention: keys to scores, softmax, weights times values, their sum, prediction."""
     source = ("ninety-", "one", ",", "two")
     scores = (0.3, 3.1, -0.9, 0.6)
     weights = (0.05, 0.86, 0.02, 0.07)
-    drawn, ax = figure(8.6, 5.9)
-    stage(ax, (-1.5, 16.6), (0, 11.6))
+    drawn, ax = figure(8.6, 6.4)
+    stage(ax, (-1.5, 16.6), (0, 12.7))
 
     columns = [1.3 + 2.1 * j for j in range(len(source))]
     middle = (columns[0] + columns[-1]) / 2
@@ -48,17 +53,21 @@ def decoding_step() -> None:
         box(ax, x, 1.9, rf"$h_{i}$", BLUE)
         arrow(ax, (x + 0.2, 2.45), (x + 0.2, 3.45))
         box(ax, x, 4.0, f"{e:.1f}".replace("-", "−"), GREY, fill="white")
-        arrow(ax, (x, 4.55), (x, 5.25))
-        box(ax, x, 5.8, f"{a:.2f}", GREY, fill=WEIGHTS(a), text="white" if a > 0.5 else INK)
-        arrow(ax, (x, 6.35), (x, 7.05))
-        box(ax, x, 7.6, rf"$\alpha_{{t{i}}} h_{i}$", ORANGE, width=1.3)
+        arrow(ax, (x, 4.55), (x, 5.05))
+        arrow(ax, (x, 5.85), (x, 6.35))
+        box(ax, x, 6.9, f"{a:.2f}", GREY, fill=WEIGHTS(a), text="white" if a > 0.5 else INK)
+        arrow(ax, (x, 7.45), (x, 8.15))
+        box(ax, x, 8.7, rf"$\alpha_{{t{i}}} h_{i}$", ORANGE, width=1.3)
         # The value goes past score and weight, and is multiplied by the weight.
-        ax.plot([x + 0.57, x + 0.95, x + 0.95], [2.2, 2.2, 7.6], color=BLUE, linewidth=1.6)
-        arrow(ax, (x + 0.95, 7.6), (x + 0.67, 7.6), BLUE, 1.6)
-        arrow(ax, (x, 8.15), (middle, 9.3), width=0.8 + 5 * a, colour=ORANGE if a > 0.5 else "#e9b48a")
+        ax.plot([x + 0.57, x + 0.95, x + 0.95], [2.2, 2.2, 8.7], color=BLUE, linewidth=1.6)
+        arrow(ax, (x + 0.95, 8.7), (x + 0.67, 8.7), BLUE, 1.6)
+        arrow(ax, (x, 9.25), (middle, 10.4), width=0.8 + 5 * a, colour=ORANGE if a > 0.5 else "#e9b48a")
+    # Softmax runs across the row: one wide bar, into which all scores go. Its word stands between two values' lines.
+    ax.add_patch(Rectangle((0.75, 5.1), 7.4, 0.7, facecolor="white", edgecolor=GREY, linewidth=1.6, zorder=1))
+    ax.text(5.4, 5.45, "softmax", ha="center", va="center", fontsize=10.5, color=INK)
     for left, right in pairwise(columns):
         arrow(ax, (left + 0.57, 1.75), (right - 0.57, 1.75), both=True)
-    box(ax, middle, 9.85, "$c_t$", ORANGE)
+    box(ax, middle, 10.95, "$c_t$", ORANGE)
 
     box(ax, 12.0, 1.9, "$s_t$", GREEN)
     arrow(ax, (10.75, 1.9), (11.4, 1.9))
@@ -71,35 +80,36 @@ def decoding_step() -> None:
     for x in columns:
         ax.plot([x - 0.2], [2.95], "o", markersize=4, color=GREEN)
         arrow(ax, (x - 0.2, 2.95), (x - 0.2, 3.45), GREEN, 1.6)
-    arrow(ax, (12.0, 2.95), (12.0, 9.3), colour=GREEN, width=1.6)
+    arrow(ax, (12.0, 2.95), (12.0, 10.4), colour=GREEN, width=1.6)
 
-    box(ax, 12.0, 9.85, "$[c_t;\\, s_t]$", PURPLE, width=1.8)
-    arrow(ax, (middle + 0.6, 9.85), (11.05, 9.85), colour=ORANGE, width=1.6)
-    arrow(ax, (12.95, 9.85), (13.75, 9.85))
-    box(ax, 14.7, 9.85, "$\\tilde s_t$", PURPLE, width=1.8)
-    arrow(ax, (14.7, 10.4), (14.7, 11.0))
-    ax.text(14.7, 11.3, "next token: ein", ha="center", va="center", fontsize=11)
+    box(ax, 12.0, 10.95, "$[c_t;\\, s_t]$", PURPLE, width=1.8)
+    arrow(ax, (middle + 0.6, 10.95), (11.05, 10.95), colour=ORANGE, width=1.6)
+    arrow(ax, (12.95, 10.95), (13.75, 10.95))
+    box(ax, 14.7, 10.95, "$\\tilde s_t$", PURPLE, width=1.8)
+    arrow(ax, (14.7, 11.5), (14.7, 12.1))
+    ax.text(14.7, 12.4, "next token: ein", ha="center", va="center", fontsize=11)
 
     for y, name, equation in (
         (4.0, "attention scores", r"$e_{ti} = s_t \cdot h_i$"),
-        (5.8, "attention weights", r"$\alpha_{ti} = \mathrm{softmax}_i(e_{ti})$"),
-        (7.6, "weights × values", r"$c_t = \sum_i \alpha_{ti} h_i$"),
+        (6.9, "attention weights", r"$\alpha_{ti} = \mathrm{softmax}_i(e_{ti})$"),
+        (8.7, "weights × values", r"$c_t = \sum_i \alpha_{ti} h_i$"),
     ):
         ax.text(9.0, y + 0.27, name, ha="left", va="center", fontsize=10, color=INK)
         ax.text(9.0, y - 0.27, equation, ha="left", va="center", fontsize=10, color=INK)
-    ax.text(middle, 10.75, "context vector", ha="center", va="center", fontsize=10.5, color=ORANGE)
-    ax.text(12.0, 10.75, "concatenate", ha="center", va="center", fontsize=10.5)
-    ax.text(14.7, 8.95, "attentional vector\n" r"$\tanh(W[c_t; s_t])$", ha="center", va="center", fontsize=10)
+    ax.text(9.0, 6.05, "their sum: 1.00", ha="left", va="center", fontsize=10, color=INK)
+    ax.text(middle, 11.85, "context vector", ha="center", va="center", fontsize=10.5, color=ORANGE)
+    ax.text(12.0, 11.85, "concatenate", ha="center", va="center", fontsize=10.5)
+    ax.text(14.7, 10.05, "attentional vector\n" r"$\tanh([c_t; s_t] W)$", ha="center", va="center", fontsize=10)
     ax.text(12.75, 1.9, "decoder state:\nthe query", ha="left", va="center", fontsize=10.5)
     ax.text(0.5, 1.9, "encoder states:\nkeys and\nvalues", ha="right", va="center", fontsize=10.5)
 
     show(
         drawn,
         "One decoding step. The encoder turns ninety-one, two into the states h1 to h4. The decoder state s_t, the "
-        "query, is compared with each as a key: scores 0.3, 3.1, −0.9, 0.6. Softmax makes them the weights 0.05, 0.86, "
-        "0.02, 0.07. Each state goes on as a value, is multiplied by its weight, and the products sum to the context "
-        "vector c_t. It is joined to s_t and, through tanh of a linear map, gives the attentional vector, from which "
-        "the next token is predicted: ein.",
+        "query, is compared with each as a key: scores 0.3, 3.1, −0.9, 0.6. One softmax over all four makes them the "
+        "weights 0.05, 0.86, 0.02, 0.07, which sum to 1.00. Each state goes on as a value, is multiplied by its "
+        "weight, and the products sum to the context vector c_t. It is joined to s_t and, through tanh of a linear "
+        "map, gives the attentional vector, from which the next token is predicted: ein.",
     )
 
 
@@ -130,7 +140,7 @@ def two_decoders() -> None:
     arrow(left, (7.75, 1.75), (7.75, 7.75), GREEN)
     left.text(9.7, 6.2, "$y_{t-1}$", ha="center", va="center", fontsize=11)
     arrow(left, (9.5, 6.6), (8.3, 7.75))
-    equation = r"$e_{ti} = v_a \cdot \tanh(W_a s_{t-1} + U_a h_i)$"
+    equation = r"$e_{ti} = \tanh(s_{t-1} W_a + h_i U_a) \cdot v_a$"
     left.text(5.35, 9.05, equation, ha="center", va="center", fontsize=11)
     arrow(right, (7.2, 1.75), (5.4, 3.45), GREEN, 1.6)
     right.text(5.75, 2.6, "the new state\nis the query", ha="right", va="center", fontsize=10, color=GREEN)
@@ -139,7 +149,7 @@ def two_decoders() -> None:
     right.text(5.9, 7.35, "into the output", ha="center", va="center", fontsize=10, color=ORANGE)
     arrow(right, (7.8, 1.75), (7.8, 5.75), GREEN)
     arrow(right, (7.6, 6.85), (7.6, 7.75))
-    equation = r"$e_{ti} = s_t \cdot h_i$   or   $s_t \cdot W_a h_i$"
+    equation = r"$e_{ti} = s_t \cdot h_i$   or   $s_t W_a \cdot h_i$"
     right.text(5.35, 9.05, equation, ha="center", va="center", fontsize=11)
     show(
         drawn,
@@ -259,17 +269,17 @@ class steps(step_through):
 
 
 def hidden_positions(
-    found: Mapping[Sequence[int], Sequence[float]], positions: Sequence[str], models: Sequence[str]
+    found: Mapping[Sequence[int], Sequence[float]], positions: Sequence[str], models: Sequence[str], chance: float
 ) -> None:
     """What is still right when source positions are hidden, {the hidden positions: a share for each of the models}.
 
-    On the left a row has what is hidden, hatched, on the right the shares.
+    On the left a row has what is hidden, hatched; on the right a mark for each model, and a line at `chance`.
     """
-    drawn, _ = figure(8.6, 1.0 + 0.42 * len(found), columns=2)
+    drawn, _ = figure(9.2, 1.0 + 0.42 * len(found), columns=2)
     left, right = drawn.axes
     cells(left, np.zeros((len(found), len(positions))), [""] * len(found), positions, numbers=False)
-    matrix = np.array([[*shares] for shares in found.values()])
-    cells(right, matrix, [""] * len(found), models, numbers=False)
+    matrix = np.array([[*shares] for shares in found.values()])                          # (rows, models)
+    rows = np.arange(len(found)) + 0.5
     said = []
     for i, (hidden, shares) in enumerate(found.items()):
         for j, name in enumerate(positions):
@@ -277,17 +287,106 @@ def hidden_positions(
                 left.add_patch(Rectangle((j, i), 1, 1, fill=False, hatch="////", edgecolor=GREY, linewidth=0))
             else:
                 left.text(j + 0.5, i + 0.5, name, ha="center", va="center", fontsize=9.5, color=INK)
-        for j, share in enumerate(shares):
-            right.text(j + 0.5, i + 0.5, f"{share:.0%}", ha="center", va="center", fontsize=9.5,
-                       color="white" if share > 0.7 else INK)  # fmt: skip
         each = ", ".join(f"{name} {share:.0%}" for name, share in zip(models, shares, strict=True))
         said.append(f"without {' and '.join(positions[j] for j in hidden)}: {each}")
     left.spines[:].set(visible=True, color=PALE)
     left.set_xticks([])
     left.set_title("what the decoder may attend to", pad=24)
+    for row in rows:
+        right.axhline(row, color=PALE, linewidth=1, zorder=1)
+    right.axvline(chance, color=GREY, linestyle=":", linewidth=1.5, zorder=2)
+    right.text(chance, len(found) + 0.02, "chance", ha="center", va="top", fontsize=9, color=GREY)
+    for j, name in enumerate(models):
+        # Marks that would cover each other stand a little above and below their line.
+        shift = 0.16 * (j - (len(models) - 1) / 2)
+        style = line_style(j) | {"linestyle": "none", "markersize": 7}
+        right.plot(matrix[:, j], rows + shift, label=name, clip_on=False, **style)
+    right.set_xlim(0, 1)
+    right.set_ylim(len(found), 0)
+    right.set_yticks([])
     right.xaxis.tick_top()
-    right.set_title("units written right", pad=24)
-    show(drawn, f"Units written right. {'; '.join(said)}.")
+    right.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    right.set_title("units predicted right", pad=24)
+    right.legend(frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
+    show(drawn, f"Units predicted right. {'; '.join(said)}. Chance is {chance:.0%}.")
+
+
+def largest_weights(counts: Mapping[str, Sequence[int]], positions: Sequence[str], token: str) -> None:
+    """Where the largest weight of a target `token` lies, {model: a count for each source position}: a bar a model."""
+    drawn, ax = figure(7.4, 1.2 + 0.27 * len(counts))
+    shares = np.array([[*row] for row in counts.values()]) / np.array([[sum(row)] for row in counts.values()])
+    used = [j for j in range(len(positions)) if shares[:, j].max() > 0]
+    colours = dict(zip(reversed(used), POSITIONS, strict=False))
+    before = np.zeros(len(counts))
+    for j in reversed(used):  # the true partner first
+        ax.barh(range(len(counts)), shares[:, j], left=before, height=0.72, color=colours[j], label=positions[j])
+        before = before + shares[:, j]
+    ax.set_yticks(range(len(counts)), [*counts])
+    ax.set_ylim(len(counts) - 0.5, -0.5)
+    ax.set_xlim(0, 1)
+    ax.tick_params(axis="y", length=0)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.set_xlabel(f"numbers in which the largest weight of the {token} lies on …")
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    each = "; ".join(
+        f"{name}: {', '.join(f'{positions[j]} {row[j]}' for j in reversed(used))}" for name, row in counts.items()
+    )
+    show(drawn, f"Where the largest weight of the {token} lies. {each}.")
+
+
+def attended_and_needed(
+    found: Mapping[str, Sequence[tuple[float, float]]], seeds: Sequence[int], chance: float
+) -> None:
+    """{position: (how often it has the largest weight, what is right while it is hidden) for each of the seeds}.
+
+    A point for each; the seed stands beside those that have most of the largest weights.
+    """
+    drawn, ax = figure(6.6, 4.0)
+    ax.plot([0, 1], [1, chance], ":", color=GREY, linewidth=1.5, zorder=1)
+    ax.text(0.04, 0.6, "if weights told\nwhat is needed", ha="left", va="top", fontsize=9, color=GREY)
+    ax.axhline(chance, color=PALE, linewidth=1.5, zorder=1)
+    ax.text(0.02, chance - 0.02, "chance", ha="left", va="top", fontsize=9, color=GREY)
+    said = []
+    for (name, points), marker, colour in zip(found.items(), "^so", POSITIONS, strict=False):
+        ax.plot(*zip(*points, strict=True), marker, color=colour, markersize=7, markeredgecolor="white",
+                clip_on=False, zorder=3, label=name)  # fmt: skip
+        for (x, y), seed in zip(points, seeds, strict=True):
+            if x > 0.5:
+                ax.text(x - 0.02, y - 0.02, str(seed), ha="right", va="top", fontsize=9, color=colour)
+        said.append(f"{name}: {', '.join(f'{x:.0%} and {y:.0%}' for x, y in points)}")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.set_xlabel("units whose largest weight is on the position")
+    ax.set_ylabel("units right while it is hidden")
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.03, 0.5), title="position")
+    show(
+        drawn,
+        "For each model the units whose largest weight is on a position, and the units right while it is hidden. "
+        f"{'; '.join(said)}.",
+    )
+
+
+def lists_of_five(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:
+    """{model: {budget: {numbers: share right} for each seed}}: of lists of five a mark a seed, in two rows."""
+    drawn, ax = figure(7.6, 1.1 + 0.42 * len(found))
+    said = []
+    for y, (model, budgets) in enumerate(found.items()):
+        ax.axhline(y, color=PALE, linewidth=1, zorder=1)
+        for (budget, seeds), shift, face in zip(budgets.items(), (-0.14, 0.14), ("white", BLUE), strict=True):
+            shares = [right["5"] for right in seeds]
+            ax.plot(shares, [y + shift] * len(shares), "o", color=BLUE, markerfacecolor=face, markersize=7,
+                    clip_on=False, zorder=3, label=budget if y == 0 else None)  # fmt: skip
+            said.append(f"{model}, {budget}: {', '.join(f'{share:.0%}' for share in shares)}")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(len(found) - 0.5, -0.5)
+    ax.set_yticks(range(len(found)), [*found])
+    ax.tick_params(axis="y", length=0)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.set_xlabel("lists of five exactly right")
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
+    show(drawn, f"Lists of five exactly right, by seed. {'; '.join(said)}.")
 
 
 def with_and_without(rows: Sequence[Compared]) -> None:
@@ -328,16 +427,40 @@ def with_and_without(rows: Sequence[Compared]) -> None:
 
 
 def gradients_by_length(gradients: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
-    """{model: {source length: one gradient a seed}}: every run a mark, a line through their means."""
-    drawn, ax = figure(6.6, 3.4)
+    """{model: {source length: one gradient a seed}}: every run a mark, a line through their means, named at its end.
+
+    On the right again those models alone that fall by less than a factor of 1000, on two logarithmic axes.
+    """
+    drawn, (ax, near) = figure(8.8, 3.5, columns=2)
     found = runs_and_means(ax, gradients)
-    said = [f"{name} goes from {means[0]:.2g} to {means[-1]:.2g}" for name, means in found.items()]
     lengths = np.array([*next(iter(gradients.values()))])
-    as_one_over_n = 4 * max(means[0] for means in found.values()) * lengths[0] / lengths   # above the lines, to compare
-    ax.plot(lengths, as_one_over_n, ":", color=INK, linewidth=1.8, zorder=1)
-    ax.text(lengths[-1], 2 * as_one_over_n[-1], "∝ 1/n", ha="center", va="bottom", fontsize=9.5, color=INK)
-    ax.set_yscale("log")
-    name_lines(ax, "source length n", "gradient at the middle token")
+    slow = [name for name, means in found.items() if means[-1] > 1e-3 * means[0]]
+    for i, (name, means) in enumerate(found.items()):
+        if name not in slow:
+            ax.text(0.55 * lengths[-1], means[-1] ** 0.6 * means[0] ** 0.4, name, ha="right", va="top", fontsize=10,
+                    color=line_style(i)["color"])  # fmt: skip
+            continue
+        style = line_style(i) | {"markersize": 5.5, "markevery": []}
+        near.plot(lengths, found[name], **style)
+        points = [(n, value) for n, values in gradients[name].items() for value in values]
+        near.plot(*zip(*points, strict=True), **style | {"linestyle": "none", "markevery": None})
+        near.text(1.08 * lengths[-1], means[-1], name, ha="left", va="bottom" if name == slow[0] else "top",
+                  fontsize=10, color=style["color"])  # fmt: skip
+    ax.text(lengths[-1], 8 * found[slow[0]][-1], " and ".join(slow), ha="right", va="bottom", fontsize=10, color=INK)
+    as_one_over_n = 2.5 * max(found[name][0] for name in slow) * lengths[0] / lengths  # above the lines, to compare
+    near.plot(lengths, as_one_over_n, ":", color=INK, linewidth=1.8, zorder=1)
+    near.text(lengths[1], 1.2 * as_one_over_n[1], "∝ 1/n", ha="left", va="bottom", fontsize=9.5, color=INK)
+    near.set_xscale("log")
+    near.set_xticks(lengths, [str(n) for n in lengths])
+    near.minorticks_off()
+    for each, name in ((ax, "norm of the gradient"), (near, "")):
+        each.set_yscale("log")
+        name_lines(each, "source length n", name)
+        if each.get_legend() is not None:
+            each.get_legend().remove()
+    ax.set_title("all three models")
+    near.set_title("two of them, both axes logarithmic")
+    said = [f"{name} goes from {means[0]:.2g} to {means[-1]:.2g}" for name, means in found.items()]
     show(drawn, f"Gradient at the middle token against the source length, marks for seeds. {'; '.join(said)}. "
                 "Dotted, a fall by 1/n.")  # fmt: skip
 
@@ -345,7 +468,8 @@ def gradients_by_length(gradients: Mapping[str, Mapping[int, Sequence[float]]]) 
 def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:
     """Lists exactly right against how many numbers they hold, {panel: {model: a {numbers: share} for each seed}}.
 
-    A line joins the means over the seeds, a band reaches from the lowest to the highest.
+    A line joins the means over the seeds, a band reaches from the lowest to the highest. Dotted: what the share at two
+    numbers would give if the numbers of a longer list went wrong independently, share(2)^(n/2).
     """
     drawn, _ = figure(3.9 * len(panels) + 1.2, 3.5, columns=len(panels))
     axes: list[Axes] = drawn.axes
@@ -357,16 +481,21 @@ def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, floa
             style = line_style(i)
             ax.fill_between(xs, ys.min(axis=0), ys.max(axis=0), color=style["color"], alpha=0.18, linewidth=0)
             ax.plot(xs, ys.mean(axis=0), label=name, clip_on=False, **style)
+            from_two = [x for x in xs if x >= 2]
+            independent = [ys.mean(axis=0)[xs.index(2)] ** (x / 2) for x in from_two]
+            ax.plot(from_two, independent, ":", color=style["color"], linewidth=1.8, zorder=2)
             spans = ", ".join(
                 f"{mean:.0%} ({low:.0%} to {high:.0%}) at {x}"
                 for x, mean, low, high in zip(xs, ys.mean(axis=0), ys.min(axis=0), ys.max(axis=0), strict=True)
             )
-            said.append(f"{title}, {name}: {spans}")
+            said.append(f"{title}, {name}: {spans}; independent numbers would give {independent[-1]:.0%} at {xs[-1]}")
         ax.set_xticks(xs)
         ax.set_ylim(0, 1)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         name_lines(ax, "numbers in the list", "lists exactly right" if ax is axes[0] else "", title)
-        legend = ax.get_legend()
-        if legend is not None and ax is not axes[-1]:
-            legend.remove()
+        if ax.get_legend() is not None:
+            ax.get_legend().remove()
+    dotted = Line2D([], [], color=GREY, linestyle=":", linewidth=1.8, label="if numbers went\nwrong independently")
+    handles = [*axes[-1].get_legend_handles_labels()[0], dotted]
+    axes[-1].legend(handles=handles, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)
     show(drawn, f"Lists exactly right, mean and range of the seeds. {'; '.join(said)}.")

@@ -20,7 +20,7 @@ exercise = Exercise(
     returns=("output",),
     forbidden=READY_MADE,
     difficulty=1,
-    minutes=6,
+    minutes=4,
     hints=(
         "One output for each target position, as wide as an encoder state. Which axis has been summed over?",
         "Each output is the sum over i of weight[t, i] · encoder_state[i]: a row of the first input times the second, "

@@ -20,7 +20,7 @@ exercise = Exercise(
     returns=("scores",),
     forbidden=READY_MADE,
     difficulty=1,
-    minutes=8,
+    minutes=5,
     hints=(
         "Write the shapes of the two inputs under each other, then the shape of the result. The axis that has gone was "
         "summed over: each score is a dot product. Batched, that is one matrix product.",

@@ -1,0 +1,58 @@
+"""Hiding source positions from a decoder: what is hidden has no say, and nothing else changes."""
+
+import json
+from importlib.resources import files
+
+import pytest
+import torch
+
+from attncourse.data import Pair, Tokenizer, collate, encode_pairs
+from attncourse.recurrent import Seq2Seq
+from attncourse_lessons import course
+
+hiding = course.part("cross_attention", "hiding")
+WORDS = ["one two three", "two three one", "three one two"]
+
+
+@pytest.fixture(scope="module")
+def made():
+    tokens = Tokenizer.train(WORDS, size=60)
+    batch = collate(encode_pairs([Pair(words, words) for words in WORDS], tokens, tokens))
+    torch.manual_seed(0)
+    return Seq2Seq(len(tokens), len(tokens), d_embedding=8, d_hidden=16), batch
+
+
+def test_with_nothing_hidden_it_is_what_the_model_predicts(made):
+    model, batch = made
+    found = hiding.predicted(model, batch)
+    assert torch.equal(found, model(batch.source, batch.lengths, batch.target_in).argmax(dim=-1))
+
+
+def test_a_hidden_position_gets_no_weight_and_the_state_that_was_given_keeps_its_mask(made):
+    model, batch = made
+    state = model.start(batch.source, batch.lengths)
+    _, _, weights = model.step(batch.target_in[:, 0], hiding.hide(state, [1]), with_weights=True)
+    assert (weights[:, 1] == 0).all() and torch.allclose(weights.sum(dim=1), torch.ones(len(WORDS)))
+    assert state.memory.mask[:, 1].all()
+
+
+def test_another_rows_initial_state_is_used_where_it_is_asked_for(made):
+    model, batch = made
+    rows = torch.tensor([1, 2, 0])
+    state = model.start(batch.source, batch.lengths)
+    logits, _, _ = model.step(batch.target_in[:, 0], state._replace(state=state.state[rows]))
+    assert torch.equal(hiding.predicted(model, batch, start_of=rows)[:, 0], logits.argmax(dim=-1))
+
+
+def test_the_record_of_ten_seeds_adds_up():
+    folder = files("attncourse_lessons") / "measured"
+    record = json.loads((folder / "ladder_seeds.json").read_text(encoding="utf-8"))
+    runs = record["steps"]["450"]["attention"]
+    assert [run["seed"] for run in runs] == list(range(10))
+    for run in runs:
+        units, aligned = run["units"], run["aligned"]["121 to 999"]
+        assert sum(units["largest"]) == 648 == units["right"] and units["largest"][4] == aligned["units"][0]
+        assert all(0 <= count <= 648 for name in ("right_without", "right_with_alone") for count in units[name])
+    elsewhere = [run["seed"] for run in runs if run["units"]["largest"][4] < 324]
+    assert len(elsewhere) == 4, "as the page says"
+    assert sum(run["units"]["largest"][4] == 0 for run in runs) == 3
