@@ -11,17 +11,23 @@ at a time:
 * ratio: positions of "binary" and "learned" made √d_model times as long *beside* a scaled embedding: if what counts is
   how long the one is beside the other, that must undo what the scale did;
 * window: the trained RoPE, Shaw, T5 and sinusoidal models, each letter seeing 16 on either side;
-* clipped: the trained RoPE models, every key seen, but none turned further from its query than 16 places, so that no
-  angle is new: if new angles are why RoPE fades, that must mend it; if the number of keys is, it must not;
+* RoPE clipped: the trained RoPE models, every key seen, but none turned further from its query than 16 places, so that
+  no angle is new: if new angles are why RoPE fades, that must mend it; if the number of keys is, it must not;
 * RoPE far keys: the trained RoPE models in texts of 1024, each letter seeing 8 on either side and 16, 64 or 256 that
   are drawn from those it never saw so far away: with 16 as many keys as in the window, half of them at new angles;
+* RoPE one distance: the trained RoPE models in texts of 1024, every key further than 16 places away turned as if it
+  stood at one and the same distance on its side, known or new; beside it, each at a distance drawn from 17 to 31, so
+  that many trained distances occur: is it the number of *different* new distances that harms, or a few of them?
 * RoPE extended: the trained RoPE models in texts of 128 and 1024 without further training, their angles changed: all
   divided by the stretch s ("interpolation"), the base raised ("NTK-aware"), or only those pairs divided by s that did
   not come full circle in training, over the 63 distances from −31 to 31 ("by parts", YaRN's idea: the first five stay);
   beside it, YaRN's own limits, 1 and 32 circles in a text, and every number of pairs kept from 2 to 8;
-* T5, RoPE longer: four times as many steps, since a run that fails may only have been too short;
-* T5 lead: by how much the largest of its biases exceeds the outermost ones;
-* learned scaled longer: the same for the learned table with the embedding scaled;
+* binary, sinusoidal, T5, Shaw, RoPE longer: four times as many steps, since a run that fails may only have been too
+  short;
+* T5 lead: by how much the largest of its biases exceeds the outermost ones, and all of them, distance by distance;
+* T5 quick: the same number of steps, and only T5's biases learn at ten times the rate, for Adam moves a number by at
+  most about the rate in a step: is it the scheme that fails in long texts, or how far its numbers could move?
+* learned scaled longer: four times as many steps for the learned table with the embedding scaled;
 * crowd at trained positions: the trained sinusoidal model reads texts of 128 whose letters from 32 on stand at places
   0 to 11: as many keys, no unseen vector. Asked are positions 20 to 31;
 * own head: the sinusoidal model with a head that looks two places back put in before the training, with the embedding
@@ -30,7 +36,7 @@ at a time:
 * anywhere: sinusoidal texts that begin at a place from 0 to 96, and are no longer than before.
 
 Runs of one seed see the same letters. `--only` measures some of the changes (their names: `CHANGES`) and puts them
-into the record that FILE holds. One thread; about seven minutes of processor time on a busy machine.
+into the record that FILE holds. One thread; about ten minutes of processor time on a busy machine.
 """
 
 import argparse
@@ -49,6 +55,7 @@ LETTERS, BACK, TRAINED, D = 16, 2, 32, 64
 LENGTHS = (32, 128, 512, 1024)
 NEAR = 16
 FAR = (16, 64, 256)
+ALIKE = range(NEAR + 1, 121)
 SCHEMES = {"none": "no positions", "integer": "integer", "binary": "binary", "sinusoidal": "sinusoidal",
            "learned": "learned", "shaw": "relative (Shaw)", "bucketed": "relative (T5)", "rope": "RoPE"}  # fmt: skip
 
@@ -72,15 +79,22 @@ class Echo(nn.Module):
         return self.encoder.embedding.positions
 
 
-def train(positions: str, steps: int, seed: int, scaled: bool = False, before=None, each=None) -> Echo:
-    """`before` is called with the model once, `each` before every step."""
+def train(
+    positions: str, steps: int, seed: int, scaled: bool = False, before=None, each=None, quick: float = 1
+) -> Echo:
+    """`before` is called with the model once, `each` before every step; T5's biases learn `quick` times as fast."""
     torch.manual_seed(seed)
     model = Echo(positions, scaled=scaled)
     if before is not None:
         before(model)
     draws = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=3e-3, total_steps=steps, pct_start=0.2)
+    rates, groups = 3e-3, model.parameters()
+    if quick != 1:
+        numbers = [*model.encoder.stack.bias.parameters()]
+        others = [part for part in model.parameters() if not any(part is number for number in numbers)]
+        rates, groups = [3e-3, quick * 3e-3], [{"params": others}, {"params": numbers}]
+    optimiser = torch.optim.Adam(groups, lr=3e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rates, total_steps=steps, pct_start=0.2)
     for _ in range(steps):
         if each is not None:
             each(model)
@@ -133,10 +147,25 @@ def right_at(
     return agrees(answer, tokens).mean(dim=0)
 
 
-@torch.no_grad()
-def right_clipped(model: Echo, n: int, furthest: int = NEAR) -> float:
+def right_clipped(model: Echo, n: int) -> float:
+    """The share right with RoPE clipped, in as many texts as elsewhere; some at a time, for the memory."""
+    tokens = letters(n, max(2, 8192 // n))
+    return torch.cat([clipped(model, some) for some in tokens.split(max(2, 2048 // n))]).mean().item()
+
+
+def clipped(model: Echo, tokens: Tensor, furthest: int = NEAR) -> Tensor:
     """RoPE with every distance beyond `furthest` taken for `furthest`: all keys are seen, none at a new angle."""
-    tokens, place = letters(n, 2), torch.arange(n)
+    return turned_alike(model, tokens, {furthest: None}, furthest)
+
+
+@torch.no_grad()
+def turned_alike(model: Echo, tokens: Tensor, at: dict[int, Tensor | None], beyond: int = NEAR) -> Tensor:
+    """RoPE with every key further than `beyond` turned as if at another distance on its side.
+
+    `at` {distance: where it holds, (n, n), or None for everywhere}.
+    """
+    n = tokens.shape[1]
+    place = torch.arange(n)
     built = longer(model, "rope", n)
     block = built.encoder.stack.blocks[0]
     layer, x = block.attention.sublayer, built.encoder.embedding(tokens)
@@ -146,22 +175,34 @@ def right_clipped(model: Echo, n: int, furthest: int = NEAR) -> float:
     angles = rope_angles(place, query.shape[-1])
     scores = rotate(query, angles) @ rotate(key, angles).mT                   # (batch, 2, n, n)  as trained
     apart = place - place[:, None]                                            # (n, n)  key less query
-    for side in (-furthest, furthest):
-        turned = rotate(key, rope_angles(torch.full((n,), side), query.shape[-1]))
-        far = apart < side if side < 0 else apart > side
-        scores = torch.where(far, query @ turned.mT, scores)
+    for distance, where in at.items():
+        for side in (-1, 1):
+            turned = rotate(key, rope_angles(torch.full((n,), side * distance), query.shape[-1]))
+            far = side * apart > beyond
+            scores = torch.where(far if where is None else far & where, query @ turned.mT, scores)
     output = (scores * layer.scale).softmax(dim=-1) @ value                   # (batch, 2, n, d_head)
     x = x + layer.output(output.transpose(1, 2).flatten(2))
     x = x + block.ff.sublayer(block.ff.norm(x))
     answer = built.output(built.encoder.stack.norm(x)).argmax(dim=-1)
-    return agrees(answer, tokens).mean().item()
+    return agrees(answer, tokens)
+
+
+def right_alike(model: Echo, n: int = 1024, batch: int = 1) -> dict[str, float]:
+    """The share right in texts of n: far keys all at one distance, {distance: share}; or each at a trained one."""
+    tokens = letters(n, batch)
+    shares = {str(distance): turned_alike(model, tokens, {distance: None}).mean().item() for distance in ALIKE}
+    drawn = torch.randint(NEAR + 1, TRAINED, (n, n), generator=torch.Generator().manual_seed(0))
+    known = {distance: drawn == distance for distance in range(NEAR + 1, TRAINED)}
+    return shares | {"17 to 31": turned_alike(model, tokens, known).mean().item()}
 
 
 # What is changed before or during a training
 
-LONGER = {"T5 longer": "bucketed", "RoPE longer": "rope"}
-CHANGES = (*LONGER, "RoPE far keys", "RoPE extended", "T5 lead", "learned scaled longer", "crowd at trained positions",
-           "own head", "own head scaled", "base 4", "anywhere", "binary louder", "learned louder")  # fmt: skip
+LONGER = {"binary longer": "binary", "sinusoidal longer": "sinusoidal", "T5 longer": "bucketed",
+          "Shaw longer": "shaw", "RoPE longer": "rope"}  # fmt: skip
+CHANGES = (*LONGER, "RoPE clipped", "RoPE far keys", "RoPE one distance", "RoPE extended", "T5 lead", "T5 quick",
+           "learned scaled longer", "crowd at trained positions", "own head", "own head scaled", "base 4", "anywhere",
+           "binary louder", "learned louder")  # fmt: skip
 CROWDED = slice(20 - BACK, 32 - BACK)
 
 
@@ -242,6 +283,12 @@ def lead(model: Echo) -> list[float]:
     return (numbers.amax(dim=-1) - numbers[:, outermost].amax(dim=-1)).tolist()
 
 
+def biases(model: Echo) -> list[list[float]]:
+    """T5's bias at each distance from −(TRAINED − 1) to TRAINED − 1, for each head."""
+    table = model.encoder.stack.bias
+    return table.bias.weight.detach()[table.buckets(torch.arange(1 - TRAINED, TRAINED))].T.tolist()
+
+
 def split(line: Tensor) -> dict:
     """Before the end of the trained length and behind it."""
     return {"inside": line[: TRAINED - BACK].mean().item(), "beyond": line[TRAINED - BACK :].mean().item()}
@@ -268,8 +315,6 @@ def measure(positions: str, scaled: bool, steps: int, seed: int) -> tuple[dict, 
         run["at"] = {n: lines[n].tolist() for n in lengths if n <= 128}
         if positions in ("sinusoidal", "shaw", "bucketed", "rope"):
             run["window"] = {n: right_at(model, positions, n, window=NEAR).mean().item() for n in LENGTHS}
-        if positions == "rope":
-            run["clipped"] = {n: right_clipped(model, n) for n in LENGTHS}
     return run, model
 
 
@@ -279,16 +324,31 @@ def changed(name: str, steps: int, seed: int) -> dict:
     if name in LONGER:
         positions = LONGER[name]
         model = train(positions, 4 * steps, seed)
-        run |= split(right_at(model, positions, 128))
-        run["by_length"] = {n: right_at(model, positions, n).mean().item() for n in LENGTHS}
+        lines = {n: right_at(model, positions, n) for n in LENGTHS}
+        run |= split(lines[128])
+        run["by_length"] = {n: line.mean().item() for n, line in lines.items()}
+        run["at"] = {n: lines[n].tolist() for n in (TRAINED, 128)}
+        if positions == "bucketed":
+            run |= {"lead": lead(model), "bias": biases(model)}
+    elif name == "RoPE clipped":
+        model = train("rope", steps, seed)
+        run["by_length"] = {n: right_clipped(model, n) for n in LENGTHS}
     elif name == "RoPE far keys":
         model = train("rope", steps, seed)
         run["far"] = {far: right_at(model, "rope", 1024, window=NEAR // 2, far=far).mean().item() for far in FAR}
+    elif name == "RoPE one distance":
+        model = train("rope", steps, seed)
+        run["alike"] = right_alike(model)
     elif name == "RoPE extended":
         model = train("rope", steps, seed)
         run["at"] = {n: stretched(model, n) for n in (128, 1024)}
     elif name == "T5 lead":
-        run["lead"] = lead(train("bucketed", steps, seed))
+        model = train("bucketed", steps, seed)
+        run |= {"lead": lead(model), "bias": biases(model)}
+    elif name == "T5 quick":
+        model = train("bucketed", steps, seed, quick=10)
+        run["by_length"] = {n: right_at(model, "bucketed", n).mean().item() for n in LENGTHS}
+        run |= {"lead": lead(model), "bias": biases(model)}
     elif name == "learned scaled longer":
         model = train("learned", 4 * steps, seed, scaled=True)
         run["inside"] = right_at(model, "learned", TRAINED).mean().item()
@@ -339,7 +399,7 @@ def main() -> None:
                 run, _ = measure(positions, scaled, args.steps, seed)
                 runs.append(run)
                 shown = " ".join(f"{share:6.1%}" for share in run["by_length"].values())
-                extra = " ".join(f"{kind} {run[kind][1024]:.1%}" for kind in ("window", "clipped") if kind in run)
+                extra = " ".join(f"{kind} {run[kind][1024]:.1%}" for kind in ("window",) if kind in run)
                 print(f"{run['scheme']:>16} {'scaled' if scaled else '':>6} {seed}: {shown}  {extra}", flush=True)
     for name in CHANGES:
         for seed in args.seeds:

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 from attncourse_lessons import course
 from attncourse_lessons.slides.erratum import DECKS, Erratum, Finding
-from attncourse_lessons.slides.model import FAULTS, STRUCTURAL, SlideModel, structural
+from attncourse_lessons.slides.model import FAULTS, ON_NO_SLIDE, STRUCTURAL, SlideModel, attention_as_torchs, structural
 
 ERRATA: tuple[Erratum, ...] = tuple(
     replace(entry, lesson=lesson) for lesson, errata in course.parts("errata").items() for entry in errata.ERRATA
 )
 """All lessons' own, in the order of the course."""
 
-__all__ = ["DECKS", "ERRATA", "FAULTS", "STRUCTURAL", "Erratum", "Finding", "SlideModel", "erratum", "structural"]
+__all__ = [
+    "DECKS", "ERRATA", "FAULTS", "ON_NO_SLIDE", "STRUCTURAL", "Erratum", "Finding", "SlideModel", "attention_as_torchs",
+    "erratum", "structural",
+]  # fmt: skip
 
 
 def erratum(name: str) -> Erratum:

@@ -10,7 +10,17 @@ import pytest
 import torch
 
 from attncourse_lessons import course
-from attncourse_lessons.errata import DECKS, ERRATA, FAULTS, STRUCTURAL, SlideModel, erratum, structural
+from attncourse_lessons.errata import (
+    DECKS,
+    ERRATA,
+    FAULTS,
+    ON_NO_SLIDE,
+    STRUCTURAL,
+    SlideModel,
+    attention_as_torchs,
+    erratum,
+    structural,
+)
 from attncourse_lessons.results import MODIFICATIONS
 from attncourse_lessons.slides.transcriptions import COLUMNS, NARANG_ROWS, TRANSCRIBERS, transcriptions
 from lessonkit.authoring.checkout import open_course
@@ -187,6 +197,26 @@ def test_every_fault_is_an_erratum_and_some_structural_test_catches_it(fault):
     assert erratum(fault)
     found = structural(fault)
     assert list(found) == list(STRUCTURAL) and not all(finding.passes for finding in found.values())
+
+
+def test_positions_by_the_batch_are_killed_by_a_wrong_value_and_not_by_a_crash():
+    found = structural("positions by the batch")["batch invariance"]
+    assert not found.passes and "differ by" in found.measured and "nan" not in found.measured
+
+
+def test_a_finding_that_is_not_a_number_says_so():
+    found = structural("not even itself")
+    silent = [name for name, finding in found.items() if not finding.passes and "nan" not in finding.measured]
+    assert silent == [] and "nan" not in structural()["200 tokens"].measured
+
+
+def test_a_mistake_on_no_slide_may_pass_every_structural_test_and_a_peer_finds_it():
+    found = {name: structural(block=block).values() for name, block in ON_NO_SLIDE.items()}
+    killed = {name for name, findings in found.items() if not all(finding.passes for finding in findings)}
+    unlike = {name for name, block in ON_NO_SLIDE.items() if not attention_as_torchs(block).passes}
+    assert attention_as_torchs().passes
+    assert set(ON_NO_SLIDE) - killed == {"no 1/√d_k", "keys in place of values"}
+    assert set(ON_NO_SLIDE) - unlike == {"no residual around the network"}
 
 
 def test_the_repaired_model_is_the_packages_own_language_model():

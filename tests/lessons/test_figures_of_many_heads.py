@@ -74,9 +74,10 @@ def test_latent_attention_makes_every_heads_keys_and_values_from_one_vector():
 
 
 @proven
-def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_turns():
-    turned = {"what layer 0 writes": [0.8, 0.5], "the key": [0.0, 0.01], "the value": [0.75, 0.25]}
-    (ax,) = axes(figures.composition, ("Anna", "she", "sold"), turned)
+def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_changes():
+    new = {"what layer 0 writes": [0.8, 0.5], "the key": [0.0, 0.01], "the value": [0.75, 0.25]}
+    old = {"what layer 0 writes": [0.1, 0.4], "the key": [1.0, 0.99], "the value": [0.2, 0.7]}
+    (ax,) = axes(figures.composition, ("Anna", "she", "sold"), new, old)
     at = [(words, x, y) for words, x, y in texts(ax)]
     heights = sorted({y for words, _, y in at if words == "Anna"})
     rows = [[words for words, x, y in at if y == height and 1 < x < 6] for height in heights]
@@ -113,13 +114,16 @@ def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_turns
         assert line.get_color() == ORANGE
     assert len(crosses) == 3
     said = [words for words, *_ in at if "exchanged" in words]
-    assert said == ["a  what layer 0 writes exchanged:\n    80%, 50%", "b  the key exchanged:\n    0%, 1%",
-                    "c  the value exchanged:\n    75%, 25%"]  # fmt: skip
+    assert said == [
+        "a  what layer 0 writes exchanged:\n    the new name 80%, 50%\n    the old name 10%, 40%",
+        "b  the key exchanged:\n    the new name 0%, 1%\n    the old name 100%, 99%",
+        "c  the value exchanged:\n    the new name 75%, 25%\n    the old name 20%, 70%",
+    ]
 
 
 def test_a_composition_of_other_numbers_is_refused():
-    with pytest.raises(ValueError, match="words, turned: got 2 and 3, expected three of each"):
-        figures.composition(("Anna", "she"), {"a": [1.0], "b": [1.0], "c": [1.0]})
+    with pytest.raises(ValueError, match="words, new, old: got 2, 3 and 3, expected three of each"):
+        figures.composition(("Anna", "she"), *2 * [{"a": [1.0], "b": [1.0], "c": [1.0]}])
 
 
 def test_a_number_of_key_heads_that_does_not_divide_is_refused():
@@ -241,6 +245,23 @@ def test_the_layer_is_drawn_to_scale_from_x_over_heads_and_values_to_the_output(
             striped.append(name)
     assert striped == ["$X$", "$Q$", *(name for i in range(3) for name in (f"$Q_{i}$", f"$A_{i}$", f"head {i}")),
                        "Concat", "output"]  # fmt: skip
+    # The same token where it is read: a pale row of K and V, a pale column of K transposed and of the weights.
+    rows, columns = [], []
+    for line in ax.lines:
+        if line.get_color() == figures.PALE_ORANGE:
+            (left, right), (y, top) = line.get_data()
+            (name,) = [name for name, (x, low, x_end, high) in box.items()
+                       if x - 0.01 < left <= right < x_end + 0.01 and low - 0.01 < y <= top < high + 0.01]  # fmt: skip
+            x, low, x_end, high = box[name]
+            if y == top:
+                assert (left, right) == pytest.approx((x, x_end)) and round((high - y) / unit - 0.5) == asking
+                rows.append(name)
+            else:
+                assert left == right and (y, top) == pytest.approx((low, high))
+                assert round((left - x) / unit - 0.5) == asking
+                columns.append(name)
+    assert rows == ["$K$", "$V$", *(f"$V_{i}$" for i in range(3))]
+    assert columns == [name for i in range(3) for name in (KEYS[i], f"$A_{i}$")]
 
 
 @proven

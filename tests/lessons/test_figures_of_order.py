@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, curves, grid, joined, labels, strokes, table, texts, written
+from drawn import arrows, axes, bars, boxed, cells, curves, grid, joined, labels, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle
 from proven import proven
@@ -54,6 +54,11 @@ def test_relative_biases_say_how_many_distances_share_a_bucket(shown):
     assert "3 buckets for 5 distances, so 4 of them share one" in shown[0] and "slope 2 from 0 down to -4" in shown[0]
 
 
+def test_yarn_leaves_pairs_that_turn_often_and_slows_those_that_do_not_come_round():
+    theta = 2 * math.pi / 100 * torch.tensor([64.0, 32.0, 16.5, 1.0, 0.1])             # their turns in 100 tokens
+    assert (figures.yarn(theta, 4, 100) / theta).tolist() == pytest.approx([1, 1, 0.625, 0.25, 0.25], abs=1e-5)
+
+
 def test_extension_says_how_far_the_first_the_middle_and_the_last_pair_turn(shown):
     figures.context_extension({"a": torch.tensor([8.0, 4, 2]), "b": torch.tensor([8.0, 8, 8])}, 1)
     assert "a: 8.00 in pair 0, 4.00 in pair 1, 2.00 in the last; b" in shown[0]
@@ -75,11 +80,15 @@ def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long
     lines = {"A": {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}}, "B": {"b": {8: [[1.0] * 6]}}}
     figures.accuracy_past_training(lines, trained=8, chance={8: 0.25, 16: 0.125}, first=2, smooth=4)
     assert "a: 75% in texts of 8, 50% to 100% beyond in texts of 16; b: 100% in texts of 8, refuses 16." in shown[0]
+    later = {"a": ("longer training", [[0.5] * 6 + [0.25] * 8])}
+    figures.accuracy_past_training(lines, trained=8, chance={}, first=2, later=later)
+    assert "100% beyond in texts of 16 (longer training: 25% to 25%); b" in shown[1]
     assert "The most frequent letter of 8: 25%; The most frequent letter of 16: 12%" in shown[0]
 
 
 def test_reach_tells_the_mean_at_each_length(shown):
-    figures.reach({"a": {"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, "b": {"T5": {32: [0.5, 0.4]}}}, trained=32)
+    lines = {"a": {"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, "b": {"T5": {32: [0.5, 0.4]}}}
+    figures.reach(lines, trained=32, shortest=8)
     assert "a, RoPE: 95% at 32, 60% at 128; b, T5: 45% at 32." in shown[0]
 
 
@@ -94,6 +103,8 @@ def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
     row = {"unique": (True, ""), "longer texts": (False, "12%")}
     figures.property_table({"binary": row, "RoPE": row | {"longer texts": (True, "99%")}})
     assert "binary: unique yes, longer texts no (12%); RoPE: unique yes, longer texts yes (99%)." in shown[0]
+    figures.property_table({"learned": {"unique": (True, ""), "longer texts": (None, "too few")}})
+    assert "learned: unique yes, longer texts not tested (too few)." in shown[1]
 
 
 # What is drawn
@@ -157,6 +168,8 @@ def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_
     for line, rows in ((in_digits, digits), (in_waves, waves)):
         assert line == [(pytest.approx(math.dist(row, rows[position]), abs=1e-5), p) for p, row in enumerate(rows)]
     assert level == [(0, position), (1, position)] and right.yaxis_inverted()
+    assert [*curves(right)] == ["digits", "waves"] and right.get_xlabel() == "distance"
+    assert (left.get_xlabel(), middle.get_xlabel()) == ("period (lowest digit first)", "period")
 
 
 @proven
@@ -186,13 +199,18 @@ def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
 
 @proven
 def test_buckets_are_points_and_costs_are_lines_over_the_same_distances():
-    left, right = axes(figures.relative_biases, [-2, -1, 0, 1], [5, 3, 0, 4], {"2": 2.0, "1/2": 0.5})
-    assert strokes(left) == [[(-2, 5), (-1, 3), (0, 0), (1, 4)]]
-    assert (left.get_ylabel(), right.get_ylabel()) == ("number of the bucket", "added to the score")
-    assert strokes(right) == [[(-2, -4), (-1, -2), (0, 0), (1, -2)], [(-2, -1), (-1, -0.5), (0, 0), (1, -0.5)]]
-    assert texts(right) == [("s = 2", 3, -2), ("s = 1/2", 3, -0.5)]
+    given = [-5, -4, -3, -2, -1, 0, 1], [5, 5, 5, 3, 3, 0, 4]
+    left, right = axes(figures.relative_biases, *given, {"2": 2.0, "1/2": 0.5})
+    assert bars(left)[""] == {-4: 3, -1.5: 2, 0: 1, 1: 1} and texts(left) == [("5", -4, 3.15)]
+    widths = [bar.get_width() for container in left.containers for bar in container]
+    assert widths == [3, 2, 1, 1], "a block is as wide as the distances that share"
+    assert (left.get_ylabel(), right.get_ylabel()) == ("distances that share a number", "added to the score")
+    assert strokes(right) == [[(d, -slope * abs(d)) for d in given[0]] for slope in (2, 0.5)]
+    assert texts(right) == [("slope 2", 3, -2), ("slope 1/2", 3, -0.5)]
     assert left.get_xlabel() == right.get_xlabel() == "distance j − i"
-    assert [ax.get_title() for ax in (left, right)] == ["T5: which learned number", "ALiBi: what is added"]
+    assert [ax.get_title() for ax in (left, right)] == [
+        "T5: one learned number for each block", "ALiBi: what is added"
+    ]  # fmt: skip
 
 
 @proven
@@ -297,32 +315,34 @@ def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_posit
     long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
     lines = {"A": {"a": {8: [short], 15: [long, [0.75] * 13]}},
              "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
-    chance = {8: 0.25, 15: 0.125}
-    a, empty, b, c = axes(figures.accuracy_past_training, lines, trained=8, chance=chance, first=2, smooth=4)
+    chance, later = {8: 0.25, 15: 0.125}, {"a": ("later", [[0.5] * 4 + [0.25] * 4 + [0.125] * 5])}
+    given = {"trained": 8, "chance": chance, "first": 2, "smooth": 4, "later": later, "notes": {"b": ("here", 3, 0.5)}}
+    a, empty, b, c = axes(figures.accuracy_past_training, lines, **given)
     assert [ax.get_title() for ax in (a, b, c)] == ["A: a", "B: b", "B: c"] and not empty.axison
     assert [ax.get_ylabel() for ax in (a, b, c)] == ["accuracy", "accuracy", ""]
-    levels, means = [[(2, 0.125), (15, 0.125)], [(2, 0.25), (8, 0.25)]], [(3.5, 0.75), (6.5, 0.75)]
+    levels, each = [[(2, 0.125), (15, 0.125)], [(2, 0.25), (8, 0.25)]], [(2 + i, (1, 0.5)[i % 2]) for i in range(6)]
     colours = {line.get_ydata()[0]: line.get_color() for line in a.get_lines()[:2]}
-    assert colours == {0.125: a.get_lines()[2].get_color(), 0.25: a.get_lines()[-1].get_color()}
+    assert colours == {0.125: a.get_lines()[3].get_color(), 0.25: a.get_lines()[-1].get_color()}
     assert strokes(a) == [
-        *levels, [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], means
+        *levels, [(3.5, 0.5), (7.5, 0.25), (11.5, 0.125), (14, 0.125)],
+        [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], each
     ]  # fmt: skip
-    assert strokes(b) == [*levels, means, [(3.5, 0.25), (6.5, 0.25)]]
+    assert strokes(b) == [*levels, each, [(2 + i, 0.25) for i in range(6)]]
     for ax in (a, b, c):
         assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
         assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
-    assert strokes(c) == [*levels, means]
-    assert texts(a) == [] and texts(b) == texts(c) == [("refuses", 12, 0.5)]
+    assert strokes(c) == [*levels, each]
+    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5), ("here", 3, 0.5)] and texts(c) == texts(b)[:1]
     (legend,) = a.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
-        "trained positions", "most frequent letter of 15", "most frequent letter of 8", "text of 15", "text of 8"
+        "text of 8", "text of 15", "later", "always the most frequent letter", "trained positions"
     ]  # fmt: skip
 
 
 @proven
 def test_reach_joins_means_and_has_a_mark_a_seed():
     lines = {"as it is": {32: [1.0, 0.5], 128: [0.5, 0.25]}, "window": {32: [0.75, 0.25], 128: [0.25, 0.5]}}
-    left, right = axes(figures.reach, {"ours": lines, "theirs": {"window": {32: [0.5, 0.25]}}}, trained=32)
+    left, right = axes(figures.reach, {"ours": lines, "theirs": {"window": {32: [0.5, 0.25]}}}, trained=32, shortest=8)
     assert strokes(left) == [
         [(32, 0.75), (128, 0.375)], [(32, 1), (32, 0.5), (128, 0.5), (128, 0.25)],
         [(32, 0.5), (128, 0.375)], [(32, 0.75), (32, 0.25), (128, 0.25), (128, 0.5)],
@@ -335,8 +355,8 @@ def test_reach_joins_means_and_has_a_mark_a_seed():
     assert looks[2:4] == looks[4:], "a line looks the same in all panels"
     assert len(set(looks)) == 4
     for ax in (left, right):
-        assert [*cells(ax)] == [(16, 0, 16, 1)]
-        assert labels(ax.xaxis) == ({32: "32", 128: "128"} if ax is left else {32: "32"})
+        assert [*cells(ax)] == [(8, 0, 24, 1)]
+        assert labels(ax.xaxis) == {8: "8", 32: "32"} | ({128: "128"} if ax is left else {})
         assert ax.get_xlabel() == "length of the text" and ax.get_ylabel() == ("accuracy" if ax is left else "")
 
 
@@ -361,24 +381,28 @@ def test_scores_are_means_of_neighbouring_distances_in_a_band():
 def test_attention_past_the_end_has_lines_where_the_training_ended():
     matrix = torch.eye(4)
     matrix[2:] = torch.tensor([0.125, 0.5, 0.125, 0.25])
-    a, b, key = axes(figures.attention_past_training, {"a": matrix, "b": torch.eye(4).roll(1, 1)}, trained=2)
+    tables = {"a": matrix, "b": torch.eye(4).roll(1, 1)}
+    a, b, key = axes(figures.attention_past_training, tables, trained=2, circled={"a": (3, 1)})
     assert key.get_ylabel() == "attention weight"
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
     assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
     assert grid(b) == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
     for ax in (a, b):
         assert strokes(ax) == [[(0, 1.5), (1, 1.5)], [(1.5, 0), (1.5, 1)]]
+    assert texts(a) == [("0.50", 1, 3)] and texts(b) == []
+    assert [patch.center for patch in a.patches if isinstance(patch, Circle)] == [(1, 3)]
 
 
 @proven
 def test_a_property_that_holds_is_filled_and_ticked_in_the_column_of_its_scheme():
     rows = {"binary": {"unique": (True, ""), "longer": (False, "12%"), "near": (False, "3")},
-            "RoPE": {"unique": (False, "1"), "longer": (True, "99%"), "near": (False, "5")}}  # fmt: skip
+            "RoPE": {"unique": (False, "1"), "longer": (True, "99%"), "near": (None, "few")}}  # fmt: skip
     (ax,) = axes(figures.property_table, rows)
     at = {(x, y): words.strip() for words, x, y in texts(ax)}
     assert [at[x, -0.42] for x in (0.5, 1.5)] == ["binary", "RoPE"] and ax.yaxis_inverted()
     assert [[at[x, y] for x in (-0.08, 0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [
-        ["unique", "✓", "✗ 1"], ["longer", "✗ 12%", "✓ 99%"], ["near", "✗ 3", "✗ 5"]
+        ["unique", "✓", "✗ 1"], ["longer", "✗ 12%", "✓ 99%"], ["near", "✗ 3", "few"]
     ]  # fmt: skip
     filled = {place[:2] for place, (colour, _) in cells(ax).items() if colour != "#ffffff"}
     assert filled == {(0, 0), (1, 1)} and len(cells(ax)) == 6
+    assert [place[:2] for place, (_, hatch) in cells(ax).items() if hatch] == [(1, 2)], "what cannot be tested"

@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Assignment @order · Positional encoding
 #
-# You build four parts of [lecture @order](@order): **sinusoidal positional encodings**, the matrix that shifts them,
-# **rotary embeddings (RoPE)**, and the index of **relative positions**. After each check comes a cell that *uses* what you
+# You build five parts of [lecture @order](@order): **sinusoidal positional encodings**, the matrix that shifts them,
+# **rotary embeddings (RoPE)**, the index of **relative positions**, and RoPE's frequencies for **longer texts**. After each check comes a cell that *uses* what you
 # wrote. In exercise 3, for instance, a model learns to copy with your `rope`. The cell waits until the check gives all
 # points, and is not graded.
 #
@@ -115,7 +115,7 @@ check("shift_matrix", shift_matrix)
 # %% [markdown]
 # **Use it.** Your matrix becomes $W_Q W_K^\top$ of a head. Queries and keys are made of positions alone, without words.
 # *Guess* for $k = -1$ and $k = 2$ which key gets most of the weight of each query. For some queries this key does not exist.
-# What do they attend to?
+# What do they attend to? *Guess* also which shift $M_3 M_4$ is, and which the transpose of $M_3$ is.
 
 # %%
 if solved("sinusoidal") and solved("shift_matrix"):
@@ -125,11 +125,17 @@ if solved("sinusoidal") and solved("shift_matrix"):
         scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT            # (5, 5)  the 2 sharpens
         tables[f"k = {k}"] = (words, scores.softmax(dim=-1))
     viz.weight_tables(tables, numbers=True, digits=2)
+    product = shift_matrix(3, 64) @ shift_matrix(4, 64)          # (64, 64)
+    transposed = shift_matrix(3, 64).T
+    for k in (7, 12, -3):
+        off = [(M - shift_matrix(k, 64)).abs().max() for M in (product, transposed)]
+        print(f"from the shift by {k:>2}: the product is off by {off[0]:.2f},"
+              f" the transpose by {off[1]:.2f}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With $k = -1$ each word attends to the word before, with $k = 2$ to the second one after. Where there is none, the nearest
+# The product is the shift by 7, because the angles of two turns add up; the transpose turns back, by 3. With $k = -1$ each word attends to the word before, with $k = 2$ to the second one after. Where there is none, the nearest
 # word at that end gets the weight: the first word attends to itself, and the last ones to the last. The neighbours of
 # the right key have about 0.09 each, because nearby positions have similar vectors. In a long text this stays so: far keys get next to nothing.</details>
 
@@ -300,7 +306,86 @@ if solved("relative_index"):
 # first two words have no key two places back, so all keys get about the same weight from them.</details>
 
 # %% [markdown]
-# ## 5 · In your own words
+# ## 5 · Context extension: RoPE's frequencies for longer texts
+#
+# A model with RoPE was trained on texts of `trained` tokens and is to read texts `factor` times as long. The lecture interpolates
+# *by parts*, with a border: a pair stays as it is or is slowed down. YaRN ([-@peng2024yarn]) and Llama 3.1 have two
+# limits and a ramp between them. What decides is how many full turns a pair makes in a text of `trained` tokens:
+#
+# * a pair that turns `high` times or more keeps its frequency $\theta$;
+# * a pair that turns `low` times or less gets $\theta$ divided by `factor`;
+# * in between, the new frequency is a mixture of these two. The share of $\theta$ grows in proportion to the number of turns, from 0
+#   at `low` to 1 at `high`.
+
+# %% exercise="extended_frequencies"
+def extended_frequencies(
+    theta: Tensor, factor: float, low: float, high: float, trained: int
+) -> Tensor:
+    """RoPE's frequencies for texts that are `factor` times as long as those of the training.
+
+    theta:     (pairs,), by which angle each pair turns with one token, in radians
+    low, high: numbers of full turns in `trained` tokens, low < high
+    returns    (pairs,), the new angles per token
+    """
+    ...  # solution
+
+# %% check="extended_frequencies"
+check("extended_frequencies", extended_frequencies)
+
+# %% [markdown]
+# **Use it: read a config, extend the copier.** The first lines of the cell read what the config of Llama 3.1 says about RoPE.
+# Then the model of exercise 3, which was trained on at most 32 letters, reads 128 and 1,024, without further training. *Guess* first:
+# which of the four ways breaks the copier? Is one better than no change?
+
+# %%
+if solved("rope") and solved("extended_frequencies"):
+    from attncourse.positions import rotate
+
+    config = {"rope_theta": 500_000.0, "head_dim": 128, "rope_scaling": {
+        "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192, "rope_type": "llama3"}}
+    theta = config["rope_theta"] ** (-torch.arange(0, 128, 2) / config["head_dim"])  # (64,)
+    scaling = config["rope_scaling"]                             # read by key, in any order
+    slowed = theta / extended_frequencies(
+        theta, scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
+        scaling["original_max_position_embeddings"])             # (64,)
+    kept, divided = int((slowed < 1.001).sum()), int((slowed > 7.999).sum())
+    print(f"Llama 3.1: {kept} of 64 pairs stay, {divided} are 8 times slower")
+
+    def right_in(n, theta):
+        """The share of right answers in texts of n letters, with these angles per token."""
+        letters = torch.randint(LETTERS, (8, n), generator=torch.Generator().manual_seed(1))
+        x, angles = model.letter(letters), torch.arange(n)[:, None] * theta          # (n, d/2)
+        query = rotate(model.query(x), angles, "interleaved")
+        key = rotate(model.key(x), angles, "interleaved")                            # (8, n, d)
+        weights = (query @ key.mT / math.sqrt(d)).softmax(dim=-1)                    # (8, n, n)
+        guess = model.answer(weights @ model.value(x))[:, BACK:].argmax(dim=-1)
+        return (guess == letters[:, :-BACK]).float().mean()
+
+    theta = 10000 ** (-torch.arange(0, d, 2) / d)                                    # (32,)
+    for n in (128, 1024):
+        s = n / 32
+        ways = {"no change": theta, "interpolation": theta / s,
+                "by parts, 1 to 32 turns (YaRN)": extended_frequencies(theta, s, 1, 32, 32),
+                "by parts, 0.5 to 1 turns": extended_frequencies(theta, s, 0.5, 1, 32)}
+        with torch.no_grad():
+            for name, way in ways.items():
+                print(f"texts of {n:>5,}, {name:>30}: {right_in(n, way):4.0%} right")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
+#
+# Llama 3.1 leaves 29 of its 64 pairs alone, those that turn at least four times in 8,192 tokens, and makes as many eight
+# times slower. Six lie in between. Interpolation breaks the copier: a key two places back is turned as if it stood half
+# a place back, or less. So do the limits of the YaRN paper, which were chosen for texts of thousands of tokens. In 32
+# letters no pair turns 32 times, so *every* pair is slowed. With limits that fit 32 letters, the copier stays right at
+# 128. At 1,024 your single model may gain little; the lecture's figure shows three, and each of them gained. (YaRN in the
+# transformers library ramps along the *number* of the pair; its `llama3` ramps along the turns, as here.)
+# (The distances of the training run from −31 to 31, so a pair that makes half a turn in 32 letters has met nearly every
+# angle.)</details>
+
+# %% [markdown]
+# ## 6 · In your own words
 #
 # A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
 # depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
@@ -308,17 +393,21 @@ if solved("relative_index"):
 #
 # Without the division by $\sqrt{d_k}$, the score of query $i$ and key $j$ is $(x_i + s_i)\, B\, (x_j + s_j)^\top$ with
 # $B = W_Q W_K^\top$, where $x_i$ is the embedding of the token at position $i$ and $s_i = \mathrm{PE}(i)$ its
-# sinusoidal vector, both of them rows.
+# sinusoidal vector, both of them rows. ($s_i$ is a vector here, not the factor of exercise 5.)
 #
 # **(a)** The lecture multiplies it out and says of the two mixed terms that they change when both tokens move together. Give
-# an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$ and two positions.
+# an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$, and two positions $j$ of the
+# key for which the term $x B s_j^\top$ differs (so it changes, whatever the distance from the query is).
+#
 # **(b)** Your course-mate has the last term in mind, $s_i B s_j^\top$. Find a $2 \times 2$ matrix $B$, not a multiple of $I$, for
-# which it depends on $i - j$ alone, and one for which it does not. **(c)** Somebody adds nothing, but turns the embeddings by
+# which it depends on $i - j$ alone, and one for which it does not.
+#
+# **(c)** Somebody adds nothing, but turns the embeddings by
 # their positions, $x_i R_i$ with $R_i = \begin{pmatrix} \cos i & \sin i \\ -\sin i & \cos i \end{pmatrix}$, *before* $W_Q$ and $W_K$.
 # (RoPE turns the queries and keys, after them.) Write the score. For which of your two matrices of (b) do the positions count
 # through $i - j$ alone, and why not for the other?
 #
-# Answer in five to ten sentences or lines of mathematics. (3 points)
+# Answer in five to ten sentences or lines of mathematics. (3 points, one for each part)
 
 # %% [markdown] written="does-adding-do" points=3 minutes=15 difficulty=2
 # ### BEGIN SOLUTION
@@ -344,10 +433,10 @@ if solved("relative_index"):
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
 # **ALiBi**, attention with linear biases ([@press2022]), adds to each score a *cost* that grows with the distance. Nothing is
-# learned, and every distance has a cost, however long the text is. Head $h$ of $H$, counted from 1, has the slope $2^{-8h/H}$
-# (the paper's $m$) and adds to its scores
+# learned, and every distance has a cost, however long the text is. Of $h$ heads, number $u = 1, \dots, h$ has the slope
+# $2^{-8u/h}$ (the paper's $m$) and adds to its scores
 #
-# $$-\, 2^{-8h/H} \,\lvert i - j \rvert.$$
+# $$-\, 2^{-8u/h} \,\lvert i - j \rvert.$$
 #
 # (The paper's model sees only the past and needs no absolute value. Here attention is bidirectional.)
 

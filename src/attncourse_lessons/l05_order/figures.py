@@ -32,6 +32,7 @@ from attncourse.viz.style import (
 )
 
 N_DIGITS = 4
+MARKS = {True: "yes", False: "no", None: "not tested"}
 # Orange below zero, white at zero, blue above.
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#a63d00", "#f2b48c", "#ffffff", "#7fb4d9", "#0b4a80"])
 
@@ -113,17 +114,18 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
     waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(positions), -1)  # (16, 8)
     drawn, (left, middle, right) = figure(6.5, 3.4, columns=3)
     periods = [2 ** (i + 1) for i in range(N_DIGITS)]
-    for ax, table, ticks, names, name in (
-        (left, digits, np.arange(N_DIGITS) + 0.5, periods, "binary digits"),
-        (middle, waves, 2 * np.arange(N_DIGITS) + 1.0, [2 * period for period in periods], "sines and cosines"),
-    ):
+    for ax, table, ticks, names, name, order in (
+        (left, digits, np.arange(N_DIGITS) + 0.5, periods, "binary digits", "period (lowest digit first)"),
+        (middle, waves, 2 * np.arange(N_DIGITS) + 1.0, [2 * period for period in periods], "sines and cosines",
+         "period"),
+    ):  # fmt: skip
         ax.pcolormesh(table, cmap=SIGNED, vmin=-1.2, vmax=1.2, edgecolors="white", linewidth=1)
         ax.invert_yaxis()
         row = Rectangle((0, position), table.shape[1], 1, fill=False, edgecolor=INK, linewidth=2.5, clip_on=False)
         ax.add_patch(row)
         ax.set_xticks(ticks, names)
         ax.set_yticks(positions[::3] + 0.5, positions[::3] if ax is left else [])
-        ax.set_xlabel("period")
+        ax.set_xlabel(order, fontsize=10)
         ax.set_title(name)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
@@ -132,13 +134,14 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
         left.text(i + 0.5, position + 0.5, digit, ha="center", va="center", fontsize=9, color="white" if digit else INK)
     apart = {"digits": digits, "waves": waves}
     apart = {name: np.linalg.norm(table - table[position], axis=1) for name, table in apart.items()}
-    right.plot(apart["digits"], positions, color=GREY, marker="o", markersize=4, linewidth=1)
-    right.plot(apart["waves"], positions, color=GREEN, marker="s", markersize=4, linewidth=1.6)
+    right.plot(apart["digits"], positions, color=GREY, marker="o", markersize=4, linewidth=1, label="digits")
+    right.plot(apart["waves"], positions, color=GREEN, marker="s", markersize=4, linewidth=1.6, label="waves")
     right.axhline(position, color=INK, linewidth=1)
     right.set_ylim(15.5, -0.5)
-    right.set_xlim(-0.1, 4.2)
+    right.set_xlim(-0.1, 5.6)
     right.set_yticks([])
-    right.set_xlabel("distance: ● digits, ■ waves", fontsize=10)
+    right.set_xlabel("distance", fontsize=10)
+    right.legend(frameon=False, fontsize=9, loc="upper right", borderaxespad=0, handlelength=1.4)
     right.set_title(f"how far from {position}")
     written = "".join(str(digit) for digit in digits[position][::-1])
     words = f"Position {position} is {written} in binary. "
@@ -215,20 +218,30 @@ def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -
 def relative_biases(
     distances: Sequence[int], buckets: Sequence[int], slopes: Mapping[str, float]
 ) -> None:
-    """T5's bucket of each distance, and what ALiBi adds to the score there: a line for each {name: slope}."""
+    """How many distances share T5's number of a distance, and what ALiBi adds: a line for each {name: slope}.
+
+    `buckets` are those of the `distances`. Distances that share one are a block, as wide as it is high, with the number
+    of the bucket above it where there is room.
+    """
     drawn, (left, right) = figure(7.8, 3.2, columns=2)
-    left.plot(distances, buckets, color=BLUE, marker="o", markersize=3.5, linestyle="none")
-    left.set_title("T5: which learned number")
+    found = list(dict.fromkeys(buckets))
+    blocks = [[distance for distance, bucket in zip(distances, buckets, strict=True) if bucket == one] for one in found]
+    for i, (bucket, block) in enumerate(zip(found, blocks, strict=True)):
+        middle = sum(block) / len(block)
+        left.bar(middle, len(block), width=len(block), facecolor=(BLUE, PALE)[i % 2], edgecolor=BLUE, linewidth=0.6)
+        if len(block) > 2:
+            left.text(middle, len(block) + 0.15, f"{bucket}", ha="center", va="bottom", fontsize=9, color=INK)
+    left.set_title("T5: one learned number for each block")
     left.set_xlabel("distance j − i")
-    left.set_ylabel("number of the bucket")
-    left.grid(axis="y", color=PALE, linewidth=0.8)
+    left.set_ylabel("distances that share a number")
+    left.set_ylim(0, max(map(len, blocks)) + 1)
     lowest = {}
     for i, (name, slope) in enumerate(slopes.items()):
         style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
         line = [-slope * abs(distance) for distance in distances]
         right.plot(distances, line, **style)
         end = (distances[-1] + 2, line[-1])
-        right.text(*end, f"s = {name}", ha="left", va="center", fontsize=10, color=style["color"])
+        right.text(*end, f"slope {name}", ha="left", va="center", fontsize=10, color=style["color"])
         lowest[name] = min(line)
     right.set_title("ALiBi: what is added")
     name_lines(right, "distance j − i", "added to the score")
@@ -322,6 +335,12 @@ def score_decay(scores: Mapping[str, Tensor], distances: Tensor, a_decade: int =
     ax.set_xscale("log")
     name_lines(ax, "distance (tokens)", "score (1 at distance 0)")
     show(drawn, f"Scores against the distance, 1 to {at[-1]:,.0f}. {'; '.join(said)}.")
+
+
+def yarn(theta: Tensor, stretch: float, trained: int, low: float = 1, high: float = 32) -> Tensor:
+    """YaRN's angles per token (pairs,) for texts `stretch` times as long. Peng et al. 2024, section 3.2."""
+    slow = ((high - trained * theta / (2 * math.pi)) / (high - low)).clamp(0, 1)      # (pairs,)
+    return theta * (1 - slow + slow / stretch)
 
 
 def context_extension(ratios: Mapping[str, Tensor], circled: int) -> None:
@@ -440,13 +459,18 @@ def accuracy_past_training(
     chance: Mapping[int, float],
     first: int,
     smooth: int = 8,
+    later: Mapping[str, tuple[str, Sequence[Sequence[float]]]] | None = None,
+    notes: Mapping[str, tuple[str, float, float]] | None = None,
 ) -> None:
     """Accuracy at each position, {family: {scheme: {length of the text: a line for each seed}}}, a panel a scheme.
 
-    Positions count from `first` on; those of the training are shaded. Short texts are orange, long ones blue; a panel
-    without a long one says that its model refused it. Means over `smooth` positions. Each family has a row of its own.
-    `chance` {length of the text: accuracy of naming its most frequent letter} is dotted in the colour of its text.
+    Positions count from `first` on; those of the training are shaded. Short texts are orange, position by position;
+    long ones are blue, means over `smooth` positions. A panel without a long one says that its model refused it. Each
+    family has a row of its own. `chance` {length of the text: accuracy of naming its most frequent letter} is dotted in
+    the colour of its text. `later` {scheme: (name, lines of the long text)} are grey; `notes` {scheme: (words, x, y)}
+    are said of a point.
     """
+    later, notes = later or {}, notes or {}
     wide = max(len(schemes) for schemes in families.values())
     drawn, _ = figure(1.0 + 2.6 * wide, 0.7 + 1.9 * len(families), rows=len(families), columns=wide)
     panels = {
@@ -455,25 +479,35 @@ def accuracy_past_training(
         for column, (name, texts) in enumerate(schemes.items())
     }
     longest = max(length for _, _, texts in panels.values() for length in texts)
-    said = []
+    said, named = [], {}
     for k, ax in enumerate(drawn.axes):
         if k not in panels:
             ax.set_axis_off()
             continue
         family, name, texts = panels[k]
-        ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0, label="trained positions")
+        named["trained positions"] = ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
         for length in sorted(chance, reverse=True):
             colour = ORANGE if length == trained else BLUE
-            label = f"most frequent letter of {length}"
-            ax.plot([first, length], [chance[length]] * 2, color=colour, linewidth=1.6, linestyle=":", label=label)
+            (line,) = ax.plot([first, length], [chance[length]] * 2, color=colour, linewidth=1.6, linestyle=":")
+            named["always the most frequent letter"] = line
+        if name in later:
+            label, lines = later[name]
+            for each in lines:
+                at, means = _means(np.asarray(each, dtype=float), first, smooth)
+                (named[label],) = ax.plot(at, means, color=GREY, marker="^", markersize=3, linewidth=1.2, clip_on=False)
         for length in sorted(texts, reverse=True):
-            colour, marker = (ORANGE, "s") if length == trained else (BLUE, "o")
-            style = {"color": colour, "marker": marker, "markersize": 3, "linewidth": 1.2, "clip_on": False}
-            for seed, line in enumerate(texts[length]):
-                at, means = _means(np.asarray(line, dtype=float), first, smooth)
-                ax.plot(at, means, label=f"text of {length}" if seed == 0 else "", **style)
+            short = length == trained
+            style = {"color": ORANGE if short else BLUE, "marker": "" if short else "o", "markersize": 3}
+            for each in texts[length]:
+                at, means = _means(np.asarray(each, dtype=float), first, 1 if short else smooth)
+                (line,) = ax.plot(at, means, linewidth=1.2, clip_on=False, **style)
+                named[f"text of {length}"] = line
         if longest not in texts:
             ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
+        if name in notes:
+            words, x, y = notes[name]
+            ax.annotate(words, (x, y), (26, 26), textcoords="offset points", fontsize=9.5, color=INK,
+                        arrowprops={"arrowstyle": "-", "color": INK, "lw": 0.8})  # fmt: skip
         ax.set_title(f"{family}: {name}", fontsize=11)
         ax.set_ylabel("" if k % wide else "accuracy")
         ax.set_ylim(0, 1.03)
@@ -482,22 +516,28 @@ def accuracy_past_training(
         ax.set_yticks([0, 0.5, 1])
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.tick_params(labelsize=9.5)
-        short = np.mean(texts[trained])
+        inside = np.mean(texts[trained])
         far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
         beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
-        said.append(f"{name}: {short:.0%} in texts of {trained}, {beyond}")
-    handles, labels = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, labels, frameon=False, loc="outside upper center", ncols=3, fontsize=10)
+        if name in later:
+            far = [np.mean(line[trained - first :]) for line in later[name][1]]
+            beyond += f" ({later[name][0]}: {min(far):.0%} to {max(far):.0%})"
+        said.append(f"{name}: {inside:.0%} in texts of {trained}, {beyond}")
+    order = [f"text of {trained}", f"text of {longest}", *(label for label, _ in later.values())]
+    order += ["always the most frequent letter", "trained positions"]
+    names = [name for name in dict.fromkeys(order) if name in named]
+    handles = [named[name] for name in names]
+    drawn.legend(handles, names, frameon=False, loc="outside upper center", ncols=3, fontsize=10)
     drawn.supxlabel("position", fontsize=10.5)
     guess = "; ".join(f"The most frequent letter of {length}: {share:.0%}" for length, share in chance.items())
     show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. {guess}.")
 
 
-def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], trained: int) -> None:
+def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], trained: int, shortest: int) -> None:
     """Accuracy against the length of the text, {panel: {name: {length: a value a seed}}}.
 
     Means are joined, seeds are marks. Lines of one name look alike in all panels, and each has its name at its end;
-    later ones are drawn below the others and larger. The trained lengths are shaded.
+    later ones are drawn below the others and larger. The trained lengths, `shortest` to `trained`, are shaded.
     """
     drawn, _ = figure(3.25 * len(panels), 3.3, columns=len(panels))
     said = []
@@ -522,12 +562,14 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
         for name, end in sorted(ends.items(), key=lambda each: -each[1]):
             height = min(end, height - 0.085)                                         # below the label before
             ax.text(1.25 * last, height, name, ha="left", va="center", fontsize=9.5, color=SERIES[names.index(name)])
-        ax.axvspan(trained / 2, trained, color=PALE, alpha=0.6, linewidth=0)
+        ax.axvspan(shortest, trained, color=PALE, alpha=0.6, linewidth=0)
         ax.set_xscale("log", base=2)
         xs = sorted({n for points in lines.values() for n in points})
-        ax.set_xticks(xs, [f"{n:,}" for n in xs], fontsize=9)
+        ticks = [shortest, *xs]                                                       # no room for 512 before 1,024
+        named = [f"{n:,}" if after > 2 * n else "" for n, after in zip(ticks, [*xs, math.inf], strict=True)]
+        ax.set_xticks(ticks, named, fontsize=9)
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xlim(0.85 * min(xs), 1.15 * max(xs))
+        ax.set_xlim(shortest, 1.15 * max(xs))
         ax.set_ylim(0, 1.03)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         ax.set_xlabel("length of the text")
@@ -539,10 +581,13 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
     show(drawn, f"Share right against the length of the text, means over seeds. {'; '.join(said)}.")
 
 
-def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None:
+def attention_past_training(
+    weights: Mapping[str, Tensor], trained: int, circled: Mapping[str, tuple[int, int]] | None = None
+) -> None:
     """Who looks at whom in a sequence longer than those of the training, a panel for each scheme; lines at the end.
 
-    Each is (n, n). Raises ValueError for a table that is not square, and for what are no weights.
+    Each is (n, n). `circled` {scheme: (query, key)} is a weight that has a ring and its number.
+    Raises ValueError for a table that is not square, and for what are no weights.
     """
     drawn, _ = figure(2.5 * len(weights) + 0.6, 2.9, columns=len(weights))
     said, panels = [], list(drawn.axes)
@@ -553,6 +598,11 @@ def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None
         shade = ax.imshow(values, cmap=WEIGHTS, vmin=0, vmax=1, interpolation="nearest")
         ax.axhline(trained - 0.5, color=ORANGE, linewidth=1.4)
         ax.axvline(trained - 0.5, color=ORANGE, linewidth=1.4)
+        if circled and name in circled:
+            query, key = circled[name]
+            ax.add_patch(Circle((key, query), len(matrix) / 24, fill=False, edgecolor=ORANGE, linewidth=1.6))
+            ax.annotate(f"{values[query, key]:.2f}", (key, query), (-8, -8), textcoords="offset points", ha="right",
+                        va="top", fontsize=9.5, color=INK)  # fmt: skip
         ax.set_title(name)
         ax.set_xlabel("key")
         ax.set_xticks([0, trained])
@@ -570,8 +620,11 @@ def attention_past_training(weights: Mapping[str, Tensor], trained: int) -> None
     )
 
 
-def property_table(results: Mapping[str, Mapping[str, tuple[bool, str]]]) -> None:
-    """Properties down, schemes along: in each cell whether the test was passed, and what it measured."""
+def property_table(results: Mapping[str, Mapping[str, tuple[bool | None, str]]]) -> None:
+    """Properties down, schemes along: in each cell whether the test was passed, and what it measured.
+
+    What cannot be tested is None; its cell is hatched.
+    """
     properties = list(next(iter(results.values())))
     drawn, ax = figure(1.9 + 1.0 * len(results), 0.7 + 0.4 * len(properties))
     stage(ax, (-1.75, len(results)), (len(properties), -0.9))
@@ -583,11 +636,12 @@ def property_table(results: Mapping[str, Mapping[str, tuple[bool, str]]]) -> Non
         for row, name in enumerate(properties):
             passed, measured = found[name]
             fill = (0, 0.45, 0.7, 0.22) if passed else "white"
-            ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE))
-            words = f"{'✓' if passed else '✗'} {measured}"
+            hatch = "///" if passed is None else None
+            ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE, hatch=hatch))
+            words = measured if passed is None else f"{'✓' if passed else '✗'} {measured}"
             ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=10, color=INK)
         listed = ", ".join(
-            f"{name} {'yes' if found[name][0] else 'no'}" + (f" ({found[name][1]})" if found[name][1] else "")
+            f"{name} {MARKS[found[name][0]]}" + (f" ({found[name][1]})" if found[name][1] else "")
             for name in properties
         )
         said.append(f"{scheme}: {listed}")

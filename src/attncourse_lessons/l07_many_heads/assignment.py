@@ -548,7 +548,7 @@ check("interchange", interchange)
 # %% [markdown]
 # **Use it.** The lecture exchanged the key or the value of the pronoun for all heads of layer 1 at once. Here the lecture's
 # first model is trained again (some seconds), and your function exchanges them for one head at a time. The cell counts how
-# often the answer to "who gave" becomes the other run's name. *Guess:* does one head carry the name alone?
+# often the answer to "who gave" changes, and how often it becomes the other run's name. *Guess:* does one head carry the name alone?
 
 # %%
 if solved("interchange"):
@@ -581,27 +581,32 @@ if solved("interchange"):
         hook.remove()
         return name
 
-    turned = torch.zeros(4, 2)
+    became, changed = torch.zeros(2, 4, 2)        # answers per head, with the key and the value
     for sentence, another, place in zip(one_by_one(told), one_by_one(other), she, strict=True):
         query, key, value = heads_of(sentence)
         _, other_key, other_value = heads_of(another)
+        with torch.no_grad():
+            usual = model(sentence).argmax()
         for head in range(4):
             outputs = interchange(
                 query, key, value, other_key, other_value, head, place[None]
             )
             for i, heads in enumerate(outputs):
-                turned[head, i] += answer(sentence, heads) == another.answer[0]
+                name = answer(sentence, heads)
+                became[head, i] += name == another.answer[0]
+                changed[head, i] += name != usual
     for head in range(4):
-        with_key, with_value = turned[head] / len(she)
-        print(f"layer 1, head {head}: the other key turns {with_key:.0%} of the answers,"
-              f" the other value {with_value:.0%}")
+        for i, part in enumerate(("key", "value")):
+            new, other_than_usual = became[head, i] / len(she), changed[head, i] / len(she)
+            print(f"layer 1, head {head}, the other {part:<5}: {other_than_usual:.0%} of the"
+                  f" answers change, {new:.0%} become the other name")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Only head 3 turns answers, and only with the other *value*: about half of them. With the other key no head turns any. All four
-# heads together turned about four fifths in the lecture. So other heads read the name, too, but none of them changes an answer
-# alone.</details>
+# Only head 3 brings the other name, and only with the other *value*: about half of the answers. With the other key next to
+# no answer changes at all, from any head. All four heads together brought the new name to about four fifths in the lecture.
+# So other heads read the name, too, but none of them changes an answer alone.</details>
 
 # %% [markdown]
 # ## 8 · Ablation: a head that nobody misses

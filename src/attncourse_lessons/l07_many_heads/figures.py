@@ -34,13 +34,15 @@ from attncourse.viz.style import (
 WORDS = (BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER)  # a colour for each word, and its initial in every cell
 HEADS = (BLUE, GREEN, PURPLE, SKY, AMBER)  # a colour for each head; orange is the token that is followed
 EIGHT = (*HEADS, ORANGE, GREY, INK)  # where no token is followed
+PALE_ORANGE = "#eeb68c"  # the followed token where it is read: as key, as value
 UNIT = 0.066  # inches of a row or column in the drawing of the layer
 
 
 def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
     """Multi-head self-attention to scale, from X to the output: projections, heads, values, concatenation, W_O.
 
-    Each head has a colour, and its number in its blocks; the row of the token that asks is orange from X to the output.
+    Each head has a colour, and its number in its blocks; the row of the token that asks is orange from X to the output,
+    and pale orange where it is a key or a value.
     Raises ValueError where the heads do not divide the width.
     """
     if d_model % n_heads:
@@ -69,7 +71,7 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         _matrix(ax, projections, y, d_model, d_model, colours, "columns", f"$W_{role}$", f"{d_model}×{d_model}")
         arrow(ax, (projections + wide + 0.04, y), (projected - 0.04, y))
         _matrix(ax, projected, y, n, d_model, colours, "columns", f"${role}$", f"{n}×{d_model}",
-                asking if role == "Q" else None)  # fmt: skip
+                asking if role == "Q" else None, pale_row=None if role == "Q" else asking)  # fmt: skip
     # A row for each head: its Q and K make its weights, which average its V.
     bracket = projected + wide + 0.1
     ax.plot([bracket, bracket], [at(2, 3) - long / 2, at(0, 3) + long / 2], color=GREY, linewidth=1.5)
@@ -85,14 +87,14 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         arrow(ax, (bracket + 0.03, middle + 0.6 * (y - middle)), (query - 0.06, y), colour)
         _matrix(ax, query, y, n, d_k, [colour], "columns", f"$Q_{head}$", f"{n}×{d_k}", asking)
         ax.text(query + narrow + 0.12, y, "·", ha="center", va="center", fontsize=15, color=INK)
-        _matrix(ax, key, y, d_k, n, [colour], "columns", rf"$K_{head}^\top$", f"{d_k}×{n}")
+        _matrix(ax, key, y, d_k, n, [colour], "columns", rf"$K_{head}^\top$", f"{d_k}×{n}", pale_column=asking)
         arrow(ax, (key + long + 0.04, y), (weights - 0.04, y), colour)
         between = (key + long + weights) / 2
         ax.text(between, y + 0.1, r"$/\sqrt{d_k}$", ha="center", va="bottom", fontsize=9, color=INK)
         ax.text(between, y - 0.1, "softmax", ha="center", va="top", fontsize=9, color=INK)
-        _matrix(ax, weights, y, n, n, [colour], "columns", f"$A_{head}$", f"{n}×{n}", asking)
+        _matrix(ax, weights, y, n, n, [colour], "columns", f"$A_{head}$", f"{n}×{n}", asking, pale_column=asking)
         ax.text(weights + long + 0.12, y, "·", ha="center", va="center", fontsize=15, color=INK)
-        _matrix(ax, value, y, n, d_k, [colour], "columns", f"$V_{head}$", f"{n}×{d_k}")
+        _matrix(ax, value, y, n, d_k, [colour], "columns", f"$V_{head}$", f"{n}×{d_k}", pale_row=asking)
         ax.text(value + narrow + 0.15, y, "=", ha="center", va="center", fontsize=12, color=INK)
         _matrix(ax, found, y, n, d_k, [colour], "columns", f"head {head}", f"{n}×{d_k}", asking)
         arrow(ax, (found + narrow + 0.06, y), (beside - 0.06, middle + 0.2 * (y - middle)), colour)
@@ -114,15 +116,16 @@ def multi_head(n: int, d_model: int, n_heads: int, asking: int = 0) -> None:
         f"d_k is the head's table of weights A_i, {n} by {n}; A_i times V_i is head i, {n} by {d_k}. The {n_heads} "
         f"heads side by side, {n} by "
         f"{d_model}, times W_O, {d_model} by {d_model}, whose rows are {n_heads} blocks, are the output, {n} by "
-        f"{d_model}. The row of token {asking} is orange from X through Q, A, head and Concat to the output.",
+        f"{d_model}. The row of token {asking} is orange from X through Q, A, head and Concat to the output, and pale "
+        f"where it is key and value: its row of K and V, its column of K_i transposed and A_i.",
     )
 
 
 def _matrix(
     ax: Axes, left: float, y: float, rows: int, columns: int, colours: Sequence[str], cut: str, label: str, shape: str,
-    row: int | None = None,
+    row: int | None = None, pale_row: int | None = None, pale_column: int | None = None,
 ) -> None:  # fmt: skip
-    """A matrix around the height y, in blocks of "columns" or "rows", a colour each; `row` is orange."""
+    """A matrix around the height y, in blocks of "columns" or "rows", a colour each; `row` is orange, others pale."""
     width, height = UNIT * columns, UNIT * rows
     for i, colour in enumerate(colours):
         low, across, up = y - height / 2, width, height
@@ -140,9 +143,13 @@ def _matrix(
     ax.text(left + width / 2, y + height / 2 + 0.12, label, ha="center", va="center", fontsize=10, color=INK)
     if shape:
         ax.text(left + width / 2, y - height / 2 - 0.11, shape, ha="center", va="center", fontsize=9, color=INK)
-    if row is not None:
-        level = y + height / 2 - (row + 0.5) * UNIT
-        ax.plot([left, left + width], [level, level], color=ORANGE, linewidth=3.2, solid_capstyle="butt")
+    if pale_column is not None:
+        x = left + (pale_column + 0.5) * UNIT
+        ax.plot([x, x], [y - height / 2, y + height / 2], color=PALE_ORANGE, linewidth=3.2, solid_capstyle="butt")
+    for at, colour in ((pale_row, PALE_ORANGE), (row, ORANGE)):
+        if at is not None:
+            level = y + height / 2 - (at + 0.5) * UNIT
+            ax.plot([left, left + width], [level, level], color=colour, linewidth=3.2, solid_capstyle="butt")
 
 
 def low_rank(n: int, d_model: int, d_k: int) -> None:
@@ -574,14 +581,17 @@ def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
          f"Mean difference {100 * middle:.1f} points.")  # fmt: skip
 
 
-def composition(words: Sequence[str], turned: Mapping[str, Sequence[float]]) -> None:
+def composition(
+    words: Sequence[str], new: Mapping[str, Sequence[float]], old: Mapping[str, Sequence[float]]
+) -> None:
     """A name, a pronoun and a verb through two layers: how the name reaches the verb, and what is exchanged on the way.
 
-    `turned` has three places, from below: what layer 0 writes into the pronoun, the pronoun's key, its value; each with
-    the share of answers, of each seed, that become the other run's name. Raises ValueError for other numbers of either.
+    `new` has three places, from below: what layer 0 writes into the pronoun, the pronoun's key, its value; each with
+    the share of answers, of each seed, that become the other run's name; `old` has those that keep the first run's.
+    Raises ValueError for other numbers of any.
     """
-    if len(words) != 3 or len(turned) != 3:
-        raise ValueError(f"words, turned: got {len(words)} and {len(turned)}, expected three of each")
+    if not len(words) == len(new) == len(old) == 3:
+        raise ValueError(f"words, new, old: got {len(words)}, {len(new)} and {len(old)}, expected three of each")
     name, pronoun, verb = words
     drawn, ax = figure(9.2, 4.0)
     stage(ax, (0, 9.2), (0, 4.0))
@@ -611,19 +621,19 @@ def composition(words: Sequence[str], turned: Mapping[str, Sequence[float]]) -> 
     ax.text(3.5, 2.98, f"where {verb}\nlooks", ha="center", va="center", fontsize=9, color=INK)
     ax.text(5.3, 2.62, "what it\ncopies", ha="left", va="center", fontsize=9, color=BLUE)
     said = []
-    heights = (0.95, 1.7, 2.45)
-    for (start, end, _), (what, shares), letter, y in zip(ways, turned.items(), "abc", heights, strict=True):
+    heights = (0.75, 1.7, 2.65)
+    for (start, end, _), (what, became), letter, y in zip(ways, new.items(), "abc", heights, strict=True):
         x_at, y_at = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
         ax.plot([x_at], [y_at], marker="x", markersize=11, markeredgewidth=2.6, color=ORANGE, zorder=4)
         ax.text(x_at + 0.14, y_at - 0.1, letter, ha="left", va="top", fontsize=11, color=ORANGE)
-        listed = ", ".join(f"{share:.0%}" for share in shares)
-        ax.text(6.35, y, f"{letter}  {what} exchanged:\n    {listed}", ha="left", va="center", fontsize=10, color=INK)
-        said.append(f"{letter}, {what} exchanged: {listed}")
-    ax.text(6.35, 3.3, "answers that become the\nother run's name, by seed", ha="left", va="center", fontsize=10,
-            color=ORANGE)  # fmt: skip
+        named, kept = (", ".join(f"{share:.0%}" for share in shares) for shares in (became, old[what]))
+        ax.text(6.35, y, f"{letter}  {what} exchanged:\n    the new name {named}\n    the old name {kept}", ha="left",
+                va="center", fontsize=10, color=INK)  # fmt: skip
+        said.append(f"{letter}, {what} exchanged: the new name {named}, the old name {kept}")
+    ax.text(6.35, 3.45, "answers after the exchange,\nby seed", ha="left", va="center", fontsize=10, color=ORANGE)
     show(drawn, f"Layer 0 writes {name} into the vector of {pronoun}. Layer 1 makes a key and a value of this vector: "
-         f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers that become the other run's "
-         f"name, by seed: {'; '.join(said)}.")  # fmt: skip
+         f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers by seed: "
+         f"{'; '.join(said)}.")  # fmt: skip
 
 
 def _box(ax: Axes, x: float, y: float, words: str, colour: str) -> None:

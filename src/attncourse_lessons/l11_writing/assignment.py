@@ -175,7 +175,7 @@ if solved("greedy_decode"):
 # Begin with one open hypothesis: `bos` alone, with the total 0. In each round:
 #
 # 1. Continue every open hypothesis with every token. A continuation's total is the old total plus the token's log-probability.
-# 2. Of all continuations together keep the `n_beams` with the largest totals. The length penalty plays no part here.
+# 2. Of all continuations together keep the `n_beams` (the **beam width**) with the largest totals. The length penalty plays no part here.
 # 3. Of these `n_beams` put aside those that end in `eos` ([@sutskever2014], section 3.2). The others are the open hypotheses of the
 #    next round; nothing takes the places of the ended ones in this round.
 #
@@ -217,7 +217,7 @@ check("beam_search", beam_search)
 # Which letters were meant? A small language model says how likely each letter is after the last one or two letters; it has
 # counted them in 4,000 lists. Your beam search finds the likeliest text for the keys.
 #
-# *How many of 60 lists will one beam read correctly, and how many will four?* The output counts two kinds of failure. Where
+# *How many of 60 lists will a beam of width 1 read correctly, and how many one of width 4?* The output counts two kinds of failure. Where
 # the *right* text has the higher total, the search missed it: a search error. Where the *wrong* text has the higher total,
 # the model prefers it: a model error. Which kind does a wider beam fix, and which kind does the second letter of context
 # fix?
@@ -263,7 +263,7 @@ if solved("beam_search"):
                 right += found.tolist() == tokens.tolist()
                 missed += float(sum(steps)) > float(total) + 1e-3
             context = "1 letter, " if n_context == 1 else f"{n_context} letters,"
-            print(f"context of {context} beams {n_beams}: {right:2} of 60 right, "
+            print(f"context of {context} width {n_beams}: {right:2} of 60 right, "
                   f"{missed:2} search errors, {60 - right - missed:2} model errors")
         read = "".join(letters[token] for token in found.tolist()[:-1])
         print(f"    the last list: {read} (right: {pair.target})")
@@ -271,11 +271,11 @@ if solved("beam_search"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# One beam reads a few lists, with either model: it keeps the likelier first letter, and cannot take it back when the next key
-# shows that it was wrong. Nearly all of its failures are search errors, and four beams leave none of these. With two letters of
+# Width 1 reads a few lists, with either model: it keeps the likelier first letter, and cannot take it back when the next key
+# shows that it was wrong. Nearly all of its failures are search errors, and width 4 leaves none of these. With two letters of
 # context nearly all lists are right then. With one letter more than half are still wrong: most of the search errors have become
 # model errors. The better search now finds the likeliest text, but "ond" is likelier than "one" to a model that sees one
-# letter. More beams cannot fix these; the second letter does.</details>
+# letter. A wider beam cannot fix these; the second letter does.</details>
 
 # %% [markdown]
 # ## 3 · Sampling: temperature, top-k, top-p
@@ -442,8 +442,8 @@ if solved("bleu") and solved("greedy_decode"):
 # **39.4 BLEU**, computed with our own script on lower-cased, tokenised output. This improves on the 36.2 of [previous
 # work], which used sacreBLEU, cased, 13a." (Report and numbers are made up.)
 #
-# One fault is given to you: a single run, without an interval. Name the **three** others that make the comparison unfair. For each, say
-# in which direction it moves the number and why, and what the authors should have done. One of the three probably matters least:
+# One fault is given to you: a single run, without an interval. Name the **three** others that make the comparison unfair. (Own
+# script, lower-casing and tokenisation count as one.) For each, say in which direction it moves the number and why, and what the authors should have done. One of the three probably matters least:
 # say which, and why it is forbidden all the same. Write six to ten sentences. (4 points: one for each fault with direction, reason and
 # remedy, one for the last question.)
 

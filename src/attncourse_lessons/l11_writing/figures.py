@@ -104,11 +104,11 @@ def kept_tokens(
 ) -> None:
     """What several ways of cutting leave of next-token distributions: {step: {way: (probabilities, kept?)}}.
 
-    A row of panels for each step, with one scale, a column for each way; filled bars may be drawn, hatched ones with a
+    A row of panels for each step, with its scale, a column for each way; filled bars may be drawn, hatched ones with a
     cross may not. The bars lie beside the names `tokens[step]`, the likeliest on top; one that ends in ✓ is orange.
     """
     ways = list(next(iter(panels.values())))
-    inches = [0.21 * len(names) + 0.55 for names in tokens.values()]
+    inches = [0.21 * len(names) + 0.75 for names in tokens.values()]
     drawn, _ = figure(3.0 * len(ways), sum(inches), rows=len(panels), columns=len(ways))
     drawn.axes[0].get_gridspec().set_height_ratios(inches)
     axes = iter(drawn.axes)
@@ -130,8 +130,7 @@ def kept_tokens(
             ax.set_ylim(len(p) - 0.4, -0.6)
             ax.set_xlim(0, 1.1 * top)
             ax.set_title(f"{step}: {way}", fontsize=10)
-            if step == list(panels)[-1]:
-                ax.set_xlabel("probability", fontsize=9.5)
+            ax.set_xlabel("probability", fontsize=9.5)
             open_ = ", ".join(
                 f"{token} {share:.2f}" for token, share, may in zip(tokens[step], p, kept, strict=True) if may
             )
@@ -182,7 +181,7 @@ def seed_bars(
 def _lying(ax: Axes, rows: Mapping[str, tuple[float, float, float]]) -> str:
     """Rows of (low, middle, high), and what they say."""
     for y, (low, middle, high) in enumerate(rows.values()):
-        ax.plot([low, high], [y, y], color=BLUE, linewidth=2.4)
+        ax.plot([low, high], [y, y], color=BLUE, linewidth=2.4, solid_capstyle="butt")
         ax.plot(middle, y, "o", color=BLUE, markersize=7)
         ax.text(middle, y - 0.22, f"{middle:.1f}", ha="center", va="bottom", fontsize=8.5, color=INK)
     ax.axvline(0, color=GREY, linewidth=1.2)
@@ -229,7 +228,7 @@ def beam_widths(
     left, right = drawn.axes
     low, middle, high = band
     left.plot(at, bleu, "o-", color=BLUE, markerfacecolor="white", markeredgewidth=1.6)
-    left.plot([width, width], [low, high], color=ORANGE, linewidth=2.4)
+    left.plot([width, width], [low, high], color=ORANGE, linewidth=2.4, solid_capstyle="butt")
     left.plot(width, middle, "s", color=ORANGE, markersize=7)
     left.text(1.1 * width, high, f"width {width}, length penalty, 95 % interval", ha="left", va="center", fontsize=9,
               color=INK)  # fmt: skip
@@ -265,7 +264,7 @@ def places(
     left.legend(frameon=False, loc="upper left", handlelength=2.4)
     right.axhline(0, color=GREY, linewidth=1.2)
     for place, (low, middle, high) in enumerate(gaps, start=1):
-        right.plot([place, place], [low, high], color=BLUE, linewidth=2.4)
+        right.plot([place, place], [low, high], color=BLUE, linewidth=2.4, solid_capstyle="butt")
         right.plot(place, middle, "o", color=BLUE, markersize=7)
     right.set_ylabel(f"{' − '.join(list(lines)[::-1])}, in points")
     for ax in (left, right):

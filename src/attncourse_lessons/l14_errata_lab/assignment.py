@@ -70,7 +70,7 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 check("repair_weights", repair_weights)
 
 # %% [markdown]
-# **Use it.** Five tokens, drawn scores. One minus the sum of a printed row is the weight that had gone to the future.
+# **Use it.** Five tokens, sampled scores. One minus the sum of a printed row is the weight that had gone to the future.
 # *Guess first:* which row loses most, and which nothing? Then look at a **limiting case**: all values are 1, so each
 # output must be 1. How far off is it as printed, and how far with your repair?
 
@@ -157,9 +157,12 @@ if solved("majority_reading"):
 # Five independent voters, each with one number in ten wrong, are hardly ever outvoted by a common mistake: where the vote
 # fails, it says nothing. With two copies of the first, three of five have one table, and its mistakes win, every one.
 # The vote is as good as its voters are independent. *Foundations of NLP* is outvoted nearly always: its author may
-# have been careless, or the other two have one source. Votes do not tell these apart. What would? A witness from outside: the table in the paper itself. Or a mistake that two decks share and that can be proved without
-# any vote. The lecture has two of these: in the row of 8 layers both say 4096, where the number of parameters needs 4608,
-# and both say ReLU for the paper's GeLU. A shared mistake points to a common source; agreement on what is right does not.
+# have been careless, or the other two have one source. Votes do not tell these apart. What would? A witness from outside:
+# the table in the paper itself. Or a mistake that two decks share and that can be proved without any vote: it points to a
+# common source; agreement on what is right does not. The lecture has two of these. In the row of 8 layers two decks say 4096,
+# where the number of parameters needs 4608, and the same two say ReLU for the paper's GeLU. But they are *Foundations* and
+# *CSE5321*: these slips join the outvoted deck to CSE5321, not CSE 576 to CSE5321. So all three may go back to one copy, and
+# *Foundations* changed it later. The vote does not say.
 #
 # </details>
 

@@ -81,13 +81,13 @@ slip("another smallest slope", SLOPES, {"-8 *": "-4 *"}, {"-8 *": "-2 *"}, {"-8 
     The exponent's constant is not 8, so the slopes come down to something else than 1/256 at the last head.""")
 slip("divided by the head's number", SLOPES,
     {"-8 * torch.arange(1, n_heads + 1) / n_heads": "-8 / torch.arange(1, n_heads + 1)"}, words="""
-    The exponent is −8 *divided* by the head's number. It is −8 h / H: the number of the head is multiplied, and the
-    number of all heads divides.""")
+    The exponent is −8 *divided* by the head's number. It is −8 u / h for head u of h: the number of the head is
+    multiplied, and the number of all heads divides.""")
 slip("whole exponents", SLOPES,
     {"2 ** (-8": "2.0 ** (-8", "/ n_heads": "// n_heads"},
     {"2 ** (-8": "2.0 ** -(8", "/ n_heads": "// n_heads"},  # towards zero
     words="""
-    The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8h / H is whole
+    The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8u / h is whole
     there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`.""")
 slip("signed distance", DISTANCES,
     {"(place - place[:, None]).abs()": "place[:, None] - place"},
