@@ -111,7 +111,7 @@ def test_a_mistake_is_named_explained_mended_and_validated(page, attempt):
     for exercise in lessons.exercises_of(ASSIGNMENT):
         missing = exercise is not EXERCISE and not exercise.extra
         assert (f"{exercise.name}: 0 of {exercise.out_of:g}" in said) == missing
-    assert said.count("not written yet") == 3 and "not answered" in said
+    assert said.count("not written yet") == 4 and "not answered" in said
     assert f"{EXERCISE.out_of:g} of 32 by checks, 3 by hand" in said
 
 
@@ -245,7 +245,7 @@ def test_a_drill_is_answered_repaired_and_checked_by_keyboard_alone(page, folder
     card = run(cell(page, "attncourse.practice(")).locator(".practice")
     question, options = card.locator(".pr-question"), card.locator(".pr-options button")
     expect(card.locator(".pr-where")).to_have_text(f"{ASSIGNMENT}, {EXERCISE.name}")
-    expect(card.locator(".pr-note")).to_contain_text("4 exercises wait")
+    expect(card.locator(".pr-note")).to_contain_text("5 exercises wait")
     while card.locator(".pr-code").count() == 0:  # one that shows code to repair
         options.first.focus()
         page.keyboard.press("2")

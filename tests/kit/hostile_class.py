@@ -22,7 +22,7 @@ COURSE = Path(__file__).parents[2]
 ASSIGNMENT, NOTEBOOK = "a03", "a03_cross_attention"
 EXERCISES = lessons.exercises_of(ASSIGNMENT)
 FULL = {exercise.name: exercise.out_of for exercise in EXERCISES}
-SCORES, WEIGHTS, OUTPUT, STEP, LOCAL = FULL
+SCORES, WEIGHTS, OUTPUT, STEP, FORCING, LOCAL = FULL
 HONEST = ("honest", "honest in another style", "honest but mistaken")
 
 

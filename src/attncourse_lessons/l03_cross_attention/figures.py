@@ -493,8 +493,8 @@ def right_by_length(panels: Mapping[str, Mapping[str, Sequence[Mapping[str, floa
         ax.set_ylim(0, 1)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         name_lines(ax, "numbers in the list", "lists exactly right" if ax is axes[0] else "", title)
-        if ax.get_legend() is not None:
-            ax.get_legend().remove()
+        if (legend := ax.get_legend()) is not None:
+            legend.remove()
     dotted = Line2D([], [], color=GREY, linestyle=":", linewidth=1.8, label="if numbers went\nwrong independently")
     handles = [*axes[-1].get_legend_handles_labels()[0], dotted]
     axes[-1].legend(handles=handles, frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=2.4)

@@ -36,7 +36,17 @@ try:
     from attncourse import viz
 
     from . import figures
-    from .patching import answers_with, givers, guessing, renamed, rows_at, trained
+    from .low_rank import fitted, with_narrow_keys
+    from .patching import (
+        answers_with,
+        beyond_the_sum,
+        givers,
+        guessing,
+        mean_ablated,
+        renamed,
+        rows_at,
+        trained,
+    )
 except ModuleNotFoundError:
     raise ImportError(
         "This page needs the attncourse package: open it with `make lab` in the course's "
@@ -754,28 +764,6 @@ figures.low_rank(n=7, d_model=32, d_k=2)
 # question is tomorrow's meal. *Guess* how narrow one head may be if each of the seven days must find the next one.
 
 # %% tags=["hide-input"]
-def with_narrow_keys(n_heads, d_k, seed, steps=150, d_model=32):
-    torch.manual_seed(seed)
-    draws, d_v = torch.Generator().manual_seed(seed), d_model // n_heads
-    day, meal = nn.Embedding(7, d_model), nn.Embedding(len(MEALS), d_model)
-    sizes = (d_model, d_k), (d_model, d_k), (d_model, d_v), (d_v, len(MEALS))
-    W = [nn.Parameter(torch.randn(n_heads, *size) / math.sqrt(d_model)) for size in sizes]
-    W_Q, W_K, W_V, W_O = W
-    optimizer = torch.optim.Adam([*day.parameters(), *meal.parameters(), *W], lr=1e-2)
-    for step in range(steps + 1):
-        days, meals, tomorrow = shuffled_weeks(64 if step < steps else 2000, draws)
-        x = (day(days) + meal(meals))[:, None]                          # (batch, 1, 7, d_model)
-        outputs, _ = attend(x @ W_Q, x @ W_K, x @ W_V)                    # (batch, h, 7, d_v)
-        predicted = (outputs @ W_O).sum(dim=1)                            # the heads add up
-        if step < steps:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(predicted.flatten(0, 1), tomorrow.flatten()).backward()
-            optimizer.step()
-    in_plane = tuple((day.weight @ W[0]).detach() for W in (W_Q, W_K))    # (7, d_k) each
-    hit = (predicted.argmax(dim=-1) == tomorrow).float()                  # (2000, 7)
-    by_day = [hit[days == day].mean().item() for day in range(7)]
-    return hit.mean().item(), by_day, in_plane
-
 # %%
 narrow = {}
 for n_heads, d_k in ((1, 1), (1, 2), (2, 1), (3, 1), (4, 1)):
@@ -841,19 +829,6 @@ for queries, keys in planes:
 # three? We fit $QK^\top$ of rank $d_k$ to such weights:
 
 # %% tags=["hide-input"]
-def fitted(wanted, d_k, steps=300):
-    """How much of the weight softmax(Q Kᵀ) of rank d_k places where it is wanted: (tables,)."""
-    generator = torch.Generator().manual_seed(d_k)
-    Q, K = (nn.Parameter(torch.randn(len(wanted), 7, d_k, generator=generator)) for _ in "QK")
-    optimizer = torch.optim.Adam([Q, K], lr=0.1)
-    for _ in range(steps):
-        log_A = (Q @ K.mT).log_softmax(dim=-1)                            # (tables, 7, 7)
-        optimizer.zero_grad()
-        (-(wanted * log_A).sum(dim=-1).mean(dim=-1).sum()).backward()
-        optimizer.step()
-    return torch.minimum(log_A.detach().exp(), wanted).sum(dim=-1).mean(dim=-1)
-
-
 draws = torch.Generator().manual_seed(0)
 wanted = torch.zeros(9, 7, 7)                          # three tables each: one, two, three days
 wanted[:3] = torch.eye(7).roll(1, dims=1)                                 # one: the next day
@@ -1219,26 +1194,12 @@ figures.reads_and_losses(reads[0], lost[0], names, QUESTIONS, titles)
 # mean output in its place ([@wang2023ioi]), and **resample ablation** its output for another sentence. Does it matter here?
 
 # %% tags=["hide-input"]
-def with_mean(model, layer, head, told=test):
-    """`answered`, with the head's output replaced by its mean over all tokens."""
-    attention = model.encoder.stack.blocks[layer].attention.sublayer
-    block = slice(head * attention.d_head, (head + 1) * attention.d_head)
-    is_token = torch.arange(told.tokens.shape[1]) < told.lengths[:, None]           # (batch, n)
-
-    def mean_for_head(module, inputs):
-        (x,) = inputs                                                     # (batch, n, d_model)
-        x = x.clone()
-        x[..., block] = x[is_token][:, block].mean(dim=0)
-        return (x,)
-
-    hook = attention.output.register_forward_pre_hook(mean_for_head)
-    shares = answered(model, told)
-    hook.remove()
-    return shares
-
-
 for seed, model in enumerate(readers):
-    by_mean = torch.stack([full[seed] - with_mean(model, *head) for head in HEADS])
+    by_mean = []
+    for layer, head in HEADS:
+        with mean_ablated(model, test, layer, head):
+            by_mean.append(full[seed] - answered(model))
+    by_mean = torch.stack(by_mean)                                        # (heads, questions)
     apart = 100 * (by_mean - lost[seed]).abs()                            # (heads, questions)
     print(f"seed {seed}: mean loss {100 * lost[seed].mean():.1f} points; zero and mean ablation"
           f" differ by {apart.mean():.1f} on average, at most by {apart.max():.0f}")
@@ -1275,29 +1236,20 @@ print("   with each of the six others in the partner's place, beyond the sum:",
 # more lost with the partner or with another head?
 
 # %% tags=["hide-input"]
-record, of_seeds, weak = measured("gossip_heads"), {}, []
+record = measured("gossip_heads")
 print(record["command"])
-beats = {"the mean of six": [], "each of the six": []}
-for run in record["runs"]:
-    beyond, control = [], []
-    for pair in run["unmissed"]:                        # a head and a question
-        first, second, both = pair["lost"]
-        beyond.append(both - first - second)
-        control.append(statistics.mean(pair["control"]))
-        beats["the mean of six"].append(beyond[-1] > control[-1])
-        beats["each of the six"].append(beyond[-1] > max(pair["control"]))
-        if second < 0.02:                                # a partner that costs little alone
-            weak.append((100 * beyond[-1], 100 * control[-1]))
-    of_seeds[str(run["seed"])] = statistics.mean(beyond), statistics.mean(control)
-for others, more in beats.items():
-    print(f"more is lost with the partner than with {others}: {sum(more)} of {len(more)} cases")
+cases, of_seeds = beyond_the_sum(record["runs"])
+for k, others in ((1, "the mean of six"), (2, "each of the six")):
+    more = sum(case[0] > case[k] for case in cases)
+    print(f"more is lost with the partner than with {others}: {more} of {len(cases)} cases")
 gaps = [partner - another for partner, another in of_seeds.values()]      # one for each seed
 middle, half = statistics.mean(gaps), 2.05 * statistics.stdev(gaps) / math.sqrt(len(gaps))
 print(f"lost with the partner − with another head, mean of {len(gaps)} seeds: "
       f"{100 * middle:.1f} points, 95 % interval {100 * (middle - half):.1f} to "
       f"{100 * (middle + half):.1f}; above zero in {sum(gap > 0 for gap in gaps)} seeds")
 assert len(gaps) == 30 and middle - half > 0             # 2.05: Student's t for 29 degrees
-with_partner, with_other = (statistics.mean(points) for points in zip(*weak, strict=True))
+weak = [case for case in cases if case[3] < 0.02]        # a partner that costs little alone
+with_partner, with_other = (100 * statistics.mean(case[k] for case in weak) for k in (0, 1))
 print(f"{len(weak)} cases in which the partner alone costs less than 2 points, beyond the sum:"
       f" {with_partner:.1f} points with the partner, {with_other:.1f} with another head")
 assert with_partner > 2 * with_other

@@ -1,16 +1,19 @@
 """Activation patching in models that read gossip: which verbs to ask, and vectors of one run put into another."""
 
 import random
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import mean
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from attncourse.attention import MultiHeadAttention
 from attncourse.data.gossip import MEN, NAMES, QUESTIONS, VOCABULARY, WOMEN, Gossip, gossip
 from attncourse.training import descend
-from attncourse.transformer import Encoder, TransformerConfig
+from attncourse.transformer import Block, Encoder, TransformerConfig
 
 
 class Reader(nn.Module):
@@ -138,3 +141,47 @@ def guessing(told: Gossip, asked: Int[Tensor, " m"], place: Int[Tensor, " m"]) -
         for which, names in (("all", NAMES), ("of that sex", same)):
             right[which].append(1 / len(words & {*names}))
     return {which: sum(shares) / len(shares) for which, shares in right.items()}
+
+
+@contextmanager
+def mean_ablated(model: Reader, told: Gossip, layer: int, head: int) -> Iterator[None]:
+    """Within it, the head's output is replaced by its mean over all tokens of `told`."""
+    block = model.encoder.stack.blocks[layer]
+    assert isinstance(block, Block)
+    attention = block.attention.sublayer
+    assert isinstance(attention, MultiHeadAttention)
+    columns = slice(head * attention.d_head, (head + 1) * attention.d_head)
+    is_token = torch.arange(told.tokens.shape[1]) < told.lengths[:, None]        # (batch, n)
+
+    def mean_for_head(module: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
+        x = inputs[0].clone()                                                    # (batch, n, d_model)
+        x[..., columns] = x[is_token][:, columns].mean(dim=0)
+        return (x,)
+
+    hook = attention.output.register_forward_pre_hook(mean_for_head)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+class Excess(NamedTuple):
+    """What is lost beyond the sum of two ablations: with the partner, and with another head (the mean of six)."""
+
+    cases: list[tuple[float, float, float, float]]
+    """(with the partner, with another head, the most with another, what the partner costs alone) of a head."""
+    seeds: dict[str, tuple[float, float]]
+    """The means over each seed's cases: with the partner, with another head."""
+
+
+def beyond_the_sum(runs: Sequence[Mapping[str, Any]]) -> Excess:
+    """Of the record `gossip_heads`: for each head and question that lose nothing alone."""
+    cases, seeds = [], {}
+    for run in runs:
+        of_run = []
+        for pair in run["unmissed"]:
+            first, second, both = pair["lost"]
+            of_run.append((both - first - second, mean(pair["control"]), max(pair["control"]), second))
+        seeds[str(run["seed"])] = mean(case[0] for case in of_run), mean(case[1] for case in of_run)
+        cases += of_run
+    return Excess(cases, seeds)
