@@ -7,7 +7,17 @@ import torch
 
 import benchmarks
 from attncourse.data.gossip import ADVERBS, NAMES, VOCABULARY, WOMEN, Gossip, gossip, tell
-from attncourse_lessons.l07_many_heads.patching import answers_with, givers, guessing, renamed, rows_at
+from attncourse_lessons.l07_many_heads.low_rank import fitted
+from attncourse_lessons.l07_many_heads.patching import (
+    Reader,
+    answers_with,
+    beyond_the_sum,
+    givers,
+    guessing,
+    mean_ablated,
+    renamed,
+    rows_at,
+)
 from attncourse_lessons.results import measured
 
 
@@ -164,3 +174,30 @@ def test_a_guess_is_among_the_names_before_the_pronoun():
     told = Gossip(tokens, torch.tensor([len(words)]), torch.zeros(len(questions), dtype=torch.long),
                   *torch.tensor([tuple(question) for question in questions]).unbind(dim=1))  # fmt: skip
     assert guessing(told, torch.tensor([verb]), torch.tensor([words.index("she")])) == {"all": 0.5, "of that sex": 0.5}
+
+
+def test_a_mean_ablation_makes_a_head_say_one_thing_everywhere_and_ends_with_its_block():
+    torch.manual_seed(0)
+    model, told = Reader().eval(), gossip(6, random.Random(0))
+    seen = []
+    output = model.encoder.stack.blocks[1].attention.sublayer.output
+    before = model(told)
+    with mean_ablated(model, told, 1, 2):
+        watch = output.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+        assert not torch.allclose(model(told), before)
+        watch.remove()
+    (x,) = seen
+    assert torch.equal(x[..., 32:48], x[:1, :1, 32:48].expand_as(x[..., 32:48])) and x[..., :32].std(dim=1).min() > 0
+    assert torch.equal(model(told), before)
+
+
+def test_what_is_lost_beyond_the_sum_is_counted_by_case_and_by_seed():
+    pairs = [{"lost": [0.1, 0.2, 0.5], "control": [0.0, 0.2]}, {"lost": [0.0, 0.01, 0.11], "control": [0.3, 0.3]}]
+    found = beyond_the_sum([{"seed": 4, "unmissed": pairs}])
+    assert [pytest.approx(case) for case in found.cases] == [(0.2, 0.1, 0.2, 0.2), (0.1, 0.3, 0.3, 0.01)]
+    assert found.seeds == {"4": pytest.approx((0.15, 0.2))}
+
+
+def test_weights_of_one_column_cannot_find_seven_days_and_two_can():
+    wanted = torch.eye(7).roll(1, dims=1)[None]
+    assert fitted(wanted, 1).item() < 0.8 < 0.95 < fitted(wanted, 2).item()

@@ -47,6 +47,7 @@ try:
         rows_at,
         trained,
     )
+    from .subtracting import explained
 except ModuleNotFoundError:
     raise ImportError(
         "This page needs the attncourse package: open it with `make lab` in the course's "
@@ -598,37 +599,10 @@ assert two_heads.min() < temperatures.min(), "outside of all that was there to b
 # variance that the model explains. One head cannot give the difference. *Guess* how much it can still explain: nothing, a
 # quarter, half?
 
-# %% tags=["hide-input"]
-def explained(n_heads, hours, seed, weights_from_days=False, hidden=0, steps=150, d_model=32):
-    torch.manual_seed(seed)
-    draws = torch.Generator().manual_seed(seed)
-    layer, day = Heads(d_model, n_heads), nn.Embedding(7, d_model)
-    warmth, read = nn.Linear(hours, d_model, bias=False), nn.Linear(d_model, hours)
-    if hidden:                                                            # a nonlinear readout
-        read = nn.Sequential(nn.Linear(d_model, hidden), nn.ReLU(), nn.Linear(hidden, hours))
-    modules = nn.ModuleList([layer, day, warmth, read])
-    optimizer = torch.optim.Adam(modules.parameters(), lr=1e-2)
-    for step in range(steps + 1):
-        days, _, _ = shuffled_weeks(64 if step < steps else 2000, draws)
-        degrees = torch.randn(*days.shape, hours, generator=draws)        # (batch, 7, hours)
-        answer = of_another_day(days, degrees, 1) - of_another_day(days, degrees, -1)
-        d, x = day(days), day(days) + warmth(degrees)                 # (batch, 7, d_model) each
-        outputs = layer(x)
-        if weights_from_days:                  # one head; only its values see temperatures
-            found, _ = attend(d @ layer.W_Q[0], d @ layer.W_K[0], x @ layer.W_V[0])
-            outputs = found @ layer.W_O
-        predicted = read(outputs)                                         # (batch, 7, hours)
-        loss = (predicted - answer).square().mean()
-        if step < steps:
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return 1 - loss.item() / answer.var().item()         # on the last, fresh 2,000 weeks
-
 # %%
 differences = {
-    "1 head": [explained(n_heads=1, hours=4, seed=seed) for seed in range(3)],
-    "2 heads": [explained(n_heads=2, hours=4, seed=seed) for seed in range(3)],
+    "1 head": [explained(Heads, n_heads=1, hours=4, seed=seed) for seed in range(3)],
+    "2 heads": [explained(Heads, n_heads=2, hours=4, seed=seed) for seed in range(3)],
 }
 r_squared = "R²: explained share of the variance of tomorrow − yesterday"
 bound = {"the most that fixed weights of one head can reach": 0.5}
@@ -638,7 +612,7 @@ figures.seed_rows(differences, r_squared, bound)
 
 # %% tags=["hide-input"]
 assert max(differences["1 head"]) < 0.6 and min(differences["2 heads"]) > 0.95
-nonlinear = [explained(1, 4, seed, True, hidden=128, steps=400) for seed in range(3)]
+nonlinear = [explained(Heads, 1, 4, seed, True, hidden=128, steps=400) for seed in range(3)]
 print("one head, fixed weights, a readout with a hidden layer: R²",
       *(f"{share:.2f}" for share in nonlinear))
 assert max(nonlinear) < 0.55
@@ -763,7 +737,6 @@ figures.low_rank(n=7, d_model=32, d_k=2)
 # To see the effect on the scores alone, we make the queries and keys narrow. The values keep 32 columns in all. The
 # question is tomorrow's meal. *Guess* how narrow one head may be if each of the seven days must find the next one.
 
-# %% tags=["hide-input"]
 # %%
 narrow = {}
 for n_heads, d_k in ((1, 1), (1, 2), (2, 1), (3, 1), (4, 1)):
@@ -1500,8 +1473,8 @@ assert most < 0.9
 # weights may depend on the temperatures? In the second row of the figure its queries and keys see only the days.
 
 # %%
-free = [explained(n_heads=1, hours=1, seed=seed) for seed in range(3)]
-from_days = [explained(1, 1, seed, weights_from_days=True) for seed in range(3)]
+free = [explained(Heads, n_heads=1, hours=1, seed=seed) for seed in range(3)]
+from_days = [explained(Heads, 1, 1, seed, weights_from_days=True) for seed in range(3)]
 rows = {"weights from days\nand temperatures": free, "weights from days": from_days}
 figures.seed_rows(rows, r_squared, bound)
 #| caption: One head predicts the difference of two numbers, with weights that see them and
