@@ -7,7 +7,20 @@ import json
 import warnings
 
 import pytest
-from hostile_class import ASSIGNMENT, FULL, HONEST, LOCAL, NOTEBOOK, OUTPUT, SCORES, STEP, WEIGHTS, Class, Trouble
+from hostile_class import (
+    ASSIGNMENT,
+    FORCING,
+    FULL,
+    HONEST,
+    LOCAL,
+    NOTEBOOK,
+    OUTPUT,
+    SCORES,
+    STEP,
+    WEIGHTS,
+    Class,
+    Trouble,
+)
 from nbgrader.api import Gradebook
 
 from lessonkit.grading.sandbox import linux as walls
@@ -135,8 +148,8 @@ LEAKS = {
     ),
     "gradients switched off above are missed, as they are for the student": Trouble(
         first=("torch.set_grad_enabled(False)",),
-        gets={SCORES: 3.0, WEIGHTS: 6.0, OUTPUT: 4.0, STEP: 9.0, LOCAL: 2.0},
-        says=dict.fromkeys((SCORES, WEIGHTS, OUTPUT, STEP), "gradient"),
+        gets={SCORES: 3.0, WEIGHTS: 6.0, OUTPUT: 4.0, STEP: 9.0, FORCING: 5.0, LOCAL: 2.0},
+        says=dict.fromkeys((SCORES, WEIGHTS, OUTPUT, STEP, FORCING), "gradient"),
     ),
 }  # fmt: skip
 LIES = {
