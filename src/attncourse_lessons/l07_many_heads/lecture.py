@@ -36,6 +36,7 @@ try:
     from attncourse import viz
 
     from . import figures
+    from .first_scores import variances
     from .low_rank import fitted, with_narrow_keys
     from .patching import (
         answers_with,
@@ -1608,19 +1609,15 @@ for run in two:
 # <details><summary><b>Open points 2 to 4:</b> what the root does to gradients, the scale of cross-attention, and published
 # tables that do not multiply out</summary>
 #
-# **2. The gradient.** The softmax of large scores is nearly a hard choice, and a hard choice has almost no slope. But
-# the gradient from a score to the query is multiplied by $k$, which is long in a wide head. *Which effect wins?* Cell 2
-# measures the gradient at each of 400 random queries, from a loss of the weighted average. In narrow heads the long key
-# wins. At width 1024 without the root the *median* gradient is next to nothing, while the *mean* is larger than with
-# the root: a few queries lie by chance between two nearly equal scores and receive very large gradients. At width 1024 "the
-# gradient vanishes" is true of most queries, and false of their mean.
+# **2. Scores and gradients.** A wide head without the root sends most queries next to no gradient and a few a very large
+# one: "Going further" of [lecture @lookup](@lookup) measures it.
 #
 # **3. Cross-attention is scaled, too.**
 #
 # > **A common mistake: no scale in cross-attention.** Slides about cross-attention print
 # > $\operatorname{softmax}(ZQ(HK)^\top)\,HV$, without any divisor. It is the same function, and the Transformer scales
 # > there, too. The divisor is the root of what *one head's* dot product sums over, $d_k = d_\text{model}/h$, not of
-# > $d_\text{model}$: with $\sqrt{d_\text{model}}$ the scores of eight heads start with a variance of ⅛. (Cell 3 checks
+# > $d_\text{model}$: with $\sqrt{d_\text{model}}$ the scores of eight heads start with a variance of ⅛. (Cell 2 checks
 # > it.)
 #
 # **4. Published sizes.** A count of the parameters tells whether a table was copied rightly.
@@ -1628,62 +1625,31 @@ for run in two:
 # > **A common mistake: to copy a table without multiplying it out.** Heads × width of a head should be the width of the
 # > model. In table 2.1 of Brown et al. ([-@brown2020]) it is not for *GPT-3 XL*, 24 heads of 128 for a width of 2048,
 # > nor for *13B*, 40 of 128 for 5140. (Heads may have any width, so the product alone proves nothing.) A count of the
-# > parameters decides. The paper's own table D.1 has 1,320 million for the one and 12,850 for the other. (Cell 4.)
+# > parameters decides. The paper's own table D.1 has 1,320 million for the one and 12,850 for the other. (Cell 3.)
 #
 # > **A common mistake: a digit lost in copying.** Narang et al. ([-@narang2021]) trade depth against width at 223
 # > million parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a
 # > $d_\text{ff}$ of 4096 in place of 4608, and for 6 layers 1044 in place of 6144. The rows keep layers × $d_\text{ff}$
-# > constant, and with it the count. (Cell 5.)
+# > constant, and with it the count. (Cell 4.)
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
 # 1: variance
-d, d_k = 512, 64
-torch.manual_seed(0)
-x = nn.functional.layer_norm(torch.randn(2000, d), (d,))
-square = torch.empty(2, d, d)
-with torch.no_grad():
-    starts = {
-        "normal, variance 1/d": torch.randn(2, d_k, d) / math.sqrt(d),
-        "Xavier, on (d, d)": torch.stack([nn.init.xavier_uniform_(W)[:d_k] for W in square]),
-        "nn.Linear as it comes": torch.stack([nn.Linear(d, d_k).weight for _ in range(2)]),
-        "normal, std 0.02 (GPT-2)": 0.02 * torch.randn(2, d_k, d),
-    }
-of_scores = {}
-for name, (W_Q, W_K) in starts.items():
-    of_scores[name] = ((x[:1000] @ W_Q.mT) @ (x[1000:] @ W_K.mT).mT).var().item()
-    print(f"{name:>25}: variance of q · k = {of_scores[name]:6.2f}   (d_k = {d_k})")
+d_k = 64
+of_scores = variances(512, d_k)
+for name, variance in of_scores.items():
+    print(f"{name:>25}: variance of q · k = {variance:6.2f}   (d_k = {d_k})")
 assert 0.7 < of_scores["normal, variance 1/d"] / d_k < 1.3
 assert of_scores["nn.Linear as it comes"] < 0.2 * d_k
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-# 2: gradients
-def gradients_at_queries(d_k, divisor):
-    generator = torch.Generator().manual_seed(0)
-    q = torch.randn(400, 1, d_k, generator=generator, requires_grad=True)
-    k = torch.randn(400, 16, d_k, generator=generator)
-    v = torch.randn(400, 16, 8, generator=generator)
-    average = (q @ k.mT / divisor).softmax(dim=-1) @ v                    # (400, 1, 8)
-    wanted = torch.randn(400, 1, 8, generator=generator)      # what the loss would like more of
-    (gradient,) = torch.autograd.grad((average * wanted).sum(), q)
-    return gradient.norm(dim=-1).flatten()                                # (400,)
-
-
-for d_k in (16, 64, 1024):
-    for name, divisor in (("plain", 1.0), ("÷ √d_k", math.sqrt(d_k)), ("÷ d_k", float(d_k))):
-        sizes = gradients_at_queries(d_k, divisor)
-        print(f"d_k {d_k:>4}, {name:>6}: median {sizes.median():.1e}, mean {sizes.mean():5.2f}")
-plain, scaled = gradients_at_queries(1024, 1.0), gradients_at_queries(1024, 32.0)
-assert plain.median() < 0.05 < 0.5 < scaled.median() and plain.mean() > 1.5 * scaled.mean()
-
-# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-# 3: cross-attention
+# 2: cross-attention
 layer, x, memory = MultiHeadAttention(64, 1), torch.randn(1, 3, 64), torch.randn(1, 5, 64)
 by_hand, _ = attend(layer.query(x), layer.key(memory), layer.value(memory))           # scaled
 assert torch.allclose(layer(x, memory), layer.output(by_hand), atol=1e-5), "it is scaled"
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-# 4: GPT-3
+# 3: GPT-3
 def millions(name, model=LanguageModel, **change):
     return count_parameters(replace(preset(name).config, **change), model).total / 1e6
 
@@ -1698,7 +1664,7 @@ for width in (5140, 5120):
     assert (abs(size - 12850) < 5) == (width == 5120)
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-# 5: T5
+# 4: T5
 for layers, heads, widths in ((12, 12, (3072,)), (8, 18, (4608, 4096)), (6, 24, (6144, 1044))):
     for d_ff in widths:
         size = millions("t5 base", EncoderDecoder, n_layers=layers, n_heads=heads, d_ff=d_ff)
