@@ -71,7 +71,7 @@ from attncourse.attention import KeyValueCache, MultiHeadAttention, attend
 from attncourse.counting import cache_bytes, count_parameters, preset
 from attncourse.data.diary import DAYS, MEALS, of_another_day, shuffled_weeks
 from attncourse.data.gossip import QUESTIONS, VOCABULARY, gossip, tell
-from attncourse.transformer import EncoderDecoder, LanguageModel, Weights
+from attncourse.transformer import LanguageModel, Weights
 from attncourse_lessons.results import measured
 
 torch.set_num_threads(1)  # models as small as these gain nothing from a second thread
@@ -1630,7 +1630,8 @@ for run in two:
 # > **A common mistake: a digit lost in copying.** Narang et al. ([-@narang2021]) trade depth against width at 223
 # > million parameters ([lecture @transformer](@transformer) says what they found). For 8 layers slides print a
 # > $d_\text{ff}$ of 4096 in place of 4608, and for 6 layers 1044 in place of 6144. The rows keep layers × $d_\text{ff}$
-# > constant, and with it the count. (Cell 4.)
+# > constant, and with it the count. ([Lecture
+# > @errata_lab](@errata_lab) counts them.)
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -1662,11 +1663,3 @@ for width in (5140, 5120):
     size = millions("gpt-3 13b", d_model=width, n_heads=40, d_head=128)
     print(f"13B, width {width}: {size:,.0f} M   table D.1: 12,850 M")
     assert (abs(size - 12850) < 5) == (width == 5120)
-
-# %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
-# 4: T5
-for layers, heads, widths in ((12, 12, (3072,)), (8, 18, (4608, 4096)), (6, 24, (6144, 1044))):
-    for d_ff in widths:
-        size = millions("t5 base", EncoderDecoder, n_layers=layers, n_heads=heads, d_ff=d_ff)
-        print(f"{layers:>2} layers, d_ff {d_ff}: {size:.0f} M, layers × d_ff = {layers * d_ff}")
-        assert (abs(size - 223) < 1) == (layers * d_ff == 36864)
