@@ -1282,7 +1282,7 @@ print(f"pairs that come full circle in {trained_on:,} tokens: 0 to {circled - 1}
 print(f"NTK-aware, pair {circled}: {furthest['NTK-aware'][circled]:.2f} times as far")
 figures.context_extension(furthest, circled)
 #| caption: Largest angle of each pair of columns in a text of 32,768 tokens, as a multiple of
-#|   the largest in 4,096. Shaded: some of the angles were never seen in training.
+#|   the largest in 4,096. Shaded: some angles were never seen in training.
 #| label: context-extension
 
 # %% tags=["hide-input"]

@@ -447,7 +447,7 @@ for name in ("CNN", "ViT, all rows read"):
     print(f"{name:<20} {mean(before):6.1f} {mean(after):9.1f}  {with_interval(costs[name])}")
 pairs = zip(costs["CNN"], costs["ViT, all rows read"], strict=True)
 print("it costs the CNN more by", with_interval([cnn - vit for cnn, vit in pairs]))
-times = {}                                                    # by seed: the logarithm of a ratio
+times = {}                                                    # by seed: ln of the ratio
 for name in costs:
     before, after = mistakes(name), mistakes(f"{name}, pixels shuffled")
     times[name] = [math.log(b / a) for a, b in zip(before, after, strict=True)]
