@@ -242,7 +242,7 @@ def test_a_gradebook_that_may_not_be_written_is_told_in_a_line(course):
 def test_the_question_and_its_mark_scheme_come_from_the_source(marking):
     (question,) = marking.questions
     assert question.name == QUESTION and question.out_of == 3 and not question.is_code
-    assert question.text.startswith("## 5 · In your own words") and "(3 points)" in question.text
+    assert question.text.startswith("## 6 · In your own words") and "(3 points)" in question.text
     assert question.scheme.startswith("**Mark scheme.**") and "SOLUTION" not in question.scheme
 
 
