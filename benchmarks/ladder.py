@@ -48,14 +48,18 @@ EIGHT_JOINED = "eight averages, one vector"
 EIGHT_ONCE = "eight averages, one choice"
 
 
+def chosen_once(memory: Memory) -> Memory:
+    """What the decoder's initial state finds in the memory, as the only state that is left: one choice for all steps."""
+    query = memory.start.unsqueeze(1)                                                      # (batch, 1, d_hidden)
+    chosen, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
+    return memory._replace(states=chosen, mask=memory.mask[:, :1])                         # n_memory = 1
+
+
 class OneQuery(Seq2Seq):
     """Attention from the initial state: all states are averaged with learned weights, but once, for every step."""
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
-        memory = super().encode(source, lengths)
-        query = memory.start.unsqueeze(1)                                                  # (batch, 1, d_hidden)
-        average, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
-        return memory._replace(states=average, mask=memory.mask[:, :1])                    # n_memory = 1
+        return chosen_once(super().encode(source, lengths))
 
 
 class EightAverages(Seq2Seq):
@@ -89,10 +93,7 @@ class EightOnce(EightAverages):
     """The eight averages weighed once, by the initial state: the same parameters, but one choice for all steps."""
 
     def encode(self, source: Tensor, lengths: Tensor) -> Memory:
-        memory = super().encode(source, lengths)
-        query = memory.start.unsqueeze(1)                                                  # (batch, 1, d_hidden)
-        chosen, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
-        return memory._replace(states=chosen, mask=memory.mask[:, :1])                     # n_memory = 1
+        return chosen_once(super().encode(source, lengths))
 
 
 BUILT = {ONE_QUERY: OneQuery, EIGHT: EightAverages, EIGHT_JOINED: EightJoined, EIGHT_ONCE: EightOnce}

@@ -48,28 +48,31 @@ def _a_table(draw):
     return [draw.normal(*shape) for shape in shapes]
 
 
+def _gradients(answer, draw):
+    """At query, keys and values, of one lookup at temperature 1."""
+    query, keys, values, upstream = _a_table(draw)
+    return answer(query, keys, values, 1.0, upstream)
+
+
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
 @aspect("values", points=2, hint=1)
 def values(answer, draw):
     """a value gets the gradient of each output that it is part of, by its weight there"""
-    query, keys, values, upstream = _a_table(draw)
-    return answer(query, keys, values, 1.0, upstream)[2]
+    return _gradients(answer, draw)[2]
 
 
 @aspect("query", points=1, hint=2)
 def query(answer, draw):
     """a query is drawn towards keys whose value serves the loss better than the output does"""
-    query, keys, values, upstream = _a_table(draw)
-    return answer(query, keys, values, 1.0, upstream)[0]
+    return _gradients(answer, draw)[0]
 
 
 @aspect("keys", points=1, hint=3)
 def keys(answer, draw):
     """a key hears from all the queries"""
-    query, keys, values, upstream = _a_table(draw)
-    return answer(query, keys, values, 1.0, upstream)[1]
+    return _gradients(answer, draw)[1]
 
 
 @aspect("temperature", points=1, hint=3)

@@ -136,6 +136,12 @@ slip("keys counted from one", ("near pairs", "not square"),
 slip("one row too few", ("near pairs", "far pairs"), {", max_distance)": ", max_distance - 1)"}, words="""
     Clipped one step short on the right: max_distance to the right got the row of its neighbour, and the last row of the
     table is never used. `clamp` keeps both of its bounds, unlike `range`, so the upper one need not be lowered.""")
+slip("one row too few", ("near pairs", "far pairs"), {CLAMP: "distance.clamp(1 - max_distance, max_distance - 1)"})
+slip("the middle of a smaller table", ("not square",),
+    {"distance = ": "max_distance = min(max_distance, max(n_query, n_key) - 1)\ndistance = "}, words="""
+    The table was made no larger than this pair of sentences needs, and "here" moved with it. A row must mean the same
+    distance in every sentence, since its vector is learned from all of them: "here" is row `max_distance`, however
+    short the sentences are.""")
 slip("far pairs taken for near ones", ("far pairs",),
     {CLAMP: "torch.where(distance.abs() <= max_distance, distance, 0)"},
     {f"{CLAMP} + max_distance": "(distance + max_distance) % (2 * max_distance + 1)"},  # in again on the other side

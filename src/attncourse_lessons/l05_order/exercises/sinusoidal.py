@@ -147,6 +147,14 @@ slip("counted from one", COLUMNS, {POSITIONS: f"({POSITIONS} + 1)"}, words="""
 slip("merged from axis 1 on", SHAPE, {".flatten(-2)": ".flatten(1)"}, words="""
     All axes from axis 1 on were merged. For positions (n,) these are the last two; for a batch of them, (batch, n), the
     tokens are among them. Count from the end: merge the last two.""")
+slip("one long row", SHAPE, {".flatten(-2)": ".flatten(-2).reshape(-1, d_model)"}, words="""
+    The positions were laid into one long row, and their shape was not put back: for positions (batch, n) the vectors
+    are (batch, n, d_model).""")
+slip("a table of whole numbers", ("fastest pair", "all columns", "distance", "any shape"),
+    {PAIRS: f"{PAIRS}.to(positions.dtype)"}, words="""
+    The sines were written into a table of whole numbers, which cuts them off to 0. `positions` holds integers, and what
+    `new_zeros`, `zeros_like` or `full_like` make of them does, too. Say which type you want: `torch.zeros(…)` makes
+    floating-point numbers.""")
 slip("one axis only", SHAPE, {POSITIONS: "positions[:, None]"}, words="""
     This works for a row of positions, (n,), and not for a batch of them, (batch, n). `positions[:, None]` and
     `unsqueeze(1)` put the new axis in second place, which is the last only if there was one axis. Ask for a new *last*

@@ -82,6 +82,7 @@ def dead_units(answer, draw):
     W_1[:, 2] = b_1[2] = 0.0  # exactly 0 before the activation function, too
     W_1[:, [1, 3]], W_1[0, [1, 3]] = 0.0, 1.0
     b_1[[1, 3]] = -x[..., 0].flatten().sort().values[[-3, 1]]  # alive for two vectors, and for all but two
+    W_2[3] = 0.0  # alive, though the output gets nothing of it
     return answer(x, W_1, b_1, W_2, b_2)[1]
 
 
@@ -145,6 +146,15 @@ slip("0 before the activation function called alive", DEAD[:1],
 slip("dead on average", DEAD[:1], {"(hidden == 0)": "(x @ W_1 + b_1)", ALL: "silent.mean(dim=0) <= 0"}, words="""
     A unit was called dead where the *mean* over the vectors is not above 0. It may answer a few of them all the same.
     It is dead if it is 0 for every one.""")
+slip("without a part in the output called dead", DEAD[:1],
+     {"(hidden == 0)": "(hidden * W_2.abs().sum(dim=1) == 0)"}, words="""
+    A unit was called dead because its row of W_2 is 0. It answers some vectors; only the output gets nothing of it, and
+    its row can learn, since the gradient at W_2 is the unit's activation. Dead is what is 0 *before* W_2.""")
+slip("one verdict for all units of one vector", DEAD[1:],
+     {ALL: "(silent.all(dim=0) if x.dim() > 1 else silent.all())"}, words="""
+    For a single vector there is one verdict for all units together. There is no axis in front to ask over: each unit
+    keeps its own. (`amax(dim=())` reduces *all* axes; make one axis of those in front, `reshape(-1, d_ff)`, and there
+    always is one.)""")
 slip("one verdict for each vector", DEAD, {ALL: "silent.all(dim=1)"}, words="""
     The question was asked along the wrong axis: this says for each *vector* whether all units are silent. Asked for is
     one verdict for each hidden unit, (d_ff,), over all vectors.""")

@@ -75,6 +75,16 @@ slip("dealt out like cards", ("groups",), {CUT: "shared, n_kv_heads, -1", "dim=1
 slip("summed", NOT_MEANS, {"mean": "sum"}, words="""
     The heads of a group were added up. Keys of three times the size make scores of three times the size; the mean keeps
     them as large as they were.""")
+slip("divided by another number", ("groups", "all into one", "each its own"),
+     {"heads.mean(dim=1)": "(heads.sum(dim=1) / n_kv_heads)"}, words="""
+    The sum was divided by another number than that of the heads in it. A mean over the heads of a group divides by how
+    many those are, n_heads / n_kv_heads, which is neither the number of groups nor that of all heads.""")
+slip("divided by another number", ("groups", "each its own"),
+     {"heads.mean(dim=1)": "(heads.sum(dim=1) / n_heads)"})
+slip("divided by the root", NOT_MEANS,
+     {"heads.mean(dim=1)": "(heads.sum(dim=1) / shared**0.5)"}, words="""
+    The sum was divided by the *root* of how many heads are in it. That keeps the variance of independent numbers; asked
+    for is the mean.""")
 slip("the first of each group", NOT_MEANS, {".mean(dim=1)": "[:, 0]"}, words="""
     One head of each group was kept and the others thrown away. The paper tried that, too, and found the mean to be
     better: it keeps something of each.""")

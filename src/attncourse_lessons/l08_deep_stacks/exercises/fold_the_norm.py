@@ -94,6 +94,9 @@ slip("the layer's bias forgotten", ("bias", "gradient"), {" + b": ""}, words="""
 slip("the gain forgotten", ("matrix", "gradient"), {MATRIX: "W.clone()"}, words="""
     The matrix is W as it was, without the gain. The new layer gets y before the gain has met it, so its matrix must
     hold the gain.""")
+slip("as nn.Linear keeps its weight", ("matrix",), {MATRIX: f"({MATRIX}).mT"}, words="""
+    The matrix is transposed: (d_out, d_model), as `nn.Linear` keeps it. Here a layer is y W + b, so W_folded has the
+    shape of W, (d_model, d_out).""")
 slip("divided by the gain", ("matrix",), {MATRIX: "W / gain[:, None]"}, words="""
     The gain was divided out. The new layer gets vectors that have *not* been multiplied by it, and must make up for
     that.""")

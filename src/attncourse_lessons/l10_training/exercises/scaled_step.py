@@ -76,9 +76,7 @@ def _overflowing(draw: Draw, kind: float, n: int = 6) -> tuple[Tensor, Tensor]:
 
 
 BAD = (3e4, -3e4, math.nan, math.inf)  # the last stands for all of them at once
-OVERFLOWS = explain_case(
-    "where one number is too large", "where one is too far below zero", "where one is NaN", "where all overflow"
-)
+OVERFLOWS = "where one number is too large", "where one is too far below zero", "where one is NaN", "where all overflow"
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -110,26 +108,31 @@ def float32_weights(answer, draw):
     return (weights - _step(answer, weights, slope, 1.0, lr=2.0**-13)[0]) * 2**13
 
 
-@aspect("overflow", points=2, hint=3, explain=OVERFLOWS)
+@aspect("overflow", points=2, hint=3, explain=explain_case(*OVERFLOWS))
 def overflow(answer, draw):
     """a step whose gradient holds ∞ or NaN is not taken: all the weights stay"""
     rows = [_step(answer, *_overflowing(draw.child(str(bad)), bad), 3.0)[0] for bad in BAD]
     return require_variation(torch.stack(rows))
 
 
-@aspect("scale halved", points=1, hint=3, explain=OVERFLOWS)
+@aspect("scale halved", points=1, hint=3, explain=explain_case(*OVERFLOWS, "where the scale is below 1 already"))
 def scale_halved(answer, draw):
     """after an overflow the scale is half of what it was, and good steps are counted from 0"""
     counts = [_step(answer, *_overflowing(draw.child(str(bad)), bad), 3.0, 3)[1] for bad in BAD]
+    counts.append(_step(answer, *_overflowing(draw.child("small"), math.nan), 0.75, 3)[1])
     return torch.stack(counts)
 
 
-@aspect("scale doubled", points=1, hint=3, explain=explain_case("one step before it is time", "when it is time"))
+GROWTHS = "one step before it is time", "when it is time", "when the scale is large already"
+
+
+@aspect("scale doubled", points=1, hint=3, explain=explain_case(*GROWTHS))
 def scale_doubled(answer, draw):
     """after `growth_interval` good steps in a row the scale is doubled, and they are counted anew"""
     interval, scale = 3 + int(draw.integers(5, 1)), 2.0 ** int(draw.integers(8, 1))
     weights, slope = _eighths(draw, 6), _eighths(draw.child("slope"), 6)
     counts = [_step(answer, weights, slope, scale, interval - before, interval)[1] for before in (2, 1)]
+    counts.append(_step(answer, weights, slope * 2.0**-20, 2.0**17, interval - 1, interval)[1])
     return torch.stack(counts)
 
 
@@ -196,6 +199,11 @@ slip("bad numbers put to zero", ("overflow",),
     whole rows of it may be missing. Skip the step, halve the scale; the next one will fit.""")
 slip("the scale stays", ("scale halved",), {SKIPPED: "return weights, scale, 0"}, words="""
     The step was skipped and the scale kept, so the next one overflows as well, and all after it. Halve it.""")
+slip("bounds for the scale", ("scale halved",), {"scale / 2": "max(scale / 2, 1.0)"}, words="""
+    The scale was kept within bounds. Libraries often do so; here it is halved after *every* overflow and doubled after
+    every `growth_interval` good steps, however small or large it is. (Below 1 it makes gradients smaller, which is what
+    large ones need.)""")
+slip("bounds for the scale", ("scale doubled",), {"scale * 2": "min(scale * 2, 65536.0)"})
 slip("doubled at overflow", ("scale halved",), {SKIPPED: "return weights, scale * 2, 0"}, words="""
     After an overflow the scale grew. It was too large: halve it.""")
 slip("good steps counted through an overflow", ("scale halved",), {SKIPPED: "return weights, scale / 2, good_steps"},

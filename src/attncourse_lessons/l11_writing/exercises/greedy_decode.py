@@ -186,6 +186,10 @@ slip("starts with padding", EVERY_TEXT, {"tokens[:, 0] = bos\n": ""}, words="""
 slip("one step short", ("tokens", "one sentence"), {"range(max_length)": "range(max_length - 1)"}, words="""
     The last place stays empty although the sentence had not ended: <bos> was counted as one of the `max_length`
     tokens. It is not written by the model.""")
+slip("an <eos> where the room ends", ("tokens", "one sentence"),
+     {"return tokens[:, 1:]": "tokens[~finished, -1] = eos\nreturn tokens[:, 1:]"}, words="""
+    A sentence that had not ended got an <eos> in its last place. The model did not write it. One that is cut off ends
+    without: so everybody can tell the two apart.""")
 slip("a pad taken for the end", ("whichever it is",),
      {"finished | (best == eos)": "finished | (best == eos) | (best == pad)"},
      {"best.masked_fill(finished, pad)\n    finished = finished | (best == eos)":

@@ -498,6 +498,10 @@ slip("attention alone must not look ahead", ("the future",),
      words="""
     The future was tried with the feed-forward network zeroed. It has no mask, but it can be fed with the wrong words
     all the same. Try the whole block.""")
+slip("only their length is changed", ("the future",),
+     {"future[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])": "future[:, i + 1 :] *= 5"}, words="""
+    The later vectors were multiplied by a number. A norm divides by their size again, so that no sublayer notices the
+    change, and a block that looks ahead passes. Draw the replacement, `torch.randn_like(…)`.""")
 slip("the company is not tried", ("the company",),
      {"range(len(x))": "()"},
      {"range(len(x))": "(0,)"},  # the first text alone
@@ -509,6 +513,11 @@ slip("the past is not tried", ("the past",), {"for j in range(x.shape[1])": "for
     and broken blocks pass alike: the output at the changed position differs in any case, since x is added to it. A mask
     can forbid too much: the position itself, or what came before it. Change one position; what attention finds there
     and at each place after it must change.""")
+
+slip("attending to itself is not tried", ("the past",), {"moved[:, j:]": "moved[:, j + 1 :]"}, words="""
+    What comes after the changed position was looked at, and the position itself was not. A position attends to itself,
+    too: what attention finds *there* must change with it. (The output there differs in any case, since x is added to
+    it: compare what was found, `block(x, 1.0, 0.0) - x`.)""")
 
 TO_THE_FUTURE = {"future[:, i + 1 :] = torch.randn_like(x[:, i + 1 :])": "future[:, i + 1 :] += 1"}
 TO_THE_PAST = {"other[:, j] = torch.randn_like(x[:, j])": "other[:, j] += 1"}
@@ -524,6 +533,8 @@ slip("a constant is added", ("the future", *WITH_LAYER_NORM), TO_THE_PAST, {**TO
 slip("one size of x", ("no norm", "a root too many"), {f"{ATTENDED},": "", f"{THOUGHT},": ""}, words="""
     All was tried at one size of x. That a sublayer gets a *normalised* x shows only when x grows: what it finds must
     stay the same.""")
+
+slip("one size of x", ("no norm",), {f"{THOUGHT},": ""}, {f"{ATTENDED},": ""})  # for one of the two sublayers
 
 slip("nothing need be found", ("left out",), {"not same(attended, x),": "", "not same(thought, x),": ""}, words="""
     Everything that must stay the same was compared, and nothing that must change. A block without one of its sublayers
