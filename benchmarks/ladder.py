@@ -49,7 +49,7 @@ EIGHT_ONCE = "eight averages, one choice"
 
 
 def chosen_once(memory: Memory) -> Memory:
-    """What the decoder's initial state finds in the memory, as the only state that is left: one choice for all steps."""
+    """What the initial state finds in the memory, as the only state that is left: one choice, kept for all steps."""
     query = memory.start.unsqueeze(1)                                                      # (batch, 1, d_hidden)
     chosen, _ = attend(query, memory.states, memory.states, memory.mask.unsqueeze(1), dot_score)
     return memory._replace(states=chosen, mask=memory.mask[:, :1])                         # n_memory = 1

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from drawn import arrows, axes, bars, cells, curves, grid, labels, strokes, table, texts, written
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.patches import Circle, Rectangle
 from proven import proven
 
@@ -50,7 +50,7 @@ def test_a_table_that_does_not_fit_its_words_is_refused():
 def test_the_shapes_are_those_that_were_given(shown):
     figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=3, names=("her", "Anna"))
     assert "The row of “her”, which asks, is striped from X" in shown[0]
-    assert "W_V, 6 by 4, gives V, 8 by 4" in shown[0] and "the 8 by 8 table of scores" in shown[0]
+    assert "W_V, 6 by 4, gives V, 8 by 4" in shown[0] and "the 8 by 8 matrix of scores" in shown[0]
 
 
 @pytest.mark.parametrize(("n", "width", "layers"), [(9, 2, 4), (10, 2, 5), (4, 3, 1), (1, 2, 1)])
@@ -208,7 +208,7 @@ def test_vectors_wind_outwards_by_their_angles_and_their_products_stand_beside_t
     assert curves(above) == {
         "seed 0": {0.96: 1, 1.96: 2.82843, 2.96: 3}, "seed 1": {1.04: 2, 2.04: 2.23607, 3.04: 4}
     }  # fmt: skip
-    assert labels(above.xaxis) == {1: "1", 2: "2", 3: "3"}
+    assert labels(above.xaxis) == labels(below.xaxis) == {1: "1", 2: "2\nbefore", 3: "3\nlost"}
     *runs, level = strokes(below)
     root = math.sqrt(3)              # of d: margins of the first two days, and triangles for the lost one
     assert runs == [
@@ -223,6 +223,32 @@ def test_vectors_wind_outwards_by_their_angles_and_their_products_stand_beside_t
     below_zero, lost = texts(below)
     assert below_zero[0] == "0: tomorrow scores no higher than the day itself"
     assert lost[0] == "lost day, off the scale: −9 to −5" and below.get_ylabel() == "margin of tomorrow"
+
+
+@proven
+def test_a_name_that_moves_keeps_its_colour_and_takes_the_frame_of_its_column_along():
+    order = [2, 1, 0]
+    swapped = [WORDS[i] for i in order], TABLE[order][:, order]
+    one, other = axes(figures.two_orders, {"one": (WORDS, TABLE), "other": swapped}, ("Anna", "her"))
+    assert (one.get_title(), other.get_title()) == ("one", "other")
+    assert grid(one)[0] == [0.2, 0.5, 0.3] and grid(other)[2] == [0.3, 0.5, 0.2]
+    assert table(one)["her"] == table(other)["her"], "the same weights for the same words"
+    colours = {"Anna": PURPLE, "her": ORANGE}
+    for ax, places in ((one, {"Anna": 0, "her": 2}), (other, {"Anna": 2, "her": 0})):
+        frames = {patch.get_x(): patch for patch in ax.patches}
+        assert {word: frames.pop(place).get_edgecolor() for word, place in places.items()} == {
+            word: to_rgba(colour) for word, colour in colours.items()
+        }  # fmt: skip
+        assert not frames
+        for axis in (ax.get_xticklabels(), ax.get_yticklabels()):
+            coloured = {label.get_text(): label.get_color() for label in axis if label.get_fontweight() == "bold"}
+            assert coloured == colours
+    assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in (one, other)] == [("key", "query"), ("key", "")]
+
+
+def test_two_orders_say_where_the_names_are_and_who_attends_to_them(shown):
+    figures.two_orders({"one": (WORDS, TABLE), "other": (WORDS, TABLE)}, ("Anna", "lent"))
+    assert "one: Anna is word 1, lent is word 2; Anna gets more than 0.3 from lent, her;" in shown[0]
 
 
 @proven

@@ -94,8 +94,8 @@ if solved("self_attention_loop"):
             print(f"{sharpness:>4.0f}: {word:>4} receives {anna:.2f} of Anna, {ben:.2f} of Ben")
 
 # %% [markdown]
-# At 600 a score is 424, and exp(424) is no float32: the softmax survives because yours subtracts the maximum. Look at
-# *lent*. Its two scores are equal, so no sharpness tells the lender from the borrower.
+# At 600 a score is 424, and exp(424) is too large for a float32: the softmax survives because yours subtracts the maximum.
+# Look at *lent*. Its two scores are equal, so no sharpness tells the lender from the borrower.
 
 # %% [markdown]
 # ## 2 · All tokens at once
@@ -106,7 +106,7 @@ if solved("self_attention_loop"):
 # $$Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad A = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
 # \qquad O = A V$$
 #
-# where the softmax makes every *row* of the table sum to one. Return the output first and the weights second.
+# where the softmax makes every *row* of the attention matrix sum to one. Return the output first and the weights second.
 
 # %% exercise="self_attention"
 def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Te
 
     x: (batch, n, d_model)   W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
     returns output (batch, n, d_v) and weights (batch, n, n), in this order;
-    row i of a table of weights says how much token i takes of each token
+    row i of an attention matrix says how much token i takes of each token
     """
     ...  # solution
 
@@ -174,11 +174,13 @@ if solved("self_attention"):
 #
 # * The contents of the padding make no difference to a real token.
 # * A token whose query is zero, and whose key is not, has equal scores, and receives the mean of the real values. (Let the
-#   token have feature 0 alone, and set row 0 of $W_Q$ to zero.)
+#   token have feature 0 alone, and set row 0 of $W_Q$ to zero. Use a batch without padding, or the mistake that the first
+#   rule finds hides this one.)
 # * If every token gets one more feature, which is zero, the output stays the same. (Each matrix gets one more row.)
 #
-# The cell tests the first rule. The empty cell below it is for your tests of the other two. Then write the layer as it should
-# be.
+# The cell tests the first rule. Write the other two in the cell below it, as functions of a layer that return the largest
+# difference. A good test gives more than 0.01 for `suspicious`, and less than 0.00001 for a right layer: run all three again
+# on yours. (Two such tests are in "Use it", to compare with.) Then write the layer as it should be.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
@@ -200,7 +202,7 @@ def change_the_padding(layer):
 print(f"new padding moves real tokens by up to {change_the_padding(suspicious):.3f}")
 
 # %%
-# Your two tests.
+# Your two tests, after the pattern of change_the_padding.
 
 # %% exercise="padded_self_attention"
 def padded_self_attention(
@@ -237,11 +239,37 @@ if solved("padded_self_attention"):
             second = layer(embedding(both), real, *matrices)[0, :5]
         moved = (second - first).norm(dim=-1) / first.norm(dim=-1)   # (5,)
         print(f"{name:>10}: moved by", ", ".join(f"{share:.0%}" for share in moved.tolist()))
-    print(f"new padding moves real tokens by {change_the_padding(padded_self_attention)}")
 
 # %% [markdown]
 # In your layer a token receives the same in any batch. In the suspicious layer its vector moves by about its own length,
-# only because a longer sentence is in the batch.
+# only because a longer sentence is in the batch. And the three rules, each as a test of both layers:
+
+# %%
+if solved("padded_self_attention"):
+
+    def zero_query(layer):
+        torch.manual_seed(0)
+        x, real = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)       # no padding
+        W_Q, W_K, W_V = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
+        x[:, 0], W_Q[0] = torch.eye(6)[0], 0.0                       # token 0: feature 0 alone
+        received = layer(x, real, W_Q, W_K, W_V)[:, 0]               # (2, 5)
+        return (received - (x @ W_V).mean(dim=1)).abs().max().item()
+
+    def one_more_feature(layer):
+        torch.manual_seed(0)
+        x, real = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)
+        matrices = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
+        wider = [torch.cat([W, torch.randn(1, W.shape[1])]) for W in matrices]   # (7, …) each
+        x_wider = nn.functional.pad(x, (0, 1))                       # (2, 4, 7)  the last is 0
+        return (layer(x_wider, real, *wider) - layer(x, real, *matrices)).abs().max().item()
+
+    for rule in (change_the_padding, zero_query, one_more_feature):
+        theirs, yours = rule(suspicious), rule(padded_self_attention)
+        print(f"{rule.__name__:>18}: suspicious {theirs:.3f}, yours {yours:.6f}")
+
+# %% [markdown]
+# Each rule finds a mistake in the suspicious layer, and none in yours. If your own tests gave other numbers, that is no
+# fault: they drew other tensors. What counts is which layer passes.
 #
 # ## 4 · What a layer costs
 #
@@ -251,7 +279,7 @@ if solved("padded_self_attention"):
 # | kind | what it does |
 # |---|---|
 # | `"self-attention"` | the layer above: three projections $XW_Q$, $XW_K$, $XW_V$, the scores, the average |
-# | `"restricted"` | the same, but a position meets only itself and `width` positions on each side |
+# | `"restricted"` | the same, but a position attends only to itself and `width` positions on each side |
 # | `"recurrent"` | $h_t = \tanh(x_t W + h_{t-1} U)$ at each position, with $W$ and $U$ both $d \times d$ |
 # | `"convolution"` | a $d \times d$ matrix for each place of a window, itself and `width` on each side; the products are added up |
 #
@@ -263,8 +291,8 @@ if solved("padded_self_attention"):
 # * **Sequential steps**: how many positions of *one* layer must be computed one after the other because each needs the
 #   one before. If none has to wait, the answer is 1.
 # * **Path length**: a signal goes from the first position to the last. How many recurrent cells does it pass through, the
-#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? A layer is
-#   there or not, so round up; at least 1.
+#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? Layers
+#   come whole, so round up; the answer is at least 1.
 #
 # Four examples, which you can do by hand:
 #
@@ -290,9 +318,10 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
 check("layer_cost", layer_cost)
 
 # %% [markdown]
-# **Use it.** A document of 4,000 tokens, $d$ = 512. *Guess* how many positions on each side a convolution may have until it
-# costs as much as full attention. And which layer would you take if the arithmetic is what counts, if the steps are, or if
-# the path is?
+# **Use it.** A document of 4,000 tokens, $d$ = 512. Take your two formulas of multiply-adds, and find on paper from which
+# $n$ on full attention costs more than a convolution of ±$w$. *Guess* then: how wide may a convolution be at 4,000 tokens
+# until it costs as much as full attention? And which layer would you take if the arithmetic is what counts, if the steps
+# are, or if the path is?
 
 # %%
 if solved("layer_cost"):
@@ -300,26 +329,28 @@ if solved("layer_cost"):
     for kind, width in [*layers, *(("convolution", k) for k in (3, 5, 7, 9, 11))]:
         products, steps, path = layer_cost(kind, 4000, 512, width)
         print(f"{kind:>15}{f' ±{width}' if width else '':<4}: {products / 1e9:5.1f} billion",
-              f"multiply-adds, {steps:>4} steps, path {path:>4}")
+              f"multiply-adds, steps {steps:>4}, path {path:>4}")
 
 # %% [markdown]
 # The convolution with ±9 is the narrowest of these that costs more than full attention, and its path is still 445 layers.
-# If a short path counts, choose full attention. The recurrence takes the least arithmetic, but every position waits for the
-# one before. In restricted attention no position waits, and
-# the arithmetic is cheap; its price is a long path.
+# On paper: $3nd^2 + 2n^2d > (2w + 1)\,nd^2$ if $n > d\,(w - 1)$. For ±9 this is $n > 4096$, so at 4,000 tokens the
+# convolution still costs a little more.
+# If a short path counts, choose full attention. If steps count, take any layer but the recurrence. The recurrence takes the
+# least arithmetic, but every position waits for the one before. In restricted attention no position waits, and the
+# arithmetic is cheap; its price is a long path.
 
 # %% [markdown]
 # ## 5 · In your own words
 #
-# A course-mate wants to save parameters and sets $W_K = W_Q$. The table of scores is then symmetric, as the lecture shows.
+# A course-mate wants to save parameters and sets $W_K = W_Q$. The matrix of scores is then symmetric, as the lecture shows.
 #
-# **(a)** Is the table of *weights* symmetric too? Prove it, or refute it with a symmetric table of scores of two tokens. Then
-# say exactly for which symmetric tables of scores the weights are symmetric.
+# **(a)** Is the attention matrix symmetric too? Prove it, or refute it with symmetric scores of two tokens. Then say exactly
+# for which symmetric scores the weights are symmetric.
 #
 # **(b)** Seven days form a circle, and each should attend most to the next: the largest weight of token $i$ should be
 # at token $i + 1$, and that of token 7 at token 1. Show from the symmetry of the scores alone that this is impossible.
 # (The lecture argues with lengths of vectors. Your proof should hold for every symmetric score, even if it is not a dot
-# product.)
+# product, and even if no token may attend to itself.)
 #
 # **(c)** In a row, where the last need not attend to the first, it is possible. Give three vectors $u_1, u_2, u_3$ in
 # the plane, each both query and key, so that token 1 attends most to token 2, and token 2 to token 3. Write down the

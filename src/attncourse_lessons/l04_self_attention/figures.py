@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attncourse.attention import attend, scaled_dot_score
 from attncourse.viz.diagrams import arrow, dots, rgb
-from attncourse.viz.figures import as_matrix, check_shares
+from attncourse.viz.figures import as_matrix, cells, check_shares
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -150,10 +150,10 @@ def self_attention_shapes(
         drawn,
         f"Self-attention in matrices. X, {n} words by {d_model}, is multiplied by three matrices: W_Q and W_K, each "
         f"{d_model} by {d_k}, give Q and K, each {n} by {d_k}; W_V, {d_model} by {d_v}, gives V, {n} by {d_v}. Q times "
-        f"K transposed over the root of {d_k} is the {n} by {n} table of scores; softmax along its rows makes it the "
+        f"K transposed over the root of {d_k} is the {n} by {n} matrix of scores; softmax along its rows makes it the "
         f"weights A; A times V is the output O, {n} by {d_v}. The row of “{names[0]}”, which asks, is striped from X "
-        f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of both tables. "
-        "A ring is where both meet.",
+        f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of scores "
+        "and weights. A ring is where both meet.",
     )
 
 
@@ -164,7 +164,7 @@ def monday_first(cards: Sequence[Tensor]) -> list[Tensor]:
 
 
 def padded_scores(words: Sequence[str], padding: int) -> None:
-    """The square table of scores of a sentence and its padding: whose columns are forbidden, whose rows are ignored."""
+    """The scores of a sentence and its padding, a square: whose columns are forbidden, whose rows are ignored."""
     real, n = len(words), len(words) + padding
     drawn, ax = figure(5.6, 3.4)
     for i in range(n):
@@ -192,7 +192,7 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
     ax.text((real + n) / 2, n + 0.35, "forbidden", ha="center", va="center", fontsize=10, color=INK)
     show(
         drawn,
-        f"A table of scores, {n} by {n}: {real} tokens, {', '.join(words)}, and {padding} times padding behind them. "
+        f"A matrix of scores, {n} by {n}: {real} tokens, {', '.join(words)}, and {padding} times padding behind them. "
         "In the columns of the padding every score is −∞. Its rows have scores like the others, and what they give is "
         "ignored.",
     )
@@ -255,7 +255,7 @@ def winding(names: Sequence[str], runs: Mapping[str, Tensor]) -> None:
     for ax, y_name in ((above, "length of $u_i$"), (below, "margin of tomorrow")):
         name_lines(ax, "", y_name)
         ax.get_legend() and ax.get_legend().remove()
-        ax.set_xticks(days)
+        ax.set_xticks(days, [*map(str, days[:-2]), f"{n - 1}\nbefore", f"{n}\nlost"])
     above.set_ylim(0, None)
     above.legend(frameon=False, fontsize=9, loc="lower right", ncols=2)
     below.set_xlabel("days after the lost day")
@@ -299,6 +299,40 @@ def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -
         f"A graph of {len(words)} tokens. Arrows lead from who answers to who asks, as thick as the "
         f"attention weight, from {least:g} on: {said}.",
     )
+
+
+def two_orders(named: Mapping[str, tuple[Sequence[str], Tensor]], followed: Sequence[str]) -> None:
+    """The attention matrices of one sentence in two orders, {title: (words, weights (n, n))}.
+
+    The words in `followed`, at most two, have a colour each, and so has a frame around the column of each.
+    """
+    drawn, axes = figure(8.6, 4.2, columns=len(named))
+    colours: dict[str, str] = dict(zip(followed, (PURPLE, ORANGE), strict=False))
+    said: list[str] = []
+    for ax, (title, (words, weights)) in zip(axes, named.items(), strict=True):
+        rows = as_matrix(weights, words, words)
+        check_shares("weights", rows)
+        cells(ax, rows, words, words, numbers=False)
+        ax.set_title(title, pad=8)
+        ax.set_xlabel("key")
+        ax.set_ylabel("query" if ax is axes[0] else "")
+        ax.xaxis.tick_top()
+        ax.xaxis.set_label_position("bottom")
+        ax.tick_params(axis="x", labelrotation=45)
+        for label in ax.get_xticklabels():
+            label.set(ha="left", va="bottom", rotation_mode="anchor")
+        for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+            if label.get_text() in colours:
+                label.set(color=colours[label.get_text()], fontweight="bold")
+        for word, colour in colours.items():
+            ax.add_patch(Rectangle((words.index(word), 0), 1, len(words), fill=False, edgecolor=colour, linewidth=2.2,
+                                   clip_on=False, zorder=3))  # fmt: skip
+        places = ", ".join(f"{word} is word {words.index(word) + 1}" for word in followed)
+        asking = {word: [each for each, row in zip(words, rows, strict=True) if row[words.index(word)] > 0.3]
+                  for word in followed}  # fmt: skip
+        taken = "; ".join(f"{word} gets more than 0.3 from {', '.join(each)}" for word, each in asking.items())
+        said.append(f"{title}: {places}; {taken}.")
+    show(drawn, f"Attention matrices of one sentence in two orders. {' '.join(said)}")
 
 
 def path_lengths(n: int, width: int) -> None:

@@ -38,7 +38,7 @@ exercise = Exercise(
         "W_Q. All its scores are 0, so it must receive the plain mean of the real values. (A vector of zeros shows "
         "nothing: its key is zero, too.) And one feature more, zero in every token, may change nothing. Which line "
         "breaks either rule?",
-        "Write down a table of scores for three tokens, the last of them padding. Whose row is it, and whose column? "
+        "Write down a matrix of scores for three tokens, the last of them padding. Whose row is it, and whose column? "
         "Which of the two must not count when the others take their average?",
         "Leave somebody out *before* the softmax, by a score that makes the weight exactly 0. Whether the rows of "
         "padding come out as zeros is a second question, asked of the output. (`masked_fill` does both, and passes the "
@@ -98,7 +98,7 @@ ALL = ("no padding", "equal scores", "beside padding", "gradient")
 FILL, ROOT = ".masked_fill(~real[:, None], -torch.inf)", "math.sqrt(W_K.shape[1])"
 
 slip("keys ask, queries answer", ROLES, {"queries @ keys.mT": "keys @ queries.mT"}, words="""
-    The table of scores is transposed: row i was made from the key of token i and everybody's queries. A token whose
+    The matrix of scores is transposed: row i was made from the key of token i and everybody's queries. A token whose
     query is zero must receive the plain mean; here it is a token whose key is zero.""")
 slip("scaled by a number other than √d_k", ROLES,
     {ROOT: "math.sqrt(x.shape[-1])"},  # d_model
@@ -120,7 +120,7 @@ slip("padding answers", MASKED,
     words="""
     Padding takes its part of every average. Either no score was masked, or the *rows* of padding were, its questions:
     a row that is filled throughout with one number has equal weights after the softmax, so nothing shows. Who answers
-    stands in the columns of the table of scores.""")
+    stands in the columns of the matrix of scores.""")
 slip("a score of 0 for padding", MASKED,
     {"-torch.inf": "0.0"},
     {FILL: " * real[:, None]"}, words="""

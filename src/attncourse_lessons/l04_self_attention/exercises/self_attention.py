@@ -34,8 +34,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each. The last "
-        "product is (batch, n, n) times what? Every step is a tensor operation that passes the gradient on.",
+        "Four steps: three projections, a matrix of scores, a softmax, a product. Write the shape beside each. The "
+        "last product is (batch, n, n) times what? Every step is a tensor operation that passes the gradient on.",
         "`x @ W_Q` projects every token of every sentence at once. Row i of the scores holds the query of token i "
         "against all n keys, divided by √d_k. The softmax makes each row sum to 1: along which axis is that?",
         "The sentences of a batch never meet. `.mT` swaps the last two axes and leaves the batch alone; `.T` reverses "
@@ -111,7 +111,7 @@ slip("one projection for queries and keys", LEARNED,
     {SCORES: "queries @ queries.mT"},
     {SCORES: "keys @ keys.mT"},
     words="""
-    Queries and keys were made by the same matrix, so the table of scores is symmetric: i matches j exactly as well as j
+    Queries and keys were made by the same projection, so the scores are symmetric: i matches j exactly as well as j
     matches i. Asking and offering are two roles, with a matrix each.""")
 slip("softmax over the tokens that ask", WEIGHTS, {"dim=-1": "dim=-2"}, words="""
     Your weights sum to one down each column, as if the tokens that answer had a unit each to give away. It is the token
@@ -148,7 +148,7 @@ slip("reshaped for transposed", WEIGHTS, {"keys.mT": "keys.reshape(len(keys), ke
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")
 slip("sums over the tokens that ask", ("output",), {"return weights @": "return weights.mT @"}, words="""
-    The table of weights was used transposed: each output added up what its token *gave* to the others. Those numbers
+    The attention matrix was used transposed: each output added up what its token *gave* to the others. Those numbers
     need not sum to one. Row i of the weights is what token i asked for.""")
 slip("something else for the values", NOT_THE_VALUES,
     {"weights @ values": "weights @ x"},
@@ -262,7 +262,7 @@ def columns_not_contiguous(x, W_Q, W_K, W_V):
     given=lambda x, *projections: (x.mT, *projections),
     back=lambda results: _output_turned(results),
     without=("something else for the values", "all but itself"),
-    hints=("Four steps: three projections, a table of scores, a softmax, a product. Write the shape beside each: on "
+    hints=("Four steps: three projections, a matrix of scores, a softmax, a product. Write the shape beside each: on "
            "which side must W_Q stand, or what must be turned first, for a token to be projected?",
            "Row i of the weights belongs to the token that asks. Along which axis does the softmax make it sum to 1? "
            "The output is an average of values, as columns.",
