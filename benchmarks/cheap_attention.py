@@ -5,11 +5,13 @@
 * patterns: two layers of attention under four patterns, and one layer of minGRU, must find a marked letter; the loss of
   every step, averaged over five. Two controls tell the number of pairs from the number of hops between the letter and
   the position that must name it: few pairs and one hop, most pairs and two.
+* rates: full attention of `patterns` again, at four learning rates: when it learns, and how high its loss rises after.
 * partners: one layer with four heads answers three questions at every position: full attention, a window, Linformer.
 * recall: associative recall by softmax attention and by linear attention, where one thing differs at a time: the
   feature map, the division by the sum of the weights, keys of length one, the update of the state, the width.
 * shapes: the same recall by linear attention whose keys and values differ in width, with states of one size.
 * strength: the same recall by the delta rule whose write strength is learned, one for all tokens or one for each key.
+* overwritten: the plain sum and the delta rule again, where each name comes twice and the later number is asked for.
 * sinks: a layer that needs its one head at some positions only, trained with full causal attention, and tested with
   it, with a window of 8, and with that window and one early token, the first or the second. All lines begin with the
   same token.
@@ -20,13 +22,14 @@
 
 Finder and Clerk are those of the page, the tasks `attncourse.data.lookups`. Models of one part and one seed begin with
 equal numbers where they have the same parameters, and see the same examples. In `patterns` each kind has the best of
-six learning rates (the lowest mean loss of all steps), in `recall` and `strength` of six, chosen with a seed that is
-not used again. One thread; about ten minutes of processor time.
+six learning rates (the lowest mean loss of all steps), in `recall`, `strength` and `overwritten` of six (the highest
+mean share that is recalled), chosen with a seed that is not used again. One thread; about a quarter of an hour of
+processor time.
 
 With `--only` the parts that it names are measured and put into the record that stands in `--save`; processor seconds
 add up. The stored record was put together so, with the same versions throughout: `any_first`, `own_answer`,
 `same_second`, `shapes` and `strength` were measured on 2026-11-28, after the rest, and the trials of `patterns` with
-the lowest rate, which no pattern chose, on the same day.
+the lowest rate, which no pattern chose, on the same day; `rates` and `overwritten` on 2026-11-29.
 """
 
 import argparse
@@ -151,10 +154,31 @@ def patterns(seeds: list[int]) -> list[dict]:
         lr = min(pilots, key=pilots.__getitem__)
         row |= {"lr": lr, "pilots": {f"{rate:g}": round(mean, 4) for rate, mean in pilots.items()}}
         row["runs"] = [run(seed, lr) for seed in seeds]
-        below = [next((5 * (at + 1) for at, loss in enumerate(r["losses"]) if loss < 0.5), None) for r in row["runs"]]
+        below = [first_below(r["losses"]) for r in row["runs"]]
         print(f"{name:>20}, lr {lr}: below 0.5 at {below}, right", *(f"{r['right']:.3f}" for r in row["runs"]),
               row["pilots"], flush=True)  # fmt: skip
         rows.append(row)
+    return rows
+
+
+def first_below(losses: list[float], level: float = 0.5) -> int | None:
+    """The step after which the mean over five steps was first below the level."""
+    return next((5 * (at + 1) for at, loss in enumerate(losses) if loss < level), None)
+
+
+def rates(seeds: list[int]) -> list[dict]:
+    """Full attention at its own learning rate, at those of the sparse patterns, and at one between."""
+    rows = []
+    for lr in (5e-3, 1e-2, 2e-2, 4e-2):
+        runs = []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            losses = thinned(learn(Finder(PATTERNS["full"]), marked_lines, 350, lr, 32, seed))
+            below = first_below(losses)
+            after = losses[below // 5 :] if below else []
+            runs.append({"seed": seed, "below": below, "highest_after": max(after, default=None)})
+        print(f"full, lr {lr}:", json.dumps(runs), flush=True)
+        rows.append({"lr": lr, "runs": runs})
     return rows
 
 
@@ -291,16 +315,36 @@ STRENGTHS = {"delta rule, one β learned": OneStrength, "delta rule, a β for ea
 WIDTHS = {name: (16,) for name in ("softmax", *STRENGTHS)}
 
 
-def recall(seeds: list[int], kinds: dict[str, Callable] = KINDS) -> list[dict]:
+REWRITTEN = {name: KINDS[name] for name in ("unit keys", "unit keys, delta rule")} | STRENGTHS
+
+
+def names_twice(batch: int, generator: torch.Generator, m: int | None = None) -> tuple[Tensor, ...]:
+    """`m` pairs of m / 2 names, each name twice, in any order, with numbers of their own; the later one is asked."""
+    m = 2 * int(torch.randint(1, 33, (1,), generator=generator)) if m is None else m
+    few = torch.rand(batch, NAMES, generator=generator).argsort(dim=-1)[:, : m // 2]         # (batch, m / 2)
+    order = torch.rand(batch, m, generator=generator).argsort(dim=-1)
+    names = torch.cat([few, few], dim=-1).gather(1, order)                       # (batch, m)
+    numbers = torch.randint(LETTERS, (batch, m), generator=generator)            # (batch, m)
+    asked = few.gather(1, torch.randint(m // 2, (batch, 1), generator=generator))            # (batch, 1)
+    later = ((names == asked) * torch.arange(1, m + 1)).argmax(dim=-1, keepdim=True)         # (batch, 1)
+    return names, numbers, asked, numbers.gather(1, later)
+
+
+def recall(
+    seeds: list[int],
+    kinds: dict[str, Callable] = KINDS,
+    draw: Callable = name_pairs,
+    widths: dict[str, tuple[int, ...]] = WIDTHS,
+) -> list[dict]:
     rows = []
     for name, attention in kinds.items():
-        for d in WIDTHS.get(name, (16, 64)):
+        for d in widths.get(name, (16, 64)):
 
             def run(seed, lr, attention=attention, d=d):
                 torch.manual_seed(seed)
                 model = Recall(attention(d) if isinstance(attention, type) else attention, d, d)
-                learn(model, name_pairs, 600, lr, 64, seed)
-                row = {"seed": seed, "right": recalled(model, seed)}
+                learn(model, draw, 600, lr, 64, seed)
+                row = {"seed": seed, "right": recalled(model, seed, draw)}
                 if isinstance(model.attention, OneStrength):
                     row["beta"] = model.attention.beta(unit(model.key.weight)).mean().item()
                 return row
@@ -315,8 +359,8 @@ def recall(seeds: list[int], kinds: dict[str, Callable] = KINDS) -> list[dict]:
     return rows
 
 
-def recalled(model: nn.Module, seed: int) -> dict[int, float]:
-    return {m: right(model, partial(name_pairs, m=m), seed, 1000).mean().item() for m in SIZES}
+def recalled(model: nn.Module, seed: int, draw: Callable = name_pairs) -> dict[int, float]:
+    return {m: right(model, partial(draw, m=m), seed, 1000).mean().item() for m in SIZES}
 
 
 def shapes(seeds: list[int]) -> list[dict]:
@@ -419,10 +463,12 @@ def sinks(seeds: list[int], way_out: bool = False, draw: Callable = triggered_li
 
 PARTS = {
     "patterns": patterns,
+    "rates": rates,
     "partners": partners,
     "recall": recall,
     "shapes": shapes,
     "strength": partial(recall, kinds=STRENGTHS),
+    "overwritten": partial(recall, kinds=REWRITTEN, draw=names_twice, widths=dict.fromkeys(REWRITTEN, (16,))),
     "sinks": sinks,
     "any_first": partial(sinks, draw=lines_with_any_first),
     "own_answer": partial(sinks, draw=lines_with_own_answer),

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, curves, grid, grids, joined, labels, places, strokes, texts
+from matplotlib.patches import Rectangle
 from proven import proven
 
 from attncourse.attention import causal_mask
@@ -257,11 +258,22 @@ def test_tiles_are_numbered_down_the_columns_in_2022_and_along_the_rows_in_2023(
         orders[ax] = [[words for _, y, words in inside if y == row] for row in (0.5, 1.5)]
     assert orders[old] == [["1", "3", "5"], ["2", "4", "6"]] and orders[new] == [["1", "2", "3"], ["4", "5", "6"]]
     assert old.get_title().startswith("FlashAttention (2022)") and new.get_title().startswith("FlashAttention-2 (2023)")
-    for ax, here in ((old, {"3", "$Q_1$", "$O_1$", "$K_2V_2$"}), (new, {"3", "$Q_1$", "$O_1$", "$K_3V_3$"})):
-        orange = {place for place, (colour, _) in cells(ax).items() if colour == AMBER}
-        lit = {words for words, x, y in texts(ax) for left, low, width, height in orange
-               if left < x < left + width and low < y < low + height}  # fmt: skip
-        assert lit == here and len(cells(ax)) == 2 * 3 + 2 * 2 + 3
+    names = [words.get_text() for words in old.figure.legends[0].get_texts()]
+    assert names == ["stays for the inner loop", "comes and goes", "step 3", "done"]
+    stays, passes, at_work, done = old.figure.legends[0].get_patches()
+    for ax, kept, moved in ((old, {"$K_2V_2$"}, {"$Q_1$", "$O_1$"}), (new, {"$Q_1$", "$O_1$"}, {"$K_3V_3$"})):
+        lit = {sample: {words for words, x, y in texts(ax) for patch in ax.patches if isinstance(patch, Rectangle)
+                        if patch.get_facecolor() == sample.get_facecolor() and patch.get_fill()
+                        if patch.get_bbox().contains(x, y)}
+               for sample in (stays, passes, done)}  # fmt: skip
+        assert lit == {stays: kept, passes: moved, done: {"1", "2"}}
+        (frame,) = [patch for patch in ax.patches if isinstance(patch, Rectangle) and not patch.get_fill()]
+        assert [words for words, x, y in texts(ax) if frame.get_bbox().contains(x, y)] == ["3"]
+        assert frame.get_edgecolor() == at_work.get_edgecolor()
+        assert len([patch for patch in ax.patches if isinstance(patch, Rectangle)]) == 2 * 3 + 2 * 2 + 3 + 1
+    [(start, end)], [(left, right)] = arrows(old), arrows(new)
+    assert start[0] == end[0] < 0 < start[1] < end[1] < 2 and left[1] == right[1] < -1 and 0 < left[0] < right[0] < 3
+    assert places(old)["inner loop"][0] < start[0] and places(new)["inner loop"][1] < left[1]
     with pytest.raises(ValueError, match="now: got 7, expected a step from 1 to 6"):
         figures.tile_orders(2, 3, 7)
 
@@ -385,6 +397,9 @@ def test_chunks_write_out_their_own_pairs_and_take_earlier_ones_from_the_state_b
         figures.chunkwise(7, 2)
 
 
+HALF = "$6\\,d_\\mathrm{model}$: the pairs are a half"
+
+
 def legend_of(ax):
     return ax.get_legend().get_texts(), ax.get_legend().get_lines()
 
@@ -398,9 +413,9 @@ def test_a_context_stands_beside_six_times_the_width_with_the_share_of_the_pairs
     halves, contexts = ax.lines[1::3], ax.lines[2::3]
     assert {line.get_color() for line in halves} == {ORANGE} and {line.get_color() for line in contexts} == {BLUE}
     named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    assert named == {"6d: the pairs are a half": halves[0], "context n, and the pairs' share": contexts[0]}
+    assert named == {HALF: halves[0], "context n, and the pairs' share": contexts[0]}
     legend = [(words.get_text(), mark.get_color()) for words, mark in zip(*legend_of(ax), strict=True)]
-    assert legend == [("6d: the pairs are a half", ORANGE), ("context n, and the pairs' share", BLUE)]
+    assert legend == [(HALF, ORANGE), ("context n, and the pairs' share", BLUE)]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["512", "2,048", "8,192", "32,768", "131,072"]
     assert [words for words, *_ in texts(ax)] == ["8%", "57%"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["short\n2018", "long\n2024"]

@@ -171,8 +171,8 @@ if solved("attend_tile"):
 # ## 3 · A sliding window, in blocks
 #
 # Each position attends to itself and to `width` positions on each side. Attention under a dense mask computes all $n^2$
-# scores and throws most of them away. In blocks, most of these scores are never computed. Cut the text into blocks of `width` positions. The window
-# of any query in block $b$ lies within three blocks: $b - 1$, $b$ and $b + 1$.
+# scores and throws most of them away. In blocks, most of these scores are never computed. Cut the text into blocks of `width`
+# positions. The window of any query in block $b$ lies within three blocks: $b - 1$, $b$ and $b + 1$.
 #
 # Write what makes this possible: for each block, the $3 \cdot \texttt{width}$ rows of `x` that its queries can touch,
 # and a mask that says which of them each query may attend to. Before the first block and after the last one there is
@@ -290,9 +290,10 @@ if solved("rolling_step"):
 # **Use it: a trained model forgets its first token.** A small model is trained with full causal attention, on lines that
 # all begin with the same token. At a *trigger* the right answer is the letter before it. At a *letter* it is the next
 # letter of the alphabet, so no other token is needed. Then the model reads new lines one token at a time with your
-# `rolling_step` and writes an answer at each position. It has a cache for the whole line; 8 slots; or 8 slots where slot 0
-# keeps the first token for good. (For that, the cell calls your function with a `t` whose slot is never 0.) *Guess:* does
-# the loss at letters depend on the cache? How much weight does a letter give to token 0? The training takes some seconds.
+# `rolling_step` and writes an answer at each position. It has a cache for the whole line; 8 slots; 16 slots; or 8 slots where
+# slot 0 keeps the first token for good. (For that, the cell calls your function with a `t` whose slot is never 0.) You know
+# from the lecture that a letter needs token 0. *Guess:* with 8 slots, from which position of the line on can a letter be
+# answered wrongly? With 16? Do triggers suffer, too? The training takes some seconds.
 
 # %%
 if solved("rolling_step"):
@@ -322,9 +323,14 @@ if solved("rolling_step"):
 
     descend(model, losses(), 400, 1e-2, progress=False)
     tokens, answers = triggered_lines(500, generator)            # (500, n)
-    later = (tokens < LETTERS) & (torch.arange(n) >= 8)          # letters after the first 8
+    letters, position = tokens < LETTERS, torch.arange(n)
+    where = {f"{a} to {b - 1}": letters & (position >= a) & (position < b)
+             for a, b in ((1, 8), (8, 16), (16, n))} | {"triggers": ~letters & (position > 0)}
+    print("Loss in nats at letters, by their position, and at triggers; weight on token 0")
+    print(f"{'cache':>13}", *where, "weight", sep="   ")
     written = {}
-    for name, w, keep in (("all", n, False), ("8 slots", 8, False), ("8, first kept", 8, True)):
+    for name, w, keep in (("all", n, False), ("8 slots", 8, False), ("16 slots", 16, False),
+                          ("8, first kept", 8, True)):
         keys, values = torch.zeros(2, 500, 1, w, d)              # one head
         lost, on_first = torch.zeros(2, 500, n)
         written[name] = torch.zeros_like(answers)                # (500, n)
@@ -341,9 +347,9 @@ if solved("rolling_step"):
                 written[name][:, t] = logits.argmax(dim=-1)
                 scores = keys[:, 0, : t + 1] @ query[:, 0, :, None] / d**0.5
                 on_first[:, t] = scores.softmax(dim=1)[:, 0, 0]  # (500,) the weight on slot 0
-        weight = f"{float(on_first[later].mean()):.2f}" if keep or w == n else "it is gone"
-        print(f"{name:>13}: loss at letters {float(lost[later].mean()):.4f} nats, "
-              f"weight on token 0: {weight}")
+        weight = f"{float(on_first[letters & (position >= 8)].mean()):.2f}" if w == n else ""
+        row = [f"{float(lost[at].mean()):{len(kind)}.4f}" for kind, at in where.items()]
+        print(f"{name:>13}", *row, weight, sep="   ")
 
     def signs(row, right):
         """The tokens of a row; a capital is not what is right there."""
@@ -359,17 +365,18 @@ if solved("rolling_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# It does. With 8 slots the loss at letters rises from nearly 0 to half a nat or more, although no other token is needed
-# there. In the line that is printed, the wrong answers begin after token 0 has left the window. With the first token kept
-# the loss is small again, with the same number of slots. So the model has learned to give weight to the first token where
-# it has nothing to look for. The lecture calls such a token an *attention sink*, and asks why it is the first one.</details>
+# With $w$ slots, position $w$ is the first whose window has lost token 0: position 8 or 16. Before it the loss is that of
+# the whole cache. From it on, the loss at letters rises, although no other token is needed there: more slots put the damage
+# off and do not prevent it. Triggers hardly suffer, because they look at their neighbour. With the first token kept the loss
+# is small again, with 8 slots. So the model has learned to give weight to the first token where it has nothing to look for.
+# The lecture calls such a token an *attention sink*, and asks why it is the first one.</details>
 
 # %% [markdown]
 # ## 5 · Linear attention: without a softmax
 #
 # In **linear attention** ([@katharopoulos2020]) the weight of key $j$ for query $i$ is $\phi(q_i) \cdot \phi(k_j)$, with
-# $\phi(x) = \operatorname{elu}(x) + 1$, a positive number for each feature. The function `features` of the next cell is φ. The weights of
-# a row are divided by their sum, as always:
+# $\phi(x) = \operatorname{elu}(x) + 1$, a positive number for each feature. The function `features` of the next cell is φ.
+# The weights of a row are divided by their sum, as always:
 #
 # $$\text{output}_i = \frac{\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}$$
 #
@@ -396,20 +403,27 @@ check("linear_attention", linear_attention)
 
 # %% [markdown]
 # **Use it.** How long does your function take at growing lengths, with all keys allowed and with `causal`? *Guess:* by
-# which factor does the time grow when $n$ becomes four times as large? (With an $n \times n$ matrix it is 16 or more.)
+# which factor does the time grow when $n$ becomes four times as large? (With an $n \times n$ matrix it is 16 or more.) Last
+# comes the causal form of the package, which works in chunks, as the lecture does.
 
 # %%
 if solved("linear_attention"):
-    for causal, lengths in ((False, (4000, 16_000)), (True, (2000, 8000))):
+    from attncourse.efficient import linear_attend
+
+    for name, run, causal, lengths in (
+        ("yours, all keys", linear_attention, False, (4000, 16_000)),
+        ("yours, causal", linear_attention, True, (2000, 8000)),
+        ("in chunks, causal", linear_attend, True, (2000, 8000)),
+    ):
         took = []
         for n in lengths:
             texts = torch.randn(3, 1, n, 32)
-            linear_attention(*texts, causal)                     # the first run does not count
+            run(*texts, causal=causal)                           # the first run does not count
             begun = time.process_time()
             for _ in range(5):
-                linear_attention(*texts, causal)
+                run(*texts, causal=causal)
             took.append(1000 * (time.process_time() - begun) / 5)
-        print(f"causal {causal!s:>5}: {took[0]:5.1f} ms for {lengths[0]:,}, {took[1]:5.1f} ms "
+        print(f"{name:>17}: {took[0]:5.1f} ms for {lengths[0]:,}, {took[1]:5.1f} ms "
               f"for {lengths[1]:,}, {took[1] / took[0]:.1f} times as long")
 
 # %% [markdown]
@@ -418,8 +432,10 @@ if solved("linear_attention"):
 # Without an $n \times n$ matrix the factor is near 4, like that of the length. It is smaller where each call has a fixed
 # cost, and larger where the longer text does not fit into the processor's own memory. A factor of 16 or far more means
 # that your function makes such a matrix: the result is right, but not cheap.
-# (With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers. The
-# lecture's chunks keep one for each chunk. The recurrent form, which is next, keeps a single one.)</details>
+#
+# With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers. For
+# $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why one trains in chunks,
+# which keep a state for each chunk and are faster, too. The recurrent form, which is next, keeps a single state.</details>
 
 # %% [markdown]
 # ## 6 · The same as a recurrent network
@@ -495,36 +511,45 @@ if solved("linear_attention") and solved("linear_step"):
 # %% [markdown]
 # ## 7 · "So attention is linear now"
 #
-# A colleague has replaced the attention of a model with $n = 2{,}000$ and $d = 4{,}096$ by FlashAttention. It takes a
-# fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she says, "and we can go to
-# $n = 200{,}000$ for a hundred times the cost."
+# A colleague has replaced the attention of a model with $n = 2{,}000$ and $d_\text{model} = 4{,}096$ by FlashAttention. It
+# takes a fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she says, "and we can
+# go to $n = 200{,}000$ for a hundred times the cost."
 #
 # **(a)** Which costs of attention does FlashAttention change, and which does it leave as they were? Say how each grows with
 # $n$.
 #
-# **(b)** Roughly by which factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use $24\,n d^2$
-# for everything but the pairs and $4\,n^2 d$ for the pairs.
+# **(b)** Roughly by which factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use
+# $24\,n\,d_\text{model}^2$ for everything but the pairs and $4\,n^2 d_\text{model}$ for the pairs.
 #
 # **(c)** She would be content with a sliding window of 1,000 positions on each side. Name something that her model may then
 # no longer be able to do, and one cheap addition that might restore it.
 #
-# Answer in five to eight sentences. (4 points)
+# **(d)** Another model of hers has 32 layers and 8 heads of keys and values of width 128, in 16 bits. How large is its KV
+# cache at 131,072 tokens with full attention? With a causal window of 1,024 tokens in every layer? With full attention in
+# every fourth layer and the window in the others? And with windows alone, how far back can the last position see?
+#
+# Answer (a) to (c) in five to eight sentences, and (d) with four numbers and how you found them. (6 points)
 
-# %% [markdown] written="so-attention-is-linear" points=4 minutes=12 difficulty=2
+# %% [markdown] written="so-attention-is-linear" points=6 minutes=15 difficulty=2
 # ### BEGIN SOLUTION
-# **Mark scheme.** One point for each.
+# **Mark scheme.** One point for each of 1 to 4, two points for 5.
 #
 # 1. (a) It never writes down the score matrix: memory grows like $n$ in place of $n^2$. So much less is moved between the
 #    slow memory and the processor, and from this comes the speed. (Either the matrix that is not stored, or the traffic,
 #    earns the point if the growth is right.)
 # 2. (a) The arithmetic is what it was, $O(n^2 d)$, a little more when training, since the weights are computed again on the
 #    way back. The result is the same, too: it is no approximation.
-# 3. (b) At 2,000 the pairs are $n/(n + 6d) = 2{,}000 / 26{,}576 \approx 8\,\%$; at 200,000 they are 89 %. The sum
-#    $24nd^2 + 4n^2d$ grows by the factor $100 \cdot (24{,}576 + 200{,}000)/(24{,}576 + 2{,}000) \approx 845$. Anything from 800 to
-#    900, or a clear argument that it is several times 100, earns the point.
+# 3. (b) At 2,000 the pairs are $n/(n + 6\,d_\text{model}) = 2{,}000 / 26{,}576 \approx 8\,\%$; at 200,000 they are 89 %. The
+#    sum $24\,n\,d_\text{model}^2 + 4\,n^2 d_\text{model}$ grows by the factor
+#    $100 \cdot (24{,}576 + 200{,}000)/(24{,}576 + 2{,}000) \approx 845$. Anything from 800 to 900, or a clear argument that it is
+#    several times 100, earns the point.
 # 4. (c) Anything that needs two places far apart in one step, or in fewer than $n / 1{,}000$ layers: quoting a name
 #    from the first page, answering a question at the end about the beginning, closing a bracket. One addition: global tokens,
 #    a few full layers among the windows, dilation, random keys, retrieval. (Half a point for only one of the two.)
+# 5. (d) Half a point for each number. A token takes $2 \cdot 8 \cdot 128 \cdot 2 = 4{,}096$ bytes a layer. Full attention:
+#    $32 \cdot 4{,}096 \cdot 131{,}072$ bytes $= 16$ GiB. Windows: 1,024 tokens in place of 131,072, a 128th, 0.125 GiB.
+#    Mixed: $8/32$ of 16 GiB and $24/32$ of 0.125 GiB, 4.09 GiB. Reach: $32 \cdot 1{,}023 = 32{,}736$ tokens back, so not to
+#    the beginning. ($32 \cdot 1{,}024$ is right enough.)
 # ### END SOLUTION
 
 # %% [markdown]
@@ -626,9 +651,9 @@ if solved("linformer_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The error is zero only with $k = 64$. $E$ is then the identity, so each mixture is one key, and the result is that of
-# full attention. These keys are random, so a key says nothing about its neighbours, and their average replaces each of
-# them badly. *Going further* in [lecture @cheap_attention](@cheap_attention) shows what *learned* mixtures can answer.</details>
+# The error is zero only with $k = 64$. $E$ is then the identity, so each mixture is one key, and the result is that of full
+# attention. These keys are random, so a key says nothing about its neighbours, and their average replaces each of them badly.
+# *Going further* in [lecture @cheap_attention](@cheap_attention) shows what *learned* mixtures can answer.</details>
 
 # %% [markdown]
 # ## Extension: a block with rotary positions and a cache

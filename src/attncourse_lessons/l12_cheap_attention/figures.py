@@ -264,39 +264,47 @@ def roofline(peak: float, bandwidth: float, work: Mapping[str, float]) -> None:
 
 
 def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
-    """In which order the tiles of the scores are computed, and what lies in SRAM at step `now`, in 2022 and in 2023.
+    """In which order the tiles of the scores are computed, and what stays in SRAM while step `now` is one of many.
 
+    The inner loop runs along an arrow. Orange tiles stay for the whole of it; pale ones are there for one step.
     Raises ValueError for a step that there is not.
     """
     if not 1 <= now <= rows * columns:
         raise ValueError(f"now: got {now}, expected a step from 1 to {rows * columns}")
-    drawn, axes = figure(7.4, 3.9, columns=2)
+    drawn, axes = figure(7.4, 4.4, columns=2)
+    passes = (*rgb(AMBER), 0.3)
     said = []
     for ax, by_rows, title in (
         (axes[0], False, "FlashAttention (2022):\nouter loop over keys and values"),
         (axes[1], True, "FlashAttention-2 (2023):\nouter loop over queries"),
     ):
-        stage(ax, (-1.7, columns + 1.5), (rows + 0.75, -1.25))
+        stage(ax, (-2.0, columns + 1.5), (rows + 0.75, -1.75))
         ax.set_title(title)
         major, minor = divmod(now - 1, columns if by_rows else rows)
         row, column = (major, minor) if by_rows else (minor, major)
         for i in range(rows):
             for j in range(columns):
                 step = 1 + (i * columns + j if by_rows else j * rows + i)
-                here = (i, j) == (row, column)
-                face = AMBER if here else WEIGHTS(0.28) if step < now else "white"
+                face = WEIGHTS(0.28) if step < now else "white"
                 ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, edgecolor=GREY, linewidth=1))
                 ax.text(j + 0.5, i + 0.5, f"{step}", ha="center", va="center", fontsize=11, color=INK)
+        ax.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=INK, linewidth=2.6, zorder=4))
         for i in range(rows):
             for x, name, width in ((-1.15, "Q", 0.7), (columns + 0.35, "O", 0.7)):
-                face = AMBER if i == row else "white"
+                face = "white" if i != row else AMBER if by_rows else passes
                 ax.add_patch(Rectangle((x, i + 0.08), width, 0.84, facecolor=face, edgecolor=GREY, linewidth=1))
                 ax.text(x + width / 2, i + 0.5, f"${name}_{i + 1}$", ha="center", va="center", fontsize=11, color=INK)
         for j in range(columns):
-            face = AMBER if j == column else "white"
+            face = "white" if j != column else passes if by_rows else AMBER
             ax.add_patch(Rectangle((j + 0.08, -1.05), 0.84, 0.75, facecolor=face, edgecolor=GREY, linewidth=1))
             name = f"$K_{j + 1}V_{j + 1}$"
             ax.text(j + 0.5, -0.68, name, ha="center", va="center", fontsize=11, color=INK)
+        if by_rows:
+            arrow(ax, (0.1, -1.3), (columns - 0.1, -1.3))
+            ax.text(columns / 2, -1.55, "inner loop", ha="center", va="center", fontsize=10, color=INK)
+        else:
+            arrow(ax, (-1.4, 0.1), (-1.4, rows - 0.1))
+            ax.text(-1.7, rows / 2, "inner loop", ha="center", va="center", fontsize=10, color=INK, rotation=90)
         per_step = "$K, V$ in" if by_rows else "$Q$ in; $O, m, \\ell$ in and out"
         crossing = "K and V come in" if by_rows else "Q comes in, and O, m and ℓ come in and go out"
         ax.text(columns / 2, rows + 0.42, f"moved at each step: {per_step}", ha="center", va="center", fontsize=10,
@@ -306,10 +314,15 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
         said.append(f"{title.splitlines()[0]} goes {way}: at step {now} "
                     f"query tile {row + 1} meets key tile {column + 1}, and {kept} stays for the whole inner loop, "
                     f"while at each step {crossing}")  # fmt: skip
+    handles = [Patch(facecolor=AMBER, edgecolor=GREY, label="stays for the inner loop"),
+               Patch(facecolor=passes, edgecolor=GREY, label="comes and goes"),
+               Patch(facecolor="white", edgecolor=INK, linewidth=2.6, label=f"step {now}"),
+               Patch(facecolor=WEIGHTS(0.28), edgecolor=GREY, label="done")]  # fmt: skip
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=4, fontsize=9.5)
     show(
         drawn,
         f"Tiles of the score matrix, {rows} rows of queries by {columns} columns of keys, numbered in the order of "
-        f"computing; orange is what lies in SRAM at step {now}. {'. '.join(said)}.",
+        f"computing. {'. '.join(said)}.",
     )
 
 
@@ -533,17 +546,18 @@ def scan_circuits(n: int = 8) -> None:
 
 
 def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
-    """How long a context models read, {name: (year, n, d)}, beside 6d, and the share n / (n + 6d) of the pairs."""
+    """How long a context models read, {name: (year, n, d_model)}, beside 6 d_model, and the share of the pairs."""
     drawn, ax = figure(7.6, 3.6)
     said = []
-    for i, (name, (year, n, d)) in enumerate(models.items()):
-        share, half = n / (n + 6 * d), 6 * d
+    for i, (name, (year, n, d_model)) in enumerate(models.items()):
+        half = 6 * d_model
+        share = n / (n + half)
         ax.plot([i, i], [n, half], color=PALE, linewidth=2, zorder=1)
-        names = (None, None) if i else ("6d: the pairs are a half", "context n, and the pairs' share")
-        ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3, label=names[0])
-        ax.plot(i, n, "o", color=BLUE, markersize=8, label=names[1])
+        names = ("$6\\,d_\\mathrm{model}$: the pairs are a half", "context n, and the pairs' share")
+        ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3, label=None if i else names[0])
+        ax.plot(i, n, "o", color=BLUE, markersize=8, label=None if i else names[1])
         ax.annotate(f"{share:.0%}", (i, n), (9, 0), textcoords="offset points", ha="left", va="center", color=BLUE)
-        said.append(f"{name}, {year}: n = {n:,}, 6d = {half:,}, pairs {share:.0%}")
+        said.append(f"{name}, {year}: n = {n:,}, 6 d_model = {half:,}, pairs {share:.0%}")
     ax.set_yscale("log", base=2)
     powers = [2**power for power in range(9, 18, 2)]
     ax.set_yticks(powers, [f"{power:,}" for power in powers])
@@ -567,9 +581,9 @@ FAMILIES = {
                        (3, 1.4), "w × d"),
     "chosen keys": ("which pairs, by their content", "Reformer 2020, NSA 2025", FEW, "n × few", (6, 1.4), "n × d"),
     "low rank": ("k mixtures for n keys", "Linformer 2020, not causal", torch.ones(6, 2), "n × k", (2, 1.4), "k × d"),
-    "linear attention": ("a product of features for exp", "Performer 2020, DeltaNet 2021", None, "none", (2, 1.4),
-                         "d × d"),
-    "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none", (2, 0.5), "fixed"),
+    "linear attention": ("a product of features for exp", "Performer 2020, DeltaNet 2021", None, "none\nneeded",
+                         (2, 1.4), "d × d"),
+    "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none\nneeded", (2, 0.5), "fixed"),
 }  # fmt: skip
 
 
@@ -609,7 +623,7 @@ def taxonomy() -> None:
         ax.text(9.2, y - 0.26, members, va="center", fontsize=9.5, color=GREY)
     ax.set_xlim(-2.4, 15.4)
     ax.set_ylim(-9.5, 1.0)
-    said = "; ".join(f"{name}: {changed} ({members}), pairs {computed}, kept {' '.join(kept.split())}"
+    said = "; ".join(f"{name}: {changed} ({members}), pairs {' '.join(computed.split())}, kept {' '.join(kept.split())}"
                      for name, (changed, members, _, computed, _, kept) in FAMILIES.items())  # fmt: skip
     show(drawn, f"Families of cheaper attention. {said}.")
 

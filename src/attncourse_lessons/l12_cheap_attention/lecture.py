@@ -23,7 +23,7 @@
 # * say which of these methods models in use have, and compute what their KV cache takes at 128k tokens.
 #
 # The first half of the page makes attention cheaper and keeps its result. The second half, from the sliding window on,
-# changes the result.
+# changes the result. So the page can be read in two sittings: to the KV cache (25 minutes), and the rest.
 #
 # ## The quadratic cost: time and memory
 #
@@ -55,6 +55,8 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -101,7 +103,7 @@ print(f"{(novel / page) ** 2:,.0f} times as much")
 # %% [markdown]
 # The matrix takes about 40 GB, for one head of one layer. That is 40,000 times the matrix for a page.
 #
-# Does the measured cost follow this formula? We compare one head of attention, $d = 64$, with its projections, the products
+# Does the measured cost follow this formula? We compare one head of width $d = 64$ with its projections, the products
 # that make queries, keys and values. Memory is the **peak**, the most bytes in use at once. *Guess:* if $n$ doubles, by
 # which factor does each cost grow?
 
@@ -141,7 +143,7 @@ def slope(line):
 d, lengths = 64, [256, 512, 1024, 2048, 4096]
 torch.manual_seed(0)
 W = torch.randn(3, d, d) / d**0.5                                # for q, k and v, (d, d) each
-runs = {"attention": attend, "projections": lambda x, *_: x @ W}
+runs = {"attention": attend, "projections": lambda x, k, v: x @ W}
 times, peaks = {name: {} for name in runs}, {name: {} for name in runs}
 for n in lengths:
     inputs = torch.randn(3, n, d)                                # q, k, v, each (n, d)
@@ -166,24 +168,27 @@ assert slope(times["projections"]) < 1.5 and 0.95 < slope(peaks["projections"]) 
 # {figure}
 
 # %% [markdown] erratum="O(n²d) alone" teaches="must the quadratic cost go? attention's share of the arithmetic; context lengths of foundation models"
-# If $n$ doubles, attention takes about four times the memory. In our run it takes more than four times the time. The projections
-# take about twice as much of each. (On two logarithmic axes a power of $n$ is a straight line, and its slope is the exponent.)
+# If $n$ doubles, attention takes about four times the memory. In our run it takes more than four times the time: the
+# arithmetic grows by four, and the rest is probably memory, because the longest matrices do not fit into the processor's
+# cache. The projections take about twice as much of each. (On two logarithmic axes a power of $n$ is a straight line, and its
+# slope is the exponent.)
 #
 # ## Does the square matter? Length against width
 #
 # A Transformer does more than attention. Count each multiplication and each addition as one operation. In each layer the
-# four projections cost $8\,n d^2$. The feed-forward network, with its usual width of $4d$, costs $16\,n d^2$. The pairs
-# (their scores, and the averages of values) cost $4\,n^2 d$. Their share of the whole is
+# four projections cost $8\,n\,d_\text{model}^2$. The feed-forward network, with its usual width of $4\,d_\text{model}$, costs
+# $16\,n\,d_\text{model}^2$. The products $QK^\top$ and $AV$ of all heads cost $4\,n^2 d_\text{model}$. We call this **quadratic
+# term** *the pairs*. Its share of the whole is
 #
-# $$\frac{4 n^2 d}{24\, n d^2 + 4 n^2 d} = \frac{n}{n + 6d}.$$
+# $$\frac{4 n^2 d_\text{model}}{24\, n\, d_\text{model}^2 + 4 n^2 d_\text{model}} = \frac{n}{n + 6\,d_\text{model}}.$$
 #
 # > **A common mistake: "attention costs O(n²d), so twice the length costs four times as much".** That leaves out the
-# > projections. Two slides take $d = 1{,}000$ and lengths of 30, 512 and 50,000. By which factor does the cost of the
+# > projections. Two slides take $d_\text{model} = 1{,}000$ and lengths of 30, 512 and 50,000. By which factor does the cost of the
 # > *whole* attention layer grow if the length doubles?
 
 # %% [raw] slide
 # ## Does the square matter? Length against width
-# $$\frac{\text{pairs}}{\text{all}} = \frac{4 n^2 d}{24\, n d^2 + 4 n^2 d} = \frac{n}{n + 6d}$$
+# $$\frac{\text{pairs}}{\text{all}} = \frac{4 n^2 d_\text{model}}{24\, n\, d_\text{model}^2 + 4 n^2 d_\text{model}} = \frac{n}{n + 6\,d_\text{model}}$$
 #
 # **A common mistake: “twice the length costs four times as much”.** It leaves out the projections.
 #
@@ -197,12 +202,11 @@ for n in (30, 512, 50_000):
 # %% [markdown]
 # At 30 tokens the factor is 2.03. It is nearly 4 only at 50,000 tokens, the length of a short book.
 #
-# The share $n / (n + 6d)$ grows with the length and falls as models get *wider*. At $n = 6d$ it is a half. *Guess:* which
-# of the five models in the next cell were trained for a context longer than $6d$? And what share did the pairs take in
-# GPT-3?
+# The share grows with the length and falls as models get *wider*. At $n = 6\,d_\text{model}$ it is a half. *Guess:* which of
+# the five models in the next cell were trained for a context longer than that? And what share did the pairs take in GPT-3?
 
 # %%
-contexts = {                         # year, longest context n, width d
+contexts = {                         # year, longest context n, width d_model
     "BERT-large": (2018, 512, 1024),
     "GPT-2 XL": (2019, 1024, 1600),
     "GPT-3 175B": (2020, 2048, 12_288),
@@ -211,7 +215,7 @@ contexts = {                         # year, longest context n, width d
 }
 figures.context_lengths(contexts)
 #| caption: Context lengths of models beside six times their width; the percentage is the
-#|   share of the pairs, n / (n + 6d).
+#|   share of the pairs, n / (n + 6 d_model).
 
 # %% [raw] slide
 # ## Contexts beside six times the width
@@ -220,23 +224,27 @@ figures.context_lengths(contexts)
 # Models grew wider as fast as contexts grew longer. Then contexts jumped.
 
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
-# Only the last model's context exceeds $6d$, and its pairs take 57 % of the operations. In GPT-3 they took 3 %. From BERT
-# to Llama 2, width and context both grew by a factor of eight. Llama 3.1 is twice as wide as Llama 2, and its context is 32
-# times as long.
+# Only the last model's context exceeds $6\,d_\text{model}$, and its pairs take 57 % of the operations. In GPT-3 they took
+# 3 %. From BERT to Llama 2, width and context both grew by a factor of eight. Llama 3.1 is twice as wide as Llama 2, and its
+# context is 32 times as long.
 #
 # <details><summary>What the formula leaves out</summary>
 #
-# It assumes a feed-forward network of width $4d$ and as many heads of keys as of queries. (Llama 3.1 405B has 8 heads of
-# keys for 128 of queries, and three feed-forward matrices of width 3.25 d. The two differences nearly cancel.) A program
-# that skips the pairs forbidden by a causal mask halves the pairs' operations in all of these models but BERT. Then the
-# pairs take less than half in the last model, too. The output layer is not counted either.
+# It assumes a feed-forward network of width $4\,d_\text{model}$ and as many heads of keys as of queries. (Llama 3.1 405B has
+# 8 heads of keys for 128 of queries, and three feed-forward matrices of width $3.25\,d_\text{model}$. The two differences
+# nearly cancel.) A program that skips the pairs forbidden by a causal mask halves the pairs' operations in all of these
+# models but BERT. Then the pairs take less than half in the last model, too. The output layer is not counted either.
 #
 # </details>
 #
 # The formula holds for training and for reading a prompt (**prefill**), where all positions are computed at once.
 # **Decode**, writing one token at a time, waits for memory, as a later section shows.
 #
+# From here on we look at a single head, and $d$ is its width, $d = d_k = d_v$ (64 or 128 in most models). With $h$ heads,
+# $h\,d = d_\text{model}$.
+#
 # Cheaper attention comes in families. The next figure is a map of this page. The names in it will be explained below.
+# (MQA, GQA and MLA are those of [lecture @many_heads](@many_heads).)
 
 # %% tags=["hide-input"]
 figures.taxonomy()
@@ -250,7 +258,8 @@ figures.taxonomy()
 
 # %% [markdown]
 # The blue row keeps the result. The orange rows keep the softmax, but with fewer pairs, or with less stored for each key. The
-# green rows give up the softmax and compute no pairs at all; what they store does not grow with $n$. (After a figure of
+# green rows give up the softmax and need no pairs (in training they may use pairs within a chunk, as we shall see); what
+# they store does not grow with $n$. (After a figure of
 # [@tay2020] that one deck reproduces. Years are those of the first version on arXiv.)
 #
 # ## Online softmax: a softmax of scores that come in chunks
@@ -259,8 +268,8 @@ figures.taxonomy()
 # the scores $e_j$ of a row come in chunks, and each chunk is gone when the next arrives. *What would you have to remember?*
 #
 # The sum alone would be one number. But in 32 bits $\exp(300)$ overflows, so a careful softmax first subtracts the row's
-# largest score ([lecture @getting_ready](@getting_ready)). That score is not known until the end. What we know is the
-# largest score *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. If a chunk brings a larger score
+# largest score ([lecture @getting_ready](@getting_ready)). That score is not known until the end. What we know is the largest
+# score *so far*, $m$, and the sum so far with $m$ subtracted, $\ell = \sum_j \exp(e_j - m)$. If a chunk brings a larger score
 # $m'$, then $m$ was the wrong number to subtract from the old scores. But the old terms need not be computed again:
 #
 # $$\exp(e - m') = \exp(e - m) \cdot \exp(m - m').$$ (eq:online-softmax)
@@ -276,7 +285,8 @@ figures.taxonomy()
 
 # %% [raw] slide
 # ## Online softmax
-# Scores come in chunks, and each chunk is gone when the next arrives. Carry the largest so far $m$, the sum $\ell$ and the numerator $o$.
+# Scores come in chunks, and each chunk is gone when the next arrives. Carry the largest so far $m$, the sum $\ell$ and the
+# numerator $o$.
 #
 # > **Guess first.** A chunk brings a larger score $m'$. What puts the old sum right?
 #
@@ -348,23 +358,30 @@ assert slope(peak["whole matrix"]) > 1.9 and slope(peak["tiles"]) < 1.15
 # > "Self-attention does not need $O(n^2)$ memory".
 #
 # Is it also faster? First we count multiply-adds, in units of $n^2 d$. Then we time the forward pass in three forms: with
-# the whole matrix, with tiles in Python, and with torch's `scaled_dot_product_attention`, a single
-# compiled program (a **kernel**) that works in tiles, too. *Guess:* do the tiles multiply less?
+# the whole matrix, with tiles in Python, and with torch's own FlashAttention, a single compiled program (a **kernel**).
+# *Guess:* do the tiles multiply less?
 
 # %%
+def with_matrix(q, k, v):
+    output, _ = attend(q, k, v)
+    return output
+
+
 q, k, v = torch.randn(3, 1024, d).requires_grad_()
 counted = {}
-for name, attention in (("whole matrix", lambda *qkv: attend(*qkv)[0]),
-                        ("tiles", tiled_attend)):
+for name, attention in {"whole matrix": with_matrix, "tiles": tiled_attend}.items():
     forward, output = multiply_adds(attention, q, k, v)
     back, _ = multiply_adds(torch.autograd.grad, output.sum(), (q, k, v))
     counted[name] = forward / (1024**2 * d), back / (1024**2 * d)
     print("{}: forward {:.0f} n²d, backward {:.0f} n²d".format(name, *counted[name]))
 
-kernel = nn.functional.scaled_dot_product_attention
-runs = {"whole matrix": attend, "tiles": tiled_attend,
-        "torch's kernel": lambda *qkv: kernel(*(x[None] for x in qkv))}
-took = median_seconds(runs, *torch.randn(3, 1, 4096, d))
+def torchs_kernel(q, k, v, causal=False):                        # (batch, heads, n, d) each
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):                # this kernel, or an error
+        return scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+runs = {"whole matrix": attend, "tiles": tiled_attend, "torch's kernel": torchs_kernel}
+took = median_seconds(runs, *torch.randn(3, 1, 1, 4096, d))
 for name, seconds in took.items():
     print(f"{name}: {1000 * seconds:.0f} ms for 4,096 positions, on this CPU")
 
@@ -390,6 +407,10 @@ assert took["torch's kernel"] < took["whole matrix"]
 # scores $e$ must be computed again. That is one more product.
 #
 # </details>
+#
+# **In your own model** you do not write this kernel. `scaled_dot_product_attention(q, k, v, is_causal=True)` chooses one.
+# On a GPU, FlashAttention wants numbers of 16 bits and no mask of your own. `sdpa_kernel`, as in the cell above, allows no
+# other kernel, so an error tells you that your inputs do not qualify.
 #
 # ## IO-awareness: HBM, SRAM, and arithmetic intensity
 #
@@ -438,13 +459,13 @@ figures.memory_levels()
 #
 # **Now you:** [a12](@cheap_attention/assignment), exercise 2: the inner loop.
 #
-# The first FlashAttention exchanges the two loops. In the figure, orange marks what lies in SRAM at step 7, and blue
-# marks the tiles of scores that are done. *Guess:* which order moves fewer numbers between HBM and SRAM?
+# The first FlashAttention exchanges the two loops. The figure shows both at step 7. *Guess:* which order moves fewer
+# numbers between HBM and SRAM?
 
 # %% tags=["hide-input"]
 figures.tile_orders()
 #| caption: Tiles of the score matrix in the order of FlashAttention and of FlashAttention-2:
-#|   the numbers are steps.
+#|   the numbers are steps; orange and pale tiles lie in SRAM at step 7.
 #| label: tiles
 
 # %% [raw] slide
@@ -502,12 +523,11 @@ for n in (1024, 4096, 16384):
 # The order of 2023 moves fewer: 6.3 million numbers, where the order of 2022 moves 9.4 and the whole matrix 68. With the
 # whole matrix, attention is memory-bound. With tiles as large as these, traffic limits neither order. (Real kernels take
 # smaller tiles, which move more.) In practice, FlashAttention reached 25 to 40 % of the roof of [@fig:attention-roofline] and
-# FlashAttention-2 50 to 73 % ([@dao2023]). The paper gives three reasons: fewer operations outside the matrix products, work
-# spread over the queries of a head, and a better division of this work among a GPU's threads.
+# FlashAttention-2 50 to 73 % ([@dao2023]).
 #
-# Why does the newer order move fewer? In the order of 2023, $Q_2$ and $O_2$ of [@fig:tiles] stay in SRAM while all keys
-# and values are read in turn, and $O_2$ is written once. In the order of 2022, $K_2$ and $V_2$ stay. So the unfinished $O$,
-# $m$ and $\ell$ of each query tile go to HBM and back once for each tile of keys.
+# Why does the newer order move fewer? Compare the pale tiles of [@fig:tiles]. In 2023, keys and values only come in, and
+# the orange $O_2$ is written once, at the end. In 2022, the unfinished $O$, $m$ and $\ell$ of each query tile go to HBM and
+# back once for each tile of keys.
 #
 # If $M$ numbers fit into SRAM, the traffic is
 #
@@ -524,7 +544,7 @@ for n in (1024, 4096, 16384):
 # |---|---|
 # | [@rabe2021] | attention in chunks of keys, little memory, no claim of speed |
 # | [@dao2022], **FlashAttention** | one kernel, counted by IO; outer loop over $K$, $V$; recomputation backward |
-# | [@dao2023], **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton), division once at the end |
+# | [@dao2023], **FlashAttention-2** | outer loop over $Q$ (first done by Tillet in Triton), division once at the end, work spread over the queries of a head |
 # | [@shah2024], **FlashAttention-3** | for H100: copies overlap with products and softmax; 8-bit numbers |
 #
 # </details>
@@ -544,11 +564,15 @@ for n in (1024, 4096, 16384):
 # bits the $2nd$ numbers of the cache are $4nd$ bytes, which must come from HBM. That is **one operation per byte**, where
 # the A100 could do 200: the leftmost point of [@fig:attention-roofline]. So decode is memory-bound.
 # (With GQA, the $g$ queries of a group share each key and value, so the intensity is $g$: a second reason for GQA, beside
-# the smaller cache.)
+# the smaller cache. MLA goes furthest: all 128 heads of DeepSeek-V3 can read the same 576 numbers of a token, 1,152 bytes,
+# for $128 \cdot 2 \cdot (576 + 512)$ operations, about 240 per byte. There the attention of decode is hardly memory-bound.)
 #
 # Each step reads the model's parameters and the cache. All texts of a batch share the parameters, but each text has its own
 # cache, which grows with the text. With many texts, or long ones, the caches are the larger part. So a *smaller cache*
 # helps: fewer heads of keys (GQA), fewer tokens (windows), or a state of fixed size in place of the cache.
+#
+# **A good place to pause.** So far the result was the same. If you have not done exercises 1 and 2, do them now. The rest
+# changes the result.
 #
 # ## Sliding-window attention: blocks, not masks
 #
@@ -562,7 +586,8 @@ for n in (1024, 4096, 16384):
 
 # %% [raw] slide
 # ## Decode is memory-bound
-# One new query meets $n$ keys and $n$ values: $4nd$ operations, and $4nd$ bytes of cache. **One operation per byte**, where an A100 could do 200.
+# One new query meets $n$ keys and $n$ values: $4nd$ operations, and $4nd$ bytes of cache. **One operation per byte**, where
+# an A100 could do 200.
 #
 # A step also reads the parameters, once for all texts of the batch. But each text has a cache of its own.
 #
@@ -575,7 +600,7 @@ n, width = 2048, 64
 q, k, v = torch.randn(3, n, d)
 mask = dense_mask(sliding_window(width), n)      # (n, n)  True where |i − j| ≤ width
 runs = {
-    "full": lambda q, k, v: attend(q, k, v)[0],
+    "full": with_matrix,
     "full, under a mask": lambda q, k, v: attend(q, k, v, mask)[0],
     "window, in blocks": lambda q, k, v: sliding_window_attend(q, k, v, width),
 }
@@ -597,12 +622,13 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 
 # %% [markdown]
 # With the mask, attention is even slower, and it takes more memory. A mask forbids a pair after its score has been computed,
-# and the mask has to be read, too. In blocks the window took less than half of full attention's time, and about a
-# fifth of its memory.
+# and the mask has to be read, too. In blocks the window took the small part of full attention's time that the last line
+# shows, and about a fifth of its memory.
 #
-# Sparse attention is cheap only if the forbidden scores are *never computed*. Matrix products can leave out whole blocks.
-# So cut the queries into blocks of `width`. The window of any query lies within three blocks of keys: the block before its
-# own, its own, and the block after:
+# Sparse attention is cheap only if the forbidden scores are *never computed*. Matrix products can leave out whole blocks. (In
+# PyTorch, `flex_attention` does this on a GPU for any pattern: you write it as a function of $i$ and $j$, and
+# `create_block_mask` finds the blocks without an allowed pair.) So cut the queries into blocks of `width`. The window of any
+# query lies within three blocks of keys: the block before its own, its own, and the block after:
 
 # %% tags=["hide-input"]
 figures.blocked_window(16, 4)
@@ -639,11 +665,11 @@ figures.rolling_cache(4, [2, 3, 4, 5, 6])
 #
 # ## Receptive field: how many layers a window needs
 #
-# In one layer, information moves at most `width` positions, in a causal window at most $w - 1$. Stacked layers pass it on,
-# so after $L$ layers it has moved at most $L \cdot \texttt{width}$, or $L\,(w - 1)$. The positions whose input can influence
-# a position's output are its **receptive field**. On the pad below rows are queries and columns are keys. On the right is
-# the receptive field of the marked row after one to four layers. (A residual connection lets every position keep what it
-# had.)
+# In one layer, information moves at most `width` positions, in a causal window at most $w - 1$. Stacked layers pass it on, so
+# after $L$ layers it has moved at most $L \cdot \texttt{width}$, or $L\,(w - 1)$. The positions whose input can influence a
+# position's output are its **receptive field**. On the pad below rows are queries and columns are keys. On the right are the
+# blocks that a kernel could not skip, and the receptive field of the marked row after one to four layers. (A residual
+# connection lets every position keep what it had.)
 #
 # Begin with *window* and count layers until every position is reached. Then draw a pattern that reaches everything in
 # **two** layers with as few pairs as you can. And look at *dilated*: which positions are never reached, and why? (If clicks
@@ -684,8 +710,9 @@ for name, mask in pattern_presets(16).items():
 #   it. **Longformer** ([@beltagy2020]) combines a window with global tokens, such as those of a question.
 # * **BigBird** ([@zaheer2020]) adds **random** keys: in a random graph most nodes are a few steps apart. With global
 #   tokens such a model can still approximate any continuous function of a sequence.
-# * Keys can also be **chosen by content**. Reformer ([@kitaev2020]) compares a query only with keys that a hash puts into
-#   the same bucket. Native sparse attention ([@yuan2025]) learns summaries of blocks of keys, and reads the best blocks.
+# * Keys can also be **chosen by content**. Reformer ([@kitaev2020]) compares a query only with keys that a hash puts into the
+#   same bucket. **NSA**, native sparse attention ([@yuan2025]), learns summaries of blocks of keys, and reads the best
+#   blocks.
 #
 # ## Trained with sparse patterns: two hops are learned later than one
 #
@@ -726,7 +753,7 @@ def learn(model, draw, steps, lr, batch=32, seed=0, stop=None):
 # We compare four patterns: full attention; a window of 2 on each side; the same window with one global token; BigBird with a
 # window of 1, one global token and two random keys. *Which of them will learn the task, and which will learn it first?*
 # Guessing costs $\ln 8 = 2.08$ nats. The runs are in the record of `benchmarks/cheap_attention.py`: three seeds for each
-# pattern, at the best of six learning rates, which a fourth seed chose.
+# pattern, at the best of six learning rates (lowest mean loss of all steps), which a fourth seed chose.
 
 # %% [raw] slide
 # ## Trained with sparse patterns
@@ -770,21 +797,12 @@ for name in four:
     tell(name)
 
 # %% tags=["hide-input"]
-slower = {}
-for rate in (0.005, 0.01, 0.02):
-    slower[rate] = []
-    for seed in (0, 1, 2):
-        torch.manual_seed(seed)
-        lost = learn(Finder(), marked_lines, 350, rate, seed=seed, stop=100)
-        slower[rate].append(first_below([sum(lost[t : t + 5]) / 5 for t in range(0, 100, 5)]))
-    print(f"full attention at a rate of {rate}: loss below 0.5 at step {slower[rate]}")
+for row in record["rates"]:
+    below = [run["below"] for run in row["runs"]]
+    after = ", ".join(f"{run['highest_after']:.2f}" for run in row["runs"])
+    print(f"full attention, rate {row['lr']}: below 0.5 at step {below}, then at most {after}")
 
 # %% tags=["hide-input"]
-soon = {name: [first_below(run["losses"]) or 999 for run in pattern[name]["runs"]]
-        for name in pattern}
-assert max(soon["full"]) < min(soon["window + global"] + soon["BigBird"])
-assert max(slower[0.005]) < min(soon["window + global"] + soon["BigBird"])
-assert max(run["right"] for run in pattern["window"]["runs"]) < 0.2
 fives = [sum(here[at : at + 5]) / 5 for at in range(0, len(here), 5)]
 assert abs((first_below(fives) or 999) - first_below(again)) <= 50
 
@@ -796,7 +814,9 @@ assert abs((first_below(fives) or 999) - first_below(again)) <= 50
 # With the window alone nothing is learned: in two layers it carries a letter over four positions at most, and the end is
 # farther away. With a global token 21 % of the pairs are enough, but learning takes longer: full attention needs 40 to 45
 # steps, the two sparse patterns 125 to 205. The learning rates differ, too, by up to eight times. At the rates of the sparse
-# patterns (0.005 and 0.01) full attention needs 60 to 80 steps. So the rate explains only a part of the difference.
+# patterns (0.005 and 0.01) full attention needs 60 to 80 steps. So the rate explains only a part of the difference. (The
+# peaks of full attention come with its rate of 0.04: at lower rates no seed rises above 0.13 again. Our criterion rewards an
+# early fall and forgives peaks.)
 #
 # Why? The sparse patterns have fewer pairs, *and* the letter needs **two hops** to the last position. Two controls change
 # one of these at a time. The first is the window, where the last position also attends to all others: few pairs, one hop.
@@ -806,10 +826,6 @@ assert abs((first_below(fives) or 999) - first_below(again)) <= 50
 # %%
 tell("few pairs, one hop")
 tell("most pairs, two hops")
-
-# %% tags=["hide-input"]
-assert max(soon["few pairs, one hop"]) < 1.5 * max(soon["full"])
-assert min(soon["most pairs, two hops"]) > 2 * max(soon["full"] + slower[0.02])
 
 # %% [raw] slide
 # ## Hops, not pairs, cost steps
@@ -851,32 +867,26 @@ assert min(soon["most pairs, two hops"]) > 2 * max(soon["full"] + slower[0.02])
 
 # %% [raw] slide
 # ## Attention sinks
-# A model trained with full attention fails as soon as the *first* tokens leave its window (Xiao et al. 2024). Weights must sum to one, even where a head has nothing to look for.
+# A model trained with full attention fails as soon as the *first* tokens leave its window (Xiao et al. 2024). Weights must
+# sum to one, even where a head has nothing to look for.
 #
 # > **Guess first.** At a *trigger* the head must look at its neighbour, at a *letter* at nothing. Where does the window do damage?
 
 # %% tags=["hide-input"]
-print("a line:", triggered_lines(1, torch.Generator().manual_seed(3), n=12)[0][0].tolist(),
-      "(8 begins it, 9 is a trigger)")
+line, answers = triggered_lines(1, torch.Generator().manual_seed(3), n=12)
+print("a line: ", *("abcdefgh^?"[token] for token in line[0]), " (^ begins, ? is a trigger)")
+print("answers:", *("abcdefgh"[answer] for answer in answers[0]))
 sinks = record["sinks"]
 for kind in ("trigger", "letter"):
     weight = [row["weight_on_first"][kind] for row in sinks]
     lost = [row["loss"]["window"][kind] for row in sinks]
-    print(f"at a {kind:>7}: weight on the first token", ", ".join(f"{w:.4f}" for w in weight),
-          "  loss under the window", ", ".join(f"{nats:.4f}" for nats in lost))
+    print(f"at a {kind:>7}: first token's weight", ", ".join(f"{w:.3f}" for w in weight),
+          "  loss under the window", ", ".join(f"{nats:.3f}" for nats in lost))
 losses = {name: {f"at a {kind}": [row["loss"][name][kind] for row in sinks]
                  for kind in ("trigger", "letter")} for name in sinks[0]["loss"]}
 figures.shares_in_rows(losses, "loss, nats")
 #| caption: Loss at triggers and at letters where the window of 8 has lost the first token;
 #|   one mark per seed.
-
-# %% tags=["hide-input"]
-for row in sinks:
-    assert row["weight_on_first"]["letter"] > 10 * row["weight_on_first"]["trigger"]
-    assert row["loss"]["window + first token"]["letter"] < 0.1 < row["loss"]["window"]["letter"]
-    second = row["loss"]["window + second token"]["letter"]
-    assert second > 0.5 * row["loss"]["window"]["letter"]
-    assert row["loss"]["window"]["trigger"] < 0.05
 
 # %% [raw] slide
 # ## Where the head has nothing to look for
@@ -945,9 +955,9 @@ print("the state after 200 tokens:", tuple(state.s.shape), "and", tuple(state.z.
 
 # %% [markdown]
 # This is a recurrent network. One step after the other, it gives the same numbers as all positions at once. "Transformers
-# are RNNs" is the title of Katharopoulos et al. Two decks say "RNNs are back" and plot the time that writing $n$ tokens
-# takes: a curve for Transformers, a straight line for RWKV, a linear recurrence (table below). We measure the same for eight
-# heads of attention. The KV cache is **preallocated**, so nothing is copied. *How long will each take for 4,000 tokens,
+# are RNNs" is the title of Katharopoulos et al. Two decks plot the time that writing $n$ tokens takes: a curve for
+# Transformers, a straight line for RWKV, a linear recurrence (table below). We measure the same for eight heads of
+# attention. The KV cache is **preallocated**, so nothing is copied. *How long will each take for 4,000 tokens,
 # compared with 2,000?*
 
 # %% tags=["hide-input"]
@@ -1028,8 +1038,8 @@ figures.chunkwise(9, 3)
 # Three things may limit the recall: the **width** $d$, the **feature map**, and the **division** by $\phi(q) \cdot z$. (With
 # $\operatorname{elu} + 1$ all features are positive. So no two keys can be orthogonal, and each pair disturbs the others:
 # **interference**.) We change one at a time. The model (`Recall` in the benchmark) has embeddings for names and numbers,
-# one attention, and a linear readout. Seeds and learning rates are chosen as before (*Going further* shows why each
-# kind needs a rate of its own).
+# one attention, and a linear readout. Seeds and learning rates are chosen as before, but by what is recalled (*Going
+# further* shows why each kind needs a rate of its own).
 
 # %% [raw] slide
 # ## Associative recall: what fits into a state?
@@ -1060,16 +1070,6 @@ def middle(name, width, pairs=64):
     return statistics.median(recalled[name, width][pairs])
 
 
-assert middle("softmax", 16) > 0.95
-for name in ("elu + 1, divided", "elu + 1", "identity"):
-    assert middle(name, 16) + 0.3 < middle(name, 64), "the width"
-assert middle("elu + 1", 64) - middle("elu + 1, divided", 64) > 0.02, "the division, at d = 64"
-assert min(recalled["elu + 1, divided", 64][32]) > max(recalled["elu + 1", 64][32]), "at 32"
-assert middle("elu + 1, divided", 16, 8) - middle("elu + 1", 16, 8) > 0.1, "and at d = 16"
-assert min(middle(name, 16, 2) for name in kinds) > 0.94
-assert min(middle("identity", d) - middle("elu + 1", d) for d in (16, 64)) > 0.03
-assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
-
 # %% [raw] slide
 # ## The width matters most
 # {figure}
@@ -1082,11 +1082,12 @@ assert max(recalled["elu + 1", 64][64]) < min(recalled["identity", 64][64])
 # * The **feature map** comes next: the identity in place of $\operatorname{elu} + 1$ gains some 13 points at $d = 16$.
 #   (It is not better in general: its weights may be negative, so there is no sum to divide by.)
 # * The **division** helps with narrow keys and few pairs (12 points at $d = 16$ and 8 pairs) and hurts with wide keys and
-#   many pairs (3 points at $d = 64$ and 64 pairs). Many newer models drop it and normalise the output instead.
+#   many pairs (3 points at $d = 64$ and 64 pairs). RetNet, for example, drops it and normalises the output instead.
 #
 # Two things grow with the width: the **size of the state**, $d_k \times d_v$ numbers, and the **room for keys**, because in
-# more dimensions $d_k$ more keys are nearly orthogonal. *Which of the two counts here?* Two more models have states of the
-# same size: keys of width 64 with values of width 16, and the reverse. (The feature map is the identity.)
+# more dimensions $d_k$ more keys are nearly orthogonal. *Which of the two counts here?* Two more models have a state of
+# 1,024 numbers each: one has keys of width 64 and values of width 16, the other the reverse. (The feature map is the
+# identity.)
 
 # %% tags=["hide-input"]
 print("share of 64 pairs recalled, median of three seeds")
@@ -1096,18 +1097,14 @@ for row in record["shapes"]:
     right = statistics.median(run["right"]["64"] for run in row["runs"])
     print(f"d_k = {row['d_k']}, d_v = {row['d_v']}, state of 1,024: {right:.0%}")
 
-# %% tags=["hide-input"]
-wide, narrow = ([run["right"]["64"] for run in row["runs"]] for row in record["shapes"])
-assert all(row["lr"] == 0.05 for row in record["recall"] if row["name"] == "identity")
-assert min(wide) > middle("identity", 64) - 0.05 and max(narrow) < middle("identity", 16) + 0.1
-
 # %% [markdown]
 # The room for keys counts. With wide keys the model recalls as much as with $d = 64$, whose state is four times larger.
 # With narrow keys and wide values it recalls no more than with $d = 16$, whose state is four times smaller. (There are only
 # eight different numbers here. With more of them, wide values might count, too.)
 #
 # The **update** can be changed, too: the **delta rule** ([@schlag2021]; **DeltaNet**, [@yang2024deltanet]) subtracts what
-# is already stored under a key before it adds the value (*Going further* measures it).
+# is already stored under a key before it adds the value. In our tasks it helps only where a name comes again with another
+# number (*Going further* measures both cases).
 #
 # A cache keeps every pair, and therefore grows. A state of fixed size saves the memory and loses exact recall ([@arora2024]).
 #
@@ -1154,6 +1151,8 @@ for a, b in zip(decay, inputs, strict=True):
     h = a * h + b
     loop.append(h)
 assert torch.allclose(linear_recurrence(decay, inputs), torch.stack(loop), atol=1e-5)
+
+# %% tags=["hide-input"]
 for n in (1024, 131_072):
     doubled, tree = figures.doubling_rounds(n), figures.tree_rounds(n)
     for name, rounds in (("doubling", doubled), ("tree", tree)):
@@ -1174,7 +1173,7 @@ for n in (1024, 131_072):
 # %% [markdown] teaches="recurrence again: RWKV, Mamba"
 # It takes 17 rounds, because 100,000 lies between $2^{16}$ and $2^{17} = 131{,}072$.
 #
-# The simplest such network is **minGRU** ([@feng2024]), a GRU whose gate depends on the input alone:
+# One of the simplest such networks is **minGRU** ([@feng2024]), a GRU whose gate depends on the input alone:
 # $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package.
 # Networks with a linear step differ mainly in two things, the decay $a$ and the state $h$.
 #
@@ -1196,13 +1195,9 @@ for run in pattern["minGRU"]["runs"]:
     print(f"minGRU, seed {run['seed']}: right {run['right']:.0%}, "
           f"loss below 0.5 at step {first_below(run['losses'])}")
 
-# %% tags=["hide-input"]
-assert min(run["right"] for run in pattern["minGRU"]["runs"]) > 0.95
-
 # %% [markdown] teaches="production models and what they use"
-# It does, after 35 or 40 steps. (The gate's bias begins at −3, so that at first about 95 % of the state survives a step.)
-# One letter fits into a state, and the mark tells the layer at once which letter to keep. In associative recall the
-# question comes last, so all pairs must be kept.
+# It does, after 35 or 40 steps. One letter fits into a state, and the mark tells the layer at once which letter to keep. In
+# associative recall the question comes last, so all pairs must be kept.
 #
 # > **Check yourself.** Linear attention costs $O(n d^2)$ and softmax attention $O(n^2 d)$. With $d = 128$ a head, from
 # > which $n$ on can the first be cheaper by arithmetic? Would you see it on a sentence?
@@ -1212,13 +1207,13 @@ assert min(run["right"] for run in pattern["minGRU"]["runs"]) > 0.95
 # ## What is in use: the KV cache at 128k tokens
 #
 # Two decks say that "production Transformer language models use quadratic cost attention". That was only half true even in
-# 2020: GPT-3 alternates dense layers with **locally banded sparse** ones ([@brown2020], section 2.1). The dense ones keep the cost
-# quadratic, with a smaller factor. Today many models mix.
+# 2020: GPT-3 alternates dense layers with **locally banded sparse** ones ([@brown2020], section 2.1). The dense ones keep the
+# cost quadratic, with a smaller factor. Today many models mix.
 #
 # The figure shows the size of the cache for one text of 131,072 tokens in 16 bits, computed from published configurations,
 # even if the model was trained on shorter texts. Beside it stands the cache if every layer had full attention, and if, in
-# addition, every query head had a key and a value of its own. *Guess:* which model needs the least? And what saves more,
-# GQA or MLA?
+# addition, every query head had a key and a value of its own. *Guess:* which model needs the least? And which keeps fewer
+# numbers for each token, GQA or MLA?
 
 # %% [raw] slide
 # ## What is in use: the KV cache at 128k tokens
@@ -1258,9 +1253,9 @@ for model in models:
     all_full[model.name] = 2 * model.numbers * layers * n / 2**30
     all_heads[model.name] = model.own * all_full[model.name]
 figures.cache_sizes(gib, all_full, all_heads)
-for name in ("Llama 3.1 70B, GQA", "DeepSeek-V3, MLA"):
-    saved = all_heads[name] / all_full[name]
-    print(f"{name}: {saved:.0f} times smaller than with keys and values for each head")
+for model in models[2:4]:                                        # with GQA, with MLA
+    print(f"{model.name}: {model.numbers:,} numbers a token and layer, "
+          f"{model.own:.0f} times fewer than with own heads")
 #| caption: KV cache of published models for one text of 131,072 tokens, in 16 bits; ratios
 #|   such as 5 : 1 count layers.
 #| label: cache-sizes
@@ -1277,7 +1272,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # ## In short
 # | | |
 # |---|---|
-# | share of the pairs | $n / (n + 6d)$ of all operations |
+# | share of the pairs | $n / (n + 6\,d_\text{model})$ of all operations |
 # | online softmax | carry $m$, $\ell$, $o$; a larger score $m'$ puts $\exp(m - m')$ before the old $\ell$ and $o$ |
 # | traffic | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with the whole matrix |
 # | window in blocks of $b$ | queries $(n/b, b, d)$ meet keys $(n/b, 3b, d)$ |
@@ -1288,7 +1283,10 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # %% [markdown]
 # Mistral 7B needs the least, half a gibibyte: it alone has a window in every layer. (Its version 0.2 dropped the windows.)
 # The step from triangle to ring is what sharing or compressing keys and values saves: with GQA the cache of Llama 3.1 70B is
-# 8 times smaller, with MLA that of DeepSeek-V3 57 times. The step from ring to dot is what windows and recurrences save.
+# 8 times smaller, with MLA that of DeepSeek-V3 57 times. These two factors have different baselines (64 query heads and
+# 128), so they do not compare the methods. The numbers kept for each token and layer do: 2,048 with this GQA, 576 with this
+# MLA, which is 3.6 times fewer ([lecture @many_heads](@many_heads) explains MLA). The step from ring to dot is what windows
+# and recurrences save.
 #
 # So there are four ways to a smaller cache: fewer heads of keys (GQA), one compressed vector for all heads (MLA, **multi-head
 # latent attention**), windows in many layers, recurrences in most layers. Windows and recurrences are mostly used in
@@ -1325,9 +1323,9 @@ assert min(gib, key=gib.get).startswith("Mistral")
 #
 # | | | shape |
 # |---|---|---|
-# | share of the pairs | $n / (n + 6d)$ of all operations | |
+# | share of the pairs ($QK^\top$ and $AV$) | $n / (n + 6\,d_\text{model})$ of all operations | |
 # | online softmax | carry $m$, $\ell$, $o$; a larger score $m'$ puts the factor $\exp(m - m')$ before the old $\ell$ and $o$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
-# | traffic, with room for $M$ numbers in SRAM | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with the whole matrix | |
+# | traffic of a head of width $d$, with room for $M$ numbers in SRAM | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with the whole matrix | |
 # | reach of a causal window of $w$ tokens | $w - 1$ positions a layer, so $L\,(w - 1)$ after $L$ layers | |
 # | window in blocks of $b$ = `width` | queries $(n/b, b, d)$ meet keys $(n/b, 3b, d)$ | scores $(n/b, b, 3b)$ |
 # | linear attention | $\phi(q_i) S / (\phi(q_i) \cdot z)$ with $S = \sum_j \phi(k_j)^\top v_j$ and $z = \sum_j \phi(k_j)$ | $S$: $(d_k, d_v)$; $z$: $(d_k)$ |
@@ -1342,8 +1340,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # | tiles (FlashAttention) | $n^2$ | $n$ | yes | nothing; a kernel must be written |
 # | KV cache | $n^2$ to write $n$ | $n$ | yes | memory |
 # | window | $n \cdot w$ | $n \cdot w$ | no | what is far, within a few layers |
-# | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: two hops are learned later |
-# | Linformer | $n \cdot k$ | $n \cdot k$ | no | sharp attention to single keys; causality; a free length |
+# | + global, random (BigBird) | $n \cdot w$ | $n \cdot w$ | no | directness: two hops are learned later (in our task) |
 # | linear attention, recurrences | $n$ (scan: $n \log n$ or $2n$) | $n$, state fixed | no | exact recall of many things |
 #
 # **In the package.** `attncourse.efficient` has these mechanisms, and patterns that `any_of` and `all_of` join.
@@ -1359,12 +1356,12 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # %% [markdown]
 # ## Going further: what makes the first token a sink
 #
-# Our first token is special in three ways: it is first, it is the same in every line, *and* it has an answer of its own, 0,
+# Our first token is special in three ways: it is first, it is the same in every line, *and* it has an answer of its own, *a*,
 # which is not the next letter. So we train the model again in four ways, each with one change:
 #
 # * *a way out*: one more key and value, of zeros, takes part of the weight. The tokens' weights need not sum to one.
 # * *any letter first*: the first token is a letter like any other, with the next letter as its answer.
-# * *any letter, old answer*: the same, but the answer at the first position is still 0.
+# * *any letter, old answer*: the same, but the answer at the first position is still *a*.
 # * *any letter, then the same token*: the token that all lines share comes second.
 #
 # *In which of them does the window do damage at letters?*
@@ -1391,15 +1388,6 @@ for words, part in changed.items():
     print(f"{' '.join(words.split()):>32}:   " + "      ".join(columns))
 #| caption: Loss at letters after trainings that differ in one thing each, under a window with
 #|   and without an early token: three seeds.
-
-# %% tags=["hide-input"]
-way_out = at_letters["a way out"]
-assert min(way_out["window"]) > 0.1 > 0.01 > max(way_out["window + first"])
-assert max(at_letters["any letter first"]["window"]) < 0.01
-assert max(at_letters["any letter, old answer"]["window"]) > 0.1
-same_second = at_letters["any letter, then\nthe same token"]["window"]
-assert min(same_second) > 0.02
-assert max(same_second) < 0.1 < min(at_letters["as above"]["window"])
 
 # %% [markdown]
 # The weights are those of the model with full attention, at letters.
@@ -1495,58 +1483,57 @@ print(f"the mark, found by Linformer with k = 4: {found}")
 #| caption: Accuracy of full, windowed and low-rank attention on three tasks, one mark per seed
 #|   (one learning rate for all, 0.01, not tuned).
 
-# %% tags=["hide-input"]
-few = rows["Linformer, k = 4"]
-assert min(few["mark"]) > 0.95 > 0.6 > max(few["before"] + few["mirror"])
-near = rows["window 2"]
-assert min(near["before"]) > 0.9 > 0.5 > max(near["mark"] + near["mirror"])
-
 # %% [markdown]
 # Four mixtures find the mark in more than 99.9 % of the cases. They answer the two diagonal questions badly, and better
 # with more mixtures. (With 16, one seed of three found much better mixtures than the others. So training is a limit here,
 # too, and not the rank alone.) The window does the opposite: it finds what is near and nothing else. (It misses one position
 # in thirty-two, the first. We took its "letter before" from the end of the line.)
 #
-# Wang et al. ([-@wang2020]) looked at RoBERTa, a BERT trained longer. They found that few singular values hold most of the
-# squares in most attention matrices. Ours is a toy whose questions we chose. It says what to expect of each *kind* of head,
-# not how many there are. Linformer has two more limits. $E$ and $F$ have a column for each position, so the length is fixed
-# beforehand. And each mixture holds the future, so it cannot be causal. (Linformer is an extension of the assignment.)
+# Wang et al. ([-@wang2020]) looked at RoBERTa, a BERT trained longer. They plotted the cumulative sum of the singular values,
+# averaged over 10,000 sentences: it is concentrated in the largest ones, in higher layers more than in lower ones. (We add
+# squares, which are more concentrated.) Ours is a toy whose questions we chose. It says what to expect of each *kind* of
+# head, not how many there are. Linformer has two more limits. $E$ and $F$ have a column for each position, so the length is
+# fixed beforehand. And each mixture holds the future, so it cannot be causal. (Linformer is an extension of the assignment.)
 
 # %% [markdown]
 # ## Going further: the delta rule
 #
 # The delta rule is $S \leftarrow S + \beta\, k^\top (v - kS)$. In both papers the **write strength** $\beta$, from 0 to 1, is
 # computed from each token. Our benchmark compares the plain sum with three forms of the rule, all with keys of length one:
-# with $\beta = 1$, with one learned $\beta$ for all tokens, and with a $\beta$ that is computed from each key. *Guess:*
-# which of the four recalls most when 64 pairs are shown?
+# with $\beta = 1$, with one learned $\beta$ for all tokens, and with a $\beta$ that is computed from each key.
+#
+# So far every name came once, and there was nothing to overwrite. Overwriting is what the rule is made for. So in a second
+# task each name comes *twice*, with two numbers, and the **later** number is asked for. *Guess for both tasks:* which of the
+# four recalls most of 64 pairs? And how much can the plain sum recall in the second task, if it recalls all pairs?
 
 # %%
-rules = {"β = 1": "unit keys, delta rule", "one β, learned": "delta rule, one β learned",
+rules = {"plain sum": "unit keys", "β = 1": "unit keys, delta rule",
+         "one β, learned": "delta rule, one β learned",
          "a β for each key": "delta rule, a β for each key"}
-updates = {words: {"delta rule": recalled[name, 16]} for words, name in rules.items()}
-figures.seed_lines(updates, "pairs shown", "accuracy", chance=1 / LETTERS,
-                   beside={"plain sum": recalled["unit keys", 16]})
-for name in ("unit keys", "unit keys, delta rule"):
-    print(f"d = 64, {name}: {middle(name, 64):.0%} of 64 pairs")
-for row in record["strength"]:
+twice = {row["name"]: {int(p): [run["right"][p] for run in row["runs"]]
+                       for p in row["runs"][0]["right"]} for row in record["overwritten"]}
+tasks = {"each name once": {words: recalled[name, 16] for words, name in rules.items()},
+         "each name twice": {words: twice[name] for words, name in rules.items()}}
+figures.seed_lines(tasks, "pairs shown", "accuracy", chance=1 / LETTERS)
+print(f"d = 64, each name once, 64 pairs: plain sum {middle('unit keys', 64):.0%}, "
+      f"β = 1 {middle('unit keys, delta rule', 64):.0%}")
+for row in record["strength"] + record["overwritten"][2:]:
     betas = ", ".join(f"{run['beta']:.2f}" for run in row["runs"])
-    print(f"{row['name']}, d = {row['d']}: β after training, mean over names: {betas}")
+    print(f"{row['name']}, {'twice' if row in record['overwritten'] else 'once'}: "
+          f"β after training, mean over names: {betas}")
 #| caption: Associative recall at d = 16: the plain sum, and the delta rule in three forms; one
 #|   mark per seed, percentages are medians at 64 pairs.
 
-# %% tags=["hide-input"]
-for d in (16, 64):
-    assert middle("unit keys, delta rule", d) < middle("unit keys", d) - 0.05
-for name in ("delta rule, one β learned", "delta rule, a β for each key"):
-    assert abs(middle(name, 16) - middle("unit keys", 16)) < 0.05
-    assert max(run["beta"] for row in record["strength"] for run in row["runs"]) < 0.15
-
 # %% [markdown]
-# With $\beta = 1$ the delta rule recalls *less* when pairs are many: 34 % at $d = 16$ and 64 pairs, where the plain sum
-# recalls 55 %. The write strength is the cause: with a learned one the rule recalls as much as the plain sum, 54 % and
-# 56 %. Training makes it small, 0.08 to 0.14, so that a new pair takes away little of what older pairs have stored along
-# its key. (The learned ones were trained at $d = 16$ only.) The rule gains nothing here. A guess, which we have not
-# tested: every name comes only once, so there is nothing to overwrite, and overwriting is what the rule is made for.
+# Where each name comes once, the rule gains nothing. With $\beta = 1$ it recalls *less* when pairs are many: 34 % of 64 pairs,
+# where the plain sum recalls 55 %. With a learned write strength it recalls as much as the plain sum. Training makes $\beta$
+# small, 0.08 to 0.14, so that a new pair takes away little of what older pairs have stored along its key.
+#
+# Where each name comes twice, the rule wins. The plain sum cannot know which of the two numbers came later. So it is right
+# where they are equal, and in half of the other cases: $1/8 + 7/8 \cdot 1/2$, or 56 % at most. The rule recalls nearly all of
+# 2 to 8 pairs. With 64 pairs all four recall less, but the order stays: the learned write strengths come first, then
+# $\beta = 1$, then the plain sum. And training now sets $\beta$ near a half. So it is overwriting that the rule is good for, and
+# a learned $\beta$ adapts to how much of it a task needs.
 
 # %% [markdown]
 # ## Going further: the learning rate decides who wins
@@ -1573,11 +1560,10 @@ for row in record["recall"]:
 # at 256 tokens, and which needs the least memory at 4,096?
 
 # %% tags=["hide-input"]
-torchs_tiles = nn.functional.scaled_dot_product_attention
 masks = {n: causal_mask(n) for n in lengths}
 racers = {
     "full": lambda q, k, v: attend(q, k, v, masks[q.shape[-2]])[0],
-    "tiles, torch's": lambda *qkv: torchs_tiles(*(x[None] for x in qkv), is_causal=True),
+    "tiles, torch's": lambda q, k, v: torchs_kernel(q[None], k[None], v[None], causal=True),
     "tiles, by hand": lambda q, k, v: tiled_attend(q, k, v, causal=True),
     "window": lambda q, k, v: sliding_window_attend(q, k, v, 64, causal=True),
     "linear attention": lambda q, k, v: linear_attend(q, k, v, causal=True),

@@ -81,14 +81,14 @@ def half_full(answer, draw):
     return answer(*_token(draw, batch, n_heads, d_head), *_caches(draw, batch, n_heads, w, d_head), 4)[0]
 
 
-@aspect("full", points=2, hint=2)
+@aspect("full", points=1, hint=2)
 def full(answer, draw):
     """later, a token attends to the last w, itself among them"""
     batch, n_heads, w, d_head = draw.sizes(4, 3, 7)
     return answer(*_token(draw, batch, n_heads, d_head), *_caches(draw, batch, n_heads, w, d_head), 2 * w + 1)[0]
 
 
-@aspect("slots", points=2, hint=1)
+@aspect("slots", points=1, hint=1)
 def slots(answer, draw):
     """token t stands in slot t mod w, its key and its value; the others stay where they were"""
     [batch, n_heads, d_head], [w] = draw.sizes(3, 2, 7), draw.sizes(1, 4, 6)
