@@ -18,10 +18,14 @@ sublayers at the start, and see the same numbers in the same order. None stands 
   each seed and layer, at the start;
 * printed: two deep, that block, the block repaired, and that with a final norm; `--more` seeds; and at twice the rate;
 * last_gradient: the gradient at the last block's second matrix in untrained models of 2 to 32 blocks; six seeds;
-* longer: one block and six without residual connections, 500 steps in place of 60.
+* longer: one block and six without residual connections, 500 steps in place of 60;
+* warm_up: post-norm, six deep, at a rate of 0.01: the mean branch ratio and the token spread at the top at some steps
+  of training, without and with a warm-up, with branches that begin at a fifth, and where Adam's averages rest on the
+  gradients of 200 batches at the initial parameters before the first step;
+* printed_normed: the sweep of the printed block, with a final norm.
 
-`--only mixing` (or `longer`) measures this part alone and puts it into the record that FILE holds. One thread; about
-ten minutes of processor time.
+`--only mixing` (or `longer`, `warm_up`, `printed_normed`) measures this part alone and puts it into the record that
+FILE holds. One thread; about twelve minutes of processor time.
 """
 
 import argparse
@@ -153,10 +157,13 @@ def loss_of(model, chosen):
     return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=-1)
 
 
-def train(model, lr, warm_up=0, steps=60, seed=0):
+def train(model, lr, warm_up=0, steps=60, seed=0, optimizer=None, watch=None):
+    """`watch`, if given, is called with the model and the number of steps taken, before the first and after each."""
     draws, losses = torch.Generator().manual_seed(seed), []
-    optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
+    optimizer = optimizer or torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     for step in range(steps):
+        if watch:
+            watch(model, step)
         for group in optimizer.param_groups:
             group["lr"] = lr * min(1.0, (step + 1) / (warm_up + 1))
         loss = loss_of(model, torch.randint(1000, (16,), generator=draws))
@@ -164,6 +171,8 @@ def train(model, lr, warm_up=0, steps=60, seed=0):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    if watch:
+        watch(model, steps)
     return losses
 
 
@@ -402,7 +411,65 @@ def longer(seeds: list[int], steps: int = 500) -> list[dict]:
     return rows
 
 
-ALONE = {"mixing": mixing, "longer": longer}  # the parts that can be measured by themselves
+def informed_adam(model: Speller, seed: int, batches: int = 200) -> torch.optim.Adam:
+    """Adam whose averages rest on the gradients of so many other batches; no parameter has moved."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98))
+    draws = torch.Generator().manual_seed(1000 + seed)
+    for _ in range(batches):
+        optimizer.zero_grad()
+        loss_of(model, torch.randint(1000, (16,), generator=draws)).backward()
+        optimizer.step()
+    return optimizer
+
+
+def branch_ratios(model: Speller, stream: list[Tensor]) -> list[float]:
+    """Post-norm: the size of what each sublayer writes, over that of the x to which it is added."""
+    return [(sublayer(x).norm() / x.norm()).item() for x, sublayer in zip(stream, model.sublayers, strict=False)]
+
+
+WATCHED = (0, 1, 2, 5, 10, 20, 30, 40, 50, 60)
+
+
+def warm_up(seeds: list[int]) -> list[dict]:
+    rows = []
+    variants = {"no warm-up": (0, 1.0, False), "warm-up": (30, 1.0, False),
+                "× 0.2 at the start": (0, 0.2, False), "Adam's averages first": (0, 1.0, True)}  # fmt: skip
+    for name, (steps_up, factor, informed) in variants.items():
+        row = {"name": name, "lr": 1e-2, "steps": list(WATCHED), "losses": [], "ratios": [], "spreads": []}
+        for seed in seeds:
+            model, ratios, spreads = quieter(fresh(seed, post_norm, 6), factor), [], []
+
+            def look(model, step, ratios=ratios, spreads=spreads):
+                if step in WATCHED:
+                    tokens, stream = spelled[torch.arange(0, 1000, 30), :-1].clamp(min=0), []
+                    with torch.no_grad():
+                        model(tokens, stream)
+                        found = branch_ratios(model, stream)
+                    ratios.append(round(sum(found) / len(found), 4))
+                    spreads.append(float(f"{token_spread(stream[-1]):.4g}"))
+
+            optimizer = informed_adam(model, seed) if informed else None
+            row["losses"].append(loss_after(model, seed, lr=1e-2, warm_up=steps_up, optimizer=optimizer, watch=look))
+            row["ratios"].append(ratios)
+            row["spreads"].append(spreads)
+        rows.append(row)
+        print(f"{name:>22}", row["losses"], row["ratios"], row["spreads"], flush=True)
+    return rows
+
+
+def printed_normed(seeds: list[int]) -> list[dict]:
+    rows = []
+    for steps_up in WARM_UPS:
+        for lr in RATES:
+            losses = [loss_after(fresh(seed, as_printed, 6, final_norm=True), seed, lr=lr, warm_up=steps_up)
+                      for seed in seeds]  # fmt: skip
+            rows.append({"warm_up": steps_up, "lr": lr, "losses": losses})
+            print(f"as printed, final norm, warm-up {steps_up:>2}, lr {lr:<6}", losses, flush=True)
+    return rows
+
+
+# The parts that can be measured by themselves.
+ALONE = {"mixing": mixing, "longer": longer, "warm_up": warm_up, "printed_normed": printed_normed}
 
 
 def main() -> None:
@@ -432,6 +499,8 @@ def main() -> None:
         "printed_twice": printed(args.more, lr=1e-2),
         "last_gradient": last_gradients(),
         "longer": longer(args.seeds),
+        "warm_up": warm_up(args.seeds),
+        "printed_normed": printed_normed(args.seeds),
     }
     seeds = " ".join(map(str, args.seeds))
     result = {

@@ -1,5 +1,6 @@
 """Lecture 08's models are the ones that were measured, and the record says what the lecture says."""
 
+from itertools import pairwise
 from statistics import mean
 
 import jupytext
@@ -10,7 +11,7 @@ import benchmarks
 from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
-PARTS = ("sweep", "branches", "initialisation", "partial", "mixing", "longer")
+PARTS = ("sweep", "branches", "initialisation", "partial", "mixing", "longer", "warm_up", "printed_normed")
 DEFINES = ("letters, spelled =", "class Speller(", "class CausalAttention", "def train(", "def he(model")
 
 
@@ -142,6 +143,50 @@ def test_after_five_hundred_steps_six_blocks_are_still_behind_one():
     for row in measured("deep_stacks")["longer"]:
         losses[row["depth"]] += row["losses"]
     assert max(losses[1]) < min(losses[6])
+
+
+def test_adam_collects_its_averages_before_any_parameter_moves(benchmark):
+    model, untouched = benchmark.fresh(0, benchmark.post_norm, 1), benchmark.fresh(0, benchmark.post_norm, 1)
+    optimizer = benchmark.informed_adam(model, seed=0, batches=3)
+    assert all(torch.equal(one, other) for one, other in zip(weights(model), weights(untouched), strict=True))
+    states = list(optimizer.state.values())
+    assert {state["step"].item() for state in states} == {3} and all(state["exp_avg_sq"].any() for state in states[:1])
+    benchmark.train(model, 1e-2, steps=1, optimizer=optimizer)
+    assert states[0]["step"] == 4 and not torch.equal(weights(model)[0], weights(untouched)[0])
+
+
+def test_a_branch_ratio_is_what_a_sublayer_writes_over_the_x_to_which_it_is_added(benchmark):
+    model, stream = benchmark.fresh(0, lambda x, sublayer, norm: x + sublayer(x), 1), []
+    model(benchmark.spelled[:4, :9].clamp(min=0), stream)
+    expected = [((after - x).norm() / x.norm()).item() for x, after in pairwise(stream)]
+    assert benchmark.branch_ratios(model, stream) == pytest.approx(expected, rel=1e-4) and len(expected) == 2
+
+
+def test_training_can_be_watched_step_by_step(benchmark):
+    seen = []
+    benchmark.train(benchmark.fresh(0, benchmark.post_norm, 1), 1e-2, steps=2, watch=lambda _, step: seen.append(step))
+    assert seen == [0, 1, 2]
+
+
+def test_a_warm_up_keeps_branches_smaller_than_x_and_good_averages_do_not():
+    rows = {row["name"]: row for row in measured("deep_stacks")["warm_up"]}
+    largest = {name: [max(ratios) for ratios in row["ratios"]] for name, row in rows.items()}
+    assert max(largest["warm-up"] + largest["× 0.2 at the start"]) < 1
+    assert min(largest["no warm-up"] + largest["Adam's averages first"]) > 2
+    learned = {name for name, row in rows.items() if max(row["losses"]) < 1}
+    assert learned == {"warm-up", "× 0.2 at the start"}
+    failed = rows["no warm-up"]["losses"] + rows["Adam's averages first"]["losses"]
+    assert min(failed) > 2.7
+
+
+def test_the_printed_block_with_the_last_norm_is_close_to_post_norm_again():
+    record = measured("deep_stacks")
+    means = {(row["wiring"], row["lr"]): mean(row["losses"]) for row in record["sweep"] if row["warm_up"]}
+    for row in record["printed_normed"]:
+        if row["warm_up"] and row["lr"] <= 3e-3:
+            post, pre = means["post-norm", row["lr"]], means["pre-norm", row["lr"]]
+            assert abs(means["as printed", row["lr"]] - pre) < 0.5 * abs(means["as printed", row["lr"]] - post)
+            assert abs(mean(row["losses"]) - post) < abs(mean(row["losses"]) - pre)
 
 
 def test_the_loss_prefers_the_printed_block():

@@ -61,8 +61,15 @@ def test_runs_by_cause_say_the_runs_at_both_ends(shown):
 
 
 def test_rows_say_every_run_and_those_that_left_the_numbers(shown):
-    figures.runs_in_rows({"post": {"0.1": [1.0, None]}, "pre": {"0.1": [0.5, 0.25]}}, "loss", highest=10)
-    assert "loss, a mark a seed. post: 0.1 1.00, none. pre: 0.1 0.50, 0.25." in shown[0]
+    groups = {"norms": {"post": {"0.1": [1.0, None]}}, "others": {"pre": {"0.1": [0.5, 0.25]}}}
+    figures.runs_in_rows(groups, "loss", highest=10)
+    assert "loss, a mark a seed. norms. post: 0.1 1.00, none. others. pre: 0.1 0.50, 0.25." in shown[0]
+
+
+def test_token_spreads_say_where_they_end_and_which_sublayer_takes_them(shown):
+    figures.spread_by_sublayer([[1.0, 0.5, 0.5, 0.25, 0.25], [1.0, 0.125, 0.125, 0.125, 0.125]], ["mix", "think"])
+    assert "after each of 4 sublayers, a line a seed: from 1.00 down to between 0.12 and 0.25." in shown[0]
+    assert "On average mix multiplies it by 0.42, think multiplies it by 1.00." in shown[0]
 
 
 def test_paired_runs_say_the_mean_of_their_differences(shown):
@@ -196,13 +203,15 @@ def test_each_run_stands_at_what_may_have_caused_its_loss():
 
 @proven
 def test_a_row_shows_its_runs_setting_by_setting():
-    rows = {"post": {"0.1": [1.0, 3.0], "1": [None, 2.0]}, "pre": {"0.1": [0.5, 0.25], "1": [0.75, 1.5]}}
-    (ax,) = axes(figures.runs_in_rows, rows, "loss", level=("guessing", 2.5), highest=10)
+    groups = {"norms": {"post": {"0.1": [1.0, 3.0], "1": [None, 2.0]}},
+              "others": {"pre": {"0.1": [0.5, 0.25], "1": [0.75, 1.5]}}}  # fmt: skip
+    (ax,) = axes(figures.runs_in_rows, groups, "loss", level=("guessing", 2.5), highest=10)
     assert strokes(ax) == [
-        [(0, 0), (1, 0)], [(1, -0.12), (3, -0.12)], [(2, 0.12)], [(10, 0.12)],
-        [(0, 1), (1, 1)], [(0.5, 0.88), (0.25, 0.88)], [(0.75, 1.12), (1.5, 1.12)], [(2.5, 0), (2.5, 1)],
+        [(0, 1), (1, 1)], [(1, 0.88), (3, 0.88)], [(2, 1.12)], [(10, 1.12)],
+        [(0, 3), (1, 3)], [(0.5, 2.88), (0.25, 2.88)], [(0.75, 3.12), (1.5, 3.12)], [(2.5, 0), (2.5, 1)],
     ]  # fmt: skip
-    assert labels(ax.yaxis) == {0: "post", 1: "pre"} and ax.yaxis_inverted()
+    assert labels(ax.yaxis) == {0: "norms", 1: "post", 2: "others", 3: "pre"} and ax.yaxis_inverted()
+    assert [tick.get_fontweight() for tick in ax.get_yticklabels()] == ["bold", "normal"] * 2
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["0.1", "1"]
     assert places(ax) == {"guessing": (2.5, 1)}
     assert ax.xaxis.get_major_formatter()(0.5, 0) == "0.5"
@@ -219,6 +228,18 @@ def test_a_line_joins_the_runs_of_a_seed_and_the_differences_stand_beside():
         [(0, 0), (0, 1)], [(-0.5, 0.25), (-1, 0.25)], [(-0.875, -0.25), (-0.625, -0.25)], [(-0.75, -0.25)]
     ]  # fmt: skip
     assert labels(right.yaxis) == {0.25: "each seed", -0.25: "mean, 95 %"}
+
+
+@proven
+def test_a_mark_says_which_sublayer_was_passed_before_the_token_spread_was_measured():
+    seeds = [[1.0, 0.5, 0.4, 0.2, 0.1], [0.9, 0.8, 0.7, 0.6, 0.3]]
+    (ax,) = axes(figures.spread_by_sublayer, seeds, ["mix", "think"])
+    assert strokes(ax) == [
+        [(0, 1), (1, 0.5), (2, 0.4), (3, 0.2), (4, 0.1)], [(0, 0.9), (1, 0.8), (2, 0.7), (3, 0.6), (4, 0.3)],
+        [(0, 1), (0, 0.9)], [(1, 0.5), (3, 0.2), (1, 0.8), (3, 0.6)], [(2, 0.4), (4, 0.1), (2, 0.7), (4, 0.3)],
+    ]  # fmt: skip
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["after mix", "after think"]
+    assert ax.get_yscale() == "log" and (ax.get_xlabel(), ax.get_ylabel()) == ("sublayers passed", "token spread")
 
 
 @proven

@@ -47,7 +47,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # ## 1 · The gradient of a residual stack
 #
 # Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
-# $J_1, \dots, J_L$, each where its layer reads. How does $x_L$ change with $x_0$? Mind the order, and what there is to
+# $J_1, \dots, J_L$, each where its layer reads. (Here a layer is one sublayer with its residual connection, so a block is two
+# of the $L$ layers.) How does $x_L$ change with $x_0$? Mind the order, and what there is to
 # return for a stack of no layers.
 
 # %% exercise="stack_jacobian"
@@ -194,8 +195,8 @@ if solved("rms_norm"):
 # self-attention, with its heads and its mask. `feed_forward` is the network. `norm_1` and `norm_2` are two norms, each with
 # its own gain and bias. You connect them.
 #
-# There is no equation here, on purpose. The block has two sublayers, attention first, each on a branch. The first norm
-# belongs to attention, the second to the feed-forward network. On the way from x to the output there must be no norm.
+# The block has two sublayers, attention first, each on a branch. The first norm belongs to attention, the second to the
+# feed-forward network. On the way from x to the output there must be no norm.
 
 # %% exercise="pre_norm_block"
 def pre_norm_block(
@@ -532,7 +533,9 @@ class FaultyBlock(nn.Module):
 
 # %% [markdown]
 # The next cell begins a **structural test**: if the sublayers write nothing, the block must be the identity. Run it, and add
-# tests of your own. Which other properties must a right block have, whatever its parameters are?
+# tests of your own. Which other properties must a right block have, whatever its parameters are? For each of the four faults:
+# which test would find it without reading the code? (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a
+# test of yours is graded.)
 
 # %%
 torch.manual_seed(0)
@@ -572,7 +575,8 @@ check("repair_the_block", RepairedBlock)
 
 # %% [markdown]
 # **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. The cell copies its parameters
-# into your block and compares, with a causal mask. Then it repeats the structural test from above.
+# into your block and compares, with a causal mask. Then three structural tests examine the faulty block and yours. *Guess:*
+# which of the three does the faulty block fail, and which of its faults does each test find?
 
 # %%
 if solved("repair_the_block"):
@@ -590,52 +594,65 @@ if solved("repair_the_block"):
     x, causal = 3 * torch.randn(2, 6, 32) + 1, torch.ones(6, 6, dtype=torch.bool).tril()
     same = (yours(x, causal) - theirs(x, src_mask=~causal)).abs().max().item()
     print(f"from torch's block: {same:.0e}")
-    for layer in (yours.attention.out_proj, yours.down):
-        nn.init.zeros_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    moved = (yours(x, causal) - x).abs().max().item()
-    print(f"sublayers that write nothing: x moves by {moved:.2f}")
+    later = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)    # another last position
+    for block in (FaultyBlock(32, 4, 64), yours):
+        print(f"{type(block).__name__}:")
+        output = block(x, causal)
+        output.square().sum().backward()
+        unused = [name for name, p in block.named_parameters() if p.grad is None]
+        print("    learn nothing:", ", ".join(unused) or "none")
+        leaked = (block(later, causal) - output)[:, :-1].abs().max().item()
+        print(f"    the last position changes: those before it move by {leaked:.2f}")
+        for layer in (block.attention.out_proj, block.down):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        moved = (block(x, causal) - x).abs().max().item()
+        print(f"    sublayers that write nothing: x moves by {moved:.2f}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your block does the same as torch's, up to rounding, and is the identity where the sublayers write nothing. A comparison with
-# a trusted implementation is called **differential testing**. It needs parameters as after training: while both norms have
-# a gain of 1 and a bias of 0, using the first one twice makes no difference.</details>
+# Your block does the same as torch's, up to rounding. A comparison with a trusted implementation is called **differential
+# testing**. It needs parameters as after training: while both norms have a gain of 1 and a bias of 0, using the first one
+# twice makes no difference. The faulty block fails all three structural tests, and yours passes them. Each test finds what
+# the others do not: a norm that is never used, a mask that is not handed on, and a residual sum that starts from the
+# normalised x. (There are two such sums, and this test does not tell them apart.)</details>
 
 # %% [markdown]
-# ## 9 · Why the batch must not matter
+# ## 9 · A norm over all tokens so far
 #
-# Somebody replaces LayerNorm in a language model by a norm whose mean and variance are taken, for each feature, over
-# all positions of all sentences in the batch.
+# Somebody wants steadier statistics than those of one token. At position $i$ their norm takes one mean and one variance over
+# all features of the positions $1, \dots, i$ of the same sentence, $i \cdot d$ numbers. Every attention has a causal mask, and
+# batches are padded on the right.
 #
-# **(a)** The same sentence is sent through the model twice, each time in a batch with other sentences. Why are the
-# answers different, and what does it mean for whoever uses the model? **(b)** The model is trained to predict the next
-# token, with a causal mask in every attention. Name a way in which the future now reaches the past all the same.
-# **(c)** Nobody has noticed, because the loss is as good as before. Describe a test that does, in one or two
-# sentences.
+# **(a)** Can the future reach the past through this norm? Can one sentence of a batch change the result of another? Give a
+# reason for each. **(b)** Now batches are padded on the *left*, and the norm counts the padding. One of the two answers
+# changes. Which one, and why? **(c)** Nobody has noticed, because the loss is as good as before. Describe a structural test
+# that finds (b): what do you change, what do you compare, and what must be equal?
 #
-# Answer in three to six sentences in all. (3 points)
+# Answer in four to seven sentences in all. (3 points)
 
-# %% [markdown] written="why-the-batch-must-not-matter" points=3 minutes=12 difficulty=2
+# %% [markdown] written="a-norm-over-all-tokens-so-far" points=3 minutes=12 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) Mean and variance depend on all that is in the batch, so a token's vector depends on sentences that have nothing to do
-#    with it. (One consequence is enough: an answer depends on who else asks at the same time, on the batch size, on the padding;
-#    a batch of one gives something other than training did.)
-# 2. (b) The statistics at position $i$ contain positions $j > i$ of the same sentence: what comes later moves the mean that is
-#    subtracted earlier. (That other *sentences* are in it is (a), and earns nothing here.)
-# 3. (c) Change the tokens after position $i$, and compare the outputs up to $i$: they must not move. Or: one sentence alone, and in a
-#    batch; the outputs must agree. It must be said what is compared with what, and what must be equal. "Look at the validation
-#    loss" earns nothing.
+# 1. (a) Half a point for each. The future cannot: the statistics at position $i$ contain no position $j > i$. Another sentence
+#    cannot: each sentence has its own statistics, and padding on the right stands after all real tokens, so it enters none of
+#    theirs. ("Causal mask" alone is no reason for the first: the mask is in attention, not in the norm.)
+# 2. (b) The second. Padding on the left stands *before* every real token, so it is in the statistics of all of them. How much
+#    there is depends on the longest sentence of the batch, so the result depends on the company. Half a point for "the
+#    padding enters the mean" without a word on other sentences. (Also right: the amount of padding tells how long the text
+#    itself will be, and this is a leak of its own. It does not replace the first reason.)
+# 3. (c) One sentence alone, and beside a longer one (or with more padding): the outputs at its real tokens must be equal up to
+#    rounding. It must be said what is compared with what, and what must be equal. Changing a later token, as in the leak
+#    test, does not find (b) and earns nothing. "Look at the validation loss" earns nothing.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 10 · Where does the gradient go?
 #
-# The lecture writes $\partial x_L / \partial x_0$ for $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. Now there is a norm in
-# each layer as well. Let $J_\ell$ be the Jacobian of $f_\ell$ and $N_\ell$ that of the norm, each at what it reads.
+# Exercise 1 was about $\partial x_L / \partial x_0$ for $L$ layers $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. Now there is a
+# norm in each layer as well. Let $J_\ell$ be the Jacobian of $f_\ell$ and $N_\ell$ that of the norm, each at what it reads.
 # ($J_{ij} = \partial y_i / \partial x_j$, as in the lecture.)
 #
 # **(a)** Write the product for a post-norm stack and for a pre-norm stack (without its final norm), in the right order.

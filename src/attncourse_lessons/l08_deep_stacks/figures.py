@@ -8,6 +8,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, box
@@ -211,6 +212,34 @@ def training_curves(runs: Mapping[str, Sequence[Sequence[float]]], y_name: str) 
     show(drawn, f"{y_name} against training step, thin lines for seeds and thick for their mean. {'; '.join(said)}.")
 
 
+def spread_by_sublayer(seeds: Sequence[Sequence[float]], kinds: Sequence[str]) -> None:
+    """Token spread at the start and after each sublayer, for each seed; `kinds` are the sublayers of a block in turn.
+
+    A thin line is a seed. A mark says by its shape and colour which kind of sublayer was passed last.
+    """
+    drawn, ax = figure(7.2, 3.4)
+    for spreads in seeds:
+        ax.plot(range(len(spreads)), spreads, color=GREY, linewidth=1, zorder=1)
+    ax.plot([0] * len(seeds), [spreads[0] for spreads in seeds], "o", color=GREY, markersize=5)
+    for i, kind in enumerate(kinds):
+        style = line_style(i) | {"linestyle": "none", "markersize": 5.5, "markeredgewidth": 1.3}
+        after = range(i + 1, len(seeds[0]), len(kinds))
+        points = [(place, spreads[place]) for spreads in seeds for place in after]
+        ax.plot(*zip(*points, strict=True), label=f"after {kind}", **style)
+    _few_ticks(ax.yaxis, ax)
+    name_lines(ax, "sublayers passed", "token spread")
+    said = []
+    for i, kind in enumerate(kinds):
+        changes = [spreads[k] / spreads[k - 1] for spreads in seeds for k in range(i + 1, len(spreads), len(kinds))]
+        said.append(f"{kind} multiplies it by {np.exp(np.mean(np.log(changes))):.2f}")
+    ends = sorted(spreads[-1] for spreads in seeds)
+    show(
+        drawn,
+        f"Token spread after each of {len(seeds[0]) - 1} sublayers, a line a seed: from {seeds[0][0]:.2f} down "
+        f"to between {ends[0]:.2g} and {ends[-1]:.2g}. On average {', '.join(said)}.",
+    )
+
+
 Runs = Mapping[float, Sequence[float | None]]  # {x: a value for each seed}, None where it is no number any more
 
 
@@ -302,7 +331,10 @@ def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: fl
             within = [y for y in ys if y < highest]
             ax.plot([x] * len(within), within, style["marker"], color=style["color"], markersize=4, alpha=0.7)
             if len(within) < len(ys):
-                ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False)
+                # Arrows of several lines at one place stand side by side.
+                aside = ScaledTranslation((i - (len(lines) - 1) / 2) / 9, 0, ax.figure.dpi_scale_trans)
+                ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False,
+                        transform=ax.transData + aside)  # fmt: skip
         inside = [place for place, middle in enumerate(middles) if middle < highest]
         style |= {"markersize": 5, "markeredgewidth": 1} | ({} if inside else {"linestyle": "none"})
         ax.plot(list(runs), middles, label=name, markevery=inside, **style)
@@ -349,19 +381,24 @@ def log_slope(line: Mapping[float, float]) -> float:
 
 
 def runs_in_rows(
-    rows: Mapping[str, Mapping[str, Sequence[float | None]]],
+    groups: Mapping[str, Mapping[str, Mapping[str, Sequence[float | None]]]],
     x_name: str,
     level: tuple[str, float] | None = None,
     highest: float = 20.0,
 ) -> None:
-    """A row for each variant, {row: {setting: a value for each seed}}, settings side by side in marks of their own.
+    """{heading: {row: {setting: a value for each seed}}}: a row for each variant, settings in marks of their own.
 
-    What is above `highest`, or no number any more, stands at the right edge as an arrow.
+    A heading stands in bold above its rows. What is above `highest`, or no number any more, stands at the right edge as
+    an arrow.
     """
-    drawn, ax = figure(7.6, 0.9 + 0.36 * len(rows))
-    settings = list(dict.fromkeys(setting for row in rows.values() for setting in row))
-    said = []
-    for y, (name, row) in enumerate(rows.items()):
+    lines = [line for heading, rows in groups.items() for line in ((heading, None), *rows.items())]
+    drawn, ax = figure(7.6, 0.9 + 0.34 * len(lines))
+    settings = list(dict.fromkeys(setting for _, row in lines if row for setting in row))
+    said, named = [], set()
+    for y, (name, row) in enumerate(lines):
+        if row is None:
+            said.append(name)
+            continue
         ax.axhline(y, color=PALE, linewidth=1, zorder=1)
         for setting, values in row.items():
             i = settings.index(setting)
@@ -369,7 +406,8 @@ def runs_in_rows(
             at = y + 0.24 * (i - (len(settings) - 1) / 2)
             xs = [_at_most(value, highest) for value in values]
             within = [x for x in xs if x < highest]
-            ax.plot(within, [at] * len(within), label=setting if y == 0 else None, **style)
+            ax.plot(within, [at] * len(within), label=None if setting in named else setting, **style)
+            named.add(setting)
             if len(within) < len(xs):
                 ax.plot(highest, at, marker=r"$\rightarrow$", color=style["color"], markersize=12, clip_on=False)
         listed = "; ".join(f"{setting} " + ", ".join("none" if v is None else f"{v:.2f}" for v in values)
@@ -380,8 +418,10 @@ def runs_in_rows(
         ax.axvline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
         ax.annotate(level[0], (level[1], 1), (0, 2), xycoords=("data", "axes fraction"), textcoords="offset points",
                     ha="center", va="bottom", fontsize=10, color=GREY)  # fmt: skip
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_yticks(range(len(lines)), [name for name, _ in lines])
+    for tick, (_, row) in zip(ax.get_yticklabels(), lines, strict=True):
+        tick.set_fontweight("bold" if row is None else "normal")
+    ax.set_ylim(len(lines) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(x_name)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))

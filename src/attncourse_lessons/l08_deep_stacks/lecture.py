@@ -170,7 +170,7 @@ for seed in range(3):
 # The *training* loss: no overfitting. The spare blocks did not learn to pass on their input. (He et al. 2016)
 
 # %% [markdown]
-# Six blocks are worse than one, with every seed. This is the *training* loss, so it is not overfitting: the deep model has
+# Six blocks are worse than one, for every seed. This is the *training* loss, so it is not overfitting: the deep model has
 # learned less. He et al. ([-@he2016]) saw this in deep networks for images and called it the **degradation problem**. The
 # five spare blocks could have passed on their input, but they did not learn to. As one deck says, deep networks are
 # surprisingly bad at learning the identity function.
@@ -179,9 +179,9 @@ for seed in range(3):
 #
 # Does something get lost on the way? $x$ goes up from layer to layer, and the gradient comes down the same way. If each
 # layer keeps half, a millionth is left after twenty layers. [Lecture @bottleneck](@bottleneck) showed this over time steps;
-# here it happens over depth, before any training. The *size* of $x$ is the root of the mean of its squared numbers.
-# *Guess:* in 24 untrained blocks, how large is $x$ at the top, and how large is the gradient of one matrix in the
-# first block?
+# here it happens over depth, before any training. The **root mean square** (RMS) of $x$, the root of the mean of its squared
+# numbers, we call its *size*. *Guess:* in 24 untrained blocks, how large is $x$ at the top, and how large is the gradient
+# of one matrix in the first block?
 
 # %% [raw] slide
 # ## Signal propagation
@@ -254,18 +254,17 @@ assert max(shrinks["feed-forward"]) < 0.7
 # ([@glorot2010]), with variance $2/(d_\text{in} + d_\text{out})$. It roughly preserves sizes if the layers are *linear*.
 #
 # What does this do to learning? A matrix's gradient is the product of its input and the gradient that comes back. With 24
-# blocks, the last block has about a millionth of $x$, the first about a millionth of the gradient. With plain gradient
-# descent neither learns much. Adam divides each gradient by its own size, which makes up for small ones as long
-# as they are well above its $\varepsilon$ of $10^{-8}$. (A single number of the first gradient above is about that small.)
-# And with *six* blocks sizes shrink far less. Is anything else lost?
+# blocks, the last block has about a millionth of $x$, the first about a millionth of the gradient. Adam divides each gradient
+# by its own size, which makes up for small ones as long as they are well above its $\varepsilon$ of $10^{-8}$. And with *six*
+# blocks sizes shrink far less. Is anything else lost?
 #
 # ## Would a better initialisation do?
 #
 # If sizes are the problem, we can start with other sizes. **He initialisation** ([@he2015]) has variance $2/d_\text{in}$, to
 # compensate for the ReLU. **LSUV** (layer-sequential unit variance, [@mishkin2016]) sends data through the stack and scales
 # one layer after another until each output has variance 1. (Its matrices start orthogonal; ours stay Xavier's.) Our version
-# scales each sublayer's last matrix until its output is as large as its input. *Guess:* which of the two lets six blocks
-# learn?
+# scales each sublayer's last matrix until its output is as large as its input (folded cell). *Guess:* which of the two lets
+# six blocks learn?
 
 # %% [raw] slide
 # ## Would a better initialisation do?
@@ -277,7 +276,7 @@ assert max(shrinks["feed-forward"]) < 0.7
 #
 # > **Guess first.** Which of the two lets six blocks learn?
 
-# %%
+# %% tags=["hide-input"]
 def he(model):
     for module in model.sublayers.modules():
         if isinstance(module, nn.Linear):
@@ -324,7 +323,8 @@ assert abs(grows["attention"] - 2) < 0.2 and abs(grows["feed-forward"] - math.sq
 # > network has two matrices and <i>one</i> ReLU, so one factor of √2 remains. That makes about 2.8 a block, or 500 in six
 # > blocks.</details>
 #
-# Does the stack learn when $x$ keeps its size? The record of `benchmarks/deep_stacks.py`, which trains this page's models:
+# Does the stack learn when $x$ keeps its size? The next figure is drawn from the record of `benchmarks/deep_stacks.py`, which
+# trains this page's models.
 
 # %% tags=["hide-input"]
 record = measured("deep_stacks")
@@ -338,7 +338,7 @@ for row in record["initialisation"]:
     name = {"calibrated": "LSUV"}.get(row["start"], row["start"])
     starts.setdefault(name, {})[row["lr"]] = row["losses"]
 figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter)",
-                  log_x=True, log_y=True, highest=6,
+                  log_x=True, highest=3.2,
                   level=("letter frequencies alone", frequencies))
 #| caption: Loss after 60 steps against the learning rate, by initialisation. Each mark is
 #|   one seed, lines join the medians, and an arrow at the edge is a loss beyond it.
@@ -350,9 +350,10 @@ figures.runs_over(starts, "learning rate", "loss after 60 steps (nats per letter
 # He explodes; LSUV keeps the size, and is not enough.
 
 # %% [markdown]
-# With He initialisation the loss explodes at every rate. LSUV is the best of the three, but not enough: at its best rate
-# its three seeds end near 2.5, while one block reached about 0.6. Would more steps help? The record also has runs of 500 steps,
-# three seeds, each line at the best of three rates:
+# With He initialisation the loss explodes at every rate. (He et al. derive their factor for layers that a ReLU follows. We
+# used it for attention's matrices, too, so the fair trial of "the right size" is LSUV.) LSUV is the best of the three, but
+# not enough: at its best rate its three seeds end near 2.5, while one block reached about 0.6. Would more steps help? Here are
+# runs of 500 steps, each at the best of three rates:
 
 # %% tags=["hide-input"]
 def at_median(row):                                       # the seed in the middle
@@ -370,44 +371,51 @@ for (start, depth), rows in longer.items():
 # %% [markdown]
 # Six blocks do learn, but slowly: after 500 steps they are still far behind one block. So the size of $x$ is not the whole
 # problem. A stack can also lose the **token spread**, the part of $x$ that differs between tokens:
-# $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean token. It is near 1 if the tokens have
-# little in common, and 0 if all are equal. (Padding counts, too, as the letter 0.) *Guess:* what is it after 12 blocks that start with LSUV?
+# $\lVert x - \bar x \rVert / \lVert x \rVert$, where $\bar x$ is the mean over all tokens of the batch. (Dong et al.,
+# [-@dong2021], measure such a rest within one sentence.) It is near 1 if the tokens have little in common, and 0 if all are
+# equal. (Padding counts, too, as the letter 0.) *Guess:* in 12 untrained blocks with LSUV, after how many of the 24
+# sublayers is a tenth left, and which sublayer takes the rest away, attention or the feed-forward network?
 
 # %%
 def token_spread(x):                                      # (batch, n, d)
     return ((x - x.mean(dim=(0, 1))).norm() / x.norm()).item()
 
 
-left = {}
-for depth in (6, 12):
-    for seed in range(3):
-        stream = []
-        model = calibrated(fresh(no_residual, depth, seed, d=64))
-        loss_of(model, torch.arange(0, 1000, 30), stream)
-        left[depth, seed] = token_spread(stream[-1])
-    print(f"LSUV, {depth:>2} blocks: token spread {token_spread(stream[0]):.2f} → "
-          + ", ".join(f"{left[depth, seed]:.4f}" for seed in range(3)))
+along = []                                                # a row for each seed
+for seed in range(3):
+    stream = []
+    loss_of(calibrated(fresh(no_residual, 12, seed, d=64)), torch.arange(0, 1000, 30), stream)
+    along.append([token_spread(x) for x in stream])       # at the start, after each sublayer
+figures.spread_by_sublayer(along, ("attention", "feed-forward"))
+#| caption: Token spread in twelve untrained blocks with LSUV, after each sublayer. A thin line
+#|   is a seed.
+#| label: token-spread
 
 # %% tags=["hide-input"]
-assert max(left[12, seed] for seed in range(3)) < 0.03 < 0.5 < token_spread(stream[0])
+for kind, name in enumerate(("attention", "feed-forward")):
+    factors = [row[k + 1] / row[k] for row in along for k in range(kind, 24, 2)]
+    factor = math.exp(mean(math.log(each) for each in factors))
+    print(f"{name:>12} multiplies the token spread by {factor:.2f} on average")
+    assert factor < 0.75 if name == "attention" else factor > 0.9
+assert max(row[-1] for row in along) < 0.03 < 0.5 < along[0][0]
 best = [loss for lines in starts.values() for losses in lines.values() for loss in losses]
 assert min(best) > 2.3 and min(min(losses) for losses in starts["He"].values()) > 20
 
 # %% [raw] slide
 # ## The sizes are right, and the tokens become equal
-# {print}
+# {figure}
 # . . .
 # **Rank collapse**, a guess at risk: let $x$ bypass one kind of sublayer. Only around attention should it help.
 
 # %% [markdown]
-# The sizes are right, and yet the tokens become equal, with every seed. This is **rank collapse** ([@dong2021]), which
-# [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]). LSUV sets sizes. It does not
-# restore what an average has removed.
+# The sizes are right, and yet the tokens become equal, for every seed. Just after half-way about a tenth of the spread is left.
+# Attention takes it away; the feed-forward networks leave it about as it is. This is **rank collapse** ([@dong2021]), which
+# [lecture @masking](@masking) found in stacks of attention ([@fig:rank-collapse]). LSUV sets sizes. It does not restore what an
+# average has removed.
 #
-# Is it this average that stops the six blocks? Only attention averages over tokens. So we let $x$ bypass *one kind of
-# sublayer*: its output is added to $x$ (and the sum divided by √2, to keep its size). If the average is the cause, a bypass
-# around attention helps, and one around the feed-forward network does not. From the record: six blocks with LSUV, three
-# seeds, each variant at the best of three rates.
+# Is it this average that stops the six blocks? We let $x$ bypass *one kind of sublayer*: its output is added to $x$ (and the
+# sum divided by √2, to keep its size). If the average is the cause, a bypass around attention helps, and one around the
+# feed-forward network does not. From the record: six blocks with LSUV, three seeds, each at the best of three rates.
 
 # %% tags=["hide-input"]
 partial = {}
@@ -428,48 +436,14 @@ assert max(lowest["attention"]) < 1.3 < 2 < min(lowest["feed-forward"] + lowest[
 # ## The guess survives
 # {print}
 #
-# But a bypass also leads $x$, and its gradient, around the matrices. Two controls without a bypass: more weight on the token itself.
+# Attention averages each token's own vector away. (Two controls without a bypass: at the end of the page.)
 
 # %% [markdown]
 # The explanation survives. With a bypass around attention six blocks learn within sixty steps. With one around the
 # feed-forward networks the loss stays above 2.3.
 #
-# But a bypass changes two things: $x$ is averaged less, and it gets past the matrices. Two controls have no bypass and only
-# make attention average less. With an *own share* $s$, attention uses $(1 - s)\,\alpha + s\,I$ in place of its weights
-# $\alpha$. With *keys as queries*, the keys begin equal to the queries, and the queries four times as large, so that a
-# token's score with itself is large. *Guess:* which of the two keeps the tokens apart, and which one learns, at $s = 0.9$?
-
-# %% tags=["hide-input"]
-by_weight, by_spread, best_of = {}, {}, {}
-for row in record["mixing"]:
-    best_of.setdefault((row["start"], row["share"]), []).append(row)
-for (name, share), rows in best_of.items():
-    row = best_of[name, share] = min(rows, key=at_median)
-    own = [mean(weights) for weights in row["own"]]       # over the six layers, for each seed
-    by_weight.setdefault(name, []).extend(zip(own, row["losses"], strict=True))
-    by_spread.setdefault(name, []).extend(zip(row["spreads"], row["losses"], strict=True))
-figures.runs_by_cause({"weight on itself": by_weight, "token spread": by_spread},
-                      "loss after 60 steps", ("letter frequencies alone", frequencies))
-chosen = {"keys as queries": ("keys as queries", 0.0), "own share 0.5": ("own share", 0.5),
-          "own share 0.9": ("own share", 0.9)}
-for name, key in chosen.items():
-    row = best_of[key]
-    print(f"{name:>15}: loss", ", ".join(f"{loss:.2f}" for loss in row["losses"]),
-          "  token spread", ", ".join(f"{spread:.2f}" for spread in row["spreads"]),
-          "  weight on itself, layer 6", ", ".join(f"{own[-1]:.2f}" for own in row["own"]))
-#| caption: Six blocks without a bypass: loss by two measures before training: a token's
-#|   weight on itself (mean of layers), token spread. A mark is a run; s is 0 to 1.
-
-# %% tags=["hide-input"]
-looked_up, half, most = (best_of[key] for key in chosen.values())
-assert min(looked_up["spreads"]) > max(half["spreads"]), "more token spread, and a higher loss"
-assert min(looked_up["losses"]) > max(half["losses"]) > 2 > 1 > max(most["losses"])
-
-# %% [raw] slide
-# ## What stops the six blocks: the average
-# {figure}
-#
-# No bypass, and they learn: tokens must keep their own vectors. To be different (token spread) is not enough.
+# In short: attention averages each token's own vector away. (A bypass also leads $x$ past the matrices. A control without any
+# bypass says that it is the average that matters: see *Going further* at the end of the page.)
 
 # %% [raw] slide
 # ## Residual connections: add to x, do not replace it
@@ -479,21 +453,15 @@ assert min(looked_up["losses"]) > max(half["losses"]) > 2 > 1 > max(most["losses
 # - A branch that writes zero makes the layer the identity.
 
 # %% [markdown] teaches="residual connections and the gradient through them"
-# Both keep the tokens apart, and only one learns. With $s = 0.9$ six blocks get below 0.85, although nothing leads $x$ past
-# the matrices: it *is* the average that stops them. (The marks at weight 1 are $s = 1$, where no token sees another. Their
-# losses are about as low. So $s = 0.9$ saves the token's own path; it does not yet make attention useful.) With keys as queries the loss stays above 2.4, at a token spread of 0.34
-# or more. In its sixth layer a token gives itself only about a quarter of its weight. The tokens still differ, but each is
-# made of *others*. So the loss follows a token's weight on itself, and rank collapse is the extreme case. (This is one small
-# task, and large scores may do harm of their own. Six blocks are still behind one.)
-#
 # ## Residual connections: add to x, do not replace it
 #
 # A **residual connection** ([@he2016]) gives *every* sublayer a bypass:
 #
 # $$x_\ell = x_{\ell - 1} + f_\ell(x_{\ell - 1})$$ (eq:residual)
 #
-# Here $\ell$ counts sublayers. A sublayer now computes only what is to be *added* to $x$. If it writes zero, the layer is
-# the identity. The vector that runs through the whole stack is called the **residual stream**, and $f_\ell$ is a **branch**.
+# Here $\ell$ counts sublayers; $L$ blocks have $2L$ of them. A sublayer now computes only what is to be *added* to $x$. If it
+# writes zero, the layer is the identity. The vector that runs through the whole stack is called the **residual stream**, and
+# $f_\ell$ is a **branch**.
 
 # %%
 def residual(x, sublayer, norm):
@@ -516,7 +484,7 @@ figures.block_diagrams({"no residual": ["only attention", "only feed-forward"],
 # $i$ changes with input $j$. With its residual connection, the layer has the Jacobian $I + J_\ell$. The chain rule
 # multiplies these matrices. Their order matters: the *last* layer stands on the left.
 #
-# $$\frac{\partial x_L}{\partial x_0} = (I + J_L)(I + J_{L-1}) \cdots (I + J_1)
+# $$\frac{\partial x_{2L}}{\partial x_0} = (I + J_{2L})(I + J_{2L-1}) \cdots (I + J_1)
 # = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
 
 # %%
@@ -540,7 +508,7 @@ assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms;
 
 # %% [raw] slide
 # ## The gradient: the identity, plus something
-# $$\frac{\partial x_L}{\partial x_0} = (I + J_L) \cdots (I + J_1) = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
+# $$\frac{\partial x_{2L}}{\partial x_0} = (I + J_{2L}) \cdots (I + J_1) = I + \sum_\ell J_\ell + \sum_{k < \ell} J_\ell\, J_k + \dots$$
 #
 # **A common mistake: “the gradient through a residual connection is 1”.** True of the connection alone.
 #
@@ -548,8 +516,8 @@ assert torch.allclose(whole, I + J_1 + J_2 + J_2 @ J_1, atol=1e-6), "four terms;
 
 # %% [markdown] erratum="the gradient is 1"
 # > **A common mistake: "the gradient through a residual connection is 1".** This is true of the connection alone. The
-# > layer has $I$ *plus something*. One of the $2^L$ terms of the product is the identity, and no layer can
-# > remove it. (The other terms can cancel it: one layer with $f(x) = -x$ makes the whole product zero.)
+# > layer has $I$ *plus something*. One of the $2^{2L}$ terms of the product is the identity, and no layer
+# > can remove it. (The other terms can cancel it: one layer with $f(x) = -x$ makes the whole product zero.)
 #
 # *Guess before you run the next cell:* is the gradient at the first of twelve blocks about as large as with two, larger, or
 # smaller?
@@ -559,24 +527,27 @@ for depth in (2, 6, 12):
     sizes, gradients = flow(fresh(residual, depth, d=64))
     print(f"{depth:>2} blocks: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
           f"gradient at the first block {gradients[0]:.0e}")
-equal_weights = fresh(residual, 12, d=64)
-for attention in equal_weights.sublayers[::2]:
-    nn.init.zeros_(attention.query.weight)                # all scores are 0
-sizes, gradients = flow(equal_weights)
-print(f"12 blocks, all scores 0: x {sizes[0]:.1f} → {sizes[-1]:.0e}    "
-      f"gradient at the first block {gradients[0]:.0e}")
 
 # %% tags=["hide-input"]
+def equal_weights(model):
+    for attention in model.sublayers[::2]:
+        nn.init.zeros_(attention.query.weight)            # all scores are 0
+    return model
+
+
+kept = []
 for seed in range(3):
     sizes, gradients = flow(fresh(residual, 12, seed, d=64))
     assert sizes[-1] > 50 and gradients[0] > 1e3, "one plus something, twenty-four times over"
-    equal_weights = fresh(residual, 12, seed, d=64)
-    for attention in equal_weights.sublayers[::2]:
-        nn.init.zeros_(attention.query.weight)
-    assert flow(equal_weights)[1][0] < 0.1 * gradients[0], "large scores make most of it"
+    without = flow(equal_weights(fresh(residual, 12, seed, d=64)))[1]
+    kept.append(without[0] / gradients[0])
+print("12 blocks, all scores 0, three seeds: the gradient at the first block, times",
+      ", ".join(f"{ratio:.1e}" for ratio in kept))
+assert max(kept) < 0.1, "large scores make most of it"
 
 # %% [raw] slide
 # ## It explodes
+# {print 2}
 # {print}
 #
 # A bypass alone is not enough: something must keep the **sizes** in order.
@@ -587,8 +558,8 @@ for seed in range(3):
 # It explodes. If $J$ is about as large as $I$, each sublayer multiplies the size of $x$ by some factor. The next sublayer
 # reads a larger $x$ and writes more. The gradient grows even more than $x$, and the last line points to a reason. Attention
 # scores are products of queries and keys, so they grow with the *square* of $x$, and so does the gradient that comes back
-# through them, where no score has won the softmax outright. When all scores are 0, the gradient is about a thousandth as
-# large with this seed, and less than a tenth with each of three.
+# through them, where no score has won the softmax outright. When all scores are 0, less than a tenth of the gradient is left
+# for each of three seeds.
 #
 # So residual connections alone are not enough: something must control the *sizes*. One way makes every branch small; we come
 # back to it. The other normalises.
@@ -703,9 +674,9 @@ assert abs(x.grad.sum()) < 1e-12 and abs(along) < 1e-6
 # %% [markdown] erratum="a sum for the mean; a product for the difference; a root too many; unit mean"
 # The output agrees with the formula and with properties 2 and 3.
 #
-# Why does LayerNorm help? Two decks say that its *gradients* may matter more than its outputs. They cite Xu et al.
-# ([-@xu2019]), who kept the forward pass but let no gradient through the mean and the variance: training became clearly
-# worse. So property 2 may be the one that counts. (Property 3 remained: the gradient was still divided by $\sigma$.)
+# Why does LayerNorm help? Xu et al. ([-@xu2019]) kept the forward pass but let no gradient through the mean and the variance:
+# training became clearly worse. So property 2 may be the one that counts. (Property 3 remained: the gradient was still divided
+# by $\sigma$.)
 #
 # > **A common mistake: misprints in the formula.** We met all of these in teaching material. A sum in place of the mean, $\mu =
 # > \sum_c x_c$: the $\frac1d$ is missing. A product in place of the difference, $(x_c\,\mu)^2$. One root too many:
@@ -799,12 +770,12 @@ for name, axes in over.items():
 # ## RMSNorm: LayerNorm without the mean
 #
 # Which of LayerNorm's two steps does the work, the projection or the division? Zhang and Sennrich ([-@zhang2019rms])
-# left the projection out. **RMSNorm** keeps a vector's direction and divides by its **root mean square**:
+# left the projection out. **RMSNorm** keeps a vector's direction and divides by its root mean square:
 #
 # $$\operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma$$ (eq:rmsnorm)
 #
 # It subtracts no mean and has no bias, so it has half as many parameters. In their experiments it was about as good, and
-# faster. Most large language models of today use it, among them Llama. *Guess:* how far apart are the two norms on random
+# faster. Most of today's large language models use it, among them Llama. *Guess:* how far apart are the two norms on random
 # vectors?
 
 # %% [raw] slide
@@ -900,6 +871,11 @@ for name in ("post-norm", "pre-norm"):
 assert flows["no residual"][24][1][0] < 1e-4 and flows["residual"][24][1][0] > 1e8
 ratio = flows["pre-norm"][24][0][-1] / flows["pre-norm"][6][0][-1]
 assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
+for seed in range(3):
+    gradients = flow(equal_weights(fresh(residual, 24, seed, d=64)))[1]
+    print(f"residual, 24 blocks, all scores 0, seed {seed}: gradients from",
+          f"{min(gradients):.0e} to {max(gradients):.0e}")
+    assert max(gradients) < 10 * min(gradients) < 1e-4 * flows["residual"][24][1][0]
 
 # %% [raw] slide
 # ## Flows through untrained stacks
@@ -908,9 +884,11 @@ assert 1.6 < ratio < 2.6, "four times the depth, twice the size"
 # %% [markdown]
 # In post-norm and pre-norm stacks of 24 blocks, neither $x$ nor the gradient vanishes or explodes. In post-norm $x$ has size
 # one after every norm. In pre-norm $x$ *grows*: each sublayer reads a vector of size one and adds one of about that size.
-# If the additions are independent, they are the steps of a random walk: their *squares* add up, and after $2L$ steps $x$ has
-# a size of about $\sqrt{2L}$. In pre-norm the first block has a larger gradient than the last: each later branch adds a term to
-# it, and no norm on the stream scales it down again. How large are the steps?
+# If the additions are independent, they are the steps of a random walk: their *squares* add up, and after the $2L$ steps of
+# $L$ blocks $x$ has a size of about $\sqrt{2L}$. In pre-norm the first block has a larger gradient than the last: each later
+# branch adds a term to it, and no norm on the stream scales it down again. (In the plain residual stack the gradient's rise
+# towards the first block, with its bend, comes through the attention scores: when they are 0, all 24 blocks have about the
+# same gradient. How the bend arises we have not explained.) How large are the steps of pre-norm's walk?
 
 # %%
 stream = []
@@ -992,7 +970,8 @@ assert max(ends["pre-norm, no warm-up"][lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2
 # step of our grid, a factor of about three: 0.01 now works, 0.03 hardly. Pre-norm learns at every rate, though poorly at 0.1
 # without a warm-up. So "post-norm needs a warm-up" is not a law. It depends on the learning rate.
 #
-# A warm-up helps pre-norm at the two highest rates and costs something at the lower ones. Each at its best rate, pre-norm
+# A warm-up helps pre-norm at the two highest rates and costs something at the lower ones. (It takes thirty of the sixty
+# steps, so at a low rate a model with a warm-up has simply travelled less far.) Each at its best rate, pre-norm
 # is ahead after sixty steps. (This does not tell us which is ahead after sixty thousand.)
 #
 # ## Why post-norm fails without a warm-up: branches larger than x
@@ -1103,8 +1082,8 @@ for name in ("post-norm", "post-norm, warm-up"):
 # a thousandth of $x$ differs between tokens: rank collapse. With small branches, at the same rate and after as many steps,
 # the token spread is still 0.8 or more. With branches of full size, with or without a warm-up, the estimate is right to
 # about a factor of two, for every seed. With small branches more is left than it says: what they add differs from token to
-# token (the last lines), and the estimate counts this as nothing. (The warm-up alone would prove little: its ten steps are
-# shorter.)
+# token (the last lines), and the estimate counts this as nothing. (The warm-up's first ten steps are shorter. The next section
+# follows it for all sixty.)
 #
 # Do models with small branches *learn*? The opposite test is just as important: if large branches are the cause, doubling them
 # must break post-norm even *with* a warm-up. These runs are from the record, sixty steps at 0.01:
@@ -1135,16 +1114,73 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # %% [markdown]
 # The explanation survives three tests that could have refuted it: branches scaled by 0.2, branches that begin small, and
 # branches doubled. At this rate a small beginning is enough, so the harm seems to be done in the first steps. (At 0.03 it is
-# not enough, but the lasting factor of 0.2 is, as the next figure shows. A lasting factor also rescales each step of the
-# branch, so it tests branch size and step size together; a small beginning tests branch size alone.) Other causes may play a part. Liu et al.
-# ([-@liu2020]) come to a similar conclusion: post-norm is unstable less because of its gradients than because it depends
-# heavily on its branches, which amplifies small changes.
+# not enough, but the lasting factor of 0.2 is, as a figure below shows. A lasting factor also rescales each step of the
+# branch, so it tests branch size and step size together; a small beginning tests branch size alone.) Liu et al.
+# ([-@liu2020]) come to a similar conclusion: post-norm depends heavily on its branches, which amplifies small changes. And
+# Noci et al. ([-@noci2022]) find that tokens align in deep post-norm stacks already at the start, unless the branches are scaled.
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 6: build the instrument, token by token, and measure a trained model.
 #
+# ## Why a warm-up helps post-norm: small branches or Adam's averages?
+#
+# These tests suggest an answer: a warm-up shortens the first steps, in which the branches would grow larger than $x$. A rival
+# blames Adam: in the first steps its average of squared gradients rests on few batches, so some steps are far too long
+# ([@liu2020radam], who propose RAdam; [@ma2021] disagree). Each predicts something that can fail:
+#
+# * *Small branches.* With a warm-up $r$ must stay small for all sixty steps, thirty of them at the full rate. If it grew as in
+#   the runs that fail, and the model learned all the same, we would be wrong.
+# * *Adam's averages.* Good averages must make the warm-up unnecessary. So Adam first collects the gradients of 200 batches
+#   while no parameter changes. Then training begins, at the full rate.
+#
+# *Guess:* how does $r$ change during training in each of the two, and which of them learns?
+
+# %% [raw] slide
+# ## Why a warm-up helps: two explanations
+# - *Small branches*: with a warm-up $r$ stays small, also at the full rate.
+# - *Adam's averages*: collected over 200 batches first, they make the warm-up unnecessary. (RAdam)
+#
+# > **Guess first.** How does $r$ change during training in each of the two? Which of them learns?
+
+# %% tags=["hide-input"]
+watched = {row["name"]: row for row in record["warm_up"]}
+figures.runs_over({name: dict(zip(row["steps"], zip(*row["ratios"], strict=True), strict=True))
+                   for name, row in watched.items()},
+                  "training steps taken", "mean branch ratio r", level=("as large as x", 1.0))
+print(f"{'':>21}  loss at the end   token spread at step 10   at step 60")
+for name, row in watched.items():
+    at_10, at_60 = ([spreads[row["steps"].index(step)] for spreads in row["spreads"]]
+                    for step in (10, 60))
+    print(f"{name:>21}:", ",  ".join(f"{loss:.1f}" for loss in row["losses"]),
+          *(", ".join(f"{spread:.2f}" if spread > 1e-2 else f"{spread:.0e}"
+                      for spread in spreads).rjust(23) for spreads in (at_10, at_60)))
+#| caption: Mean branch ratio of post-norm during training, at a rate of 0.01. A mark is a seed,
+#|   a line joins the medians; the warm-up ends after step 30.
+#| label: warm-up
+
+# %% tags=["hide-input"]
+warmed, informed = watched["warm-up"], watched["Adam's averages first"]
+assert max(max(ratios) for ratios in warmed["ratios"]) < 1, "small, also at the full rate"
+assert max(warmed["losses"]) < 0.8 < 2.7 < min(informed["losses"])
+assert min(ratios[-1] for ratios in informed["ratios"]) > 2.5
+for good, poor in zip(informed["ratios"], watched["no warm-up"]["ratios"], strict=True):
+    assert abs(good[1] - poor[1]) < 0.05 and good[-1] > poor[-1] + 0.3
+assert max(spreads[4] for spreads in warmed["spreads"]) < 0.2
+assert min(spreads[-1] for spreads in warmed["spreads"]) > 0.8
+
+# %% [raw] slide
+# ## A warm-up keeps the branches small
+# {figure}
+
+# %% [markdown]
+# The first prediction holds, the second fails. With a warm-up $r$ stays below 1 for every seed, also at the full rate. The token
+# spread falls at first, and then rises again. Without a warm-up $r$ is about the same after the first step, whether Adam's
+# averages are good or poor. With good ones it then grows even more, and the model does not learn. So here **a warm-up helps
+# because it shortens the first steps, and the branches stay smaller than $x$.** (Six blocks at one rate: Adam's averages may
+# matter elsewhere. Why later steps do no harm at the full rate, we have not tested.)
+#
 # ## How large should a branch be? DeepNorm, ReZero, LayerScale
 #
-# Many methods make branches small at the beginning. Let $L$ be the number of blocks; there are $2L$ sublayers.
+# Many methods make branches small at the beginning. (As before, $L$ blocks have $2L$ sublayers.)
 #
 # | name | what is done | where from |
 # |---|---|---|
@@ -1154,9 +1190,9 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # | **LayerScale** | $x + \lambda_\ell \odot f_\ell(\operatorname{norm}(x))$, a learned vector, small at first | [@touvron2021cait] |
 # | **DeepNorm** | $\operatorname{norm}(\alpha x + f_\ell(x))$ with $\alpha = (2L)^{1/4}$; feed-forward, value and output matrices begin smaller by $\beta = (8L)^{-1/4}$ (for a single stack) | [@wang2022], for 1,000 layers |
 #
-# The figure shows all of them with six blocks and no warm-up, at two rates with three seeds each. (The rows *sandwich* and
-# *norm on the branch* belong to the next section.) Three rows have no norm at all: plain residual connections (*no norm*),
-# branches that begin at zero, and ReZero. *Guess:* which of the three learn?
+# The figure shows all of them with six blocks and no warm-up, at two rates with three seeds each. (*Sandwich* and *norm at the
+# end* belong to the next section.) Three rows have no norm at all: plain residual connections, branches that begin at zero,
+# and ReZero. *Guess:* which of the three learn?
 
 # %% [raw] slide
 # ## How large should a branch be?
@@ -1171,11 +1207,27 @@ assert min(trained["post-norm", 0, 1e-2] + trained["post-norm, branch × 2", 30,
 # > **Guess first.** Which without any norm learn?
 
 # %% tags=["hide-input"]
-rows = {}
+groups = {"Norm on the stream (post-norm)": {
+              "post-norm, branch × 2": "branch × 2", "post-norm": "plain",
+              "post-norm, branch × 0.5": "branch × 0.5",
+              "post-norm, branch × 0.2": "branch × 0.2",
+              "post-norm, × 0.2 at the start only": "× 0.2 at the start only",
+              "DeepNorm": "DeepNorm"},
+          "Norms on the branches": {
+              "pre-norm": "pre-norm", "pre-norm, 1/√(2L) at the start": "1/√(2L) at the start",
+              "LayerScale": "LayerScale", "sandwich": "sandwich",
+              "norm on the branch (OLMo 2)": "norm at the end (OLMo 2)"},
+          "No norm": {
+              "no norm": "plain", "no norm, 0 at the start": "0 at the start",
+              "ReZero": "ReZero"}}
+found = {}
 for row in record["branches"]:
     if row["warm_up"] == 0:
-        rows.setdefault(row["name"], {})[f"rate {row['lr']:g}"] = row["losses"]
-figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
+        found.setdefault(row["name"], {})[f"rate {row['lr']:g}"] = row["losses"]
+assert found.keys() == {name for group in groups.values() for name in group}
+grouped = {heading: {short: found[name] for name, short in group.items()}
+           for heading, group in groups.items()}
+figures.runs_in_rows(grouped, "loss after 60 steps (nats per letter)",
                      level=("letter frequencies alone", frequencies), highest=4)
 #| caption: Loss after 60 steps by the place of the norm and the size of the branches, at two
 #|   learning rates. An arrow is a loss beyond the edge.
@@ -1186,10 +1238,11 @@ figures.runs_in_rows(rows, "loss after 60 steps (nats per letter)",
 
 # %% [markdown] teaches="pre-norm and post-norm"
 # At 0.01 every method with small branches works, even **without a single norm**: ReZero and branches that begin at zero
-# learn about as well as pre-norm. Plain residual connections (*no norm*) explode. So none of our three initialisations
-# could replace residual connections; together with them, a small beginning can replace the norms at this rate. At 0.03 the
-# methods differ. ReZero and LayerScale, which have a learned factor on each branch, hardly change. If the matrices only
-# *begin* at zero, the loss explodes. (Six blocks and sixty steps do not tell us which is best in a model a thousand times larger.)
+# learn about as well as pre-norm. Plain residual connections without a norm explode. In post-norm even a factor of 0.5 is
+# enough at 0.01, but not at 0.03. So none of our three initialisations could replace residual connections; together with them,
+# a small beginning can replace the norms at this rate. At 0.03 the methods differ. ReZero and LayerScale, which have a learned
+# factor on each branch, hardly change. If the matrices only *begin* at zero, the loss explodes. (Six blocks and sixty steps do
+# not tell us which is best in a model a thousand times larger.)
 #
 # **Now you:** [a08](@deep_stacks/assignment), exercise 7, with DeepNorm's factor.
 #
@@ -1233,8 +1286,9 @@ figures.block_diagrams({
 # the norm: *DyT* ([@zhu2025]) puts $\tanh(\alpha x)$ there, number by number, with a learned $\alpha$, gain and bias.
 #
 # Attention scores are products of queries and keys. If these grow during training, the softmax becomes almost one-hot, and
-# its gradient nearly vanishes for most queries. **QK-norm** ([@henry2020]) normalises each query and each key before the
-# product. ViT-22B ([@dehghani2023]), Qwen 3 ([@yang2025qwen]) and Gemma 3 do so in each head, OLMo 2 over all heads at once.
+# its gradient nearly vanishes for most queries. In vision Transformers of about 8 billion parameters the training loss
+# diverged in this way ([@dehghani2023]). **QK-norm** ([@henry2020]) normalises each query and each key before the
+# product. ViT-22B, Qwen 3 ([@yang2025qwen]) and Gemma 3 do so in each head, OLMo 2 over all heads at once.
 # *Guess* the largest attention weight over 16 keys, on average, as queries and keys grow:
 
 # %%
@@ -1316,8 +1370,8 @@ at_twice = compare("at twice the rate, as printed − with final norm",
                    twice["as printed"], twice["with final norm"])
 figures.paired_runs(final, ("as printed", "repaired"), bug[1],
                     "loss on all numbers (nats per letter)")
-#| caption: Loss as printed and as repaired: the runs of eight seeds, and the paired differences
-#|   with their mean and its 95 % interval.
+#| caption: Left: runs of eight seeds as printed, repaired, and repaired with a final norm.
+#|   Right: the paired differences, their mean and its 95 % interval.
 
 # %% tags=["hide-input"]
 assert bug[0] + bug[1] < 0, "the loss prefers the bug"
@@ -1405,6 +1459,23 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 #| caption: Loss against the learning rate for six blocks: the block as a slide prints it,
 #|   post-norm and pre-norm.
 
+# %% tags=["hide-input"]
+below_the_edge = {name: {lr: lines[f"{name}, warm-up"][lr] for lr in (1e-3, 3e-3)}
+                  for name in ("post-norm", "as printed", "pre-norm")}
+below_the_edge["as printed, and the last norm"] = {
+    row["lr"]: row["losses"] for row in record["printed_normed"]
+    if row["warm_up"] and row["lr"] <= 3e-3}
+for name, by_rate in below_the_edge.items():
+    print(f"{name:>29}, warm-up:", "   ".join(
+        f"rate {lr:g} " + ", ".join(f"{loss:.2f}" for loss in losses)
+        for lr, losses in by_rate.items()))
+means = {name: [mean(losses) for losses in by_rate.values()]
+         for name, by_rate in below_the_edge.items()}
+post, printed, pre, mended = means.values()
+for k in range(2):
+    assert abs(printed[k] - pre[k]) < 0.5 * abs(printed[k] - post[k]), "on pre-norm's line"
+    assert abs(mended[k] - post[k]) < abs(mended[k] - pre[k]), "back on post-norm's"
+
 # %% [raw] slide
 # ## The equation predicted it
 # {figure}
@@ -1412,10 +1483,13 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # **Now you:** a@deep_stacks, exercise 8
 
 # %% [markdown] teaches="what the tricks improve: training or ability"
-# The prediction was right: the printed block learns where post-norm learns, and fails where post-norm fails. (At the lower
-# rates the two losses are not the same.) Suppose that someone takes this code, makes it six blocks deep, and leaves out the
-# warm-up "because pre-norm does not need one". At a rate of 0.01 training fails, and the fault is in four lines whose comments
-# look right.
+# The prediction was right about the edge: the printed block learns where post-norm learns, and fails where post-norm fails.
+# Below the edge it is not post-norm's twin. With a warm-up, at 0.001 and 0.003, its losses are those of pre-norm, because it
+# lacks post-norm's last norm: with this norm they are close to post-norm's (the printed lines). So a sweep that ends at 0.003
+# would have acquitted the block.
+#
+# Suppose that someone takes this code, makes it six blocks deep, and leaves out the warm-up "because pre-norm does not need
+# one". At a rate of 0.01 training fails, and the fault is in four lines whose comments look right.
 #
 # > **Check yourself.** What would be a structural test for a post-norm block? Sublayers that write nothing do not make it
 # > the identity.
@@ -1431,17 +1505,16 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # | | | shapes |
 # |---|---|---|
 # | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ | $(n, d) \to (n, d)$ |
-# | its gradient | $\partial x_L / \partial x_0 = (I + J_L) \cdots (I + J_1)$, the last on the left | $(nd, nd)$: attention mixes tokens |
+# | its gradient | $\partial x_{2L} / \partial x_0 = (I + J_{2L}) \cdots (I + J_1)$, the last on the left | $(nd, nd)$: attention mixes tokens |
 # | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token | $\mu, \sigma^2$: $(n, 1)$; $\gamma, \beta$: $(d)$ |
 # | RMSNorm | $x / \sqrt{\frac1d \sum_c x_c^2 + \varepsilon} \odot \gamma$: no mean, no shift | $\gamma$: $(d)$ |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm | $(n, d) \to (n, d)$ |
 #
 # Without residual connections, none of the three initialisations lets six blocks keep up with one: attention averages each
-# token's own vector away. With residual connections alone, sizes explode. A norm controls them. After the sum (post-norm),
-# it fails at high learning rates unless the branches are small; a warm-up helps up to a point. On the branch (pre-norm), it
-# leaves the residual stream free, and the stack needs a final norm. In our tests of post-norm, branches larger than $x$ went
-# with failure and small branches with success. A structural test says whether a block is built as intended; the loss does
-# not.
+# token's own vector away. With residual connections alone, sizes explode, and a norm controls them. With the norm after the sum
+# (post-norm), training fails at high learning rates unless the branches are small, and a warm-up helps by keeping them so. With
+# the norm on the branch (pre-norm), the residual stream stays free, and the stack needs a final norm. A structural test says
+# whether a block is built as intended; the loss does not.
 #
 # **In the package.** `attncourse.layers` has `LayerNorm` and `RMSNorm`; `attncourse.transformer.Block` has both
 # placements around attention and feed-forward network, as `norm_place` in its config says.
@@ -1451,7 +1524,7 @@ figures.runs_side_by_side({warm_up: {name: lines[f"{name}, {warm_up}"]
 # | | |
 # |---|---|
 # | residual connection | $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$ |
-# | its gradient | $(I + J_L) \cdots (I + J_1)$, the last on the left |
+# | its gradient | $(I + J_{2L}) \cdots (I + J_1)$, the last on the left |
 # | LayerNorm | $(x - \mu) / \sqrt{\sigma^2 + \varepsilon} \odot \gamma + \beta$, over the features of each token |
 # | post-norm, pre-norm | $\operatorname{norm}(x + f(x))$, $\;x + f(\operatorname{norm}(x))$ and a final norm |
 #
@@ -1489,7 +1562,53 @@ for place, connect in {"pre": pre_norm, "post": post_norm}.items():
 #
 # **Now do** [assignment @deep_stacks](@deep_stacks/assignment) (about two hours): eight exercises, two
 # questions in words, and an extension. **Next:** [lecture @transformer](@transformer), where these blocks become a
-# Transformer. Below are two sections for those who have time left.
+# Transformer. Below are three sections for those who have time left.
+#
+# ## Going further: is it the average, or the matrices?
+#
+# Six blocks learn if $x$ bypasses attention. But a bypass changes two things: $x$ is averaged less, and it gets past the
+# matrices. Two controls have no bypass and only make attention average less. With an *own share* $s$, attention uses $(1 -
+# s)\,\alpha + s\,I$ in place of its weights $\alpha$. With *keys as queries*, the keys begin equal to the queries, and the
+# queries four times as large, so that a token's score with itself is large. *Guess:* which of the two keeps the tokens
+# apart, and which one learns, at $s = 0.9$?
+
+# %% tags=["hide-input"]
+by_weight, by_spread, best_of = {}, {}, {}
+for row in record["mixing"]:
+    best_of.setdefault((row["start"], row["share"]), []).append(row)
+for (name, share), rows in best_of.items():
+    row = best_of[name, share] = min(rows, key=at_median)
+    own = [mean(weights) for weights in row["own"]]       # over the six layers, for each seed
+    by_weight.setdefault(name, []).extend(zip(own, row["losses"], strict=True))
+    by_spread.setdefault(name, []).extend(zip(row["spreads"], row["losses"], strict=True))
+figures.runs_by_cause({"weight on itself": by_weight, "token spread": by_spread},
+                      "loss after 60 steps", ("letter frequencies alone", frequencies))
+chosen = {"keys as queries": ("keys as queries", 0.0), "own share 0.5": ("own share", 0.5),
+          "own share 0.9": ("own share", 0.9)}
+for name, key in chosen.items():
+    row = best_of[key]
+    print(f"{name:>15}: loss", ", ".join(f"{loss:.2f}" for loss in row["losses"]),
+          "  token spread", ", ".join(f"{spread:.2f}" for spread in row["spreads"]),
+          "  weight on itself, layer 6", ", ".join(f"{own[-1]:.2f}" for own in row["own"]))
+#| caption: Six blocks without a bypass: loss by two measures before training: a token's
+#|   weight on itself (mean of layers), token spread. A mark is a run; s is 0 to 1.
+
+# %% tags=["hide-input"]
+looked_up, half, most = (best_of[key] for key in chosen.values())
+assert min(looked_up["spreads"]) > max(half["spreads"]), "more token spread, and a higher loss"
+assert min(looked_up["losses"]) > max(half["losses"]) > 2 > 1 > max(most["losses"])
+
+# %% [markdown]
+# Both keep the tokens apart, and only one learns. With $s = 0.9$ six blocks get below 0.85, although nothing leads $x$ past
+# the matrices: it *is* the average that stops them. (The marks at weight 1 are $s = 1$, where no token sees another. Their
+# losses are about as low. So $s = 0.9$ saves the token's own path; it does not yet make attention useful.) With keys as
+# queries the loss stays above 2.4, at a token spread of 0.34 or more. In its sixth layer a token gives itself only about a
+# quarter of its weight. The tokens still differ, but each is made of *others*. So the loss follows a token's weight on itself,
+# and rank collapse is the extreme case. (This is one small task, and large scores may do harm of their own. Six blocks are
+# still behind one.)
+#
+# Bobby He et al. ([-@he2023]) build on the same remedy: with attention that begins close to the identity, among other changes,
+# they train deep stacks without residual connections or norms. These need about five times as many steps.
 #
 # ## Going further: the gradient near the output
 #
@@ -1554,14 +1673,14 @@ for name, bowls in landscape["bowls"].items():
 # **Further reading.** *Residual connections*: [+@he2016]: figure 1, deeper is worse. [+@he2016identity], on the free
 # path. [+@veit2016]. [+@li2018].
 #
-# *Rank collapse*: [+@dong2021].
+# *Rank collapse*: [+@dong2021]; [+@noci2022]; [+@he2023], without residual connections.
 #
 # *Initialisation*: [+@glorot2010]; [+@he2015]; [+@mishkin2016].
 #
 # *Norms*: [+@ba2016], section 3; [+@ioffe2015]; [+@ulyanov2016]; [+@zhang2019rms]; [+@xu2019].
 #
-# *Placement and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@radford2019], GPT-2;
-# [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].
+# *Placement, warm-up and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@liu2020radam], RAdam; [+@ma2021];
+# [+@radford2019], GPT-2; [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].
 #
 # *Today*: [+@ding2021], the sandwich; [+@liu2022]; [+@henry2020]; [+@dehghani2023]; [+@chowdhery2022]; [+@kim2025]; [+@zhu2025], DyT; and the reports
 # [+@gemma2024], [+@gemma2025], [+@olmo2025] and [+@yang2025qwen].

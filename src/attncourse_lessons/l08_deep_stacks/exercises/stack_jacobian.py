@@ -18,7 +18,7 @@ def reference(jacobians):
 
 
 def solution(jacobians):
-    product = torch.eye(jacobians.shape[-1])
+    product = torch.eye(jacobians.shape[-1], dtype=jacobians.dtype)
     for J in jacobians:
         product = product + J @ product
     return product
@@ -89,7 +89,7 @@ def any_depth(answer, draw):
 MORE = ("order", "any depth")
 ALL = ("one layer", "order", "any depth")
 LAYERS = ("one layer", "order")  # each layer is wrong, and they are put together as they should be
-STEP, BEGIN = "product + J @ product", "torch.eye(jacobians.shape[-1])"
+STEP, BEGIN = "product + J @ product", "torch.eye(jacobians.shape[-1], dtype=jacobians.dtype)"
 
 slip("first layer on the left", MORE, {"J @ product": "product @ J"}, words="""
     The factors stand in the order of reading, with the first layer on the left. A small step of x is multiplied by the
