@@ -24,7 +24,7 @@ def translations(pairs: list, sources: list, rate: float, steps: int) -> list[li
     torch.manual_seed(17)
     model = capstone.Translator()
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps, cycle_momentum=False)
     by_length = sorted(pairs, key=lambda pair: len(pair[1]))
     for i in torch.randint(len(by_length) // SIZE, (steps,)).tolist():
         batch = by_length[SIZE * i : SIZE * (i + 1)]

@@ -11,6 +11,7 @@ from attncourse_lessons import course, results
 
 figures = course.part("training", "figures")
 byte_merges = course.part("training", "byte_merges")
+digits = course.part("training", "digits")
 
 
 def test_the_most_frequent_neighbours_are_merged_first_and_a_new_word_is_cut_by_the_merges_in_their_order():
@@ -42,6 +43,30 @@ def test_the_capstone_says_of_the_rates_what_was_measured():
         assert f"# | {steps} steps | {row} |" in page
     longer = record["right"]["350"]
     assert min(min(longer[rate]) for rate in ("0.003", "0.01", "0.03")) >= 0.8 * record["of"]
+
+
+def test_within_the_capstones_other_rates_a_step_is_scaled_and_afterwards_nothing_is():
+    theta = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = torch.optim.SGD([theta], lr=0.5)
+    theta.grad = torch.ones_like(theta)
+    with digits.rates_times(3.0):
+        optimizer.step()
+    assert theta.item() == pytest.approx(-1.5) and optimizer.param_groups[0]["lr"] == pytest.approx(0.5)
+    optimizer.step()
+    assert theta.item() == pytest.approx(-2.0)
+
+
+def test_the_capstones_digits_say_what_the_words_say_and_no_source_comes_twice(capsys):
+    data = digits.digit_pairs(train=300, unseen=40)
+    sources = [tuple(source) for source, _ in data.training + data.unseen]
+    assert (len(data.training), len(data.unseen)) == (300, 40) and len(set(sources)) == 340
+    assert len(data.words) + digits.FIRST <= 40, "the model's vocabulary"
+    zeros = [target for _, target in data.unseen if any("0" in n and n != "0" for n in digits.signs(target).split(","))]
+    digits.print_mistakes(data, [target[:-1] if i == 0 else target for i, (_, target) in enumerate(data.unseen)])
+    printed = capsys.readouterr().out
+    assert "wrong: 1, of which too short: 1" in printed and 0 < len(zeros) < 40
+    of_zeros = len(zeros) - (data.unseen[0][1] in zeros)
+    assert f"with such a zero: {of_zeros} of {len(zeros)} right" in printed
 
 
 @pytest.fixture
@@ -92,9 +117,9 @@ def test_a_gpu_that_is_faster_than_the_launches_waits(said):
 
 def test_the_share_of_the_peak_that_work_can_reach_is_said_for_each_chip(said):
     figures.roofline({"one": (100.0, 10.0), "two": (1000.0, 20.0)}, {"thin": (10.0, 5.0), "wide": (400.0, 20.0)})
-    assert said == ["Rooflines from data sheets. one rises to 100 FLOP/s at 10 FLOPs a byte; two rises to 1e+03 FLOP/s "
-                    "at 50 FLOPs a byte. Work, by FLOPs per byte: thin at 2 (one 20% of the peak, two 4% of the peak); "
-                    "wide at 20 (one 100% of the peak, two 40% of the peak)."]  # fmt: skip
+    assert said == ["Rooflines from data sheets. one rises to 100 FLOP/s at 10 FLOPs per byte; two rises to 1e+03 "
+                    "FLOP/s at 50 FLOPs per byte. Work, by FLOPs per byte: thin at 2 (one 20% of the peak, two 4% of "
+                    "the peak); wide at 20 (one 100% of the peak, two 40% of the peak)."]  # fmt: skip
 
 
 def test_every_part_of_the_memory_is_said_and_what_there_is(said):
@@ -129,6 +154,7 @@ def test_the_bits_of_each_format_are_said_and_what_they_buy(said):
 def test_what_each_gpu_holds_is_said(said):
     figures.data_parallel()
     assert "With DDP each holds all weights" in said[0] and "With FSDP each holds half of each" in said[0]
+    assert "With ZeRO stage 1 each holds half of Adam's averages" in said[0]
 
 
 # What is drawn
@@ -192,12 +218,18 @@ def test_the_lowest_point_of_a_smoothed_loss_is_marked_and_a_loss_that_only_fall
 
 @proven
 def test_the_gaps_of_a_seed_are_joined_and_written_in_points():
-    (ax,) = axes(figures.paired_gaps, {"plain": [-0.05, -0.06], "smoothed": [-0.1, -0.13]})
-    assert labels(ax.yaxis) == {0: "seed 0", 1: "seed 1"} and ax.yaxis_inverted()
-    assert strokes(ax) == [[(-5, 0), (-10, 0)], [(-6, 1), (-13, 1)], [(-5, 0), (-6, 1)], [(-10, 0), (-13, 1)],
-                           [(0, 0), (0, 1)]]  # fmt: skip
-    assert texts(ax) == [("−5.0", -5, 0.24), ("−6.0", -6, 1.24), ("plain", -5, -0.3), ("−10.0", -10, 0.24),
-                         ("−13.0", -13, 1.24), ("smoothed", -10, -0.3), ("calibrated", 0.25, -0.3)]  # fmt: skip
+    gaps = {"few": {"plain": [-0.05, -0.06], "smoothed": [-0.1, -0.13]}, "many": {"plain": [0.02], "smoothed": [-0.2]}}
+    few, many = axes(figures.paired_gaps, gaps)
+    assert labels(few.yaxis) == {0: "seed 0", 1: "seed 1"} and few.yaxis_inverted()
+    assert strokes(few) == [[(-5, 0), (-10, 0)], [(-6, 1), (-13, 1)], [(-5, 0), (-6, 1)], [(-10, 0), (-13, 1)],
+                            [(0, 0), (0, 1)]]  # fmt: skip
+    assert strokes(many) == [[(2, 0), (-20, 0)], [(2, 0)], [(-20, 0)], [(0, 0), (0, 1)]]
+    sides = [("← underconfident", -0.4, -0.35), ("overconfident →", 0.4, -0.35)]
+    assert texts(few) == [("−5.0", -5, 0.18), ("−6.0", -6, 1.18), ("−10.0", -10, 0.18), ("−13.0", -13, 1.18), *sides]
+    assert texts(many) == [("2.0", 2, 0.18), ("−20.0", -20, 0.18), *sides]
+    assert [ax.get_title() for ax in (few, many)] == ["few", "many"]
+    assert few.get_xlim() == many.get_xlim() == (-24, 6), "one scale for both"
+    assert [text.get_text() for text in few.figure.legends[0].get_texts()] == ["plain", "smoothed"]
 
 
 @proven
@@ -379,7 +411,7 @@ def test_memory_is_stacked_beside_what_there_is_and_a_part_too_thin_to_be_seen_i
     assert [places(ax)[words][1] for words in ("3.0 GB", "33.0 GB", "5.0 GB", "4.0 GB")] == [0, 1, 2, 3]
     assert labels(ax.yaxis) == {0: "small", 1: "large", 2: "thin", 3: "also"}
     assert places(ax)["T4: 16 GB"][0] == 16 and strokes(ax) == [[(16, 0), (16, 1)]]
-    assert "in all" in places(ax)
+    assert "total" in places(ax)
     (thin,) = [(words, x, y) for words, x, y in texts(ax) if words.startswith("state")]
     assert thin[0] == "state: 0.01 GB" and 5.01 < thin[1] < 6 and thin[2] == 2
 
@@ -424,16 +456,19 @@ def test_classes_of_operations_have_a_bar_for_each_share():
 
 
 @proven
-def test_ddp_holds_everything_twice_and_fsdp_each_half_once():
-    ddp, fsdp = axes(figures.data_parallel)
-    assert ddp.get_title(loc="left").startswith("DDP: each GPU holds everything")
-    assert fsdp.get_title(loc="left") == "FSDP: each GPU holds a slice of everything"
+def test_ddp_holds_everything_twice_and_what_zero_shards_is_held_once():
+    ddp, zero, fsdp = axes(figures.data_parallel)
+    assert [ax.get_title(loc="left")[:6] for ax in (ddp, zero, fsdp)] == ["DDP: e", "ZeRO s", "FSDP ("]
+    whole = {(name, gpu): (0, 2, "all of it") for name in figures.HELD for gpu in (0, 1)}
+    halves = {("Adam's m, v", gpu): (gpu, gpu + 1, ("1st half", "2nd half")[gpu]) for gpu in (0, 1)}
+    assert held_by(zero) == whole | halves
+    assert [texts_near(zero, arrow) for arrow in arrows(zero)] == ["all-gather, after the step", "all-reduce"]
     assert held_by(ddp) == {(name, gpu): (0, 2, "all of it") for name in figures.HELD for gpu in (0, 1)}
     assert held_by(fsdp) == {(name, gpu): (gpu, gpu + 1, ("1st half", "2nd half")[gpu])
                              for name in figures.HELD for gpu in (0, 1)}  # fmt: skip
     assert [texts_near(ddp, arrow) for arrow in arrows(ddp)] == ["all-reduce"]
     assert [texts_near(fsdp, arrow) for arrow in arrows(fsdp)] == ["all-gather, block by block", "reduce-scatter"]
-    for ax in (ddp, fsdp):
+    for ax in (ddp, zero, fsdp):
         assert rows_of(ax) == {"batch": 3.05, "weights": 2.15, "gradient": 1.25, "Adam's m, v": 0.35}
         at = places(ax, "GPU 0", "GPU 1", "part 0", "part 1")
         assert [x for x, _ in at.values()] == [1, 1, 5.7, 5.7] and [*at] == ["GPU 0", "part 0", "GPU 1", "part 1"]

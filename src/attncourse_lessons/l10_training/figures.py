@@ -130,32 +130,39 @@ def smoothed_losses(losses: Mapping[float, Tensor], margins: Tensor) -> None:
     show(drawn, f"Loss against the margin of the true logit: {'; '.join(said)}.")
 
 
-def paired_gaps(gaps: Mapping[str, Sequence[float]]) -> None:
-    """Calibration gaps in points, {way of training: one for each seed}: a row a seed, its runs joined by a line."""
-    n = len(next(iter(gaps.values())))
-    drawn, ax = figure(6.8, 1.3 + 0.42 * n)
-    rows = range(n)
-    values = {name: [100 * gap for gap in each] for name, each in gaps.items()}
-    for y in rows:
-        points = [each[y] for each in values.values()]
-        ax.plot(points, [y] * len(points), color=GREY, linewidth=1.5, zorder=2)
-    for i, (name, points) in enumerate(values.items()):
-        style = line_style(i) | {"linestyle": "none", "markersize": 9 - i, "zorder": 4}
-        ax.plot(points, list(rows), **style)
-        for y, x in enumerate(points):
-            ax.text(x, y + 0.24, _minus(f"{x:.1f}"), ha="right" if x < 0 else "center", va="top", fontsize=9, color=INK)
-        ax.text(points[0], -0.3, name, color=style["color"], ha="center", va="bottom", fontsize=10.5)
-    ax.axvline(0, color=INK, linewidth=1.4)
-    ax.text(0.25, -0.3, "calibrated", ha="left", va="bottom", fontsize=9.5, color=INK)
-    ax.set_yticks(rows, [f"seed {y}" for y in rows])
-    ax.set_ylim(n - 0.3, -0.85)
-    ax.margins(x=0.1)
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.set_xlabel("calibration gap: confidence minus accuracy (percentage points)")
-    said = "; ".join(f"{name}: " + ", ".join(f"{x:.1f}" for x in points) for name, points in values.items())
-    show(drawn, f"Calibration gap in percentage points, seed by seed. {said}. 0 is calibrated.")
+def paired_gaps(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Calibration gaps in points, {panel: {way of training: one for each seed}}: a row a seed, its runs joined."""
+    drawn, _ = figure(9.2, 3.2, columns=len(panels))
+    points = {panel: {name: [100 * gap for gap in each] for name, each in ways.items()}
+              for panel, ways in panels.items()}  # fmt: skip
+    everywhere = [x for ways in points.values() for each in ways.values() for x in each]
+    reach = (min(0.0, *everywhere) - 4, max(0.0, *everywhere) + 4)
+    said = []
+    for ax, (panel, ways) in zip(drawn.axes, points.items(), strict=True):
+        n = len(next(iter(ways.values())))
+        for y in range(n):
+            ax.plot([each[y] for each in ways.values()], [y] * len(ways), color=GREY, linewidth=1.5, zorder=2)
+        for i, (name, each) in enumerate(ways.items()):
+            style = line_style(i) | {"linestyle": "none", "markersize": 9 - i, "zorder": 4}
+            ax.plot(each, list(range(n)), **style, label=name)
+            for y, x in enumerate(each):
+                ax.text(x, y + 0.18, _minus(f"{x:.1f}"), ha="center", va="top", fontsize=9, color=INK,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+        ax.axvline(0, color=INK, linewidth=1.4)
+        for x, ha, words in ((-0.4, "right", "← underconfident"), (0.4, "left", "overconfident →")):
+            ax.text(x, -0.35, words, ha=ha, va="bottom", fontsize=9.5, color=INK)
+        ax.set_title(panel, fontsize=11)
+        ax.set_yticks(range(n), [f"seed {y}" for y in range(n)] if ax is drawn.axes[0] else [""] * n)
+        ax.set_ylim(n - 0.3, -0.85)
+        ax.set_xlim(*reach)
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_xlabel("confidence minus accuracy (points)")
+        listed = "; ".join(f"{name}: " + ", ".join(f"{x:.1f}" for x in each) for name, each in ways.items())
+        said.append(f"{panel}: {listed}")
+    drawn.legend(*drawn.axes[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3)
+    show(drawn, f"Calibration gap in percentage points, seed by seed. {'. '.join(said)}. 0 is calibrated.")
 
 
 def learning_rates(lines: Mapping[str, Sequence[float]], warmup: int) -> None:
@@ -367,7 +374,7 @@ def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
 
 
 def throughput(speeds: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
-    """Tokens a second, {number format: {tokens in a batch: one for each measurement}}: all of them, and the medians."""
+    """Tokens per second, {number format: {tokens in a batch: one for each measurement}}: all, and the medians."""
     drawn, ax = figure(6.8, 3.6)
     said, sizes = [], sorted({size for points in speeds.values() for size in points})
     for i, (name, points) in enumerate(speeds.items()):
@@ -387,8 +394,8 @@ def throughput(speeds: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.10g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
-    _axes(ax, "tokens in a batch (logarithmic)", "target tokens a second (logarithmic)")
-    show(drawn, f"Target tokens a second against the tokens in a batch, medians. {'; '.join(said)}.")
+    _axes(ax, "tokens in a batch (logarithmic)", "target tokens per second (logarithmic)")
+    show(drawn, f"Target tokens per second against the tokens in a batch, medians. {'; '.join(said)}.")
 
 
 def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
@@ -467,7 +474,7 @@ def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[
     ax.set_xlim(low, high)
     ax.set_ylim(floor, top)
     _axes(ax, "arithmetic intensity (FLOPs per byte moved)", "FLOP/s that can be reached")
-    roofs = "; ".join(f"{name} rises to {peak:.3g} FLOP/s at {peak / bandwidth:.0f} FLOPs a byte"
+    roofs = "; ".join(f"{name} rises to {peak:.3g} FLOP/s at {peak / bandwidth:.0f} FLOPs per byte"
                       for name, (peak, bandwidth) in chips.items())  # fmt: skip
     where = "; ".join(
         f"{name} at {intensity:.3g} ("
@@ -498,7 +505,7 @@ def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, f
         if thin and not seen.issuperset(thin):
             ax.text(left[y] + 0.01 * end, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=INK)
         seen.update(thin)
-    ax.text(1.13 * end, -0.62, "in all", ha="right", va="bottom", fontsize=10, color=INK)
+    ax.text(1.13 * end, -0.62, "total", ha="right", va="bottom", fontsize=10, color=INK)
     for y, total in enumerate(left):                               # in a column of their own: no line runs through them
         ax.text(1.13 * end, y, f"{total:.1f} GB", ha="right", va="center", fontsize=10, color=INK)
     for name, limit in limits.items():
@@ -570,40 +577,47 @@ def class_shares(shares: Mapping[str, Mapping[str, float]]) -> None:
 HELD = ("weights", "gradient", "Adam's m, v")
 
 
+# What is sharded, and what travels between two GPUs, {height of the row: words}.
+SHARDING = {
+    "DDP: each GPU holds everything": ((), {1.25: "all-reduce"}),
+    "ZeRO stage 1 (the cell below): each GPU holds a slice of m and v": (
+        HELD[2:], {2.15: "all-gather, after the step", 1.25: "all-reduce"}),
+    "FSDP (ZeRO stage 3): each GPU holds a slice of everything": (
+        HELD, {2.15: "all-gather, block by block", 1.25: "reduce-scatter"}),
+}  # fmt: skip
+
+
 def data_parallel() -> None:
-    """Two GPUs, twice: what each holds under DDP and under FSDP, and what travels between them."""
-    drawn, _ = figure(9.0, 5.0, rows=2)
-    for ax, sharded in zip(drawn.axes, (False, True), strict=True):
+    """Two GPUs, three times: what each holds under DDP, ZeRO stage 1 and FSDP, and what travels between them."""
+    drawn, _ = figure(9.0, 6.6, rows=len(SHARDING))
+    for ax, (title, (sharded, travels)) in zip(drawn.axes, SHARDING.items(), strict=True):
         stage(ax, (-2.3, 7.2), (-0.5, 4.0))
-        ax.set_title("FSDP: each GPU holds a slice of everything" if sharded else
-                     "DDP: each GPU holds everything", fontsize=11, loc="left")  # fmt: skip
+        ax.set_title(title, fontsize=11, loc="left")
         for row, name in enumerate(("batch", *HELD)):
             ax.text(-0.4, 3.05 - 0.9 * row, name, ha="right", va="center", fontsize=10, color=INK)
         for gpu in (0, 1):
             _gpu(ax, gpu, sharded)
-        travels = (
-            {2.15: "all-gather, block by block", 1.25: "reduce-scatter"} if sharded else {1.25: "all-reduce"}
-        )
         for y, words in travels.items():
             arrow(ax, (2.25, y), (4.45, y), colour=ORANGE, width=2, both=True)
             ax.text(3.35, y + 0.1, words, ha="center", va="bottom", fontsize=9, color=INK)
     show(drawn, "Two GPUs in data parallelism; each has its own part of the batch. With DDP each holds all weights, "
-                "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With FSDP "
-                "each holds half of each; weights are gathered block by block when they are needed (all-gather); of "
-                "the summed gradient each gets its slice (reduce-scatter).")  # fmt: skip
+                "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With ZeRO "
+                "stage 1 each holds half of Adam's averages, and after the step the new weights are gathered. With "
+                "FSDP each holds half of each; weights are gathered block by block when they are needed (all-gather); "
+                "of the summed gradient each gets its slice (reduce-scatter).")  # fmt: skip
 
 
-def _gpu(ax: Axes, gpu: int, sharded: bool) -> None:
+def _gpu(ax: Axes, gpu: int, sharded: Sequence[str]) -> None:
     """One of two GPUs, a column: its part of the batch, and below it what it holds, filled as far as it holds it."""
     x = 4.7 * gpu
     ax.add_patch(Rectangle((x - 0.2, -0.15), 2.4, 3.65, fill=False, edgecolor=GREY))
     ax.text(x + 1, 3.56, f"GPU {gpu}", ha="center", va="bottom", fontsize=10, color=INK)
     ax.add_patch(Rectangle((x, 2.75), 2, 0.6, facecolor=GREEN, edgecolor=INK, alpha=0.45))
     ax.text(x + 1, 3.05, f"part {gpu}", ha="center", va="center", fontsize=9.5, color=INK)
-    for i in range(len(HELD)):
+    for i, name in enumerate(HELD):
         y = 1.85 - 0.9 * i
         ax.add_patch(Rectangle((x, y), 2, 0.6, facecolor="white", edgecolor=GREY, linestyle=":"))
-        start, width = (x + gpu, 1) if sharded else (x, 2)
+        start, width = (x + gpu, 1) if name in sharded else (x, 2)
         ax.add_patch(Rectangle((start, y), width, 0.6, facecolor=PALE_BLUE, edgecolor=BLUE))
-        ax.text(start + width / 2, y + 0.3, ("1st half", "2nd half")[gpu] if sharded else "all of it",
+        ax.text(start + width / 2, y + 0.3, ("1st half", "2nd half")[gpu] if name in sharded else "all of it",
                 ha="center", va="center", fontsize=9.5, color=INK)  # fmt: skip

@@ -22,7 +22,7 @@ def bytes_of_training(lots):
         f"A model of {millions} million parameters is trained in float32 with AdamW. How much memory do weights, gradients and "
         "optimiser take together (without activations)?",
         *((f"{value / 1000:g} GB", value == seen, why) for value, why in {
-            16 * millions: "16 bytes a parameter: the weight, its gradient and AdamW's two averages, 4 bytes each.",
+            16 * millions: "16 bytes per parameter: the weight, its gradient and AdamW's two averages, 4 bytes each.",
             4 * millions: "Those are the weights alone.",
             8 * millions: "AdamW keeps two averages for each parameter: m and v.",
             12 * millions: "One average would be SGD with momentum.",

@@ -117,7 +117,8 @@ def solution(pairs, sources):
     torch.manual_seed(17)
     model, steps, size = Translator(), 350, 32
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-2, steps)
+    one_cycle = torch.optim.lr_scheduler.OneCycleLR
+    schedule = one_cycle(optimizer, 1e-2, steps, cycle_momentum=False)      # else it moves β₁
     by_length = sorted(pairs, key=lambda pair: len(pair[1]))      # little padding in a batch
     for i in torch.randint(len(by_length) // size, (steps,)).tolist():
         batch = by_length[size * i : size * (i + 1)]
