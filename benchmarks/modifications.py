@@ -10,7 +10,8 @@ many parameters; where a variant's size differs all the same, the table says so.
 no model has read, in nats a token, and its difference from the baseline's *with the same seed*.
 
 The lecture on the Transformer draws what `--save src/attncourse_lessons/measured/modifications.json` keeps. Beside it
-lie five smaller runs on what the first leaves open: modifications_longer.json has four times as many steps,
+lie six smaller runs on what the first leaves open: modifications_longer.json has four times as many steps, and so has
+modifications_no_positions.json, for models that have no sinusoids to disturb them;
 modifications_slower.json a lower learning rate, modifications_unscaled.json embeddings without the factor √d.
 modifications_rope.json and modifications_rope_unscaled.json have rotary embeddings in all models, with and without that
 factor: beside sinusoids an embedding without it is nearly lost, and every model is worse by about a nat or more.

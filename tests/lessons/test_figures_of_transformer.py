@@ -50,6 +50,13 @@ def test_figure_1_leads_from_each_box_to_the_lecture_that_built_it(pages):
     assert set(by_part) == set(figures.BUILT_IN)
 
 
+def test_the_pre_norm_form_has_l_blocks_and_the_published_one_n(pages):
+    figures.figure_1()
+    figures.figure_1("pre")
+    published, today = pages
+    assert "N blocks follow" in published and "L blocks follow" in today and "N blocks" not in today
+
+
 def test_the_towers_say_where_the_memory_goes(shown):
     figures.encoder_decoder_stacks(2)
     assert "goes to each of the 2 blocks of the decoder" in shown[0]
@@ -181,6 +188,12 @@ def test_gains_are_hollow_before_filled_after_and_labelled(shown):
         [(0.08, 0.87), (0.12, 0.87)], [(0.1, 0.87)], [(0.03, 1.13), (0.07, 1.13)], [(0.05, 1.13)],
     ]  # fmt: skip
     assert strokes(ax)[0] == [(0, 0), (0, 1)]
+
+
+def test_a_gain_that_becomes_a_loss_lies_left_of_zero_inside_the_axes():
+    (ax,) = axes(figures.gains_before_and_after, {"none": ((0.05, 0.01), (-0.04, 0.02))})
+    assert [words for words, _, _ in texts(ax)] == ["shrinks: 0.05 → −0.04"]
+    assert ax.get_xlim()[0] < -0.06 and [(-0.06, 0.13), (-0.02, 0.13)] in strokes(ax)
 
 
 @proven

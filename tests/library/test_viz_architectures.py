@@ -132,6 +132,11 @@ def test_a_transformers_boxes_stand_in_their_order_and_the_memory_goes_across(no
     assert {words for words, *_ in texts(ax)} >= {"source", "target, shifted right", "N ×", "positional\nencoding"}
 
 
+def test_the_number_of_blocks_has_the_name_that_is_given():
+    (ax,) = axes(viz.transformer_architecture, {}, "pre", times="L")
+    assert [words for words, *_ in texts(ax) if words.endswith(" ×")] == ["L ×", "L ×"]
+
+
 def _upwards(ax, x: float) -> list[str]:
     """The words in boxes of the column at x, from below; a box's own lines as they are read."""
     column = [(y, words) for words, at, y in texts(ax) if at == x and words in boxed(ax) and words != "+"]

@@ -20,6 +20,18 @@ def test_a_point_stands_for_each_model_with_its_name_and_ours_are_square():
     assert (left.get_xlabel(), left.get_ylabel(), left.get_xscale()) == ("F", "B", "log")
 
 
+def test_hollow_points_are_white_inside_and_names_stand_on_the_side_that_is_asked_for():
+    points = {"Transformer": (1e18, 27.3), "GNMT": (1e20, 26.0), "both": (1e19, 25.0), "MoE": (2e19, 24.0)}
+    sides = {"GNMT": "below", "both": "above", "MoE": "left"}
+    (ax,) = axes(viz.labelled_points, {"one": points}, "F", "B", sides=sides, hollow=("GNMT",), room=6)
+    white = [line.get_markerfacecolor() == "white" for line in ax.lines]
+    assert white == [False, True, False, False]
+    shifts = {note.get_text(): (note.get_ha(), note.xyann) for note in ax.texts}
+    assert shifts == {"Transformer": ("left", (7, 0)), "GNMT": ("center", (0, -13)), "both": ("center", (0, 12)),
+                      "MoE": ("right", (-7, 0))}  # fmt: skip
+    assert ax.get_xlim()[1] == 6e20
+
+
 @proven
 def test_a_ranking_has_a_point_a_row_in_the_order_given():
     (ax,) = axes(viz.ranking, [("T5", 90.3), ("BERT", 80.5), ("baseline", 66.1)], "score")

@@ -198,13 +198,15 @@ class _Tower:
         arrow(self.ax, (self.side, end), (self.x + (inner if self.side > self.x else -inner), end))
 
 
-def transformer_architecture(links: Mapping[str, str], norm_place: str = "post", alt: str = "") -> None:
+def transformer_architecture(
+    links: Mapping[str, str], norm_place: str = "post", alt: str = "", times: str = "N"
+) -> None:
     """The Transformer of 2017: an encoder, a decoder, and what goes from one to the other. Its boxes can be clicked.
 
     `links` are the addresses behind the parts (`PARTS`); a part without one is drawn and leads nowhere. With
     `norm_place` "post" each norm stands after its sum, as published; with "pre" in front of its sublayer, with one more
-    at the end of each stack. Raises ValueError for another place or part. Vaswani et al. 2017, figure 1; Xiong et al.
-    2020, figure 1.
+    at the end of each stack. `times` is what the number of blocks is called. Raises ValueError for another place or
+    part. Vaswani et al. 2017, figure 1; Xiong et al. 2020, figure 1.
     """
     check_one_of("norm_place", norm_place, ("post", "pre"))
     for part in links:
@@ -242,7 +244,8 @@ def transformer_architecture(links: Mapping[str, str], norm_place: str = "post",
         frame = Rectangle((left, foot), right - left, head - foot, fill=False, edgecolor=GREY, linestyle="--")
         ax.add_patch(frame)
         at = right + 0.1 if outer > 0 else left - 0.1
-        ax.text(at, head - 0.3, "N ×", ha="left" if outer > 0 else "right", va="center", fontsize=11, color=INK)
+        side = "left" if outer > 0 else "right"
+        ax.text(at, head - 0.3, f"{times} ×", ha=side, va="center", fontsize=11, color=INK)
         if pre:
             tower.put(norm, AMBER)
         return middles
@@ -282,12 +285,13 @@ def transformer_architecture(links: Mapping[str, str], norm_place: str = "post",
     norms = "in front of each sublayer, and one at the end of each stack" if pre else "after each sum"
     show_linked(
         drawn,
-        alt or "The Transformer. On the left the encoder: the source is embedded, positions are added, and N blocks "
+        alt
+        or f"The Transformer. On the left the encoder: the source is embedded, positions are added, and {times} blocks "
         "follow, each of multi-head self-attention and a position-wise feed-forward network. On the right the decoder: "
-        "the target, shifted right, is embedded, positions are added, and N blocks follow, each of multi-head causal "
-        "self-attention, multi-head cross-attention, whose keys and values are the memory from the encoder's top, and "
-        "a position-wise feed-forward network. A linear layer and a softmax give the probabilities of the next token. "
-        f"Around each sublayer goes a residual connection; a LayerNorm stands {norms}.",
+        f"the target, shifted right, is embedded, positions are added, and {times} blocks follow, each of multi-head "
+        "causal self-attention, multi-head cross-attention, whose keys and values are the memory from the encoder's "
+        "top, and a position-wise feed-forward network. A linear layer and a softmax give the probabilities of the "
+        f"next token. Around each sublayer goes a residual connection; a LayerNorm stands {norms}.",
         ax,
         regions,
     )

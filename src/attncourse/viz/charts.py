@@ -1,6 +1,6 @@
 """Tables of results as pictures: quality against cost, a leaderboard, differences with their uncertainty."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
@@ -21,7 +21,8 @@ from attncourse.viz.style import (
 )
 
 # From where a point's name is written: to the right of it, and where that is taken, elsewhere.
-SIDES = {"right": (7, 0), "upper": (7, 7), "lower": (7, -8), "left": (-7, 0), "lower left": (-7, -8)}
+SIDES = {"right": (7, 0), "upper": (7, 7), "lower": (7, -8), "left": (-7, 0), "lower left": (-7, -8),
+         "above": (0, 12), "below": (0, -13)}  # fmt: skip
 
 
 def labelled_points(
@@ -31,24 +32,30 @@ def labelled_points(
     ours: str = "Transformer",
     sides: Mapping[str, str] | None = None,
     alt: str = "",
+    hollow: Collection[str] = (),
+    room: float = 30.0,
 ) -> None:
     """A point for each model, {panel: {model: (x, y)}}; squares for those whose name begins with `ours`.
 
-    `sides` says for single models where their name stands: "right" (unless said), "upper" or "lower" right, "left" or
-    "lower left".
+    `sides` says for single models where their name stands: "right" (unless said), "upper" or "lower" right, "left",
+    "lower left", or in the middle "above" or "below". Models in `hollow` have a white mark. The axis ends at `room`
+    times the largest x, so that the names have a place.
     """
     drawn, _ = figure(4.3 * len(panels), 3.7, columns=len(panels))
     said = []
     for ax, (title, points) in zip(drawn.axes, panels.items(), strict=True):
         for name, (x, y) in points.items():
             own = name.startswith(ours)
-            ax.plot(x, y, "s" if own else "o", color=ORANGE if own else BLUE, markersize=9 if own else 7, zorder=3)
+            colour = ORANGE if own else BLUE
+            ax.plot(x, y, "s" if own else "o", color=colour, markersize=9 if own else 7, zorder=3,
+                    markerfacecolor="white" if name in hollow else colour, markeredgewidth=1.6)  # fmt: skip
             shift = SIDES[(sides or {}).get(name, "right")]
-            ax.annotate(name, (x, y), shift, textcoords="offset points", ha="right" if shift[0] < 0 else "left",
-                        va="center", fontsize=8.6, fontweight="bold" if own else "normal", color=INK)  # fmt: skip
+            side = ("center", "left", "right")[np.sign(shift[0])]
+            ax.annotate(name, (x, y), shift, textcoords="offset points", ha=side, va="center",
+                        fontsize=8.6, fontweight="bold" if own else "normal", color=INK)  # fmt: skip
         ax.set_xscale("log")
         xs, ys = zip(*points.values(), strict=True)
-        ax.set_xlim(min(xs) / 2.2, max(xs) * 30)                          # room for the names
+        ax.set_xlim(min(xs) / 2.2, max(xs) * room)
         ax.set_ylim(min(ys) - 0.12 * (max(ys) - min(ys)), max(ys) + 0.12 * (max(ys) - min(ys)))
         ax.set_xlabel(x_name)
         ax.set_ylabel(y_name)

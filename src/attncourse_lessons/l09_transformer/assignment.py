@@ -50,7 +50,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # Gemma 2 and 3 have *four* norms in a block, and [lecture @deep_stacks](@deep_stacks) calls them **sandwich norms**. Each
 # sublayer, attention and then the feed-forward network, has a norm before it and another one after it. Both stand
 # on the branch: on the residual path from x to the output there is nothing but sums. `norm_1` and `norm_2` are
-# attention's, before and after, and `norm_3` and `norm_4` the network's.
+# attention's, before and after; `norm_3` and `norm_4` are the feed-forward network's.
 #
 # The attention takes three arguments, `attention(x, memory, mask)`: what makes the queries, what makes the keys and
 # values, and which positions of the memory hold a token. In self-attention one sequence does both.
@@ -200,7 +200,7 @@ if solved("decoder_block"):
 # <details><summary>What to see</summary>
 #
 # The difference to torch is rounding. All five rows depend on each real token of the memory: cross-attention is not
-# causal, because the whole source is known before the first word is written. None depends on padding. A block without
+# causal, because the whole source is known before the first token is written. None depends on padding. A block without
 # `memory_mask` would show 5 in both lines.</details>
 
 # %% [markdown]
@@ -574,7 +574,7 @@ if solved("DecoderLM"):
 #
 # Today's language models have this in place of the feed-forward network with its ReLU. Two products lead up, from `d_model`
 # to `d_ff`. The one with `W_gate` goes through $\operatorname{silu}(z) = z \cdot \sigma(z)$, where σ is the logistic sigmoid,
-# and becomes the *gate*: it multiplies the one with `W_up`, number by number. A product with `W_down` leads back to
+# and becomes the *gate*: it multiplies the one with `W_up` element by element. A product with `W_down` leads back to
 # `d_model`. There are no biases. Write the network as one formula first, with the shape of each part.
 #
 # $x$ may have any axes in front of the last. Its numbers may be large: the output must stay finite, and so must the
@@ -674,7 +674,37 @@ if solved("swiglu"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 9 · Overlapping intervals, and the best of twelve
+# ## 9 · One text, three objectives
+#
+# The text is *Close the file if it is open*; each word is a token. Under **span corruption** the spans *Close* and
+# *it is* are hidden.
+#
+# **(a)** Write three rows: what the encoder reads, what the decoder reads, and what the decoder predicts. The sentinels are
+# `<1>`, `<2>` and `<3>`; the decoder's row begins with `<bos>`. **(b)** A text has 1,000 tokens. How many predictions does
+# one pass give under causal LM (`<eos>` not counted), under masked LM with 15 %, and under span corruption with 15 % in
+# spans of three tokens (sentinels counted)? How many tokens does the T5 encoder read? **(c)** A course-mate wants both: the
+# many predictions of causal LM, and context from both sides. So they train a decoder-only model *without* a mask to
+# predict the next token at each position. What happens to the loss, and what has the model learned? What does masked LM do against
+# that?
+#
+# Answer in five to nine lines. (2 points)
+
+# %% [markdown] written="spans-and-predictions" points=2 minutes=8 difficulty=1
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for (a), half a point each for (b) and (c).
+#
+# 1. (a) The encoder reads `<1> the file if <2> open`. The decoder reads `<bos> <1> Close <2> it is` and predicts
+#    `<1> Close <2> it is <3>`. Half a point if one row is wrong (often the last sentinel is missing, or the decoder's input
+#    is not shifted).
+# 2. (b) 1,000; 150; 150 tokens are hidden in 50 spans, so the decoder predicts 150 + 50 + 1 = 201 tokens. The encoder
+#    reads 850 + 50 = 900.
+# 3. (c) The loss falls to almost nothing: at each position but the last the next token stands in the input, one place to
+#    the right, and the model copies it (a target leak, decoder C of question 8). It has learned hardly anything about language.
+#    Masked LM takes the token that is to be predicted out of the input; the price is that few tokens are predicted.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 10 · Overlapping intervals, and the best of twelve
 #
 # In the lecture's figure of twelve changes, GELU lies at −0.015 ± 0.010 and ReGLU at −0.043 ± 0.021 nats, each compared
 # with the baseline. The two 95 % intervals overlap. "So nobody can say which of the two is better", says a course-mate.

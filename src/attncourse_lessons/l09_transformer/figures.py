@@ -43,12 +43,15 @@ BUILT_IN = {
 
 
 def figure_1(norm_place: str = "post") -> None:
-    """Figure 1 of "Attention is all you need", its boxes links to the lectures that built them; or as today."""
+    """Figure 1 of "Attention is all you need", its boxes links to the lectures that built them; or as today.
+
+    As published it has N blocks; the form of today has the lecture's L.
+    """
     from attncourse_lessons import course
 
     pages = {lesson.name: Path(lesson.lecture_notebook).name for lesson in course.lessons}
     links = {part: pages[name] for part, name in BUILT_IN.items()}
-    transformer_architecture(links, norm_place)
+    transformer_architecture(links, norm_place, times="N" if norm_place == "post" else "L")
 
 
 class Line(NamedTuple):
@@ -311,10 +314,12 @@ def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[f
             ax.plot(gain, y + lift, "o", color=colour, markerfacecolor=face, markersize=7, zorder=3)
         right = max(gain + half for gain, half in (before, after))
         does = "shrinks" if after[0] < before[0] else "grows"
-        ax.text(right + 0.015, y, f"{does}: {before[0]:.2f} → {after[0]:.2f}", va="center", fontsize=9.5, color=INK)
+        moved = f"{does}: {before[0]:.2f} → {after[0]:.2f}".replace("-", "−")
+        ax.text(right + 0.015, y, moved, va="center", fontsize=9.5, color=INK)
         said.append(f"{name}: {before[0]:.3f} ± {before[1]:.3f} before, {after[0]:.3f} ± {after[1]:.3f} after")
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_xlim(-0.02, 1.6 * max(gain + half for both in rows.values() for gain, half in both))
+    ends = [end for both in rows.values() for gain, half in both for end in (gain - half, gain + half)]
+    ax.set_xlim(min(-0.02, min(ends) - 0.02), 1.6 * max(ends))
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
@@ -473,7 +478,7 @@ def sampling_frame(
     ax.minorticks_off()
     ax.set_ylim(0, 1.04)
     ax.set_xlabel("k: number of tokens, likeliest first (and the token of that rank)", labelpad=0)
-    ax.set_ylabel("total probability of the first k")
+    ax.set_ylabel("cumulative probability")
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=3, handlelength=2.2,
               columnspacing=1.4, borderaxespad=0.1)  # fmt: skip
@@ -484,8 +489,8 @@ def sampling_frame(
     shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(tokens, after[best].tolist(), strict=True))
     return drawn, (
         f"Temperature {temperature:g}, {cut}: {tokens_left}. {shares}; "
-        f"all tokens not shown {1 - float(after[best].sum()):.2f}. Curves: the probability of the likeliest tokens "
-        "together, against how many they are, before and after the cut."
+        f"all tokens not shown {1 - float(after[best].sum()):.2f}. Curves: the cumulative probability of the likeliest "
+        "tokens, against how many they are, before and after the cut."
     )
 
 

@@ -66,33 +66,33 @@ def _decoded(answer, draw, *loud):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent parts", points=1, hint=1)
-def silent_parts(answer, draw):
-    """if the three sublayers find nothing, x goes through three norms and nothing else"""
+@aspect("zero sublayers", points=1, hint=1)
+def zero_sublayers(answer, draw):
+    """if the three sublayers return zeros, x goes through three norms and nothing else"""
     return _decoded(answer, draw)
 
 
 @aspect("self-attention", points=1, hint=1)
 def self_attention(answer, draw):
-    """x asks itself, and the sum is normalised"""
+    """self-attention: queries, keys and values from x; the sum is normalised"""
     return _decoded(answer, draw, "attention")
 
 
 @aspect("cross-attention", points=1, hint=2)
 def cross_attention(answer, draw):
-    """x asks, the memory answers"""
+    """cross-attention: queries from x, keys and values from the memory"""
     return _decoded(answer, draw, "cross_attention")
 
 
 @aspect("network", points=1, hint=1)
 def network(answer, draw):
-    """the network reads what the norm before it has made"""
+    """the feed-forward network reads the output of the norm before it"""
     return _decoded(answer, draw, "feed_forward")
 
 
 @aspect("in order", points=1, hint=1)
 def in_order(answer, draw):
-    """each part starts from what the one before has made"""
+    """each sublayer starts from the output of the one before"""
     return _decoded(answer, draw, *LOUD)
 
 
@@ -103,7 +103,7 @@ def in_order(answer, draw):
     explain=explain_worst("x {place} changes by {size} when only the future changes"),
 )
 def past_only(answer, draw):
-    """under a causal mask, what comes later changes nothing"""
+    """under a causal mask, later positions do not change earlier outputs"""
     (x, memory, mask, memory_mask), parts = _decoding(draw, *LOUD)
     n = x.shape[1]
     cut = 1 + int(draw.integers(n - 1, 1))
@@ -120,7 +120,7 @@ def past_only(answer, draw):
     explain=explain_worst("x {place} changes by {size} when only the memory's padding changes"),
 )
 def memorys_padding(answer, draw):
-    """what stands in the padding of the memory changes nothing"""
+    """the padding of the memory does not change the output"""
     (x, memory, mask, _), parts = _decoding(draw, *LOUD)
     real = with_padding(draw, *memory.shape[:2])                          # (batch, n_memory)
     other = torch.where(real[..., None], memory, 3 * draw.normal(*memory.shape))
@@ -132,7 +132,7 @@ def memorys_padding(answer, draw):
 
 @aspect("gradient", points=1, hint=2, explain=explain_missing_gradient("x", "memory"))
 def gradient(answer, draw):
-    """decoder and encoder can both be learned, through every sublayer and around it"""
+    """the gradient reaches x and the memory, through every sublayer and along the residual path"""
     (x, memory, *masks), parts = _decoding(draw, *LOUD)
     ends = [x.requires_grad_(), memory.requires_grad_()]
     output = answer(x, memory, *masks, *parts)
@@ -154,7 +154,7 @@ def _cut(part):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 ALL_WRONG = tuple(aspect.name for aspect in exercise.aspects)
-SUMS = ("silent parts", "self-attention", "cross-attention", "network", "in order")
+SUMS = ("zero sublayers", "self-attention", "cross-attention", "network", "in order")
 CROSS = ("cross-attention", "in order")
 SELF, LOOKS, THINKS = "attention(x, x, mask)", "cross_attention(x, memory, memory_mask)", "feed_forward(x)"
 
@@ -183,7 +183,7 @@ slip("nothing added", (*SUMS, "gradient"),
      {f"x + {LOOKS}": LOOKS},
      {f"x + {THINKS}": THINKS},
      words="""
-    What a sublayer found took the place of x. It is *added* to x first, and then comes the norm: without the residual
+    A sublayer's output took the place of x. It is *added* to x first, and then comes the norm: without the residual
     connection the decoder loses what it knew of its own text.""")
 slip("a norm left out", SUMS,
      {f"norm_3(x + {THINKS})": f"x + {THINKS}"},
@@ -234,16 +234,16 @@ slip("added to an older x", SUMS,
 slip("the two attentions side by side", CROSS,
      {f"x = norm_1(x + {SELF})\nx = norm_2(x + {LOOKS})": f"x = norm_2(norm_1(x + {SELF} + {LOOKS}))"},
      words="""
-    Both attentions started from the x that came in, and both findings went into one sum. What asks the memory is the x
-    that the self-attention and its norm have left: it has read what was written so far.""")
+    Both attentions started from the x that came in, and both outputs went into one sum. The queries of the
+    cross-attention come from the x after self-attention and its norm: it has read what was written so far.""")
 slip("the memory normalised again", CROSS, {"memory,": "norm_2(memory),"}, words="""
     `norm_2` was put over the memory too. Its gain and bias are learned for the decoder's states. The memory comes
     from the encoder ready for use, and all blocks of the decoder read that same memory.""")
-slip("asks the memory first", ("self-attention", *CROSS),
+slip("cross-attention first", ("self-attention", *CROSS),
      {f"x = norm_1(x + {SELF})\nx = norm_2(x + {LOOKS})": f"x = norm_1(x + {LOOKS})\nx = norm_2(x + {SELF})"},
      words="""
-    Cross-attention came before self-attention. A position has to know what has been written before it can ask the
-    source a sensible question.""")
+    Cross-attention came before self-attention. Its query should depend on what has been written so far, and
+    self-attention brings that.""")
 slip("cut off from the gradient", ("gradient",),
      {THINKS: "feed_forward(x.detach())"},
      {SELF: "attention(x.detach(), x.detach(), mask)"},

@@ -61,33 +61,33 @@ def _encoded(answer, draw, attends=True, thinks=True):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("silent parts", points=1, hint=1)
-def silent_parts(answer, draw):
-    """if attention and network find nothing, only the biases of norm_2 and norm_4 are added to x"""
+@aspect("zero sublayers", points=1, hint=1)
+def zero_sublayers(answer, draw):
+    """if attention and feed-forward network return zeros, only the biases of norm_2 and norm_4 are added to x"""
     return _encoded(answer, draw, attends=False, thinks=False)
 
 
 @aspect("attention", points=1, hint=2)
 def observe_attention(answer, draw):
-    """what attention finds in the normalised x is normalised and added to x"""
+    """attention reads norm_1(x); its output is normalised and added to x"""
     return _encoded(answer, draw, thinks=False)
 
 
 @aspect("network", points=1, hint=3)
 def network(answer, draw):
-    """what the network makes of the normalised x is normalised and added to x"""
+    """the feed-forward network reads norm_3(x); its output is normalised and added to x"""
     return _encoded(answer, draw, attends=False)
 
 
 @aspect("both", points=1, hint=3)
 def both(answer, draw):
-    """the network thinks about what attention has found"""
+    """the feed-forward network reads the sum after attention"""
     return _encoded(answer, draw)
 
 
 @aspect("mask", points=1, hint=2, explain=explain_worst("x {place} changes by {size} when only the padding changes"))
 def mask(answer, draw):
-    """what stands in the padding changes nothing for the words"""
+    """changing the padding does not change the outputs at the tokens"""
     x, _, parts = _encoding(draw)
     mask = with_padding(draw, *x.shape[:2])                               # (batch, n)
     other = torch.where(mask[..., None], x, 3 * draw.normal(*x.shape))
@@ -99,7 +99,7 @@ def mask(answer, draw):
 
 @aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("x"))
 def gradient(answer, draw):
-    """the gradient finds its way back through both parts"""
+    """the gradient reaches x through both sublayers"""
     all_reached = torch.ones(1, dtype=torch.bool)
     for loud in ((True, True), (True, False), (False, True)):
         x, mask, parts = _encoding(draw, *loud)
@@ -113,7 +113,7 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-BLOCK = ("silent parts", "attention", "network", "both")
+BLOCK = ("zero sublayers", "attention", "network", "both")
 HALF = ("attention", "both"), ("network", "both")
 ATTENDS, THINKS = "attention(h, h, mask)", "feed_forward(norm_3(x))"
 
@@ -148,15 +148,14 @@ slip("nothing added to x", BLOCK,
      {"x + norm_4": "norm_4"},
      {"x + norm_2": "norm_2"},
      words="""
-    What a sublayer found took the place of x. It is *added* to what was there: that is the residual path, and a deep
+    A sublayer's output took the place of x. It is *added* to what was there: that is the residual path, and a deep
     stack does not train without it.""")
 slip("keys that were not normalised", HALF[0],
      {"h, h,": "h, x,"},
      {"h, h,": "x, h,"},  # the other way round
      words="""
-    One side of the attention got the x from before the norm: the one that asks, or the one that answers. In
-    self-attention one and the same sequence does both: queries, keys and values are all made of what `norm_1`
-    returned.""")
+    The queries, or the keys and values, were made of the x from before the norm. In self-attention one sequence makes
+    all three: queries, keys and values come from what `norm_1` returned.""")
 slip("front and back exchanged", BLOCK,
      {"norm_1": "norm_2", "norm_2": "norm_1", "norm_3": "norm_4", "norm_4": "norm_3"},
      {"norm_1": "norm_2", "norm_2": "norm_1"},
@@ -181,7 +180,7 @@ slip("the network reads the old x", HALF[1],
     "parallel" blocks.) Here the second line starts from what the first one made: the network is to work on what
     attention has brought.""")
 slip("ignores the mask", ("mask",), {"mask": "None"}, words="""
-    The mask was not handed on: change what stands in the padding, and the words change. A block has no use for the
+    The mask was not handed on: change the padding, and the outputs at the tokens change. A block has no use for the
     mask itself; the attention in it has.""")
 slip("one sentence's mask for all", ("mask",), {"h, h, mask": "h, h, mask[:1]"}, words="""
     Every sentence got the mask of the first one in the batch. Each has a length, and a mask, of its own.""")
@@ -200,8 +199,8 @@ slip("cut off from the gradient", ("gradient",),
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
-@misconception("thinks before it looks", fails=("attention", "network", "both"))
-def thinks_before_it_looks(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
+@misconception("feed-forward network first", fails=("attention", "network", "both"))
+def feed_forward_network_first(x, mask, attention, feed_forward, norm_1, norm_2, norm_3, norm_4):
     """The network came first and attention second. Each part is connected as it should be; their order is not."""
     x = x + norm_4(feed_forward(norm_3(x)))
     h = norm_1(x)

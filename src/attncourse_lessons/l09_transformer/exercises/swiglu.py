@@ -56,7 +56,7 @@ def _gated(draw, *in_front):
 
 @aspect("output", points=3, hint=1)
 def output(answer, draw):
-    """one product through silu, the other as it is, number times number, and back"""
+    """one product through silu, the other as it is, multiplied element by element, and back"""
     return answer(*_gated(draw))
 
 

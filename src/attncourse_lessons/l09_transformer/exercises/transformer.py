@@ -126,33 +126,33 @@ def _machine(draw, reads=True, looks=True, deeper="encoder"):
 
 @aspect("logits", points=2, hint=1)
 def logits(answer, draw):
-    """everything in its place, in an encoder that is deeper than the decoder"""
+    """all logits are right, with an encoder that is deeper than the decoder"""
     inputs, parts = _machine(draw)
     return answer(*inputs, *parts)
 
 
-@aspect("the writing side", points=1, hint=2)
-def the_writing_side(answer, draw):
-    """with no memory to look at, a decoder alone predicts each token from those before it, however many its blocks"""
+@aspect("the decoder alone", points=1, hint=2)
+def the_decoder_alone(answer, draw):
+    """without a memory, the decoder predicts each token from those before it, through all its blocks"""
     inputs, parts = _machine(draw, looks=False, deeper="decoder")
     return answer(*inputs, *parts)
 
 
-@aspect("the reading side", points=1, hint=3)
-def the_reading_side(answer, draw):
-    """every block of the decoder looks at what the whole encoder has made of the source"""
+@aspect("the encoder's memory", points=1, hint=3)
+def the_encoders_memory(answer, draw):
+    """every block of the decoder attends to the memory, the output of the whole encoder"""
     inputs, parts = _machine(draw, reads=False)
     return answer(*inputs, *parts)[:, :, :1]                              # where only `bos` has been read
 
 
 @aspect(
-    "no peeking",
+    "no target leak",
     points=1,
     hint=2,
     explain=explain_worst("logits {place} change by {size} when only that token, or a later one, does"),
 )
-def no_peeking(answer, draw):
-    """what is predicted at a place does not depend on what stands there, or later"""
+def no_target_leak(answer, draw):
+    """the logits at a position do not depend on the target's token there, nor on later ones"""
     (source, target, mask, bos), parts = _machine(draw)
     cut = int(draw.integers(target.shape[2] - 1, 1))
     other = torch.cat([target[..., :cut], (target[..., cut:] + 7) % 30], dim=2)
@@ -169,7 +169,7 @@ def no_peeking(answer, draw):
     explain=explain_worst("logits {place} change by {size} when only the source's padding does"),
 )
 def sources_padding(answer, draw):
-    """what stands in the padding of the source changes nothing"""
+    """the padding of the source does not change the logits"""
     (source, target, _, bos), parts = _machine(draw)
     real = with_padding(draw, *source.shape)                              # (batch, n_source)
     other = torch.where(real, source, (source + 11) % 30)
@@ -182,7 +182,7 @@ def sources_padding(answer, draw):
 @aspect("candidates apart", points=1, hint=1, 
         explain=explain_worst("logits {place} change by {size} when only another candidate does"))
 def candidates_apart(answer, draw):
-    """what is predicted for one candidate does not depend on the others"""
+    """the logits of one candidate do not depend on the other candidates"""
     (source, target, mask, bos), parts = _machine(draw)
     logits, differences = answer(source, target, mask, bos, *parts), {}
     for kept in (0, target.shape[1] - 1):                                  # in one row, the first reads no other
@@ -211,9 +211,9 @@ def each_source_once(answer, draw):
     return torch.tensor(sum(rows))
 
 
-@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("source's words"))
+@aspect("gradient", points=1, hint=3, explain=explain_missing_gradient("source's tokens"))
 def gradient(answer, draw):
-    """through the whole decoder and the whole encoder a gradient comes back to the words of the source"""
+    """the gradient reaches the tokens of the source, through the whole decoder and the whole encoder"""
     (source, *inputs), parts = _machine(draw, looks="first")
     source = source.float().requires_grad_()
     logits = answer(source, *inputs, *parts)
@@ -223,24 +223,25 @@ def gradient(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-WRITES, READS = ("logits", "the writing side"), ("logits", "the reading side")
+WRITES, READS = ("logits", "the decoder alone"), ("logits", "the encoder's memory")
 EVERY = tuple(aspect.name for aspect in exercise.aspects)
-PEEKS, BOTH = (*WRITES, "no peeking"), (*WRITES, "the reading side")
+PEEKS, BOTH = (*WRITES, "no target leak"), (*WRITES, "the encoder's memory")
 SHIFTED, HEARS = "shifted = torch.cat([begin, target[..., :-1]], dim=-1)", "block(memory, source_mask)"
 ENCODES = f"for block in encoder_blocks:\n    memory = {HEARS}\n"
 MEMORY, MASK = "memory.repeat_interleave(k, dim=0)", "source_mask.repeat_interleave(k, dim=0)"
 
-slip("no shift", (*BOTH, "no peeking"), {SHIFTED: "shifted = target"}, words="""
+slip("no shift", (*BOTH, "no target leak"), {SHIFTED: "shifted = target"}, words="""
     The decoder read the target as it is: at each place the very token that it is to predict there. A causal mask
     does not help against that, because it lets every position see itself.""")
-slip("rolled, not shifted", (*BOTH, "no peeking"), {SHIFTED: "shifted = target.roll(1, dims=-1)"}, words="""
+slip("rolled, not shifted", (*BOTH, "no target leak"), {SHIFTED: "shifted = target.roll(1, dims=-1)"}, words="""
     The target was rolled round: what fell off its end came in again at the front, where <bos> belongs. So the first
     position reads the last token of the sentence that it is to predict.""")
 slip("another source's memory", READS,
      {MEMORY: "memory.repeat(k, 1, 1)", MASK: "source_mask.repeat(k, 1, 1)"},
      words="""
-    The candidates looked at the sources in turn: row 0 at source 0, row 1 at source 1, and so on. But all k candidates
-    of source 0 stand first. (`repeat` gives 0 1 2 0 1 2, `repeat_interleave` gives 0 0 1 1 2 2.) Nothing crashes.""")
+    The candidates attended to the sources in turn: row 0 to source 0, row 1 to source 1, and so on. But all k
+    candidates of source 0 stand first. (`repeat` gives 0 1 2 0 1 2, `repeat_interleave` gives 0 0 1 1 2 2.) Nothing
+    crashes.""")
 slip("the mask of another source", ("source's padding",), {MASK: "source_mask.repeat(k, 1, 1)"}, words="""
     The memory went to its own candidates, and its mask to others: `repeat` gives 0 1 2 0 1 2, `repeat_interleave`
     gives 0 0 1 1 2 2. What is done to the memory must be done to its mask.""")
@@ -251,7 +252,7 @@ slip("the source read for every candidate", ("each source once",),
      words="""
     The logits are right, and the encoder did k times the work: it read the same source once for each candidate. The
     memory does not depend on the candidate. Read each source once, and repeat what came out.""")
-slip("the candidates in one row", (*PEEKS, "the reading side", "candidates apart"),
+slip("the candidates in one row", (*PEEKS, "the encoder's memory", "candidates apart"),
      {"shifted.flatten(0, 1)": "shifted.flatten(1)", MEMORY: "memory", MASK: "source_mask",
       "torch.ones(n, n,": "torch.ones(k * n, k * n,", "logits.unflatten(0, (batch, k))": "logits.unflatten(1, (k, n))"},
      words="""
@@ -273,7 +274,7 @@ slip("a position that may attend to nothing", (*PEEKS, "source's padding", "cand
     One position may attend to nothing: the first, if the diagonal is forbidden; the last, if True stands for
     "forbidden". Softmax over nothing is NaN. True means "may attend"; and the input has been shifted, so that what
     stands at a position has been written already, and may be read.""")
-slip("one <bos> for the whole batch", (*BOTH, "no peeking", "candidates apart"),
+slip("one <bos> for the whole batch", (*BOTH, "no target leak", "candidates apart"),
      {SHIFTED: "shifted = torch.cat([begin.flatten()[:1], target.flatten()[:-1]]).view_as(target)"}, words="""
     All candidates were shifted as one long text, so each but the first begins with the last token of its neighbour.
     Every candidate begins with a `bos` of its own: shift along the last axis.""")
@@ -282,7 +283,7 @@ slip("un-normed memory", READS, {"memory = encoder_norm(memory)\n": ""}, words="
 slip("un-normed logits", BOTH, {"decoder_norm(x)": "x"}, words="""
     The decoder's states went into the output without the last norm. The encoder ends in a norm, and so does the
     decoder.""")
-slip("a memory for each floor", READS,
+slip("a memory for each block", READS,
      {f"{ENCODES}memory = encoder_norm(memory)\n": "",
       f"memory = {MEMORY}": "", f"memory_mask = {MASK}": "",
       "for block in decoder_blocks:\n": "for floor, block in enumerate(decoder_blocks):\n"
@@ -290,7 +291,7 @@ slip("a memory for each floor", READS,
                                         "        memory = read(memory, source_mask)\n",
       "memory, causal, memory_mask": "encoder_norm(memory).repeat_interleave(k, dim=0), causal, " + MASK},
      words="""
-    Each block of the decoder looked at the encoder's block with the same number. In the picture the two stacks
+    Each block of the decoder attended to the encoder's block with the same number. In the picture the two stacks
     stand side by side, and it may look that way; but one arrow leaves the encoder, at its top, and goes to all the
     decoder's blocks.""")
 slip("stacks of one height", BOTH,
@@ -314,7 +315,7 @@ slip("masks exchanged", EVERY, {"causal, memory_mask": "memory_mask, causal"}, w
     equally long, nothing would crash.""")
 slip("the source's table for the target", BOTH, {"embed_target(": "embed_source("}, words="""
     The target's tokens were looked up in the *source's* table. The two languages have tables of their own:
-    `embed_target` knows the target's words.""")
+    `embed_target` is the target's.""")
 slip("cut off from the gradient", ("gradient",),
      {"= encoder_norm(memory)": "= encoder_norm(memory).detach()"},
      {"block(x, memory": "block(x.detach(), memory"},  # in the decoder
