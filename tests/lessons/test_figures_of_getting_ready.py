@@ -52,12 +52,12 @@ def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_me
     customers = torch.tensor([[2.0, 0.5, 1.0], [0.0, 1.0, 1.5]])
     products = torch.tensor([[0.0, 3.0, 4.0], [5.0, 2.0, 0.5], [6.0, 7.0, 3.0], [3.0, 1.5, 2.5]])
     means, names = torch.tensor([4.0, 2.25, 1.5, 5.0]), ["w", "x", "y", "z"]
-    (ax,) = axes(figures.three_lines, customers, products / 4, means, ["p", "q"], names, 0, 3)
+    (ax,) = axes(figures.three_lines, customers, products / 4, means, ["p", "q"], names, ["l", "h", "d"], 0, 3)
     at = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
     scores = customers @ products.mT / 4
     weights = scores.softmax(dim=-1)
     expected = weights @ means[:, None]
-    tables = {(0.0, 6.0): (customers, "g"), (4.4, 5.5): (products.mT / 4, "g"), (9.8, 6.0): (scores, ".2f"),
+    tables = {(0.0, 6.0): (customers, "g"), (4.9, 5.5): (products.mT / 4, "g"), (9.8, 6.0): (scores, ".2f"),
               (9.8, 1.0): (weights, ".2f"), (15.2, 0.0): (means[:, None], ".2f"),
               (18.9, 1.0): (expected, ".2f")}  # fmt: skip
     for (left, bottom), (table, form) in tables.items():
@@ -65,21 +65,24 @@ def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_me
         middles = [round(bottom + rows - 0.5 - i, 3) for i in range(rows)]
         there = [[at[round(left + j + 0.5, 3), y] for j in range(columns)] for y in middles]
         assert there == [[f"{number:{form}}" for number in row] for row in table.tolist()]
-    named = {(1.5, 8.45): "customers (2, 3)", (6.4, 8.95): "products.mT (3, 4)", (11.8, 8.45): "scores (2, 4)",
+    named = {(1.5, 8.45): "customers (2, 3)", (6.9, 8.95): "products.mT (3, 4)", (11.8, 8.45): "scores (2, 4)",
              (11.8, 3.45): "weights (2, 4)", (15.7, 4.45): "means (4, 1)", (19.4, 3.45): "expected (2, 1)",
-             (3.7, 7): "@", (9.1, 7): "=", (14.5, 2): "@", (18.3, 2): "=",
+             (1.5, 9.05): "queries", (6.9, 9.55): "keys", (15.7, 5.05): "values",
+             (3.4, 7): "@", (9.35, 7): "=", (14.5, 2): "@", (18.3, 2): "=",
              (11.5, 4.5): "line 2: softmax\nalong each row",
-             (-2.6, 9.1): "line 1: dot products", (9.6, -2.0): "line 3: p's average",
+             (-2.6, 9.5): "line 1: dot products", (14.8, 6.1): "line 3: average of the values",
+             (9.6, -1.7): "p's average:",
              (-0.2, 7.5): "p", (-0.2, 6.5): "q", (9.6, 2.5): "p", (9.6, 1.5): "q",
              (11.8, 5.55): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
              (9.6, -0.4): "sums of the rows: 1.00 and 1.00"}  # fmt: skip
     assert {place: at[place] for place in named} == named
-    assert [at[round(4.9 + j, 3), 5.3] for j in range(4)] == [at[round(10.3 + j, 3), 0.8] for j in range(4)] == names
+    assert [at[round(5.4 + j, 3), 5.3] for j in range(4)] == [at[round(10.3 + j, 3), 0.8] for j in range(4)] == names
     assert [at[16.3, 3.5 - j] for j in range(4)] == names
+    assert [at[j + 0.5, 5.75] for j in range(3)] == [at[4.8, 8 - j] for j in range(3)] == ["l", "h", "d"]
     of_first = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[0].tolist(), means.tolist(), strict=True))
-    assert at[9.8, -2.0] == f"{of_first} = {expected[0, 0]:.2f}"
+    assert at[9.8, -1.7] == f"{of_first} = {expected[0, 0]:.2f}"
     full = {(round(x, 3), round(y, 3)) for (x, y, *_), (face, _) in cells(ax).items() if face in (BLUE, ORANGE, GREEN)}
-    of_the_row = {(0.0, 7.0), (1.0, 7.0), (2.0, 7.0), (7.4, 7.5), (7.4, 6.5), (7.4, 5.5), (12.8, 7.0)}
+    of_the_row = {(0.0, 7.0), (1.0, 7.0), (2.0, 7.0), (7.9, 7.5), (7.9, 6.5), (7.9, 5.5), (12.8, 7.0)}
     below = {(9.8 + j, 2.0) for j in range(4)} | {(15.2, float(i)) for i in range(4)} | {(18.9, 2.0)}
     assert full == of_the_row | {(round(x, 3), y) for x, y in below}
     assert arrows(ax) == [((11.8, 5.15), (11.8, 3.85))]
@@ -146,8 +149,15 @@ def test_a_rectangle_is_hatched_where_it_is_padded():
     at = {(x, y): words for words, x, y in texts(ax)}
     rows = [[at[x, y] for x in (-0.15, 0.5, 1.5, 2.3)] for y in (2.5, 1.5, 0.5)]
     assert rows == [
-        ["lamp", "5", "0", "mean 5.00"], ["kettle", "4", "3", "mean 3.50"], ["bowl", "7", "0", "mean 7.00"]
+        ["lamp", "5", "0", "5 / 1 = 5.00"], ["kettle", "4", "3", "7 / 2 = 3.50"], ["bowl", "7", "0", "7 / 1 = 7.00"]
     ]  # fmt: skip
+    assert at[2.3, 3.35] == "sum / count = mean"
+
+
+def test_padding_that_is_counted_stands_in_the_divisor():
+    (ax,) = axes(figures.padded_batch, {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5], counted=True)
+    assert [words for words, *_ in texts(ax) if "/ 2" in words] == ["5 / 2 = 2.50", "7 / 2 = 3.50"]
+    assert {hatch for _, hatch in cells(ax).values()} == {""}
 
 
 @proven
@@ -168,10 +178,11 @@ def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
 def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     (ax,) = axes(figures.exp_range, torch.tensor([0.0, 2.0, 5.0]), 90)
     assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0), (-3, 0), (0, 0)]
-    assert labels(ax.yaxis) == {1: "as given", 0: "largest\nsubtracted"}
+    assert labels(ax.yaxis) == {1: "as written", 0: "largest\nsubtracted"}
     assert ax.get_title() == "scores moved by +90"
     at = places(ax)
-    assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.7) and at["softmax = 0.006, 0.047, 0.946"] == (-8, -0.3)
+    assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.77) and at["softmax = 0.006, 0.047, 0.946"] == (-8, -0.23)
+    assert at["exp = ∞, ∞, ∞"] == (-8, 1.23) and at["exp = 0.00674, 0.0498, 1"] == (-8, 0.23)
     assert [f"{x:.2f}" for x in torch.tensor([0.0, 2, 5]).softmax(0)] == ["0.01", "0.05", "0.95"]
     # Where torch's exp is infinite, and where it is 0.
     (high, _, far, _), (low, _, wide, _) = cells(ax)
@@ -183,6 +194,20 @@ def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     assert up == [(pytest.approx(high), 0), (pytest.approx(high), 1)]
     assert down == [(pytest.approx(low + wide), 0), (pytest.approx(low + wide), 1)]
     assert rows == [[(0, 1), (1, 1)], [(0, 0), (1, 0)]]
+
+
+@pytest.mark.parametrize(
+    ("shift", "exponentials", "weights"),
+    [
+        (-106, "0, 0, 1.4e−44", "0.000, 0.000, 1.000  wrong"),
+        (-102, "5.61e−45, 3.78e−44, 7.47e−43", "0.007, 0.048, 0.945  wrong"),
+        (0, "1, 7.39, 148", "0.006, 0.047, 0.946"),
+    ],
+)
+def test_the_exponentials_of_what_is_written_stand_over_it(shift, exponentials, weights):
+    drawn, _ = figures.exp_range(torch.tensor([0.0, 2.0, 5.0]), shift)
+    at = {(x, y): words for words, x, y in texts(drawn.axes[0])}
+    assert at[-8, 1.23] == f"exp = {exponentials}" and at[-8, 0.77] == f"softmax = {weights}"
 
 
 @proven

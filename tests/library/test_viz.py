@@ -53,7 +53,7 @@ FIGURES = {
     "measured lines": lambda: viz.line_plot({"a": {1: 100, 2: 30}, "b": {1: 50}}, "order", "perplexity", log_y=True),
     "axes of a batch": lambda: getting_ready_figures.batch_axes(torch.arange(24.0).view(2, 3, 4)),
     "a rectangle with padding": lambda: getting_ready_figures.padded_batch(
-        {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5]
+        {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[5, 3.5]
     ),
     "clouds": lambda: getting_ready_figures.scatter_panels(
         {"a": (WEIGHTS[:, 0], WEIGHTS[:, 1])}, "x", "y", impossible=(0, 0.3), diagonal="y = x"
@@ -141,7 +141,8 @@ def test_the_alt_text_of_masks_says_how_much_is_allowed(shown):
 
 def test_the_alt_text_of_a_rectangle_tells_padding_from_what_is_there(shown):
     FIGURES["a rectangle with padding"]()
-    assert "lamp: 5, then 1 of padding (0), mean 2.50; kettle: 4, 3, mean 3.50" in shown[0][0]["text/plain"]
+    words = shown[0][0]["text/plain"]
+    assert "lamp: 5, then 1 of padding (0), mean 5 / 1 = 5.00; kettle: 4, 3, mean 7 / 2 = 3.50" in words
 
 
 def test_the_alt_text_of_clouds_counts_what_is_impossible(shown):
@@ -165,10 +166,11 @@ def test_broadcasting_is_drawn_as_torch_does_it(a, b, said):
 
 
 def test_shares_survive_a_shift_only_when_the_largest_score_is_taken_away():
-    for shift, spoilt in ((0, False), (-106, True), (90, True)):
+    for shift, spoilt in ((0, False), (-102, True), (-106, True), (90, True)):
         words = getting_ready_figures.exp_range(torch.tensor([0.0, 2.0, 5.0]), shift)[1]
         assert ("wrong" in words) == spoilt
-        assert "largest subtracted, -5, -3, 0, softmax gives 0.006, 0.047, 0.946." in words
+        own = "exp gives 0.00674, 0.0498, 1, softmax gives 0.006, 0.047, 0.946."
+        assert f"largest subtracted, -5, -3, 0, {own}" in words
 
 
 def test_a_mask_that_is_not_one_is_refused():

@@ -9,14 +9,14 @@
 # %% [markdown]
 # # Assignment @getting_ready · Getting ready
 #
-# Here are four small functions that the rest of the course uses: scores become weights, sequences of several lengths become
-# one rectangle, a mean leaves out what is padding, and all rows of one table meet all rows of another. [Lecture
-# @getting_ready](@getting_ready) has all that you need. None
-# of the functions is longer than five lines, but you have to know the shape of everything that you write. After each check
-# comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# Here are five small functions: scores become weights, sequences of several lengths become one rectangle, a mean leaves out
+# what is padding, all rows of one table meet all rows of another, and a loop trains a model. [Lecture
+# @getting_ready](@getting_ready) has all that you need. The first four take five lines at most, but you have to know the
+# shape of everything that you write. After each check comes a cell that *uses* what you wrote. It waits until the check
+# gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other numbers
+# it found, what it expected, and, if it recognises your mistake, what probably led to it. A check on other numbers
 # and other sizes decides your points, so an answer that is fitted to the visible check will not do.
 #
 # {exercises}
@@ -36,7 +36,7 @@ except ModuleNotFoundError:
     ) from None
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 # %% [markdown]
 # ## 1 · A stable softmax
@@ -78,8 +78,8 @@ def softmax(scores: Tensor) -> Tensor:
 check("softmax", softmax)
 
 # %% [markdown]
-# **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor. The naive
-# formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other. (You can
+# **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor (one over
+# the **temperature**). The naive formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other. (You can
 # work it out: an exponential overflows above 88.7, and the largest scores are 6.25 and 4.5.) And what do the weights
 # become as the factor falls towards 0, and as it grows?
 
@@ -129,10 +129,10 @@ def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
 check("pad_batch", pad_batch)
 
 # %% [markdown]
-# **Use it.** What does a rectangle cost? Hundreds of texts from the manuals inside Python, from three words long to
-# hundreds, go through your function in batches of 32. *Guess* which share of all cells is padding. Then the texts are
-# sorted by length before they are cut into batches: which share now? (Every cell costs time in a network, real or not.
-# The last lines are about the mask: how many of 12 places are real, and how many does `table != 0` find?)
+# **Use it.** What does a rectangle cost? Hundreds of Python's own **docstrings**, from three words long to hundreds, go
+# through your function in batches of 32. *Guess* which share of all cells is padding. Then the texts are sorted by length
+# before they are cut into batches, which is called **bucketing**: which share now? (Every cell costs time in a network,
+# real or not. The last lines are about the mask: how many of 12 places are real, and how many does `table != 0` find?)
 
 # %%
 ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
@@ -224,14 +224,13 @@ if solved("pad_batch") and solved("masked_mean"):
 #
 # $$D_{ij} = \lVert a_i - b_j \rVert^2 = \sum_{f} (a_{if} - b_{jf})^2$$
 #
-# Write it without a loop, for two tables and for any number of axes in front. Two ways lead there. By broadcasting, a table of
-# differences, (n_a, n_b, d), stands on the way. By
+# Write it for two tables and for any number of axes in front. (A loop earns the points, too; try it without one.) Two ways
+# lead there. By broadcasting, a table of differences, (n_a, n_b, d), stands on the way. By
 #
 # $$\lVert a - b \rVert^2 = \lVert a \rVert^2 - 2\, a \cdot b + \lVert b \rVert^2$$
 #
-# no such table is needed, and all dot products are one `einsum` or one `@`. The check accepts both. **One of the two can return
-# a number below zero, which no square is.** Find out which one, and where, and mend it. (A clamp removes the sign, not the error:
-# far from the origin the digits are lost to **cancellation**. There, take differences.)
+# no such table is needed, and all dot products are one `einsum` or one `@`. The check accepts both. **One of the two can
+# return a number below zero, which no square is.** Find out which one, and where, and see to it that yours never does.
 
 # %% exercise="squared_distances"
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -246,11 +245,9 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 check("squared_distances", squared_distances)
 
 # %% [markdown]
-# **Use it.** The customer from the rain had the largest dot product with the umbrella. *Guess:* is the umbrella also the nearest
-# product? Then a vector `w` goes downhill, by the steps of the lecture: its loss is the squared distance from the nearest
-# product. *Guess* where it ends, and what `w.grad = None` is for. (Leave it out, and look.) **Then** let an optimiser do it: make
-# a `torch.optim.SGD([w], lr=0.1)` before the loop, and replace the last three lines of the loop by two of the lecture's. You
-# have it right if the same numbers are printed. (Mind their order: which of the two needs the gradient?)
+# **Use it: near and far from the origin.** The customer from the rain had the largest dot product with the umbrella.
+# *Guess:* is the umbrella also the nearest product? Then all rows are moved by the same vector, which changes no distance.
+# torch's `cdist` knows both ways. *Guess* which of the two, and yours, still tell the truth at 10,000.
 
 # %%
 if solved("squared_distances"):
@@ -263,24 +260,26 @@ if solved("squared_distances"):
                                strict=True):
         print(f"{who:>13}: nearest the {list(ratings)[row.argmin()]},",
               f"largest dot product the {list(ratings)[score.argmax()]}")
-    w = torch.tensor([[0.5, 1.0, 1.0]], requires_grad=True)                      # (1, 3)
-    for step in range(21):
-        loss = squared_distances(w, products).min()
-        loss.backward()
-        if step % 5 == 0:
-            at = [round(x, 2) for x in w[0].tolist()]
-            print(f"step {step:>2}: w {at}, loss {loss.item():.3f}")
-        with torch.no_grad():
-            w -= 0.1 * w.grad
-        w.grad = None
-    print("A long vector has large dot products with much that is far away.")
+    for moved in (0, 1000, 10_000):
+        a, b = customers + moved, products + moved
+        expanded = torch.cdist(a, b, compute_mode="use_mm_for_euclid_dist") ** 2
+        by_differences = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist") ** 2
+        for way, far in {"yours": squared_distances(a, b), "expanded": expanded,
+                         "by differences": by_differences}.items():
+            print(f"moved by {moved:>6}, {way:>14}:", [round(x, 2) for x in far[0].tolist()])
 
 # %% [markdown]
+# <details><summary>What it shows</summary>A long vector has large dot products with much that is far away. And a clamp removes
+# the sign, not the error: far from the origin the expansion subtracts large numbers that nearly agree, and their digits
+# cancel (<strong>catastrophic cancellation</strong>). Differences that are taken first lose nothing here. But they need a table
+# of (n_a, n_b, d) numbers. So <code>cdist</code>, unless it is told otherwise, expands as soon as one of the tables has more
+# than 25 rows.</details>
+#
 # **Use it: read digits without training.** Each of 397 handwritten digits, 64 pixels as a vector, gets the label of the
 # nearest of 1,400 others. *Guess* how many are right. And with the largest *dot product* in place of the smallest
-# distance? (What do the digits with the most ink do then?) Then, with your `softmax`, all 1,400 have a say, each weighted
-# by its nearness, $\operatorname{softmax}(-D / \tau)$. That is the lecture's three lines, with distances for scores.
-# *Guess* what a large $\tau$ does, and a small one.
+# distance, or with the largest once all 1,400 have been scaled to length 1? Then, with your `softmax`, all 1,400 have a say,
+# each weighted by its nearness, $\operatorname{softmax}(-D / \tau)$: the lecture's three lines, with distances for scores.
+# *Guess* what a large $\tau$ does, and a small one. Each line has three numbers, for three ways to split the digits.
 
 # %%
 if solved("squared_distances"):
@@ -288,24 +287,120 @@ if solved("squared_distances"):
 
     pixels = torch.tensor(load_digits().data, dtype=torch.float32) / 16          # (1797, 64)
     labels = torch.tensor(load_digits().target)                                  # (1797,)
-    known, new = pixels[:1400], pixels[1400:]
-    far = squared_distances(new, known)                                          # (397, 1400)
-
-    def right(said):
-        return f"{(said == labels[1400:]).float().mean():.1%} of 397 digits right"
-
-    print("smallest distance:  ", right(labels[far.argmin(dim=1)]))
-    print("largest dot product:", right(labels[(new @ known.mT).argmax(dim=1)]))
-    if solved("softmax"):
-        values = torch.nn.functional.one_hot(labels[:1400], 10).float()          # (1400, 10)
-        for tau in (100.0, 10.0, 1.0, 0.1):
-            weights = softmax(-far / tau)                                        # (397, 1400)
-            top = weights.amax(dim=-1).mean()
-            print(f"weights, τ = {tau:>5}:", right((weights @ values).argmax(dim=1)),
-                  f"(the largest weight: {top:.3f} on average)")
+    right, chosen = {}, []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        new, known = torch.randperm(1797).split([397, 1400])                     # which digits
+        far = squared_distances(pixels[new], pixels[known])                      # (397, 1400)
+        dots = pixels[new] @ pixels[known].mT                                    # (397, 1400)
+        length = pixels[known].norm(dim=1)                                       # (1400,)
+        best = {"smallest distance": far.argmin(dim=1),
+                "largest dot product": dots.argmax(dim=1),
+                "the same, at length 1": (dots / length).argmax(dim=1)}
+        said = {way: labels[known][place] for way, place in best.items()}
+        taken = best["largest dot product"]
+        chosen.append((len(taken.unique()), length[taken].mean() / length.mean()))
+        if solved("softmax"):
+            values = torch.nn.functional.one_hot(labels[known], 10).float()      # (1400, 10)
+            for tau in (100.0, 10.0, 1.0, 0.1):
+                weights = softmax(-far / tau)                                    # (397, 1400)
+                said[f"weights, τ = {tau:g}"] = (weights @ values).argmax(dim=1)
+        for way, digits in said.items():
+            right.setdefault(way, []).append((digits == labels[new]).float().mean().item())
+    for way, shares in right.items():
+        print(f"{way:>21}:", "  ".join(f"{share:.1%}" for share in shares))
+    for count, longer in chosen:
+        print(f"largest dot product: with {count} of 1,400, {longer:.2f} × as long as the mean")
 
 # %% [markdown]
-# ## 5 · In your own words
+# <details><summary>What it shows</summary>The first line is a <strong>nearest-neighbour classifier</strong>. Digits with much
+# ink are long vectors and have large dot products with everything, so that a few of them are chosen again and again. At equal
+# length the dot product does about as well as the distance. The lines with τ are <strong>kernel regression</strong> (more in
+# lecture @lookup), and τ is the <strong>temperature</strong>: large, and all 1,400 count nearly alike; small, and the nearest
+# decide. Two lines that differ by a digit or two of 397 on one split, and not at all on another, cannot be told
+# apart.</details>
+
+# %% [markdown]
+# ## 5 · A training loop
+#
+# The lecture's model, `nn.Linear(d, 1)`, learns to predict one number for each row. Its weight and its bias start at zero, so
+# that two runs are alike. Each of `steps` steps uses all rows: the loss is the mean squared error, and every parameter moves
+# by `lr` times its slope, downhill. What comes back are the losses, each as it was *before* its step, and what the trained
+# model predicts, after the last step. With no step at all there are no losses, and the predictions are zeros. (No gradient
+# has to flow through this answer. `.item()` and `.detach()` are in their place here.)
+#
+# **First find a bug.** The next cell is a course-mate's loop. It runs, and its loss falls. **It has two mistakes.**
+# Do not begin by reading it: *test* it. Do its predictions follow the ratings? Does the loss keep falling with more steps?
+# Print the shapes of what meets in the loop, and a parameter's `.grad` before and after `backward()`. Go on until you have
+# found both. Then write the loop as it should be.
+
+# %%
+def suspicious_fit(features, targets, steps, lr):
+    rater = nn.Linear(features.shape[1], 1)
+    nn.init.zeros_(rater.weight)
+    nn.init.zeros_(rater.bias)
+    descent = torch.optim.SGD(rater.parameters(), lr=lr)
+    errors = []
+    while len(errors) < steps:
+        error = ((rater(features) - targets) ** 2).mean()
+        errors.append(error.item())
+        error.backward()
+        descent.step()
+    return torch.tensor(errors), rater(features)[:, 0].detach()
+
+
+torch.manual_seed(0)
+features = torch.randn(200, 3)                                       # (200, 3)
+rating = 3 + features @ torch.tensor([0.4, -0.25, 0.15]) + 0.05 * torch.randn(200)   # (200,)
+losses, predictions = suspicious_fit(features, rating, steps=5, lr=0.05)
+print("losses     ", [round(x, 2) for x in losses.tolist()])
+print("predictions", [round(x, 2) for x in predictions[:6].tolist()])
+print("ratings    ", [round(x, 2) for x in rating[:6].tolist()])
+
+# %% exercise="fit"
+def fit(features: Tensor, targets: Tensor, steps: int, lr: float) -> tuple[Tensor, Tensor]:
+    """Train a linear model from zero by gradient descent on the mean squared error.
+
+    features: (n, d)   targets: (n,)   steps: how many, 0 or more   lr: the learning rate
+    returns losses       (steps,), each before its step
+            predictions  (n,), of the model after the last step
+    """
+    ...  # solution
+
+# %% check="fit"
+check("fit", fit)
+
+# %% [markdown]
+# **Use it.** Your loop beside the course-mate's, on the shop's ratings. Then yours with six learning rates. *Guess* which of
+# them has the smallest loss after 100 steps, and which fails. There is a law: near a minimum the loss is a bowl, and its
+# **curvature** (second derivative) $c$ says how fast the slope grows. One step multiplies the distance from the minimum by
+# $1 - \text{lr} \cdot c$. So it shrinks as long as lr is below $2 / c$, and grows above. The bowl is not round: the steepest
+# direction sets the limit, and the flattest one is what you wait for.
+
+# %%
+if solved("fit"):
+    from attncourse import viz
+
+    for whose, loop in {"the course-mate's": suspicious_fit, "yours": fit}.items():
+        losses, predictions = loop(features, rating, steps=100, lr=0.05)
+        print(f"{whose:>17}: last loss {losses[-1]:.4f}, largest of the last ten"
+              f" {losses[-10:].max():.4f}, predictions from {predictions.min():.2f}"
+              f" to {predictions.max():.2f}")
+    x = torch.cat([features, torch.ones(200, 1)], dim=1)             # (200, 4)  1 for the bias
+    curvatures = torch.linalg.eigvalsh(2 * x.mT @ x / 200)           # (4,)  of four directions
+    print(f"curvatures {curvatures.min():.2f} to {curvatures.max():.2f}:",
+          f"lr must stay below 2 / {curvatures.max():.2f} = {2 / curvatures.max():.2f}")
+    curves = {}
+    for lr in (0.001, 0.01, 0.1, 0.5, 0.8, 1.0):
+        losses, _ = fit(features, rating, steps=101, lr=lr)
+        print(f"lr = {lr:>5}: loss {losses[0]:.2f} at first, {losses[10]:.4g} after 10 steps,",
+              f"{losses[100]:.4g} after 100")
+        if losses[100] < losses[0]:
+            curves[f"lr = {lr}"] = losses[:75].tolist()
+    viz.curves(curves, y_name="mean squared error", log_y=True)
+
+# %% [markdown]
+# ## 6 · In your own words
 #
 # Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of scores
 # by its largest score. Ben subtracts each row's *mean*; with all scores between 1000 and 1003 his weights are right.
@@ -323,7 +418,7 @@ if solved("squared_distances"):
 #
 # 1. (a) For instance the scores (0, 2): right are $e^0 : e^2$, that is 0.12 and 0.88; Ada has (0, 1), that is 0.27 and 0.73.
 #    Dividing changes the *distances* between scores, and only these matter; taking away the same number leaves them as they are
-#    (a common factor $e^{-c}$ cancels). A row whose largest score is negative is a right answer, too: the order is turned round
+#    (a common factor $e^{-c}$ cancels). A row whose largest score is negative is a right answer, too: the order is reversed
 #    (and for (−1000, −1) her largest exponent is 1000). Half a point
 #    for the example, half for the reason.
 # 2. (b) Any row in which one score lies more than about 88.7 above the row's mean, such as (0, 0, 300): the mean is 100, and

@@ -26,7 +26,7 @@ SAY_THE_SHAPE = (
     Question({"a": (6, 1), "b": (2, 1, 3)}, "a * b", ["(2, 1, 3)", "(6, 3)", "an error"],
              "Flush right: (1, 6, 1) against (2, 1, 3). Each 1 stretches."),
     Question({"x": (4, 3)}, "x[:, None] - x", ["(4, 3)", "(4, 1, 3)", "an error"],
-             "(4, 1, 3) against (1, 4, 3): every row less every row."),
+             "(4, 1, 3) against (1, 4, 3): every row minus every row."),
     Question({"x": (5, 2, 7)}, "x.mT[:, 0]", ["(7, 2)", "(5, 7)", "(5, 1, 2)"],
              "x.mT is (5, 7, 2). A number in an index takes its axis away; a colon keeps its own."),
     Question({"q": (2, 3, 4), "k": (2, 5, 4)}, "q @ k.mT", ["(2, 3, 4)", "(3, 5)", "an error"],
@@ -37,10 +37,10 @@ SAY_THE_SHAPE = (
              "n is missing after the arrow: it is summed over, in each of 2 sentences."),
     Question({"weights": (3, 5), "values": (5, 2)}, "weights @ values", ["(3, 5)", "(5, 2)", "an error"],
              "A row of weights averages 5 values: one average for each of 3."),
-    Question({"values": (2, 3, 4), "mask": (2, 3)}, "values * mask", ["(2, 3, 4)", "(2, 3)", "(2, 4)"],
-             "3 stands below 4. mask[..., None], (2, 3, 1), fits."),
-    Question({"scores": (2, 3, 5), "mask": (2, 5)}, "scores + mask[:, None]", ["(2, 5)", "(2, 2, 3, 5)", "an error"],
-             "(2, 1, 5) against (2, 3, 5): the mask of a sentence serves all of its queries."),
+    Question({"values": (2, 3, 4), "weights": (2, 3)}, "values * weights", ["(2, 3, 4)", "(2, 3)", "(2, 4)"],
+             "3 stands below 4. weights[..., None], (2, 3, 1), fits."),
+    Question({"scores": (2, 3, 5), "bias": (2, 5)}, "scores + bias[:, None]", ["(2, 5)", "(2, 2, 3, 5)", "an error"],
+             "(2, 1, 5) against (2, 3, 5): the bias of a sentence serves all of its rows."),
 )  # fmt: skip
 
 
@@ -112,22 +112,23 @@ def three_lines(
     means: Tensor,
     who: Sequence[str],
     names: Sequence[str],
+    features: Sequence[str],
     row: int,
     column: int,
 ) -> None:
     """Attention in three lines: all dot products, a softmax along each row, an average of `means` by the weights.
 
-    `who` names the customers, `names` the products. What goes into the result of one `row` is filled, and so is the
-    `column` that meets it in one score. Two rows of three features, and four columns, fit.
+    `who` names the customers, `names` the products, `features` what both have. What goes into the result of one `row`
+    is filled, and so is the `column` that meets it in one score. Two rows of three features, and four columns, fit.
     """
     scores = customers @ products.mT                                         # (2, 4)
     weights = scores.softmax(dim=-1)
     expected = weights @ means[:, None]                                      # (2, 1)
-    drawn, ax = figure(9.2, 5.0)
-    _square(ax, (-2.7, 20.0), (-2.5, 9.3))
+    drawn, ax = figure(9.2, 4.65)
+    _square(ax, (-2.7, 20.0), (-2.0, 9.75))
     tables = (  # name, numbers, which are filled, left, bottom, colour, form
         ("customers", customers, (row, slice(None)), 0.0, 6.0, BLUE, "g"),
-        ("products.mT", products.mT, (slice(None), column), 4.4, 5.5, BLUE, "g"),
+        ("products.mT", products.mT, (slice(None), column), 4.9, 5.5, BLUE, "g"),
         ("scores", scores, (row, column), 9.8, 6.0, ORANGE, ".2f"),
         ("weights", weights, (row, slice(None)), 9.8, 1.0, ORANGE, ".2f"),
         ("means", means[:, None], slice(None), 15.2, 0.0, BLUE, ".2f"),
@@ -140,18 +141,24 @@ def three_lines(
         rows, columns = table.shape
         ax.text(left + columns / 2, bottom + rows + 0.45, f"{name} {tuple(table.shape)}", ha="center", va="center",
                 fontsize=10)  # fmt: skip
-    for x, y, sign in ((3.7, 7, "@"), (9.1, 7, "="), (14.5, 2, "@"), (18.3, 2, "=")):
+    for x, top, role in ((1.5, 9.05, "queries"), (6.9, 9.55, "keys"), (15.7, 5.05, "values")):
+        ax.text(x, top, role, ha="center", va="center", fontsize=10, color=GREY)
+    for j, feature in enumerate(features):                                   # under the customers, beside the products
+        ax.text(j + 0.5, 5.75, feature, ha="center", va="center", fontsize=9, color=INK)
+        ax.text(4.8, 8 - j, feature, ha="right", va="center", fontsize=9, color=INK)
+    for x, y, sign in ((3.4, 7, "@"), (9.35, 7, "="), (14.5, 2, "@"), (18.3, 2, "=")):
         ax.text(x, y, sign, ha="center", va="center", fontsize=13)
     for j, name in enumerate(names):
-        for left, top in ((4.9, 5.3), (10.3, 0.8)):                          # under the products, under the weights
+        for left, top in ((5.4, 5.3), (10.3, 0.8)):                          # under the products, under the weights
             ax.text(left + j, top, name, ha="center", va="top", rotation=90, fontsize=9, color=INK)
         ax.text(16.3, 3.5 - j, name, ha="left", va="center", fontsize=9, color=INK)
     for i, name in enumerate(who):
         for right, bottom in ((-0.2, 6.0), (9.6, 1.0)):                      # beside the customers and the weights
             ax.text(right, bottom + 1.5 - i, name, ha="right", va="center", fontsize=9, color=INK)
-    ax.text(-2.6, 9.1, "line 1: dot products", ha="left", va="center", fontsize=10, color=INK)
+    ax.text(-2.6, 9.5, "line 1: dot products", ha="left", va="center", fontsize=10, color=INK)
     ax.text(11.5, 4.5, "line 2: softmax\nalong each row", ha="right", va="center", fontsize=10, color=INK)
-    ax.text(9.6, -2.0, f"line 3: {who[row]}'s average", ha="right", va="center", fontsize=10, color=INK)
+    ax.text(14.8, 6.1, "line 3: average of the values", ha="left", va="center", fontsize=10, color=INK)
+    ax.text(9.6, -1.7, f"{who[row]}'s average:", ha="right", va="center", fontsize=9.5, color=INK)
     terms = zip(customers[row].tolist(), products[column].tolist(), strict=True)
     dot = f"{' + '.join(f'{a:g} · {b:g}' for a, b in terms)} = {scores[row, column]:g}"
     ax.text(11.8, 5.55, dot, ha="center", va="center", fontsize=9.5)
@@ -159,13 +166,14 @@ def three_lines(
     sums = " and ".join(f"{total:.2f}" for total in weights.sum(dim=-1))
     ax.text(9.6, -0.4, f"sums of the rows: {sums}", ha="right", va="center", fontsize=9.5)
     parts = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[row].tolist(), means.tolist(), strict=True))
-    ax.text(9.8, -2.0, f"{parts} = {expected[row, 0]:.2f}", ha="left", va="center", fontsize=9.5)
+    ax.text(9.8, -1.7, f"{parts} = {expected[row, 0]:.2f}", ha="left", va="center", fontsize=9.5)
     given = ", ".join(f"{name} {weight:.2f}" for name, weight in zip(names, weights[row], strict=True))
     show(
         drawn,
-        f"Attention in three lines. Customers (2, 3) times the transposed products (3, 4) are the scores (2, 4), one "
-        f"of them {dot}. A softmax along each row makes weights of them, {given}. The weights times the means (4, 1) "
-        f"are what each customer expects, (2, 1): {', '.join(f'{x:.2f}' for x in expected[:, 0])}.",
+        f"Attention in three lines. Customers (2, 3), the queries, by {', '.join(features)}, times the transposed "
+        f"products (3, 4), the keys, are the scores (2, 4), one of them {dot}. A softmax along each row makes weights "
+        f"of them, {given}. The weights times the means (4, 1), the values, are what each customer expects, "
+        f"(2, 1): {', '.join(f'{x:.2f}' for x in expected[:, 0])}.",
     )
 
 
@@ -227,9 +235,9 @@ def record(w: float) -> None:
     ax.text(apart, -2.0, "← backward: slopes of the loss", ha="center", va="center", fontsize=10.5, color=ORANGE)
     show(
         drawn,
-        f"The record of (w − 1)² at w = {_number(values[0])}. Forward: subtract 1, which gives {_number(values[1])}; "
-        f"square, which gives {_number(values[2])}. Backward: the loss's slope by itself is 1; times {own[1]} "
-        f"it is {_number(slopes[1])} at w − 1; times 1 it is {_number(slopes[0])} at w.",
+        f"The computational graph of (w − 1)² at w = {_number(values[0])}. Forward: subtract 1, which gives "
+        f"{_number(values[1])}; square, which gives {_number(values[2])}. Backward: the loss's slope by itself is 1; "
+        f"times {own[1]} it is {_number(slopes[1])} at w − 1; times 1 it is {_number(slopes[0])} at w.",
     )
 
 
@@ -238,20 +246,20 @@ def _number(x: float) -> str:
 
 
 def padded_batch(
-    rows: Mapping[str, Sequence[object]],
+    rows: Mapping[str, Sequence[float]],
     pad: object = "pad",
     title: str = "",
     means: Sequence[float] | None = None,
     counted: bool = False,
 ) -> None:
-    """Sequences of several lengths, by name, as one rectangle. `means` stand at the right.
+    """Sequences of several lengths, by name, as one rectangle. `means` stand at the right, each with its division.
 
     The padding is hatched, unless it is `counted` like what is real.
     """
     n = max(map(len, rows.values()))
-    names = max(map(len, rows))
-    drawn, ax = figure(1.0 + 0.1 * names + 0.62 * n + (1.2 if means is not None else 0), 0.5 + 0.42 * len(rows))
-    _square(ax, (-0.15 - 0.17 * names, n + (2.1 if means is not None else 0.1)), (-0.1, len(rows) + 0.7))
+    names, divisions = max(map(len, rows)), []
+    drawn, ax = figure(1.0 + 0.1 * names + 0.62 * n + (1.5 if means is not None else 0), 0.5 + 0.42 * len(rows))
+    _square(ax, (-0.15 - 0.17 * names, n + (2.6 if means is not None else 0.1)), (-0.1, len(rows) + 0.7))
     ax.set_aspect("auto")
     for i, (name, cells) in enumerate(rows.items()):
         y = len(rows) - 1 - i
@@ -264,13 +272,16 @@ def padded_batch(
             said = str(cells[j] if real else pad)
             ax.text(j + 0.5, y + 0.5, said, ha="center", va="center", fontsize=10, color=INK if real else GREY)
         if means is not None:
-            ax.text(n + 0.3, y + 0.5, f"mean {means[i]:.2f}", ha="left", va="center", fontsize=10.5, color=INK)
+            divisions.append(f"{sum(cells):g} / {n if counted else len(cells)} = {means[i]:.2f}")
+            ax.text(n + 0.3, y + 0.5, divisions[i], ha="left", va="center", fontsize=10.5, color=INK)
+    if means is not None:
+        ax.text(n + 0.3, len(rows) + 0.35, "sum / count = mean", ha="left", va="center", fontsize=9.5, color=GREY)
     if title:
         ax.set_title(title)
     said = "; ".join(
         f"{name}: {', '.join(map(str, cells))}"
         + (f", then {n - len(cells)} of padding ({pad})" if len(cells) < n else "")
-        + (f", mean {means[i]:.2f}" if means is not None else "")
+        + (f", mean {divisions[i]}" if means is not None else "")
         for i, (name, cells) in enumerate(rows.items())
     )
     show(drawn, f"{title or 'Sequences in one rectangle'}, {n} wide. {said}.")
@@ -326,14 +337,14 @@ OVERFLOW, UNDERFLOW = 128 * np.log(2), -150 * np.log(2)
 
 
 def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
-    """Where scores, all moved by `shift`, meet the range of exp in float32: as given, and less their maximum.
+    """Where scores, all moved by `shift`, meet the range of exp in float32: as written, and less their maximum.
 
-    Beside each row of points stands the softmax that comes of it. For `explore`.
+    Over each row of points stand their exponentials, and under it the softmax that comes of them. For `explore`.
     """
     moved = scores + shift
-    rows = {"as given": moved, "largest\nsubtracted": moved - moved.max()}
+    rows = {"as written": moved, "largest\nsubtracted": moved - moved.max()}
     right = scores.double().softmax(dim=-1)
-    drawn, ax = figure(6.5, 2.2)
+    drawn, ax = figure(6.5, 2.6)
     ax.set_xlim(-135, 135)
     ax.set_ylim(-0.6, 1.75)
     for start, end, name in ((OVERFLOW, 135, "exp = ∞"), (-135, UNDERFLOW, "exp = 0")):
@@ -344,14 +355,17 @@ def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
     for y, (name, row) in zip((1, 0), rows.items(), strict=True):
         shares = row.exp() / row.exp().sum()
         words = ", ".join("NaN" if torch.isnan(share) else f"{share:.3f}" for share in shares)
-        fine = bool(torch.allclose(shares.double(), right, atol=5e-3))
+        fine = bool(torch.allclose(shares.double(), right, atol=5e-4))
         ax.axhline(y, color=PALE, linewidth=1, zorder=1)
         colour, marker = (BLUE, "o") if fine else (ORANGE, "X")
         ax.scatter(row, [y] * len(row), s=46, color=colour, marker=marker, zorder=3, edgecolors="white", linewidths=0.6)
         verdict = "" if fine else "  wrong"
-        ax.text(-8, y - 0.3, f"softmax = {words}{verdict}", ha="center", va="center", fontsize=10, family="monospace")
+        powers = ", ".join(f"{x:.3g}" for x in row.exp().tolist()).replace("inf", "∞").replace("e-", "e−")
+        for height, text in ((0.23, f"exp = {powers}"), (-0.23, f"softmax = {words}{verdict}")):
+            ax.text(-8, y + height, text, ha="center", va="center", fontsize=10, family="monospace")
         values = ", ".join(f"{x:g}" for x in row.tolist())
-        said.append(f"{' '.join(name.split())}, {values}, softmax gives {words}{',' * (not fine)}{verdict[1:]}")
+        given = f"{' '.join(name.split())}, {values}, exp gives {powers}"
+        said.append(f"{given}, softmax gives {words}{',' * (not fine)}{verdict[1:]}")
     ax.set_yticks([1, 0], rows)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)

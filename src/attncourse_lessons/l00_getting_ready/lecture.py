@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 47 minutes, of which a few seconds are computing time. You need Python, and should have seen a PyTorch tensor. No
+# *About 48 minutes, of which a few seconds are computing time. You need Python, and should have seen a PyTorch tensor. No
 # knowledge of language models or attention is assumed.*
 #
 # After this lecture you can
@@ -82,7 +82,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # ## The lamp has less than one star
 # {figure}
 #
-# **A wrong number in the right shape**: nothing crashed, nobody was warned.
+# **A wrong number in the right shape**: nothing crashed, there was no warning.
 
 # %% [raw] slide
 # ## How to use these pages
@@ -94,7 +94,7 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 
 # %% [markdown]
 # The lamp, rated five out of five, ends with less than one star, on a scale that begins at one. Nothing crashed, and
-# nobody was warned. The number depends on the other products, too: without the kettle the rectangle would be narrower
+# there was no warning. The number depends on the other products, too: without the kettle the rectangle would be narrower
 # and the lamp's mean higher.
 #
 # The models of this course are made of such averages. A sentence becomes the mean of its words' vectors. Attention is a mean
@@ -106,21 +106,14 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 #
 # Open a terminal in the course's folder and run `attncourse doctor` (if that is not found, `.venv/bin/attncourse
 # doctor`). It tests what the course needs and prints a line for each thing, with ✓ for what works and ✗ for what does
-# not. Below a ✗ it says how to fix it:
-#
-# ```
-# ✓ torch 2.13.0 computes, on 2 threads (2 cores)
-# ✓ GPU: none that torch can use; the course does not need one
-# ✗ extra 'lab': matplotlib is missing
-#     pip install -c constraints.txt -e '.[lab]'
-# ```
+# not. Below a ✗ it says how to fix it.
 #
 # Shift-Enter runs a cell and goes to the next. Where the text asks for a guess, make one before you run the cell, in
 # writing if you can: an answer that contradicts your guess is one that you will remember. If you have lost track of
 # changed variables, *Kernel → Restart Kernel and Run All Cells* starts again.
 #
-# Boxes named **A common mistake** show errors found in public slides, which you need not have seen, and lines that
-# mislead. The symbols are in [Notation](../docs/notation.md): keep it open in a second tab.
+# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols are in
+# [Notation](../docs/notation.md): keep it open in a second tab.
 #
 # ## Tensors, axes and shapes: say the shape
 #
@@ -131,6 +124,9 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # * **batch**: which sentence. Sentences in a batch must not influence each other.
 # * **n**: which position in the sentence. (Two lengths at once get two names, `n_source` and `n_target`.)
 # * **d**: which feature. A word enters a network as a vector of $d$ numbers.
+#
+# A tensor also has a **dtype**, the type of its numbers. The ratings above are whole numbers (`int64`), of which torch takes
+# no mean, until `.float()` makes `float32` of them. And it has a **device**: the CPU, throughout this course.
 #
 # Here are two sentences of three words with four features, numbered so that we can follow them:
 
@@ -151,11 +147,11 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 # {code}
 
 # %% [markdown]
-# The comment at the end of a line gives the shape of its result. You find it on nearly every line of this course
-# that changes a shape. Make it a habit: the formula says what you mean, and the shape says what the line does.
+# The comment at the end of a line gives the shape of its result. Nearly every line that changes a shape has one. Make it a
+# habit: the formula says what you mean, and the shape says what the line does.
 #
-# A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the numbers
-# and their places.) Which axis? `dim=1` does not mean "one mean for each place of axis 1". It names the axis that *goes*.
+# A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the values
+# and their **indices**.) Which axis? `dim=1` does not mean "one mean for each place of axis 1". It names the axis that *goes*.
 
 # %%
 figures.batch_axes(x)
@@ -271,10 +267,9 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pair
 # - Stretching costs no memory: the **stride** of a stretched axis is 0.
 
 # %% [markdown]
-# A column minus a row is a table of all differences. That is useful: to make a mask, you will compare a column of
-# lengths with a row of positions in the same way. But three numbers minus three numbers gave nine, without a warning,
-# because one of them was a **column vector**, (3, 1). Nobody who subtracts three numbers from three numbers wants
-# nine.
+# A column minus a row is a table of all differences. That is useful: a mask compares a column of lengths with a row of
+# positions in the same way. But three numbers minus three numbers gave nine, without a warning, because one of them was a
+# **column vector**, (3, 1).
 #
 # How can torch use cells that are not in memory? A tensor knows its **strides**: how far to go in memory from one
 # place of an axis to the next. *Guess two things:* the stride of an axis that was stretched, and whether `x.mT` and
@@ -297,8 +292,11 @@ print("reshape ", x.stride(), "→", x.reshape(2, 4, 3).stride(),
 # first feature of all three positions, (0, 4, 8). `reshape` reads the numbers in their old order and cuts them into
 # new rows: its first row, (0, 1, 2), is three features of one position. **A reshape is not a transpose.** Confusing
 # them is a common bug where attention splits its heads ([lecture @many_heads](@many_heads)): again a wrong number in
-# the right shape. (`view` does what `reshape` does and refuses to copy. On `x.mT`, whose numbers do not lie in memory in
-# the order in which they are read, `x.mT.view(2, 12)` raises an error and `reshape` makes a copy.)
+# the right shape.
+#
+# <details><summary>Going further: view and reshape</summary><code>view</code> does what <code>reshape</code> does, and
+# refuses to copy. The numbers of <code>x.mT</code> do not lie in memory in the order in which they are read. So
+# <code>x.mT.view(2, 12)</code> raises an error, where <code>reshape</code> makes a copy.</details>
 #
 # Now practise, on six lines of code. Say the shape aloud before you choose: only the first answer counts. If fewer
 # than five are right, read the last two sections once more, and *start again*.
@@ -311,7 +309,7 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
 # (1) (5, 7): dim names the axis that goes: the last but one, of length 2. (2) (5, 2, 7): (5, 1, 7) stands below (5, 2,
 # 7), and the 1 stretches: nothing of x is lost. (3) an error: The mean is (6,), and flush right 6 stands below 4.
 # keepdim=True would fit. (4) (2, 6, 3): Flush right: (1, 6, 1) against (2, 1, 3). Each 1 stretches. (5) (4, 4, 3): (4,
-# 1, 3) against (1, 4, 3): every row less every row. (6) (5, 2): x.mT is (5, 7, 2). A number in an index takes its axis
+# 1, 3) against (1, 4, 3): every row minus every row. (6) (5, 2): x.mT is (5, 7, 2). A number in an index takes its axis
 # away; a colon keeps its own.</details>
 
 # %% [raw] slide
@@ -329,15 +327,15 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
 # ## Autograd: a gradient in ten lines
 #
 # To **train** a model is to measure how wrong it is by one number, the **loss**, and to change the model's numbers,
-# its **parameters**, so that the loss falls. In which direction? The **gradient** says: it is the slope of the loss
-# with respect to each parameter, and a step against it goes downhill. The **learning rate** says how long the step
-# is.
+# its **parameters**, so that the loss falls. In which direction? The slope of the loss with respect to one parameter is a
+# **partial derivative**; all of them together are the **gradient**. A small step against it goes downhill. The **learning
+# rate** says how long the step is.
 #
-# Nobody computes gradients by hand. In the **forward pass** torch computes the loss and records each operation in the
-# **computational graph**: our *record*. In the **backward pass** it applies the chain rule along that graph, from the
+# For a whole network nobody derives it by hand. In the **forward pass** torch computes the loss and records each operation in the
+# **computational graph**. In the **backward pass** it applies the chain rule along that graph, from the
 # loss back to the parameters. This is **automatic differentiation** in *reverse mode*, *autograd* for short; in a neural
-# network it is called **backpropagation**. One backward pass gives the slopes of one number with respect to all
-# parameters, however many there are. That is why a loss is *one* number.
+# network it is called **backpropagation**. A loss is one number, so that of two models we can say which is better. That makes
+# reverse mode cheap: one backward pass gives the loss's slope with respect to every parameter.
 #
 # Take the loss $(w - 1)^2$ at $w = 4$. The next picture shows its graph, which has two steps. Going backward, each step
 # multiplies the slope that arrives from its right by a slope of its own.
@@ -353,12 +351,12 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
 
 # %%
 figures.record(w=4.0)
-#| caption: A computational graph: what autograd records in the forward pass, and what it does
-#|   with the record in the backward pass.
+#| caption: A computational graph: values that autograd records in the forward pass, and slopes
+#|   that it computes along the graph in the backward pass.
 #| label: autograd
 
 # %% [raw] slide
-# ## The record of (w − 1)² at w = 4
+# ## The computational graph of (w − 1)² at w = 4
 # {figure}
 #
 # > **Guess first.** What does a second `backward()` leave in `.grad`, and where does a step of 0.1 against that lead?
@@ -371,7 +369,7 @@ figures.record(w=4.0)
 # %%
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
 loss = (w - 1) ** 2
-loss.backward()                                      # walks the record backwards …
+loss.backward()                                      # walks the graph backwards …
 print("slope:", w.grad.item())                       # … and adds the slope to w.grad
 ((w - 1) ** 2).backward()
 print("after a second backward:", w.grad.item())     # added up, not replaced
@@ -379,7 +377,7 @@ with torch.no_grad():                                # from here on nothing is r
     w -= 0.1 * w.grad                                # so w may be changed
 w.grad = None                                        # forget, or the next slope is added
 print("w:", round(w.item(), 2))
-print("does w.detach() record?", w.detach().requires_grad)    # the number without its record
+print("requires_grad after detach:", w.detach().requires_grad)    # the number without its graph
 
 # %% [markdown]
 # Broadcasting uses a number more than once. Below, `b` has four numbers, and each is added to six rows of `x`. *Guess* the
@@ -400,7 +398,7 @@ print("slope of b:", b.grad)
 # ## Four rules of autograd
 # 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
 # 2. Change parameters under `torch.no_grad()`.
-# 3. `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without the record.
+# 3. `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without its graph.
 # 4. A gradient has the shape of its parameter: where it was stretched, slopes are added up.
 
 # %% [markdown]
@@ -410,18 +408,17 @@ print("slope of b:", b.grad)
 #   optimiser's `zero_grad()` does that).
 # * Change parameters under `torch.no_grad()`. Outside it torch refuses a change in place (`w -= …`), and `w = w - …`
 #   makes a new tensor, whose `.grad` stays empty.
-# * `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without the record (NumPy takes only that). What is
-#   computed from them has no gradient. Most checks of this course ask whether a gradient flows through your answer, and name the input at
-#   which it was cut.
+# * `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without its graph, as NumPy needs it. What is computed
+#   from them has no gradient. Most checks of this course ask whether a gradient flows through your answer.
 # * A gradient has the shape of its parameter, always. Where broadcasting has stretched the parameter, each copy has a slope,
 #   and the slopes are added up: six copies of each number of `b`, so 6.
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
-# What does it cost if nobody notices? We train the smallest model there is, `nn.Linear(3, 1)` (three weights and a bias), to predict the rating of
-# a product from three measured features. It returns a column, (200, 1). The first run subtracts the ratings, (200,),
-# from this column as it stands. The second run first makes the predictions (200,), by `prediction[:, 0]`. The two
-# runs are identical otherwise.
+# What does it cost if nobody notices? We train the smallest model there is, `nn.Linear(3, 1)` (three weights and a bias),
+# to predict the rating of a product from three measured features. It returns a column, (200, 1). The first run subtracts
+# the ratings, (200,), from this column as it stands. The second run first makes the predictions (200,), by
+# `prediction[:, 0]`. The two runs are identical otherwise.
 #
 # *Guess:* will the first loss fall? Will it fall to zero, to somewhere else, or stay?
 
@@ -520,22 +517,25 @@ print(f"last loss, wrong shapes: {losses[wrong][-1]:.4f}")
 print(f"variance of the ratings: {rating.var(correction=0):.4f}")
 print(f"every prediction: {predicted[wrong].mean():.3f}, "
       f"mean of the ratings: {rating.mean():.3f}")
+print(f"last loss, right shapes: {losses[right][-1]:.4f}, "
+      f"variance of the noise: {noise.var(correction=0):.4f}")
 
 # %% tags=["hide-input"]
 assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 
 # %% [markdown]
 # **A falling loss is no proof.** One line would have told us: `assert prediction.shape == rating.shape`. Write it
-# wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.)
+# wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.) The right run does not end at 0 either:
+# no model can predict the noise in the ratings. Its variance remains, less the little that four parameters fit by chance.
 #
 # ## Modules and optimisers: the loop of every training
 #
 # `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes
-# $x W^\top + b$ when it is called. (torch stores the weight as (out, in). Hence the transpose, and many a `.mT` that you will meet.)
+# $x W^\top + b$ when it is called. (torch stores the weight as (out, in). This is why you will see `.mT` so often.)
 # `model.parameters()` lists all that can be learned, of a module and of the modules in it. An **optimiser** does what we
 # did by hand under `no_grad`: `zero_grad()` forgets the last slopes, `step()` goes downhill. Ours is **SGD**, stochastic
-# gradient descent. (It is *stochastic* when each step sees a random batch; ours sees all. Adam, from lecture @bottleneck on, gives each parameter a step size of its own.) *Guess* the shapes of the two
-# parameters, and where the loss ends, beside that of our own steps.
+# gradient descent. (It is *stochastic* when each step sees a random batch; ours sees all rows.) *Guess* the shapes of the
+# two parameters, and where the loss ends, beside that of our own steps.
 
 # %%
 torch.manual_seed(1)
@@ -579,6 +579,8 @@ print({name: tuple(p.shape) for name, p in model.named_parameters()})
 print(tuple(model(features).shape))
 
 # %% [markdown]
+# **Now you:** [a00](@getting_ready/assignment), exercise 5: a loop with two bugs, and which learning rates work.
+#
 # ## Dot products of all pairs: matrix multiplication and einsum
 #
 # Attention begins with a question of the form "how well does each of these match each of those?" Two customers know what
@@ -649,8 +651,7 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # The examples of this course have sizes that are all different: with 2, 3 and 4 most mistakes crash, with 3, 3 and 3 they do not.
 
 # %% [markdown]
-# That is why the examples of this course have sizes that are all different. With sizes 2, 3 and 4 most mistakes crash.
-# With 3, 3 and 3 they do not.
+# That is why the examples of this course have sizes that are all different: with 2, 3 and 4 most mistakes crash.
 #
 # > **Check yourself.** `q` is (batch, n_target, d), `k` is (batch, n_source, d). Write all scores with `@` and with `einsum`.
 # > <details><summary>Answer</summary><code>q @ k.mT</code>, because <code>@</code> and <code>.mT</code> leave the axes in
@@ -669,8 +670,8 @@ viz.shape_drill(figures.SAY_THE_SHAPE[6:], told=False)
 # (1) (2, 3, 5): (3, 4) @ (4, 5) is (3, 5), in each of 2 sentences: all dot products. (2) an error: The last axis of q,
 # 4, meets the last but one of k, 5. k.mT is needed. (3) (2, 3): n is missing after the arrow: it is summed over, in
 # each of 2 sentences. (4) (3, 2): A row of weights averages 5 values: one average for each of 3. (5) an error: 3 stands
-# below 4. mask[..., None], (2, 3, 1), fits. (6) (2, 3, 5): (2, 1, 5) against (2, 3, 5): the mask of a sentence serves
-# all of its queries.</details>
+# below 4. weights[..., None], (2, 3, 1), fits. (6) (2, 3, 5): (2, 1, 5) against (2, 3, 5): the bias of a sentence
+# serves all of its rows.</details>
 
 # %% [raw] slide
 # ## Say the shape: with @ and einsum
@@ -708,8 +709,8 @@ viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
 # Each customer has one unit of interest and distributes it over the products. The largest score takes the most, and no
 # weight is exactly zero. (The umbrella's 0.00 is 0.002, rounded.) Each row is divided by its own sum.
 #
-# Suppose that the scores had been larger. Adding the same number to all scores of a row should not even change the
-# weights, as only differences matter. *What will the next cell print?*
+# Suppose that the scores had been larger. Adding the same number to all scores of a row should leave the weights unchanged:
+# only differences matter. *What will the next cell print?*
 
 # %%
 row = torch.tensor([0.0, 2.0, 5.0])
@@ -725,8 +726,8 @@ for shift in (0.0, 100.0, -110.0):
 
 # %% [markdown]
 # Above 88.7 the exponential **overflows**: it is larger than the largest float32, so it becomes ∞, and ∞/∞ has no value.
-# It is `nan`, **not a number**. On the other side $\exp(-110)$ **underflows**, to 0, and 0/0 is `nan`, too. How far can one
-# go with a single score? As far as the logarithm of the largest number of the type. (What will the last line give?)
+# It is `nan`, **not a number**. On the other side $\exp(-110)$ **underflows**, to 0, and 0/0 is `nan`, too. How large may
+# a single score be? Up to the logarithm of the largest number that its type can hold. (What will the last line give?)
 
 # %%
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -741,9 +742,9 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # ## The stable softmax: subtract the largest score
 # $$\frac{\exp(e_i - m)}{\sum_j \exp(e_j - m)} = \frac{\exp(-m)\, \exp(e_i)}{\exp(-m) \sum_j \exp(e_j)} = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
-# With $m = \max_j s_j$ the largest exponent is 0 and the sum is at least 1.
+# With $m = \max_j e_j$ the largest exponent is 0 and the sum is at least 1.
 #
-# > **Guess first.** Scores move down until the upper row turns to `nan`. What comes just before, and is worse?
+# > **Guess first.** Scores move down until the naive softmax turns to `nan`. What comes just before, and is worse?
 
 # %% [markdown]
 # 88.7 is not much: a dot product over a hundred features of size 1 can be 100. In float16, which takes half the
@@ -761,8 +762,8 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # it can be added back: that is the **log-sum-exp trick**, which is in every cross-entropy from lecture @bottleneck on. (Where
 # to add it is the extension of the assignment.)
 #
-# Move the scores below and watch the two rows. Before the upper row turns to `nan` on the left, there is a stretch where it is
-# worse than that. What is worse than `nan`?
+# Move the scores below and watch both softmaxes. Before the one *as written* turns to `nan` on the left, there is a stretch
+# where it is worse than that. What is worse than `nan`?
 
 # %%
 def weights_under_shift(shift):
@@ -771,7 +772,7 @@ def weights_under_shift(shift):
 
 shifts = [-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
 viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
-            still=[{"shift": 90}, {"shift": 0}, {"shift": -106}])
+            still=[{"shift": 90}, {"shift": -102}, {"shift": -106}])
 #| caption: The softmax of scores that are shifted by a constant: as written, and with the
 #|   largest score subtracted.
 
@@ -780,9 +781,9 @@ viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
 # {figure}
 
 # %% [markdown]
-# Below −87 or so float32 loses digits. Around −106 the weights are wrong and look like weights. Two of the three exponentials are already 0 there, so the third
-# has all the weight. A `nan` at least can be seen. The lower row never moves. Here are both softmaxes at three
-# of the shifts:
+# Below −87 or so float32 loses digits. Moved by −102 the three exponentials are small multiples of the smallest number that
+# float32 has, and the weights are wrong in the third decimal. Moved by −106 two of the exponentials are 0, so the third has
+# all the weight. Both *look* like weights: a `nan` at least can be seen. With the largest score subtracted nothing moves:
 
 # %%
 def softmax_of_a_row(scores):                                            # (n,)
@@ -790,18 +791,14 @@ def softmax_of_a_row(scores):                                            # (n,)
     return exponentials / exponentials.sum()                             # (n,)
 
 
-for shift in (90.0, 0.0, -106.0):
-    for way in (naive_softmax, softmax_of_a_row):
-        weights = [round(weight, 2) for weight in way(row + shift).tolist()]
-        print(f"moved by {shift:>6}: {way.__name__:>16} {weights}")
 for shift in (0.0, 1000.0, -1000.0):
-    assert torch.allclose(softmax_of_a_row(row + shift), row.softmax(dim=-1), atol=1e-6)
+    weights = softmax_of_a_row(row + shift)
+    print(f"{shift:>7}:", [round(weight, 3) for weight in weights.tolist()])
+    assert torch.allclose(weights, row.softmax(dim=-1), atol=1e-6)
 
 # %% [markdown]
-# torch's `softmax` does the same inside. The two formulas are equal in mathematics, but in a computer the difference
-# can decide whether a model trains. The pattern comes back: the fast attention of [lecture
-# @cheap_attention](@cheap_attention) rests on this subtraction, done block by block. Ours is for a single row. In the assignment
-# you write it for any number of rows.
+# torch's `softmax` does the same inside. The fast attention of [lecture @cheap_attention](@cheap_attention) rests on this
+# subtraction, done block by block. Ours is for a single row. In the assignment you write it for any number of rows.
 #
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do
 # > the weights change? (4) Can three finite scores have exactly the weights (½, ½, 0)?
@@ -825,6 +822,7 @@ print("0 * inf        ", (0 * inf).item())
 print("inf - inf      ", (inf - inf).item())
 print("nan == nan     ", (nan == nan).item())
 print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
+print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist())
 
 # %% [raw] slide
 # ## Zero, −∞ and NaN: three kinds of nothing
@@ -838,7 +836,7 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 # %% [raw] slide
 # ## To leave something out, do not multiply: choose
 # - $-\infty$ is the score of a place that may not take part: $\exp(-\infty) = 0$.
-# - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it.
+# - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it. A row of −∞ alone gives it.
 # - `0 * inf` is NaN: use `masked_fill` or `torch.where`, **before** you compute.
 # . . .
 #
@@ -850,9 +848,12 @@ print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
 
 # %% [markdown]
 # $-\infty$ is the score of a place that may not take part, since $\exp(-\infty)$ is exactly 0. NaN is the result when
-# arithmetic has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only a choice (`where`, `masked_fill`) gets rid
-# of it. One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not
-# use). It is not even equal to itself, so `x.isnan()` finds it.
+# arithmetic has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only a choice (`where`,
+# `masked_fill`) gets rid of it. One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not
+# use). It is not even equal to itself, so `x == nan` never finds it; `x.isnan()` does.
+#
+# The last line joins the two. A row in which *every* score is −∞ has nothing to distribute: the largest is −∞, −∞ − (−∞) is
+# NaN, and so is every weight. [Lecture @masking](@masking) decides what such a row should give.
 #
 # The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
@@ -887,13 +888,13 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 #
 # The mask of the shop's table comes from the lengths: a row of positions, (8,), is compared with a column of lengths,
 # (4, 1). Broadcasting makes (4, 8) of them. Here the library's `lengths_to_mask` does it; in the assignment you write
-# the comparison. A row of the table, indexed with its row of the mask, keeps the places that are True. (We go row by row
-# here. The assignment asks for all rows at once, and more than that.) The mask should not come from the table, as in `table != 0`. That works today, because no rating is
-# 0, and fails on the day when someone may give zero stars.
+# the comparison. A row of the table, indexed with its row of the mask, keeps the places that are True. The mask
+# should not come from the table, as in `table != 0`. That works today, because no rating is 0, and fails on the day when someone may give zero stars.
 
 # %%
 lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
 mask = attention.lengths_to_mask(lengths, table.shape[1])            # (4, 8)
+print("toaster", mask[1].tolist())
 of_rows = [row[real].float().mean() for row, real in zip(table, mask, strict=True)]
 means = torch.stack(of_rows)                                         # (4,)  of what is True
 figures.padded_batch(ratings, pad="–", means=means.tolist())
@@ -942,7 +943,7 @@ figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
 # ## In a whole catalogue the padded mean measures how often
 # {figure}
 #
-# **Now you:** a@getting_ready, exercises 1 to 4
+# **Now you:** a@getting_ready, exercises 1 to 5
 
 # %% [markdown]
 # That is one catalogue. Here are the numbers for three, each from its own seed:
@@ -954,27 +955,29 @@ def correlation(a, b):
 
 for seed in range(3):
     times, truth, padded, correct = catalogue(seed)
-    best, in_padded, in_correct = (set(score.topk(50).indices.tolist())
-                                   for score in (truth, padded, correct))
-    found = in_padded & in_correct
-    print(f"seed {seed}: of the fifty best the padded mean finds {len(found)}; it correlates"
-          f" with the count at {correlation(padded, times):.2f},"
-          f" with the correct mean at {correlation(padded, correct):.2f}")
-    print(f"        of the fifty with the highest true quality the padded mean finds"
-          f" {len(best & in_padded)}, the correct mean {len(best & in_correct)}")
-    assert len(found) < 30
-    assert correlation(padded, times) > correlation(padded, correct) + 0.1
+    in_truth, in_padded, in_correct = (set(score.topk(50).indices.tolist())
+                                       for score in (truth, padded, correct))
+    print(f"seed {seed}: of the fifty with the highest correct mean, the padded mean's fifty"
+          f" hold {len(in_padded & in_correct)}")
+    print(f"        of the fifty truly best, the padded mean finds {len(in_truth & in_padded)},"
+          f" the correct mean {len(in_truth & in_correct)}")
+    print(f"        correlation with the count {correlation(padded, times):.2f},"
+          f" with the correct mean {correlation(padded, correct):.2f};"
+          f" below one star {(padded < 1).float().mean():.0%}")
 
 # %% tags=["hide-input"]
+assert len(in_padded & in_correct) < 30
+assert correlation(padded, times) > correlation(padded, correct) + 0.1
 assert 0.2 < (by_width < 1).float().mean() < 0.5
 assert abs(correlation(by_count, times_rated)) < 0.2
 
 # %% [markdown]
-# On the right the cloud is level, as it should be, and widest where ratings are few: a mean of one or two is noisy. On the left it is a fan that opens with the number of ratings, and
-# about a third of the products lie in the hatched band, below the one star that everybody gives at least. The padded
-# mean says more about how often a product was rated than about its correct mean, and finds fewer of the truly best. Replace products by sentences and
-# ratings by words, and you have a model in which short sentences are faint and long ones loud, and whose answer for a
-# sentence depends on what else was in the batch. No message will tell you so.
+# On the right the cloud is level, as it should be, and widest where ratings are few: a mean of one or two is noisy. On the
+# left it is a fan that opens with the number of ratings, and about a third of the products lie in the hatched band, below
+# the one star that everybody gives at least. The padded mean says more about how often a product was rated than about its
+# correct mean, and finds fewer of the truly best. Replace products by sentences and ratings by words, and you have a model
+# in which short sentences are faint and long ones loud, and whose answer for a sentence depends on what else was in the
+# batch. No message will tell you so.
 #
 # With features the mask needs one more axis, so that it broadcasts over them: `mask[..., None]` is (batch, n, 1), beside
 # values of (batch, n, d).
@@ -994,7 +997,7 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Read the card from the top. An exercise is looked at from several sides, its **aspects**, each with points of its
+# Read the card from the top. A check tests several **aspects** of your answer, each with points of its
 # own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which place. Here the
 # result of *short sequences* is (5, 8): its rows 0 and 4 are right, because these two sequences fill the rectangle, and
 # every other row is too small by a factor of its own. (The last line asks only whether a gradient arrives, and is finite.)
@@ -1031,8 +1034,8 @@ check("masked_mean", attention.masked_mean)
 #
 # You have all the parts now. Two customers have scores for four products, the softmax has made weights of them, and each
 # product has a mean rating. What rating may each customer expect, if the products count by their interest? It is an
-# average of four numbers by the weights, one for each customer: a matrix product. *Guess* roughly: the reader's weights
-# were 0.98 for the lamp, and the lamp has five stars.
+# average of four numbers by the weights, one for each customer: a matrix product. *Guess* roughly: the reader's weight for
+# the lamp was 0.98, and the lamp has five stars.
 
 # %%
 scores = customers @ products.mT                                         # (2, 4)
@@ -1042,7 +1045,8 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
       f"the one from the rain {expected[1].item():.2f}")
 
 # %%
-figures.three_lines(customers, products, means, rows, list(ratings), row=0, column=3)
+wanted = ["light", "heat", "dry"]
+figures.three_lines(customers, products, means, rows, list(ratings), wanted, row=0, column=3)
 #| caption: Attention in three lines: scores of all pairs, weights along each row, and an
 #|   average of the values by the weights.
 #| label: three-lines
@@ -1069,8 +1073,9 @@ figures.three_lines(customers, products, means, rows, list(ratings), row=0, colu
 # %% [markdown]
 # Scores between those who ask and those who are asked, a softmax along the right axis, a weighted average: that is
 # attention. The customers' vectors are the **queries**, the products' vectors are the **keys**, and the products' mean
-# ratings are the **values**. What attention is good for, why it was needed and where its vectors come from is the subject
-# of the rest of the course.
+# ratings are the **values**. (This is unscaled **dot-product attention**. The Transformer divides the scores by $\sqrt{d_k}$
+# first; why, [lecture @lookup](@lookup) measures.) What attention is good for, why it was needed and where its vectors come
+# from is the subject of the rest of the course.
 #
 # ## Where the course comes from: five decks, one notation
 #
@@ -1085,11 +1090,8 @@ figures.three_lines(customers, products, means, rows, list(ratings), row=0, colu
 # | *CSE5321, Introduction to NLP, lecture 11* | positions, results, drawbacks and variants | [@order](@order), [@transformer](@transformer), [@cheap_attention](@cheap_attention) |
 # | [*CS11-711, Advanced NLP*](https://cmu-l3.github.io/anlp-spring2025/) | the whole Transformer with its code, and what changed since | [@transformer](@transformer)–[@cheap_attention](@cheap_attention) |
 #
-# Slides contain mistakes, as everything does that people write. Where one of them teaches something, you will find a box
-# **A common mistake**, which you can read without the slide. The full list, each entry with a test that fails on it, is
-# in [lecture @errata_lab](@errata_lab).
-#
-# Decks and papers also differ in their symbols. This course has **one notation**, in one table, [Notation](../docs/notation.md):
+# Slides contain mistakes, as everything does that people write. The full list, each entry with a test that fails on it, is
+# in [lecture @errata_lab](@errata_lab). Decks and papers also differ in their symbols. This course has **one notation**:
 # $e$ for scores, $\alpha$ for weights, $c$ for a context vector, vectors as rows, the softmax along the keys.
 #
 # ## In short
@@ -1101,7 +1103,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), row=0, colu
 # | all dot products | `q @ k.mT`, `torch.einsum("td,sd->ts", q, k)` | (t, d), (s, d) → (t, s) |
 # | stable softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $m = \max_j e_j$ | (…, n), sums to one |
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
-# | attention | `(q @ k.mT).softmax(dim=-1) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
+# | dot-product attention, unscaled | `(q @ k.mT).softmax(dim=-1) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
 #
 # A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
 # adds slopes to `.grad`; `.item()` and `.detach()` cut the graph. Leave out by choosing (`masked_fill`), not by
@@ -1117,7 +1119,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), row=0, colu
 # > (batch, 1, n). (4) <code>.item()</code> gave a bare number. Nothing that was computed from it was recorded, so there
 # > is no graph to walk backwards.</details>
 #
-# **Now do** [assignment @getting_ready](@getting_ready/assignment): four exercises, a question in words, and an
+# **Now do** [assignment @getting_ready](@getting_ready/assignment): five exercises, a question in words, and an
 # extension. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
 #
 # **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],

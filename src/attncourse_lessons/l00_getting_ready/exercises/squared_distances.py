@@ -9,20 +9,20 @@ from lessonkit.exercises.way_back import explain_way_back, way_back
 
 
 def solution(a, b):
-    products = torch.einsum("...id,...jd->...ij", a, b)      # (*batch, n_a, n_b)
-    of_a = (a**2).sum(dim=-1)                                # (*batch, n_a)
-    of_b = (b**2).sum(dim=-1)                                # (*batch, n_b)
+    differences = a[..., :, None, :] - b[..., None, :, :]        # (*batch, n_a, n_b, d)
+    return differences.pow(2).sum(dim=-1)                        # (*batch, n_a, n_b)
+
+
+def by_expansion(a, b):
+    products = torch.einsum("...id,...jd->...ij", a, b)              # (*batch, n_a, n_b)
+    of_a = (a**2).sum(dim=-1)                                        # (*batch, n_a)
+    of_b = (b**2).sum(dim=-1)                                        # (*batch, n_b)
     return (of_a[..., :, None] - 2 * products + of_b[..., None, :]).clamp(min=0)
-
-
-def by_differences(a, b):
-    differences = a[..., :, None, :] - b[..., None, :, :]           # (*batch, n_a, n_b, d)
-    return differences.pow(2).sum(dim=-1)                           # (*batch, n_a, n_b)
 
 
 exercise = Exercise(
     "squared_distances",
-    reference=by_differences,
+    reference=solution,
     solution=solution,
     returns=("distances",),
     forbidden=("torch.cdist", "torch.pairwise_distance", "torch.nn.PairwiseDistance",
@@ -101,58 +101,65 @@ MOVED = (*VALUES, "a moved origin")
 ALL = (*MOVED, "nothing below zero", "gradient")
 SQUARED = "differences.pow(2).sum(dim=-1)"
 
-slip("can be negative", ("nothing below zero",), {".clamp(min=0)": ""}, words="""
+slip("can be negative", ("nothing below zero",), {".clamp(min=0)": ""}, base=by_expansion, words="""
     The formula is right and a computer rounds: for two rows that nearly agree, |a|² + |b|² and 2 a·b are two large
     numbers that nearly cancel, and what is left is rounding, of either sign. Whoever takes the root of it gets NaN. See
     to it that nothing below zero comes back.""")
-slip("the dot product counted once", MOVED, {"2 * products": "products"}, words="""
+slip("the dot product counted once", MOVED, {"2 * products": "products"}, base=by_expansion, words="""
     (a − b)² is a² − 2ab + b²: the mixed term is there twice. A test without any theory: what is the distance of a row
     from itself?""")
-slip("the dot product added", MOVED, {" - 2 * products": " + 2 * products"}, words="""
+slip("the dot product added", MOVED, {" - 2 * products": " + 2 * products"}, base=by_expansion, words="""
     This is |a + b|². In a *difference* the mixed term has a minus: what points in the same direction is near.""")
-slip("rows and columns exchanged", MOVED, {".clamp(min=0)": ".clamp(min=0).mT"}, words="""
+slip("rows and columns exchanged", MOVED, {".clamp(min=0)": ".clamp(min=0).mT"}, base=by_expansion, words="""
     The distances are right and the table is transposed: (n_b, n_a). The rows of the result are the rows of `a`.""")
-slip("distances, not squared", VALUES, {".clamp(min=0)": ".clamp(min=0).sqrt()"}, words="""
+slip("distances, not squared", VALUES, {".clamp(min=0)": ".clamp(min=0).sqrt()"}, base=by_expansion, words="""
     A root was taken. The contract asks for the *squared* distance, which has a gradient everywhere; the root's slope at
     0 is infinite.""")
 slip("the squared lengths left out", MOVED,
-     {"of_a[..., :, None] - 2 * products + of_b[..., None, :]": "products"}, words="""
+     {"of_a[..., :, None] - 2 * products + of_b[..., None, :]": "products"}, base=by_expansion, words="""
     These are dot products. How well two vectors match and how far they are from each other are different questions: a
     long vector matches well and lies far away. The squared lengths of both rows belong to the distance.""")
-slip("the lengths do not stand upright", ALL, {"of_a[..., :, None]": "of_a"}, words="""
+slip("the lengths do not stand upright", ALL, {"of_a[..., :, None]": "of_a"}, base=by_expansion, words="""
     The squared lengths of the rows of `a` are (n_a,), and torch lines shapes up from the right: it takes them for one
     row of the result. Each belongs to a row. Which axis of length one is missing?""")
-slip("averaged over the features", VALUES, {SQUARED: "differences.pow(2).mean(dim=-1)"}, base=by_differences, words="""
+slip("averaged over the features", VALUES, {SQUARED: "differences.pow(2).mean(dim=-1)"}, words="""
     The squares were averaged over the features, so each number is d times too small. A distance is the *sum* of the
     squares.""")
-slip("added up before squaring", VALUES, {SQUARED: "differences.sum(dim=-1).pow(2)"}, base=by_differences, words="""
+slip("added up before squaring", VALUES, {SQUARED: "differences.sum(dim=-1).pow(2)"}, words="""
     The differences were added up first and squared afterwards, so a difference of +1 in one feature and of −1 in
     another cancel. Square each of them, then add up.""")
-slip("absolute differences", VALUES, {SQUARED: "differences.abs().sum(dim=-1)"}, base=by_differences, words="""
+slip("absolute differences", VALUES, {SQUARED: "differences.abs().sum(dim=-1)"}, words="""
     This is the way through a town with straight streets, |a₁ − b₁| + |a₂ − b₂| + …. The contract asks for the sum of
     *squared* differences.""")
 slip("each row with one row only", ("two tables", "axes in front", "a moved origin", "nothing below zero", "gradient"),
-     {"a[..., :, None, :] - b[..., None, :, :]": "a - b"}, base=by_differences, words="""
+     {"a[..., :, None, :] - b[..., None, :, :]": "a - b"}, words="""
     `a - b` pairs row with row, as far as there are equally many. Here every row of `a` meets *every* row of `b`: each
     table needs a new axis along which it is stretched.""")
 slip("no axes in front", ("axes in front",),
-     {"a[..., :, None, :] - b[..., None, :, :]": "a[:, None] - b[None]"}, base=by_differences, words="""
+     {"a[..., :, None, :] - b[..., None, :, :]": "a[:, None] - b[None]"}, words="""
     For two tables this is right. With a batch in front `[:, None]` and `[None]` put the new axes behind or before the
     batch, and batches meet each other. Count axes from the end: `...` stands for all that are in front.""")
 slip("cut off from the gradient", ("gradient",), {"(a**2)": "(a.detach() ** 2)", ', a, b)': ', a.detach(), b)'},
-     {".clamp(min=0)": ".clamp(min=0).detach()"}, words="""
+     {".clamp(min=0)": ".clamp(min=0).detach()"}, base=by_expansion, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
     `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
     with tensor operations.""")
+TABLE = "a[..., :, None, :] - b[..., None, :, :]"
+slip("cut off from the gradient", ("gradient",), {TABLE: "a.detach()[..., :, None, :] - b[..., None, :, :]"},
+     {SQUARED: "differences.detach().pow(2).sum(dim=-1)"})  # fmt: skip
+slip("rows and columns exchanged", MOVED, {TABLE: "a[..., None, :, :] - b[..., :, None, :]"})
+slip("distances, not squared", VALUES, {SQUARED: "differences.norm(dim=-1)"})
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
-@alternative("differences by broadcasting")
-def differences_by_broadcasting(a, b):
-    """With a table of differences, (n_a, n_b, d), on the way."""
-    return ((a.unsqueeze(-2) - b.unsqueeze(-3)) ** 2).sum(-1)
+@alternative("lengths and an einsum")
+def lengths_and_an_einsum(a, b):
+    """|a|² − 2 a·b + |b|² with a clamp: no table of differences on the way."""
+    crossed = torch.einsum("...if,...jf->...ij", a, b)
+    squares = (a * a).sum(-1).unsqueeze(-1) + (b * b).sum(-1).unsqueeze(-2)
+    return torch.clamp(squares - crossed - crossed, min=0)
 
 
 @alternative("a matrix product, with keepdim")
