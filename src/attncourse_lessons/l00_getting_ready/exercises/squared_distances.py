@@ -100,6 +100,7 @@ VALUES = ("two tables", "axes in front")
 MOVED = (*VALUES, "a moved origin")
 ALL = (*MOVED, "nothing below zero", "gradient")
 SQUARED = "differences.pow(2).sum(dim=-1)"
+PAIRS = "a[..., :, None, :] - b[..., None, :, :]"
 
 slip("can be negative", ("nothing below zero",), {".clamp(min=0)": ""}, base=by_expansion, words="""
     The formula is right and a computer rounds: for two rows that nearly agree, |a|² + |b|² and 2 a·b are two large
@@ -131,12 +132,21 @@ slip("added up before squaring", VALUES, {SQUARED: "differences.sum(dim=-1).pow(
 slip("absolute differences", VALUES, {SQUARED: "differences.abs().sum(dim=-1)"}, words="""
     This is the way through a town with straight streets, |a₁ − b₁| + |a₂ − b₂| + …. The contract asks for the sum of
     *squared* differences.""")
+slip("each table about its own mean", VALUES,
+     {PAIRS: "(a - a.mean(dim=-2, keepdim=True))[..., :, None, :] - (b - b.mean(dim=-2, keepdim=True))[..., None, :, :]"},
+     words="""
+    Each table was moved by its own mean, so that both lie about the same place, and the distance between them is lost.
+    Distances stay as they are only if *both* tables move by the same vector.""")
+slip("the smallest of each row taken off", VALUES, {SQUARED: f"({SQUARED} - {SQUARED}.amin(dim=-1, keepdim=True))"},
+     words="""
+    From each row its smallest number was taken off, so every row of `a` seems to lie on some row of `b`. Rounding can
+    make a number negative; cut it off at zero, `clamp(min=0)`, and leave the others as they are.""")
 slip("each row with one row only", ("two tables", "axes in front", "a moved origin", "nothing below zero", "gradient"),
-     {"a[..., :, None, :] - b[..., None, :, :]": "a - b"}, words="""
+     {PAIRS: "a - b"}, words="""
     `a - b` pairs row with row, as far as there are equally many. Here every row of `a` meets *every* row of `b`: each
     table needs a new axis along which it is stretched.""")
 slip("no axes in front", ("axes in front",),
-     {"a[..., :, None, :] - b[..., None, :, :]": "a[:, None] - b[None]"}, words="""
+     {PAIRS: "a[:, None] - b[None]"}, words="""
     For two tables this is right. With a batch in front `[:, None]` and `[None]` put the new axes behind or before the
     batch, and batches meet each other. Count axes from the end: `...` stands for all that are in front.""")
 slip("cut off from the gradient", ("gradient",), {"(a**2)": "(a.detach() ** 2)", ', a, b)': ', a.detach(), b)'},
@@ -144,10 +154,9 @@ slip("cut off from the gradient", ("gradient",), {"(a**2)": "(a.detach() ** 2)",
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
     `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
     with tensor operations.""")
-TABLE = "a[..., :, None, :] - b[..., None, :, :]"
-slip("cut off from the gradient", ("gradient",), {TABLE: "a.detach()[..., :, None, :] - b[..., None, :, :]"},
+slip("cut off from the gradient", ("gradient",), {PAIRS: "a.detach()[..., :, None, :] - b[..., None, :, :]"},
      {SQUARED: "differences.detach().pow(2).sum(dim=-1)"})  # fmt: skip
-slip("rows and columns exchanged", MOVED, {TABLE: "a[..., None, :, :] - b[..., :, None, :]"})
+slip("rows and columns exchanged", MOVED, {PAIRS: "a[..., None, :, :] - b[..., :, None, :]"})
 slip("distances, not squared", VALUES, {SQUARED: "differences.norm(dim=-1)"})
 
 
