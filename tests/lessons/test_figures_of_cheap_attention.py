@@ -438,7 +438,7 @@ def test_a_cache_stands_in_its_row_beside_that_with_full_attention_and_that_with
               zip(names.get_texts(), names.get_lines(), strict=True)]  # fmt: skip
     assert legend == [("as it is", BLUE), ("full attention in every layer", ORANGE),
                       ("… and a key and a value for every query head", GREEN)]  # fmt: skip
-    assert [words for words, *_ in texts(ax)] == ["64", "8", "2"]
+    assert [words for words, *_ in texts(ax)] == ["64.0", "8.0", "2.0"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["dense", "shared", "mixed"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.25", "1", "4", "16", "64", "256", "1024"]
 
@@ -475,7 +475,7 @@ def test_every_family_stands_beside_its_pairs_what_it_keeps_what_it_changes_and_
     for (words, [(_, low), (_, high)]), rows in zip(kinds.items(), rows_of, strict=True):
         assert [y for y in heights if low < y < high] == rows and at[words][1] == pytest.approx((low + high) / 2)
     heads = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == 0.65]
-    assert heads == ["pairs computed", "kept of keys, values", "what changes, for example"]
+    assert heads == ["pairs computed", "stored for keys, values", "what changes, for example"]
     lines = strokes(ax)[3:]
     expected = []
     for image in ax.images:
@@ -523,7 +523,7 @@ def test_the_shares_of_the_largest_singular_values_are_bars_with_their_numbers()
 def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     lines = {"a": {2: [1.0, 0.9, 0.95], 4: [0.5, 0.7, 0.4]}, "b": {2: [0.3], 4: [0.2]}}
     panels, beside = {"16": lines, "64": {"b": {2: [0.6], 4: [0.5]}}}, {"s": {2: [0.8, 0.85, 0.7], 4: [0.75]}}
-    left, right = axes(figures.seed_lines, panels, "pairs", "right", 0.125, beside)
+    left, right = axes(figures.seed_lines, panels, "pairs", "right", 0.125, beside, {"64": (0.55, "9/16")})
     assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("16", "64", "right")
     assert curves(right) == {"s": {"2": 0.8, "4": 0.75}, "b": {"2": 0.6, "4": 0.5}}
     assert strokes(left)[:4] == [
@@ -533,9 +533,10 @@ def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     assert strokes(left)[4:7] == [[(2, 0.3)], [(4, 0.2)], [(2, 0.3), (4, 0.2)]]
     assert [text.get_text() for text in left.figure.legends[0].get_texts()] == ["s", "a", "b"]
     assert places(left) == {"75%": (4, 0.75), "50%": (4, 0.5), "20%": (4, 0.2), "guessing": (0, 0.125)}
-    assert places(right) == {"75%": (4, 0.75), "50%": (4, 0.5), "guessing": (0, 0.125)}
+    assert places(right) == {"75%": (4, 0.75), "50%": (4, 0.5), "guessing": (0, 0.125), "9/16": (0, 0.55)}
+    assert strokes(left)[-1] == strokes(right)[-2] == [(0, 0.125), (1, 0.125)]
+    assert strokes(right)[-1] == [(0, 0.55), (0.8, 0.55)] and right.lines[-1].get_linestyle() == ":"
     for ax in (left, right):
-        assert strokes(ax)[-1] == [(0, 0.125), (1, 0.125)]
         assert ax.get_xlabel() == "pairs" and labels(ax.xaxis) == {2: "2", 4: "4"}
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in (left, right)]
     assert colours[0]["b"] == colours[1]["b"] != colours[0]["a"], "a name keeps its colour"
@@ -591,7 +592,7 @@ def test_a_roofline_rises_to_its_ridge_and_has_a_point_for_each_piece_of_work():
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert ax.get_xlabel().startswith("arithmetic intensity") and ax.get_ylabel() == "at most, TFLOP/s"
     lines = strokes(ax)
-    assert lines[0] == [(0.5, 0.75), (200.0, 300.0), (2048.0, 300.0)] and lines[1][0][0] == lines[1][1][0] == 200.0
+    assert lines[0] == [(0.5, 0.75), (200.0, 300.0), (4096.0, 300.0)] and lines[1][0][0] == lines[1][1][0] == 200.0
     points = {line.get_xdata()[0]: (line.get_ydata()[0], line.get_marker()) for line in ax.lines
               if line.get_marker() in ("o", "s")}  # fmt: skip
     assert points == {1.0: (1.5, "s"), 32.0: (48.0, "s"), 400.0: (300.0, "o"), 800.0: (300.0, "o")}

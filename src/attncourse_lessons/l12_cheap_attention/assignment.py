@@ -163,9 +163,9 @@ if solved("attend_tile"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# All three give the same result up to rounding. Yours holds a thirty-second of the scores. On our machine torch's kernel
-# was the fastest. It has the same loop, but all steps on a tile are compiled into one program. This program writes nothing
-# to memory between two steps.</details>
+# All three give the same result up to rounding. Yours holds a thirty-second of the scores. Torch's kernel has the same loop
+# as yours, but all steps on a tile are compiled into one program, which writes nothing to memory between two steps. The
+# printed times say what that gains on your machine.</details>
 
 # %% [markdown]
 # ## 3 · A sliding window, in blocks
@@ -381,7 +381,8 @@ if solved("rolling_step"):
 # $$\text{output}_i = \frac{\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}$$
 #
 # where $j$ runs over all keys, or, with `causal`, over those up to $i$. Nothing is scaled, nothing is padded. Do not make
-# an $n \times n$ matrix. (The check also looks at the size of what is made on the way.)
+# an $n \times n$ matrix: the check looks at the size of what is made on the way. Every form without such a matrix is
+# accepted. The best causal one is the chunkwise form of the lecture.
 
 # %% locked=true
 def features(x: Tensor) -> Tensor:
@@ -435,7 +436,7 @@ if solved("linear_attention"):
 #
 # With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers. For
 # $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why one trains in chunks,
-# which keep a state for each chunk and are faster, too. The recurrent form, which is next, keeps a single state.</details>
+# which keep a state for each chunk. (Compare the last two printed lines.) The recurrent form, which is next, keeps a single state.</details>
 
 # %% [markdown]
 # ## 6 · The same as a recurrent network
@@ -524,7 +525,7 @@ if solved("linear_attention") and solved("linear_step"):
 # **(c)** She would be content with a sliding window of 1,000 positions on each side. Name something that her model may then
 # no longer be able to do, and one cheap addition that might restore it.
 #
-# **(d)** Another model of hers has 32 layers and 8 heads of keys and values of width 128, in 16 bits. How large is its KV
+# **(d)** Another model of hers has 32 layers and 8 key-value heads of width 128, in 16 bits. How large is its KV
 # cache at 131,072 tokens with full attention? With a causal window of 1,024 tokens in every layer? With full attention in
 # every fourth layer and the window in the others? And with windows alone, how far back can the last position see?
 #
@@ -558,8 +559,8 @@ if solved("linear_attention") and solved("linear_step"):
 # Without a window, the cache of a model grows. Write its step for all heads at once: put the new key and value after the
 # old ones, let the query meet everything that is there now, and return the output together with the grown caches.
 #
-# There may be fewer heads of keys and values than of queries (grouped-query attention,
-# [lecture @many_heads](@many_heads)). Then neighbouring heads of queries share a head of keys and values. The caches hold
+# There may be fewer key-value heads than query heads (grouped-query attention,
+# [lecture @many_heads](@many_heads)). Then neighbouring query heads share a key-value head. The caches hold
 # the few heads, not the many. Leave the tensors that come in as they are.
 
 # %% exercise="cached_step"
@@ -578,8 +579,8 @@ def cached_step(
 check("cached_step", cached_step)
 
 # %% [markdown]
-# **Use it.** Write 64 tokens with 8 heads of queries and 2 of keys, token by token, and compare with one pass over the
-# whole text under a causal mask. *Guess:* how large are the caches beside those of 8 heads of keys?
+# **Use it.** Write 64 tokens with 8 query heads and 2 key-value heads, token by token, and compare with one pass over the
+# whole text under a causal mask. *Guess:* how large are the caches beside those of 8 key-value heads?
 
 # %%
 if solved("cached_step"):
@@ -597,13 +598,13 @@ if solved("cached_step"):
     off = float((torch.stack(outputs, dim=2) - at_once).abs().max())
     print(f"the two ways differ by at most {off:.0e}")
     print(f"the caches hold {sum(x.numel() for x in caches):,} numbers, "
-          f"with 8 heads of keys {wide_key.numel() + wide_value.numel():,}")
+          f"with 8 key-value heads {wide_key.numel() + wide_value.numel():,}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The two ways agree up to rounding. The caches hold a quarter of what 8 heads of keys would need, because only the 2 heads
-# are stored. Each of them serves four heads of queries.</details>
+# The two ways agree up to rounding. The caches hold a quarter of what 8 key-value heads would need, because only the 2
+# heads are stored. Each of them serves four query heads.</details>
 
 # %% [markdown]
 # ## Extension: Linformer

@@ -232,7 +232,7 @@ def roofline(peak: float, bandwidth: float, work: Mapping[str, float]) -> None:
     """
     drawn, ax = figure(7.4, 3.6)
     ridge = peak / bandwidth
-    low, high = 0.5, 2048.0
+    low, high = 0.5, 4096.0
     ax.axvspan(low, ridge, color=(*rgb(BLUE), 0.08), linewidth=0, zorder=0)
     ax.plot([low, ridge, high], [low * bandwidth / 1e12, peak / 1e12, peak / 1e12], color=INK, linewidth=2)
     ax.plot([ridge, ridge], [0.1, peak / 1e12], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
@@ -244,8 +244,8 @@ def roofline(peak: float, bandwidth: float, work: Mapping[str, float]) -> None:
         foot = 110 / 3 ** (len(work) - 1 - i) if bound else reached / 1.15
         if bound:
             ax.plot([intensity, intensity], [foot, reached], color=BLUE, linewidth=1, linestyle=":", zorder=2)
-        ax.text(intensity * 1.22, foot, f"{name}: {intensity:.0f}", ha="left", va="center" if bound else "top",
-                fontsize=10, color=INK)  # fmt: skip
+        ax.text(intensity * (1.1 if bound else 1.22), foot, f"{name}: {intensity:.0f}", ha="left",
+                va="center" if bound else "top", fontsize=10, color=INK)  # fmt: skip
         said.append(f"{name}, {intensity:.3g} per byte, reaches at most {reached:.3g} TFLOP/s")
     ax.text(ridge / 1.1, 0.16, f"memory-bound, below {ridge:.0f}", ha="right", va="center", fontsize=10, color=INK)
     ax.text(ridge * 1.1, 0.16, "compute-bound", ha="left", va="center", fontsize=10, color=INK)
@@ -581,7 +581,7 @@ FAMILIES = {
                        (3, 1.4), "w × d"),
     "chosen keys": ("which pairs, by their content", "Reformer 2020, NSA 2025", FEW, "n × few", (6, 1.4), "n × d"),
     "low rank": ("k mixtures for n keys", "Linformer 2020, not causal", torch.ones(6, 2), "n × k", (2, 1.4), "k × d"),
-    "linear attention": ("a product of features for exp", "Performer 2020, DeltaNet 2021", None, "none\nneeded",
+    "linear attention": ("a product of features for exp", "Katharopoulos 2020, DeltaNet 2021", None, "none\nneeded",
                          (2, 1.4), "d × d"),
     "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none\nneeded", (2, 0.5), "fixed"),
 }  # fmt: skip
@@ -598,7 +598,7 @@ def taxonomy() -> None:
         ax.plot([-1.2, -1.2], [middle - 0.69 * rows + 0.1, middle + 0.69 * rows - 0.1], color=colour, linewidth=2)
         ax.text(-1.4, middle, words, ha="right", va="center", fontsize=10, rotation=90, color=INK)
         colours += rows * [colour]
-    for words, x in (("pairs computed", 2.7), ("kept of keys, values", 5.5), ("what changes, for example", 9.2)):
+    for words, x in (("pairs computed", 2.7), ("stored for keys, values", 5.5), ("what changes, for example", 9.2)):
         ax.text(x, 0.65, words, va="center", fontsize=10, style="italic", color=INK)
     unit = 0.19
     for row, ((name, family), colour) in enumerate(zip(FAMILIES.items(), colours, strict=True)):
@@ -679,11 +679,13 @@ def seed_lines(
     y_name: str,
     chance: float | None = None,
     beside: Mapping[str, Runs] | None = None,
+    known: Mapping[str, tuple[float, str]] | None = None,
 ) -> None:
     """Shares against a size that doubles, {panel: {name: {x: a value a seed}}}: marks for seeds, lines through medians.
 
     A name has the same colour and mark in every panel; the first panel has all names, and the legend is of it. At the
-    end of each line stands its median in per cent. The lines `beside` are drawn broad and pale in every panel.
+    end of each line stands its median in per cent. The lines `beside` are drawn broad and pale in every panel. A level
+    `known` beforehand, {panel: (share, words)}, is dotted.
     """
     drawn, grid = figure(9.0, 3.9, columns=len(panels))
     axes = np.atleast_1d(np.asarray(grid))
@@ -714,6 +716,12 @@ def seed_lines(
             ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
             ax.annotate("guessing", (0, chance), (3, 3), xycoords=("axes fraction", "data"),
                         textcoords="offset points", ha="left", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
+        if known and title in known:
+            share, words = known[title]
+            ax.axhline(share, 0, 0.8, color=GREY, linestyle=":", linewidth=1.4, zorder=1)  # as far as the last mark
+            ax.annotate(words, (0, share), (3, -9), xycoords=("axes fraction", "data"), textcoords="offset points",
+                        ha="left", va="top", fontsize=9.5, color=GREY)  # fmt: skip
+            parts.append(f"{words}, {share:.2f}, dotted")
         ax.set_xscale("log")
         xs = sorted({x for runs in lines.values() for x in runs})
         ax.set_xticks(xs, [f"{x:g}" for x in xs])
@@ -748,8 +756,8 @@ def cache_sizes(used: Mapping[str, float], full: Mapping[str, float], heads: Map
         for sizes, marker, colour, size, words in kinds:
             ax.plot(sizes[name], place, marker, color=colour, markersize=size, markeredgewidth=1.6, linestyle="none",
                     markerfacecolor=colour if sizes is used else "none", label=None if place else words)  # fmt: skip
-        ax.annotate(f"{gib:.3g}", (gib, place), (-9, 0), textcoords="offset points", color=BLUE, ha="right",
-                    va="center")  # fmt: skip
+        number = f"{gib:.0f}" if gib >= 100 else f"{gib:.1f}"
+        ax.annotate(number, (gib, place), (-9, 0), textcoords="offset points", color=BLUE, ha="right", va="center")
         more = [f"{full[name]:.3g} with full attention"] * (full[name] > gib)
         more += [f"{heads[name]:.3g} with own heads"] * (heads[name] > full[name])
         said.append(", ".join([f"{name}: {gib:.3g}", *more]))

@@ -17,13 +17,13 @@ def cache(lots):
     seen = cache_bytes(config, 1, n)
     mib = 2**20
     values = {
-        2 * layers * kv * d_head * n * 2: "Keys and values, for each layer and head of keys, 2 bytes a number.",
+        2 * layers * kv * d_head * n * 2: "Keys and values, for each layer and key-value head, 2 bytes a number.",
         layers * kv * d_head * n * 2: "Keys *and* values are kept.",
         2 * kv * d_head * n * 2: "Every layer keeps its own.",
         2 * layers * kv * d_head * n * 8: "A number in bfloat16 takes 2 bytes.",
     }
     return ask(
-        f"{layers} layers, {kv} heads of keys and values of width {d_head}, {n:,} tokens, bfloat16. How large is the KV cache?",
+        f"{layers} layers, {kv} key-value heads of width {d_head}, {n:,} tokens, bfloat16. How large is the KV cache?",
         *((f"{value / mib:,.0f} MiB", value == seen, why) for value, why in values.items()),
     )
 

@@ -94,7 +94,7 @@ def caches(answer, draw):
 
 @aspect("groups", points=1, hint=3)
 def groups(answer, draw):
-    """where there are fewer heads of keys than of queries, neighbours share, and the caches stay small"""
+    """where there are fewer key-value heads than query heads, neighbours share, and the caches stay small"""
     [batch, n_kv_heads, d_head], [n] = draw.sizes(3, 2, 6), draw.sizes(1, 8, 10)
     output, caches = torch.empty(0), _past(draw, batch, n_kv_heads, n, d_head)
     for _ in range(2):
@@ -167,17 +167,17 @@ slip("keys for values", EVERY_STEP, {VALUES: "[value_cache, key.unsqueeze(2)]"},
 slip("dealt out like cards", GROUPS,
      {SHARED_KEYS: "keys.repeat(1, group, 1, 1)", SHARED_VALUES: "values.repeat(1, group, 1, 1)"},
      words="""
-    The heads of keys were repeated one after the other, 0 1 0 1, so query heads 0 and 2 share. In grouped-query
+    The key-value heads were repeated one after the other, 0 1 0 1, so query heads 0 and 2 share. In grouped-query
     attention *neighbours* share: 0 0 1 1. Both have the same shape.""")
 
 slip("the many heads in the cache", GROUPS, {", keys, values": f", shared_keys, {SHARED_VALUES}"}, words="""
-    Keys and values were repeated for all heads of queries, and it is the repeated ones that came back. Then the cache
+    Keys and values were repeated for all query heads, and it is the repeated ones that came back. Then the cache
     is as large as without groups, and nothing has been saved (at the next step the few new heads may not even fit the
     many old ones). Repeat just before use; keep the few.""")
 
-slip("a head of keys for every head of queries", GROUPS, {SHARED_KEYS: "keys", SHARED_VALUES: "values"}, words="""
-    Queries have more heads than keys here, and the two tensors do not fit. Each head of keys serves several
-    neighbouring heads of queries.""")
+slip("a key-value head for every query head", GROUPS, {SHARED_KEYS: "keys", SHARED_VALUES: "values"}, words="""
+    Queries have more heads than keys here, and the two tensors do not fit. Each key-value head serves several
+    neighbouring query heads.""")
 
 slip("normalises over the heads", OUTPUTS, {"softmax(dim=-1)": "softmax(dim=1)"}, words="""
     Softmax ran over the heads, so that the heads share out each position among themselves. Each head shares out its own
