@@ -224,3 +224,24 @@ def test_with_residual_connections_every_seeds_slice_rises_more_steadily_and_mor
     assert sum(bowl["low"] for bowl in with_residual) > 2 * sum(bowl["low"] for bowl in without)
     for losses in record["slices"].values():
         assert len(losses) == len(record["ticks"]) and {len(row) for row in losses} == {len(record["ticks"])}
+
+
+def test_the_three_wrong_blocks_have_one_fault_each():
+    right = course.exercise("repair_the_block").reference
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones(5, 5, dtype=torch.bool).tril()
+    other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)
+    found = []
+    for kind in (right, *course.part("deep_stacks", "faults").one_fault_each(right)):
+        torch.manual_seed(0)
+        block = kind(8, 2, 16)
+        output = block(x, mask)
+        output.square().sum().backward()
+        leaks = (block(other, mask) - output)[:, :-1].abs().max().item() > 1e-4
+        unused = [name for name, parameter in block.named_parameters() if parameter.grad is None]
+        for layer in (block.attention.out_proj, block.down):
+            torch.nn.init.zeros_(layer.weight)
+            torch.nn.init.zeros_(layer.bias)
+        found.append(((block(x, mask) - x).abs().max().item() > 1e-4, leaks, unused))
+    unused = ["norm_2.weight", "norm_2.bias"]
+    assert found == [(False, False, []), (True, False, []), (False, True, []), (False, False, unused)]

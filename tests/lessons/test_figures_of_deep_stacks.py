@@ -151,7 +151,10 @@ def test_each_placement_has_a_column_with_its_sizes_above_and_its_gradients_belo
     assert strokes(above_2) == [[(0, 2), (1, 5), (2, 6)], [(0, 1), (1, 1)]]
     assert strokes(below_2) == [[(1, 0.5), (2, 0.25)], [(0, 1), (1, 1)]]
     assert strokes(above)[2] == strokes(below)[2] == [(0, 1), (1, 1)]
-    assert curves(above_2) == {"2 blocks": {0: 2, 1: 5, 2: 6}}
+    assert curves(above_2) == {"2 blocks": {"0": 2, 1: 5, 2: 6}}
+    assert labels(above.xaxis) == {0: "0", 4: "4", 6: "6"} and labels(below.xaxis) == {1: "1", 2: "2", 3: "3"}
+    (legend,) = above.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["2 blocks", "3 blocks"]
     assert {ax.get_yscale() for ax in (above, above_2, below, below_2)} == {"log"}
 
 
@@ -191,14 +194,14 @@ def test_panels_of_runs_share_their_heights_and_one_legend():
 def test_each_run_stands_at_what_may_have_caused_its_loss():
     panels = {"share": {"mixed": [(0.25, 3.0), (0.75, 1.0)], "looked up": [(0.5, 2.5)]},
               "spread": {"mixed": [(0.125, 3.0), (0.375, 1.0)], "looked up": [(0.25, 2.5)]}}  # fmt: skip
-    share, spread = axes(figures.runs_by_cause, panels, "loss", ("guessing", 2.75))
+    share, spread = axes(figures.runs_by_cause, panels, "loss", ("guessing", 2.75), {"half": (0.5, 2.5)})
     assert (share.get_xlabel(), spread.get_xlabel(), share.get_ylabel()) == ("share", "spread", "loss")
     assert strokes(share) == [[(0.25, 3), (0.75, 1)], [(0.5, 2.5)], [(0, 2.75), (1, 2.75)]]
     assert strokes(spread) == [[(0.125, 3), (0.375, 1)], [(0.25, 2.5)], [(0, 2.75), (1, 2.75)]]
     assert share.get_ylim() == spread.get_ylim() and share.get_legend() is None
     assert [text.get_text() for text in spread.get_legend().get_texts()] == ["mixed", "looked up"]
     assert curves(spread) == {"mixed": {0.125: 3, 0.375: 1}, "looked up": {0.25: 2.5}}
-    assert places(share) == places(spread) == {"guessing": (1, 2.75)}
+    assert places(share) == {"guessing": (1, 2.75), "half": (0.5, 2.5)} and places(spread) == {"guessing": (1, 2.75)}
 
 
 @proven

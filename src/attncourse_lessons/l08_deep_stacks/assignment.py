@@ -259,7 +259,8 @@ if solved("pre_norm_block"):
 # <details><summary>What to see</summary>
 #
 # (1) The size grows as the walk does, but stays below it: what a sublayer writes is smaller than one. (2) Without the first
-# block the output of the three stacks changes by 59 to 85 %: its step is as large as $x$ itself was, and nothing scales it down later. Without the
+# block the output of the three stacks changes by 59 to 85 %: its step is about three quarters as large as
+# $x$ itself was, all later blocks read the changed $x$, and nothing scales the step down later. Without the
 # last block it changes by 16 to 17 %: one step beside a large $x$. Exercise 7 repeats this with a post-norm block.</details>
 
 # %% [markdown]
@@ -532,20 +533,30 @@ class FaultyBlock(nn.Module):
 
 
 # %% [markdown]
-# The next cell begins a **structural test**: if the sublayers write nothing, the block must be the identity. Run it, and add
-# tests of your own. Which other properties must a right block have, whatever its parameters are? For each of the four faults:
-# which test would find it without reading the code? (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a
-# test of yours is graded.)
+# The next cell begins `faults_of` with one **structural test**: if the sublayers write nothing, the block must be the
+# identity. Run it, and add tests of your own. Which other properties must a right block have, whatever its parameters are?
+# For each of the four faults: which test would find it without reading the code? At the end of this exercise your tests
+# meet blocks with one fault each. (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a test is graded.)
 
 # %%
+from copy import deepcopy
+
+
+def faults_of(block: nn.Module, x: Tensor, mask: Tensor) -> list[str]:
+    """The names of the tests that a block fails; mask: causal. Add yours."""
+    faults = []
+    silent = deepcopy(block)                             # the block itself stays as it is
+    for layer in (silent.attention.out_proj, silent.down):
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    if (silent(x, mask) - x).abs().max() > 1e-4:
+        faults.append("sublayers that write nothing: x moves")
+    return faults
+
+
 torch.manual_seed(0)
-block, x = FaultyBlock(8, 2, 16), torch.randn(2, 5, 8)
-for layer in (block.attention.out_proj, block.down):
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
-all_allowed = torch.ones(5, 5, dtype=torch.bool)
-moved = (block(x, all_allowed) - x).abs().max().item()
-print(f"sublayers that write nothing: x moves by {moved:.2f}")
+causal = torch.ones(5, 5, dtype=torch.bool).tril()
+print(faults_of(FaultyBlock(8, 2, 16), torch.randn(2, 5, 8), causal))
 
 # %% [markdown]
 # Write the `forward` that was meant. (Copy the faulty one and repair it, or start afresh.)
@@ -575,11 +586,13 @@ check("repair_the_block", RepairedBlock)
 
 # %% [markdown]
 # **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. The cell copies its parameters
-# into your block and compares, with a causal mask. Then three structural tests examine the faulty block and yours. *Guess:*
-# which of the three does the faulty block fail, and which of its faults does each test find?
+# into your block and compares, with a causal mask. Then your `faults_of` examines it and three copies, A, B and C,
+# with one fault each. *Guess:* which of them do your tests find? Add tests until all three are found and yours still passes.
 
 # %%
 if solved("repair_the_block"):
+    from .faults import one_fault_each
+
     torch.manual_seed(0)
     theirs = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True,
                                         norm_first=True)
@@ -594,29 +607,21 @@ if solved("repair_the_block"):
     x, causal = 3 * torch.randn(2, 6, 32) + 1, torch.ones(6, 6, dtype=torch.bool).tril()
     same = (yours(x, causal) - theirs(x, src_mask=~causal)).abs().max().item()
     print(f"from torch's block: {same:.0e}")
-    later = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)    # another last position
-    for block in (FaultyBlock(32, 4, 64), yours):
-        print(f"{type(block).__name__}:")
-        output = block(x, causal)
-        output.square().sum().backward()
-        unused = [name for name, p in block.named_parameters() if p.grad is None]
-        print("    learn nothing:", ", ".join(unused) or "none")
-        leaked = (block(later, causal) - output)[:, :-1].abs().max().item()
-        print(f"    the last position changes: those before it move by {leaked:.2f}")
-        for layer in (block.attention.out_proj, block.down):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
-        moved = (block(x, causal) - x).abs().max().item()
-        print(f"    sublayers that write nothing: x moves by {moved:.2f}")
+    for kind in (RepairedBlock, *one_fault_each(RepairedBlock)):
+        block = kind(32, 4, 64)
+        block.load_state_dict(yours.state_dict())
+        failed = ", ".join(faults_of(block, x, causal)) or "passes all tests"
+        print(f"{kind.__name__:>13}: {failed}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
 # Your block does the same as torch's, up to rounding. A comparison with a trusted implementation is called **differential
 # testing**. It needs parameters as after training: while both norms have a gain of 1 and a bias of 0, using the first one
-# twice makes no difference. The faulty block fails all three structural tests, and yours passes them. Each test finds what
-# the others do not: a norm that is never used, a mask that is not handed on, and a residual sum that starts from the
-# normalised x. (There are two such sums, and this test does not tell them apart.)</details>
+# twice makes no difference. A has a norm on the stream, B ignores its mask, and C uses its first norm twice. The given
+# test finds A alone. For B: change the last position, and compare what comes out at those before it. For C: after a backward
+# pass every parameter must have a gradient. Each of the three finds what the others do not. (The faulty block has two sums
+# that start from the normalised x, and the given test does not tell them apart.)</details>
 
 # %% [markdown]
 # ## 9 · A norm over all tokens so far

@@ -288,11 +288,14 @@ def runs_side_by_side(
 
 
 def runs_by_cause(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]], y_name: str, level: tuple[str, float]
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    y_name: str,
+    level: tuple[str, float],
+    words: Mapping[str, tuple[float, float]] | None = None,
 ) -> None:
     """Panels side by side, {name of the x axis: {group: (x, y) of each run}}: a mark a run. They share their heights.
 
-    `level` is dotted, with its name.
+    `level` is dotted, with its name. `words` stand above their places (x, y) in the first panel.
     """
     drawn, _ = figure(8.6, 3.2, columns=len(panels))
     said = []
@@ -304,6 +307,10 @@ def runs_by_cause(
             said.append(f"{name}: {first[1]:.2f} at a {x_name} of {first[0]:.2f}, {last[1]:.2f} at {last[0]:.2f}")
         _named_level(ax, *level)
         name_lines(ax, x_name, "")
+    for word, place in (words or {}).items():
+        drawn.axes[0].annotate(word, place, (0, 6), textcoords="offset points", ha="center", va="bottom", fontsize=9.5,
+                               color=INK)  # fmt: skip
+        said.append(f"{word} at {place[0]:.2f}")
     _share_heights(drawn, y_name)
     said.append(f"{level[0]}: {level[1]:.2f}")
     show(drawn, f"{y_name}, a mark a run. {'; '.join(said)}.")
@@ -352,9 +359,9 @@ def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: fl
 
 
 def _named_level(ax: Axes, name: str, height: float) -> None:
-    """A dotted level with its name above its right end."""
+    """A dotted level, its name above it on the right, left of where the last marks stand."""
     ax.axhline(height, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-    ax.annotate(name, (1, height), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
+    ax.annotate(name, (1, height), (-24, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
                 ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
 
 
@@ -479,6 +486,8 @@ def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
                 f"first block and {gradients[-1]:.2g} in the last"
             )
         up.set_title(name)
+        up.set_xticks([0, *(2 * depth for depth in by_depth)])
+        down.set_xticks([1, *by_depth])
         for ax, values in ((up, [s for sizes, _ in by_depth.values() for s in sizes]),
                            (down, [g for _, gradients in by_depth.values() for g in gradients])):  # fmt: skip
             ax.set_yscale("log")
@@ -490,7 +499,8 @@ def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
         down.set_xlabel("block")
     drawn.axes[0].set_ylabel("size of x")
     drawn.axes[len(flows)].set_ylabel("gradient in the block")
-    drawn.axes[len(flows) - 1].legend(frameon=False, fontsize=9.5)
+    drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False,
+                 fontsize=9.5)  # fmt: skip
     show(drawn, f"Flows through untrained stacks. {'; '.join(said)}.")
 
 
