@@ -125,7 +125,7 @@ check("self_attention", self_attention)
 # **Use it.** The lecture's diary: each of seven shuffled cards must say what there will be for dinner tomorrow. Your
 # function is the layer; the rest is an embedding and an optimiser. The lecture's queries and keys have 32 numbers. Can two
 # numbers, or a single one, tell seven days apart? *Guess* on how many of the seven days a layer with $d_k$ = 1 will be
-# right. Six trainings take about ten seconds.
+# right. Six trainings take a few seconds.
 
 # %%
 if solved("self_attention"):
@@ -174,13 +174,14 @@ if solved("self_attention"):
 #
 # * The contents of the padding make no difference to a real token.
 # * A token whose query is zero, and whose key is not, has equal scores, and receives the mean of the real values. (Let the
-#   token have feature 0 alone, and set row 0 of $W_Q$ to zero. Use a batch without padding, or the mistake that the first
-#   rule finds hides this one.)
+#   token have feature 0 alone, and set row 0 of $W_Q$ to zero. Use a batch without padding; with padding, the mistake
+#   that the first rule finds makes this test fail, too.)
 # * If every token gets one more feature, which is zero, the output stays the same. (Each matrix gets one more row.)
 #
 # The cell tests the first rule. Write the other two in the cell below it, as functions of a layer that return the largest
-# difference. A good test gives more than 0.01 for `suspicious`, and less than 0.00001 for a right layer: run all three again
-# on yours. (Two such tests are in "Use it", to compare with.) Then write the layer as it should be.
+# difference. A good test gives more than 0.01 for `suspicious`, and less than 0.00001 for a right layer. The cell says at
+# once whether yours find a mistake; "Use it" tries them on your layer, beside two of ours. Then write the layer as it
+# should be.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
@@ -202,7 +203,21 @@ def change_the_padding(layer):
 print(f"new padding moves real tokens by up to {change_the_padding(suspicious):.3f}")
 
 # %%
-# Your two tests, after the pattern of change_the_padding.
+def zero_query(layer):
+    """The second rule: the largest difference from the mean of the real values."""
+    ...
+
+
+def one_more_feature(layer):
+    """The third rule: the largest difference that one more feature makes."""
+    ...
+
+
+for test in (zero_query, one_more_feature):
+    found = test(suspicious)
+    said = "returns no number yet" if found is None else f"{found:.3f} for the suspicious layer"
+    good = " (more than 0.01: it finds a mistake)" if found is not None and found > 0.01 else ""
+    print(f"{test.__name__}: {said}{good}")
 
 # %% exercise="padded_self_attention"
 def padded_self_attention(
@@ -241,13 +256,13 @@ if solved("padded_self_attention"):
         print(f"{name:>10}: moved by", ", ".join(f"{share:.0%}" for share in moved.tolist()))
 
 # %% [markdown]
-# In your layer a token receives the same in any batch. In the suspicious layer its vector moves by about its own length,
-# only because a longer sentence is in the batch. And the three rules, each as a test of both layers:
+# In your layer a token receives the same in any batch. In the suspicious layer its vector moves by about its own length
+# or by more, only because a longer sentence is in the batch. And the rules, as tests of both layers, yours and ours:
 
 # %%
 if solved("padded_self_attention"):
 
-    def zero_query(layer):
+    def our_zero_query(layer):
         torch.manual_seed(0)
         x, real = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)       # no padding
         W_Q, W_K, W_V = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
@@ -255,7 +270,7 @@ if solved("padded_self_attention"):
         received = layer(x, real, W_Q, W_K, W_V)[:, 0]               # (2, 5)
         return (received - (x @ W_V).mean(dim=1)).abs().max().item()
 
-    def one_more_feature(layer):
+    def our_one_more_feature(layer):
         torch.manual_seed(0)
         x, real = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)
         matrices = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
@@ -263,13 +278,16 @@ if solved("padded_self_attention"):
         x_wider = nn.functional.pad(x, (0, 1))                       # (2, 4, 7)  the last is 0
         return (layer(x_wider, real, *wider) - layer(x, real, *matrices)).abs().max().item()
 
-    for rule in (change_the_padding, zero_query, one_more_feature):
+    ours = (change_the_padding, our_zero_query, our_one_more_feature)
+    for rule in (*ours, zero_query, one_more_feature):
         theirs, yours = rule(suspicious), rule(padded_self_attention)
-        print(f"{rule.__name__:>18}: suspicious {theirs:.3f}, yours {yours:.6f}")
+        if theirs is not None and yours is not None:
+            good = "a good test" if theirs > 0.01 and yours < 1e-5 else "NOT a good test"
+            print(f"{rule.__name__:>20}: suspicious {theirs:.3f}, yours {yours:.6f}, {good}")
 
 # %% [markdown]
-# Each rule finds a mistake in the suspicious layer, and none in yours. If your own tests gave other numbers, that is no
-# fault: they drew other tensors. What counts is which layer passes.
+# Each of our tests finds a mistake in the suspicious layer, and none in yours. If yours gave other numbers than ours, that is
+# no fault: they drew other tensors. What counts is which layer passes.
 #
 # ## 4 · What a layer costs
 #
@@ -291,8 +309,8 @@ if solved("padded_self_attention"):
 # * **Sequential steps**: how many positions of *one* layer must be computed one after the other because each needs the
 #   one before. If none has to wait, the answer is 1.
 # * **Path length**: a signal goes from the first position to the last. How many recurrent cells does it pass through, the
-#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? Layers
-#   come whole, so round up; the answer is at least 1.
+#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? The
+#   number of layers is whole, so round up; the answer is at least 1.
 #
 # Four examples, which you can do by hand:
 #

@@ -262,7 +262,7 @@ def winding(names: Sequence[str], runs: Mapping[str, Tensor]) -> None:
     turned = ", ".join(f"{name} {math.degrees(angle - 0.1):.0f}°" for name, angle in zip(names, angles, strict=True))
     show(
         drawn,
-        f"Arrows of growing length that wind outwards, each turned from the one before by the angle between them: "
+        f"Arrows of growing length that open like a fan, each turned from the one before by the angle between them: "
         f"{turned}. {'; '.join(said).replace('-', '−')}.",
     )
 

@@ -1176,8 +1176,8 @@ assert min(spreads[-1] for spreads in warmed["spreads"]) > 0.8
 # spread falls at first, and then rises again. Without a warm-up $r$ is about the same after the first step, whether Adam's
 # averages are good or poor. With good ones it then grows even more, and the model does not learn. So here **a warm-up helps
 # because it shortens the first steps, and the branches stay smaller than $x$.** (Six blocks at one rate: Adam's averages may
-# matter elsewhere. A third account is curvature: a warm-up may lead to flatter regions, where a full step is safe. It does not
-# exclude ours, and we have not tested it.)
+# matter elsewhere. A third account is curvature: a warm-up may lead to flatter regions, where a full step is safe
+# ([@kalra2024]). It does not exclude ours, and we have not tested it.)
 #
 # ## How large should a branch be? DeepNorm, ReZero, LayerScale
 #
@@ -1690,7 +1690,7 @@ for name, bowls in landscape["bowls"].items():
 #
 # *Norms*: [+@ba2016], section 3; [+@ioffe2015]; [+@ulyanov2016]; [+@zhang2019rms]; [+@xu2019].
 #
-# *Placement, warm-up and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@liu2020radam], RAdam; [+@ma2021];
+# *Placement, warm-up and branches*: [+@xiong2020], figure 1 and section 3; [+@liu2020]; [+@liu2020radam], RAdam; [+@ma2021]; [+@kalra2024];
 # [+@radford2019], GPT-2; [+@zhang2019fixup]; [+@bachlechner2021]; [+@touvron2021cait], LayerScale; [+@wang2022].
 #
 # *Today*: [+@ding2021], the sandwich; [+@liu2022]; [+@henry2020]; [+@dehghani2023]; [+@chowdhery2022]; [+@kim2025]; [+@zhu2025], DyT; and the reports

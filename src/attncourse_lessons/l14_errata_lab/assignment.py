@@ -492,7 +492,7 @@ if solved("structural_test"):
 # 3. (c) Zero the sublayers (set the matrices that they write with to zero) and compare the block's output with its
 #    input, on vectors that are neither centred nor of size one: in a pre-norm block they are equal, here they are not.
 #    Half a point; none where x is, or may be, normalised already, since then the test sees nothing. Half a point for a
-#    block that passes: one without any norm, x + f(x), or with the norm on the branch, x + norm(f(x)). (Comparing with
+#    block that passes: one without any norm, x + f(x), or with res-post-norm, x + norm(f(x)). (Comparing with
 #    a trusted implementation after copying the weights is as good; that nothing else passes it is then the second half.)
 # ### END SOLUTION
 

@@ -295,7 +295,7 @@ def _so_in(facts: Mapping[str, str]) -> Callable[..., Finding]:
 def _share_of_pre_norm(said) -> Finding:
     """Decoder-only models up to 2024 whose reports say where their norms are."""
     pre_norm = ("GPT-2", "GPT-3", "LLaMA", "Llama 2", "Llama 3", "Mistral 7B", "Phi-3", "Qwen 2", "OLMo")
-    others = ("OPT 350M", "Gemma 2", "OLMo 2")                                # post-norm, sandwich, norm on the branch
+    others = ("OPT 350M", "Gemma 2", "OLMo 2")                                # post-norm, sandwich, res-post-norm
     share = len(pre_norm) / len(pre_norm + others)
     return Finding(said(share), f"{share:.0%} of those that we name have pre-norm alone; not {', '.join(others)}")
 

@@ -31,7 +31,7 @@ exercise = Exercise(
     solution=solution,
     returns=("output", "weights"),
     forbidden=READY_MADE,
-    difficulty=2,
+    difficulty=1,
     minutes=15,
     hints=(
         "Four steps: three projections, a matrix of scores, a softmax, a product. Write the shape beside each. The "
