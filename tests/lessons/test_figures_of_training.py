@@ -123,8 +123,10 @@ def test_the_share_of_the_peak_that_work_can_reach_is_said_for_each_chip(said):
 
 
 def test_every_part_of_the_memory_is_said_and_what_there_is(said):
-    figures.memory_bars({"small": {"state": 1e9, "activations": 2e9}}, {"T4": 16e9})
-    assert said == ["Memory of a training step. small: state 1.00 GB, activations 2.00 GB. T4 has 16 GB."]
+    parts = {"state": 1e9, "activations": 2e9}
+    figures.memory_bars({"small": parts, "same": parts}, {"T4": 16e9}, {"same": 3.5e9})
+    assert said == ["Memory of a training step. small: state 1.00 GB, activations 2.00 GB; same: state 1.00 GB, "
+                    "activations 2.00 GB, measured 3.5 GB. T4 has 16 GB."]  # fmt: skip
 
 
 def test_of_each_step_the_milliseconds_are_said_and_how_long_the_gpu_is_busy(said):
@@ -147,8 +149,8 @@ def test_of_each_class_its_share_is_said(said):
 def test_the_bits_of_each_format_are_said_and_what_they_buy(said):
     figures.number_formats({"TF32": (8, 10, 13), "fp16": (5, 10, 0)})
     assert said == ["Number formats, a box for each bit, one of them the sign. TF32: exponent 8, fraction 10, not used "
-                    "13; at most 3.4e+38, 3.3 decimal digits. fp16: exponent 5, fraction 10; at most 6.6e+04, 3.3 "
-                    "decimal digits."]  # fmt: skip
+                    "13; from 1.1e-41 to 3.4e+38, 3.3 decimal digits. fp16: exponent 5, fraction 10; from 6.0e-08 to "
+                    "6.6e+04, 3.3 decimal digits."]  # fmt: skip
 
 
 def test_what_each_gpu_holds_is_said(said):
@@ -376,10 +378,14 @@ def test_a_format_has_a_box_for_each_bit_and_beside_them_what_they_buy():
     rows = {row: [(words, x) for words, x, y in texts(ax) if y == -row] for row in (0, 1)}
     assert rows[0][:4] == [("wide", -0.6), ("S", 0.5), ("8", 5), ("23", 20.5)]
     assert rows[1][:5] == [("short", -0.6), ("S", 0.5), ("5", 3.5), ("10", 11), ("not used", 17)]
-    (largest, x), (digits, further) = rows[0][4:]
-    assert largest == r"$3.4 \cdot 10^{38}$" and digits == "7.2" and rows[1][5:] == [("65,504", x), ("3.3", further)]
+    (smallest, near), (largest, x), (digits, further) = rows[0][4:]
+    assert (smallest, largest, digits) == (r"$1.4 \cdot 10^{-45}$", r"$3.4 \cdot 10^{38}$", "7.2")
+    assert rows[1][5:] == [(r"$6.0 \cdot 10^{-8}$", near), ("65,504", x), ("3.3", further)]
+    float16 = torch.finfo(torch.float16)
+    assert float16.smallest_normal * float16.eps == pytest.approx(6.0e-8, abs=0.05e-8) and float16.max == 65_504
     heads = {words: x for words, x, y in texts(ax) if y == 0.85}
-    assert heads == {"largest": x, "decimal digits": further, "exponent: range": 5, "fraction: digits": 20.5}
+    assert heads == {"smallest": near, "largest": x,
+                     "decimal digits": further, "exponent: range": 5, "fraction: digits": 20.5}
 
 
 @proven
@@ -403,17 +409,18 @@ def test_a_roof_rises_with_the_bandwidth_to_the_peak_and_work_lies_on_it():
 def test_memory_is_stacked_beside_what_there_is_and_a_part_too_thin_to_be_seen_is_said_once():
     held = {"small": {"state": 1e9, "activations": 2e9}, "large": {"state": 3e9, "activations": 30e9}}
     held |= {"thin": {"state": 1e7, "activations": 5e9}, "also": {"state": 1e7, "activations": 4e9}}
-    (ax,) = axes(figures.memory_bars, held, {"T4": 16e9})
+    (ax,) = axes(figures.memory_bars, held, {"T4": 16e9}, {"thin": 7e9})
     lengths = [[bar.get_width() for bar in container] for container in ax.containers]
     starts = [[bar.get_x() for bar in container] for container in ax.containers]
     assert lengths == [[1, 3, 0.01, 0.01], [2, 30, 5, 4]] and starts == [[0, 0, 0, 0], [1, 3, 0.01, 0.01]]
-    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == ["state", "activations"]
+    legend = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert legend == ["state", "activations", "measured: 7.0 GB"] and dots(ax) == [(7, 2)]
     assert [places(ax)[words][1] for words in ("3.0 GB", "33.0 GB", "5.0 GB", "4.0 GB")] == [0, 1, 2, 3]
     assert labels(ax.yaxis) == {0: "small", 1: "large", 2: "thin", 3: "also"}
     assert places(ax)["T4: 16 GB"][0] == 16 and strokes(ax) == [[(16, 0), (16, 1)]]
     assert "total" in places(ax)
     (thin,) = [(words, x, y) for words, x, y in texts(ax) if words.startswith("state")]
-    assert thin[0] == "state: 0.01 GB" and 5.01 < thin[1] < 6 and thin[2] == 2
+    assert thin[0] == "state: 0.01 GB" and 7 < thin[1] < 8 and thin[2] == 2, "beside the diamond"
 
 
 @proven

@@ -115,7 +115,7 @@ if solved("label_smoothed_loss"):
 def warmup(step: int, d_model: int, warmup_steps: int) -> float:
     """The learning rate of this step; the first step is step 1.
 
-    returns a number; a tensor of one will do
+    returns a number; a tensor with one element is fine, too
     """
     ...  # solution
 
@@ -353,9 +353,9 @@ if solved("TrainStep"):
 #   The grader may be slower than your machine: aim for under 12 seconds. The model is small: one training of 350 steps with
 #   batches of 32 pairs is enough. (It takes about 10 seconds on one thread of our machine, which has other work to do.)
 # * With 350 steps the learning rate matters little: in our trials rates a factor of ten apart earned all points. With 120
-#   steps it decides. So **sweep with short trainings**, *before* the check and outside the function: hold out 200 of the pairs, and
-#   train for 120 steps with 0.003, 0.01 and 0.03 as the highest rate. Together this takes about as long as one training of
-#   350 steps. Take the rate with the most held-out pairs right for the long training.
+#   steps it decides. So **sweep with short trainings**, *before* the check and outside the function, in the cell "Your sweep". It has
+#   pairs of another such language, 200 of them held out. Train for 120 steps with 0.003, 0.01 and 0.03 as the highest
+#   rate. Together this takes about as long as one training of 350 steps. Take the rate with the most held-out pairs right.
 # * You get points when a third, two thirds and four fifths of the 200 are right to the last token. The check shows
 #   the share. Your teacher can show the class a leaderboard of it, without names. A program that works out the grammar by
 #   rules and trains nothing would pass the check, but it misses the point of the exercise.
@@ -415,6 +415,15 @@ def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> 
     """
     ...  # solution
 
+# %%
+# Your sweep: the rate with the most held-out pairs right goes into your function.
+from .digits import digit_pairs
+
+pairs = digit_pairs(train=1500, seed=1).training          # English number words, and digits
+kept, held_out = pairs[200:], pairs[:200]
+for rate in (0.003, 0.01, 0.03):
+    print("highest rate", rate)     # 120 steps on `kept`; how many of `held_out` are right?
+
 # %% check="train_translator"
 check("train_translator", train_translator)
 
@@ -443,8 +452,9 @@ if solved("train_translator"):
 # <details><summary>What to see</summary>
 #
 # With the course's solution 170, 179 and 152 of the 200 are right (a few more or fewer on another machine). The standard
-# error of one such count is about 5. So 200 sentences can hardly tell 170 and 179 apart; 152 is clearly lower. Is another
-# rate clearly better for you? Then put it into your function and run the check again.
+# error of one such count is about 5. So 200 sentences can hardly tell 170 and 179 apart. 152 is lower than the choice of sentences
+# explains. Whether another seed would show it, one training per rate cannot say. Is another rate clearly better for you?
+# Then put it into your function and run the check again.
 #
 # How much the rate matters depends on the length of the training. The solution on three invented languages
 # (`benchmarks/capstone_rates.py`), the median of the sentences right, of 200:
@@ -462,8 +472,9 @@ if solved("train_translator"):
 # %% [markdown]
 # ## 6 · Read a log like an engineer
 #
-# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) The command was `train
-# --precision fp16 --lr 2e-3 --warmup 400 --batch-tokens 8192 --save-every 1000`. A seed fixes the order of the batches.
+# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) The command, of a
+# script that she wrote herself, was `python my_train.py --precision fp16 --lr 2e-3 --warmup 400 --batch-tokens 8192
+# --save-every 1000`. A seed fixes the order of the batches.
 #
 # | step | rate | gradient norm, before clipping at 1 | training loss | tokens/s | |
 # |---|---|---|---|---|---|
@@ -741,7 +752,7 @@ if solved("memory_and_flops"):
 # Byte-pair encoding, here from letters instead of bytes. It counts all pairs of neighbours in the training words, merges the
 # most frequent pair into one piece wherever it occurs, counts again, and so on.
 #
-# * A word that occurs ten times counts ten times. Pairs do not reach over the end of a word.
+# * A word that occurs ten times counts ten times. No pair crosses the end of a word.
 # * Of equally frequent pairs take the alphabetically *first*, as Python compares the tuples of pieces.
 # * A merge works through a word from the left.
 #
@@ -777,4 +788,4 @@ if solved("byte_pairs"):
 # <details><summary>What to see</summary>
 #
 # Frequent parts such as *hundert*, *und* and *sieben* come out whole, and many cuts are a German speaker's. Others are not:
-# *zw·anzig*, and *vier·z·e·h·n*, which forty merges do not reach. The counts know frequency and no grammar.</details>
+# *zw·anzig*, and *vier·z·e·h·n*, which forty merges do not reach. The counts reflect frequency, not grammar.</details>

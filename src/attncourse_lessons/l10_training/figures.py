@@ -401,13 +401,14 @@ def throughput(speeds: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
 def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
     """The bits of formats, {name: (of the exponent, of the fraction, not used)}: a row each, a box a bit, sign first.
 
-    Beside it what the bits buy: the largest number, and how many decimal digits.
+    Beside it what the bits buy: the smallest number above 0 (subnormal), the largest, and how many decimal digits.
     """
     drawn, ax = figure(9.0, 0.9 + 0.5 * len(formats))
     most = 1 + max(map(sum, formats.values()))
-    stage(ax, (-3.4, most + 12.2), (0.55 - len(formats), 1.35))
-    columns = (most + 3.0, most + 8.8)
-    for x, words, colour in zip(columns, ("largest", "decimal digits"), (ORANGE, BLUE), strict=True):
+    stage(ax, (-3.4, most + 17.2), (0.55 - len(formats), 1.35))
+    columns = (most + 3.0, most + 8.2, most + 14.0)
+    heads = ("smallest", "largest", "decimal digits")
+    for x, words, colour in zip(columns, heads, (ORANGE, ORANGE, BLUE), strict=True):
         ax.text(x, 0.85, words, ha="center", va="center", fontsize=10.5, color=colour)
     said = []
     for row, (name, (exponent, fraction, unused)) in enumerate(formats.items()):
@@ -423,18 +424,22 @@ def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
                         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5} if n > 1 else None)  # fmt: skip
             x += n
         largest = (2 - 2.0**-fraction) * 2.0 ** (2 ** (exponent - 1) - 1)
-        mantissa, power = f"{largest:.1e}".split("e+")
-        shown = f"{largest:,.0f}" if largest < 1e6 else rf"${mantissa} \cdot 10^{{{int(power)}}}$"
+        smallest = 2.0 ** (2 - 2 ** (exponent - 1) - fraction)
         digits = f"{(fraction + 1) * log10(2):.1f}"
-        for place, words in zip(columns, (shown, digits), strict=True):
+        for place, words in zip(columns, (_power_of_ten(smallest), _power_of_ten(largest), digits), strict=True):
             ax.text(place, -row, words, ha="center", va="center", fontsize=10.5, color=INK)
         said.append(f"{name}: exponent {exponent}, fraction {fraction}" + (f", not used {unused}" if unused else "")
-                    + f"; at most {largest:.1e}, {digits} decimal digits")  # fmt: skip
+                    + f"; from {smallest:.1e} to {largest:.1e}, {digits} decimal digits")  # fmt: skip
     exponent, fraction, _ = next(iter(formats.values()))
     for x, words, colour in ((1 + exponent / 2, "exponent: range", ORANGE),
                              (1 + exponent + fraction / 2, "fraction: digits", BLUE)):  # fmt: skip
         ax.text(x, 0.85, words, ha="center", va="center", fontsize=10.5, color=colour)
     show(drawn, f"Number formats, a box for each bit, one of them the sign. {'. '.join(said)}.")
+
+
+def _power_of_ten(number: float) -> str:
+    mantissa, power = f"{number:.1e}".split("e")
+    return f"{number:,.0f}" if 1 <= number < 1e6 else rf"${mantissa} \cdot 10^{{{int(power)}}}$"
 
 
 def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[float, float]]) -> None:
@@ -488,23 +493,34 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else f"{100 * share:.1g}%"
 
 
-def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, float]) -> None:
-    """Bytes that are held, {bar: {part: bytes}}, stacked and lying; what there is, {name: bytes}, as upright lines."""
+def memory_bars(
+    parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, float], measured: Mapping[str, float]
+) -> None:
+    """Bytes that are held, {bar: {part: bytes}}, stacked and lying; what there is, {name: bytes}, as upright lines.
+
+    Bytes that were measured, {bar: bytes}, are diamonds on their bars.
+    """
     drawn, ax = figure(7.6, 1.5 + 0.42 * len(parts))
     names = list(next(iter(parts.values())))
-    left = [0.0] * len(parts)
+    left, key = [0.0] * len(parts), []
     for i, name in enumerate(names):
         widths = [held[name] / 1e9 for held in parts.values()]
-        ax.barh(range(len(parts)), widths, 0.62, left=left, color=SERIES[i], hatch=HATCHES[i], edgecolor="white",
-                label=name)  # fmt: skip
+        key.append(ax.barh(range(len(parts)), widths, 0.62, left=left, color=SERIES[i], hatch=HATCHES[i],
+                           edgecolor="white", label=name))  # fmt: skip
         left = [start + width for start, width in zip(left, widths, strict=True)]
     end = 1.06 * max(*left, *(limit / 1e9 for limit in limits.values()))
     seen: set[str] = set()
-    for y, held in enumerate(parts.values()):                      # a part too thin to be seen is said, once
+    for y, (bar, held) in enumerate(parts.items()):                # a part too thin to be seen is said, once
         thin = [f"{name}: {held[name] / 1e9:.2f} GB" for name in names if held[name] / 1e9 < 0.01 * end]
         if thin and not seen.issuperset(thin):
-            ax.text(left[y] + 0.01 * end, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=INK)
+            x = max(left[y], 0.015 * end + measured.get(bar, 0) / 1e9) + 0.01 * end
+            ax.text(x, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=INK)
         seen.update(thin)
+    if measured:
+        rows = [list(parts).index(bar) for bar in measured]
+        sizes = [size / 1e9 for size in measured.values()]
+        words = "measured: " + ", ".join(f"{size:.1f} GB" for size in sizes)
+        key.append(ax.scatter(sizes, rows, s=42, marker="D", color=INK, zorder=5, label=words))
     ax.text(1.13 * end, -0.62, "total", ha="right", va="bottom", fontsize=10, color=INK)
     for y, total in enumerate(left):                               # in a column of their own: no line runs through them
         ax.text(1.13 * end, y, f"{total:.1f} GB", ha="right", va="center", fontsize=10, color=INK)
@@ -516,8 +532,9 @@ def memory_bars(parts: Mapping[str, Mapping[str, float]], limits: Mapping[str, f
     ax.set_xlim(0, end)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("memory (GB)")
-    drawn.legend(frameon=False, loc="outside lower center", ncols=len(names))
+    drawn.legend(handles=key, frameon=False, loc="outside lower center", ncols=len(key))
     said = "; ".join(f"{bar}: " + ", ".join(f"{name} {held[name] / 1e9:.2f} GB" for name in names)
+                     + (f", measured {measured[bar] / 1e9:.1f} GB" if bar in measured else "")
                      for bar, held in parts.items())  # fmt: skip
     there = ", ".join(f"{name} has {limit / 1e9:.0f} GB" for name, limit in limits.items())
     show(drawn, f"Memory of a training step. {said}. {there}.")

@@ -64,11 +64,11 @@ def solution(self, micro_batches, held_out, lr, clip):
     n = sum(len(target) for _, target in micro_batches)
     self.model.train()
     self.optimizer.zero_grad()
-    loss = 0.0
+    loss = torch.zeros(())
     for x, target in micro_batches:
         part = F.nll_loss(self.model(x), target, reduction="sum") / n
         part.backward()                                           # adds to the gradients
-        loss += part.item()
+        loss = loss + part.detach()
     norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
     self.optimizer.step(lr)
     self.model.eval()
@@ -223,7 +223,8 @@ slip("a step for each micro-batch", (*UNEVEN, "clipping"),
      {ZERO: "", PART: f"    {ZERO}{PART}", CLIP: f"    {CLIP}", STEP: f"    {STEP}",
       SHARE: "target) / len(micro_batches)"},  # each its own mean
      {ZERO: "", PART: f"    {ZERO}{PART}", CLIP: f"    {CLIP}", STEP: f"    {STEP}",
-      SHARE: 'target, reduction="sum") / len(target)', "loss += part.item()": "loss += part.item() * len(target) / n"},
+      SHARE: 'target, reduction="sum") / len(target)',
+      "loss = loss + part.detach()": "loss = loss + part.detach() * len(target) / n"},
      words="""
     The parameters moved after every micro-batch: three small steps, where one was asked for from all of them
     together. The step comes after the loop.""")
@@ -231,7 +232,7 @@ slip("the norm after clipping", ("norm",), {CLIP: f"{CLIP.removeprefix('norm = '
     The norm that came back is that of the clipped gradient, which is never more than `clip`: it says nothing about how
     the training goes. `clip_grad_norm_` returns the norm that it found *before* it clipped.""")
 slip("clipped after each micro-batch", ("norm", "clipping"),
-     {"loss += part.item()\n": f"loss += part.item()\n    {CLIP}", CLIP: ""}, words="""
+     {"loss = loss + part.detach()\n": f"loss = loss + part.detach()\n    {CLIP}", CLIP: ""}, words="""
     The gradient was clipped after every micro-batch, while it was still being added up. A part of it that was cut does
     not come back, so the step depends on the order of the micro-batches. Once a step, after the loop.""")
 slip("always brought to that length", ("a step", "several micro-batches", "the next step"),
