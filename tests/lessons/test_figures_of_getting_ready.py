@@ -73,14 +73,16 @@ def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_me
              (-2.6, 9.5): "line 1: dot products", (14.8, 6.1): "line 3: average of the values",
              (9.6, -1.7): "p's average:",
              (-0.2, 7.5): "p", (-0.2, 6.5): "q", (9.6, 2.5): "p", (9.6, 1.5): "q",
-             (11.8, 5.55): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
-             (9.6, -0.4): "sums of the rows: 1.00 and 1.00"}  # fmt: skip
+             (12.2, 5.55): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
+             (9.6, -0.4): "sums of the rows: 1.00 and 1.00", (9.6, -1.05): "p's weight for z:"}  # fmt: skip
     assert {place: at[place] for place in named} == named
     assert [at[round(5.4 + j, 3), 5.3] for j in range(4)] == [at[round(10.3 + j, 3), 0.8] for j in range(4)] == names
     assert [at[16.3, 3.5 - j] for j in range(4)] == names
     assert [at[j + 0.5, 5.75] for j in range(3)] == [at[4.8, 8 - j] for j in range(3)] == ["l", "h", "d"]
     of_first = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[0].tolist(), means.tolist(), strict=True))
     assert at[9.8, -1.7] == f"{of_first} = {expected[0, 0]:.2f}"
+    powers = [f"exp({score:g})" for score in scores[0].tolist()]
+    assert at[9.8, -1.05] == f"{powers[3]} / ({' + '.join(powers)}) = {weights[0, 3]:.2f}"
     full = {(round(x, 3), round(y, 3)) for (x, y, *_), (face, _) in cells(ax).items() if face in (BLUE, ORANGE, GREEN)}
     of_the_row = {(0.0, 7.0), (1.0, 7.0), (2.0, 7.0), (7.9, 7.5), (7.9, 6.5), (7.9, 5.5), (12.8, 7.0)}
     below = {(9.8 + j, 2.0) for j in range(4)} | {(15.2, float(i)) for i in range(4)} | {(18.9, 2.0)}
@@ -125,9 +127,10 @@ def test_broadcasting_writes_copies_in_dotted_cells_and_the_difference_beside():
     assert numbers(ax, 0, 5) == (a.expand(3, 4).tolist(), [[True, False, False, False]] * 3)
     assert numbers(ax, 6, 11) == (b.expand(3, 4).tolist(), [[True] * 4, [False] * 4, [False] * 4])
     assert numbers(ax, 12, 18) == ((a - b).tolist(), [[True] * 4] * 3)
-    at = places(ax, "a", "b", "a − b", "(3, 1)", "(4,)", "(3, 4)", "−", "=")
+    a_shapes, b_shapes = "(3, 1) → (3, 4)", "(4,) → (1, 4) → (3, 4)"  # 1s on the left first, then stretched
+    at = places(ax, "a", "b", "a − b", a_shapes, b_shapes, "(3, 4)", "−", "=")
     assert [name for name, _ in sorted(at.items(), key=lambda each: each[1])] == [
-        "(3, 1)", "a", "−", "(4,)", "b", "=", "(3, 4)", "a − b"
+        a_shapes, "a", "−", b_shapes, "b", "=", "(3, 4)", "a − b"
     ]  # fmt: skip
 
 
@@ -179,7 +182,7 @@ def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     (ax,) = axes(figures.exp_range, torch.tensor([0.0, 2.0, 5.0]), 90)
     assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0), (-3, 0), (0, 0)]
     assert labels(ax.yaxis) == {1: "as written", 0: "largest\nsubtracted"}
-    assert ax.get_title() == "scores moved by +90"
+    assert ax.get_title() == "scores shifted by +90"
     at = places(ax)
     assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.77) and at["softmax = 0.006, 0.047, 0.946"] == (-8, -0.23)
     assert at["exp = ∞, ∞, ∞"] == (-8, 1.23) and at["exp = 0.00674, 0.0498, 1"] == (-8, 0.23)

@@ -192,7 +192,7 @@ def test_gains_are_hollow_before_filled_after_and_labelled(shown):
 
 def test_a_gain_that_becomes_a_loss_lies_left_of_zero_inside_the_axes():
     (ax,) = axes(figures.gains_before_and_after, {"none": ((0.05, 0.01), (-0.04, 0.02))})
-    assert [words for words, _, _ in texts(ax)] == ["shrinks: 0.05 → −0.04"]
+    assert [words for words, _, _ in texts(ax)] == ["becomes a loss: 0.05 → −0.04"]
     assert ax.get_xlim()[0] < -0.06 and [(-0.06, 0.13), (-0.02, 0.13)] in strokes(ax)
 
 

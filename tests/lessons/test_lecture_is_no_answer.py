@@ -28,7 +28,6 @@ SEED = 0
 HALF = "the wrong way that the lecture teaches against: the aspects that it is about are not earned"
 ALLOWED = {
     ("masked_mean", "masked_mean"): HALF,
-    ("masked_mean, again", "masked_mean"): HALF,
 }
 
 LESSONS = [lesson for lesson in course.lessons if lesson.assignment in course.assignments()]

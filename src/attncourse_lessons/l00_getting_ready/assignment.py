@@ -78,6 +78,9 @@ def softmax(scores: Tensor) -> Tensor:
 check("softmax", softmax)
 
 # %% [markdown]
+# <details><summary>The course-mate's two mistakes</summary>The largest score is that of the whole table, so a row far below
+# another underflows; and the sum runs down the columns (<code>dim=0</code>), so the columns sum to one.</details>
+#
 # **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor (one over
 # the **temperature**). The naive formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other. (You can
 # work it out: an exponential overflows above 88.7, and the largest scores are 6.25 and 4.5.) And what do the weights
@@ -101,7 +104,7 @@ if solved("softmax"):
 # %% [markdown]
 # ## 2 · A rectangle of unequal sequences
 #
-# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled up at their end with a
+# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled at their end with a
 # *pad*, an id that says "nothing here", until all are as long as the longest. A mask goes with the ids and says which of
 # them are real:
 #
@@ -371,8 +374,11 @@ def fit(features: Tensor, targets: Tensor, steps: int, lr: float) -> tuple[Tenso
 check("fit", fit)
 
 # %% [markdown]
-# **Use it.** Your loop beside the course-mate's, on the shop's ratings. Then yours with six learning rates. *Guess* which of
-# them has the smallest loss after 100 steps, and which fails. There is a law: near a minimum the loss is a bowl, and its
+# <details><summary>The course-mate's two mistakes</summary>A column minus a row: all pairs. And no <code>zero_grad()</code>:
+# the slopes of all earlier steps are added up, so the loss swings instead of settling.</details>
+#
+# **Use it.** Your loop beside the course-mate's, on the shop's ratings. Then yours with six learning rates. *Guess* which has
+# the lowest loss after 10 steps, which are still far away after 100, and which fails. There is a law: near a minimum the loss is a bowl, and its
 # **curvature** (second derivative) $c$ says how fast the slope grows. One step multiplies the distance from the minimum by
 # $1 - \text{lr} \cdot c$. So it shrinks as long as lr is below $2 / c$, and grows above. The bowl is not round: the steepest
 # direction sets the limit, and the flattest one is what you wait for.
@@ -398,6 +404,12 @@ if solved("fit"):
         if losses[100] < losses[0]:
             curves[f"lr = {lr}"] = losses[:75].tolist()
     viz.curves(curves, y_name="mean squared error", log_y=True)
+
+# %% [markdown]
+# <details><summary>What it shows</summary>The best single rate shrinks the steepest and the flattest direction alike: 2 /
+# (1.64 + 2.42) = 0.49, with a factor of 0.19 a step. At 0.8 the flattest direction would be fine; in the steepest one each
+# step overshoots and keeps |1 − 0.8 · 2.42| = 0.94 of the distance. 0.1 and 0.5 end at the same loss: here the rate decides
+# how fast, not where.</details>
 
 # %% [markdown]
 # ## 6 · In your own words

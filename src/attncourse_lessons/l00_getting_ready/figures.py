@@ -161,8 +161,12 @@ def three_lines(
     ax.text(9.6, -1.7, f"{who[row]}'s average:", ha="right", va="center", fontsize=9.5, color=INK)
     terms = zip(customers[row].tolist(), products[column].tolist(), strict=True)
     dot = f"{' + '.join(f'{a:g} · {b:g}' for a, b in terms)} = {scores[row, column]:g}"
-    ax.text(11.8, 5.55, dot, ha="center", va="center", fontsize=9.5)
+    ax.text(12.2, 5.55, dot, ha="center", va="center", fontsize=9.5)
     arrow(ax, (11.8, 5.15), (11.8, 3.85), colour=INK, width=1.5)
+    powers = " + ".join(f"exp({score:g})" for score in scores[row].tolist())
+    share = f"exp({scores[row, column]:g}) / ({powers}) = {weights[row, column]:.2f}"
+    ax.text(9.6, -1.05, f"{who[row]}'s weight for {names[column]}:", ha="right", va="center", fontsize=9.5, color=INK)
+    ax.text(9.8, -1.05, share, ha="left", va="center", fontsize=9.5)
     sums = " and ".join(f"{total:.2f}" for total in weights.sum(dim=-1))
     ax.text(9.6, -0.4, f"sums of the rows: {sums}", ha="right", va="center", fontsize=9.5)
     parts = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[row].tolist(), means.tolist(), strict=True))
@@ -172,7 +176,7 @@ def three_lines(
         drawn,
         f"Attention in three lines. Customers (2, 3), the queries, by {', '.join(features)}, times the transposed "
         f"products (3, 4), the keys, are the scores (2, 4), one of them {dot}. A softmax along each row makes weights "
-        f"of them, {given}. The weights times the means (4, 1), the values, are what each customer expects, "
+        f"of them, {share}: {given}. The weights times the means (4, 1), the values, are what each customer expects, "
         f"(2, 1): {', '.join(f'{x:.2f}' for x in expected[:, 0])}.",
     )
 
@@ -337,7 +341,7 @@ OVERFLOW, UNDERFLOW = 128 * np.log(2), -150 * np.log(2)
 
 
 def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
-    """Where scores, all moved by `shift`, meet the range of exp in float32: as written, and less their maximum.
+    """Where scores, all shifted by `shift`, meet the range of exp in float32: as written, and less their maximum.
 
     Over each row of points stand their exponentials, and under it the softmax that comes of them. For `explore`.
     """
@@ -371,8 +375,8 @@ def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
     ax.spines["left"].set_visible(False)
     ax.set_xlabel("exponent")
     by = f"{shift:+g}".replace("-", "−") if shift else "0"
-    ax.set_title(f"scores moved by {by}")
-    return drawn, f"Scores moved by {shift:g}. {'; '.join(said)}."
+    ax.set_title(f"scores shifted by {by}")
+    return drawn, f"Scores shifted by {shift:g}. {'; '.join(said)}."
 
 
 def _square(ax: Axes, xlim: tuple[float, float], ylim: tuple[float, float]) -> None:
@@ -399,4 +403,8 @@ def _tensor(ax: Axes, left: float, name: str, tensor: Tensor, shape: tuple[int, 
             ax.text(*place, number, ha="center", va="center", fontsize=9.5, color=ink, style=slant)
     middle = left + whole[1] / 2
     ax.text(middle, 3.95, name, ha="center", va="center", fontsize=11)
-    ax.text(middle, -0.75, str(tuple(tensor.shape)), ha="center", va="center", fontsize=10)
+    steps = [tuple(tensor.shape)]
+    if shape is not None and len(shape) == 2:
+        steps += [own, shape]                                                # 1s on the left, then stretched
+    said = " → ".join(map(str, dict.fromkeys(steps)))
+    ax.text(middle, -0.75, said, ha="center", va="center", fontsize=10)

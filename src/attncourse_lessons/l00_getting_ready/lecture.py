@@ -18,14 +18,14 @@
 # * predict what **broadcasting** does, and catch the bug that it can hide;
 # * explain what `backward()`, `.grad` and `no_grad` do (**autograd**, backpropagation), and write a training loop with a
 #   **module** and an **optimiser**;
-# * write all dot products of two tables as a matrix product and as an `einsum`;
+# * write all dot products between the rows of two matrices, by `@` and by `einsum`;
 # * write a **softmax** that does not overflow, and average with a **boolean mask**;
 # * read what a check of this course tells you.
 #
 # ## A mean over padding: a wrong number in the right shape
 #
 # A shop wants to list its products by their mean rating, from one star to five. The kettle has been rated eight times, the
-# lamp once, by somebody who loved it. A tensor is a rectangle, so the short rows are filled up with zeros. That is called
+# lamp once, by somebody who loved it. A tensor is a rectangle, so the short rows are filled with zeros. That is called
 # **padding**.
 
 # %% tags=["hide-input"]
@@ -59,7 +59,7 @@ torch.set_num_threads(1)  # what is computed here is too small to be split betwe
 # | umbrella | 1 2 |
 # | lamp | 5 |
 #
-# Short rows are filled up with zeros: **padding**.
+# Short rows are filled with zeros: **padding**.
 #
 # > **Guess first.** Which product comes first in the list, and with how many stars?
 
@@ -69,10 +69,10 @@ torch.set_num_threads(1)  # what is computed here is too small to be split betwe
 # %%
 ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
            "umbrella": [1, 2], "lamp": [5]}
-table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library fills up
+table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library pads
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
 figures.padded_batch(ratings, pad=0, means=padded_means.tolist(), counted=True)
-#| caption: Padding: rows of different lengths in one rectangle, filled up with zeros, and the
+#| caption: Padding: rows of different lengths in one rectangle, filled with zeros, and the
 #|   mean of each row with its zeros counted.
 
 # %% tags=["hide-input"]
@@ -118,15 +118,15 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # ## Tensors, axes and shapes: say the shape
 #
 # A **tensor** is an array of numbers with a **shape**, a tuple that says how they are arranged. Each entry of the tuple
-# belongs to one **axis** (also called a dimension). In this course an axis has a meaning and keeps it. Three come back on
-# every page:
+# belongs to one **axis** (also called a dimension). In this course an axis has a meaning and keeps it. Three of them
+# appear on every page:
 #
 # * **batch**: which sentence. Sentences in a batch must not influence each other.
 # * **n**: which position in the sentence. (Two lengths at once get two names, `n_source` and `n_target`.)
 # * **d**: which feature. A word enters a network as a vector of $d$ numbers.
 #
-# A tensor also has a **dtype**, the type of its numbers. The ratings above are whole numbers (`int64`), of which torch takes
-# no mean, until `.float()` makes `float32` of them. And it has a **device**: the CPU, throughout this course.
+# A tensor also has a **dtype**, the type of its numbers. The ratings above are integers (`int64`). torch refuses to average
+# integers; `.float()` converts them to `float32`. And it has a **device**: the CPU, throughout this course.
 #
 # Here are two sentences of three words with four features, numbered so that we can follow them:
 
@@ -151,7 +151,8 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 # habit: the formula says what you mean, and the shape says what the line does.
 #
 # A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the values
-# and their **indices**.) Which axis? `dim=1` does not mean "one mean for each place of axis 1". It names the axis that *goes*.
+# and their **indices**.) Which axis? `dim=1` does not mean "one mean for each index along axis 1". It names the axis
+# that *goes*.
 
 # %%
 figures.batch_axes(x)
@@ -213,7 +214,7 @@ print(centred[0, 0])
 
 # %% [raw] slide
 # ## Broadcasting: an axis of length one stretches
-# 1. Write the shapes under each other, flush **right**; fill up with 1s on the left.
+# 1. Write the shapes under each other, flush **right**; fill with 1s on the left.
 # 2. In each column the numbers are equal, or one of them is 1: it stretches.
 # 3. Anything else is an error.
 #
@@ -232,7 +233,7 @@ print(centred[0, 0])
 #
 # When two tensors of different shape meet in a sum, a product or a comparison, torch **broadcasts** them. The whole rule:
 #
-# 1. Write the two shapes under each other, flush *right*. The shorter one is filled up with 1s on the left.
+# 1. Write the two shapes under each other, flush *right*. The shorter one is filled with 1s on the left.
 # 2. In each column the two numbers must be equal, or one of them must be 1. A 1 stretches to the other number.
 # 3. Anything else is an error.
 #
@@ -271,9 +272,9 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pair
 # positions in the same way. But three numbers minus three numbers gave nine, without a warning, because one of them was a
 # **column vector**, (3, 1).
 #
-# How can torch use cells that are not in memory? A tensor knows its **strides**: how far to go in memory from one
-# place of an axis to the next. *Guess two things:* the stride of an axis that was stretched, and whether `x.mT` and
-# `x.reshape(2, 4, 3)`, which have the same shape, hold the same numbers in the same places.
+# How can torch use cells that are not in memory? A tensor knows its **strides**: how many numbers to skip
+# in memory to reach the next index along each axis. *Guess two things:* the stride of an axis that was stretched, and
+# whether `x.mT` and `x.reshape(2, 4, 3)`, which have the same shape, hold the same numbers in the same places.
 
 # %%
 column = torch.tensor([[10], [20], [30]])            # (3, 1)
@@ -331,14 +332,9 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
 # **partial derivative**; all of them together are the **gradient**. A small step against it goes downhill. The **learning
 # rate** says how long the step is.
 #
-# For a whole network nobody derives it by hand. In the **forward pass** torch computes the loss and records each operation in the
-# **computational graph**. In the **backward pass** it applies the chain rule along that graph, from the
-# loss back to the parameters. This is **automatic differentiation** in *reverse mode*, *autograd* for short; in a neural
-# network it is called **backpropagation**. A loss is one number, so that of two models we can say which is better. That makes
-# reverse mode cheap: one backward pass gives the loss's slope with respect to every parameter.
-#
-# Take the loss $(w - 1)^2$ at $w = 4$. The next picture shows its graph, which has two steps. Going backward, each step
-# multiplies the slope that arrives from its right by a slope of its own.
+# Take the loss $(w - 1)^2$ at $w = 4$. In the **forward pass** torch computes it and records each operation in the
+# **computational graph**, here two steps. In the **backward pass** it applies the chain rule along that graph, from the
+# loss back to the parameter: each step multiplies the slope that arrives from its right by a slope of its own.
 
 # %% [raw] slide
 # ## Autograd: a gradient in ten lines
@@ -363,8 +359,12 @@ figures.record(w=4.0)
 
 # %% [markdown]
 # Read the lower arrows from the right: the loss has slope 1 with respect to itself, squaring multiplies it by 6, and
-# subtracting 1 leaves it as it is. Now torch. *Guess:* what does a second `backward()` leave in `.grad`, and where does a
-# step of 0.1 against that lead?
+# subtracting 1 leaves it as it is. This is **reverse-mode automatic differentiation**; PyTorch's engine for it is called
+# **autograd**. Applied to a neural network it is **backpropagation**. The loss is a single number, and for that case
+# reverse mode is cheap: one backward pass, which costs a few forward passes at most, gives the slope with respect to every
+# parameter.
+#
+# Now torch. *Guess:* what does a second `backward()` leave in `.grad`, and where does a step of 0.1 against that lead?
 
 # %%
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
@@ -528,32 +528,34 @@ assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 # wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.) The right run does not end at 0 either:
 # no model can predict the noise in the ratings. Its variance remains, less the little that four parameters fit by chance.
 #
-# ## Modules and optimisers: the loop of every training
+# ## Modules and optimisers: one training step
 #
 # `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes
-# $x W^\top + b$ when it is called. (torch stores the weight as (out, in). This is why you will see `.mT` so often.)
+# $x W^\top + b$ when it is called. (torch stores the weight as (out, in), hence the transpose.)
 # `model.parameters()` lists all that can be learned, of a module and of the modules in it. An **optimiser** does what we
 # did by hand under `no_grad`: `zero_grad()` forgets the last slopes, `step()` goes downhill. Ours is **SGD**, stochastic
-# gradient descent. (It is *stochastic* when each step sees a random batch; ours sees all rows.) *Guess* the shapes of the
-# two parameters, and where the loss ends, beside that of our own steps.
+# gradient descent. It is *stochastic* because each step sees a random **batch** of rows, here 20. *Guess* the shapes of the
+# two parameters, and the sign of the bias's slope. (The bias starts near 0, and the ratings lie around 3.)
 
 # %%
 torch.manual_seed(1)
 model = nn.Linear(3, 1)
 print({name: tuple(p.shape) for name, p in model.named_parameters()})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for _ in range(150):
-    loss = ((model(features)[:, 0] - rating) ** 2).mean()            # forward pass
-    optimizer.zero_grad()                                            # forget the last slopes
-    loss.backward()                                                  # backward pass: new slopes
-    optimizer.step()                                                 # a step downhill
-print(f"last loss {loss.item():.4f}, by hand {losses[right][-1]:.4f}")
+batch = torch.randperm(200)[:20]                                     # (20,)  which rows
+error = model(features[batch]) - rating[batch][:, None]              # (20, 1)  forward pass
+optimizer.zero_grad()                                                # forget the last slopes
+error.square().mean().backward()                                     # backward pass: new slopes
+before = model.bias.item()
+optimizer.step()                                                     # a step downhill
+print(f"slope of the bias {model.bias.grad.item():.3f},",
+      f"the step changes it by {model.bias.item() - before:.3f}")
 
 # %% tags=["hide-input"]
-assert math.isclose(loss.item(), losses[right][-1], rel_tol=1e-4)
+assert math.isclose(model.bias.item() - before, -0.05 * model.bias.grad.item(), rel_tol=1e-4)
 
 # %% [raw] slide
-# ## Modules and optimisers: the loop of every training
+# ## Modules and optimisers: one training step
 # {code}
 # . . .
 # {print}
@@ -561,8 +563,10 @@ assert math.isclose(loss.item(), losses[right][-1], rel_tol=1e-4)
 # **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
 
 # %% [markdown]
+# A larger bias lowers the loss, so its slope is negative. A training loop repeats this step. (Ours by hand took all rows.)
+#
 # Your own models will be classes like the one below. `__init__` makes the parts and keeps them in `self`. `forward` says
-# what is computed when the model is called. The loop stays as it is.
+# what is computed when the model is called. The step stays as it is.
 
 # %%
 class Rater(nn.Module):
@@ -614,7 +618,7 @@ for c in range(2):
 # The three say the same; the checks accept all three.
 
 # %% [markdown]
-# Eight dot products, one at a time. That is clear and, for tables of thousands, hopelessly slow. **Matrix
+# Eight dot products, one at a time. That is clear and, for thousands of rows, hopelessly slow. **Matrix
 # multiplication** does all at once. In Python it is written `@`. It pairs the *last* axis of the left factor with the
 # *last but one* of the right and sums over the pair. So the products are transposed: (2, 3) @ (3, 4) is (2, 4).
 #
@@ -633,8 +637,8 @@ for c, who in enumerate(["reader", "from the rain"]):
 # all three.
 #
 # > **A common mistake: a star for a matrix product.** `softmax(…) * XV` is sometimes printed for the last step of
-# > attention. In Python a star multiplies *number by number*, with broadcasting. Often the shapes do not fit, and you are
-# > told. In a drawing where everything is square you are not:
+# > attention. In Python `*` is **elementwise**: it multiplies entry by entry, with broadcasting. Often the shapes do not
+# > fit, and you are told. In a drawing where everything is square you are not:
 
 # %%
 torch.manual_seed(0)
@@ -644,7 +648,7 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 
 # %% [raw] slide
 # ## A common mistake: a star for a matrix product
-# `softmax(…) * XV` multiplies number by number.
+# `softmax(…) * XV` is **elementwise**: it multiplies entry by entry.
 #
 # {print}
 # . . .
@@ -659,8 +663,7 @@ print("same numbers:", torch.allclose(square * other, square @ other))
 # > <code>k.T</code> the batch would be transposed as well: <code>.T</code> is for matrices only.</details>
 #
 # Six more lines, some of them with `@` and `einsum`. If fewer than five are right, go back to the section of the
-# lines that you missed, *Broadcasting* or this one, and then *start again*. (**Now you:** [a00](@getting_ready/assignment),
-# exercise 4, asks for all *distances* at once.)
+# lines that you missed, *Broadcasting* or this one, and then *start again*.
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:], told=False)
@@ -672,6 +675,8 @@ viz.shape_drill(figures.SAY_THE_SHAPE[6:], told=False)
 # each of 2 sentences. (4) (3, 2): A row of weights averages 5 values: one average for each of 3. (5) an error: 3 stands
 # below 4. weights[..., None], (2, 3, 1), fits. (6) (2, 3, 5): (2, 1, 5) against (2, 3, 5): the bias of a sentence
 # serves all of its rows.</details>
+#
+# **Now you:** [a00](@getting_ready/assignment), exercise 4: all *distances* at once.
 
 # %% [raw] slide
 # ## Say the shape: with @ and einsum
@@ -744,14 +749,14 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 #
 # With $m = \max_j e_j$ the largest exponent is 0 and the sum is at least 1.
 #
-# > **Guess first.** Scores move down until the naive softmax turns to `nan`. What comes just before, and is worse?
+# > **Guess first.** Scores are shifted down until the naive softmax turns to `nan`. What comes just before, and is worse?
 
 # %% [markdown]
 # 88.7 is not much: a dot product over a hundred features of size 1 can be 100. In float16, which takes half the
-# memory and is fast on GPUs, the naive formula ends at 11 at the latest: the *sum* overflows
-# before its terms do. Of 1,000 scores of 82 each exponential is finite, the sum is ∞, and every weight is 0, without a
-# `nan`. (bfloat16 has the range of float32 and pays for it in
-# digits.)
+# memory and is fast on GPUs, the naive formula fails at scores of about 11, or earlier: the *sum* overflows
+# before its terms do. (PyTorch's automatic mixed precision therefore computes `exp` and `softmax` in float32.) Of 1,000
+# scores of 82 each exponential is finite, the sum is ∞, and every weight is 0, without a
+# `nan`. (bfloat16 has the range of float32 and fewer digits.)
 #
 # The remedy: only differences matter. Whatever we subtract from *all* scores of a row, a common factor cancels:
 #
@@ -762,7 +767,7 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # it can be added back: that is the **log-sum-exp trick**, which is in every cross-entropy from lecture @bottleneck on. (Where
 # to add it is the extension of the assignment.)
 #
-# Move the scores below and watch both softmaxes. Before the one *as written* turns to `nan` on the left, there is a stretch
+# Shift the scores below and watch both softmaxes. Before the one *as written* turns to `nan` on the left, there is a stretch
 # where it is worse than that. What is worse than `nan`?
 
 # %%
@@ -781,9 +786,10 @@ viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
 # {figure}
 
 # %% [markdown]
-# Below −87 or so float32 loses digits. Moved by −102 the three exponentials are small multiples of the smallest number that
-# float32 has, and the weights are wrong in the third decimal. Moved by −106 two of the exponentials are 0, so the third has
-# all the weight. Both *look* like weights: a `nan` at least can be seen. With the largest score subtracted nothing moves:
+# Below about −87 the exponentials are **subnormal** numbers, which have fewer digits the smaller they are. Shifted by −102,
+# the three are 4, 27 and 533 times the smallest number that float32 can hold, and the weights are wrong in the third decimal.
+# Shifted by −106, two of them are 0, so the third has all the weight. Both *look* like weights: a `nan` at least can be
+# seen. With the largest score subtracted nothing changes:
 
 # %%
 def softmax_of_a_row(scores):                                            # (n,)
@@ -803,15 +809,16 @@ for shift in (0.0, 1000.0, -1000.0):
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do
 # > the weights change? (4) Can three finite scores have exactly the weights (½, ½, 0)?
 # > <details><summary>Answers</summary>(1) A third each. (2) One quarter and three quarters, because the exponentials are 1
-# > and 3. (3) Yes: the differences double, and the largest score gets more. Only <em>adding</em> is free. (4)
+# > and 3. (3) Yes, unless all scores are equal: the differences double, and the largest score gets more. Only
+# > <em>adding</em> the same number to all is free. (4)
 # > Mathematically not: an exponential is above 0. In float32 yes: of (0, 0, −110) the third exponential is rounded to
 # > 0.</details>
 #
 # **Now you:** [a00](@getting_ready/assignment), exercise 1.
 #
-# ## Zero, −∞ and NaN: how to mark an empty place
+# ## Zero, −∞ and NaN: how to mark an empty position
 #
-# We need a mark for an empty place. Zero was our first, and it spoilt the lamp's mean. Floating-point numbers offer two more,
+# We need a mark for an empty position. Zero was our first, and it spoilt the lamp's mean. Floating-point numbers offer two more,
 # $-\infty$ and NaN, and both follow fixed rules. *Guess each line:*
 
 # %%
@@ -835,7 +842,7 @@ print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist(
 
 # %% [raw] slide
 # ## To leave something out, do not multiply: choose
-# - $-\infty$ is the score of a place that may not take part: $\exp(-\infty) = 0$.
+# - $-\infty$ is the score of a position that may not take part: $\exp(-\infty) = 0$.
 # - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it. A row of −∞ alone gives it.
 # - `0 * inf` is NaN: use `masked_fill` or `torch.where`, **before** you compute.
 # . . .
@@ -847,10 +854,11 @@ print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist(
 # | mean | none: a mean has a sum *and a count* |
 
 # %% [markdown]
-# $-\infty$ is the score of a place that may not take part, since $\exp(-\infty)$ is exactly 0. NaN is the result when
+# $-\infty$ is the score of a position that may not take part, since $\exp(-\infty)$ is exactly 0. NaN is the result when
 # arithmetic has no answer, and it **propagates**: almost any arithmetic with it gives NaN, and only a choice (`where`,
-# `masked_fill`) gets rid of it. One NaN in a batch makes nearly every parameter NaN after the next step (all but those that the batch did not
-# use). It is not even equal to itself, so `x == nan` never finds it; `x.isnan()` does.
+# `masked_fill`) gets rid of it. One NaN in a batch makes nearly every parameter NaN after the next step (all but those
+# that the spoilt example does not use, such as the embeddings of words in other sentences). It is not even equal to
+# itself, so `x == nan` never finds it; `x.isnan()` does.
 #
 # The last line joins the two. A row in which *every* score is −∞ has nothing to distribute: the largest is −∞, −∞ − (−∞) is
 # NaN, and so is every weight. [Lecture @masking](@masking) decides what such a row should give.
@@ -888,7 +896,7 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 #
 # The mask of the shop's table comes from the lengths: a row of positions, (8,), is compared with a column of lengths,
 # (4, 1). Broadcasting makes (4, 8) of them. Here the library's `lengths_to_mask` does it; in the assignment you write
-# the comparison. A row of the table, indexed with its row of the mask, keeps the places that are True. The mask
+# the comparison. A row of the table, indexed with its row of the mask, keeps the entries that are True. The mask
 # should not come from the table, as in `table != 0`. That works today, because no rating is 0, and fails on the day when someone may give zero stars.
 
 # %%
@@ -986,38 +994,28 @@ assert abs(correlation(by_count, times_rated)) < 0.2
 #
 # ## What a check tells you
 #
-# Each exercise of the assignments has a check under it, as in the next cells. Suppose that a learner was asked for the
-# masked mean of `values` (batch, n, d) by `mask` (batch, n), and wrote this:
+# Each exercise of the assignments has a check under it, as in the next cell. Suppose that a learner was asked for the
+# masked mean of `values` (batch, n, d) by `mask` (batch, n), thought "the padding holds zeros anyway", and wrote this:
 
 # %%
 def masked_mean(values, mask):
-    return values.mean(dim=1)                                            # (batch, d)
+    return values.sum(dim=1) / mask.count_nonzero(dim=1)[:, None]    # (batch, d) / (batch, 1)
 
 
 check("masked_mean", masked_mean)
 
 # %% [markdown]
 # Read the card from the top. A check tests several **aspects** of your answer, each with points of its
-# own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which place. Here the
-# result of *short sequences* is (5, 8): its rows 0 and 4 are right, because these two sequences fill the rectangle, and
-# every other row is too small by a factor of its own. (The last line asks only whether a gradient arrives, and is finite.)
-# Below the list the card names a known mistake, if your numbers are those of one. The check has the mistakes that
-# people make in this exercise as code, and runs them on the same numbers.
+# own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which index. While the
+# padding is 0, short sequences have the right mean. Other numbers in the padding change it. In *nothing but padding* one
+# sequence is empty: its 3 numbers are infinite, a sum divided by a count of 0. (The last line asks whether a gradient arrives,
+# and is finite.) Below the list the card names a known mistake, if your numbers are those of one. The check has the
+# mistakes that people make in this exercise as code, and runs them on the same numbers.
 #
-# Suppose that the learner takes the advice and writes down what most people write:
-
-# %%
-def masked_mean(values, mask):
-    total = (values * mask[..., None]).sum(dim=1)                        # (batch, d)
-    return total / mask.sum(dim=1, keepdim=True)                     # (batch, d) / (batch, 1)
-
-
-check("masked_mean", masked_mean)
-
-# %% [markdown]
-# Much better: short sequences have their own mean now. Three lines still fail. The first two name things that you
-# have met on this page, and the third, the gradient, follows from the second: 0/0. The repair is yours to make, in the
-# assignment.
+# > **Check yourself.** Now the learner multiplies the values by the mask before the sum. That earns 4 of the 7 points:
+# > *what stands in the padding* passes. Which three lines still fail, and why?
+# > <details><summary>Answer</summary><em>∞ in the padding</em>, because 0 · ∞ is NaN; <em>nothing but padding</em>, where
+# > 0/0 is NaN; and <em>gradient</em>, which follows from 0/0. The repair is yours to make, in the assignment.</details>
 #
 # Three more things about checks. Your points come from a check on other numbers and other sizes than the one that you see.
 # A check does not care how you compute, by a loop or by `einsum`, in float32 or in float64, as long as a gradient can flow
@@ -1032,7 +1030,7 @@ check("masked_mean", attention.masked_mean)
 #
 # ## What this was for: attention in three lines
 #
-# You have all the parts now. Two customers have scores for four products, the softmax has made weights of them, and each
+# You have all the parts now. Two customers have scores for four products, the softmax has turned them into weights, and each
 # product has a mean rating. What rating may each customer expect, if the products count by their interest? It is an
 # average of four numbers by the weights, one for each customer: a matrix product. *Guess* roughly: the reader's weight for
 # the lamp was 0.98, and the lamp has five stars.
@@ -1042,7 +1040,7 @@ scores = customers @ products.mT                                         # (2, 4
 weights = scores.softmax(dim=-1)                                         # (2, 4)
 expected = weights @ means[:, None]                                  # (2, 4) @ (4, 1) = (2, 1)
 print(f"the reader expects {expected[0].item():.2f} stars,",
-      f"the one from the rain {expected[1].item():.2f}")
+      f"the customer from the rain {expected[1].item():.2f}")
 
 # %%
 wanted = ["light", "heat", "dry"]
@@ -1082,7 +1080,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 # The course grew from five public decks of slides on attention and the Transformer. Each begins with the same question,
 # how a network can use what it read long ago. They differ in how they build the answer:
 #
-# | deck | what it is best at | lectures |
+# | deck (the last is linked) | what it is best at | lectures |
 # |---|---|---|
 # | *CSE 576, Language Modeling: Attention* | from the bottleneck to attention in equations, step by step | [@bottleneck](@bottleneck)–[@self_attention](@self_attention) |
 # | *Parametric Language Modeling: Transformers* | what a recurrence cannot do, and what self-attention still lacks | [@self_attention](@self_attention)–[@masking](@masking) |
@@ -1100,6 +1098,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 # |---|---|---|
 # | reduction | `x.mean(dim=1)`: the axis that is named goes | (batch, n, d) → (batch, d) |
 # | broadcasting | flush right; equal, or 1 | (n,) − (n, 1) → (n, n) |
+# | one training step | `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()` | a `.grad` has its parameter's |
 # | all dot products | `q @ k.mT`, `torch.einsum("td,sd->ts", q, k)` | (t, d), (s, d) → (t, s) |
 # | stable softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $m = \max_j e_j$ | (…, n), sums to one |
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
@@ -1119,9 +1118,11 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 # > (batch, 1, n). (4) <code>.item()</code> gave a bare number. Nothing that was computed from it was recorded, so there
 # > is no graph to walk backwards.</details>
 #
-# **Now do** [assignment @getting_ready](@getting_ready/assignment): five exercises, a question in words, and an
-# extension. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
+# **Now do** [assignment @getting_ready](@getting_ready/assignment) (about 75 minutes, and 10 more for the extension): five
+# exercises and a question in words. **Next:** [lecture @bottleneck](@bottleneck), on the trouble that attention was invented for.
 #
 # **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],
 # section 4.1, on overflow and underflow, with softmax as the example; section 6.5 on back-propagation.
+# PyTorch's notes [*Broadcasting semantics*](https://docs.pytorch.org/docs/stable/notes/broadcasting.html) and
+# [*Autograd mechanics*](https://docs.pytorch.org/docs/stable/notes/autograd.html).
 # [+@rogozhnikov2022], for axes with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.

@@ -10,10 +10,10 @@
 # # Assignment @transformer · The Transformer
 #
 # In this assignment you assemble models from the parts of [lecture @transformer](@transformer). The lecture printed a
-# pre-norm Transformer; copying it does not help here. You prepare a real batch of sentences. You build two blocks whose
-# norms stand elsewhere than the lecture's, and a whole Transformer that compares several translations of one source. You
-# count a GPT's parameters exactly. Then you build the gated feed-forward network of newer models, and at the end a
-# language model with parameters of its own.
+# pre-norm Transformer; copying it does not help here. You build two blocks whose norms
+# stand elsewhere than the lecture's, prepare a real batch of sentences, and assemble a whole Transformer that compares
+# several translations of one source. You count a GPT's parameters exactly, and build a language model with parameters of
+# its own. At the end comes the gated feed-forward network of newer models.
 #
 # In exercises 1, 2 and 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
 # check looks at nothing else. Under each exercise stands a check. A check on other numbers and other sizes decides your

@@ -301,7 +301,7 @@ def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[f
     """How the gain of a change moves with the setting: {row: ((gain, half a bar) before, (gain, half a bar) after)}.
 
     A row for each, in it a hollow mark before, a filled mark after, and an arrow from one to the other. Where the gain
-    grows they are orange, where it shrinks blue.
+    grows they are orange, where it shrinks or becomes a loss blue.
     """
     drawn, ax = figure(7.4, 1.3 + 0.5 * len(rows))
     ax.axvline(0, color=GREY, linewidth=1.2)
@@ -313,7 +313,7 @@ def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[f
             ax.plot([gain - half, gain + half], [y + lift, y + lift], color=colour, linewidth=2, zorder=2)
             ax.plot(gain, y + lift, "o", color=colour, markerfacecolor=face, markersize=7, zorder=3)
         right = max(gain + half for gain, half in (before, after))
-        does = "shrinks" if after[0] < before[0] else "grows"
+        does = "becomes a loss" if after[0] < 0 < before[0] else "shrinks" if after[0] < before[0] else "grows"
         moved = f"{does}: {before[0]:.2f} → {after[0]:.2f}".replace("-", "−")
         ax.text(right + 0.015, y, moved, va="center", fontsize=9.5, color=INK)
         said.append(f"{name}: {before[0]:.3f} ± {before[1]:.3f} before, {after[0]:.3f} ± {after[1]:.3f} after")

@@ -14,6 +14,9 @@
 # ([lecture @masking](@masking)), heads ([lecture @many_heads](@many_heads)), residual connections and norms ([lecture
 # @deep_stacks](@deep_stacks)).*
 #
+# Read it in three sittings: the architecture (to *Target leaks*); sizes and pre-training (to *Fine-tuning*); language
+# models, and how to compare them.
+#
 # After this lecture you can
 #
 # * draw the **Transformer** of "Attention is all you need" from memory, and name every box;
@@ -110,7 +113,8 @@ figures.encoder_decoder_stacks()
 
 # %%
 figures.figure_1()
-#| caption: The Transformer, as published; each part leads to the lecture that builds it.
+#| caption: The Transformer of 2017, redrawn. The paper writes *Add & Norm* for add, then
+#|   LayerNorm, and *Masked Multi-Head Attention* for causal self-attention.
 #| label: transformer
 
 # %% [raw] slide
@@ -204,9 +208,10 @@ class DecoderBlock(nn.Module):
         return x + self.feed_forward(self.norm_3(x))
 
 # %% [markdown]
-# The `source_mask` is True at the source's real tokens, and False at its padding. Choose a kind of block and step through
-# its lines. *At each line, say the shape before you look.* Which shapes have the 7 target tokens, which the 5 source
-# tokens, and where do the 8 heads appear?
+# The `source_mask` is True at the source's real tokens, and False at its padding. The target needs no such mask: its
+# padding stands at the end, where the causal mask hides it from all real tokens, and the loss leaves it out. Choose a
+# kind of block and step through its lines. *At each line, say the shape before you look.* Which shapes have the 7 target
+# tokens, which the 5 source tokens, and where do the 8 heads appear?
 
 # %%
 viz.explore(
@@ -214,7 +219,8 @@ viz.explore(
     kind=["encoder", "decoder", "encoder of 2017"], line=range(1, 7),
     names={"kind": "block", "line": "line of code"}, start={"kind": "decoder", "line": 4},
 )
-#| caption: The block, line by line.
+#| caption: The block, line by line. Shapes: 4 pairs in the batch, 8 heads, 7 target tokens,
+#|   5 source tokens, d_model = 64, d_ff = 256.
 
 # %% [raw] slide
 # ## Step through a block
@@ -481,6 +487,8 @@ assert last["no mask"] > 0.8 > 0.5 > max(right["no mask"]), "the last letter alo
 # **Now you:** [a09](@transformer/assignment), exercise 3, a batch of sentences of different lengths, and exercise 4, a
 # Transformer that judges several translations of one source.
 #
+# **A good place to stop.**
+#
 # ## Counting parameters and FLOPs: $12\,L\,d^2$ and $6ND$
 #
 # Let $h \cdot d_k = d$ and $d_\text{ff} = 4d$, and leave the
@@ -537,16 +545,17 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 # For the GPT models the rule gives the blocks' parameters almost exactly, and in GPT-3 the blocks are nearly everything.
 # (For Llama the rule is only close: its feed-forward network has three matrices, and its heads share keys and values.)
 #
-# Now the arithmetic. For each token, each parameter of a matrix multiplies one number, and the product is added to a
-# sum: **2 FLOPs**. (The embedding is a look-up and multiplies nothing; a tied table costs its FLOPs once, as the output
+# Now the arithmetic. For each token, each entry of a matrix takes part in one multiplication and one addition:
+# **2 FLOPs**. (The embedding is a look-up and multiplies nothing; a tied table costs its FLOPs once, as the output
 # layer.) The backward pass has two products of the same size, one for the gradient of the input and one for
 # the gradient of the matrix: 4 FLOPs more. So training a model of $N$ parameters on $D$ tokens costs
 #
 # $$C \approx 6\,N\,D \quad\text{FLOPs}.$$ (eq:training-flops)
 #
-# The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. Their cost grows with $n^2$. It is
-# about $n / (6d)$ of the cost of the blocks' matrices. (This includes the scores that a causal mask discards.)
-# *Guess first:* GPT-3's paper prints 300 billion tokens and 3.14 · 10²³ FLOPs. What does the rule say?
+# (In an encoder–decoder each token passes through one stack: count each stack with its own tokens.) The rule leaves out
+# the scores $QK^\top$ and the average $AV$, which have no parameters. Their cost grows with $n^2$. It is about $n / (6d)$
+# of the cost of the blocks' matrices. (This includes the scores that a causal mask discards.) *Guess first:* GPT-3's
+# paper prints 300 billion tokens and 3.14 · 10²³ FLOPs. What does the rule say?
 
 # %%
 config, model, *_ = preset("gpt-3 175b")
@@ -573,8 +582,9 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 # > **Guess first.** GPT-3, Gopher, Chinchilla: which has the lowest loss?
 
 # %% [markdown]
-# The rule gives the paper's number. The scores matter where a text is long and the model narrow: with them the count
-# is 14 % above the rule in GPT-2 small at 1,024 tokens, and 1 % in GPT-3.
+# The rule gives the paper's number, and it must: the paper computed it in this way (appendix D), without the scores. The
+# package's count is a better test: it adds up every matrix product, scores included. The scores matter where a text is
+# long and the model narrow: with them the count is 14 % above the rule in GPT-2 small at 1,024 tokens, and 1 % in GPT-3.
 #
 # ## Scaling laws: a larger model, or more text?
 #
@@ -585,9 +595,9 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 #
 # $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$ (eq:scaling-law)
 #
-# No model can avoid the first term. More parameters make the second smaller, and more text the third. *Guess first:* which
-# has the lowest loss: GPT-3, or DeepMind's Gopher (2021) or Chinchilla (2022)? How many parameters would the formula give
-# Chinchilla's budget?
+# In this formula no model can avoid the first term, the **irreducible loss**. More parameters make the second smaller,
+# and more text the third. *Guess first:* which has the lowest loss: GPT-3, or DeepMind's Gopher (2021) or Chinchilla
+# (2022)? How many parameters would the formula give Chinchilla's budget?
 
 # %%
 def predicted_loss(n_parameters, n_tokens):
@@ -605,8 +615,8 @@ for name, (N, D) in giants.items():
     print(f"{name:>10}  {budget:.1e}  {D / N:5.1f}  {predicted_loss(N, D):.3f}   "
           f"N = {best / 1e9:.0f} billion, D / N = {ratio:.0f}: {splits[best]:.3f}")
 figures.budget_curves(predicted_loss, giants)
-#| caption: Predicted loss for three training budgets, by the size of the model. Mark: as
-#|   published; upright stroke: the lowest. The axis does not begin at 0.
+#| caption: Predicted loss for three training budgets (isoFLOP curves). Mark: as published;
+#|   upright stroke: the lowest. The axis does not begin at 0.
 #| label: budget-curves
 
 # %% tags=["hide-input"]
@@ -622,10 +632,10 @@ assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
 
 # %% [markdown]
 # The formula gives Chinchilla the lowest loss, and in fact Chinchilla was better than Gopher, which is four times as large.
-# GPT-3 and Gopher have fewer than 2 tokens per parameter, and their marks lie far to the right of the best size in
-# [@fig:budget-curves]: they were too large for their training. (Hoffmann et al. call the budgets of Gopher and Chinchilla
-# equal; $6ND$ gives Gopher 14 % less. The split matters more: at its own budget Gopher has 2.000, and the best size
-# 1.978.)
+# (For GPT-3 it says what a model of that size would reach on DeepMind's text; GPT-3's own loss, in other tokens, cannot
+# be compared.) GPT-3 and Gopher have fewer than 2 tokens per parameter, and their marks lie far to the right of the
+# **compute-optimal** size, the stroke in [@fig:budget-curves]: they were too large for their training. (By $6ND$ Gopher's
+# budget is 14 % smaller than Chinchilla's. The split matters more.)
 #
 # Hoffmann et al. found that $N$ and $D$ should grow in equal proportion, at about 20 tokens per parameter. Today's models
 # read many more tokens, because a model is trained once and then *used*, at $2N$ FLOPs per token: Llama 3 8B read about 15
@@ -698,10 +708,12 @@ assert min(echo[True, True]) > 0.5 > 0.1 > max(others)
 # carries the token's vector to the top. There the output layer compares it with all vectors of the table, and it is most
 # similar to itself. A token hardly ever follows itself, so training must undo the echo first.
 #
-# **Scaled embeddings.** Why have the factor at all? A tied table needs small numbers, about $1/\sqrt d$, so that logits
-# begin at a size of about one. But then an embedding has length one, and the sinusoids and the outputs of the sublayers
-# have a length of about $\sqrt d$. The token is nearly lost among them, and so is its echo. So the paper multiplies
-# embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in the package). The paper gives no reason; this is the usual one.
+# <details><summary><b>Scaled embeddings</b>: why have the factor at all?</summary>
+#
+# A tied table needs small numbers, about $1/\sqrt d$, so that logits begin at a size of about one. But then an embedding
+# has length one, and the sinusoids and the outputs of the sublayers have a length of about $\sqrt d$. The token is nearly
+# lost among them, and so is its echo. So the paper multiplies embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in
+# the package). The paper gives no reason; this is the usual one.</details>
 
 # %% [markdown] teaches="leaderboards and pre-training; encoder–decoder, decoder-only: T5, mBART, GPT, Llama; Liu et al.: articles from long inputs"
 # ## Pre-training: masked, causal and span-corruption objectives
@@ -823,8 +835,8 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 # %% [markdown]
 # The right side helps. A causal model that has read *two* knows that *hundred* follows in 52 % of the training texts that
 # begin with *two*, and no more. The encoder also reads *and five*, and gives *hundred* a probability above 0.9. For *____-one*
-# the four likeliest all fit, but all eight tens together have only half of the probability: 140 steps are few. Masked
-# language modelling has a price: only 15 % of the tokens teach the encoder something, and the encoder cannot write.
+# the four likeliest all fit, but all eight tens together have only half of the probability: 140 steps are few.
+# The price: only 15 % of the tokens are predicted, and the encoder cannot write.
 #
 # The three architectures:
 #
@@ -852,16 +864,19 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 # **Fine-tuning** takes the trained weights, puts a small new output layer on top if the task needs one, and trains on with
 # the task's own labelled examples, at a small learning rate. It needs far fewer of them than training from random weights.
 # Radford et al. ([-@radford2018]) did this with a decoder, Devlin et al. ([-@devlin2019]) with an encoder. Often the weights
-# stay fixed, and only a small low-rank update $AB$ of each matrix is trained: **LoRA** ([@hu2022]).
+# stay fixed, and only a small low-rank update $AB$ of some or all matrices is trained: **LoRA** ([@hu2022]).
 #
 # Large causal models often need no fine-tuning: they follow examples in the prompt, which is called **in-context
 # learning** ([@brown2020]). This is one reason why most large models are decoder-only.
 #
-# A chat model is trained further, with the same architecture and mask. **Instruction tuning** is fine-tuning on requests
-# with good answers. **Preference training** uses pairs of answers of which people prefer one: Ouyang et al.
-# ([-@ouyang2022]) train a reward model on such pairs and raise its reward by reinforcement learning (**RLHF**);
-# Rafailov et al. ([-@rafailov2023]) train on the pairs directly (**DPO**). Where an answer can be checked, as in mathematics
-# or code, the check is the reward: **reinforcement learning with verifiable rewards** ([@lambert2024]).
+# A chat model is trained further, with the same architecture and mask. **Instruction tuning**, or **supervised
+# fine-tuning** (SFT), is fine-tuning on requests with good answers. **Preference training** uses pairs of answers of
+# which people prefer one: Ouyang et al. ([-@ouyang2022]) train a reward model on such pairs and raise its reward by
+# reinforcement learning (**RLHF**); Rafailov et al. ([-@rafailov2023]) train on the pairs directly (**DPO**). Where an
+# answer can be checked, as in mathematics or code, the check is the reward: **reinforcement learning with verifiable
+# rewards** ([@lambert2024]).
+#
+# **A good place to stop.**
 #
 # ## A language model of docstrings: a short training and a long one
 #
@@ -882,6 +897,7 @@ print(f"{record['parameters']:,} parameters, {record['steps']:,} steps, "
 
 # %%
 torch.manual_seed(0)
+# the checkpoint learned with the factor √d, too; its file has it in the table
 same_shape = replace(kept.model.config, dropout=0.0, scale_embedding=True)
 quick = LanguageModel(same_shape)
 history = fit_texts(quick, train, steps=100, batch_tokens=256, lr=5e-3, seed=0, name="short")
@@ -945,12 +961,12 @@ assert gain["low"] > 0
 
 # %% [markdown]
 # More text helps the counter, but the checkpoint stays ahead: the whole interval lies above zero. (It is probably too
-# narrow: it contains one training seed only, and docstrings of one module are alike.) A "Going further" at the end asks
-# whether the checkpoint overfits.
+# narrow: there is only one training seed, and docstrings of one module resemble each other.) A "Going further" at the end
+# asks whether the checkpoint overfits.
 #
 # What do the two networks write? Each text is sampled token by token:
 
-# %%
+# %% tags=["hide-input"]
 def continued(model, beginnings, seed, length=30, **how):
     prompts = [[BOS, *tokenizer.encode(beginning)] for beginning in beginnings]
     padded, real = pad_batch(prompts)                         # (batch, n), and where a token is
@@ -973,7 +989,7 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
 # ## Sampling: temperature, top-k, top-p
 #
 # A language model gives a distribution over the next token, and we decide how to *sample* from it. Three settings
-# change the logits before the softmax.
+# change the logits before the softmax. (In [a11](@writing/assignment) you write all three.)
 #
 # * **Temperature** divides them by $T$. Below 1 the likely tokens become likelier; above 1 all tokens become more
 #   alike.
@@ -1009,8 +1025,8 @@ def knobs(temperature, cut):
 viz.explore(knobs, cut=["everything", "top-k 5", "top-k 50", "top-p 0.9"],
             temperature=[0.3, 0.7, 1.0, 1.5],
             start={"temperature": 1.0, "cut": "top-p 0.9"}, names={"cut": "what is kept"})
-#| caption: Temperature, top-k and top-p: the cumulative probability of the first k tokens,
-#|   likeliest first, before and after the cut.
+#| caption: Cumulative probability of the first k tokens, likeliest first, before and after the
+#|   cut. Perplexity: the exponential of the distribution's entropy.
 
 # %% [raw] slide
 # ## After “Return True if”
@@ -1033,7 +1049,7 @@ ways = {
     "T = 0.2": {"temperature": 0.2}, "T = 0.8, top-p 0.9": {"temperature": 0.8, "top_p": 0.9},
     "T = 1, top-k 50": {"top_k": 50}, "T = 1": {}, "T = 1.5": {"temperature": 1.5},
 }
-print(f"{'':>20}  distinct-1, three seeds")
+print("distinct-1, three seeds: four texts for each of five beginnings, these included")
 examples = {}
 for name, how in ways.items():
     different = []
@@ -1046,9 +1062,9 @@ for name in ("T = 0.2", "T = 1.5"):
     print(f"\n{name}: {examples[name]}")
 
 # %% [markdown]
-# A low temperature repeats the same likely phrases, in one text and from text to text. (The 20 texts are four samples of
-# each of five beginnings, which count, too.) A high temperature often chooses unlikely tokens, and the text is
-# hardly English. [Lecture @writing](@writing) continues with beam search and with the problems of the *likeliest* text.
+# A low temperature repeats the same likely phrases, in one text and from text to text. A high temperature often chooses
+# unlikely tokens, and the text is hardly English. [Lecture @writing](@writing) continues with beam search and with the
+# problems of the *likeliest* text.
 #
 # > **Check yourself.** (1) At which temperature is sampling greedy, and at which are all tokens equally likely? (2) Why
 # > can top-k keep too few tokens in one place and too many in another?
@@ -1060,11 +1076,11 @@ for name in ("T = 0.2", "T = 1.5"):
 #
 # The kept checkpoint is a folder in the form in which models are published. `config.json` has the sizes,
 # `model.safetensors` the tensors by name, and `tokenizer.json` the vocabulary. A loader copies each tensor to its place,
-# and raises an error if one is missing or left over. Every family of models has its own names.
+# and raises an error if one is missing or left over.
 #
 # The cell writes a small checkpoint with GPT-2's names and random numbers, and reads it again. *Guess first:* a GPT-2 has a
 # tied output and learned positions. Which tensors does its file have besides those of the blocks? (The list shows the first
-# block; `h.1` has the same names.)
+# block.)
 
 # %%
 import tempfile
@@ -1158,8 +1174,10 @@ for z in (-3.0, 0.0, 3.0):
 # find out.*
 #
 # `benchmarks/modifications.py` trained a language model of 0.18 million parameters in fourteen versions with five seeds
-# each. (Its vocabulary has 512 tokens, the checkpoint's 2,048, so their nats per token cannot be compared.) Here are the
-# losses of two that differ in the norm alone:
+# each. The **baseline** is decoder-only, with pre-norm, LayerNorm, ReLU, sinusoids, a tied output, embeddings times
+# $\sqrt d$, three layers, $d = 64$, and learning rate 0.01. Every other version changes one thing (*Llama's four* changes
+# four), and reads the same texts in the same order. (The vocabulary has 512 tokens, the checkpoint's 2,048, so their nats
+# per token cannot be compared.) Here are the losses of two that differ in the norm alone:
 
 # %% [raw] slide
 # ## “Ten times more efficient”, or no difference?
@@ -1195,10 +1213,11 @@ assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in 
 # But the two runs of a column share their seed, so much of the noise cancels in their difference. A fair comparison has
 # several seeds, the *same* for every variant, equal steps, equal parameters, and error bars on the **differences**.
 #
-# The next figure shows twelve of the versions. *Llama's four* has RMSNorm, SwiGLU, RoPE and GQA together. The orange
-# squares are results of Narang et al. for seven of these changes, in an encoder–decoder a thousand times larger, with
-# another objective and other texts: compare signs and rough sizes. *Guess first:* SwiGLU, RMSNorm, untied output, rotary
-# embedding (RoPE), grouped-query attention (GQA): which helps most, and which makes no measurable difference?
+# The next figure shows twelve of the versions. *Llama's four* has RMSNorm, SwiGLU, RoPE and GQA together. *Twice the
+# layers* has 6 layers, each with half the heads and half of $d_\text{ff}$, and nearly the same number of parameters. The
+# orange squares are results of Narang et al. for seven of these changes, in an encoder–decoder a thousand times larger,
+# with another objective and other texts: compare signs and rough sizes. *Guess first:* SwiGLU, RMSNorm, untied output,
+# rotary embedding (RoPE), grouped-query attention (GQA): which helps most, and which makes no measurable difference?
 
 # %% tags=["hide-input"]
 STUDENT = {3: 4.30, 5: 2.78, 10: 2.26}                        # Student's t for so many seeds
@@ -1390,7 +1409,7 @@ assert 0.6 < share < 0.75, "about two thirds"
 # |---|---|---|---|
 # | post-norm needs a lower rate | at 0.003 it catches up | behind by 1.52, at 0.003 by 0.11; each at the better of two rates: by 0.47 | explains two thirds, perhaps more |
 # | RoPE gains because sinusoids disturb at first | the gain shrinks with more steps | 0.15 → 0.38 | refuted as the main reason |
-# | the same | no positions gain about as much as RoPE | 0.05 → −0.04, while RoPE gains 0.15 → 0.38 | a part at first: without sinusoids one has a third of RoPE's gain after 300 steps, and none of it after 1200. (No positions also means less knowledge of the order, so this does not measure the disturbance alone) |
+# | the same | no positions gain about as much as RoPE | 0.05 → −0.04, while RoPE gains 0.15 → 0.38 | a part at first: a model without sinusoids has a third of RoPE's gain after 300 steps, and none after 1200. (It also knows less of the order. But learned positions, which begin small and show the order, gain 0.05 after 300 steps, too: so much may be the disturbance) |
 # | the untied output gains because it has no echo to unlearn | the gain shrinks with more steps | 0.14 → 0.06 | passed this test |
 # | the same | the gain shrinks without $\sqrt d$, beside RoPE | 0.10 → 0.05 | passed; but without $\sqrt d$ both models are also 0.3 nats or more worse, so this does not measure the echo alone |
 #
@@ -1430,7 +1449,7 @@ for pair, title in {"en-de": "English to German", "en-fr": "English to French"}.
 viz.labelled_points(
     panels, x_name="training cost (FLOPs)", y_name="BLEU, newstest2014",
     sides={
-        "ConvS2S": "lower left", "MoE": "upper", "GNMT + RL": "lower",
+        "ConvS2S": "upper", "MoE": "left", "GNMT + RL": "lower",
         "ConvS2S ensemble": "above", "GNMT + RL ensemble": "below",
         "Deep-Att + PosUnk ensemble": "below",
     },
@@ -1453,9 +1472,11 @@ for name, steps in {"base": 100_000, "big": 300_000}.items():           # the pa
 # %% [markdown]
 # The answer depends on the language. For German even the base model is better than every ensemble, at a third of the cost
 # of the cheapest rival. For French the base model is the cheapest and the worst; the big model is the best, at less than a
-# quarter of the cheapest rival's cost. (The published FLOPs are hours × GPUs × 9.5 TFLOPS. By our count the models needed only
-# 29 % and 42 % of these FLOPs; the rest is time in which the GPUs did not work at full speed. [Lecture @training](@training)
-# measures such shares.)
+# quarter of the cheapest rival's cost.
+#
+# <details><summary>Why is our count lower than the published cost?</summary>The published FLOPs are hours × GPUs × 9.5
+# TFLOPS. By our count the models needed only 29 % and 42 % of these FLOPs; the rest is time in which the GPUs did not work
+# at full speed. [Lecture @training](@training) measures such shares.</details>
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>
@@ -1474,12 +1495,12 @@ for name, steps in {"base": 100_000, "big": 300_000}.items():           # the pa
 # <details><summary><b>Going further</b>: has the checkpoint trained for too long?</summary>
 #
 # In **overfitting** the validation loss rises while the training loss still falls. The checkpoint's validation loss still
-# falls at the end (the folded cell prints it), so the checkpoint does not overfit. At 4.74 it lies far above the test loss,
-# 3.88. Are the validation modules harder? Then they are harder for a 5-gram, too, that has counted neither part. They are:
-# its loss is higher there by 0.8 nats, the checkpoint's by 0.9.
+# falls at the end (the folded cell prints it), so the checkpoint does not overfit. At 4.74 it lies far above the test
+# loss, 3.88. Are the validation modules harder? If so, a 5-gram that has counted neither part must find them harder, too.
+# It does: its loss is higher there by 0.8 nats, the checkpoint's by 0.9.
 #
-# By the rule of 20 tokens per parameter, 2.3 million training tokens suit a model of a tenth of the checkpoint's size;
-# counted as often as they were read, 2.6 times, one of about a quarter.
+# By the rule of 20 tokens per parameter, 2.3 million training tokens suit a model a tenth as large as the checkpoint. If
+# each token counts as often as it was read (2.6 times), they suit one about a quarter as large.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -1566,6 +1587,7 @@ assert moved[1] < 0.001 < moved[2] < 0.02 < 0.3 < moved[3] < 0.5
 # | output, tied | $\text{logits} = x E^\top$ | $(n_\text{target}, \lvert V \rvert)$ |
 # | size | $N \approx 12\,L\,d^2 + \lvert V \rvert d$ | |
 # | cost of training | $C \approx 6\,N\,D$ FLOPs | |
+# | compute-optimal | $D \approx 20\,N$, so $C \approx 120\,N^2$ | |
 #
 # Encoder-only, decoder-only and encoder–decoder models have one kind of block; they differ in the mask and in
 # cross-attention. A decoder needs the shift and the causal mask. A loss that is too good suggests that one of them is

@@ -133,7 +133,8 @@ slip("absolute differences", VALUES, {SQUARED: "differences.abs().sum(dim=-1)"},
     This is the way through a town with straight streets, |a₁ − b₁| + |a₂ − b₂| + …. The contract asks for the sum of
     *squared* differences.""")
 slip("each table about its own mean", VALUES,
-     {PAIRS: "(a - a.mean(dim=-2, keepdim=True))[..., :, None, :] - (b - b.mean(dim=-2, keepdim=True))[..., None, :, :]"},
+     {PAIRS: "(a - a.mean(dim=-2, keepdim=True))[..., :, None, :]"
+             " - (b - b.mean(dim=-2, keepdim=True))[..., None, :, :]"},
      words="""
     Each table was moved by its own mean, so that both lie about the same place, and the distance between them is lost.
     Distances stay as they are only if *both* tables move by the same vector.""")

@@ -118,7 +118,7 @@ def _tied(got, expected):
     return "the logit of a token does not train that token's row of `tokens`: the output does not use the table itself"
 
 
-@aspect("tied", points=1, hint=2, explain=_tied)
+@aspect("tied", points=2, hint=2, explain=_tied)
 def tied(answer, draw):
     """the table of tokens makes the logits, too, and nothing else does"""
     model, tokens = _model(answer, draw)
@@ -128,7 +128,7 @@ def tied(answer, draw):
     return torch.tensor([others, int(not gradient.abs().max() <= 1e-5)])  # NaN is another aspect's
 
 
-@aspect("logits", points=2, hint=3, explain=explain_worst("the logits are off by {size} at {place}"))
+@aspect("logits", points=3, hint=3, explain=explain_worst("the logits are off by {size} at {place}"))
 def logits(answer, draw):
     """tokens and positions, every block in turn, the norm, the table"""
     model, tokens = _model(answer, draw)

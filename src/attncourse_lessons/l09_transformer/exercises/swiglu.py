@@ -54,7 +54,7 @@ def _gated(draw, *in_front):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=3, hint=1)
+@aspect("output", points=2, hint=1)
 def output(answer, draw):
     """one product through silu, the other as it is, multiplied element by element, and back"""
     return answer(*_gated(draw))
@@ -62,7 +62,7 @@ def output(answer, draw):
 
 @aspect(
     "axes in front",
-    points=1,
+    points=0.5,
     hint=2,
     explain=explain_worst("a vector by itself gets an output that differs by {size} at {place}"),
 )
@@ -92,7 +92,7 @@ def large_numbers(answer, draw):
     return torch.stack([fine.all(), torch.stack([gradient.isfinite().all() for gradient in back]).all()])
 
 
-@aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("x", "W_gate", "W_up", "W_down"))
+@aspect("gradient", points=0.5, hint=1, explain=explain_missing_gradient("x", "W_gate", "W_up", "W_down"))
 def gradient(answer, draw):
     """all three matrices can be learned"""
     inputs = [tensor.requires_grad_() for tensor in _gated(draw)]
