@@ -1123,6 +1123,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 #
 # **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],
 # section 4.1, on overflow and underflow, with softmax as the example; section 6.5 on back-propagation.
+# [+@blanchard2021]: the shifted formulas of this lecture are as accurate as the plain ones.
 # PyTorch's notes [*Broadcasting semantics*](https://docs.pytorch.org/docs/stable/notes/broadcasting.html) and
 # [*Autograd mechanics*](https://docs.pytorch.org/docs/stable/notes/autograd.html).
 # [+@rogozhnikov2022], for axes with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.

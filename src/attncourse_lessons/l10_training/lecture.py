@@ -637,7 +637,7 @@ figures.learning_rates({
 
 # %% [markdown]
 # The **inverse square root** ([@vaswani2017, section 5.3]) falls slowly, and need not know the length of the run. The
-# **cosine** must know it, and ends at nearly zero. Many recent runs hold the rate and let it fall only at the end
+# **cosine** ([@loshchilov2017]) must know it, and ends at nearly zero. Many recent runs hold the rate and let it fall only at the end
 # (**warm-up–stable–decay**).
 #
 # ### The learning-rate sweep
@@ -1643,7 +1643,7 @@ assert device.type != "cpu" or resumed == unbroken
 # writes, and we measure how well.
 #
 # **Further reading.** Data and loss: [+@sennrich2016]; [+@szegedy2016], section 7; [+@guo2017]. Optimisation:
-# [+@kingma2015]; [+@loshchilov2019]; [+@pascanu2013]. Hardware: [+@micikevicius2018]; [+@williams2009]; [+@chen2016];
+# [+@kingma2015]; [+@loshchilov2017]; [+@loshchilov2019]; [+@pascanu2013]. Hardware: [+@micikevicius2018]; [+@williams2009]; [+@chen2016];
 # [+@rajbhandari2020]; [+@kaplan2020], section 2.1; [+@chowdhery2022], section 4.1. To go on: Horace He, [*Making deep
 # learning go brrrr from first principles*](https://horace.io/brrr_intro.html) (2022); Stanford's
 # [CS336](https://cs336.stanford.edu), lecture 2; [*How to scale your model*](https://jax-ml.github.io/scaling-book/)
