@@ -235,7 +235,7 @@ def test_progress_and_a_hint_are_shown_in_a_terminal(monkeypatch, tmp_path):
     monkeypatch.setenv("LESSONKIT_PROGRESS", str(tmp_path))
     (tmp_path / "softmax.json").write_text('{"last": 5, "best": 7}')
     shown = attncourse("progress", "a00").stdout
-    assert "7 of 26 by checks, 3 by hand" in shown and "7 of 7 (the last check: 5)" in shown
+    assert "7 of 31 by checks, 3 by hand" in shown and "7 of 7 (the last check: 5)" in shown
     assert attncourse("hint", "softmax", "2").stdout.startswith("Hint 2 of 3. ")
     wrong = attncourse("hint", "softmaks")
     assert wrong.returncode == 1 and wrong.stderr.startswith("error: there is no exercise 'softmaks'. Did you mean")

@@ -253,13 +253,14 @@ def test_a_bar_for_each_model_is_shared_out_over_the_positions_from_the_true_par
 
 @proven
 def test_a_point_for_each_model_and_position_says_what_it_attends_to_and_what_it_gets_right_without():
-    found = {"six": [(1.0, 0.25), (0.0, 0.75), (0.1, 0.8)], "and": [(0.0, 1.0), (0.6, 0.9), (0.3, 0.7)]}
+    found = {"six": [(1.0, 0.25), (0.0, 0.75), (0.01, 0.99)], "and": [(0.0, 1.0), (0.6, 0.9), (0.3, 0.7)]}
     (ax,) = axes(figures.attended_and_needed, found, [3, 5, 8], 0.125)
-    at = places(ax, "chance", "if weights told\nwhat is needed")
+    at = places(ax, "chance", "if weights told\nwhat is needed", "2 of 6 points lie in the corner")
+    assert at["2 of 6 points lie in the corner"][0] < 0.1 < 0.9 < at["2 of 6 points lie in the corner"][1]
     assert at["chance"][1] < 0.125 < at["if weights told\nwhat is needed"][1]
     assert {name: [*points.items()] for name, points in curves(ax).items()} == found
     beside = {words: (x, y) for words, x, y in texts(ax) if words.isdigit()}
-    assert beside == {"3": pytest.approx((0.98, 0.23)), "5": pytest.approx((0.58, 0.88))}, "those with most of them"
+    assert beside == {"3": pytest.approx((0.98, 0.25)), "5": pytest.approx((0.58, 0.9))}, "those with most of them"
     colours = {text.get_text(): text.get_color() for text in ax.texts}
     six, and_ = [line for line in ax.lines if line.get_marker() != "None"]
     assert (colours["3"], colours["5"]) == (six.get_color(), and_.get_color()) and colours["3"] != colours["5"]

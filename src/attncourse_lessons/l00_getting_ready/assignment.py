@@ -38,6 +38,9 @@ except ModuleNotFoundError:
 import torch
 from torch import Tensor, nn
 
+ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
+           "umbrella": [1, 2], "lamp": [5]}
+
 # %% [markdown]
 # ## 1 · A stable softmax
 #
@@ -50,10 +53,10 @@ from torch import Tensor, nn
 # the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) The weights are
 # never NaN.
 #
-# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has
-# two mistakes.** Do not begin by reading it: *test* it. What should the six
-# weights sum to? Along which axis do they sum to one? And what happens to the first row if the second one is 200 higher?
-# Change the scores, and go on until you have found both mistakes. Then write the function as it should be.
+# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has two
+# mistakes.** Do not begin by reading it: *test* it. What should the six weights sum to? Along which axis do they sum to one?
+# And what happens to the first row if all scores of the second row are 200 higher? Change the scores, and go on until you
+# have found both mistakes. Then write the function as it should be.
 
 # %%
 def suspicious(scores):
@@ -138,9 +141,6 @@ check("pad_batch", pad_batch)
 # real or not. The last lines are about the mask: how many of 12 places are real, and how many does `table != 0` find?)
 
 # %%
-ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
-           "umbrella": [1, 2], "lamp": [5]}
-
 if solved("pad_batch"):
     from attncourse.data import docstrings
 
@@ -206,17 +206,17 @@ if solved("pad_batch") and solved("masked_mean"):
             print(f"{when}: the reader expects {reader:.2f} stars, from the rain {wet:.2f}")
 
 # %% [markdown]
-# **And backwards.** Autograd goes through your function as it goes through torch's. The next cell asks for the slope of each
-# product's mean with respect to each number of its row. *Guess* three of them: the lamp's one rating, the kettle's first, and
-# a number in the padding. What would the padding's slope be if the mean counted it?
+# **And backwards.** Autograd goes through your function as it goes through torch's. The next cell asks for the gradient of
+# each product's mean with respect to each number of its row. *Guess* three of them: the lamp's one rating, the kettle's
+# first, and a number in the padding. What would the padding's gradient be if the mean counted it?
 
 # %%
 if solved("pad_batch") and solved("masked_mean"):
     stars, is_rating = pad_batch(list(ratings.values()), pad=0)      # (4, 8) each
     values = stars.float()[..., None].requires_grad_()               # (4, 8, 1)
     masked_mean(values, is_rating).sum().backward()
-    for name, slopes in zip(ratings, values.grad[..., 0].tolist(), strict=True):
-        print(f"{name:>9}:", [round(slope, 3) for slope in slopes])
+    for name, gradient in zip(ratings, values.grad[..., 0].tolist(), strict=True):
+        print(f"{name:>9}:", [round(number, 3) for number in gradient])
     print("One over the count where a rating is, exactly 0 where none is.")
 
 # %% [markdown]
@@ -272,17 +272,19 @@ if solved("squared_distances"):
             print(f"moved by {moved:>6}, {way:>14}:", [round(x, 2) for x in far[0].tolist()])
 
 # %% [markdown]
-# <details><summary>What it shows</summary>A long vector has large dot products with much that is far away. And a clamp removes
-# the sign, not the error: far from the origin the expansion subtracts large numbers that nearly agree, and their digits
-# cancel (<strong>catastrophic cancellation</strong>). Differences that are taken first lose nothing here. But they need a table
-# of (n_a, n_b, d) numbers. So <code>cdist</code>, unless it is told otherwise, expands as soon as one of the tables has more
-# than 25 rows.</details>
+# <details><summary>What it shows</summary>A long vector has large dot products with much that is far away. And a clamp
+# removes the sign, not the error: far from the origin the expansion subtracts large numbers that nearly agree, and their
+# digits cancel (<strong>catastrophic cancellation</strong>). That it is still right at 1,000 is luck: squared lengths are
+# near three million there, where float32 has steps of 0.25, and all our numbers are multiples of a quarter. At 10,000 the
+# steps are 32. Differences that are taken first lose nothing here, but need a table of (n_a, n_b, d) numbers. So
+# <code>cdist</code>, unless it is told otherwise, expands as soon as one of the tables has more than 25 rows.</details>
 #
 # **Use it: read digits without training.** Each of 397 handwritten digits, 64 pixels as a vector, gets the label of the
-# nearest of 1,400 others. *Guess* how many are right. And with the largest *dot product* in place of the smallest
-# distance, or with the largest once all 1,400 have been scaled to length 1? Then, with your `softmax`, all 1,400 have a say,
-# each weighted by its nearness, $\operatorname{softmax}(-D / \tau)$: the lecture's three lines, with distances for scores.
-# *Guess* what a large $\tau$ does, and a small one. Each line has three numbers, for three ways to split the digits.
+# nearest of 1,400 others. *Guess* how many are right. And with the largest *dot product* in place of the smallest distance,
+# or with the largest once all 1,400 have been scaled to length 1? The last lines need exercise 1 and the end of the lecture:
+# run the cell again when you have both. With your `softmax` all 1,400 vote, and nearer ones count more,
+# $\operatorname{softmax}(-D / \tau)$: the lecture's three lines, with distances for scores. *Guess* what a large $\tau$ does,
+# and a small one. Each line has three numbers, for three ways to split the digits.
 
 # %%
 if solved("squared_distances"):
@@ -301,8 +303,9 @@ if solved("squared_distances"):
                 "largest dot product": dots.argmax(dim=1),
                 "the same, at length 1": (dots / length).argmax(dim=1)}
         said = {way: labels[known][place] for way, place in best.items()}
-        taken = best["largest dot product"]
-        chosen.append((len(taken.unique()), length[taken].mean() / length.mean()))
+        nearest, taken = best["smallest distance"], best["largest dot product"]
+        chosen.append((len(nearest.unique()), len(taken.unique()),
+                       length[taken].mean() / length.mean()))
         if solved("softmax"):
             values = torch.nn.functional.one_hot(labels[known], 10).float()      # (1400, 10)
             for tau in (100.0, 10.0, 1.0, 0.1):
@@ -312,23 +315,25 @@ if solved("squared_distances"):
             right.setdefault(way, []).append((digits == labels[new]).float().mean().item())
     for way, shares in right.items():
         print(f"{way:>21}:", "  ".join(f"{share:.1%}" for share in shares))
-    for count, longer in chosen:
-        print(f"largest dot product: with {count} of 1,400, {longer:.2f} × as long as the mean")
+    for by_distance, by_product, longer in chosen:
+        print(f"chosen of 1,400: {by_distance} by smallest distance; {by_product} by largest"
+              f" dot product, {longer:.2f} × as long as the mean")
 
 # %% [markdown]
 # <details><summary>What it shows</summary>The first line is a <strong>nearest-neighbour classifier</strong>. Digits with much
-# ink are long vectors and have large dot products with everything, so that a few of them are chosen again and again. At equal
-# length the dot product does about as well as the distance. The lines with τ are <strong>kernel regression</strong> (more in
-# lecture @lookup), and τ is the <strong>temperature</strong>: large, and all 1,400 count nearly alike; small, and the nearest
-# decide. Two lines that differ by a digit or two of 397 on one split, and not at all on another, cannot be told
-# apart.</details>
+# ink are long vectors and have large dot products with everything: they are chosen again and again, and far fewer digits are
+# chosen than by distance. At equal length the dot product does about as well as the distance. The lines with τ are
+# <strong>kernel regression</strong> (more in lecture @lookup), and τ is the <strong>temperature</strong>: large, and all
+# 1,400 count nearly alike; small, and the nearest decide. Two lines that differ by a digit or two of 397 on one split, and
+# not at all on another, cannot be told apart. (The 1,797 digits come from thirteen writers, and a random split puts their
+# digits on both sides: for a new writer expect less.)</details>
 
 # %% [markdown]
 # ## 5 · A training loop
 #
 # The lecture's model, `nn.Linear(d, 1)`, learns to predict one number for each row. Its weight and its bias start at zero, so
 # that two runs are alike. Each of `steps` steps uses all rows: the loss is the mean squared error, and every parameter moves
-# by `lr` times its slope, downhill. What comes back are the losses, each as it was *before* its step, and what the trained
+# by `lr` times its gradient, downhill. What comes back are the losses, each as it was *before* its step, and what the trained
 # model predicts, after the last step. With no step at all there are no losses, and the predictions are zeros. (No gradient
 # has to flow through this answer. `.item()` and `.detach()` are in their place here.)
 #
@@ -375,13 +380,14 @@ check("fit", fit)
 
 # %% [markdown]
 # <details><summary>The course-mate's two mistakes</summary>A column minus a row: all pairs. And no <code>zero_grad()</code>:
-# the slopes of all earlier steps are added up, so the loss swings instead of settling.</details>
+# the gradients of all earlier steps are added up, so the loss swings instead of settling.</details>
 #
 # **Use it.** Your loop beside the course-mate's, on the shop's ratings. Then yours with six learning rates. *Guess* which has
-# the lowest loss after 10 steps, which are still far away after 100, and which fails. There is a law: near a minimum the loss is a bowl, and its
-# **curvature** (second derivative) $c$ says how fast the slope grows. One step multiplies the distance from the minimum by
-# $1 - \text{lr} \cdot c$. So it shrinks as long as lr is below $2 / c$, and grows above. The bowl is not round: the steepest
-# direction sets the limit, and the flattest one is what you wait for.
+# the lowest loss after 10 steps, which are still far away after 100, and which fails. There is a law: near a minimum the loss
+# is a bowl, and its **curvature** (second derivative) $c$ says how fast the gradient grows. Along each axis of the bowl, one
+# step multiplies the distance from the minimum by $1 - \text{lr} \cdot c$. So it shrinks as long as lr is below $2 / c$, and
+# grows above. The bowl is not round: the steepest direction sets the limit; with a small rate the flattest one is what you
+# wait for. (The curvatures are the eigenvalues of the **Hessian**, the matrix of second derivatives.)
 
 # %%
 if solved("fit"):

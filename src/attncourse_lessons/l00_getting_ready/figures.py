@@ -155,9 +155,9 @@ def three_lines(
     for i, name in enumerate(who):
         for right, bottom in ((-0.2, 6.0), (9.6, 1.0)):                      # beside the customers and the weights
             ax.text(right, bottom + 1.5 - i, name, ha="right", va="center", fontsize=9, color=INK)
-    ax.text(-2.6, 9.5, "line 1: dot products", ha="left", va="center", fontsize=10, color=INK)
-    ax.text(11.5, 4.5, "line 2: softmax\nalong each row", ha="right", va="center", fontsize=10, color=INK)
-    ax.text(14.8, 6.1, "line 3: average of the values", ha="left", va="center", fontsize=10, color=INK)
+    ax.text(-2.6, 9.5, "line 1: dot products", ha="left", va="center", fontsize=9, color=INK)
+    ax.text(11.5, 4.5, "line 2: softmax\nalong each row", ha="right", va="center", fontsize=9, color=INK)
+    ax.text(14.8, 6.1, "line 3: average of the values", ha="left", va="center", fontsize=9, color=INK)
     ax.text(9.6, -1.7, f"{who[row]}'s average:", ha="right", va="center", fontsize=9.5, color=INK)
     terms = zip(customers[row].tolist(), products[column].tolist(), strict=True)
     dot = f"{' + '.join(f'{a:g} · {b:g}' for a, b in terms)} = {scores[row, column]:g}"
@@ -338,6 +338,7 @@ def scatter_panels(
 # Beyond these exponents float32 holds e^x no longer: ∞ above, 0 below (the smallest number is 2 to the −149, half of it
 # is rounded down).
 OVERFLOW, UNDERFLOW = 128 * np.log(2), -150 * np.log(2)
+SUBNORMAL = -126 * np.log(2)                                                 # below it e^x has fewer digits
 
 
 def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
@@ -355,6 +356,8 @@ def exp_range(scores: Tensor, shift: float) -> tuple[Figure, str]:
         ax.axvspan(start, end, facecolor="none", edgecolor=PALE, hatch="////", linewidth=0)
         ax.axvline(start if start > 0 else end, color=GREY, linewidth=1)
         ax.text((start + end) / 2, 1.55, name, ha="center", va="center", fontsize=10, color=INK)
+    few = (UNDERFLOW + SUBNORMAL) / 2
+    ax.text(few, 0.5, "few digits", ha="center", va="center", rotation=90, fontsize=9, color=INK)
     said = []
     for y, (name, row) in zip((1, 0), rows.items(), strict=True):
         shares = row.exp() / row.exp().sum()

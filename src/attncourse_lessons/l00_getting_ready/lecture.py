@@ -9,8 +9,9 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 48 minutes, of which a few seconds are computing time. You need Python, and should have seen a PyTorch tensor. No
-# knowledge of language models or attention is assumed.*
+# *About 48 minutes, of which a few seconds are computing time. You need Python, school calculus (the chain rule, exponentials,
+# logarithms), mean and variance, and should have seen a PyTorch tensor. No knowledge of language models or attention is
+# assumed.*
 #
 # After this lecture you can
 #
@@ -97,10 +98,10 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 # there was no warning. The number depends on the other products, too: without the kettle the rectangle would be narrower
 # and the lamp's mean higher.
 #
-# The models of this course are made of such averages. A sentence becomes the mean of its words' vectors. Attention is a mean
-# in which some words count more than others. And sentences rarely have the same length. So the bug that you have just
-# seen, *a wrong number in the right shape*, can come back in every lecture. This lecture
-# is about seeing it coming, and at the end the lamp gets its five stars.
+# The models of this course are made of such averages. A sentence becomes the mean of its words' vectors (**mean pooling**).
+# Attention is a mean in which some words count more than others. And sentences rarely have the same length. So the bug that
+# you have just seen, *a wrong number in the right shape*, can come back in every lecture. This lecture is about seeing it
+# coming, and at the end the lamp gets its five stars.
 #
 # ## How to use these pages
 #
@@ -227,7 +228,7 @@ print(centred[0, 0])
 # %% [markdown]
 # The mean gave one number for each word, as it should. It could not be subtracted, because its last axis was gone:
 # torch tried to pair the three positions with the four features. `keepdim=True` leaves the axis in its place, with
-# length one. Then the one mean is used for all four features. This follows from a rule.
+# length one. Then the one mean is used for all four features.
 #
 # ## Broadcasting: an axis of length one stretches
 #
@@ -245,7 +246,7 @@ print(centred[0, 0])
 #
 # Below you choose both shapes. Dotted cells are not in memory: they are the copies that broadcasting acts as if it
 # had made. Predict each result before you look. Start with (3, 1) and (4,), and then find a pair that does not fit.
-# Keep (3,) minus (3, 1) for last, and take your time over it.
+# Keep (3,) minus (3, 1) for last.
 
 # %%
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
@@ -370,23 +371,23 @@ figures.record(w=4.0)
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
 loss = (w - 1) ** 2
 loss.backward()                                      # walks the graph backwards …
-print("slope:", w.grad.item())                       # … and adds the slope to w.grad
+print("gradient:", w.grad.item())                    # … and adds the gradient to w.grad
 ((w - 1) ** 2).backward()
 print("after a second backward:", w.grad.item())     # added up, not replaced
-with torch.no_grad():                                # from here on nothing is recorded
+with torch.no_grad():                                # inside this block nothing is recorded
     w -= 0.1 * w.grad                                # so w may be changed
-w.grad = None                                        # forget, or the next slope is added
+w.grad = None                                        # clear it, or the next gradient is added
 print("w:", round(w.item(), 2))
 print("requires_grad after detach:", w.detach().requires_grad)    # the number without its graph
 
 # %% [markdown]
-# Broadcasting uses a number more than once. Below, `b` has four numbers, and each is added to six rows of `x`. *Guess* the
-# slope of each.
+# Broadcasting uses a number more than once. Below, `b` has four numbers, and each is added to six rows of `x`. *Guess* its
+# gradient.
 
 # %%
 b = torch.zeros(4, requires_grad=True)               # (4,)
 (x + b).sum().backward()                             # (2, 3, 4) + (4,): b is stretched
-print("slope of b:", b.grad)
+print("gradient of b:", b.grad)
 
 # %% [raw] slide
 # ## What a second backward() and a step leave
@@ -399,19 +400,19 @@ print("slope of b:", b.grad)
 # 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
 # 2. Change parameters under `torch.no_grad()`.
 # 3. `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without its graph.
-# 4. A gradient has the shape of its parameter: where it was stretched, slopes are added up.
+# 4. A gradient has the shape of its parameter; the gradients from all its uses are added up.
 
 # %% [markdown]
 # These cells show four rules.
 #
-# * `backward()` *adds* to `.grad`. (The step above used 12 where the slope is 6.) Set it to `None` before the next step (an
+# * `backward()` *adds* to `.grad`. (The step above used 12 where the gradient is 6.) Set it to `None` before the next step (an
 #   optimiser's `zero_grad()` does that).
 # * Change parameters under `torch.no_grad()`. Outside it torch refuses a change in place (`w -= …`), and `w = w - …`
 #   makes a new tensor, whose `.grad` stays empty.
 # * `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without its graph, as NumPy needs it. What is computed
 #   from them has no gradient. Most checks of this course ask whether a gradient flows through your answer.
-# * A gradient has the shape of its parameter, always. Where broadcasting has stretched the parameter, each copy has a slope,
-#   and the slopes are added up: six copies of each number of `b`, so 6.
+# * A gradient has the shape of its parameter, always. Where a number is used more than once, the gradients from all its uses
+#   are added up (the chain rule for several variables): six copies of each number of `b`, so 6.
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
@@ -533,9 +534,9 @@ assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 # `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes
 # $x W^\top + b$ when it is called. (torch stores the weight as (out, in), hence the transpose.)
 # `model.parameters()` lists all that can be learned, of a module and of the modules in it. An **optimiser** does what we
-# did by hand under `no_grad`: `zero_grad()` forgets the last slopes, `step()` goes downhill. Ours is **SGD**, stochastic
+# did by hand under `no_grad`: `zero_grad()` clears the old gradients, `step()` goes downhill. Ours is **SGD**, stochastic
 # gradient descent. It is *stochastic* because each step sees a random **batch** of rows, here 20. *Guess* the shapes of the
-# two parameters, and the sign of the bias's slope. (The bias starts near 0, and the ratings lie around 3.)
+# two parameters, and the sign of the bias's gradient. (The bias starts near 0, and the ratings lie around 3.)
 
 # %%
 torch.manual_seed(1)
@@ -544,11 +545,11 @@ print({name: tuple(p.shape) for name, p in model.named_parameters()})
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 batch = torch.randperm(200)[:20]                                     # (20,)  which rows
 error = model(features[batch]) - rating[batch][:, None]              # (20, 1)  forward pass
-optimizer.zero_grad()                                                # forget the last slopes
-error.square().mean().backward()                                     # backward pass: new slopes
+optimizer.zero_grad()                                                # clear the old gradients
+error.square().mean().backward()                                     # backward: new gradients
 before = model.bias.item()
 optimizer.step()                                                     # a step downhill
-print(f"slope of the bias {model.bias.grad.item():.3f},",
+print(f"gradient of the bias {model.bias.grad.item():.3f},",
       f"the step changes it by {model.bias.item() - before:.3f}")
 
 # %% tags=["hide-input"]
@@ -563,10 +564,10 @@ assert math.isclose(model.bias.item() - before, -0.05 * model.bias.grad.item(), 
 # **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
 
 # %% [markdown]
-# A larger bias lowers the loss, so its slope is negative. A training loop repeats this step. (Ours by hand took all rows.)
+# A larger bias lowers the loss, so its gradient is negative. A training loop repeats this step. (Ours by hand took all rows.)
 #
 # Your own models will be classes like the one below. `__init__` makes the parts and keeps them in `self`. `forward` says
-# what is computed when the model is called. The step stays as it is.
+# what is computed when the model is called.
 
 # %%
 class Rater(nn.Module):
@@ -583,7 +584,9 @@ print({name: tuple(p.shape) for name, p in model.named_parameters()})
 print(tuple(model(features).shape))
 
 # %% [markdown]
-# **Now you:** [a00](@getting_ready/assignment), exercise 5: a loop with two bugs, and which learning rates work.
+# **Now you:** [a00](@getting_ready/assignment), exercise 5: a loop with two bugs, and which learning rates work. (The
+# exercises run from easy to hard, but each can be done alone, in any order. What the card under your answer says is explained
+# below, in *What a check tells you*.)
 #
 # ## Dot products of all pairs: matrix multiplication and einsum
 #
@@ -618,12 +621,13 @@ for c in range(2):
 # The three say the same; the checks accept all three.
 
 # %% [markdown]
-# Eight dot products, one at a time. That is clear and, for thousands of rows, hopelessly slow. **Matrix
-# multiplication** does all at once. In Python it is written `@`. It pairs the *last* axis of the left factor with the
-# *last but one* of the right and sums over the pair. So the products are transposed: (2, 3) @ (3, 4) is (2, 4).
+# Eight dot products, one at a time. That is clear and, for thousands of rows, hopelessly slow. **Matrix multiplication** does
+# all at once (code without the loop is called **vectorised**). In Python it is written `@`. It pairs the *last* axis of the
+# left factor with the *last but one* of the right and sums over the pair. So the products are transposed: (2, 3) @ (3, 4) is
+# (2, 4).
 #
-# There is a third way, which needs no transpose and says what it does. In **einsum** each axis gets a letter. An axis
-# whose letter is missing after the arrow is summed over. Here that is f, the features.
+# There is a third way, which needs no transpose and says what it does. In **einsum** (Einstein summation) each axis gets a
+# letter. An axis whose letter is missing after the arrow is summed over. Here that is f, the features.
 
 # %%
 by_matmul = customers @ products.mT                            # (2, 3) @ (3, 4) = (2, 4)
@@ -633,8 +637,7 @@ for c, who in enumerate(["reader", "from the rain"]):
     print(f"{who:>14}:", dict(zip(ratings, scores[c].tolist(), strict=True)))
 
 # %% [markdown] erratum="a star for a matrix product"
-# The loop, `@` and `einsum` compute the same numbers, and the course uses whichever is clearest. The checks accept
-# all three.
+# The loop, `@` and `einsum` compute the same numbers, and the course uses whichever is clearest.
 #
 # > **A common mistake: a star for a matrix product.** `softmax(…) * XV` is sometimes printed for the last step of
 # > attention. In Python `*` is **elementwise**: it multiplies entry by entry, with broadcasting. Often the shapes do not
@@ -804,7 +807,7 @@ for shift in (0.0, 1000.0, -1000.0):
 
 # %% [markdown]
 # torch's `softmax` does the same inside. The fast attention of [lecture @cheap_attention](@cheap_attention) rests on this
-# subtraction, done block by block. Ours is for a single row. In the assignment you write it for any number of rows.
+# subtraction, done block by block. In the assignment you write it for any number of rows.
 #
 # > **Check yourself.** (1) What is the softmax of three equal scores? (2) Of $(0, \ln 3)$? (3) All scores are doubled. Do
 # > the weights change? (4) Can three finite scores have exactly the weights (½, ½, 0)?
@@ -863,10 +866,10 @@ print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist(
 # The last line joins the two. A row in which *every* score is −∞ has nothing to distribute: the largest is −∞, −∞ − (−∞) is
 # NaN, and so is every weight. [Lecture @masking](@masking) decides what such a row should give.
 #
-# The treacherous line is the third. "Multiply what does not count by 0" is everybody's first idea. It works until
+# The third line is the dangerous one. "Multiply what does not count by 0" is everybody's first idea. It works until
 # somewhere in what does not count there is an $\infty$. To leave something out, do not multiply. *Choose*, and choose
 # **before** you compute. `torch.where(v > 0, v.log(), 0.0)` computes both branches and then takes one. At $v = 0$ the
-# output is right. But on the way back the branch that was not taken gets the slope 0, the logarithm multiplies it by
+# output is right. But on the way back the branch that was not taken gets the gradient 0, the logarithm multiplies it by
 # $1/v = \infty$, and $0 \cdot \infty$ is NaN. `v.masked_fill(v <= 0, 1.0).log()` never takes the logarithm of 0, so
 # both directions are safe.
 
@@ -886,7 +889,7 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 # %% [markdown]
 # `there` is a **boolean mask**. In this course True always means *counts*, *is there*, *may attend*. (Not everybody
 # agrees. In torch itself, `scaled_dot_product_attention` does, while the `key_padding_mask` of `nn.MultiheadAttention` is
-# True for what is to be left out. Look it up each time, and write it down.)
+# True for what is to be left out. Look it up each time.)
 #
 # Which filler is harmless depends on the operation that follows. For a sum it is 0. For a softmax it is $-\infty$; a 0 would
 # be a score like any other, better than all negative ones. For a mean it is no number at all: a mean has a sum *and a
@@ -894,10 +897,10 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
 #
 # ## Masked mean: the lamp again
 #
-# The mask of the shop's table comes from the lengths: a row of positions, (8,), is compared with a column of lengths,
-# (4, 1). Broadcasting makes (4, 8) of them. Here the library's `lengths_to_mask` does it; in the assignment you write
-# the comparison. A row of the table, indexed with its row of the mask, keeps the entries that are True. The mask
-# should not come from the table, as in `table != 0`. That works today, because no rating is 0, and fails on the day when someone may give zero stars.
+# The mask of the shop's table comes from the lengths: a row of positions, (8,), is compared with a column of lengths, (4, 1).
+# Broadcasting makes (4, 8) of them. Here the library's `lengths_to_mask` does it; in the assignment you write the comparison.
+# A row of the table, indexed with its row of the mask, keeps the entries that are True. The mask should not come from the
+# table, as in `table != 0`. That works today, because no rating is 0, and it fails as soon as zero stars are allowed.
 
 # %%
 lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
@@ -954,24 +957,26 @@ figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
 # **Now you:** a@getting_ready, exercises 1 to 5
 
 # %% [markdown]
-# That is one catalogue. Here are the numbers for three, each from its own seed:
+# Here are three catalogues, each from its own seed. *In common* is how many products are in the top fifty of both means. The
+# *truly best* are the fifty products of the highest quality.
 
 # %%
 def correlation(a, b):
     return torch.corrcoef(torch.stack([a, b]))[0, 1].item()
 
 
+def top_fifty(score):
+    return set(score.topk(50).indices.tolist())
+
+
+print("     | top fifty | truly best found by | padded mean's correlation with | padded mean")
+print("seed | in common | padded      correct | the count     the correct mean | below 1 star")
 for seed in range(3):
     times, truth, padded, correct = catalogue(seed)
-    in_truth, in_padded, in_correct = (set(score.topk(50).indices.tolist())
-                                       for score in (truth, padded, correct))
-    print(f"seed {seed}: of the fifty with the highest correct mean, the padded mean's fifty"
-          f" hold {len(in_padded & in_correct)}")
-    print(f"        of the fifty truly best, the padded mean finds {len(in_truth & in_padded)},"
-          f" the correct mean {len(in_truth & in_correct)}")
-    print(f"        correlation with the count {correlation(padded, times):.2f},"
-          f" with the correct mean {correlation(padded, correct):.2f};"
-          f" below one star {(padded < 1).float().mean():.0%}")
+    in_truth, in_padded, in_correct = top_fifty(truth), top_fifty(padded), top_fifty(correct)
+    print(f"{seed:>4} | {len(in_padded & in_correct):>9} | {len(in_truth & in_padded):>6}"
+          f"{len(in_truth & in_correct):>13} | {correlation(padded, times):>9.2f}"
+          f"{correlation(padded, correct):>21.2f} | {(padded < 1).float().mean():>12.0%}")
 
 # %% tags=["hide-input"]
 assert len(in_padded & in_correct) < 30
@@ -981,11 +986,11 @@ assert abs(correlation(by_count, times_rated)) < 0.2
 
 # %% [markdown]
 # On the right the cloud is level, as it should be, and widest where ratings are few: a mean of one or two is noisy. On the
-# left it is a fan that opens with the number of ratings, and about a third of the products lie in the hatched band, below
-# the one star that everybody gives at least. The padded mean says more about how often a product was rated than about its
-# correct mean, and finds fewer of the truly best. Replace products by sentences and ratings by words, and you have a model
-# in which short sentences are faint and long ones loud, and whose answer for a sentence depends on what else was in the
-# batch. No message will tell you so.
+# left it is a fan that opens with the number of ratings, and about a third of the products lie in the hatched band, below one
+# star, the lowest rating that anybody can give. The padded mean says more about how often a product was rated than about its
+# correct mean, and finds fewer of the truly best. Replace products by sentences and ratings by words, and you have a model in
+# which short sentences are faint and long ones loud, and whose answer for a sentence depends on what else was in the batch.
+# No message will tell you so.
 #
 # With features the mask needs one more axis, so that it broadcasts over them: `mask[..., None]` is (batch, n, 1), beside
 # values of (batch, n, d).
@@ -1005,12 +1010,11 @@ def masked_mean(values, mask):
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# Read the card from the top. A check tests several **aspects** of your answer, each with points of its
-# own, so one slip does not cost you all of them. A ✗ says what was found, what was expected, and at which index. While the
-# padding is 0, short sequences have the right mean. Other numbers in the padding change it. In *nothing but padding* one
-# sequence is empty: its 3 numbers are infinite, a sum divided by a count of 0. (The last line asks whether a gradient arrives,
-# and is finite.) Below the list the card names a known mistake, if your numbers are those of one. The check has the
-# mistakes that people make in this exercise as code, and runs them on the same numbers.
+# A check tests several **aspects** of your answer, each with points of its own, so one slip does not cost you all of them. A
+# ✗ says what was found, what was expected, and at which index. While the padding is 0, short sequences have the right mean.
+# Other numbers in the padding change it. In *nothing but padding* one sequence is empty: its 3 numbers are infinite, a sum
+# divided by a count of 0. (The last line asks whether a gradient arrives, and is finite.) If your numbers match those of a
+# known mistake, the card names it below the list.
 #
 # > **Check yourself.** Now the learner multiplies the values by the mask before the sum. That earns 4 of the 7 points:
 # > *what stands in the padding* passes. Which three lines still fail, and why?
@@ -1030,10 +1034,10 @@ check("masked_mean", attention.masked_mean)
 #
 # ## What this was for: attention in three lines
 #
-# You have all the parts now. Two customers have scores for four products, the softmax has turned them into weights, and each
-# product has a mean rating. What rating may each customer expect, if the products count by their interest? It is an
-# average of four numbers by the weights, one for each customer: a matrix product. *Guess* roughly: the reader's weight for
-# the lamp was 0.98, and the lamp has five stars.
+# Two customers have scores for four products, the softmax has turned them into weights, and each product has a mean rating.
+# What rating may each customer expect, if the products count by their interest? It is an average of four numbers by the
+# weights, one for each customer: a matrix product. *Guess* roughly: the reader's weight for the lamp was 0.98, and the lamp
+# has five stars.
 
 # %%
 scores = customers @ products.mT                                         # (2, 4)
@@ -1088,9 +1092,9 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 # | *CSE5321, Introduction to NLP, lecture 11* | positions, results, drawbacks and variants | [@order](@order), [@transformer](@transformer), [@cheap_attention](@cheap_attention) |
 # | [*CS11-711, Advanced NLP*](https://cmu-l3.github.io/anlp-spring2025/) | the whole Transformer with its code, and what changed since | [@transformer](@transformer)–[@cheap_attention](@cheap_attention) |
 #
-# Slides contain mistakes, as everything does that people write. The full list, each entry with a test that fails on it, is
-# in [lecture @errata_lab](@errata_lab). Decks and papers also differ in their symbols. This course has **one notation**:
-# $e$ for scores, $\alpha$ for weights, $c$ for a context vector, vectors as rows, the softmax along the keys.
+# Slides contain mistakes. The full list, each entry with a test that fails on it, is in [lecture @errata_lab](@errata_lab).
+# Decks and papers also differ in their symbols. This course has **one notation**: $e$ for scores, $\alpha$ for weights, $c$
+# for a context vector, vectors as rows, the softmax along the keys.
 #
 # ## In short
 #
@@ -1104,10 +1108,9 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 # | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
 # | dot-product attention, unscaled | `(q @ k.mT).softmax(dim=-1) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
 #
-# A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()`
-# adds slopes to `.grad`; `.item()` and `.detach()` cut the graph. Leave out by choosing (`masked_fill`), not by
-# multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. A mean needs a sum without it *and* a
-# count without it.
+# A wrong number in the right shape does not crash, and the loss falls anyway: say the shape, and assert it. `backward()` adds
+# gradients to `.grad`; `.item()` and `.detach()` cut the graph. Leave out by choosing (`masked_fill`), not by multiplying.
+# What is missing becomes 0 in a sum and −∞ in a softmax. A mean needs a sum without it *and* a count without it.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, of `x - x[:, :1]`, of `x @ x.mT`? (2)
 # > A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask for? (3) A mask is (batch, n), the
@@ -1123,7 +1126,7 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 #
 # **Further reading.** [+@harris2020]: figure 1 has shapes, axes and broadcasting on one page. [+@goodfellow2016],
 # section 4.1, on overflow and underflow, with softmax as the example; section 6.5 on back-propagation.
-# [+@blanchard2021]: the shifted formulas of this lecture are as accurate as the plain ones.
+# [+@blanchard2021]: where the plain formulas neither overflow nor underflow, the shifted ones are of similar accuracy.
 # PyTorch's notes [*Broadcasting semantics*](https://docs.pytorch.org/docs/stable/notes/broadcasting.html) and
 # [*Autograd mechanics*](https://docs.pytorch.org/docs/stable/notes/autograd.html).
 # [+@rogozhnikov2022], for axes with names. [+@goldberg1991], when you want to know why 0.1 + 0.2 is what it is.

@@ -303,22 +303,24 @@ check("gru_step", gru_step)
 # %%
 if solved("gru_step"):
     torch.manual_seed(0)
-    theirs = nn.GRU(5, 8, batch_first=True)
-    W_x, W_h = (matrix.detach().unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
-    with torch.no_grad():
-        theirs.bias_hh_l0.zero_()                            # a second bias, in r's brackets
-        x, starts = torch.randn(1, 30, 5).expand(2, -1, -1), torch.randn(2, 8)   # one text
-        for opened in (0.0, 5.0):
-            theirs.bias_ih_l0[8:16] += opened                # the update gate's
-            b, states = theirs.bias_ih_l0.unflatten(0, (3, 8)), starts
-            for x_t in x.unbind(dim=1):                      # (batch, d_in)
-                states = gru_step(x_t, states, W_x, W_h, b)
-            same = torch.allclose(states, theirs(x, starts[None])[0][:, -1], atol=1e-5)
-            apart = (states[0] - states[1]).norm() / (starts[0] - starts[1]).norm()
-            likeness = nn.functional.cosine_similarity(states, starts)           # (2,)
-            print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
-                  f"distance left {apart.item():.4f}; cosine of each with its first state",
-                  [round(cosine, 2) for cosine in likeness.tolist()])
+    theirs = nn.GRU(5, 8, batch_first=True).requires_grad_(False)  # frozen
+    W_x, W_h = (matrix.unflatten(0, (3, 8)).mT for matrix in theirs.all_weights[0][:2])
+    theirs.bias_hh_l0.zero_()                                # a second bias, in r's brackets
+    x, starts = torch.randn(1, 30, 5).expand(2, -1, -1), torch.randn(2, 8)       # one text
+    starts.requires_grad_()
+    for opened in (0.0, 5.0):
+        theirs.bias_ih_l0[8:16] += opened                    # the update gate's
+        b, states = theirs.bias_ih_l0.unflatten(0, (3, 8)), starts
+        for x_t in x.unbind(dim=1):                          # (batch, d_in)
+            states = gru_step(x_t, states, W_x, W_h, b)
+        same = torch.allclose(states, theirs(x, starts[None])[0][:, -1], atol=1e-5)
+        apart = (states[0] - states[1]).norm() / (starts[0] - starts[1]).norm()
+        likeness = nn.functional.cosine_similarity(states, starts)               # (2,)
+        print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
+              f"distance left {apart.item():.4f}; cosine of each with its first state",
+              [round(cosine, 2) for cosine in likeness.tolist()])
+        (gradient,) = torch.autograd.grad(states.sum(), starts)      # (2, d_hidden)
+        print(f"gradient that reaches the first states: {gradient.norm().item():.1g}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
@@ -326,7 +328,8 @@ if solved("gru_step"):
 # Your step is torch's. With fresh gates the two states are the same after thirty tokens: nothing shows any more from which
 # first state each came. With 5 more in one bias about two thirds of their distance are left, and each state still points
 # where it started. The open gate leaks, too: both states have shrunk, and little of the text has got in. But the difference
-# between the two has survived.
+# between the two has survived. The gradient tells the same story: what a change of the first state no longer changes gets
+# no gradient. It has vanished.
 #
 # The answers to the questions on paper: (1) $r = 0$ and $z = 0$ forget; the new state is the tanh of the input's part and
 # the bias. (2) $z = 1$. (3) $z$ and $1 - z$ change places: $r = 0$ and $z = 1$ forget, and $z = 0$ keeps.</details>
@@ -389,9 +392,8 @@ for i, memory in enumerate(memories):
 
 # %% [markdown]
 # To select, the question must decide how much of each number gets through, as a gate does. The question $q$ gives a share
-# between 0 and 1 for each number of what was found. Share and number are multiplied:
-#
-# $$\text{selected} = \text{found} \odot \sigma(q W + b)$$
+# between 0 and 1 for each number of what was found: the sigmoid of a linear map of $q$, with weights $W$ and bias $b$. Share
+# and number are multiplied.
 #
 # Write it for a batch of texts. Each text is asked *several* questions at once.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
@@ -30,7 +30,7 @@ from attncourse.viz.style import (
 
 
 def unrolled_rnn(tokens: Sequence[str]) -> None:
-    """A recurrent language model over `tokens`: below each state what it has read, above it what it must predict."""
+    """A recurrent language model over `tokens`: below each state what it has read, above it its target."""
     n = len(tokens) - 1
     drawn, ax = figure(1.3 + 1.55 * n, 3.9)
     stage(ax, (-1.6, 2.6 * n - 0.9), (-0.5, 8.6))
@@ -50,7 +50,7 @@ def unrolled_rnn(tokens: Sequence[str]) -> None:
         if t < n:
             arrow(ax, (x + 0.6, 3.9), (x + 2.0, 3.9), width=1.8)
             ax.text(x + 1.25, 4.3, "$W_h$", ha="center", va="center", fontsize=10, color=GREY)
-    for y, words in ((0.0, "is read"), (1.6, "embedding"), (6.2, "probabilities"), (8.2, "is predicted")):
+    for y, words in ((0.0, "input"), (1.6, "embedding"), (6.2, "probabilities"), (8.2, "target")):
         ax.text(-1.6, y, words, ha="right", va="center", fontsize=10, color=GREY)
     steps = "; ".join(f"state {t} has read {a} and predicts {b}" for t, (a, b) in enumerate(pairwise(tokens), start=1))
     show(
@@ -270,6 +270,9 @@ def two_readers(pairs: Sequence[str], asked: int) -> None:
     )
 
 
+DOT_OF_A_SEED: dict[str, Any] = {"s": 14, "edgecolor": "white", "linewidth": 0.7}  # its ring shows on a mark
+
+
 def seed_lines(
     panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]],
     x_name: str,
@@ -299,7 +302,7 @@ def seed_lines(
                 style |= {"color": colours[name], "markerfacecolor": "white" if i == 0 else colours[name]}
             ax.plot(list(points), means, label=name, **style)
             for x, values in points.items():
-                ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
+                ax.scatter([x] * len(values), values, color=style["color"], zorder=4, **DOT_OF_A_SEED)
             listed = ", ".join(f"{mean:.3g} at {words.get(x, x)}" for x, mean in zip(points, means, strict=True))
             said.append(f"{title}, {name}: {listed}" if title else f"{name}: {listed}")
         if log_x:
@@ -370,7 +373,7 @@ def turned_knobs(
             style, means = line_style(named.index(name)), [sum(values) / len(values) for values in points.values()]
             ax.plot(list(points), means, label=name if name in new else None, **style)
             for x, values in points.items():
-                ax.scatter([x] * len(values), values, s=9, color=style["color"], zorder=4)
+                ax.scatter([x] * len(values), values, color=style["color"], zorder=4, **DOT_OF_A_SEED)
             listed = ", ".join(f"{mean:.2g} at {x}" for x, mean in zip(points, means, strict=True))
             said.append(f"{turned}, {name}: {listed}")
         ax.set_yscale("log")

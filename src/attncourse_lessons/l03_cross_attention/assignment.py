@@ -195,7 +195,7 @@ if all(solved(name) for name in names):
 #
 # $$
 # \begin{aligned}
-# s_t &= \operatorname{GRU}\bigl([\,E y_{t-1};\ \tilde s_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
+# s_t &= \operatorname{GRU}\bigl([\,E[y_{t-1}];\ \tilde s_{t-1}\,],\ s_{t-1}\bigr) && \text{the state moves on}\\
 # e_{ti} &= s_t \cdot h_i && \text{the new state is the query}\\
 # \alpha_t &= \operatorname{softmax}(e_t) \text{, over tokens alone} \\
 # c_t &= \textstyle\sum_i \alpha_{ti}\, h_i && \text{context vector}\\
@@ -270,8 +270,8 @@ if solved("AttentionDecoderStep"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# After 250 steps about 190 of the 200 lists are right. The alignment may surprise you: with our seed *sechs* attends to
-# *and*, not to *six*, and is written correctly.</details>
+# After 250 steps most of the 200 lists are right. The alignment may surprise you: in our run *sechs* attends to *and*,
+# not to *six*, and is written correctly. (Yours may have another alignment, because processors round differently.)</details>
 
 # %% [markdown]
 # ## 5 · Teacher forcing
@@ -362,10 +362,9 @@ if solved("AttentionDecoderStep") and solved("teacher_forcing"):
 #
 # <details><summary>What to see</summary>
 #
-# With our seed it is *and* that the decoder cannot do without: without that place four in ten units are right, without
-# the place of *six* all of them. So this decoder reads the unit from the state at *and*, where the bidirectional encoder
-# has copied it. Here the weights told the truth; the lecture has a model in which they do not tell all of it. Your processor
-# rounds differently, so your model may have another alignment.</details>
+# In our run it is *and* that the decoder cannot do without: without that place many units are wrong, without the place of
+# *six* hardly any. So this decoder reads the unit from the state at *and*, where the bidirectional encoder has copied it.
+# Here the weights told the truth; the lecture has a model in which they do not tell all of it.</details>
 
 # %% [markdown]
 # ## 6 · In your own words

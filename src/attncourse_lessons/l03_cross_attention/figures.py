@@ -352,8 +352,12 @@ def attended_and_needed(
                 clip_on=False, zorder=3, label=name)  # fmt: skip
         for (x, y), seed in zip(points, seeds, strict=True):
             if x > 0.5:
-                ax.text(x - 0.02, y - 0.02, str(seed), ha="right", va="top", fontsize=9, color=colour)
+                ax.text(x - 0.02, y, str(seed), ha="right", va="center", fontsize=9, color=colour)
         said.append(f"{name}: {', '.join(f'{x:.0%} and {y:.0%}' for x, y in points)}")
+    every = [point for points in found.values() for point in points]
+    hiding = sum(x < 0.02 and y > 0.98 for x, y in every)
+    if hiding > 1:  # they lie on each other
+        ax.text(0.075, 0.955, f"{hiding} of {len(every)} points lie in the corner", va="center", fontsize=9, color=GREY)
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     for axis in (ax.xaxis, ax.yaxis):

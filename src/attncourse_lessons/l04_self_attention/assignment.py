@@ -180,8 +180,8 @@ if solved("self_attention"):
 #
 # The cell tests the first rule. Write the other two in the cell below it, as functions of a layer that return the largest
 # difference. A good test gives more than 0.01 for `suspicious`, and less than 0.00001 for a right layer. The cell says at
-# once whether yours find a mistake; "Use it" tries them on your layer, beside two of ours. Then write the layer as it
-# should be.
+# once whether yours find a mistake. Then write the layer as it should be. "Use it" tries your tests on it, beside two of
+# ours: write yours before you look there.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
@@ -390,7 +390,7 @@ if solved("layer_cost"):
 #    point for an argument that needs dot products (lengths, Cauchy–Schwarz), if it is sound.
 # 4. (c) Any three vectors that do it, with their scores. For instance $u_1 = (1, 0)$, $u_2 = (1.5, 1)$, $u_3 = (1, 3)$: token
 #    1 has the scores (1, 1.5, 1), token 2 (1.5, 3.25, 4.5), token 3 (1, 4.5, 10). Half a point for right vectors with an
-#    arithmetical slip in the scores, or for the idea alone (each longer than the one before, and turned against it).
+#    arithmetical slip in the scores, or for the idea alone (each longer than the one before, and turned away from it).
 # ### END SOLUTION
 
 # %% [markdown]

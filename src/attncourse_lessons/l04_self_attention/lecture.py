@@ -149,11 +149,11 @@ assert weights[her].argmax() == her, "it looks at itself"
 # %% [markdown]
 # *Her* gives the largest weight to itself. Similarity is the wrong question: no word is more similar to *her* than *her*.
 # Every word with a feature attends to itself. The two verbs also attend to each other, which helps neither of them.
-# (*Because* has no features, so all its scores are zero, and all its weights are one eighth.)
+# (*Because* has no features: all its weights are one eighth.)
 #
 # This is not a fault of our simple features. Among vectors of the same length, none has a larger dot product with $x_i$ than
-# $x_i$ itself; this is the Cauchy–Schwarz inequality. Similarity is also mutual, $x_i \cdot x_j = x_j \cdot x_i$. Need
-# is not: *her* needs *Anna*, but *Anna* does not need *her*.
+# $x_i$ itself; this is the Cauchy–Schwarz inequality. Similarity is also mutual, $x_i \cdot x_j = x_j \cdot x_i$. But a
+# need is not mutual: *her* needs *Anna*, and *Anna* does not need *her*.
 #
 # ## Query, key and value: three projections of each token
 #
@@ -239,12 +239,11 @@ for name, number in zip(hands_over, o.tolist(), strict=True):
 
 # %% [markdown]
 # *Her* has received almost nothing but Anna. (It receives 0.03 of *verb*, because two verbs hand over 0.013 each.) Before,
-# its vector was the same in every sentence. Now it is *her in this sentence*: a contextual embedding. We wrote these
-# matrices by hand. The heads of a trained model are seldom so easy to read; [lecture @many_heads](@many_heads) looks at
-# some.
+# its vector was the same in every sentence. Now it is *her in this sentence*: a contextual embedding. The heads of a
+# trained model are seldom so easy to read; [lecture @many_heads](@many_heads) looks at some.
 #
 # Choose a word in the next figure, and follow it from its scores to what it receives. *Guess first:* what will *asked* and
-# *book* receive? (*Book* asks nothing. Where the page does not run, read their rows in [@fig:weights].)
+# *book* receive? *Book* asks nothing. (Where the page does not run, guess, and read on.)
 
 # %%
 def ask(word):
@@ -285,9 +284,11 @@ viz.explore(ask, word=words, start={"word": "her"})
 # *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. *Lent* receives the same
 # half and half. Remember *lent*: it will cause trouble. *Book* asks nothing, so all its scores are zero, and it receives
 # the mean of all values. No token can abstain, because its weights sum to one. A token that needs nothing can, for
-# instance, put its weight on tokens whose value vectors are short. (Many large language models learn to put such weight
-# on the first token, which is then called an **attention sink**; [@xiao2024]. And in a whole Transformer a token keeps
-# its own vector and *adds* what it received; see [lecture @deep_stacks](@deep_stacks).)
+# instance, put its weight on tokens whose value vectors are short.
+#
+# Many large language models learn to put such weight on the first token, which is then called an **attention sink**
+# ([@xiao2024]). In a whole Transformer a token also keeps its own vector and *adds* what it received; see
+# [lecture @deep_stacks](@deep_stacks).
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
 #
@@ -376,8 +377,8 @@ assert torch.allclose(O[her], o, atol=1e-6) and o[0] > 0.85
 # > of shape (d_out, d_in) and computes $xW^\top$. If you copy a matrix into a layer, transpose it.
 #
 # A layer that you can train keeps its three matrices as parameters. Here is the package's `MultiHeadAttention` with one
-# head. (Its output matrix $W_O$ is for several heads, see [lecture @many_heads](@many_heads). Here we make it the
-# identity, which changes nothing.)
+# head. Its output matrix $W_O$ is for several heads; see [lecture @many_heads](@many_heads). Here we make it the
+# identity, which changes nothing.
 
 # %%
 torch.manual_seed(0)
@@ -575,8 +576,9 @@ for kind in ("fixed weights", "fixed, in order", "one projection", "two projecti
 
 # %% [markdown]
 # What is the best that fixed weights can do? The prediction is a sum with fixed weights: one term for the day and one for
-# the meal of each card. So nothing in it depends on a meal *together with* the day on the same card. At most it uses which
-# meals the other cards show, and not which is tomorrow's. Somebody who knows no more names the most frequent meal:
+# the meal of each card. So no day can point to the meal on its card. In effect the layer knows which meals the other cards
+# show, and not which is tomorrow's. (That is no proof: the days could still sway how ties are broken.) Somebody who knows
+# no more names the most frequent meal:
 
 # %%
 _, six, _ = shuffled_weeks(20_000, torch.Generator().manual_seed(0))      # (weeks, 7)
@@ -622,8 +624,7 @@ for seed in range(5):
 # %% [markdown]
 # The other days were only learned late. The lost day stays lost. It is right in about one week of twelve, and there are
 # twelve meals: pure chance, and worse than fixed weights. So the lost card seems to receive nothing of tomorrow's card.
-# Its attention weights show whether this is so. Here are the weights of seed 0, averaged over 2,000 weeks, with the days
-# in order:
+# Its attention weights show whether this is so. Here are those of seed 0, with the days in order:
 
 # %%
 draws = torch.Generator().manual_seed(0)
@@ -692,6 +693,7 @@ for vectors in ordered.values():
     assert (length.diff() > 0).all(), "they grow along the week"
     margin = (products[range(7), [1, 2, 3, 4, 5, 6, 0]] - products.diagonal()) / math.sqrt(32)
     assert margin[:5].min() > 3 and margin[5] > 0 and margin[6] < -100
+    assert (products[6, 6] - products[6, :6].max()) / math.sqrt(32) > 6, "it attends to itself"
 
 # %% [raw] slide
 # ## How one projection works around it: longer and longer
@@ -707,13 +709,13 @@ for vectors in ordered.values():
 # the next vector must then be *longer*. So the week opens like a fan, each arrow longer than the last (left of
 # [@fig:winding]). It cannot close to a circle: after one round a vector would have to be longer than itself. On the first
 # six days the margin is positive in every seed. The lost day pays for it. Its vector is the longest, so that day 6 can
-# find it. So it scores highest with itself, by a margin below −100, and it cannot even spread its weight over the other
-# cards, as fixed weights do.
+# find it. So it scores highest with itself, in every seed by more than 6 over any other day. Tomorrow, the day that it
+# needs, is more than 100 below. So it cannot even spread its weight over the other cards, as fixed weights do.
 #
 # In one formula: up to a scale, the scores are $X\,(W_Q W_K^\top)\,X^\top$. With two matrices, the product in the
 # middle can be any matrix of rank at most $d_k$, symmetric or not. With one matrix the product is $W W^\top$. It is
-# always symmetric, and so is the matrix of scores. (It is also *positive semidefinite*, $u W W^\top u^\top = \lVert uW
-# \rVert^2 \ge 0$; this is where the lengths come from.)
+# always symmetric, and so is the matrix of scores. It is also *positive semidefinite*,
+# $x_i W W^\top x_i^\top = \lVert u_i \rVert^2 \ge 0$: the squared lengths are the diagonal of the scores.
 #
 # Is it really the symmetry that loses a day? Two projections also have 1,024 more parameters. And perhaps it would be
 # enough if a day could not attend to itself. Two variants of *one projection* test this, with exactly its parameters:
@@ -770,16 +772,20 @@ assert lost_one >= 3, "and seed 1 learns no day well"
 # %% [markdown] teaches="self-attention does not see order"
 # Shifted keys find every day, without one parameter more, so the number of parameters is not the reason. *Not itself*
 # loses one day in four seeds. In seed 1 it has learned no day well: this training did not settle, and we have not looked
-# for the reason. What counts is that no seed finds all seven. The runs only illustrate the claim. What carries it is a proof
-# that no symmetric scores let every day attend most to the next, even if a day cannot attend to itself: without the
-# diagonal the lengths say nothing, and the symmetry is left. The assignment's written question asks you for this proof.
+# for the reason. What counts is that no seed finds all seven. The runs only illustrate the claim; a proof carries it. No
+# symmetric scores let every day attend most to the next, even if a day cannot attend to itself: without the diagonal the
+# argument with lengths fails, and only the symmetry remains. The assignment's written question asks you for this proof.
 #
-# How far does this reach? The diary needs a closed circle, in one layer and one head. A text seldom does, and a whole model
-# has other ways. The Reformer ([@kitaev2020]) shares the projection of queries and keys, and its authors report no loss. (A
+# How far does this reach? The diary needs a closed circle, in one layer and one head. The Reformer ([@kitaev2020]) shares
+# the projection of queries and keys, and its authors report no loss; a
 # [replication](https://wandb.ai/fastai_community/reformer-fastai/reports/Experiments-Shared-Query-Key-Attention--Vmlldzo0MzI1MTc)
-# with three layers could not confirm that.) And in whole Transformers even fixed random weights "perform quite
-# competitively" on several tasks ([@tay2021]), and FNet, which mixes the tokens by a fixed Fourier transform, reaches 92 to
-# 97 % of BERT's accuracy on the GLUE benchmark ([@leethorp2022]).
+# with three layers could not confirm that. Both compare models that predict the next token, in which a mask hides the
+# future ([lecture @masking](@masking)). Of two tokens only the later one asks, so no circle can close. Besides, the
+# Reformer gives all keys length one, and a token attends to itself only if it has no other choice.
+#
+# Some whole Transformers even work with fixed weights. Where each layer learns one matrix for all inputs, random at first,
+# they "perform quite competitively" on several tasks ([@tay2021]). FNet mixes the tokens by a fixed Fourier transform, and
+# reaches 92 to 97 % of BERT's accuracy on the GLUE benchmark ([@leethorp2022]).
 #
 # And the third matrix? Without $W_V$ the output would be $AX$. A token would hand over its whole vector, including the
 # features by which it is found, and $d_v$ would have to be $d_\text{model}$. In principle two of the matrices are
@@ -789,9 +795,8 @@ assert lost_one >= 3, "and seed 1 learns no day well"
 #
 # ## Permutation equivariance: self-attention does not see order
 #
-# We return to Anna's sentence, and to something that we have ignored so far. Swap the two names: *Ben lent Anna her book
-# because he asked.* Now Ben lends and Anna borrows. *What will change in the layer's output?* Think of *her*, of *lent*,
-# and of the attention matrix as a whole.
+# We return to Anna's sentence. Swap the two names: *Ben lent Anna her book because he asked.* Now Ben lends and Anna
+# borrows. *What will change in the layer's output?* Think of *her*, of *lent*, and of the attention matrix as a whole.
 
 # %%
 swap = [2, 1, 0, 3, 4, 5, 6, 7]                                  # Ben lent Anna her book …
@@ -882,13 +887,12 @@ assert worst < 1e-12 and moved > 0.1
 # with the path, because a long path makes a dependency hard to learn ([lecture @bottleneck](@bottleneck) measured how
 # the gradient fades). The paper argues this; it does not measure it. Tang et al. ([-@tang2018]) tested it
 # in translation. Over long distances self-attention was no better than a recurrence at **subject–verb agreement**, but it
-# was clearly better at **word sense disambiguation** (telling the senses of a word apart). In the figure the thick line is
-# the shortest path from the first token to the last.
+# was clearly better at **word sense disambiguation** (telling the senses of a word apart).
 
 # %%
 figures.path_lengths(n=7, width=2)
-#| caption: The shortest path from the first position to the last, in three kinds of layer: of
-#|   cells in the recurrence, of layers in the others.
+#| caption: The shortest path (thick line) from the first position to the last: counted in
+#|   cells in the recurrence, in layers in the other two.
 #| label: path-lengths
 
 # %% [raw] slide
@@ -976,15 +980,15 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 
 # %% [markdown] erratum="O(n²d) alone; cheaper while n is small"
 # In a sentence of 30 tokens the quadratic part is 2% of the arithmetic. In a document of 50,000 tokens it is almost
-# everything. Up to $n = 1.5\,d$ the projections cost more. ([Lecture @cheap_attention](@cheap_attention) is about long
-# inputs.) The $n^2$ weights must also be **kept in memory** for the backward pass, for every sentence and in every
-# layer (and, from lecture @many_heads on, for every head): at $n$ = 50,000 that is 10 GB each time. **FlashAttention**
-# ([@dao2022]) avoids this. It computes the weights block by block, and computes them again in the backward pass.
+# everything (see [lecture @cheap_attention](@cheap_attention)). Up to $n = 1.5\,d$ the projections cost more. The $n^2$
+# weights must also be **kept in memory** for the backward pass, for every sentence and in every layer (and, from
+# lecture @many_heads on, for every head): at $n$ = 50,000 that is 10 GB each time. **FlashAttention** ([@dao2022]) avoids
+# this. It computes the weights block by block, and computes them again in the backward pass.
 #
 # > **A common mistake: "self-attention costs O(n²d), so it is cheaper than a recurrence while n < d".** These orders
-# > are from table 1 below, and they leave out the projections. (You meet it in section 4 of the paper.) Counted in
-# > full, a simple recurrence takes less arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three
-# > such pairs of matrices and an LSTM four, so an LSTM takes more as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
+# > are from table 1 below, and they leave out the projections. Counted in full, a simple recurrence takes less
+# > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices and an LSTM
+# > four, so an LSTM takes more as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
 # So self-attention saves no arithmetic, compared with a simple recurrence. It has two advantages: the path between any
 # two tokens is short, and no position waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of
@@ -998,16 +1002,16 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
 # (Dilated: the positions of a window have gaps between them, which widen from layer to layer.) All layers but the
-# recurrent one take a fixed number of steps, however long the sentence is: no position waits for another. (This holds
-# when the whole sequence is given. A decoder that *generates* goes token by token with any of these layers.)
+# recurrent one take a fixed number of steps, however long the sentence is. (This holds when the whole sequence is given. A
+# decoder that *generates* goes token by token with any of these layers.)
 #
 # Is a layer in which no position waits also faster? The next cell measures the processor time of one call of a layer,
-# forward only, on one sentence and one thread of a CPU. (On Windows it is the time that passes.) The two layers take
-# turns, and of fifty calls each the shortest counts. *Make two guesses.* At 64 tokens of width 64, self-attention
-# (with $W_O$) does three times the arithmetic of the recurrence. Which one is faster? And which one at 2,048 tokens?
+# forward only, on one sentence and one thread of a CPU. The two layers take turns, and of fifty calls each the shortest
+# counts. *Make two guesses.* At 64 tokens of width 64, self-attention (with $W_O$) does three times the arithmetic of the
+# recurrence. Which one is faster? And which one at 2,048 tokens?
 
 # %%
-clock = time.perf_counter if os.name == "nt" else time.thread_time          # Windows: coarse
+clock = time.perf_counter if os.name == "nt" else time.thread_time       # Windows: wall time
 
 
 def seconds(layers, x, rounds=50):
@@ -1090,14 +1094,14 @@ if not (catches_up and below and far_below and steps_decide and 6 < straight < 1
 #
 # We think that this is the reason. Self-attention does its arithmetic in a few large products, which are fast on a
 # processor. The recurrence can compute half of its arithmetic at once, all $x_t W$. The other half is many small products,
-# and each of them waits for the one before. The last lines test this: eight sentences at once are eight times the
-# arithmetic, in as many steps. Both layers take less than eight times as long, and the recurrence grows less than
-# self-attention. Both have fixed costs in a call; the recurrence has them in every step. (On one thread we cannot tell the
-# waiting from the fixed cost of a small product.)
+# and each of them waits for the one before. The last lines test this: eight sentences at once need eight times the
+# arithmetic, but the number of steps stays the same. Both layers take less than eight times as long, and the time of the
+# recurrence grows less. A large part of it seems to be a fixed cost of each step: waiting, or what even a small product
+# costs. On one thread we cannot tell which.
 #
-# On the machine on which this page was made the recurrence is the faster layer at 2,048 tokens: the ratio is above 1. If
-# you ran the cell, read your own ratio; the crossing moves with the machine. A GPU does thousands of multiply-adds at once,
-# so waiting wastes far more of it; [lecture @training](@training) computes how much from data sheets.
+# On the machine on which this page was made the recurrence is the faster layer at 2,048 tokens. The crossing moves with the
+# machine. A GPU does thousands of multiply-adds at once, so waiting wastes far more of it;
+# [lecture @training](@training) computes how much from data sheets.
 #
 # > **Check yourself.** (1) d = 4096, as in a large model: up to about which n do the projections take more arithmetic
 # > than QKᵀ and AV? (2) You double n. How much more memory does the attention matrix take? (3) A convolution and

@@ -259,9 +259,9 @@ if solved("pre_norm_block"):
 # <details><summary>What to see</summary>
 #
 # (1) The size grows as the walk does, but stays below it: what a sublayer writes is smaller than one. (2) Without the first
-# block the output of the three stacks changes by 59 to 85 %: its step is about three quarters as large as
-# $x$ itself was, all later blocks read the changed $x$, and nothing scales the step down later. Without the
-# last block it changes by 16 to 17 %: one step beside a large $x$. Exercise 7 repeats this with a post-norm block.</details>
+# block the output of the three stacks changes by 59 to 85 %: $x$ is still small there, all later blocks read the changed
+# $x$, and nothing scales the step down later. Without the last block it changes by 16 to 17 %: one step beside a large $x$.
+# Exercise 7 repeats this with a post-norm block.</details>
 
 # %% [markdown]
 # ## 5 · The stack, read at every depth
@@ -365,8 +365,8 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack
 # ## 6 · A measurement: how large is each branch?
 #
 # The lecture explained why post-norm fails without a warm-up by the **branch ratio**: the size of what a sublayer writes,
-# divided by the size of the $x$ to which it is added. There it was one number for a whole batch. Here you build a finer
-# instrument, for any stack $x \leftarrow x + f_\ell(x)$.
+# divided by the size of the $x$ to which it is added. There it was one number for a whole batch, padding included. Here you
+# build a finer instrument, for any stack $x \leftarrow x + f_\ell(x)$.
 #
 # `branches` are the functions $f_\ell$ without their residual connections: in a pre-norm stack a branch includes its norm.
 # At every branch, divide for each token the length of what is added by the length of the $x$ to which it is added. Then take
@@ -388,9 +388,9 @@ check("branch_ratios", branch_ratios)
 # %% [markdown]
 # **Use it.** Your instrument on real models: the small language model of lecture @transformer (pre-norm, two branches per
 # block), on two lines of documentation of different lengths. Beside it stand three untrained models of its shape, with the
-# factor $\sqrt{d_\text{model}}$ on the embeddings with which it was trained. The cell also prints how long the $x$ in front
-# of the first branch is, the token's embedding. *Guess:* at the start, which writes more beside $x$, attention or the
-# feed-forward network? And after training?
+# factor $\sqrt{d_\text{model}}$ on the embeddings with which it was trained. (The kept checkpoint has this factor in its
+# table, so its config says False.) The cell also prints how long $x$ is in front of the first branch. *Guess:* at the start,
+# which writes more beside $x$, attention or the feed-forward network? And after training?
 
 # %%
 if solved("branch_ratios"):
@@ -661,8 +661,9 @@ if solved("repair_the_block"):
 # ($J_{ij} = \partial y_i / \partial x_j$, as in the lecture.)
 #
 # **(a)** Write the product for a post-norm stack and for a pre-norm stack (without its final norm), in the right order.
-# What is left of each if all $f_\ell$ are constant? **(b)** A slide says of the residual connection: "the gradient
-# is 1". Where is that true, and what has it left out? Answer in three to five lines. (2 points)
+# What is left of each if all $f_\ell$ are constant? **(b)** Let them be constant, all gains 1, all biases 0 and $\varepsilon =
+# 0$; $x_0$ is one token's vector. Name two directions in which a small change of $x_0$ does not get through the post-norm stack
+# at all. Does the pre-norm stack pass these changes on, and why? Answer in three to five lines. (2 points)
 
 # %% [markdown] written="where-does-the-gradient-go" points=2 minutes=10 difficulty=2
 # ### BEGIN SOLUTION
@@ -672,10 +673,10 @@ if solved("repair_the_block"):
 #    $N_L \cdots N_1$ is left, which is not $I$. Pre-norm: $(I + J_L N_L) \cdots (I + J_1 N_1)$, of which $I$ is left. The *last*
 #    layer is on the left; the other order, or none, costs half a point once. (Whoever says that vectors are rows and
 #    $J_{ij} = \partial y_j / \partial x_i$ may reverse it.)
-# 2. (b) The path through the additions alone contributes exactly the identity. The whole gradient is that plus what comes back
-#    through the sublayers, which may add to it or take from it: multiplied out, there are $2^L$ terms, of which one is $I$. Half a
-#    point for "plus the sublayers' part" without a word on that it can be large or opposed. (Also good: it is true of pre-norm; in
-#    post-norm every $I + J$ is multiplied by a norm's Jacobian.)
+# 2. (b) Half a point for the two directions: $(1, \dots, 1)$, which the first norm's mean takes away, and $x_0 + f_1$, what this
+#    norm reads and divides by its size. (Also right: any combination of the two, such as $x_0 + f_1$ minus its mean. "Along
+#    $x_0$" is wrong: it is right if $f_1 = 0$, but in general the norm reads another vector.) Half a point for "yes, unchanged":
+#    every $J_\ell$ is 0, so the norms on the branches do not matter, and $I$ is left. "Yes" without a reason earns nothing.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -390,8 +390,8 @@ check("count_parameters", count_parameters)
 
 # %% [markdown]
 # **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
-# part has most of them, and which part of GPT-3. Then look at the embeddings: in which of the three does it matter that
-# the output is tied?
+# part has most of them, and which part of GPT-3. GPT-3 read 300 billion tokens. *Guess* how many days that would take on
+# 1,000 GPUs, at 4 · 10¹⁴ FLOPs per second each, and how many tokens the rule of 20 would give it.
 
 # %%
 if solved("count_parameters"):
@@ -403,13 +403,18 @@ if solved("count_parameters"):
         named = zip(("embeddings", "attention", "feed-forward", "norms"), parts, strict=True)
         shares = ", ".join(f"{part} {n / sum(parts):.1%}" for part, n in named)
         print(f"{name:>8}: {sum(parts):>15,}   {shares}")
+    N, D = sum(parts), 300e9                                              # of GPT-3
+    days = 6 * N * D / (1000 * 4e14) / (24 * 3600)
+    print(f"   GPT-3: 6 N D = {6 * N * D:.2e} FLOPs, {days:.1f} days on 1,000 GPUs; "
+          f"the rule of 20: {20 * N / 1e12:.1f} trillion tokens")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
 # The feed-forward networks have most, in GPT-2 with 45.5% and in GPT-3 with 66.4%, twice as many as attention. The
 # embeddings have nearly a third of GPT-2, so a second table for the output would cost much there. In GPT-3 they
-# have 0.4%: tying saves next to nothing. The norms never matter.</details>
+# have 0.4%: tying saves next to nothing. The norms never matter. The training would take about nine days. The rule of 20
+# asks for more than ten times as many tokens.</details>
 
 # %% [markdown]
 # ## 6 · A language model of your own
@@ -511,8 +516,8 @@ if solved("DecoderLM"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The loss starts near 3.61, the price of an even guess among 37 letters. It falls to 0.54. What the model
-# writes are mostly number words; a few are mixtures of two words, as it writes one letter at a time.</details>
+# The loss starts near 3.61, the price of an even guess among 37 letters. It falls to 0.54. The model writes
+# mostly number words; a few are mixtures of two words, as it writes one letter at a time.</details>
 
 # %% [markdown]
 # **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved in GPT-2's
@@ -682,10 +687,10 @@ if solved("swiglu"):
 # **(a)** Write three rows: what the encoder reads, what the decoder reads, and what the decoder predicts. The sentinels are
 # `<1>`, `<2>` and `<3>`; the decoder's row begins with `<bos>`. **(b)** A text has 1,000 tokens. How many predictions does
 # one pass give under causal LM (`<eos>` not counted), under masked LM with 15 %, and under span corruption with 15 % in
-# spans of three tokens (sentinels counted)? How many tokens does the T5 encoder read? **(c)** A course-mate wants both: the
-# many predictions of causal LM, and context from both sides. So they train a decoder-only model *without* a mask to
-# predict the next token at each position. What happens to the loss, and what has the model learned? What does masked LM do against
-# that?
+# spans of three tokens (sentinels counted)? How many tokens does the T5 encoder read? **(c)** BERT replaces 80 % of
+# the chosen tokens by `[MASK]` and 10 % by a random token. It leaves 10 % as they are, and predicts these, too. "A target
+# leak", says a course-mate: "a visible token can simply be copied." The loss counts chosen tokens only. Why does copying
+# fail? What would these 10 % teach if there were no random tokens?
 #
 # Answer in five to nine lines. (2 points)
 
@@ -698,9 +703,9 @@ if solved("swiglu"):
 #    is not shifted).
 # 2. (b) 1,000; 150; 150 tokens are hidden in 50 spans, so the decoder predicts 150 + 50 + 1 = 201 tokens. The encoder
 #    reads 850 + 50 = 900.
-# 3. (c) The loss falls to almost nothing: at each position but the last the next token stands in the input, one place to
-#    the right, and the model copies it (a target leak, decoder C of question 8). It has learned hardly anything about language.
-#    Masked LM takes the token that is to be predicted out of the input; the price is that few tokens are predicted.
+# 3. (c) Where the loss counts and a token is visible, it is the true one about half the time and a random one otherwise, and
+#    nothing marks which. So the model must judge by the context whether it fits. Without random tokens every visible token
+#    would be the true one: copying would be perfect, and these places would teach nothing else.
 # ### END SOLUTION
 
 # %% [markdown]

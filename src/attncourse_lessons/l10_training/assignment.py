@@ -11,8 +11,8 @@
 #
 # In this assignment you build what surrounds the model of [lecture @training](@training): the loss, the learning rate,
 # the optimiser, and one step of training. None of these parts contains attention, and a mistake in any of them spoils a
-# translator. Then you put the parts together and train a translator. Four extensions follow for whoever wants to know
-# more: batches by tokens, a step in half precision, what a step costs, and a vocabulary of subwords.
+# translator. Then you put the parts together and train a translator. Four extensions follow, if you want to know more:
+# batches by tokens, a step in half precision, what a step costs, and a vocabulary of subwords.
 #
 # Under each exercise there is a check. Your points come from a check on other numbers and other sizes. The cell after it
 # *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
@@ -53,8 +53,8 @@ from torch import Tensor, nn
 # \text{loss} = -\sum_v q_v \log p_v
 # $$
 #
-# for one token, where $p$ is the softmax of its logits. The true token also gets its part of the $\varepsilon / V$, and so
-# does the id of the padding, which is a token of the vocabulary like any other. (This is what torch does.)
+# for one token, where $p$ is the softmax of its logits; $[v = y]$ is 1 for $v = y$, otherwise 0. The true token also gets
+# its part of the $\varepsilon / V$, and so does the id of the padding, a token like any other. (This is what torch does.)
 #
 # Logits may be large. Then a probability can be too small for float32, while its logarithm is not.
 #
@@ -353,9 +353,10 @@ if solved("TrainStep"):
 #   The grader may be slower than your machine: aim for under 12 seconds. The model is small: one training of 350 steps with
 #   batches of 32 pairs is enough. (It takes about 10 seconds on one thread of our machine, which has other work to do.)
 # * With 350 steps the learning rate matters little: in our trials rates a factor of ten apart earned all points. With 120
-#   steps it decides. So **sweep with short trainings**, *before* the check and outside the function, in the cell "Your sweep". It has
-#   pairs of another such language, 200 of them held out. Train for 120 steps with 0.003, 0.01 and 0.03 as the highest
-#   rate. Together this takes about as long as one training of 350 steps. Take the rate with the most held-out pairs right.
+#   steps it decides. So **sweep with short trainings**, *before* the check, in the cell "Your sweep": three trainings of
+#   120 steps, with 0.003, 0.01 and 0.03 as the highest rate, take about as long as one of 350. The cell holds out 200
+#   pairs of another such language. The rate with the most of them right wins for 120 steps. For 350 steps it is only a
+#   first guess; the cell after the check tries rates around it.
 # * You get points when a third, two thirds and four fifths of the 200 are right to the last token. The check shows
 #   the share. Your teacher can show the class a leaderboard of it, without names. A program that works out the grammar by
 #   rules and trains nothing would pass the check, but it misses the point of the exercise.
@@ -416,7 +417,7 @@ def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> 
     ...  # solution
 
 # %%
-# Your sweep: the rate with the most held-out pairs right goes into your function.
+# Your sweep: the rate with the most held-out pairs right is a first guess for your function.
 from .digits import digit_pairs
 
 pairs = digit_pairs(train=1500, seed=1).training          # English number words, and digits
@@ -464,7 +465,8 @@ if solved("train_translator"):
 # | 120 steps | 0 | 23 | 132 | 46 |
 # | 350 steps | 114 | 176 | 180 | 176 |
 #
-# With 120 steps one rate stands out. With 350 steps the last three all reach four fifths, in each of the languages.
+# With 120 steps one rate stands out (did your sweep find it, too?). With 350 steps the last three all reach four fifths,
+# in each of the languages.
 #
 # The model does learn the zeros: 21 of 26 such sentences are right. Of its 21 wrong outputs 17 are too short: it ends before
 # the last digit.</details>

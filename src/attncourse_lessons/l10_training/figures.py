@@ -514,12 +514,15 @@ def memory_bars(
         thin = [f"{name}: {held[name] / 1e9:.2f} GB" for name in names if held[name] / 1e9 < 0.01 * end]
         if thin and not seen.issuperset(thin):
             x = max(left[y], 0.015 * end + measured.get(bar, 0) / 1e9) + 0.01 * end
-            ax.text(x, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=INK)
+            colour = SERIES[next(i for i, name in enumerate(names) if thin[0].startswith(f"{name}: "))]
+            ax.text(x, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=colour)
         seen.update(thin)
     if measured:
         rows = [list(parts).index(bar) for bar in measured]
         sizes = [size / 1e9 for size in measured.values()]
         words = "measured: " + ", ".join(f"{size:.1f} GB" for size in sizes)
+        for size, y in zip(sizes, rows, strict=True):
+            ax.text(size, y - 0.31, f"measured: {size:.1f} GB", ha="left", va="bottom", fontsize=9.5, color=INK)
         key.append(ax.scatter(sizes, rows, s=42, marker="D", color=INK, zorder=5, label=words))
     ax.text(1.13 * end, -0.62, "total", ha="right", va="bottom", fontsize=10, color=INK)
     for y, total in enumerate(left):                               # in a column of their own: no line runs through them

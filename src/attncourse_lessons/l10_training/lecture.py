@@ -101,11 +101,11 @@ figures.run_curve([at["seconds"] for at in looks],
 
 # %% [markdown]
 # BLEU, from 0 to 100, measures what translations share with human ones ([lecture 11](@writing)). The scores are those of
-# *averaged* weights. After 300 steps the random weights of the start still have a share of 0.998³⁰⁰ = 55 % in the
-# average, and the learning rate still rises: the loss of 6.2 there says little.
+# *averaged* weights: a second copy, which at each step keeps 0.998 of itself and takes the rest from the current weights.
+# After 300 steps 0.998³⁰⁰ = 55 % of it is still the random start: the loss of 6.2 there says little.
 #
-# We rehearse on number words, with a model that is small enough for a CPU. Every cell runs on a CPU, and on a GPU (CUDA, or Apple's Metal) where there is one. Numbers for other GPUs are
-# **predictions** from data sheets, unless we call them measured.
+# We rehearse on number words, with a small model. Every cell runs on a CPU, and on a GPU (CUDA, or Apple's Metal) where
+# there is one. Numbers for other GPUs are **predictions** from data sheets, unless we call them measured.
 
 # %%
 device = best_device()
@@ -203,15 +203,15 @@ print(german.pieces("5 € für Äpfel"))
 #
 # {print}
 # . . .
-# Merges are **learned**: train them on the training set alone. If the test set is among the text, its sentences become shorter and easier, and no score says so.
+# Merges are **learned**: train them on the training set alone. If the test set is among the text, its sentences become shorter and easier, and no score reveals this.
 
 # %% [markdown]
 # A character that this tokenizer never saw becomes `<unk>`, and its meaning is lost. So GPT-2 and many later models
 # start from bytes.
 #
 # More merges give shorter sequences and a larger embedding matrix. The merges are **learned**, so learn them **from the
-# training set alone**. Otherwise words of the test set get tokens of their own, its sentences become easier than new
-# text will be, and no score shows it.
+# training set alone**. Otherwise words of the test set get tokens of their own, its sentences become easier than really
+# new text, and no score reveals this.
 #
 # > **Check yourself.** A colleague trains the vocabulary on training *and validation* texts. The test set is untouched.
 # > Is that clean?
@@ -271,7 +271,7 @@ print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.
 # The batches are ready. What do we ask of the model? The loss is the **cross-entropy** of each next token, in nats,
 # averaged over the real tokens (padding does not count). It reaches 0 only at an infinite logit, so its gradient asks
 # for more certainty long after the answer is right. **Label smoothing** ([@szegedy2016]) asks for a little less. Its
-# target distribution $q$ mixes the true token $y$ with all $V$ tokens:
+# target distribution $q$ mixes the true token $y$ with all $V$ tokens ($[v = y]$ is 1 for $v = y$, otherwise 0):
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
@@ -467,7 +467,7 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # | `.to(device)` | compute where the model is |
 # | `autocast` | matrix products in 16 bits; softmax, norms, losses in 32 |
 # | `scale`, `unscale_` | keep small fp16 gradients from vanishing |
-# | `clip_grad_norm_` | one odd batch must not do more harm than any other |
+# | `clip_grad_norm_` | limit the harm that one odd batch can do |
 # | `lr_at`, `step` | how far, in which direction |
 # | `zero_grad` | `backward` **adds** to what is there |
 
@@ -477,7 +477,7 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # | `.to(device)` | a batch is made on the CPU and computed where the model is (`non_blocking`: do not wait for the copy; it helps only from memory pinned by `pin_memory()`) |
 # | `autocast` | matrix products in 16 bits; softmax, norms and losses in 32 (on a GPU) |
 # | `scale`, `unscale_` | keep small fp16 gradients from vanishing |
-# | `clip_grad_norm_` | one odd batch must not do more harm than any other |
+# | `clip_grad_norm_` | limit the harm that one odd batch can do |
 # | `lr_at`, `step` | how far to go, and in which direction (*AdamW*) |
 # | `zero_grad` | `backward` **adds** to what is there |
 #
@@ -558,8 +558,8 @@ for gradient in gradients:
     optimizer.step()
 print(f"torch's AdamW: θ = {theta.item():.4f}")
 assert abs(theta.item() - numbers["theta"]) < 1e-6
-#| caption: The second step of AdamW on one parameter that began at 1, with gradients 1 and then
-#|   −0.5 (β₁ = 0.9, β₂ = 0.98, η = 0.01, λ = 0.1).
+#| caption: AdamW's second step on a parameter that began at 1, gradients 1 and then −0.5
+#|   (β₁ = 0.9, β₂ = 0.98, η = 0.01, λ = 0.1). The lower arrow is the decay alone.
 #| label: adamw
 
 # %% [raw] slide
@@ -586,8 +586,8 @@ print("moved by", [round(x, 4) for x in (1 - theta.detach()).tolist()])
 # steady the sign is.
 #
 # Why is the decay outside the ratio? The older way, an **L2 penalty**, adds $\lambda\theta$ to $g$, so the root of $v$
-# divides it as well. Two rows of parameters start at 1, with gradients of pure noise, small in one row and large in the
-# other. *Guess:* which row does the penalty shrink?
+# divides it as well. Two rows of parameters start at 1. Their gradients are pure noise, small in one row and large in
+# the other. *Guess:* which row does the penalty shrink?
 
 # %%
 def after_decay(optimizer_class):
@@ -637,8 +637,8 @@ figures.learning_rates({
 
 # %% [markdown]
 # The **inverse square root** ([@vaswani2017, section 5.3]) falls slowly, and need not know the length of the run. The
-# **cosine** ([@loshchilov2017]) must know it, and ends at nearly zero. Many recent runs hold the rate and let it fall only at the end
-# (**warm-up–stable–decay**).
+# **cosine** ([@loshchilov2017]) must know it, and ends at nearly zero. Many recent runs hold the rate and let it fall
+# only at the end (**warm-up–stable–decay**, [@hu2024]).
 #
 # ### The learning-rate sweep
 #
@@ -661,8 +661,8 @@ for rate, final in sweep.items():
 took = time.process_time() - began
 print(f"{len(sweep)} rates × 3 seeds × 50 steps: {took:.0f} s of CPU time")
 figures.rate_sweep(sweep)
-#| caption: Held-out loss after 50 steps against the learning rate: a point for each seed, the
-#|   medians as a line and in numbers.
+#| caption: Held-out loss after 50 steps against the learning rate: a point for each seed
+#|   (shifted sideways, to be seen), the medians as a line and in numbers.
 #| label: rate-sweep
 
 # %% tags=["hide-input"]
@@ -746,8 +746,8 @@ for wait in (False, True):
 # A CPU has no queue, so both lines are about the same there. On a GPU we predict that the first time is much shorter.
 # **Anything that needs a value waits, too**: `.item()`, `print(loss)`, `if loss > 3`.
 #
-# **Third: a launch costs time.** Assume that it takes the CPU 5 µs. *Guess* what happens when the GPU needs only 2 µs
-# to run a kernel.
+# **Third: a launch costs time.** A bare launch takes the CPU a few microseconds; we assume 5 µs. *Guess* what happens
+# when the GPU needs only 2 µs to run a kernel.
 
 # %%
 figures.launches({"kernels of 10 µs": 10, "kernels of 2 µs": 2}, launch=5, n=6)
@@ -805,7 +805,7 @@ speeds = {number_format: {size: tokens_per_second(size, number_format) for size 
           for number_format in formats[device.type]}
 figures.throughput(speeds)
 #| caption: Target tokens per second on this device against the tokens in a batch: each
-#|   measurement, and lines through the medians.
+#|   measurement (shifted sideways), and lines through the medians.
 
 # %% [raw] slide
 # ## Throughput against batch size
@@ -1011,13 +1011,14 @@ print(f"{kept / 8192 / 1e3:.0f} kB per token (of source and of target) in float3
 
 # %% [markdown]
 # For our captions model the activations are nearly everything. For Transformer (big) of 2017 (214 M parameters) the
-# state is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone. What
-# happens if memory runs out?
+# state is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone.
 #
 # <details><summary>Does the prediction of 1.7 GB hold on a real GPU?</summary>No: the run on an H200 below took 2.2 GB at
 # peak, and in bf16, where activations need less than the float32 that we predict for. We do not count the running average
 # of the weights (9.9 M × 4 bytes = 40 MB), dropout in the attention, and the gradients of activations. Of these the logits'
 # alone takes 8,192 × 10,000 × 4 bytes = 0.33 GB in float32. We did not measure the shares.</details>
+#
+# What happens if memory runs out?
 
 # %% tags=["hide-input"]
 try:
@@ -1142,8 +1143,8 @@ print(f"{1000 * took:.0f} ms per step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:
 # ### Forecast of the training time: 5 seconds
 #
 # **How long does it take to train on Multi30k?** The run has 1,800 steps of 8,192 tokens. We *assume* that the GPU,
-# while it computes, reaches 20 % of its peak. (The MFU counts the whole step, waiting included, so it can only be lower.)
-# The CPU launches while the GPU computes, so the longer of the two counts.
+# while it computes, reaches 20 % of its peak. (PaLM, a far wider model, had an MFU of 46 %, [@chowdhery2022], waiting
+# included.) The CPU launches while the GPU computes, so the longer of the two counts. (*The profiler* will count bytes.)
 #
 # <details><summary>The rest of its recipe: the package's profile <code>gpu</code></summary>AdamW has no weight decay and a
 # peak rate of 0.002: 800 steps of warm-up, then the inverse square root. Dropout is 0.3 (0.1 in the attention), label
@@ -1183,7 +1184,8 @@ rows = {"predicted, bf16": (1000 * launching, 1000 * computing)}     # (whole st
 for name, step in {"a step alone, TF32": in_tf32, "a step alone, bf16": in_bf16}.items():
     rows[name] = step["ms"], step["gpu_busy_ms"]
     print(f"{name}: {step['operations']:,} operations, {step['kernels']:,.0f} kernels, "
-          f"{1000 * step['ms'] / step['kernels']:.0f} µs for each")
+          f"{1000 * step['ms'] / step['kernels']:.0f} µs for each "
+          f"(GPU busy: {1000 * step['gpu_busy_ms'] / step['kernels']:.0f} µs)")
 stamps = [0.0, *(at["seconds"] for at in kept_run["curve"])]         # without evaluations
 blocks = [1000 * (end - start) / 300 for start, end in pairwise(stamps)]
 late_ms = sum(blocks[-2:]) / 2
@@ -1206,6 +1208,7 @@ assert in_bf16["gpu_busy_ms"] < in_bf16["ms"] / 2.9 and in_tf32["ms"] < 0.85 * i
 assert round(in_bf16["kernels"]) == 1356 and in_tf32["gpu_busy_ms"] > in_bf16["gpu_busy_ms"]
 assert round(1000 * in_bf16["ms"] / in_bf16["kernels"]) == 22
 assert round(measured_seconds) == 86 and round(predicted["H100"]) == 5
+assert in_bf16["operations"] - in_tf32["operations"] == 362
 factors = in_bf16["kernels"] / operations.n, in_bf16["ms"] / in_bf16["kernels"] / 5e-3
 factors = *factors, run_ms / in_bf16["ms"]
 assert [round(factor, 1) for factor in factors] == [2.3, 4.5, 1.6] and operations.n == 580
@@ -1227,29 +1230,28 @@ assert [round(ms) for ms in blocks] == [77, 51, 46, 42, 32, 37] and round(late_m
 #
 # | assumption | assumed | measured, bf16 | where the difference comes from |
 # |---|---|---|---|
-# | share of the peak, while the GPU is busy | 20 % | 5 % (MFU: 1.6 %) | in TF32, less than half of the busy time is waiting for bytes (next section); the rest is not known |
-# | launches in a step | 580 (counted: forward and backward, float32) | 1,356 | clipping, AdamW and autocast's casts are operations, too; some launch several kernels |
+# | share of the peak, while the GPU is busy | 20 % | 5 % (MFU: 1.6 %) | many bytes for few FLOPs (next section, in TF32); how the busy time divides was not measured |
+# | launches in a step | 580 (counted: forward and backward, float32) | 1,356 | the whole step has 679 operations in TF32 (clipping and AdamW, among others); autocast adds 362; some launch several kernels |
 # | time for each | 5 µs | 22 µs | Python, autograd and the dispatcher work before each launch (a guess) |
 #
 # The factor of 16 is 2.3 (launches: 1,356, not 580) × 4.5 (µs: 22, not 5) × 1.6 (a step of the run takes 48 ms, one
-# alone 31). The 20 % have no part in it: even so the GPU needs only 10 of the 31 ms.
+# alone 31). The wrong 20 % play no part: even at 5 % the GPU needs only 10 of the 31 ms.
 #
 # The step in TF32 fits this diagnosis: the GPU is busy for *longer*, but without casts there are fewer kernels, and the
 # step is shorter.
 #
 # <details><summary>Why the run's steps took 48 ms on average, and what the evidence is</summary>In the run a step also
 # makes the batch, moves it and averages the weights. This should cost the same in every step. But the means of 300 steps
-# each were 77, 51, 46, 42, 32 and 37 ms. So most of the excess fades; we did not measure its cause. The evidence is one
-# card, one run of 1,800 steps, and a separate measurement of single steps without label smoothing.</details>
+# each were 77, 51, 46, 42, 32 and 37 ms. So most of the excess fades; we did not measure its cause. (With the 35 ms of
+# the last 600 steps the whole run would take 63 s.) The evidence is one card, one run of 1,800 steps, and a separate
+# measurement of single steps without label smoothing.</details>
 #
 # > **Check yourself.** Double the assumed 20 %, and the first prediction for the fastest chip stays where it is. What
 # > would make training faster there?
 # > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
-# > <code>torch.compile</code> in a long run (a note in the package's
-# > <code>profiles.py</code> says that on an H100 it took three minutes, and steps of 36 ms became steps of 28 to 35); or a
-# > <b>CUDA graph</b>, which records all launches of a step once and replays them with
-# > one (<code>mode="reduce-overhead"</code>; it needs batches of fixed shapes); or a faster CPU. A still faster GPU
-# > would change nothing.</details>
+# > <code>torch.compile</code> in a long run, where the minutes of compiling pay; or a <b>CUDA graph</b>, which records all
+# > launches of a step once and replays them with one (<code>mode="reduce-overhead"</code>; it needs batches of fixed
+# > shapes); or a faster CPU. A still faster GPU would change nothing.</details>
 #
 # **Now you:** [a10](@training/assignment), the extension "What a step costs".
 #
@@ -1319,7 +1321,7 @@ for row in profile.key_averages():
         spent[class_of(row.key)] += row.self_device_time_total
 figures.class_shares({**counted, f"time on this device ({device.type})": spent})
 #| caption: A training step of the captions model, 1,008 tokens, float32: the share of each
-#|   class of operations in FLOPs and bytes (counted), and in time (measured here).
+#|   class in FLOPs and bytes (counted), and in time (on the saved page, a CPU's).
 #| label: classes
 
 # %% [raw] slide
@@ -1353,16 +1355,15 @@ print("matrix products:", ", ".join(f"{part:.0%} of {what}" for what, part in sh
 # byte, and the corner of the H200's roof in TF32 lies at 103 (its bandwidth is 4.8 TB/s, [data
 # sheet](https://www.nvidia.com/en-us/data-center/h200/)). So its FLOPs wait for the bytes, if each tensor goes to memory
 # and back (some fit the chip's cache). But this alone would still allow 22/103 = 21 % of the peak, and the busy GPU
-# reaches 8 %: at the data sheet's full bandwidth, which real kernels do not reach, the bytes explain 4.6 of the 11.8 busy
-# milliseconds. Our record does not say what fills the other 7. (A guess: most kernels are too small to fill the chip.)
+# reaches 8 %: at the data sheet's full bandwidth the bytes take 4.6 of the 11.8 busy milliseconds. Real kernels are
+# slower than that, so bytes may explain more. Our record does not say how much more.
 #
 # On a GPU look also for gaps in which it waits for data, and for values read in every step (`.item()` appears as
 # `aten::_local_scalar_dense`).
 #
-# With these measurements we can **forecast again**, for the three data sheets. Where the GPU is not the slower one, we
-# take 48 ms per step, the mean of the run. (The 35 ms of its last 600 steps would forecast 63 seconds for the H200, which
-# took 86. We do not know what slowed the first steps; expect it on other cards, too.) We *assume* that all of the GPU's busy time grows
-# as the bandwidth shrinks. This is a guess: the bytes explained less than half of it.
+# With these measurements we can **forecast again**, for the three data sheets. We *assume* that all of the GPU's busy time
+# grows as the bandwidth shrinks. This is a guess: we know only what the bytes would take at full bandwidth. Where the
+# GPU is not the slower one, we take 48 ms per step, the mean of the run.
 
 # %% tags=["hide-input"]
 busy_ms, forecast = in_bf16["gpu_busy_ms"], {}
@@ -1382,10 +1383,11 @@ assert forecast["T4"] > 3 * run_ms and forecast["H100"] < forecast["A100"] < run
 assert round(steps * late_ms / 1000) in (62, 63) and round(busy_ms, 1) == 10.3
 assert device.type != "cpu" or round(100 * by_flops / by_bytes) == 21
 assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["T4"]
+assert round(steps * forecast["T4"] / 60_000) == 5
 
 # %% [markdown]
-# Under this assumption the GPU is the slower of the two on a T4, and the run takes four times as long as we first said.
-# On an A100 and an H100 the CPU is the slower one. All this needs a CPU as fast as ours.
+# Under this assumption the GPU is the slower of the two on a T4, and the run takes about five minutes, four times as long
+# as we first said. On an A100 and an H100 the CPU is the slower one, if it is as fast as ours. Nobody measured this.
 #
 # ## Several GPUs: all-reduce, DDP and FSDP
 #
@@ -1554,7 +1556,7 @@ assert device.type != "cpu" or resumed == unbroken
 
 # %% [raw] slide
 # ## When it breaks: resume exactly
-# A checkpoint holds weights, Adam's averages, the step, the loss scale, the order of the data, the state of dropout.
+# A checkpoint holds weights, Adam's averages, the step, the loss scale, the order of the data, the random state.
 #
 # {print}
 #

@@ -435,8 +435,9 @@ if solved("linear_attention"):
 # that your function makes such a matrix: the result is right, but not cheap.
 #
 # With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers. For
-# $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why one trains in chunks,
-# which keep a state for each chunk. (Compare the last two printed lines.) The recurrent form, which is next, keeps a single state.</details>
+# $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why one trains in chunks
+# (compare the last two printed lines). **If you used `cumsum`**, write the lecture's equation with chunks of 64, and compare
+# again. The recurrent form, which is next, keeps a single state.</details>
 
 # %% [markdown]
 # ## 6 · The same as a recurrent network

@@ -24,8 +24,8 @@
 #   recurrence with a **parallel scan**;
 # * say which of these methods models in use have, and compute what their KV cache takes at 128k tokens.
 #
-# The first half of the page makes attention cheaper and keeps its result. The second half, from the sliding window on,
-# changes the result. So the page can be read in two sittings: to the KV cache (25 minutes), and the rest.
+# The first half of the page, to the KV cache (25 minutes), makes attention cheaper and keeps its result. The second half,
+# from the sliding window on, changes the result.
 #
 # ## The quadratic cost: time and memory
 #
@@ -226,15 +226,15 @@ figures.context_lengths(contexts)
 
 # %% [markdown] teaches="a taxonomy of efficient Transformers"
 # Only the last model's context exceeds $6\,d_\text{model}$, and its pairs take 57 % of the operations. In GPT-3 they took
-# 3 %. From BERT to Llama 2, width and context both grew by a factor of eight. Llama 3.1 is twice as wide as Llama 2, and its
-# context is 32 times as long.
+# 3 %. From BERT to Llama 2, width and context both grew by a factor of eight. Llama 3.1 is twice as wide, with 32 times the
+# context.
 #
 # <details><summary>What the formula leaves out</summary>
 #
 # It assumes a feed-forward network of width $4\,d_\text{model}$ and as many key-value heads as query heads. (Llama 3.1 405B
 # has 8 key-value heads for 128 query heads, and three feed-forward matrices of width $3.25\,d_\text{model}$. The two
 # differences nearly cancel.) A program that skips the pairs forbidden by a causal mask halves the pairs' operations in all of these
-# models but BERT. Then the pairs take less than half in the last model, too. The output layer is not counted either.
+# models but BERT. Then the pairs take less than half in the last model, too.
 #
 # </details>
 #
@@ -244,8 +244,8 @@ figures.context_lengths(contexts)
 # From here on we look at a single head, and $d$ is its width, $d = d_k = d_v$ (64 or 128 in most models). With $h$ heads,
 # $h\,d = d_\text{model}$.
 #
-# Cheaper attention comes in families. The next figure is a map of this page. The names in it will be explained below.
-# (MQA, GQA and MLA are those of [lecture @many_heads](@many_heads).)
+# Cheaper attention comes in families. The next figure is a map of this page. (MQA, GQA and MLA are those of
+# [lecture @many_heads](@many_heads).)
 
 # %% tags=["hide-input"]
 figures.taxonomy()
@@ -400,13 +400,13 @@ assert took["torch's kernel"] < took["whole matrix"]
 # No. In the forward pass the tiles multiply just as much. In the backward pass they multiply *more*: the gradient needs the
 # weights, which were not kept, so they are computed again. This is **recomputation**. And yet torch's kernel, which works in
 # tiles, is faster than the whole matrix, even on this CPU. So multiplications do not explain the time. On a GPU, memory
-# traffic does.
+# traffic does. (This page only counts it. Times on GPUs are those of the papers.)
 #
 # <details><summary>What is kept for the backward pass</summary>
 #
-# FlashAttention-2 keeps the output and one number for each row, the log of the softmax's denominator, $m + \ln \ell$. (The
-# first version kept $m$ and $\ell$.) A tile of weights is then $\exp(e - m - \ln \ell) = \exp(e - m) / \ell$. Only the
-# scores $e$ must be computed again. That is one more product.
+# FlashAttention-2 keeps the output and one number for each row, the log of the softmax's denominator, $m + \ln \ell$. A
+# tile of weights is then $\exp(e - m - \ln \ell) = \exp(e - m) / \ell$. Only the scores $e$ must be computed again. That
+# is one more product.
 #
 # </details>
 #
@@ -478,7 +478,7 @@ figures.tile_orders()
 
 # %% [markdown]
 # A **roofline** shows the highest possible speed at each intensity. On the slope, memory sets the limit; on the flat roof,
-# arithmetic does.
+# arithmetic does. The corner between them is the **ridge point**.
 
 # %%
 def moved(n, d, M):
@@ -532,18 +532,14 @@ for n in (1024, 4096, 16384):
 # query tiles of one head that run on different processors of the GPU at once, which the new outer loop makes possible; and
 # less exchange between the threads that share a tile.
 #
-# If $M$ numbers fit into SRAM, the traffic is
-#
-# $$\Theta\!\left(\frac{n^2 d^2}{M}\right) \quad\text{in place of}\quad \Theta(nd + n^2),$$
-#
-# which is theorem 2 of Dao et al. ([-@dao2022]).
+# If $M$ numbers fit into SRAM, the traffic is $\Theta(n^2 d^2 / M)$ in place of $\Theta(nd + n^2)$. This is theorem 2 of
+# Dao et al. ([-@dao2022]).
 #
 # <details><summary>Where this comes from, and who did what</summary>
 #
 # An outer tile has $M / 4d$ rows, as in the paper. So there are $4nd/M$ outer tiles, and each of them moves a few times $nd$
-# numbers. (Inner tiles have fewer rows, so that the scores fit, too. Their size does not change the traffic.) Real kernels
-# take smaller tiles, which move more. But an A100 has a cache of 40 MB between SRAM and HBM, which this count leaves out. The
-# keys and values of a head (1 MB here) fit into it, so most repeated reads need not reach HBM.
+# numbers. Real kernels take smaller tiles, which move more. But an A100 has a cache of 40 MB between SRAM and HBM, which this
+# count leaves out. The keys and values of a head (1 MB here) fit into it, so most repeated reads need not reach HBM.
 #
 # | who | what |
 # |---|---|
@@ -562,8 +558,7 @@ for n in (1024, 4096, 16384):
 #
 # The **KV cache** also leaves the result as it is. When a model writes, the keys and values of earlier tokens do not
 # change, so they are kept ([lecture @many_heads](@many_heads) counts the cache's bytes, [lecture @writing](@writing) times
-# it). Writing $n$ tokens takes about $n^2/2$ scores with a cache. It takes $n^3/3$ without one, if each step computes the
-# whole score matrix again.
+# it). Writing $n$ tokens takes about $n^2/2$ scores with a cache, and $n^3/3$ if each step computes all scores again.
 #
 # *What is the arithmetic intensity of one step?* The new query meets $n$ keys and $n$ values: $4nd$ operations. In 16
 # bits the $2nd$ numbers of the cache are $4nd$ bytes, which must come from HBM. That is **one operation per byte**, where
@@ -581,8 +576,7 @@ for n in (1024, 4096, 16384):
 # cache, which grows with the text. With many texts, or long ones, the caches are the larger part. So a *smaller cache*
 # helps: fewer key-value heads (GQA), fewer tokens (windows), or a state of fixed size in place of the cache.
 #
-# **A good place to pause.** So far the result was the same. If you have not done exercises 1 and 2, do them now. The rest
-# changes the result.
+# **A good place to pause.** If you have not done exercises 1 and 2, do them now. The rest changes the result.
 #
 # ## Sliding-window attention: blocks, not masks
 #
@@ -632,8 +626,8 @@ assert seconds["full, under a mask"] > seconds["full"] > 1.5 * seconds["window, 
 
 # %% [markdown]
 # With the mask, attention is even slower, and it takes more memory. A mask forbids a pair after its score has been computed,
-# and the mask has to be read, too. In blocks the window takes less time than full attention (the last line says how much),
-# and about a fifth of its memory.
+# and the mask has to be read, too. In blocks the window takes less time than full attention, and about a
+# fifth of its memory.
 #
 # Sparse attention is cheap only if the forbidden scores are *never computed*. Matrix products can leave out whole blocks. (In
 # PyTorch, `flex_attention` does this on a GPU for any pattern: you write it as a function of $i$ and $j$, and
@@ -654,8 +648,8 @@ figures.blocked_window(16, 4)
 # At 2,048 positions and a `width` of 64, each query has $3 \cdot 64$ scores in place of 2,048, about a tenth.
 #
 # A window also makes the cache smaller. Under a causal window of $w$ tokens the cache keeps $w$ tokens: each new token
-# takes the place of the one that has just left the window. This is a **rolling cache** (Mistral 7B, [@jiang2023]). *In
-# which of four slots does token 6 stand, and which tokens does it attend to?*
+# takes the place of the one that has just left the window. This is a **rolling buffer cache**, or rolling cache
+# (Mistral 7B, [@jiang2023]). *In which of four slots does token 6 stand, and which tokens does it attend to?*
 
 # %% tags=["hide-input"]
 figures.rolling_cache(4, [2, 3, 4, 5, 6])
@@ -676,13 +670,13 @@ figures.rolling_cache(4, [2, 3, 4, 5, 6])
 #
 # In one layer, information moves at most `width` positions, in a causal window at most $w - 1$. Stacked layers pass it on, so
 # after $L$ layers it has moved at most $L \cdot \texttt{width}$, or $L\,(w - 1)$. The positions whose input can influence a
-# position's output are its **receptive field**. On the pad below rows are queries and columns are keys. On the right are the
-# blocks that a kernel could not skip, and the receptive field of the marked row after one to four layers. (A residual
-# connection lets every position keep what it had.)
+# position's output are its **receptive field**. In the **pattern pad** below, a grid that you can click, rows are queries and
+# columns are keys. On the right are the number of blocks that a kernel could not skip, and the receptive field of the marked
+# row after one to four layers. (A residual connection lets every position keep what it had.)
 #
 # Begin with *window* and count layers until every position is reached. Then draw a pattern that reaches everything in
 # **two** layers with as few pairs as you can. And look at *dilated*: which positions are never reached, and why? (If clicks
-# do nothing, you are looking at a still picture: run the cell.)
+# do nothing, run the cell.)
 
 # %%
 pad = pattern_pad("window")
@@ -861,12 +855,14 @@ tell("most pairs, two hops")
 # ([-@xiao2024]) report that its loss explodes as soon as the *first* tokens have left the window. Keeping four of them
 # repairs it. The first tokens carry little information. Why should they matter?
 #
-# Their explanation has two parts. The weights of a row must sum to one, even where a head has nothing to look for. So the
-# head puts weight on a token that does no harm. And the first token serves for this because every position can attend to
-# it. Such a token is called an **attention sink**.
+# Their explanation: the weights of a row must sum to one, even where a head has nothing to look for. So the head puts
+# weight on a token that does no harm, and the first one serves because every position can attend to it. It is an
+# **attention sink**. When it leaves, its exponential leaves the softmax's denominator. If its weight was $\alpha$, the
+# other weights grow by the factor $1/(1 - \alpha)$, and the head's output is unlike those of training.
 #
-# We test it on the lines of `triggered_lines`. At a **trigger** the answer is the letter before it, so the head has to look
-# there. At a *letter*, the answer is the next letter of the alphabet, and no other position helps.
+# We test it on the lines of `triggered_lines`. Every line begins with the same token, ^, whose answer is always *a*. At a
+# **trigger** the answer is the letter before it, so the head has to look there. At a *letter*, the answer is the next letter
+# of the alphabet, and no other position helps.
 #
 # A model of one causal head and a feed-forward network (`Copier` in the benchmark) learns this with full attention. Then it
 # gets a window of 8 tokens: alone, with the *first* token kept, or, as a control, with the *second* kept. *Guess:* at which
@@ -901,15 +897,14 @@ figures.shares_in_rows(losses, "loss, nats")
 
 # %% [markdown]
 # The window does damage at letters, where the head has nothing to look for (0.40 to 0.86 nats), and none at triggers. With
-# full attention, the first token has 17 to 39 % of the weight at letters, and less than 1 % at triggers. Keeping this token
-# repairs the damage; keeping the second does not. So far the explanation holds. But the first place alone is not the reason:
-# *Going further* trains the model again with one change at a time.
+# full attention, the first token has 17 to 39 % of the weight at letters, and less than 1 % at triggers. (If a weight of
+# 39 % leaves, the others become 1.6 times as large.) Keeping this token repairs the damage; keeping the second does not. So
+# far the explanation holds. But the first place alone is not the reason: *Going further* changes one thing at a time.
 #
-# The repair does not depend on the reason. A window with **sinks** keeps the first few tokens in the cache for good. (Xiao
-# et al. count positions within the cache, not in the text.) Some models, such as gpt-oss, instead learn one more score for
-# each head, without a value. Its exponential is added to the softmax's denominator, so the weights of the tokens may sum to
-# less than one. In our small model such a score, fixed at 0, does not prevent the damage. (That of gpt-oss is learned, so
-# this says nothing about it.)
+# The repair does not depend on the reason. A window with **sinks** (**StreamingLLM**) keeps the first few tokens for good.
+# (Xiao et al. count positions within the cache, not in the text.) Some models, such as gpt-oss, instead learn one more score
+# for each head, without a value. Its exponential is added to the softmax's denominator, so the weights of the tokens may sum
+# to less than one.
 #
 # **Another good place to pause.** So far the softmax was kept; the rest replaces it.
 #
@@ -921,7 +916,7 @@ figures.shares_in_rows(losses, "loss, nats")
 #
 # $$\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr) v_j = \phi(q_i)\, S, \qquad S = \sum_j \phi(k_j)^\top v_j .$$ (eq:linear-attention)
 #
-# (Vectors are rows, so $\phi(k_j)^\top v_j$ is a matrix. In this section $S$ is the state, as in the papers, and not the
+# (In this section $S$ is the state, as in the papers, and not the
 # matrix of scores.) $S$ is $d_k \times d_v$ and does not depend on $i$. It is computed once, and each query is multiplied
 # by it. In other words, $\phi(Q)\,\phi(K)^\top V$ is computed from the right, and no query is ever compared with a key:
 
@@ -932,7 +927,7 @@ figures.two_orders_of_products()
 #| label: orders
 
 # %% [markdown]
-# Here 144 multiplications become 48. In general $2n^2d$ become $2nd^2$, fewer by a factor of $n/d$.
+# Here 144 multiplications become 48. In general $2n^2d$ become $2nd^2$.
 #
 # For weights that sum to one, divide by $\phi(q_i) \cdot z$ with $z = \sum_j \phi(k_j)$. This is **linear attention**
 # ([@katharopoulos2020]), with $\phi(x) = \operatorname{elu}(x) + 1$, which is $x + 1$ above 0 and $\exp(x)$ below.
@@ -1071,10 +1066,10 @@ kinds = ("softmax", "elu + 1, divided", "elu + 1", "identity")
 by_kind = {name: {f"d = {d}": recalled[name, d] for d in (16, 64)} for name in kinds[1:]}
 figures.seed_lines(by_kind, "pairs shown", "accuracy", chance=1 / LETTERS,
                    beside={"softmax, d = 16": recalled["softmax", 16]})
-print("medians at 8 and at 64 pairs:")
+print("medians at 8, 16 and 64 pairs:")
 for name, d in recalled:
     if name in kinds:
-        print(f"d = {d}, {name:>16}:", *(f"{middle(name, d, p):6.1%}" for p in (8, 64)))
+        print(f"d = {d}, {name:>16}:", *(f"{middle(name, d, p):6.1%}" for p in (8, 16, 64)))
 #| caption: Associative recall of three kinds of linear attention, one mark per seed;
 #|   percentages are medians at 64 pairs.
 #| label: recall
@@ -1092,10 +1087,15 @@ for name, d in recalled:
 # * The **division** helps with narrow keys and few pairs (12 points at $d = 16$ and 8 pairs) and hurts with wide keys and
 #   many pairs (3 points at $d = 64$ and 64 pairs). RetNet, for example, drops it and normalises the output instead.
 #
-# Two things grow with the width: the **size of the state**, $d_k \times d_v$ numbers, and the **room for keys**, because in
-# more dimensions $d_k$ more keys are nearly orthogonal. *Which of the two counts here?* Two more models have a state of
-# 1,024 numbers each: one has keys of width 64 and values of width 16, the other the reverse. (The feature map is the
-# identity.)
+# Two things grow with the width: the **size of the state**, $d_k \times d_v$ numbers, and the **room for keys**. With the
+# identity, keys of length one, and key $i$ as the query, the output is
+#
+# $$k_i S = v_i + \sum_{j \ne i} (k_i \cdot k_j)\, v_j .$$
+#
+# The sum is the interference. For random directions $(k_i \cdot k_j)^2$ is $1/d_k$ on average, so the sum's square grows like
+# $p/d_k$. (Learned keys are not random, but at $p = d_k$ the identity recalls about nine in ten at both widths.) *Which of
+# the two counts, then?* Two more models, with the identity, have a state of 1,024 numbers each: one has keys of width 64 and
+# values of width 16, the other the reverse.
 
 # %% tags=["hide-input"]
 print("share of 64 pairs recalled, median of three seeds")
@@ -1106,13 +1106,13 @@ for row in record["shapes"]:
     print(f"d_k = {row['d_k']}, d_v = {row['d_v']}, state of 1,024: {right:.0%}")
 
 # %% [markdown]
-# The room for keys counts. With wide keys the model recalls as much as with $d = 64$, whose state is four times larger.
-# With narrow keys and wide values it recalls no more than with $d = 16$, whose state is four times smaller. (There are only
-# eight different numbers here. With more of them, wide values might count, too.)
+# The room for keys counts here, as the equation says. With wide keys the model recalls as much as with $d = 64$, whose state
+# is four times larger. With narrow keys and wide values it recalls no more than with $d = 16$, whose state is four times
+# smaller.
 #
 # The **update** can be changed, too: the **delta rule** (**DeltaNet**, [@schlag2021]; chunkwise, [@yang2024deltanet])
-# subtracts what is already stored under a key before it adds the value. In our tasks it helps only where a name comes again with another
-# number (*Going further* measures both cases).
+# subtracts what is already stored under a key before it adds the value. In our tasks it helps much where a name comes again
+# with another number, and little elsewhere (*Going further*).
 #
 # A cache keeps every pair, and therefore grows. A state of fixed size saves the memory and loses exact recall ([@arora2024]).
 #
@@ -1123,12 +1123,11 @@ for row in record["shapes"]:
 # if its step is *linear* in the state: $h_t = a_t \odot h_{t-1} + b_t$, where $a_t$ and $b_t$ depend on the input alone.
 # Then two steps in a row are one step of the same kind:
 #
-# $$h \to a h + b \quad\text{and then}\quad h \to a' h + b' \qquad\text{is}\qquad h \to a'a\,h + (a'b + b').$$
+# $$a'(a h + b) + b' = a'a\,h + (a'b + b').$$
 #
 # Joining steps is associative: where the brackets stand does not matter. So all pairs of neighbours can be joined at
 # once, then the results, and so on. This is a **parallel scan**, or associative scan ([@blelloch1990]). [@fig:scans]
-# shows two ways to do it for eight steps. Read it from the bottom up. A dot is a join, and the labels at the top say which
-# steps each position holds in the end.
+# shows two ways to do it for eight steps. The labels at the top say which steps each position holds in the end.
 
 # %% [raw] slide
 # ## Linear recurrences and the parallel scan
@@ -1179,7 +1178,7 @@ for n in (1024, 131_072):
 # | gated linear attention | from the input | a matrix |
 
 # %% [markdown] teaches="recurrence again: RWKV, Mamba"
-# It takes 17 rounds, because 100,000 lies between $2^{16}$ and $2^{17} = 131{,}072$.
+# It takes 17 rounds: $2^{17} = 131{,}072$ is the first power of two above 100,000.
 #
 # One of the simplest such networks is **minGRU** ([@feng2024]), a GRU whose gate depends on the input alone:
 # $h_t = (1 - z_t) \odot h_{t-1} + z_t \odot x_t W$ with $z_t = \sigma(x_t W_z)$. It is `LinearRecurrence` in the package.
@@ -1188,8 +1187,8 @@ for n in (1024, 131_072):
 # | | $a$ is | the state |
 # |---|---|---|
 # | minGRU | computed from the input | a number for each channel |
-# | **state-space model** S4 ([@gu2022]) | learned, then fixed | a vector for each channel |
-# | **Mamba** ([@gu2023]) | computed from the input ("selective": keep this token, let that one pass) | a vector for each channel |
+# | **state-space model** S4 ([@gu2022]) | learned, then fixed; so the output is a convolution, computed with a fast Fourier transform | a vector for each channel |
+# | **Mamba** ([@gu2023]) | computed from the input ("selective": keep this token, let that one pass); no convolution, so it takes a scan | a vector for each channel |
 # | **RetNet** ([@sun2023]) | fixed for each head | the matrix $S$ |
 # | **gated linear attention** (GLA, [@yang2024gla]) | computed from the input | the matrix $S$ |
 # | **Gated DeltaNet** ([@yang2025]) | computed from the input, times the matrix $I - \beta k^\top k$ of the delta rule, which the plain scan does not join cheaply | the matrix $S$ |
@@ -1239,7 +1238,7 @@ class InUse(NamedTuple):
 
 
 two = 2                              # a key and a value
-models = [  # layers with full attention, with a window; the window; numbers a token and layer
+models = [
     InUse("GPT-3 175B, as if all dense", 96, 0, 0, two * 96 * 128, 1),
     InUse("Llama 2 7B", 32, 0, 0, two * 32 * 128, 1),
     InUse("Llama 3.1 70B, GQA", 80, 0, 0, two * 8 * 128, 64 / 8),
@@ -1265,7 +1264,7 @@ for model in models[2:4]:                                        # with GQA, wit
     print(f"{model.name}: {model.numbers:,} numbers a token and layer, "
           f"{model.own:.0f} times fewer than with own heads")
 #| caption: KV cache of published models for one text of 131,072 tokens, in 16 bits; ratios
-#|   (5 : 1) count layers. Where marks lie on each other, nothing is saved.
+#|   (5 : 1) count layers. Where marks coincide, nothing is saved.
 #| label: cache-sizes
 
 # %% tags=["hide-input"]
@@ -1281,7 +1280,7 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # | | |
 # |---|---|
 # | share of the pairs | $n / (n + 6\,d_\text{model})$ of all operations |
-# | online softmax | carry $m$, $\ell$, $o$; a larger score $m'$ puts $\exp(m - m')$ before the old $\ell$ and $o$ |
+# | online softmax | carry $m$, $\ell$, $o$; a larger score $m'$ multiplies the old $\ell$ and $o$ by $\exp(m - m')$ |
 # | traffic | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with the whole matrix |
 # | window in blocks of $b$ | queries $(n/b, b, d)$ meet keys $(n/b, 3b, d)$ |
 # | linear attention | $\phi(q_i) S / (\phi(q_i) \cdot z)$ with $S = \sum_j \phi(k_j)^\top v_j$ and $z = \sum_j \phi(k_j)$ |
@@ -1312,9 +1311,9 @@ assert min(gib, key=gib.get).startswith("Mistral")
 #
 # <details><summary>Sources of the numbers</summary>
 #
-# GPT-3, [@brown2020]; Llama 2, [@touvron2023]; Llama 3, [@grattafiori2024]; DeepSeek-V3, [@deepseek2024]; Gemma 2,
-# [@gemma2024]; Gemma 3, [@gemma2025]; gpt-oss, [@openai2025]; Mistral, [@jiang2023]; Jamba, [@lieber2024]; and the
-# configuration of Qwen3-Next in `transformers`. A head of DeepSeek-V3 is counted with a key and a value of 128 numbers each,
+# GPT-3 and Mistral, as cited above; Llama 2, [@touvron2023]; Llama 3, [@grattafiori2024]; DeepSeek-V3, [@deepseek2024];
+# Gemma 2, [@gemma2024]; Gemma 3, [@gemma2025]; gpt-oss, [@openai2025]; Jamba, [@lieber2024]; and the configuration of
+# Qwen3-Next in `transformers`. A head of DeepSeek-V3 is counted with a key and a value of 128 numbers each,
 # without the 64 for the position.
 #
 # </details>
@@ -1332,16 +1331,17 @@ assert min(gib, key=gib.get).startswith("Mistral")
 # | | | shape |
 # |---|---|---|
 # | share of the pairs ($QK^\top$ and $AV$) | $n / (n + 6\,d_\text{model})$ of all operations | |
-# | online softmax | carry $m$, $\ell$, $o$; a larger score $m'$ puts the factor $\exp(m - m')$ before the old $\ell$ and $o$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
+# | online softmax | carry $m$, $\ell$, $o$; a larger score $m'$ multiplies the old $\ell$ and $o$ by $\exp(m - m')$ | $m, \ell$: $(n, 1)$; $o$: $(n, d_v)$ |
 # | traffic of a head of width $d$, with room for $M$ numbers in SRAM | $\Theta(n^2 d^2 / M)$ in tiles, $\Theta(nd + n^2)$ with the whole matrix | |
 # | reach of a causal window of $w$ tokens | $w - 1$ positions a layer, so $L\,(w - 1)$ after $L$ layers | |
-# | window in blocks of $b$ = `width` | queries $(n/b, b, d)$ meet keys $(n/b, 3b, d)$ | scores $(n/b, b, 3b)$ |
+# | window in blocks of $b$ = `width` | queries $(n/b, b, d)$ meet keys $(n/b, 3b, d)$ | |
 # | linear attention | $\phi(q_i) S / (\phi(q_i) \cdot z)$ with $S = \sum_j \phi(k_j)^\top v_j$ and $z = \sum_j \phi(k_j)$ | $S$: $(d_k, d_v)$; $z$: $(d_k)$ |
+# | recall of $p$ pairs from $S$ | interference, whose square grows like $p/d_k$ | |
 #
 # FlashAttention is exact: it multiplies as much as before and moves
 # less. A window is cheaper only in blocks, and its reach grows slowly from layer to layer. Linear attention and linear
 # recurrences keep a state of fixed size and give up exact recall of many pairs, less so with wider keys. Many models in use
-# have full attention in some layers and something cheaper in the others.
+# mix full attention with something cheaper.
 #
 # | | time | memory | exact? | what it gives up |
 # |---|---|---|---|---|
@@ -1359,13 +1359,13 @@ assert min(gib, key=gib.get).startswith("Mistral")
 #
 # **Further reading.** [+@dao2022], section 3 with algorithm 1, then [+@dao2023], section 3.1: what has been exchanged?
 # [+@tay2020]. [+@katharopoulos2020], section 3. [+@schlag2021], for the delta rule. [+@arora2024]. [+@gu2023],
-# section 3. [+@xiao2024]. [+@yuan2025], a sparse pattern that is trained and made for the hardware.
+# section 3. [+@xiao2024].
 
 # %% [markdown]
 # ## Going further: what makes the first token a sink
 #
-# Our first token is special in three ways: it is first, it is the same in every line, *and* it has an answer of its own, *a*,
-# which is not the next letter. So we train the model again in four ways, each with one change:
+# Our first token is special in three ways: it is first, it is the same in every line, *and* it has an answer of its own.
+# So we train the model again in four ways, each with one change:
 #
 # * *a way out*: one more key and value, of zeros, takes part of the weight. The tokens' weights need not sum to one.
 # * *any letter first*: the first token is a letter like any other, with the next letter as its answer.
@@ -1409,7 +1409,8 @@ for words, part in changed.items():
 #
 # The damage is large in all seeds only where a token that is always the same stands first. These runs do not say why. In
 # language models, Xiao et al. find that the place matters: the repair also worked with line breaks in place of the first
-# four tokens.
+# four tokens. Gu et al. ([-@gu2025]) find that the sink's place depends on the loss and the data. With sigmoid attention,
+# whose weights need not sum to one, no sink emerged in models of up to 1B parameters.
 
 # %% [markdown] teaches="low rank: Linformer and its matrices"
 # ## Going further: low rank, Linformer
@@ -1418,13 +1419,12 @@ for words, part in changed.items():
 # by as many mixtures of values. **Linformer** ([@wang2020]) learns the two mixing matrices, for each head, or shared
 # among heads and layers:
 #
-# $$\operatorname{softmax}\!\left(\frac{Q\,(EK)^\top}{\sqrt{d_k}}\right) F V, \qquad E, F \in \mathbb{R}^{k \times n},
-# \qquad \text{where } Q = X W_Q,\ K = X W_K,\ V = X W_V.$$ (eq:linformer)
+# $$\operatorname{softmax}\!\left(\frac{Q\,(EK)^\top}{\sqrt{d_k}}\right) F V,
+# \qquad E, F \in \mathbb{R}^{k \times n}.$$ (eq:linformer)
 #
 # Now the attention matrix is $n \times k$. The paper's reason: the full attention matrix has low **rank**, that is, its $n$
-# rows are combinations of far fewer rows. (The paper argues with the Johnson–Lindenstrauss lemma that $k$ need not grow with
-# $n$, for a given error.) The claim is about the *weights*, $P$ in the paper. For the *scores* it is plain: $QK^\top$
-# has rank $d_k$ at most. But softmax does not keep rank. Is the claim true of the weights?
+# rows are combinations of far fewer rows. The claim is about the *weights*, $P$ in the paper. For the *scores* it is plain:
+# $QK^\top$ has rank $d_k$ at most. But softmax does not keep rank. Is the claim true of the weights?
 #
 # We look into a model whose heads we understand. It reads a line of 32 letters, one of them marked, and at *every*
 # position it has three questions to answer: which letter is marked, which letter stands **before** me, and which stands
@@ -1526,8 +1526,9 @@ tasks = {"each name once": {words: recalled[name, 16] for words, name in rules.i
          "each name twice": {words: twice[name] for words, name in rules.items()}}
 figures.seed_lines(tasks, "pairs shown", "accuracy", chance=1 / LETTERS,
                    known={"each name twice": (9 / 16, "either number: 9/16")})
-print(f"d = 64, each name once, 64 pairs: plain sum {middle('unit keys', 64):.0%}, "
-      f"β = 1 {middle('unit keys, delta rule', 64):.0%}")
+print("each name once, medians at 16, 32 and 64 pairs:")
+for words, name in rules.items():
+    print(words, *(f"{middle(name, 16, p):.0%}" for p in (16, 32, 64)), sep="  ")
 for row in record["strength"] + record["overwritten"][2:]:
     betas = ", ".join(f"{run['beta']:.2f}" for run in row["runs"])
     print(f"{row['name']}, {'twice' if row in record['overwritten'] else 'once'}: "
@@ -1536,16 +1537,17 @@ for row in record["strength"] + record["overwritten"][2:]:
 #|   mark per seed, percentages are medians at 64 pairs.
 
 # %% [markdown]
-# Where each name comes once, the rule gains nothing. With $\beta = 1$ it recalls *less* when pairs are many: 34 % of 64 pairs,
-# where the plain sum recalls 55 %. With a learned write strength it recalls as much as the plain sum. Training makes $\beta$
-# small, 0.08 to 0.14, so that a new pair takes away little of what older pairs have stored along its key.
+# Where each name comes once, the rule gains little. With $\beta = 1$ it recalls *less* when pairs are many: 34 % of 64 pairs,
+# where the plain sum recalls 55 %. With a learned write strength it recalls about three points more at 16 and 32 pairs,
+# hardly more than the spread of the seeds, and as much at 64. Training makes $\beta$ small, 0.08 to 0.14, so that a new pair
+# takes away little of what older pairs have stored along its key.
 #
 # Where each name comes twice, the rule wins. The plain sum cannot know which of the two numbers came later. So it is right
 # where they are equal, and in half of the other cases: $1/8 + 7/8 \cdot 1/2 = 9/16$, or 56 % on average. (Each mark is
 # measured on 1,000 lines, so it has a standard error of 1.6 points.) The rule recalls nearly all of 2 to 8 pairs. With 64
-# pairs all four recall less, but the order stays: the learned write strengths come first, then $\beta = 1$, then the plain
-# sum. And training now sets $\beta$ near a half. So it is overwriting that the rule is good for, and
-# a learned $\beta$ adapts to how much of it a task needs.
+# pairs all four recall less, and the forms separate: the learned write strengths come first, then $\beta = 1$, then the
+# plain sum. And training now sets $\beta$ near a half. So the rule is good for overwriting, and a learned $\beta$ adapts to
+# how much of it a task needs.
 
 # %% [markdown]
 # ## Going further: the learning rate decides who wins
@@ -1567,9 +1569,9 @@ for row in record["recall"]:
 # %% [markdown]
 # ## Going further: a race, and dilated windows
 #
-# Here six causal mechanisms of this page run on equal terms: one head, $d = 64$, no gradients, and nothing but queries, keys
-# and values (the recurrence takes its gate from the query). The window has a `width` of 64. *Two guesses:* which is fastest
-# at 256 tokens, and which needs the least memory at 4,096?
+# Here six causal mechanisms of this page run on the same inputs: one head, $d = 64$, no gradients, and nothing but queries,
+# keys and values (the recurrence takes its gate from the query). The window has a `width` of 64. *Two guesses:* which is
+# fastest at 256 tokens, and which needs the least memory at 4,096?
 
 # %% tags=["hide-input"]
 masks = {n: causal_mask(n) for n in lengths}
@@ -1601,10 +1603,10 @@ assert peaks["tiles, torch's"][4096] < min(peaks[name][4096] for name in others)
 #|   medians of 3 to 10 runs.
 
 # %% [markdown]
-# Torch's tiles need the least memory. The lines above name the fastest in this run. (At 256 tokens the first places can be
-# close, so another machine may name another.) By the slope of their time there are two groups. Full attention and both forms of
-# tiles rise steeply, because all of them compute every pair, though the tiles need little memory. The window, linear
-# attention and the recurrence rise about as $n$.
+# Torch's tiles need the least memory. The lines above name the fastest in this run. By the slope of their time there are two
+# groups. Full attention and both forms of tiles rise steeply, because all of them compute every pair. The window, linear
+# attention and the recurrence rise about as $n$. The recurrence also keeps the least, 64 numbers, a 64th of linear
+# attention's $S$. The race says nothing of what each can recall.
 #
 # **Dilated windows.** A window of `width` on each side needs about $n$ / `width` layers across the text. A dilated window
 # with gaps of 1, 2, 4, 8, … in successive layers needs only about $\log_2 n$, with the same keys a layer: each layer

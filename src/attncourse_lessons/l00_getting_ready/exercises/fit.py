@@ -45,8 +45,8 @@ exercise = Exercise(
     hints=(
         "Print three shapes: of what the model returns, of the targets, and of their difference. How many numbers "
         "should the mean be taken of? And which learning rate takes the step?",
-        "Follow `.grad` by hand through two steps, with the lecture's first rule. Where must the old slopes be "
-        "forgotten, so that `step()` finds those of this step, and no others?",
+        "Follow `.grad` by hand through two steps, with the lecture's first rule. Where must the old gradients be "
+        "cleared, so that `step()` finds those of this step, and no others?",
         "Let `steps` be 0 and go through your lines: does each name exist that you return? Where does a model begin "
         "that nobody has trained? See `nn.init.zeros_`.",
     ),
@@ -114,10 +114,10 @@ slip("a column against a row", TAUGHT, {PREDICTION: "model(features)  #"},
     them equal.""")
 slip("old gradients kept", ("later steps",), {ZERO: ""}, words="""
     The second step still has the first one's gradient in it, and so on: `backward()` adds to what is there. The steps
-    gather speed, so they run past the minimum, and the loss rises again. Forget the old slopes once a step.""")
+    gather speed, so they run past the minimum, and the loss rises again. Clear the old gradients once per step.""")
 slip("forgotten before they are used", MOVED, {ZERO: "", STEP: f"{ZERO}{STEP}"},
      {BACK: "", STEP: f"{STEP}{BACK}"}, words="""
-    When `step()` is called there is no gradient to use, and nothing moves. The order is: forget the old slopes,
+    When `step()` is called there is no gradient to use, and nothing moves. The order is: clear the old gradients,
     `backward()` for the new ones, `step()`.""")
 slip("the loss after the step", ("losses",),
      {KEPT: "", STEP: f"{STEP}    losses.append(((model(features)[:, 0] - targets) ** 2).mean().item())\n"}, words="""
@@ -146,7 +146,7 @@ slip("momentum", ("later steps",), {SGD: "torch.optim.SGD(model.parameters(), lr
     With momentum a step has a part of all earlier gradients in it. The contract asks for plain gradient descent: the
     learning rate times this step's gradient.""")
 slip("Adam", MOVED, {SGD: "torch.optim.Adam(model.parameters(), lr=lr)"}, words="""
-    Adam's first step is `lr` for every parameter, however long its slope is. The contract asks for plain gradient
+    Adam's first step is `lr` for every parameter, however large its gradient is. The contract asks for plain gradient
     descent, SGD: the learning rate times the gradient.""")
 slip("the weights alone are trained", MOVED, {SGD: "torch.optim.SGD([model.weight], lr=lr)"},
      {"nn.Linear(features.shape[1], 1)": "nn.Linear(features.shape[1], 1, bias=False)"}, words="""
@@ -189,10 +189,10 @@ def parameters_moved_by_hand(features, targets, steps, lr):
     for step in range(steps):
         loss = nn.functional.mse_loss(model(features).squeeze(-1), targets)
         losses[step] = loss.detach()
-        slopes = torch.autograd.grad(loss, [model.weight, model.bias])
+        gradients = torch.autograd.grad(loss, [model.weight, model.bias])
         with torch.no_grad():
-            for parameter, slope in zip(model.parameters(), slopes, strict=True):
-                parameter.sub_(lr * slope)
+            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                parameter.sub_(lr * gradient)
     return losses, model(features).squeeze(-1)
 
 
@@ -211,7 +211,7 @@ def the_gradient_written_out_float64(features, targets, steps, lr):
 
 @alternative("a column against a column, zeroed at the end")
 def a_column_against_a_column_zeroed_at_the_end(features, targets, steps, lr):
-    """The targets become a column; the slopes are forgotten after the step; a module of its own."""
+    """The targets become a column; the gradients are cleared after the step; a module of its own."""
 
     class Rater(nn.Module):
         def __init__(self, d):
