@@ -38,6 +38,7 @@ VISIBLE_SEEDS = (0, 1, 2)
 FOLDER = re.compile(r"l(\d\d)_([a-z0-9_]+)")
 # @name in a text is the number of the lesson of that name: the numbers stand in the folders' names alone.
 REFERENCE = re.compile(r"(?<![\w.@/`])(a?)@([a-z][a-z0-9_]*)")
+RELATIVE_IMPORT = re.compile(r"^( *from )\.(\w*)( import )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,16 @@ class Course:
                 return lesson
         known = ", ".join(self.assignments())
         raise UnknownName(f"there is no assignment {assignment!r}. The assignments are: {known}.")
+
+    def source_text(self, lesson: Lesson, path: Path) -> str:
+        """The text of a lesson's source. `from .figures import x` stands there as in a notebook, which is in no package:
+        by the whole name."""
+        package = f"{self.package}.{lesson.module}"
+
+        def whole(found: re.Match[str]) -> str:
+            return f"{found[1]}{package}{'.' if found[2] else ''}{found[2]}{found[3]}"
+
+        return RELATIVE_IMPORT.sub(whole, path.read_text(encoding="utf-8"))
 
     def assignments(self) -> list[str]:
         """The assignments that have exercises, in order: "a03", …"""

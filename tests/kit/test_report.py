@@ -7,9 +7,11 @@ import re
 import time
 from html.parser import HTMLParser
 from io import StringIO
+from pathlib import Path
 from textwrap import indent
 from unittest.mock import Mock
 
+import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from rich.console import Console
@@ -481,6 +483,15 @@ def test_names_in_code_that_is_too_deep_to_be_written_again_are_seen():
 def test_a_word_in_code_that_cannot_run_is_no_name():
     checked = {**own(""), "exercise": "softmax"}
     assert run_log.suspicious_names([own("x = (  # eval, softmax"), checked], lessons) == []
+
+
+def test_a_given_cell_that_imports_of_its_own_lesson_is_not_the_learners_own():
+    (notebook,) = (Path(__file__).parents[2] / "solutions" / "a08").glob("*.ipynb")
+    cells = [cell.source for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "code"]
+    (given,) = [source for source in cells if ".faults import" in source]
+    checked = {**own(""), "exercise": "repair_the_block"}
+    assert "TransformerEncoderLayer" in given
+    assert run_log.suspicious_names([own(given), checked], lessons) == []
 
 
 def test_a_cell_that_stands_as_it_was_given_is_not_the_learners_own():

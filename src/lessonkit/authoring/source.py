@@ -8,7 +8,7 @@ import re
 import textwrap
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,7 +50,6 @@ MARKERS = re.compile(r"^ *### (BEGIN|END) SOLUTION\n?", re.MULTILINE)
 SOLUTION = re.compile(r"^( *)\.\.\.  # solution$", re.MULTILINE)
 TABLE = "{exercises}"
 LINK = re.compile(r"\]\(@([a-z0-9_]+)(/assignment)?\)")
-RELATIVE = re.compile(r"^( *from )\.(\w*)( import )", re.MULTILINE)
 WHOLE = """## Before you hand in: check all of it
 
 Run the last cell. It runs this whole notebook once more, as it is saved and from the top, in a process of its own, so
@@ -105,7 +104,7 @@ def read(
     have no exercises. What the source leaves to the build is put in: numbers of lessons, solutions, the table of
     exercises, the lesson's own modules by their whole names.
     """
-    text = RELATIVE.sub(_absolute(course, lesson), path.read_text(encoding="utf-8"))
+    text = course.source_text(lesson, path)
     try:
         tree = compile(text, str(shown), "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     except SyntaxError as error:
@@ -357,12 +356,6 @@ class _Expansion:
         }
         if points is not None:
             cell.metadata["nbgrader"]["points"] = points
-
-
-def _absolute(course: Course, lesson: Lesson) -> Callable[[re.Match[str]], str]:
-    """`from .figures import x` of a source as a notebook, which is in no package, has it: by the whole name."""
-    package = f"{course.package}.{lesson.module}"
-    return lambda match: f"{match[1]}{package}{'.' if match[2] else ''}{match[2]}{match[3]}"
 
 
 def _fold(metadata: dict[str, Any]) -> None:

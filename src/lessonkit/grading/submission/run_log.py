@@ -68,7 +68,8 @@ def suspicious_names(cells: Sequence[JobCell], course: Course) -> list[str]:
 def _given(course: Course, exercises: frozenset[str]) -> set[str]:
     """The code cells of the assignments that have these exercises, as their sources have them."""
     chosen = [a for a in course.assignments() if any(exercise.name in exercises for exercise in course.exercises_of(a))]
-    texts = [(course.lesson(a).folder / "assignment.py").read_text(encoding="utf-8") for a in chosen]
+    lessons = map(course.lesson, chosen)
+    texts = [course.source_text(lesson, lesson.folder / "assignment.py") for lesson in lessons]
     return {cell.strip() for text in texts for cell in re.split(r"^# %%.*$", text, flags=re.MULTILINE)}
 
 
