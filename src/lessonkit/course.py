@@ -126,8 +126,8 @@ class Course:
         raise UnknownName(f"there is no assignment {assignment!r}. The assignments are: {known}.")
 
     def source_text(self, lesson: Lesson, path: Path) -> str:
-        """The text of a lesson's source. `from .figures import x` stands there as in a notebook, which is in no package:
-        by the whole name."""
+        """The text of a lesson's source. `from .figures import x` has the whole name, as in a notebook, which is in no
+        package."""
         package = f"{self.package}.{lesson.module}"
 
         def whole(found: re.Match[str]) -> str:
