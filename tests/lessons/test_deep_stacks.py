@@ -179,6 +179,17 @@ def test_a_warm_up_keeps_branches_smaller_than_x_and_good_averages_do_not():
     assert min(failed) > 2.7
 
 
+def test_the_text_on_the_warm_up_says_what_the_record_has():
+    rows = {row["name"]: row for row in measured("deep_stacks")["warm_up"]}
+    warmed, informed = rows["warm-up"], rows["Adam's averages first"]
+    assert max(warmed["losses"]) < 0.8 and min(ratios[-1] for ratios in informed["ratios"]) > 2.5
+    for good, poor in zip(informed["ratios"], rows["no warm-up"]["ratios"], strict=True):
+        assert abs(good[1] - poor[1]) < 0.05 and good[-1] > poor[-1] + 0.3
+    assert warmed["steps"][4] == 10 and all(abs(ratios[-1] - ratios[4]) < 0.1 for ratios in warmed["ratios"])
+    assert max(spreads[4] for spreads in warmed["spreads"]) < 0.2
+    assert min(spreads[-1] for spreads in warmed["spreads"]) > 0.8
+
+
 def test_the_printed_block_with_the_last_norm_is_close_to_post_norm_again():
     record = measured("deep_stacks")
     means = {(row["wiring"], row["lr"]): mean(row["losses"]) for row in record["sweep"] if row["warm_up"]}
