@@ -8,6 +8,7 @@ from attncourse.data.lookups import LETTERS, NAMES
 from attncourse_lessons.results import measured
 from benchmarks import load
 
+BENCHMARK = load("cheap_attention")
 RECORD = measured("cheap_attention")
 LEARNED = ("delta rule, one β learned", "delta rule, a β for each key")
 PATTERN = {row["name"]: row for row in RECORD["patterns"]}
@@ -15,8 +16,7 @@ PATTERN = {row["name"]: row for row in RECORD["patterns"]}
 
 def steps(name):
     """After which step each seed's loss was first below 0.5; 999 for never."""
-    losses = (run["losses"] for run in PATTERN[name]["runs"])
-    return [next((5 * (at + 1) for at, loss in enumerate(run) if loss < 0.5), 999) for run in losses]
+    return [BENCHMARK.first_below(run["losses"]) or 999 for run in PATTERN[name]["runs"]]
 
 
 def rates():
@@ -129,11 +129,11 @@ def test_the_delta_rule_wins_where_a_name_comes_again():
 
 
 def test_the_later_number_of_a_name_that_comes_twice_is_asked_for():
-    names, numbers, asked, answers = load("cheap_attention").names_twice(40, torch.Generator().manual_seed(0), 10)
+    names, numbers, asked, answers = BENCHMARK.names_twice(40, torch.Generator().manual_seed(0), 10)
     assert names.shape == numbers.shape == (40, 10) and asked.shape == answers.shape == (40, 1)
     assert names.min() >= 0 and names.max() < NAMES and numbers.min() >= 0 and numbers.max() < LETTERS
     for line, values, name, answer in zip(names.tolist(), numbers.tolist(), asked, answers, strict=True):
         assert sorted(line.count(each) for each in line) == [2] * 10
         assert values[9 - line[::-1].index(int(name))] == int(answer)
-    assert {load("cheap_attention").names_twice(1, torch.Generator().manual_seed(seed))[0].shape[1] % 2
+    assert {BENCHMARK.names_twice(1, torch.Generator().manual_seed(seed))[0].shape[1] % 2
             for seed in range(9)} == {0}  # fmt: skip
