@@ -22,9 +22,13 @@ sublayers at the start, and see the same numbers in the same order. None stands 
 * warm_up: post-norm, six deep, at a rate of 0.01: the mean branch ratio and the token spread at the top at some steps
   of training, without and with a warm-up, with branches that begin at a fifth, and where Adam's averages rest on the
   gradients of 200 batches at the initial parameters before the first step;
-* printed_normed: the sweep of the printed block, with a final norm.
+* printed_normed: the sweep of the printed block, with a final norm;
+* printed_final: the fourth arm of `printed` and `printed_twice`, the printed block with a final norm, same seeds;
+* norm_steps: pre-norm, six deep, with RMSNorm in place of LayerNorm, and with norms that subtract the mean and do not
+  divide, at two learning rates without a warm-up.
 
-`--only mixing` (or `longer`, `warm_up`, `printed_normed`) measures this part alone and puts it into the record that
+`--only mixing` (or `longer`, `warm_up`, `printed_normed`, `printed_final`, `norm_steps`) measures this part alone and
+puts it into the record that
 FILE holds. One thread; about twelve minutes of processor time.
 """
 
@@ -40,7 +44,7 @@ from torch import Tensor, nn
 
 from attncourse.attention import MultiHeadAttention
 from attncourse.data.number_words import spelled_numbers
-from attncourse.layers import FeedForward, LayerNorm
+from attncourse.layers import FeedForward, LayerNorm, RMSNorm
 from attncourse.transformer import initialise
 
 RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -468,8 +472,48 @@ def printed_normed(seeds: list[int]) -> list[dict]:
     return rows
 
 
+def printed_final(n_seeds: int = 8) -> dict[str, list]:
+    """The printed block, two deep, with a final norm: at the rate of `printed`, and at twice that rate."""
+    found = {}
+    for name, lr in (("printed", 5e-3), ("printed_twice", 1e-2)):
+        found[name] = [loss_after(fresh(seed, as_printed, 2, final_norm=True), seed, lr=lr, warm_up=30, steps=90)
+                       for seed in range(n_seeds)]  # fmt: skip
+        print(f"as printed, and final norm, lr {lr}", found[name], flush=True)
+    return found
+
+
+class MeanOnly(nn.Module):
+    """LayerNorm's first step without its second: subtracts the mean, does not divide, then gain and bias."""
+
+    def __init__(self, d: int):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(d)), nn.Parameter(torch.zeros(d))
+
+    def forward(self, x):
+        return (x - x.mean(dim=-1, keepdim=True)) * self.weight + self.bias
+
+
+def with_norms(model: Speller, norm: Callable[[int], nn.Module], d: int = 32) -> Speller:
+    """The model with other norms, in front of every sublayer and of the output layer."""
+    model.norms = nn.ModuleList(norm(d) for _ in model.norms)
+    model.final_norm = norm(d)
+    return model
+
+
+def norm_steps(seeds: list[int]) -> list[dict]:
+    rows = []
+    for name, norm in (("RMSNorm", RMSNorm), ("subtract the mean only", MeanOnly)):
+        for lr in (1e-2, 3e-2):
+            losses = [loss_after(with_norms(fresh(seed, pre_norm, 6, final_norm=True), norm), seed, lr=lr)
+                      for seed in seeds]  # fmt: skip
+            rows.append({"name": name, "lr": lr, "losses": losses})
+            print(f"pre-norm, {name:>22}, lr {lr:<6}", losses, flush=True)
+    return rows
+
+
 # The parts that can be measured by themselves.
-ALONE = {"mixing": mixing, "longer": longer, "warm_up": warm_up, "printed_normed": printed_normed}
+ALONE = {"mixing": mixing, "longer": longer, "warm_up": warm_up, "printed_normed": printed_normed,
+         "printed_final": lambda seeds: printed_final(), "norm_steps": norm_steps}  # fmt: skip
 
 
 def main() -> None:
@@ -501,6 +545,8 @@ def main() -> None:
         "longer": longer(args.seeds),
         "warm_up": warm_up(args.seeds),
         "printed_normed": printed_normed(args.seeds),
+        "printed_final": printed_final(args.more),
+        "norm_steps": norm_steps(args.seeds),
     }
     seeds = " ".join(map(str, args.seeds))
     result = {

@@ -18,6 +18,10 @@ at a time:
 * RoPE one distance: the trained RoPE models in texts of 1024, every key further than 16 places away turned as if it
   stood at one and the same distance on its side, known or new; beside it, each at a distance drawn from 17 to 31, so
   that many trained distances occur: is it the number of *different* new distances that harms, or a few of them?
+* RoPE mixed pairs: the same with two distances, one for a head's first 3, 4 or 5 pairs and one for the others. The
+  distances that harm (42, 46, 98, 102) lend either part to one that does not (64), and have their slow pairs turned as
+  at 31, which was trained: do the fast pairs do the harm, and does it need new angles in the slow ones? Beside it, RoPE
+  clipped, of the fast pairs alone or of the slow ones alone;
 * RoPE extended: the trained RoPE models in texts of 128 and 1024 without further training, their angles changed: all
   divided by the stretch s ("interpolation"), the base raised ("NTK-aware"), or only those pairs divided by s that did
   not come full circle in training, over the 63 distances from −31 to 31 ("by parts", YaRN's idea: the first five stay);
@@ -25,6 +29,7 @@ at a time:
 * binary, sinusoidal, T5, Shaw, RoPE longer: four times as many steps, since a run that fails may only have been too
   short;
 * T5 lead: by how much the largest of its biases exceeds the outermost ones, and all of them, distance by distance;
+* T5 own buckets: T5's biases with the buckets of its paper, which end at distance 128 and not at 16; its biases alone;
 * T5 quick: the same number of steps, and only T5's biases learn at ten times the rate, for Adam moves a number by at
   most about the rate in a step: is it the scheme that fails in long texts, or how far its numbers could move?
 * learned scaled longer: four times as many steps for the learned table with the embedding scaled;
@@ -56,6 +61,7 @@ LENGTHS = (32, 128, 512, 1024)
 NEAR = 16
 FAR = (16, 64, 256)
 ALIKE = range(NEAR + 1, 121)
+HARMFUL, HARMLESS, FAST = (42, 46, 98, 102), 64, (3, 4, 5)
 SCHEMES = {"none": "no positions", "integer": "integer", "binary": "binary", "sinusoidal": "sinusoidal",
            "learned": "learned", "shaw": "relative (Shaw)", "bucketed": "relative (T5)", "rope": "RoPE"}  # fmt: skip
 
@@ -63,11 +69,11 @@ SCHEMES = {"none": "no positions", "integer": "integer", "binary": "binary", "si
 class Echo(nn.Module):
     """Says at each place which letter stood BACK places before. As on lecture 05's page."""
 
-    def __init__(self, positions: str, max_length: int = TRAINED, scaled: bool = False):
+    def __init__(self, positions: str, max_length: int = TRAINED, scaled: bool = False, furthest: int = 16):
         super().__init__()
         config = TransformerConfig(
             vocab_size=LETTERS, d_model=D, n_layers=1, n_heads=2, d_ff=64, positions=positions,
-            max_length=max_length, max_distance=16, scale_embedding=scaled, dropout=0.0,
+            max_length=max_length, max_distance=furthest, scale_embedding=scaled, dropout=0.0,
         )  # fmt: skip
         self.encoder, self.output = Encoder(config), nn.Linear(D, LETTERS)
 
@@ -80,11 +86,12 @@ class Echo(nn.Module):
 
 
 def train(
-    positions: str, steps: int, seed: int, scaled: bool = False, before=None, each=None, quick: float = 1
-) -> Echo:
+    positions: str, steps: int, seed: int, scaled: bool = False, before=None, each=None, quick: float = 1,
+    furthest: int = 16,
+) -> Echo:  # fmt: skip
     """`before` is called with the model once, `each` before every step; T5's biases learn `quick` times as fast."""
     torch.manual_seed(seed)
-    model = Echo(positions, scaled=scaled)
+    model = Echo(positions, scaled=scaled, furthest=furthest)
     if before is not None:
         before(model)
     draws = torch.Generator().manual_seed(seed)
@@ -147,22 +154,30 @@ def right_at(
     return agrees(answer, tokens).mean(dim=0)
 
 
-def right_clipped(model: Echo, n: int) -> float:
+def right_clipped(model: Echo, n: int, pairs: Tensor | None = None) -> float:
     """The share right with RoPE clipped, in as many texts as elsewhere; some at a time, for the memory."""
     tokens = letters(n, max(2, 8192 // n))
-    return torch.cat([clipped(model, some) for some in tokens.split(max(2, 2048 // n))]).mean().item()
+    return torch.cat([clipped(model, some, pairs=pairs) for some in tokens.split(max(2, 2048 // n))]).mean().item()
 
 
-def clipped(model: Echo, tokens: Tensor, furthest: int = NEAR) -> Tensor:
-    """RoPE with every distance beyond `furthest` taken for `furthest`: all keys are seen, none at a new angle."""
-    return turned_alike(model, tokens, {furthest: None}, furthest)
+def clipped(model: Echo, tokens: Tensor, furthest: int = NEAR, pairs: Tensor | None = None) -> Tensor:
+    """RoPE with every distance beyond `furthest` taken for `furthest`: all keys are seen, none at a new angle.
+
+    `pairs` (pairs,), boolean: those that are clipped; all without it.
+    """
+    return turned_alike(model, tokens, {furthest: None}, furthest, pairs=pairs)
 
 
 @torch.no_grad()
-def turned_alike(model: Echo, tokens: Tensor, at: dict[int, Tensor | None], beyond: int = NEAR) -> Tensor:
+def turned_alike(
+    model: Echo, tokens: Tensor, at: dict[float, Tensor | None], beyond: int = NEAR, slow: float | None = None,
+    fast: int = FAST[-1], pairs: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """RoPE with every key further than `beyond` turned as if at another distance on its side.
 
-    `at` {distance: where it holds, (n, n), or None for everywhere}.
+    `at` {distance: where it holds, (n, n), or None for everywhere}. With `slow`, the first `fast` pairs alone are
+    turned as at that distance, and the others as at the distance `slow`. With `pairs`, (pairs,) and boolean, only these
+    are turned so, and the others by their own distance.
     """
     n = tokens.shape[1]
     place = torch.arange(n)
@@ -172,14 +187,20 @@ def turned_alike(model: Echo, tokens: Tensor, at: dict[int, Tensor | None], beyo
     h = block.attention.norm(x)
     parts = layer.query, layer.key, layer.value
     query, key, value = (part(h).unflatten(-1, (2, -1)).transpose(1, 2) for part in parts)
-    angles = rope_angles(place, query.shape[-1])
+    angles, theta = rope_angles(place, query.shape[-1]), rope_angles(torch.tensor(1), query.shape[-1])
+    first = torch.arange(len(theta)) < fast                                   # (pairs,)
     scores = rotate(query, angles) @ rotate(key, angles).mT                   # (batch, 2, n, n)  as trained
+    columns = torch.ones_like(theta).bool() if pairs is None else pairs
+    columns = torch.cat([columns, columns]).float()                           # (d_head,)  the layout is "half"
+    others = (rotate(query, angles) * (1 - columns)) @ rotate(key, angles).mT if pairs is not None else 0
     apart = place - place[:, None]                                            # (n, n)  key less query
     for distance, where in at.items():
+        each = torch.where(first, distance, distance if slow is None else slow)           # (pairs,)
         for side in (-1, 1):
-            turned = rotate(key, rope_angles(torch.full((n,), side * distance), query.shape[-1]))
+            turned = rotate(key, (side * each * theta).expand(n, -1))
             far = side * apart > beyond
-            scores = torch.where(far if where is None else far & where, query @ turned.mT, scores)
+            instead = others + (query * columns) @ turned.mT
+            scores = torch.where(far if where is None else far & where, instead, scores)
     output = (scores * layer.scale).softmax(dim=-1) @ value                   # (batch, 2, n, d_head)
     x = x + layer.output(output.transpose(1, 2).flatten(2))
     x = x + block.ff.sublayer(block.ff.norm(x))
@@ -196,13 +217,35 @@ def right_alike(model: Echo, n: int = 1024, batch: int = 1) -> dict[str, float]:
     return shares | {"17 to 31": turned_alike(model, tokens, known).mean().item()}
 
 
+def right_mixed(model: Echo, n: int = 1024, batch: int = 1) -> dict[str, dict[str, dict[str, float]]]:
+    """The share right in texts of n, {fast pairs: {harmful distance: {how the far keys are turned: share}}}."""
+    tokens = letters(n, batch)
+
+    def right(fast: int, at: float, slow: float) -> float:
+        return turned_alike(model, tokens, {at: None}, slow=slow, fast=fast).mean().item()
+
+    return {str(fast): {str(far): {"as it is": right(fast, far, far),
+                                   "fast as at 64": right(fast, HARMLESS, far),
+                                   "slow as at 64": right(fast, far, HARMLESS),
+                                   "slow as at 31": right(fast, far, TRAINED - 1),
+                                   "slow divided by 32": right(fast, far, far / 32)} for far in HARMFUL}
+            for fast in FAST}  # fmt: skip
+
+
+def right_clipped_in_part(model: Echo, n: int = 1024) -> dict[str, dict[str, float]]:
+    """The share right in texts of n with the fast or the slow pairs clipped, {fast pairs: {which: share}}."""
+    pair = torch.arange(model.encoder.stack.blocks[0].attention.sublayer.rope.d_head // 2)
+    return {str(fast): {"fast clipped": right_clipped(model, n, pair < fast),
+                        "slow clipped": right_clipped(model, n, pair >= fast)} for fast in FAST}  # fmt: skip
+
+
 # What is changed before or during a training
 
 LONGER = {"binary longer": "binary", "sinusoidal longer": "sinusoidal", "T5 longer": "bucketed",
           "Shaw longer": "shaw", "RoPE longer": "rope"}  # fmt: skip
-CHANGES = (*LONGER, "RoPE clipped", "RoPE far keys", "RoPE one distance", "RoPE extended", "T5 lead", "T5 quick",
-           "learned scaled longer", "crowd at trained positions", "own head", "own head scaled", "base 4", "anywhere",
-           "binary louder", "learned louder")  # fmt: skip
+CHANGES = (*LONGER, "RoPE clipped", "RoPE far keys", "RoPE one distance", "RoPE mixed pairs", "RoPE extended",
+           "T5 lead", "T5 own buckets", "T5 quick", "learned scaled longer", "crowd at trained positions", "own head",
+           "own head scaled", "base 4", "anywhere", "binary louder", "learned louder")  # fmt: skip
 CROWDED = slice(20 - BACK, 32 - BACK)
 
 
@@ -339,11 +382,17 @@ def changed(name: str, steps: int, seed: int) -> dict:
     elif name == "RoPE one distance":
         model = train("rope", steps, seed)
         run["alike"] = right_alike(model)
+    elif name == "RoPE mixed pairs":
+        model = train("rope", steps, seed)
+        run |= {"mixed": right_mixed(model), "in part": right_clipped_in_part(model)}
     elif name == "RoPE extended":
         model = train("rope", steps, seed)
         run["at"] = {n: stretched(model, n) for n in (128, 1024)}
     elif name == "T5 lead":
         model = train("bucketed", steps, seed)
+        run |= {"lead": lead(model), "bias": biases(model)}
+    elif name == "T5 own buckets":
+        model = train("bucketed", steps, seed, furthest=128)
         run |= {"lead": lead(model), "bias": biases(model)}
     elif name == "T5 quick":
         model = train("bucketed", steps, seed, quick=10)

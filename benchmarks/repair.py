@@ -3,8 +3,9 @@
     python benchmarks/repair.py [--draw N] [--exercise NAME ...] [--seconds 10] [--show] [--json]
 
 The answers are those of one draw, `unseen_N.py`, the latest unless told. A line is right if it is one that is marked
-there; it is `named` if it is told at all, be it as another that would do. Seconds are the processor's, so that a busy
-machine does not shorten the search; a learner's are the clock's.
+there; it is `named` if it is told at all, be it as another that would do. It is told because a step there mends the
+answer, or because the numbers of a known mistake begin there: the last lines say how many of either. Seconds are the
+processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -52,6 +53,7 @@ def searched(name: str, answer: Any, seconds: float) -> dict[str, Any]:
         "right": place is not None and place.line in marked(answer),
         "named": place is not None and bool(set(found.lines) & marked(answer)),
         "piece": place.piece if place else None,
+        "by": None if place is None else "numbers" if found and found.name else "step",
         "tried": found.tried if found else 0,
         "seconds": round(found.seconds, 2) if found else 0.0,
         "complete": found.complete if found else True,
@@ -81,7 +83,11 @@ def main() -> None:
         for row in rows[name] if args.show else ():
             said = "no line" if row["line"] is None else "right" if row["right"] else "another line"
             print(f"      {row['answer']:<44}{said:<14}{row['tried']:>6}{row['seconds']:>7.1f} s  {row['piece'] or ''}")
-    _print("all", [row for own in rows.values() for row in own])
+    every = [row for own in rows.values() for row in own]
+    _print("all", every)
+    for way in ("step", "numbers"):
+        told = [row["right"] for row in every if row["by"] == way]
+        print(f"by {way}: {len(told)} lines, {sum(told)} right")
     if args.json:
         print(json.dumps({"exercises": rows, "python": platform.python_version(), "torch": version("torch")}))
 

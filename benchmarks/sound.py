@@ -7,6 +7,7 @@ the batches, the spans and the negatives. Listeners differ in where their negati
 
 * any sound: from the whole batch, in all steps;
 * one sound: for 30 steps from the whole batch, then from the sound of the frame itself;
+* one sound, from the start: from the sound of the frame itself in all steps;
 * any sound, 30 steps: where the second of these changes, at the same learning rates;
 * one singer, any sound: negatives from the whole batch, but all sounds have one pitch and one size of head.
 
@@ -18,8 +19,7 @@ counts, over all seeds, which vowel (row) was taken for which. `losses` are mean
 share of each entry of a codebook, most used first, on points of eight kinds: from a fair start, with an entry that
 starts as the favourite, and so with the diversity loss.
 
-One thread; about four minutes of processor time. In the stored record `codes` and what is read from log spectra and
-from the first formant are of an earlier day than the listeners; the versions are the same.
+One thread; about four minutes of processor time.
 """
 
 import argparse
@@ -64,6 +64,7 @@ LISTENERS = {
     "untrained": (heard, unheard, 0, 0),
     "any sound": (heard, unheard, STEPS, STEPS),
     "one sound": (heard, unheard, 30, STEPS),
+    "one sound, from the start": (heard, unheard, 0, STEPS),
     "any sound, 30 steps": (heard, unheard, STEPS, 30),
     "one singer, untrained": (*one_singer(), 0, 0),
     "one singer, any sound": (*one_singer(), STEPS, STEPS),

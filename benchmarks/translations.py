@@ -10,10 +10,8 @@ Transformer's are the mean over the heads of its last block).
 
 Of the validation set, whose text is not ours to pass on, only counts are kept: for each caption and each way of
 writing the n-grams that match the reference (four numbers) and the words written, and the reference's words. BLEU and
-its bootstrap need no more. And for the Transformer, on the first 200 captions: what ever more beams do without a length
-penalty. (A text ends at twice the longest source of its batch and ten tokens; the narrower the beam, the larger the
-batch, and the later the end. So the widths 1 and 2 are not comparable with the others, where a model's texts do not
-end.) The test set is not looked at.
+its bootstrap need no more. (A text ends at twice the longest source of its batch and ten tokens; greedy batches are the
+largest, so greedy texts end later than a beam's.) The test set is not looked at.
 """
 
 import argparse
@@ -37,7 +35,6 @@ from attncourse.training.trainer import train
 from attncourse.transformer import EncoderDecoder
 
 PROFILE, DATA, SOURCE, TARGET, BEAMS = "cpu", "multi30k", "de", "en", 5
-WIDTHS, SOME = (1, 2, 4, 8, 16, 32, 64, 128), 200
 
 # Written for this course, in the manner of captions, with a translation of ours. None is in Multi30k.
 SENTENCES = {
@@ -110,25 +107,10 @@ def climb(rung: str, run_config, pairs, validation, tokenizers) -> dict:
         }  # fmt: skip
     if rung in ("attention", "Transformer"):
         kept["alignments"] = alignments(model, tokenizers)
-    if rung == "Transformer":
-        kept["widths"] = widths(model, validation, tokenizers)
     both = f"{kept['greedy']['bleu']:.1f} greedily, {kept['beam']['bleu']:.1f} with {BEAMS} beams"
     print(f"{rung:>12}: {seconds:.0f} s, loss {kept['loss']:.3f}, BLEU on the validation set {both}", flush=True)
     print("\n".join(f"{'':>14}{text}" for text in kept["beam"]["texts"]), flush=True)
     return kept
-
-
-def widths(model, validation, tokenizers) -> dict[str, list]:
-    """Ever more beams, no length penalty: BLEU, words written for each word of the reference, empty texts."""
-    sources, references = (list(side) for side in zip(*validation[:SOME], strict=True))
-    found: dict[str, list] = {"beams": list(WIDTHS), "captions": SOME, "bleu": [], "words": [], "empty": []}
-    words = sum(row[4] for row in statistics(references, references))
-    for n_beams in WIDTHS:
-        written = beam_translate(model, sources, *tokenizers, n_beams=n_beams, length_penalty=0.0)
-        found["bleu"].append(bleu(written, references).score)
-        found["words"].append(sum(row[4] for row in statistics(written, references)) / words)
-        found["empty"].append(sum(not text for text in written))
-    return found
 
 
 def as_text(result: dict) -> str:

@@ -74,7 +74,9 @@ GIVEN = {
 
 
 def handed_in(answer):
-    """What a learner hands in: the function, or the class with it as its forward."""
+    """What a learner hands in: a function, a class, or the notebook's class with the function as its forward."""
+    if isinstance(answer, type):
+        return answer
     given = GIVEN.get(answer.__name__.partition("__")[0])
     return type(given.__name__, (given,), {"forward": answer}) if given else answer
 

@@ -114,6 +114,13 @@ def test_a_modules_forward_is_searched(worker):
 
 
 @sandboxed
+def test_a_line_is_told_where_two_changes_would_be_needed(worker):
+    body = "batch, n, d_model = x.shape\n    heads = x.reshape(batch, n_heads, n, d_model // n_heads)\n    return heads"
+    found = worker.execute(job(f"def split_heads(x, n_heads):\n    {body}", name="split_heads"))
+    assert found["place"]["text"] == "heads = x.reshape(batch, n_heads, n, d_model // n_heads)"
+
+
+@sandboxed
 @pytest.mark.parametrize(("cells", "why"), [
     ((f"def {SCORES}(a, b): return a @ b.mT",), "nothing is wrong"),
     (("x = 1",), "cannot be read"),
@@ -149,11 +156,14 @@ def test_a_hostile_answer_costs_its_seconds_and_nothing_else(worker, cells):
 
 
 @pytest.mark.parametrize("kind", [
-    None, "float", ("float", (2, 3)), ("tensor", (), None), ("float", [2], None), ("float", (True,), None),
-    ("float", (2,) * 10, None), ("number", (), "1"), ("number", (), [1]), (["float"], (), None),
+    None, "float", ("float", (2, 3), None), ("tensor", (), None, None), ("float", [2], None, None),
+    ("float", (True,), None, None), ("float", (2,) * 10, None, None), ("number", (), "1", None),
+    ("number", (), [1], None), (["float"], (), None, None), ("float", (2,), None, (1.0, 2.0)),
+    ("float", (2,), None, (1.0, "2", 3.0)), ("float", (2,), None, [1.0, 2.0, 3.0]),
 ])  # fmt: skip
 def test_what_a_process_says_of_its_values_is_looked_at_before_it_is_believed(kind):
-    assert _is_kind(("float", (2, 3), None)) and _is_kind(("number", (), 3)) and not _is_kind(kind)
+    assert _is_kind(("float", (2, 3), None, (1.0, 2.0, 3.0))) and _is_kind(("number", (), 3, None))
+    assert not _is_kind(kind)
 
 
 def test_no_code_runs_where_its_definition_is_looked_for(tmp_path):

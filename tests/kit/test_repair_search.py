@@ -126,6 +126,69 @@ def two_mistakes(x):
     return (x - 2 * middle).sum(dim=0)
 
 
+@pytest.fixture
+def shares():
+    """An exercise with a mistake that no single step mends."""
+
+    def solution(x, mask):
+        shares = x.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+        return shares
+
+    exercise = Exercise("shares", solution, ("shares",), 1, 5, ("Only one.",), solution=solution)
+
+    @exercise.aspect("values", points=1)
+    def _(answer, draw):
+        """what is allowed gets all"""
+        mask = torch.ones(3, 5, dtype=torch.bool)
+        mask[:, 3:] = False
+        return answer(draw.normal(3, 5), mask)
+
+    exercise.slip("masked after the softmax", ("values",),
+                  {"x.masked_fill(~mask, -torch.inf).softmax(dim=-1)": "x.softmax(dim=-1) * mask"},
+                  words="What is forbidden keeps its share of the sum.")  # fmt: skip
+    exercise.slip("no softmax", ("values",), {".softmax(dim=-1)": ""}, words="These are no shares.")
+    return exercise
+
+
+def masks_what_it_has(x, mask):
+    n = x.shape[-1]
+    everybodys = torch.softmax(x, n // n)
+    return torch.where(mask, everybodys, 0.0)
+
+
+def collects_what_it_has(x, mask):
+    rows = [row.softmax(dim=-1) * allowed for row, allowed in zip(x, mask, strict=True)]
+    return torch.stack(rows)
+
+
+@pytest.fixture
+def no_step_mends_it(monkeypatch):
+    for module, name in ((repair, "steps"), (back, "steps_back"), (back, "steps_of_rules")):
+        monkeypatch.setattr(module, name, lambda *given, **named: iter(()))
+
+
+@pytest.mark.parametrize("apart", WAYS)
+def test_a_line_is_told_without_a_step_that_mends_it_where_a_known_mistakes_numbers_begin(
+    shares, apart, no_step_mends_it
+):
+    found = where(shares, masks_what_it_has, SEEDS, apart=apart)
+    assert (line_of(found, masks_what_it_has), found.name) == (2, "masked after the softmax")
+    assert "“masked after the softmax”" in str(found) and not found.made
+    assert found.place.piece == "torch.softmax(x, n // n)"
+
+
+def test_what_may_have_been_wrong_before_gets_no_line(shares, no_step_mends_it):
+    assert where(shares, collects_what_it_has, SEEDS).place is None  # a list of rows is nothing that has numbers
+
+
+def test_where_nothing_is_named_no_numbers_are_compared(shares):
+    def answer(x, mask):
+        return x.masked_fill(~mask, -torch.inf).softmax(dim=-1) + mask.sum() * x.square().cumsum(dim=-1)
+
+    found = where(shares, answer, SEEDS)
+    assert not found.name
+
+
 def test_two_mistakes_get_no_line(spread):
     found = where(spread, two_mistakes, SEEDS)
     assert found.place is None and found.tried > 100
@@ -392,6 +455,43 @@ def test_nothing_is_looked_for_where_somebody_grades(toy, capsys, monkeypatch):
 def toy(monkeypatch):
     monkeypatch.syspath_prepend(os.path.join(os.path.dirname(__file__), "toy_course", "src"))
     return Course("shapes_lessons", library=("shapes",))
+
+
+def test_a_statement_that_writes_into_an_argument_is_found(spread):
+    def answer(x):
+        middle = x.mean(dim=-1, keepdim=True)
+        x[...] = x - middle
+        return x.abs().mean(dim=-1)
+
+    assert line_of(where(spread, answer, SEEDS), answer) == 2
+
+
+def test_what_only_the_solution_uses_of_self_may_stand_in_anothers_place():
+    class Pair(torch.nn.Module):
+        def __init__(self, size):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(size, size), torch.nn.Linear(size, size)
+
+        def forward(self, x):
+            return self.first(x) @ self.second(x).mT
+
+    def solution(self, x):
+        return self.first(x) @ self.second(x).mT
+
+    class Answer(Pair):
+        def forward(self, x):
+            a = self.first(x)
+            return a @ self.first(x).mT
+
+    exercise = Exercise("Pair", Pair, ("scores",), 1, 5, ("Only one.",), solution=solution)
+
+    @exercise.aspect("values", points=1)
+    def _(answer, draw):
+        """each against each"""
+        return answer.build(draw, 4)(draw.normal(3, 4))
+
+    found = where(exercise, Answer, SEEDS)
+    assert found.place.piece == "self.first" and "self.second" in found.made
 
 
 def test_a_small_change_is_told_before_a_large_one():

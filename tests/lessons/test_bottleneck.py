@@ -135,6 +135,19 @@ def test_the_record_of_language_models_has_each_model_once_a_seed_after_three_ep
     assert record["epochs"] == 3 and sorted(seeds) == sorted(record["seeds"]) and len(set(seeds)) >= 3
 
 
+def test_the_record_of_the_fit_is_of_the_runs_on_a_quarter_of_the_texts_and_more_epochs_overfit():
+    record = measured("language_models")
+    runs = {(run["model"], run["seed"]): run for run in record["runs"] if run["share"] == "a quarter"}
+    fit = {(run["model"], run["seed"]): run for run in record["fit"]}
+    assert {*fit} == {(model, seed) for model in ("GRU", "GRU, steps as on all") for seed in record["seeds"]}
+    for which, run in fit.items():
+        assert run["steps"] == runs[which]["steps"]
+        assert run["test"] == pytest.approx(runs[which]["perplexity"], rel=0.01), "the same network, trained once more"
+    for seed in record["seeds"]:
+        few, many = fit["GRU", seed], fit["GRU, steps as on all", seed]
+        assert many["training"] < 0.6 * few["training"] < few["test"] < many["test"]
+
+
 @pytest.fixture(scope="module")
 def long_paths():
     return benchmarks.load("long_paths")

@@ -44,9 +44,30 @@ def test_another_rows_initial_state_is_used_where_it_is_asked_for(made):
     assert torch.equal(hiding.predicted(model, batch, start_of=rows)[:, 0], logits.argmax(dim=-1))
 
 
+def read(name: str) -> dict:
+    return json.loads((files("attncourse_lessons") / "measured" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("record", "model", "few", "many", "means"),
+    [
+        ("one_query", "attention, one query", (0, 0.05), (0.38, 0.5), ("0%", "44%")),
+        ("eight_averages", "attention, eight averages", (0.38, 0.5), (0.88, 0.93), ("42%", "91%")),
+        ("eight_in_one_vector", "eight averages, one vector", (0, 0.05), (0.15, 0.25), ("0%", "21%")),
+        ("eight_one_choice", "eight averages, one choice", (0, 0.05), (0.38, 0.5), ("1%", "44%")),
+    ],
+)
+def test_of_the_variants_lists_of_five_are_right_as_the_page_says(record, model, few, many, means):
+    kept = read(f"ladder_{record}")
+    assert kept["seeds"] == [0, 1, 2] and kept["lists"] == read("ladder")["lists"]
+    for steps, (low, high), mean in zip(("450", "1800"), (few, many), means, strict=True):
+        shares = [run["right"]["5"] for run in kept["steps"][steps][model]]
+        assert len(shares) == 3 and all(low <= share <= high for share in shares)
+        assert f"{sum(shares) / 3:.0%}" == mean
+
+
 def test_the_record_of_ten_seeds_adds_up():
-    folder = files("attncourse_lessons") / "measured"
-    record = json.loads((folder / "ladder_seeds.json").read_text(encoding="utf-8"))
+    record = read("ladder_seeds")
     runs = record["steps"]["450"]["attention"]
     assert [run["seed"] for run in runs] == list(range(10))
     for run in runs:

@@ -1,7 +1,7 @@
 """Lecture 08's models are the ones that were measured, and the record says what the lecture says."""
 
 from itertools import pairwise
-from statistics import mean
+from statistics import mean, stdev
 
 import jupytext
 import pytest
@@ -11,7 +11,8 @@ import benchmarks
 from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
-PARTS = ("sweep", "branches", "initialisation", "partial", "mixing", "longer", "warm_up", "printed_normed")
+PARTS = ("sweep", "branches", "initialisation", "partial", "mixing", "longer", "warm_up", "printed_normed",
+         "norm_steps")  # fmt: skip
 DEFINES = ("letters, spelled =", "class Speller(", "class CausalAttention", "def train(", "def he(model")
 
 
@@ -134,6 +135,8 @@ def test_a_loss_follows_the_weight_on_itself_and_not_the_token_spread():
     looked_up, half = best["keys as queries", 0.0], best["own share", 0.5]
     assert min(looked_up["spreads"]) > max(half["spreads"]) and min(looked_up["losses"]) > max(half["losses"])
     shares = [best["own share", share] for share in (0.0, 0.5, 0.7, 0.8, 0.9)]
+    assert max(half["losses"]) > 2 > 1 > max(best["own share", 0.9]["losses"])
+    assert max(best["own share", 1.0]["losses"]) < 0.9                    # no token sees another
     assert all(max(more["losses"]) < min(less["losses"]) for less, more in zip(shares, shares[2:], strict=False))
     assert {len(weights) for row in best.values() for weights in row["own"]} == {6}
 
@@ -143,6 +146,55 @@ def test_after_five_hundred_steps_six_blocks_are_still_behind_one():
     for row in measured("deep_stacks")["longer"]:
         losses[row["depth"]] += row["losses"]
     assert max(losses[1]) < min(losses[6])
+
+
+def test_the_losses_after_five_hundred_steps_are_those_of_the_text():
+    best = {}
+    for row in measured("deep_stacks")["longer"]:
+        key = row["start"], row["depth"]
+        best[key] = min(best.get(key, row), row, key=lambda each: sorted(each["losses"])[1])
+    for key, ends in {("calibrated", 6): (1.03, 1.14), ("Xavier", 1): (0.31, 0.34)}.items():
+        assert (round(min(best[key]["losses"]), 2), round(max(best[key]["losses"]), 2)) == ends
+    starts = [row for row in measured("deep_stacks")["initialisation"]]
+    assert min(loss for row in starts for loss in row["losses"] if loss is not None) > 2.3
+    assert all(loss is None or loss > 20 for row in starts if row["start"] == "He" for loss in row["losses"])
+
+
+def test_the_sweep_has_the_edges_that_the_text_names():
+    ends = {(row["wiring"], row["warm_up"], row["lr"]): sorted(row["losses"])
+            for row in measured("deep_stacks")["sweep"]}  # fmt: skip
+    assert ends["post-norm", 0, 3e-3][2] < 2 < ends["post-norm", 0, 1e-2][0]
+    assert ends["post-norm", 30, 1e-2][2] < 1 < 2 < ends["post-norm", 30, 3e-2][0]
+    assert max(ends["pre-norm", 0, lr][2] for lr in (1e-3, 3e-3, 1e-2, 3e-2)) < 1
+
+
+def test_small_branches_learn_and_doubled_ones_do_not():
+    runs = {(row["name"], row["warm_up"], row["lr"]): row["losses"] for row in measured("deep_stacks")["branches"]}
+    small = runs["post-norm, branch × 0.2", 0, 1e-2]
+    assert max(small) < min(runs["pre-norm", 0, 1e-2])
+    assert max(runs["post-norm, × 0.2 at the start only", 0, 1e-2]) < 0.6
+    assert min(runs["post-norm", 0, 1e-2] + runs["post-norm, branch × 2", 30, 1e-2]) > 2
+    learned = {name for (name, warm_up, lr), losses in runs.items()
+               if not warm_up and lr == 3e-2 and max(losses) < 1 and name.startswith(("post", "Deep"))}  # fmt: skip
+    assert learned == {"post-norm, branch × 0.2", "DeepNorm"}
+
+
+def test_the_division_does_the_work_of_a_norm():
+    record = measured("deep_stacks")
+    rows = {(row["name"], row["lr"]): row["losses"] for row in record["norm_steps"]}
+    pre = {row["lr"]: row["losses"] for row in record["branches"] if row["name"] == "pre-norm" and not row["warm_up"]}
+    for lr in (1e-2, 3e-2):
+        assert abs(mean(rows["RMSNorm", lr]) - mean(pre[lr])) < 0.06
+        assert all(loss is None or loss > 20 for loss in rows["subtract the mean only", lr])
+
+
+def test_other_norms_are_the_only_change(benchmark):
+    layer, mean_only = (benchmark.fresh(0, benchmark.pre_norm, 1, final_norm=True) for _ in range(2))
+    benchmark.with_norms(mean_only, benchmark.MeanOnly)
+    assert len(mean_only.norms) == 2 and isinstance(mean_only.final_norm, benchmark.MeanOnly)
+    assert all(torch.equal(one, other) for one, other in zip(weights(layer), weights(mean_only), strict=True))
+    x = torch.randn(3, 32)
+    torch.testing.assert_close(mean_only.norms[0](x), x - x.mean(dim=-1, keepdim=True))
 
 
 def test_adam_collects_its_averages_before_any_parameter_moves(benchmark):
@@ -200,9 +252,28 @@ def test_the_printed_block_with_the_last_norm_is_close_to_post_norm_again():
             assert abs(mean(row["losses"]) - post) < abs(mean(row["losses"]) - pre)
 
 
-def test_the_loss_prefers_the_printed_block():
-    printed = measured("deep_stacks")["printed"]
-    assert mean(printed["as printed"]) < mean(printed["repaired"])
+def paired(first, second):
+    """The mean difference of runs of the same eight seeds, and half of its 95 % interval."""
+    differences = [a - b for a, b in zip(first, second, strict=True)]
+    assert len(differences) == 8
+    return mean(differences), 2.365 * stdev(differences) / 8**0.5
+
+
+def test_the_loss_prefers_the_printed_block_where_neither_has_a_final_norm():
+    record, ahead = measured("deep_stacks"), {}
+    for key in ("printed", "printed_twice"):
+        printed, repaired, normed = record[key].values()
+        for name, pair in {"neither": (printed, repaired), "both": (record["printed_final"][key], normed),
+                           "only the repaired": (printed, normed)}.items():  # fmt: skip
+            middle, half = paired(*pair)
+            assert middle - half <= 0                                     # never clearly worse
+            ahead[name, key] = middle + half < 0
+    assert {pair for pair, clear in ahead.items() if clear} == {
+        ("neither", "printed"), ("neither", "printed_twice"), ("only the repaired", "printed")
+    }  # fmt: skip
+    printed, repaired, _ = record["printed"].values()
+    unpaired = 2.145 * ((stdev(printed) ** 2 + stdev(repaired) ** 2) / 8) ** 0.5
+    assert 0 < unpaired + mean(printed) - mean(repaired) < 0.003          # just includes zero
 
 
 @pytest.fixture(scope="module")

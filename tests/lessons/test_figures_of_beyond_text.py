@@ -102,8 +102,72 @@ def test_pictures_stand_upright_under_their_names():
 
 
 @proven
+def test_a_window_times_weights_is_one_sum_and_of_four_sums_the_largest_is_kept():
+    image, weights = (STROKE[:, [2, 0, 3, 1]] * 2 + STROKE).int(), torch.tensor([[0, 1, 0], [2, 0, -1], [0, 0, 3]])
+    (ax,) = axes(figures.convolution, image, weights, (1, 2))
+    padded = torch.nn.functional.pad(image, (1, 1, 1, 1))
+    sums = torch.nn.functional.conv2d(image[None, None].double(), weights[None, None].double(), padding=1)[0, 0].int()
+    products, pooled = padded[1:4, 2:5] * weights, sums.double()[None].unfold(1, 2, 2).unfold(2, 2, 2).amax((-1, -2))[0]
+    assert grids(ax) == [table.tolist() for table in (padded, weights, products, sums, pooled)]
+    corners = [(0, 1), (7.6, 0), (7.6, -5), (13, 0), (19.4, -1)]
+    titles = ["image, with a border\nof zeros (padding)", "× weights", "= nine products",
+              "all sums: one\nfeature at every place", "max pooling: the\nlargest of each 2 × 2"]  # fmt: skip
+    said = texts(ax)
+    for (left, top), title, part in zip(corners, titles, (padded, weights, products, sums, pooled), strict=True):
+        for i, row in enumerate(part.tolist()):
+            for j, number in enumerate(row):
+                words = f"{number:g}".replace("-", "−")
+                assert (words, pytest.approx(left + j + 0.5), pytest.approx(top - i - 0.5)) in said
+        assert (title, pytest.approx(left + part.shape[1] / 2), top + 0.25) in said
+    assert (f"sum: {sums[1, 2]}".replace("-", "−"), pytest.approx(9.1), -8.8) in said
+    below = [(words[:8], x, y) for words, x, y in said if words[:6] == "stride"]
+    assert below == [("stride 1", 0, -6.7), ("stride 2", 13, -6.7)]
+    frames = [*cells(ax)]
+    border = [(j, -i, 1, 1) for i in range(6) for j in range(6) if i in (0, 5) or j in (0, 5)]
+    assert frames[:20] == border and all(cells(ax)[place][1] == "////" for place in border)
+    assert frames[20:24] == [(3, -3, 3, 3), (16, -2, 1, 1), (2, -3, 3, 3), (15, -2, 1, 1)], "the next one, the window"
+    assert frames[24] == (pytest.approx(7.6), -8, 3, 3)
+    assert frames[25:] == [(13 + 2 * j, -2 * i - 2, 2, 2) for i in range(2) for j in range(2)]
+    assert arrows(ax) == [((6.1, -1.5), (pytest.approx(7.4), -1.5)), ((pytest.approx(10.8), -6.5), (12.8, -1.5)),
+                          ((17.3, -2), (pytest.approx(19.1), -2))]  # fmt: skip
+
+
+def test_a_convolution_is_told_in_words_and_its_sizes_are_checked(alt):
+    image, weights = torch.eye(4).int(), torch.tensor([[0, 1, 0], [2, 0, -1], [0, 0, 3]])
+    figures.convolution(image, weights, (1, 1))
+    assert "sum 3 is one number" in alt[0] and "its sum 2." in alt[0] and "4 by 4 become 2 by 2" in alt[0]
+    with pytest.raises(ValueError, match="expected even numbers"):
+        figures.convolution(image[:3], weights, (1, 1))
+    with pytest.raises(ValueError, match="weights"):
+        figures.convolution(image, weights[:2], (1, 1))
+
+
+@proven
+def test_leads_are_a_line_for_each_seed_between_their_means():
+    logs = [[math.log(ratio) for ratio in ratios] for ratios in ((2, 4, 8), (1, 2, 0.5))]
+    more, ratios = axes(figures.leads, {"more": ([1, 2, 6], [5, 4, 0]), "ratios": logs}, 2, ["ratios"])
+    half = 2 * math.sqrt(7 / 3)
+    assert strokes(more) == [
+        [(0, 1), (1, 5)], [(0, 2), (1, 4)], [(0, 6), (1, 0)],
+        [(-0.22, pytest.approx(3 - half)), (-0.22, pytest.approx(3 + half))], [(-0.22, 3)],
+        [(1.22, pytest.approx(3 - half)), (1.22, pytest.approx(3 + half))], [(1.22, 3)], [(0, 0), (1, 0)],
+    ]  # fmt: skip
+    half = math.exp(2 * math.log(2) / math.sqrt(3))
+    lines = [[(x, pytest.approx(y, rel=1e-4)) for x, y in line] for line in (
+        [(0, 2), (1, 1)], [(0, 4), (1, 2)], [(0, 8), (1, 0.5)], [(-0.22, 4 / half), (-0.22, 4 * half)], [(-0.22, 4)],
+        [(1.22, 1 / half), (1.22, half)], [(1.22, 1)], [(0, 1), (1, 1)])]  # fmt: skip
+    assert strokes(ratios) == lines
+    assert (more.get_yscale(), ratios.get_yscale()) == ("linear", "log")
+    assert texts(more) == [("3.0", -0.22, 3), ("3.0", 1.22, 3), ("no lead", 0.5, 0)]
+    assert texts(ratios) == [("4.0", -0.22, pytest.approx(4)), ("1.0", 1.22, pytest.approx(1)), ("no lead", 0.5, 1)]
+    assert (more.get_title(), ratios.get_title()) == ("more", "ratios")
+    assert labels(more.xaxis) == labels(ratios.xaxis) == {0: "intact", 1: "shuffled"}
+    assert labels(ratios.yaxis) == {1: "1", 2: "2", 3: "3", 4: "4"}
+
+
+@proven
 @pytest.mark.parametrize("shape", [(4, 4), (2, 8)], ids=["square", "wide"])
-def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class_token(shape):
+def test_patches_are_counted_beside_the_picture_and_stand_in_a_row_behind_the_class_token(shape):
     image = torch.arange(16.0).view(*shape)
     (ax,) = axes(figures.picture_to_sequence, image, 2, 64)
     patches = image.unfold(0, 2, 2).unfold(1, 2, 2).flatten(0, 1)                # (4, 2, 2), row by row
@@ -119,20 +183,21 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
         left, right = piece[..., 0].min(), piece[..., 0].max()
         above = {words for words, x, y in texts(ax) if x == pytest.approx((left + right) / 2) and y == 3.2}
         assert above == {f"{i}"}
-    numbered = {words: (x, y) for words, x, y in texts(ax) if words in "0123" and x < 4.4}
-    assert numbered == {f"{i}": pytest.approx((x + 0.08, y + side - 0.06)) for i, (x, y, _) in enumerate(corners)}
+    counted = {words: (x, y) for words, x, y in texts(ax) if "–" in words}       # beside each row of patches
+    assert counted == {f"{columns * row}–{columns * row + columns - 1}": pytest.approx((-0.2, 4.4 - side * (row + 0.5)))
+                       for row in range(rows)}  # fmt: skip
     row = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -0.55 and x > 7]
     tags = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y == -1.65]
     assert row == ["class", "$x_{0}W$", "$x_{1}W$", "$x_{2}W$", "$x_{3}W$"]
     assert tags == [r"$+\,p_0$", *(rf"$+\,p_{{{i + 1}}}$" for i in range(4))]
     assert {f"$x_{{{i}}}W$" for i in range(4)} < set(boxed(ax))
-    assert all(start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)) and len(arrows(ax)) == 16
+    assert all(start[0] < end[0] or start[1] > end[1] for start, end in arrows(ax)) and len(arrows(ax)) == 15
     into = [start for start, end in arrows(ax) if end[1] == -2.75 and end[0] > 7]
     above = sorted(x for words, x, y in texts(ax) if y == -1.65)
     assert [x for x, _ in into] == pytest.approx(above) and {y for _, y in into} == {-2.05}
-    stack, last = "stack of encoder blocks: 5 rows in, 5 rows out", joined(ax)[-4:]
-    assert last[:3] == [(stack, "row 0"), ("row 0", "norm"), ("norm", "$W_{head}$")]
-    assert last[3][0] == "$W_{head}$" and last[3][1].startswith("logits")
+    stack, last = "encoder blocks, then the norm: 5 rows in, 5 rows out", joined(ax)[-3:]
+    assert last[:2] == [(stack, "row 0"), ("row 0", "$W_{head}$")]
+    assert last[2][0] == "$W_{head}$" and last[2][1].startswith("logits")
     # The last patch, flattened, times W: top to bottom, below the picture.
     flat = [(words, x) for words, x, y in texts(ax) if y == -1.45]
     assert flat == [(f"{number:.2f}", pytest.approx(0.325 + 1.25 * k))
@@ -142,7 +207,7 @@ def test_patches_are_numbered_in_the_picture_and_stand_in_a_row_behind_the_class
     down = [(start, end) for start, end in arrows(ax) if start[0] == end[0] == 2.2]
     assert down == [((2.2, -2.05), (2.2, -2.75)), ((2.2, -3.85), (2.2, -4.75))]
     below = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 2.2]
-    assert below == ["patch 3, flattened", "× W  (4 × 64)", "$x_{3}W$: 64 numbers"]
+    assert below == ["patch 3, flattened", "× W  (4 × 64)", r"$x_{3}W\ (+\,b)$: 64 numbers"]
     ((start, end),) = [pair for pair in arrows(ax) if pair[0][1] == pair[1][1] == 2.15]
     assert start[0] == pytest.approx(4.6) and end[0] < 9 and ("cut", 6.7, 2.35) in texts(ax)
 
@@ -183,7 +248,7 @@ def at(image, x, y):
 @proven
 def test_every_head_has_a_map_in_the_row_of_its_layer_and_picture():
     weights = torch.arange(48.0).view(2, 2, 3, 2, 2).roll(5) / 410
-    found = axes(figures.attention_by_head, [STROKE, STROKE.T * 2], weights, ["a 3", "an 8"])
+    found = axes(figures.attention_by_head, [STROKE, STROKE.T * 2], weights, ["a 3", "an 8"], [(1, 0)], [(1, 2, 0, 1)])
     assert [ax.get_title() for ax in found] == ["", "head 0", "head 1", "head 2", *[""] * 12]
     assert [ax.get_ylabel() for ax in found[::4]] == [
         "a 3,\nlayer 0", "a 3,\nlayer 1", "an 8,\nlayer 0", "an 8,\nlayer 1",
@@ -194,9 +259,13 @@ def test_every_head_has_a_map_in_the_row_of_its_layer_and_picture():
         for head in range(3):
             ax, table = found[4 * row + 1 + head], weights[row // 2, row % 2, head]
             assert grid(ax) == [[pytest.approx(share, rel=1e-5) for share in line] for line in table.tolist()]
-            numbers = [f"{100 * share:.0f}" for share in table.flatten().tolist()]
             where = [(0.5, 0.5), (2.5, 0.5), (0.5, 2.5), (2.5, 2.5)]
-            assert texts(ax) == [(number, x, y) for number, (x, y) in zip(numbers, where, strict=True)]
+            numbers = [(f"{100 * share:.0f}", x, y)
+                       for share, (x, y) in zip(table.flatten().tolist(), where, strict=True) if share >= figures.FEW]
+            assert texts(ax) == numbers
+            mark = [(1.5, -0.5, 2, 2)] if (row % 2, head) == (1, 2) else []
+            assert [*cells(ax)] == [(-0.5, 1.5, 2, 2), *mark], "the second row's first place, two pixels high and wide"
+            assert ax.images[0].get_clim() == (0, figures.DARKEST), "one scale for all"
             ((level, _, outline),) = contours(ax)
             assert level == image.max() / 2
             assert all(at(image, x, y) == pytest.approx(level, abs=1e-4) for x, y in outline)
@@ -376,8 +445,16 @@ def test_what_was_read_before_is_hollow_beside_its_group():
     groups, before = {"one": [(0.25, 0.5), (0.375, 0.625)], "other": [(0.75, 0.125)]}, {"one": [(0.5, 0.25)]}
     (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2, before)
     assert strokes(ax) == [groups["one"], before["one"], groups["other"], [(0.2, 0), (0.2, 1)]]
-    assert [line.get_markerfacecolor() == "white" for line in ax.lines[:3]] == [False, True, False]
+    assert [line.get_markerfacecolor() == "none" for line in ax.lines[:3]] == [False, True, False]
     assert texts(ax) == [("one", 0.5, 0.5625), ("other", 0.75, 0.125), ("guessing", 0.2, 0)]
+
+
+def test_a_legend_tells_full_marks_from_hollow_ones():
+    groups = {"one": [(0.25, 0.5)]}
+    (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2, groups, ("output", "frames"))
+    full, hollow = ax.get_legend().get_lines()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["output", "frames"]
+    assert (full.get_markerfacecolor(), hollow.get_markerfacecolor()) == (figures.INK, "none")
 
 
 @proven

@@ -203,8 +203,9 @@ def test_only_the_last_state_reaches_the_decoder_which_reads_what_it_wrote():
     assert sorted(upright) == sorted(read + said)
     (wide,) = [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch) and patch.get_linewidth() > 3]
     assert [x for x, _ in wide._posA_posB] == pytest.approx([at["$h_2$"] + 0.6, at["$s_1$"] - 0.6])
-    words = places(ax, "one vector:\n$d$ numbers", "encoder", "decoder")
-    assert at["$h_2$"] < words["one vector:\n$d$ numbers"][0] < at["$s_1$"]
+    over = "$s_0 = h_2$\none vector:\n$d$ numbers"
+    words = places(ax, over, "encoder", "decoder")
+    assert at["$h_2$"] < words[over][0] < at["$s_1$"] and words[over][1] > 2.5
     assert at["$h_1$"] < words["encoder"][0] < at["$h_2$"] and words["decoder"][0] == at["$s_2$"]
 
 
@@ -296,6 +297,44 @@ def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
     assert [words.get_text() for words in alone.get_legend().get_texts()] == ["a"]
     figures.seed_lines({"": lines}, "pairs", "right", chance=0.125)
     assert "Guessing gives 0.125." in shown[-1]
+
+
+def test_guessing_may_be_named_where_no_mark_is():
+    lines = {"a": {5: [0.9], 60: [0.1]}}
+    for ax in axes(figures.seed_lines, {"one": lines, "all": lines}, "k", "right", chance=0.1, chance_at=30):
+        assert places(ax, "guessing") == {"guessing": pytest.approx((30, 0.1))}
+
+
+@proven
+def test_a_band_lies_under_the_lines_and_says_which_of_them_are_on_it(shown):
+    lines = {"": {"a": {1: [0.9, 0.7], 2: [0.4, 0.6]}}}
+    given = {"band": ("the most frequent", {1: 1.0, 2: 0.55}), "on_band": "a: on the band"}
+    (ax,) = axes(figures.seed_lines, lines, "pairs", "right", **given)
+    assert curves(ax) == {"a": {"1": 0.8, "2": 0.5}, "the most frequent": {"1": 1.0, "2": 0.55}}
+    assert dots(ax) == [(1, 0.9), (1, 0.7), (2, 0.4), (2, 0.6)]
+    line, band = ax.lines
+    assert band.get_linewidth() > 4 * line.get_linewidth() and band.get_zorder() < line.get_zorder()
+    assert places(ax, "a: on the band") == {"a: on the band": pytest.approx((2, 0.55))}
+    assert [words.get_text() for words in ax.get_legend().get_texts()] == ["the most frequent", "a"]
+    figures.seed_lines(lines, "pairs", "right", **given)
+    assert "the most frequent, a grey band: 1 at 1, 0.55 at 2" in shown[-1]
+
+
+@proven
+def test_a_bracket_joins_the_two_lines_that_do_the_same_multiplications(shown):
+    lines = {"one by one": {16: 6.0, 1024: 5.0}, "attention": {16: 2.0, 1024: 8.0}, "at once": {16: 2.0, 1024: 1.0}}
+    (ax,) = axes(figures.times, lines, ("one by one", "at once"), 1024)
+    assert curves(ax) == {"one by one": {"16": 6, "1,024": 5}, "attention": {"16": 2, "1,024": 8},
+                          "at once": {"16": 2, "1,024": 1}}  # fmt: skip
+    assert labels(ax.xaxis) == {16: "16", 1024: "1,024"} and (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    (bracket,) = [words for words in ax.texts if words.arrow_patch is not None]
+    (x, low), (x_high, high) = bracket.xy, bracket.xyann
+    assert x == x_high == 1024 and 1.0 < low < 1.3 and 4.0 < high < 5.0
+    where, height = places(ax, "the same\nmultiplications")["the same\nmultiplications"]
+    assert where == 1024 and 1.0 < height < 5.0
+    assert [words.get_text() for words in ax.get_legend().get_texts()] == ["attention", "one by one", "at once"]
+    figures.times(lines, ("one by one", "at once"), 1024)
+    assert "at 1,024 the first takes 5 times as long" in shown[-1]
 
 
 def test_lines_are_named_once_where_all_panels_have_the_same_and_in_each_where_not():

@@ -50,11 +50,11 @@ def test_drawing_changes_the_pads_mask_and_its_words():
 def test_the_words_of_a_pattern_tell_pairs_blocks_and_layers():
     assert pattern_in_words(dense_mask(sliding_window(2), 16)) == [
         "74 of 256 pairs, 29%",
-        "10 of 16 blocks of 4 × 4 hold any",
+        "10 of 16 blocks of 4 × 4 contain an allowed pair",
         "after 8 layers each position is reached by all",
     ]
     assert pattern_in_words(causal_mask(6))[1:] == [
-        "3 of 4 blocks of 4 × 4 hold any",
+        "3 of 4 blocks of 4 × 4 contain an allowed pair",
         "after 1 layer each position is reached by all before it",
     ]
     assert pattern_in_words(torch.eye(4, dtype=torch.bool) | (torch.arange(4) == 3))[2].startswith("some never reach")
@@ -397,7 +397,7 @@ def test_chunks_write_out_their_own_pairs_and_take_earlier_ones_from_the_state_b
         figures.chunkwise(7, 2)
 
 
-HALF = "$6\\,d_\\mathrm{model}$: the pairs are a half"
+HALF = "$6\\,d_\\mathrm{model}$: the pairs are half of the operations"
 
 
 def legend_of(ax):

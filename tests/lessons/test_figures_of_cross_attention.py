@@ -224,6 +224,7 @@ def test_what_is_hidden_is_hatched_and_beside_it_stand_marks_for_what_is_still_r
     left, right = axes(figures.hidden_positions, found, ["a", "b", "c"], ["one", "other"], 0.125)
     assert [patch.get_xy() for patch in left.patches if patch.get_hatch()] == [(0, 0), (1, 1), (2, 1)]
     assert texts(left) == [("b", 1.5, 0.5), ("c", 2.5, 0.5), ("a", 0.5, 1.5)]
+    assert labels(left.yaxis) == {0.5: "without a", 1.5: "only a"}
     assert left.yaxis_inverted() and right.yaxis_inverted()
     marks = curves(right)
     assert {name: [*points] for name, points in marks.items()} == {"one": [0.9, 0.5], "other": [0.25, 0]}
@@ -276,7 +277,8 @@ def test_a_point_for_each_model_and_position_says_what_it_attends_to_and_what_it
 def test_of_lists_of_five_every_seed_is_a_mark_open_after_few_steps_and_filled_after_many():
     few, many = [{"4": 0.9, "5": 0.1}, {"4": 0.8, "5": 0.2}], [{"4": 0.9, "5": 0.5}, {"4": 0.8, "5": 0.7}]
     best = [{"4": 1.0, "5": 0.9}, {"4": 1.0, "5": 0.8}]
-    (ax,) = axes(figures.lists_of_five, {"a": {"450": few, "1,800": many}, "b": {"450": many, "1,800": best}})
+    found = {"a": {"450": few, "1,800": many}, "b": {"450": many, "1,800": best}}
+    (ax,) = axes(figures.lists_of_five, found, same=1)
     assert labels(ax.yaxis) == {0: "a", 1: "b"} and ax.yaxis_inverted()
     drawn = [(way, line.get_markerfacecolor()) for way, line in zip(strokes(ax), ax.lines, strict=True)
              if line.get_marker() == "o"]  # fmt: skip
@@ -285,6 +287,35 @@ def test_of_lists_of_five_every_seed_is_a_mark_open_after_few_steps_and_filled_a
     assert [face for _, face in drawn] == ["white", BLUE] * 2
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["450", "1,800"]
     assert ax.get_xlabel() == "lists of five exactly right"
+    (parting,) = [line for line in ax.lines if line.get_color() == INK]
+    assert list(parting.get_ydata()) == [0.5, 0.5], "between the two kinds"
+    beside = {words: y for words, _, y in texts(ax)}
+    assert beside == {"the same vector\nat every step": 0, "a new choice\nat every step": 1}
+
+
+@proven
+def test_of_the_variants_one_alone_has_an_arrow_back_from_every_state_of_the_decoder():
+    panels = axes(figures.handed_over)
+    assert [ax.get_title().replace("\n", " ") for ax in panels] == [
+        "one query", "eight averages, one choice", "eight averages, one vector", "eight averages",
+    ]  # fmt: skip
+    states, eight, source = ["$s_1$", "$s_2$", "$s_3$"], [*"12345678"], "$h_1, …, h_n$"
+    for ax, one in zip(panels, ("one average", "one average", "one vector", None), strict=True):
+        between = [] if ax is panels[0] else eight
+        assert boxed(ax) == [source, *between, *([one] if one else []), *states]
+        ways = joined(ax)
+        assert [way for way in ways if way[0] == source] == [(source, name) for name in between or [one]]
+        if one:
+            assert [way for way in ways if way[1] == one] == [(name, one) for name in between or [source]]
+            assert ways[-3:] == [(one, state) for state in states], "the same for all"
+        else:
+            asked = [way for way in ways if way[0] in states]
+            assert [state for state, _ in asked] == states and {name for _, name in asked} <= {*eight}
+            assert [state for name, state in ways if name in eight] == states
+    named = [{words for words, *_ in texts(ax)} & {"query $s_0$", "matrix"} for ax in panels]
+    bracket = [[(0.3, 3.4), (0.3, 3.65), (5.7, 3.65), (5.7, 3.4)]]
+    assert [strokes(ax) for ax in panels] == [[], [], [], bracket], "over all eight"
+    assert named == [{"query $s_0$"}, {"query $s_0$"}, {"matrix"}, set()], "what makes one of the eight"
 
 
 @proven

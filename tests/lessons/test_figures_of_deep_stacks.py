@@ -73,13 +73,23 @@ def test_token_spreads_say_where_they_end_and_which_sublayer_takes_them(shown):
 
 
 def test_paired_runs_say_the_mean_of_their_differences(shown):
-    figures.paired_runs({"wrong": [0.25, 0.5], "right": [0.5, 1.0]}, ("wrong", "right"), 0.125, "loss")
-    assert "wrong: 0.250, 0.500; right: 0.500, 1.000. wrong less right: mean −0.3750 ± 0.1250." in shown[0]
+    differences = {"bare": {"slow": ([-0.25, -0.5], 0.125)}}
+    figures.paired_runs({"wrong": [0.25, 0.5], "right": [0.5, 1.0]}, differences, "wrong − right", "loss")
+    said = "wrong: 0.250, 0.500; right: 0.500, 1.000. wrong − right: bare, slow: mean −0.3750 ± 0.1250."
+    assert said in shown[0]
+
+
+def test_a_branch_and_its_norm_say_how_much_of_x_is_left(shown):
+    figures.branch_and_norm((0.75, 2.0))
+    assert "r = 0.75: the sum is 1.25 long, and 0.80 of x is left after the norm" in shown[0]
+    assert "same branch of 2: 180° apart before, 53° after the norm" in shown[0]
 
 
 def test_training_curves_say_how_far_the_seeds_are_apart(shown):
     figures.training_curves({"deep": [[3.0, 2.0, 1.0], [3.0, 2.0, 2.0]]}, "loss")
     assert "deep: from 3 to 1.5, the seeds end between 1 and 2." in shown[0]
+    figures.training_curves({"deep": [[3.0, 2.0]]}, "loss", level=("guessing", 2.5))
+    assert "; guessing: 2.50." in shown[1]
 
 
 def test_the_slope_of_a_power_law_is_its_exponent():
@@ -116,6 +126,13 @@ def test_norm_steps_take_the_mean_off_and_bring_all_to_one_length():
 
 def near(x, y):
     return pytest.approx((x, y), abs=1e-5)
+
+
+def near_all(found, expected):
+    """The same paths, up to rounding."""
+    return [[tuple(map(float, point)) for point in path] for path in found] == [
+        [pytest.approx(tuple(point), abs=1e-6) for point in path] for path in expected
+    ]
 
 
 @proven
@@ -223,14 +240,31 @@ def test_a_row_shows_its_runs_setting_by_setting():
 @proven
 def test_a_line_joins_the_runs_of_a_seed_and_the_differences_stand_beside():
     groups = {"wrong": [0.25, 0.5], "right": [0.75, 1.5]}
-    left, right = axes(figures.paired_runs, groups, ("wrong", "right"), 0.125, "loss")
+    differences = {"bare": {"slow": ([-0.5, -1.0], 0.125), "fast": ([0.5, 0.25], 0.25)}}
+    left, right = axes(figures.paired_runs, groups, differences, "wrong − right", "loss")
     assert strokes(left) == [[(0.25, 0), (0.75, 1)], [(0.5, 0), (1.5, 1)]]
     assert labels(left.yaxis) == {0: "wrong", 1: "right"} and left.yaxis_inverted()
     assert left.get_title().startswith("a line joins") and right.get_title() == "wrong − right"
     assert strokes(right) == [
-        [(0, 0), (0, 1)], [(-0.5, 0.25), (-1, 0.25)], [(-0.875, -0.25), (-0.625, -0.25)], [(-0.75, -0.25)]
+        [(0, 0), (0, 1)], [(-0.5, -0.05), (-1, -0.05)], [(-0.875, -0.18), (-0.625, -0.18)], [(-0.75, -0.18)],
+        [(0.5, 0.31), (0.25, 0.31)], [(0.125, 0.18), (0.625, 0.18)], [(0.375, 0.18)],
     ]  # fmt: skip
-    assert labels(right.yaxis) == {0.25: "each seed", -0.25: "mean, 95 %"}
+    assert labels(right.yaxis) == {0: "bare"} and right.yaxis_inverted()
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["slow", "fast"]
+
+
+@proven
+def test_the_norm_brings_the_sum_of_x_and_branch_back_to_length_one():
+    one, both = axes(figures.branch_and_norm, (0.75,))
+    assert (one.get_title(), both.get_title()) == ("r = 0.75", "the same branch for both, r = 0.75")
+    assert near_all(arrows(one), [((0, 0), (1, 0)), ((1, 0), (1, 0.75)), ((0, 0), (1, 0.75)), ((0, 0), (0.8, 0.6))])
+    assert near_all(strokes(one), [[(0.8, 0.6), (0.8, -0.12)], [(0, -0.12), (0.8, -0.12)]])
+    assert near_all([[places(one)[word]] for word in ("0.80 left", "branch, 0.75", "$x$")],
+                    [[(0.4, -0.19)], [(1.06, 0.375)], [(1.06, -0.02)]])  # fmt: skip
+    ends = [[end] for _, end in arrows(both)]
+    assert near_all(ends, [[(-1, 0)], [(-1, 0.75)], [(-0.8, 0.6)], [(1, 0)], [(1, 0.75)], [(0.8, 0.6)]])
+    assert near_all(strokes(both), [[(-0.8, 0.6), (-1, 0.75)], [(0.8, 0.6), (1, 0.75)]])
+    assert places(both) == {"two tokens: 180° apart": (0, -0.12), "106° apart": (0, 1.08)}
 
 
 @proven
@@ -271,6 +305,12 @@ def test_a_landscape_is_as_high_as_the_losses_are():
         assert ax.texts and all(height(x, y) == pytest.approx(said[words], abs=0.05) for words, x, y in texts(ax))
         assert strokes(ax) == [[(0, 0)]]                                  # where training ended
         assert labels(ax.xaxis) == labels(ax.yaxis) == {-1: "-1", 0: "0", 1: "1"}
+
+
+def test_seeds_whose_marks_coincide_are_counted():
+    rows = {"norms": {"far": {"0.1": [None, 20.0, 0.5], "1": [2.0, 2.01, 2.0]}, "near": {"0.1": [1.0, 2.0, 3.0]}}}
+    (ax,) = axes(figures.runs_in_rows, rows, "loss", highest=10)
+    assert places(ax) == {"× 2": (10, 0.88), "× 3": (2.01, 1.12)}
 
 
 @proven

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from drawn import arrows, axes, boxed, cells, places, strokes, table, texts
+from matplotlib.colors import to_hex
 from proven import proven
 
 from attncourse_lessons import course
@@ -224,12 +225,99 @@ def test_what_may_change_is_hatched_and_what_must_be_equal_is_not():
                for left, low in ((5.5, -0.5), (5.5, -3.4), (14.8, -0.5), (14.8, -3.1), (14.8, -3.8))]  # fmt: skip
     assert hatched[1:] == [2, 0, 0, 5] and hatched[0] == 2
     assert [words for words, _, y in seen if words != "=" and y in (-1.5, -1.3)] == [
-        "equal up to the change", "the whole row equal"
+        "equal before the change", "the whole row equal"
     ]  # fmt: skip
-    assert [words for words, _, y in seen if y == 1.2] == ["another future", "another batch"]
+    assert [words for words, _, y in seen if y == 1.2] == ["the past stays", "batch invariance"]
     assert boxed(ax).count("model") == 4
     assert sum(words == "=" for words, _, y in seen if y == -1.5) == 3 and sum(words == "=" for words, *_ in seen) == 8
     assert arrows(ax) == [
         (pytest.approx((left + begin, y)), pytest.approx((left + begin + 0.4, y)))
         for left in (0, 9.3) for y in (0, -3) for begin in (3.3, 5.1)
     ]  # fmt: skip
+
+
+@proven
+def test_right_positions_count_the_tokens_of_a_text_and_faulty_ones_the_texts_of_a_batch():
+    (ax,) = axes(figures.position_rows)
+    at = {(round(x, 2), round(y, 2)): words for words, x, y in texts(ax)}
+    tops = {"text 0": 0.0, "text 1": -1.0, "text 2": -2.0, "text 2, alone": -4.9}
+    read = {
+        left: {name: [at[round(left + 1.1 * i + 0.52, 2), top] for i in range(5)] for name, top in tops.items()}
+        for left in (0.0, 10.2)
+    }
+    assert read[0.0] == {name: list("01234") for name in tops}, "alone as in the batch"
+    assert read[10.2] == {"text 0": 5 * ["0"], "text 1": 5 * ["1"], "text 2": 5 * ["2"], "text 2, alone": 5 * ["0"]}
+    halves = (0.0, "right: positions count tokens", "="), (10.2, "faulty: positions count texts", "≠")
+    for left, title, sign in halves:
+        assert at[left, 1.6] == title
+        assert [at[round(left - 0.25, 2), top] for top in tops.values()] == list(tops)
+        assert [at[round(left + 1.1 * i + 0.52, 2), -3.45] for i in range(5)] == 5 * [sign]
+        assert [at[round(left + 1.1 * i + 0.52, 2), 0.75] for i in range(5)] == ["token 0", "1", "2", "3", "4"]
+    found = cells(ax)
+    assert len(found) == 2 * 4 * 5 and not any(hatch for _, hatch in found.values())
+    edges = {place[0] < 9: to_hex(patch.get_edgecolor()) for patch in ax.patches for place in [patch.get_xy()]}
+    assert edges[True] != edges[False], "the faulty rows have another colour"
+
+
+@proven
+def test_a_row_of_causal_weights_sums_to_one_and_a_column_mixes_later_tokens():
+    weights = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.2, 0.3, 0.5]])
+    (ax,) = axes(figures.row_or_column, weights, 1)
+    frames = {place: hatch for place, (_, hatch) in cells(ax).items() if not hatch}
+    assert list(frames) == [pytest.approx((0.05, 1.05, 2.9, 0.9)), pytest.approx((1.05, 0.05, 0.9, 2.9))]
+    row, column = [patch for patch in ax.patches if not patch.get_hatch()]
+    assert to_hex(row.get_edgecolor()) != to_hex(column.get_edgecolor()) and column.get_linestyle() == "--"
+    numbers = {f"{i}": {f"{j}": pytest.approx(weights[i, j].item()) for j in range(3)} for i in range(3)}
+    assert table(ax) == numbers
+    below = [(i, j) for i in range(3) for j in range(3) if j <= i]
+    inside = {(x, y): words for words, x, y in texts(ax) if x < 3 and y < 3}
+    assert inside == {(j + 0.5, i + 0.5): f"{weights[i, j]:.2f}" for i, j in below}, "the future has no number"
+    said = [(words, x, y) for words, x, y in texts(ax) if x > 3 or y > 3]
+    assert said == [
+        ("corrected:\ntoken 1 mixes tokens 0, 1\nsum 1.00", 3.25, 1.5),
+        ("as printed: token 1 mixes tokens 1, 2; sum 1.05", 1.5, 4.0),
+    ]
+    assert [text.get_color() for text in ax.texts if text.get_text() in {words for words, *_ in said}] == [
+        patch.get_edgecolor() if isinstance(patch.get_edgecolor(), str) else to_hex(patch.get_edgecolor())
+        for patch in (row, column)
+    ]  # fmt: skip
+    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("key", "query", (0, pytest.approx(5.4)))
+    ticks = [[label.get_text() for label in labels] for labels in (ax.get_xticklabels(), ax.get_yticklabels())]
+    assert ticks == 2 * [["0", "1", "2"]]
+
+
+@proven
+def test_post_norm_blocks_begin_after_the_first_norm_and_end_with_the_last():
+    (ax,) = axes(figures.regrouped)
+    assert boxed(ax) == [*(2 * ["norm", "attn", "norm", "ff"]), "norm"]
+    lines = strokes(ax)
+    residuals = [stroke for stroke in lines if len(stroke) == 3]
+    starts, pluses = [0.95, 5.15, 9.35, 13.55], [3.1, 7.3, 11.5, 15.7]
+    assert residuals == [[(x, 0), (x, 0.95), (end, 0.95)] for x, end in zip(starts, pluses, strict=True)]
+    assert [stroke for stroke in lines if len(stroke) == 1] == [[(x, 0)] for x in starts]
+    brackets = [stroke for stroke in lines if len(stroke) == 4]
+    assert [(stroke[0][0], stroke[-1][0], stroke[0][1] > 0) for stroke in brackets] == [
+        (-0.8, 7.35, True), (7.6, 15.75, True), (1.2, 9.35, False), (9.6, 17.75, False)
+    ]  # fmt: skip
+    assert all(abs(stroke[1][1]) > abs(stroke[0][1]) and stroke[1][1] == stroke[2][1] for stroke in brackets)
+    norms = [0, 4.2, 8.4, 12.6, 16.8]
+    for left, right, above in [(stroke[0][0], stroke[-1][0], stroke[0][1] > 0) for stroke in brackets]:
+        assert sum(left < x < right for x in norms) == 2 and sum(left < x < right for x in pluses) == 2
+        assert (min(x for x in norms if x > left) < min(x for x in pluses if x > left)) == above
+    at = {words: (x, y) for words, x, y in texts(ax)}
+    for k, (upper, lower) in enumerate(zip(brackets[:2], brackets[2:], strict=True), start=1):
+        for name, stroke in ((f"printed block {k}", upper), (f"post-norm block {k}", lower)):
+            x, y = at[name]
+            assert x == pytest.approx((stroke[0][0] + stroke[-1][0]) / 2) and abs(y) > abs(stroke[1][1])
+            assert y * stroke[1][1] > 0
+    assert at["final norm"] == pytest.approx((17.05, 1.45)) and at["first norm"] == (-0.25, -1.0)
+    assert at["embed-\ndings"] == (-1.7, 0) and at["logits"] == (19.4, 0)
+    assert [x for words, x, _ in texts(ax) if words == "+"] == pytest.approx(pluses)
+    along = [(start[0], end[0]) for start, end in arrows(ax) if start[1] == end[1]]
+    down = [(start, end) for start, end in arrows(ax) if start[0] == end[0]]
+    assert len(along) == 1 + 4 * 3 + 1 and all(start < end for start, end in along)
+    assert [start[0] for start, _ in down] == pytest.approx(pluses) and all(a[1] > b[1] for a, b in down)
+    first, second = (next(text.get_color() for text in ax.texts if text.get_text() == name)
+                     for name in ("final norm", "first norm"))  # fmt: skip
+    colours = [line.get_color() for line in ax.lines if len(line.get_xdata()) == 4]
+    assert colours == [first, first, second, second] and first != second

@@ -41,7 +41,8 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     keys, values, answer = ("5:00", "8:30", "12:00", "23:00"), ("45", "310", "120", "41"), "192"
     assert round(0.3 * 45 + 0.5 * 310 + 0.197 * 120 + 0.003 * 41) == 192
     ways = [way for key, value in zip(keys, values, strict=True) for way in (("7:00", key), (value, answer))]
-    assert joined(ax) == [("12:00", "12:00"), ("120", "120"), *ways]      # the hash table is asked for its third key
+    missing, *hits = joined(ax)                                           # the hash table is asked for its third key
+    assert missing == ("7:00", "KeyError") and hits == [("12:00", "12:00"), ("120", "120"), *ways]
     rows = {words: y for words, x, y in texts(ax) if words in keys and x > 9}
     assert list(rows) == list(keys) and sorted(rows.values(), reverse=True) == list(rows.values())
     assert [(y, words) for words, x, y in texts(ax) if words.endswith("×")] == [
@@ -52,12 +53,14 @@ def test_one_key_answers_a_hash_table_and_all_keys_a_soft_lookup():
     added = "answer = 0.30 × 45 + 0.50 × 310 + 0.20 × 120 + … ≈ 192"
     assert [words for words, x, y in texts(ax) if words.startswith("answer")] == ["answer", "answer", added]
     thick = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
-    assert thick[2::2] == thick[3::2] == pytest.approx(0.5 + 3 * weights)
+    assert thick[3::2] == thick[4::2] == pytest.approx(0.5 + 3 * weights)
     pairs = [word for pair in zip(keys, values, strict=True) for word in pair]
-    assert boxed(ax) == ["12:00", *pairs, "7:00", *pairs]
+    assert boxed(ax) == ["12:00", *pairs, "7:00", *pairs, "7:00"]
     assert strokes(ax) == [[(4.15, rows[key]), (4.85, rows[key])] for key in keys]
-    (query,) = (y for words, x, y in texts(ax) if words == "7:00")
-    assert arrows(ax)[:2] == [((1.3, query), (2.8, rows["12:00"])), ((6.2, rows["12:00"]), (7.0, rows["12:00"]))]
+    foot, found = min(y for words, x, y in texts(ax) if words == "7:00"), rows["12:00"]
+    assert foot < min(rows.values()) - 1                                  # below all keys: it meets none
+    hit = [((1.3, found), (2.8, found)), ((6.2, found), (7.0, found))]
+    assert arrows(ax)[:3] == [((1.3, foot), (6.6, foot)), *hit]
 
 
 @proven
@@ -133,8 +136,8 @@ def test_the_gradient_of_a_lookup_is_a_block_for_each_key_as_wide_as_its_weight(
     for colours in ([colour for colour, _ in cells(ax).values()], edges):
         assert colours[0] != colours[1] == colours[2]
     assert texts(ax) == [
-        ("2:00\n−9", 0.25, 1), ("8:00\n+8", 0.6875, 59), ("17:00\n+0", 0.9375, 39), ("answer c = 28", 1.01, c)
-    ]  # fmt: skip
+        ("2:00\n−9", 0.25, 18.75), ("8:00\n+8", 0.6875, 38.75), ("17:00\n+0", 0.9375, 35), ("answer c = 28", 1.01, c)
+    ]  # fmt: skip                                             # inside, where there is room
     assert strokes(ax) == [[(0, c), (1, c)]] and ax.get_xlim() == (0, 1)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("attention weights α, side by side", "value v (bicycles)")
 
@@ -252,9 +255,14 @@ def test_learned_keys_stand_where_they_are_each_with_its_hour_and_joined_in_thei
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("first number of the vector", "second number of the vector")
 
 
-def test_crowded_keys_have_no_hours():
-    (ax,) = axes(figures.learned_keys, 0.1 * torch.randn(4, 2), "after 0 steps")
-    assert len(dots(ax)) == 4 and not texts(ax)
+def test_of_crowded_keys_two_neighbours_alone_have_their_hours():
+    (ax,) = axes(figures.learned_keys, 0.1 * torch.randn(24, 2), "after 0 steps")
+    assert len(dots(ax)) == 24 and [words for words, x, y in texts(ax)] == ["7", "8"]
+    vectors = torch.zeros(24, 2)
+    vectors[7, 0], vectors[8, 1] = 0.5, -0.25
+    (ax,) = axes(figures.learned_keys, vectors, "after 0 steps")
+    assert texts(ax) == [("7", 0.5, 0), ("8", 0, -0.25)]
+    assert [tuple(round(x, 3) for x in each.xyann) for each in ax.texts] == [(1.3, 0), (0, -1.3)]
 
 
 @pytest.mark.parametrize("times", [1, -1, 2])
@@ -266,18 +274,45 @@ def test_turns_are_counted_on_the_way_from_each_vector_to_the_next(times):
 
 
 @proven
-def test_an_error_has_its_slope_at_one_hour():
+def test_an_error_has_its_slope_at_one_hour_and_is_zero_where_the_answer_is_right():
     hours = torch.tensor([0.0, 6, 8, 10, 24])
-    errors = {"soft": torch.tensor([3.0, 2, 1.5, 1, 0.5]), "hard": torch.tensor([4.0, 2.5, 2.5, 2.5, 0])}
-    (ax,) = axes(figures.error_curves, errors, hours, at=8)
-    level, soft, tangent, point, hard, flat, other = strokes(ax)
+    answers = {"soft": torch.tensor([100.0, 300, 350, 50, 50]), "hard": torch.tensor([0.0, 300, 300, 300, 100])}
+    top, ax = axes(figures.error_curves, answers, 200, hours, at=8)
+    lines = [[*zip(hours.tolist(), line.tolist(), strict=True)] for line in answers.values()]
+    assert strokes(top) == [[(0, 200), (1, 200)], *lines, [(8, 0), (8, 1)]]
+    soft, tangent, point, hard, flat, other, level = strokes(ax)
     assert level == [(8, 0), (8, 1)]
-    assert [soft, hard] == [[*zip(hours.tolist(), line.tolist(), strict=True)] for line in errors.values()]
-    assert tangent == [(pytest.approx(6.8), pytest.approx(1.8)), (pytest.approx(9.2), pytest.approx(1.2))]
-    assert flat == [(pytest.approx(6.8), 2.5), (pytest.approx(9.2), 2.5)] and [point, other] == [[(8, 1.5)], [(8, 2.5)]]
-    assert texts(ax) == [("soft: slope −0.25", 8, 1.5), ("hard: slope 0.00", 8, 2.5)]
-    assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 3)}
+    assert [soft, hard] == [
+        [*zip(hours.tolist(), errors, strict=True)] for errors in ([1, 1, 2.25, 2.25, 2.25], [4, 1, 1, 1, 1])
+    ]
+    assert tangent == [(pytest.approx(6.8), pytest.approx(1.875)), (pytest.approx(9.2), pytest.approx(2.625))]
+    assert flat == [(pytest.approx(6.8), 1), (pytest.approx(9.2), 1)]
+    assert [point, other] == [[(8, 2.25)], [(8, 1)]]
+    assert texts(ax) == [("soft: slope 0.31", 8, 2.25), ("hard: slope 0.00", 8, 1)]
+    crossed = [3, 9]
+    assert [x for x, y in dots(top)] == [x for x, y in dots(ax)] == crossed
+    assert texts(top) == [("200", 0, 200)] and list(curves(top))[:2] == ["soft", "hard"]
+    assert {y for x, y in dots(top)} == {200} and {y for x, y in dots(ax)} == {0}
+    colours = [[line.get_color() for line in each.lines if len(line.get_xdata()) == 5] for each in (top, ax)]
+    assert colours[0] == colours[1] == [viz.style.ORANGE, viz.style.BLUE]
+    assert labels(ax.xaxis) == labels(top.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 3)}
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour asked for", "squared error / 100²")
+    assert top.get_ylabel() == "answer (bicycles)" and ax.get_ylim()[0] == pytest.approx(-0.1)
+
+
+@proven
+def test_a_valley_has_a_dot_at_its_lowest_and_the_true_curves_error_as_its_floor():
+    temperatures = torch.tensor([0.01, 0.1, 1.0, 30.0])
+    errors = {"sample 0": torch.tensor([50.0, 40, 45, 90]), "sample 1": torch.tensor([60.0, 55, 44, 80])}
+    (ax,) = axes(figures.valleys, errors, temperatures, {"sample 0": 34.0, "sample 1": 39.0})
+    first, floor, second, other = strokes(ax)
+    for got, line in ((first, errors["sample 0"]), (second, errors["sample 1"])):
+        assert [y for x, y in got] == line.tolist() and [x for x, y in got] == pytest.approx(temperatures.tolist())
+    assert floor == [(1, 34), (30, 34)] and other == [(1, 39), (30, 39)]
+    assert dots(ax) == [(pytest.approx(0.1), 40), (1, 44)] and sizes(ax) == [150, 110]     # one may lie on another
+    assert texts(ax) == [("error of the true curve", 1, 34)] and list(curves(ax))[:2] == ["sample 0", "sample 1"]
+    assert ax.get_xscale() == "log" and ax.get_ylim() == (0, pytest.approx(94.5))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("temperature", "RMSE (bicycles)")
 
 
 @proven
@@ -285,7 +320,8 @@ def test_counts_have_a_panel_for_each_curve_through_them():
     hours, counted, xs = torch.tensor([1.0, 5, 9]), torch.tensor([10.0, 50, 20]), torch.tensor([0.0, 12, 24])
     curves_ = {"cold": torch.tensor([0.0, 30, 5]), "hot": torch.tensor([20.0, 25, 22])}
     weights = {"cold": torch.tensor([0.5, 0.25, 0.25]), "hot": torch.tensor([0.0, 0.2, 0.8])}
-    panels = axes(figures.smoothings, curves_, xs, hours, counted, weights, at=8.5)
+    truth = torch.tensor([15.0, 40, 10])
+    panels = axes(figures.smoothings, curves_, xs, hours, counted, weights, 8.5, truth)
     titles = ("cold: 2.7 keys at 8:30", "hot: 1.5 keys at 8:30")             # 1 / 0.375 and 1 / 0.68
     for ax, (name, curve), title in zip(panels, curves_.items(), titles, strict=True):
         assert dots(ax) == [(1, 10), (5, 50), (9, 20)] and ax.get_title() == title
@@ -293,7 +329,8 @@ def test_counts_have_a_panel_for_each_curve_through_them():
         assert sizes(ax) == pytest.approx((10 + 40 * shares).tolist())
         opaque = ax.collections[0].get_facecolors()[:, 3]
         assert opaque.tolist() == pytest.approx((0.25 + 0.75 * shares).tolist())
-        assert strokes(ax) == [[(8.5, 0), (8.5, 1)], [*zip(xs.tolist(), curve.tolist(), strict=True)]]
+        lines = [[*zip(xs.tolist(), line.tolist(), strict=True)] for line in (truth, curve)]
+        assert strokes(ax) == [[(8.5, 0), (8.5, 1)], *lines]
         assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 6)}
         assert ax.get_xlabel() == "hour of the day" and ax.get_ylim() == (-10, 52.5)
     assert panels[0].get_ylabel() == "bicycles in an hour"
@@ -302,7 +339,8 @@ def test_counts_have_a_panel_for_each_curve_through_them():
 @proven
 def test_every_run_is_a_mark_and_a_line_goes_through_the_medians():
     runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 3.5, 4.0]}, "scaled": {8: [0.5, 0.75, 1.0], 32: [0.25, 0.5, 1.5]}}
-    panels = axes(figures.losses_by_width, {"weight": runs, "average": runs}, {"weight": 2.25, "average": 0.5})
+    levels, notes = {"weight": 2.25, "average": 0.5}, {"average": (32, "more below")}
+    panels = axes(figures.losses_by_width, {"weight": runs, "average": runs}, levels, notes)
     for ax, level, sees in zip(panels, (2.25, 0.5), ("weight", "average"), strict=True):
         level_line, *lines = strokes(ax)
         assert level_line == [(0, level), (1, level)]
@@ -314,10 +352,28 @@ def test_every_run_is_a_mark_and_a_line_goes_through_the_medians():
             seeds = zip((1 / 1.1, 1, 1.1) * 2, (8, 8, 8, 32, 32, 32), points[8] + points[32], strict=True)
             assert marks == [(pytest.approx(aside * x * side, rel=1e-4), y) for side, x, y in seeds]
         assert texts(ax) == [
-            ("equal weights", 8, level), ("dot", pytest.approx(48), 3.5), ("scaled", pytest.approx(48), 0.5)
-        ]
+            ("equal weights", 8, level), ("dot", pytest.approx(48), 3.5), ("scaled", pytest.approx(48), 0.5),
+            *([("more below", pytest.approx(0.85 * 32), 4.0)] if sees == "average" else []),
+        ]  # fmt: skip
         assert ax.get_title() == f"the loss sees the {sees}"
         assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
+
+
+@proven
+def test_gradients_of_queries_stand_longest_first_with_the_median_query_marked():
+    lengths = {"plain, d_k = 4": torch.tensor([0.5, 2.0, 0.25, 1e-9]), "scaled": torch.tensor([1.0, 0.5, 0.25, 0.75])}
+    (ax,) = axes(figures.lengths_by_query, lengths, 1e-6)
+    plain, scaled, median = strokes(ax)
+    share = (0.125, 0.375, 0.625, 0.875)
+    assert [x for x, y in plain] == [x for x, y in scaled] == pytest.approx(share)
+    assert [y for x, y in plain] == pytest.approx([2, 0.5, 0.25, 1e-7])
+    assert [y for x, y in scaled] == [1, 0.75, 0.5, 0.25]
+    assert median == [(0.5, 0), (0.5, 1)] and texts(ax) == [("median query", 0.5, 10)]
+    assert list(curves(ax))[:2] == ["plain, $d_k$ = 4", "scaled"]
+    assert len({line.get_color() for line in ax.lines}) == len({line.get_linestyle() for line in ax.lines}) == 3
+    assert ax.get_yscale() == "log" and ax.get_ylim() == pytest.approx((1e-6, 10)) and ax.get_xlim() == (0, 1)
+    assert ax.get_xlabel() == "share of the queries, longest gradient first"
+    assert ax.get_ylabel() == "length of the gradient"
 
 
 @proven

@@ -49,6 +49,12 @@ def test_latent_attention_makes_every_heads_keys_and_values_from_one_vector():
     assert {words: at[words][0] for words in made} == made and {f"q{i}": at[f"q{i}"][0] for i in range(3)} == {
         f"q{i}": i for i in range(3)
     }
+    dotted = [line for line in latent.lines if line.get_linestyle() == ":"]
+    assert [line.get_color() for line in dotted] == [GREY] * 3           # the key that all heads share
+    for head, line in enumerate(dotted):
+        (start, end), (low, high) = line.get_data()
+        assert start == pytest.approx(at["$k^R$"][0]) and end == head
+        assert at["$k^R$"][1] < low < high < at[f"k{head}\nv{head}"][1]
     dashed = [line for line in latent.lines if line.get_linestyle() == "--"]
     for head, line in enumerate(dashed):                                 # from c to each head
         (start, end), (low, high) = line.get_data()
@@ -68,33 +74,36 @@ def test_latent_attention_makes_every_heads_keys_and_values_from_one_vector():
     for head, colour in enumerate(colours):
         assert boxes[f"k{head}\nv{head}"] == (to_hex(colour), "--", "#ffffff")      # made, not cached
         assert boxes[f"q{head}"][:2] == (to_hex(colour), "solid")
-    assert boxes["c"][1] == boxes["pos"][1] == "solid" and len(boxes) == len(latent.patches) == 8
-    assert len(dashed) == 3 and at["pos"][1] == at["c"][1] < at["k0\nv0"][1] < at["q0"][1]
-    assert "cache: one vector c, a small key for the position" in at
+    assert boxes["c"][1] == boxes["$k^R$"][1] == "solid" and len(boxes) == len(latent.patches) == 8
+    assert len(dashed) == 3 and at["$k^R$"][1] == at["c"][1] < at["k0\nv0"][1] < at["q0"][1]
+    assert "cache: one vector c, one small key $k^R$ with RoPE" in at
 
 
 @proven
 def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_changes():
     new = {"what layer 0 writes": [0.8, 0.5], "the key": [0.0, 0.01], "the value": [0.75, 0.25]}
     old = {"what layer 0 writes": [0.1, 0.4], "the key": [1.0, 0.99], "the value": [0.2, 0.7]}
-    (ax,) = axes(figures.composition, ("Anna", "she", "sold"), new, old)
+    (ax,) = axes(figures.composition, ("Anna", "she", "sold"), new, old, "Eva")
     at = [(words, x, y) for words, x, y in texts(ax)]
     heights = sorted({y for words, _, y in at if words == "Anna"})
     rows = [[words for words, x, y in at if y == height and 1 < x < 6] for height in heights]
     assert rows == [["Anna", "she", "sold"], ["Anna", "she: Anna", "sold"], ["Anna", "she", "sold: Anna"]]
-    where = {words: (x, y) for words, x, y in at if words in ("k", "v", "she: Anna", "sold: Anna")}
+    where = {words: (x, y) for words, x, y in at if words in ("k", "v", "q", "she: Anna", "sold: Anna")}
+    where["sold"], where["weight"] = next((x, y) for words, x, y in at if words == "sold" and y == heights[1]), (
+        next((line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_markersize() == 7)
+    )
 
     def near(point, words, reach=0.8):
         return math.hypot(point[0] - where[words][0], point[1] - where[words][1]) < reach
 
     boxes = {(patch.get_x() + patch.get_width() / 2, patch.get_y() + patch.get_height() / 2): patch
              for patch in ax.patches if isinstance(patch, Rectangle)}  # fmt: skip
-    assert len(boxes) == 11
+    assert len(boxes) == 12
     for (x, y), patch in boxes.items():                                  # blue is where the name is
         (words,) = [words for words, *place in at if place == pytest.approx([x, y])]
-        expected = INK if words in "kv" else BLUE if "Anna" in words else GREY
+        expected = INK if words in "kvq" else BLUE if "Anna" in words else GREY
         assert to_hex(patch.get_edgecolor()) == to_hex(expected)
-        assert (to_hex(patch.get_facecolor()) == "#ffffff") == (words in "kv")
+        assert (to_hex(patch.get_facecolor()) == "#ffffff") == (words in "kvq")
     stream = [stroke for stroke in strokes(ax) if len(stroke) == 2]      # each token's vector goes up
     columns = sorted({x for words, x, y in at if y == heights[0] and 1 < x < 6})
     assert len(stream) == 6 and sorted({start[0] for start, _ in stream}) == columns
@@ -105,25 +114,38 @@ def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_chang
     assert near(ways[0][1], "she: Anna") and ways[0][0][0] < ways[0][1][0]          # from the name up to the pronoun
     for (start, end), role in zip(ways[1:3], "kv", strict=True):
         assert near(start, "she: Anna") and near(end, role, 0.3)
-    for (start, end), role in zip(ways[3:], "kv", strict=True):
-        assert near(start, role, 0.3) and near(end, "sold: Anna")
-    crosses = [line for line in ax.lines if line.get_marker() == "x"]
-    for (start, end), line in zip(ways, crosses, strict=False):
-        (x,), (y,) = line.get_data()
-        assert (x, y) == pytest.approx(((start[0] + end[0]) / 2, (start[1] + end[1]) / 2))
-        assert line.get_color() == ORANGE
-    assert len(crosses) == 3
-    said = [words for words, *_ in at if "exchanged" in words]
-    assert said == [
-        "a  what layer 0 writes exchanged:\n    the new name 80%, 50%\n    the old name 10%, 40%",
-        "b  the key exchanged:\n    the new name 0%, 1%\n    the old name 100%, 99%",
-        "c  the value exchanged:\n    the new name 75%, 25%\n    the old name 20%, 70%",
-    ]
+    met = [("sold", "q"), ("k", "weight"), ("q", "weight"), ("v", "weight"), ("weight", "sold: Anna")]
+    for (start, end), (origin, goal) in zip(ways[3:], met, strict=True):
+        assert near(start, origin, 0.4) and near(end, goal, 0.4)
+        assert math.dist(start, where[origin]) < math.dist(end, where[origin])
+    marks = [line for line in ax.lines if line.get_markersize() == 15]
+    ((x, y),) = [(x, y) for words, x, y in at if words == "weight: where sold attends"]
+    assert x < where["weight"][0] < x + 0.3 and 0 < y - where["weight"][1] < 0.2
+    copied = next((x, y) for words, x, y in at if words == "what it copies")
+    assert copied[0] > where["weight"][0] and where["weight"][1] < copied[1] < heights[2]
+    assert [line.get_color() for line in marks] == [ORANGE] * 6
+    middles = [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks]
+    for (start, end), place, letter in zip(ways, middles[::2], "abc", strict=False):
+        assert place == pytest.approx(((start[0] + end[0]) / 2, (start[1] + end[1]) / 2))
+        assert [words for words, *where in at if where == pytest.approx(place)] == [letter]
+    said = {
+        "what layer 0 writes ⇄\nthe new name 80%, 50%\nthe old name 10%, 40%": "a",
+        "the key ⇄\nthe new name 0%, 1%\nthe old name 100%, 99%": "b",
+        "the value ⇄\nthe new name 75%, 25%\nthe old name 20%, 70%": "c",
+    }
+    assert [words for words, *_ in at if "the new name" in words] == [*said]
+    for (words, letter), (x, y) in zip(said.items(), middles[1::2], strict=True):  # beside its letter
+        ((left, middle),) = [place for spoken, *place in at if spoken == words]
+        assert x < left and abs(y - middle) < 0.3
+        assert [spoken for spoken, *where in at if where == pytest.approx((x, y))] == [letter]
+    assert "⇄ exchanged for that of the run with Eva:\nanswers, seed by seed" in [words for words, *_ in at]
+    listed = [y for letter in "abc" for words, x, y in at if words == letter and x > 6]
+    assert len(listed) == 3 and listed == sorted(listed, reverse=True)             # from the top
 
 
 def test_a_composition_of_other_numbers_is_refused():
     with pytest.raises(ValueError, match="words, new, old: got 2, 3 and 3, expected three of each"):
-        figures.composition(("Anna", "she"), *2 * [{"a": [1.0], "b": [1.0], "c": [1.0]}])
+        figures.composition(("Anna", "she"), *2 * [{"a": [1.0], "b": [1.0], "c": [1.0]}], "Eva")
 
 
 def test_a_number_of_key_heads_that_does_not_divide_is_refused():
@@ -291,6 +313,115 @@ def test_the_scores_are_a_product_to_scale_that_is_narrow_between_w_q_and_w_k():
         assert x == pytest.approx((start[0] + end[0]) / 2)
         tops, bottoms = zip(*((low + high, low) for ((_, low, _, high, _),) in found.values()), strict=True)
         assert y < start[1] < min(bottoms) if "rank" in words else y > start[1] > max(tops)
+
+
+@proven
+def test_concat_times_w_o_is_drawn_as_a_sum_of_heads_times_their_blocks():
+    n, d_model, n_heads = 5, 12, 3
+    (ax,) = axes(figures.sum_of_heads, n, d_model, n_heads)
+    found = blocks(ax)
+    order = ["Concat", "$W_O$", *(label for i in range(3) for label in (f"head {i}", f"$W_O^{{({i})}}$"))]
+    assert sorted(found, key=lambda label: found[label][0][0]) == order
+    colours = [part[-1] for part in found["Concat"]]
+    assert colours == [part[-1] for part in found["$W_O$"]] and len({*colours}) == 3
+    said = {(round(x, 3), round(y, 3)): words for words, x, y in texts(ax)}
+    edges = {}
+    for label in order:
+        parts = found[label]
+        left, low = min(part[0] for part in parts), min(part[1] for part in parts)
+        right, top = (max(part[i] + part[i + 2] for part in parts) for i in (0, 1))
+        rows, columns = round((top - low) / figures.UNIT), round((right - left) / figures.UNIT)
+        head = label[-1] if label.startswith("head") else label[-4] if "(" in label else None
+        assert (rows, columns) == (
+            (n, 12) if label == "Concat" else (12, 12) if head is None else (n, 4) if label[0] == "h" else (4, 12)
+        )
+        assert said[round((left + right) / 2, 3), round(low - 0.11, 3)] == f"{rows}×{columns}"
+        assert head is None or [part[-1] for part in parts] == [colours[int(head)]]
+        edges[label] = left, right
+    signs = sorted((x, words) for words, x, _ in texts(ax) if words in ("·", "=", "+"))
+    assert [words for _, words in signs] == ["·", "=", "·", "+", "·", "+", "·"]
+    for (x, _), before, after in zip(signs, order[:-1], order[1:], strict=True):
+        assert edges[before][1] < x < edges[after][0]
+    digits = {words: y for words, x, y in texts(ax) if words in ("0", "1", "2") and x > edges["$W_O$"][0]}
+    assert digits["0"] > digits["1"] > digits["2"]
+    columns = {words: x for words, x, y in texts(ax) if words in ("0", "1", "2") and x < edges["Concat"][1]}
+    assert columns["0"] < columns["1"] < columns["2"]
+    lines = strokes(ax)
+    assert len(lines) == 3 and [line.get_color() for line in ax.lines] == [*figures.HEADS[:3]]
+    for i, (start, end) in enumerate(lines):
+        assert (start[0], end[0]) == pytest.approx((edges[f"head {i}"][0], edges[f"$W_O^{{({i})}}$"][1]))
+        assert said[round((start[0] + end[0]) / 2, 3), round(start[1] - 0.13, 3)] == f"{n}×12"
+
+
+def test_a_sum_of_heads_that_do_not_divide_the_width_is_refused():
+    with pytest.raises(ValueError, match="n_heads: got 5, expected a divisor of d_model = 12"):
+        figures.sum_of_heads(7, 12, 5)
+
+
+@proven
+def test_two_rows_of_weights_and_their_difference_stand_with_their_sums_and_what_they_give():
+    first, second = torch.tensor([0.25, 0.75, 0.0]), torch.tensor([0.5, 0.0, 0.5])
+    (ax,) = axes(figures.rows_subtracted, first, second, torch.tensor([4.0, 8.0, 2.0]), ["Mon", "Tue", "Wed"])
+    rows = [[0.25, 0.75, 0.0], [0.5, 0.0, 0.5], [-0.25, 0.75, -0.5]]
+    at = {(round(x, 2), round(y, 2)): words for words, x, y in texts(ax)}
+    for i, (row, total, made) in enumerate(zip(rows, ("1", "1", "0"), ("7°", "3°", "4°"), strict=True)):
+        assert [at[j + 0.5, i + 0.5] for j in range(3)] == [f"{weight:g}".replace("-", "−") for weight in row]
+        assert at[3.8, i + 0.5] == total and at[5.0, i + 0.5] == made
+    assert at[3.8, -0.25] == "sum" and at[5.0, -0.25] == "gives"
+    low, high = ax.get_ylim()
+    assert low > high and [label.get_text() for label in ax.get_yticklabels()] == [
+        "head 0: $A_0$", "head 1: $A_1$", "$A_0 - A_1$",
+    ]  # fmt: skip
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["Mon\n4°", "Tue\n8°", "Wed\n2°"]
+    assert [*ax.get_xticks()] == [*ax.get_yticks()] == [0.5, 1.5, 2.5]
+    assert len(ax.patches) == 9
+    for patch in ax.patches:
+        weight = rows[round(patch.get_y())][round(patch.get_x())]
+        *colour, alpha = patch.get_facecolor()
+        assert alpha == pytest.approx(0.55 * abs(weight))
+        assert to_hex(colour) == to_hex(BLUE if weight > 0 else ORANGE)
+
+
+def test_rows_of_other_lengths_are_not_subtracted():
+    with pytest.raises(ValueError, match="values: got 2, expected 3"):
+        figures.rows_subtracted(torch.ones(3), torch.ones(3), torch.ones(2), ["a", "b", "c"])
+
+
+@proven
+def test_an_induction_head_needs_what_the_block_below_wrote():
+    (ax,) = axes(figures.induction)
+    at = texts(ax)
+    heights = [y for words, _, y in at if words.startswith(("embeddings", "after"))]
+    assert [words for words, *_ in at if words.startswith(("embeddings", "after"))] == [
+        "embeddings", "after block 0", "after block 1",
+    ]  # fmt: skip
+    assert heights == sorted(heights)
+    rows = [[words for words, x, y in sorted(at, key=lambda it: it[1]) if y == level and x > 1] for level in heights]
+    assert rows == [["A", "B", "…", "A"], ["A", "B, after A", "A"], ["A", "B", "next: B"]]
+    places = {(words, level): (x, y) for words, x, y in at for level in range(3) if y == heights[level]}
+    boxes = {(round(patch.get_x() + patch.get_width() / 2, 3), round(patch.get_y() + patch.get_height() / 2, 3)):
+             (to_hex(patch.get_edgecolor()), to_hex(patch.get_facecolor()))
+             for patch in ax.patches if isinstance(patch, Rectangle)}  # fmt: skip
+    assert len(boxes) == 9
+    for (words, _), (x, y) in places.items():
+        if x > 1 and words != "…":
+            expected = BLUE if "after" in words else ORANGE if "next" in words else GREY
+            assert boxes[round(x, 3), round(y, 3)] == (to_hex(expected), to_hex(expected))
+    first_a, found, goal = min(x for words, x, y in at if words == "A"), places["B, after A", 1], places["next: B", 2]
+    (write, ask, bring) = arrows(ax)
+    assert abs(write[0][0] - first_a) < 0.4 and write[0][1] < heights[1] and math.dist(write[1], found) < 0.5
+    assert ask[0][0] > ask[1][0] and ask[0][1] == ask[1][1] == heights[1] and math.dist(ask[1], found) < 0.7
+    assert math.dist(bring[0], found) < 0.5 and math.dist(bring[1], goal) < 0.7
+    told = {words[0]: (x, y) for words, x, y in at if words[:2] in ("1:", "2:", "3:")}
+    assert told["1"][1] < heights[1] < told["2"][1] < told["3"][1] < heights[2]
+    stream = [stroke for stroke in strokes(ax) if len(stroke) == 2]
+    tops = [x for words, x, y in at if y == heights[2] and x > 1]
+    assert [start[0] for start, _ in stream] == [x for x in tops for _ in range(2)]
+    assert all(low[1][1] < high[0][1] for low, high in zip(stream[::2], stream[1::2], strict=True))
+    for start, end in stream:
+        assert start[0] == end[0] and start[1] < end[1] and any(
+            low < start[1] < end[1] < high for low, high in pairwise(heights)
+        )
 
 
 def test_a_head_that_is_wider_than_the_layer_has_no_low_rank():
@@ -512,19 +643,18 @@ def test_without_a_cache_all_tokens_so_far_are_computed_at_each_step_and_with_on
     assert with_cache.get_title() == "with a KV cache: 4 pairs (k, v)"
     (legend,) = without.figure.legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["computed at this step", "read from the cache"]
+    assert names == ["computed at this step", "read from the cache", "the future"]
     for ax in (without, with_cache):
-        look = {(round(left + 0.5), round(low + 0.5)): (face, hatch)
-                for (left, low, *_), (face, hatch) in cells(ax).items()}  # fmt: skip
+        look = {(left, low): look for (left, low, *_), look in cells(ax).items()}
         fresh, later = look[0, 0], look[n - 1, 0]
-        kept = cells(with_cache)[-0.5, 0.5, 1, 1]                        # token 0 at step 1
-        assert len({fresh, kept, later}) == 3 and kept[1] == "///" and not fresh[1]
+        kept = cells(with_cache)[0, 1, 1, 1]                             # token 0 at step 1
+        assert len({fresh, kept, later}) == 3 and later[1] == "////" and not fresh[1] and not kept[1]
         for step in range(n):
             for token in range(n):
                 computed = token == step or (ax is without and token < step)
                 assert look[token, step] == (fresh if computed else kept if token < step else later)
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("token", "step") and ax.yaxis_inverted()
-        assert labels(ax.xaxis) == labels(ax.yaxis) == {i: f"{i}" for i in range(n)}
+        assert labels(ax.xaxis) == labels(ax.yaxis) == {i + 0.5: f"{i}" for i in range(n)}
 
 
 @proven

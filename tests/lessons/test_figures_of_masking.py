@@ -19,8 +19,13 @@ def test_pots_say_how_much_of_what_they_spanned_is_left():
     _, before = figures.mixing_rounds([square, square / 2], 0)
     drawn, after = figures.mixing_rounds([square, square / 2], 1)
     assert before.startswith("5 pots of paint, each in its colour") and "before the first round" in before
-    assert "after 1 round." in after and "25% of the area" in after
-    assert drawn.axes[1].get_title() == "after 1 round: 25% of the area"
+    assert "after 1 round." in after and "50% of the spread is left" in after
+    assert drawn.axes[1].get_title() == "after 1 round: 50% of the spread"
+
+
+def test_mixed_pots_are_shown_with_the_words_of_their_frame(shown):
+    figures.mixed(POTS, 1)
+    assert shown == [figures.mixing_rounds(POTS, 1)[1]]
 
 
 def test_who_hears_whom_counts_the_leaks_above_the_diagonal_alone(shown):
@@ -65,7 +70,7 @@ POTS += [POTS[0] * torch.tensor([0.5, 1.0]), POTS[0] / 2]
 
 
 @proven
-@pytest.mark.parametrize(("at", "title"), [(0, "before"), (1, "after 1 round: 50% of the area")])
+@pytest.mark.parametrize(("at", "title"), [(0, "before"), (1, "after 1 round: 76% of the spread")])
 def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(at, title):
     rows, plane = axes(figures.mixing_rounds, POTS, at)
     assert strokes(plane) == [[tuple(place)] for place in POTS[at].tolist()]
@@ -77,6 +82,7 @@ def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(
     assert texts(plane) == [("0", 1, 0.75)][:at]
     colours = [line.get_color() for line in plane.lines]
     assert colours == [(x, 0.15, y) for x, y in POTS[at].tolist()]
+    assert {line.get_markerfacecolor() for line in plane.lines} == {"none"}
     assert rows.yaxis_inverted() and plane.get_aspect() == 1
     assert labels(rows.xaxis) == {i + 0.5: name for i, name in enumerate("ABCDE")}
     assert labels(rows.yaxis) == {turn + 0.5: str(turn) for turn in range(3)}
@@ -153,6 +159,88 @@ def test_shares_are_told_and_zero_is_refused_on_a_logarithmic_axis(shown):
     assert "2 seeds" in shown[0] and "residual: 0.5 after the first layer, 0.25 after the last" in shown[0]
     with pytest.raises(ValueError, match="expected numbers above 0"):
         figures.shares_not_common({"zero": torch.zeros(1, 2)})
+
+
+GUIDED = {"nothing": (torch.tensor([[1.0, 0.5, 0.1, 0.01, 0.01], [1.0, 0.5, 0.001, 0.0001, 0.01]]), 2, 2, 1.0),
+          "keys": (torch.tensor([[1.0, 0.75, 0.5, 0.25, 0.0625]]), 1, 1, 0.5)}  # fmt: skip
+
+
+@proven
+def test_from_its_start_on_each_kind_has_a_dotted_line_of_what_a_rule_would_leave():
+    (ax,) = axes(figures.shares_and_guides, GUIDED, "made from:")
+    lines = {"-": [], "None": [], ":": []}
+    for line, stroke in zip(ax.lines, strokes(ax), strict=True):
+        lines[line.get_linestyle()].append(([x for x, _ in stroke], [y for _, y in stroke], line.get_color()))
+    (nothing, keys, rounding), (square, half) = lines["-"], lines[":"]
+    assert nothing[:2] == ([0, 1, 2, 3, 4], pytest.approx([1, 0.5, 0.01, 0.001, 0.01]))
+    assert keys[:2] == ([0, 1, 2, 3, 4], pytest.approx([1, 0.75, 0.5, 0.25, 0.0625]))
+    assert square[:2] == ([2, 3, 4], pytest.approx([0.01, 1e-4, 1e-8]))
+    assert half[:2] == ([1, 2, 3, 4], pytest.approx([0.75, 0.375, 0.1875, 0.09375]))
+    assert rounding[1] == pytest.approx([2.22e-16] * 2, rel=1e-2)
+    assert nothing[2] == square[2] != keys[2] == half[2]
+    assert [ys for _, ys, _ in lines["None"]] == [pytest.approx(seed.tolist()) for run, *_ in GUIDED.values()
+                                                  for seed in run]  # fmt: skip
+    assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "layer", "share not common to all tokens")
+    assert texts(ax) == [("float64 rounding", 4, pytest.approx(6.66e-16, rel=1e-2))]
+    legend = ax.get_legend()
+    pairs = zip(legend.get_texts(), legend.get_lines(), strict=True)
+    named = {text.get_text(): line.get_color() for text, line in pairs}
+    assert named == {"nothing": nothing[2], "keys": keys[2]} and legend.get_title().get_text() == "made from:"
+
+
+def test_guides_end_at_the_rounding_and_zero_is_refused(shown):
+    figures.shares_and_guides({"a\nb": (torch.tensor([[1.0, 0.5, 0.25, 1e-3, 1e-4, 1e-5]]), 3, 3, 1.0)})
+    assert "a b: 2e-01, 1e-03, 1e-04, 1e-05 after layers 2 to 5" in shown[0]
+    with pytest.raises(ValueError, match="expected numbers above 0"):
+        figures.shares_and_guides({"zero": (torch.zeros(1, 2), 0, 1, 1.0)})
+
+
+BRANCHES = {"none": torch.tensor([[1.0, 0.5, 0.25], [1.0, 0.75, 0.5]]),
+            "network": torch.tensor([[1.0, 0.625, 0.0], [1.0, 0.375, 0.125]]),
+            "random": torch.tensor([[1.0, 0.875, 0.625], [1.0, 0.625, 1.0]])}  # fmt: skip
+
+
+@proven
+def test_each_branch_has_a_row_with_a_dot_a_seed_and_the_first_ones_mean_goes_through_all():
+    panels = axes(figures.shares_by_branch, BRANCHES, (1, 2))
+    assert [ax.get_title() for ax in panels] == ["after 1 layers", "after 2 layers"]
+    names = [list(labels(ax.yaxis).values()) for ax in panels]
+    assert names[0] == list(BRANCHES) and not any(names[1])
+    for ax, layer in zip(panels, (1, 2), strict=True):
+        assert ax.yaxis_inverted() and ax.get_xlabel() == "share not common to all tokens"
+        for y, run in enumerate(BRANCHES.values()):
+            points, mean = strokes(ax)[2 * y : 2 * y + 2]
+            assert points == [(share, pytest.approx(y + off)) for share, off in zip(run[:, layer].tolist(), (-0.1, 0.1),
+                                                                                    strict=True)]  # fmt: skip
+            assert mean == [(run[:, layer].mean(), pytest.approx(y - 0.32)), (run[:, layer].mean(), y + 0.32)]
+        assert [x for x, _ in strokes(ax)[6]] == [BRANCHES["none"][:, layer].mean()] * 2
+        assert ax.lines[6].get_linestyle() == ":"
+        looks = [(line.get_color(), line.get_marker()) for line in ax.lines[:6:2]]
+        assert len(set(looks)) == 3
+    assert looks == [(line.get_color(), line.get_marker()) for line in panels[0].lines[:6:2]]
+
+
+def test_branches_are_told_and_a_run_that_is_no_table_is_refused(shown):
+    figures.shares_by_branch(BRANCHES, (2,))
+    assert "after 2 layers, none: 0.25 to 0.50; after 2 layers, network: 0.00 to 0.12" in shown[0]
+    with pytest.raises(ValueError, match="branches, flat"):
+        figures.shares_by_branch({"flat": torch.ones(3)}, (0,))
+
+
+def test_where_minus_infinity_replaces_a_score_no_nan_reaches_the_gradient():
+    # The lecture says so in an answer: additive masks spoil the gradient, replaced scores and masked_softmax do not.
+    generator = torch.Generator().manual_seed(0)
+    values, W = torch.randn(5, 8, generator=generator), torch.randn(8, 8, generator=generator).requires_grad_()
+    mask = causal_mask(5) & (torch.arange(5) >= 2)
+    scores = values @ W @ values.mT / 8
+
+    def gradient(weights):
+        return torch.autograd.grad((weights @ values)[2:].square().mean(), W, retain_graph=True)[0]
+
+    added = (scores + torch.where(mask, 0.0, -torch.inf)).softmax(dim=-1).nan_to_num()
+    replaced = torch.where(mask, scores, -torch.inf).softmax(dim=-1).nan_to_num()
+    assert gradient(added).isnan().all()
+    assert torch.allclose(gradient(replaced), gradient(masked_softmax(scores, mask)), atol=1e-6)
 
 
 @proven
@@ -249,11 +337,12 @@ def test_each_mask_of_the_zoo_hatches_what_is_forbidden_and_pales_rows_of_paddin
         looks = {(y, x): look for (x, y, *_), look in cells(ax).items()}
         allowed = {tuple(place) for place in mask.nonzero().tolist()}
         assert {place for place, (_, hatch) in looks.items() if not hatch} == allowed
-        assert ax.yaxis_inverted() and ax.get_xlabel() == "keys"
+        assert ax.yaxis_inverted()
     colours = {place: colour for place, (colour, hatch) in looks.items() if not hatch}
     assert colours[0, 0] == colours[0, 1] != colours[1, 0] == colours[1, 1]
     assert (causal.get_title(), cross.get_title()) == ("causal", "cross")
-    assert (causal.get_ylabel(), cross.get_ylabel()) == ("queries", "")
+    assert (causal.get_ylabel(), cross.get_ylabel()) == ("queries", "target queries")
+    assert (causal.get_xlabel(), cross.get_xlabel()) == ("keys", "source keys")
 
 
 def test_the_zoo_says_how_many_pairs_and_refuses_what_is_no_mask(shown):
@@ -305,17 +394,60 @@ def test_a_frame_frames_the_weight_that_no_mask_allows_and_says_what_rows_sum_to
 
 
 @proven
+def test_each_way_of_a_mask_has_a_panel_with_its_weights_and_their_sums():
+    ways = {"a": torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.3, 0.2], [torch.nan] * 3]),
+            "b": torch.tensor([[0.0, 0.0, 0.0], [0.25, 0.5, 0.0], [0.75, 0.15, 0.1]])}  # fmt: skip
+    panels = axes(figures.mask_ways, causal_mask(3), ways, WORDS)
+    assert [ax.get_title() for ax in panels] == ["a", "b"] and all(ax.yaxis_inverted() for ax in panels)
+    numbers = [sorted((y, x, words) for words, x, y in texts(ax) if x < 3) for ax in panels]
+    assert [[words for *_, words in said] for said in numbers] == [
+        ["1.00", "0", "0", "0.50", "0.30", "0.20", "NaN", "NaN", "NaN"],
+        ["0", "0", "0", "0.25", "0.50", "0", "0.75", "0.15", "0.10"],
+    ]  # fmt: skip
+    sums = [[words for words, x, _ in sorted(texts(ax), key=lambda text: text[2]) if x > 3] for ax in panels]
+    assert sums == [["sum", "1.00", "1.00", "NaN"], ["sum", "0.00", "0.75", "1.00"]]
+    frames = [[place for place in cells(ax) if place[2] < 1] for ax in panels]
+    assert frames == [[(2.06, 1.06, 0.88, 0.88)], []]
+    hatched = [{(y, x) for (x, y, *_), (_, hatch) in cells(ax).items() if hatch} for ax in panels]
+    assert hatched == [{(0, 1), (0, 2)}, {(0, 1), (0, 2), (1, 2)}]
+    colours = {place[:2]: colour for ax in panels for place, (colour, _) in cells(ax).items() if place[2] == 1}
+    assert len({colours[0, 0], colours[0, 1], colours[1, 1], colours[0, 2]}) == 4
+    looks = [{(y, x): colour for (x, y, w, _), (colour, _) in cells(ax).items() if w == 1} for ax in panels]
+    assert looks[0][2, 0] == looks[0][2, 1] == looks[0][2, 2] not in looks[1].values()
+    dark = [{place: -sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for place, colour in look.items()}
+            for look in looks]  # fmt: skip
+    assert dark[0][0, 0] > dark[0][1, 0] > dark[0][1, 1] > dark[0][1, 2]
+    assert dark[1][2, 0] > dark[1][1, 1] > dark[1][1, 0] > dark[1][2, 1] > dark[1][2, 2] > dark[1][0, 0]
+    assert [list(labels(ax.yaxis).values()) for ax in panels] == [WORDS, []]
+    assert all(list(labels(ax.xaxis).values()) == WORDS for ax in panels)
+
+
+def test_ways_are_told_by_their_faults(shown):
+    mask, scores = causal_mask(3) & torch.tensor([False, True, True]), torch.zeros(3, 3)
+    figures.mask_ways(mask, {"−∞": scores.masked_fill(~mask, -torch.inf).softmax(-1),
+                             "zeros": masked_softmax(scores, mask)}, WORDS)  # fmt: skip
+    assert "allows 3 of 9 places" in shown[0] and "−∞: rows of NaN: 1; zeros: nothing forbidden has weight" in shown[0]
+    with pytest.raises(TypeError, match="mask"):
+        figures.mask_ways(torch.ones(3, 3), {"a": scores}, WORDS)
+
+
+@proven
 def test_each_position_is_joined_to_itself_and_all_before_it():
     (ax,) = axes(figures.teacher_forcing, ["<start>", "the", "chef", "cooks"])
-    lines = [(stroke, line.get_linewidth()) for line, stroke in zip(ax.lines, strokes(ax), strict=True)]
-    path = [[(1, 0), (2, 1)], [(2, 1), (2, 2)]]
+    assert strokes(ax) == [[(i, level) for i in range(3)] for level in (0, 1, 2)]
     ways = [[(j, layer), (i, layer + 1)] for layer in range(2) for i in range(3) for j in range(i + 1)]
-    assert lines[:12] == [(way, 3 if way in path else 1.1) for way in ways]
-    assert [stroke for stroke, _ in lines[12:]] == [[(i, level) for i in range(3)] for level in (0, 1, 2)]
+    ends = [[(round(x), round(y)) for x, y in way] for way in arrows(ax)]
+    assert ends == [*ways, [(2, 0), (1, 1)]]                                             # the last one is forbidden
+    assert all(0.05 < abs(y - round(y)) < 0.08 or abs(x - round(x)) > 0.05 for way in arrows(ax) for x, y in way)
+    assert all(start[1] < end[1] for start, end in arrows(ax))                           # heads at the upper dots
+    path = [[(1, 0), (2, 1)], [(2, 1), (2, 2)]]
+    looks = [(patch.get_linewidth(), patch.get_linestyle()) for patch in ax.patches]
+    assert looks[:-1] == [(3 if way in path else 1.1, "solid") for way in ways] and looks[-1][1] == (0, (4, 2))
     below = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y < 0]
     above = [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > 2]
     assert [(words, y) for words, _, y in texts(ax) if 0 < y < 2] == [
-        ("layer 1", 0.5), ("layer 2", 1.5), ("thick: a path from\nthe to cooks", 1)
+        ("dashed: forbidden, as\n“chef” is the answer here", 0.42), ("layer 1", 0.5), ("layer 2", 1.5),
+        ("thick: a path from input\n“the” to the position that\npredicts “cooks”", 1.5),
     ]  # fmt: skip
     assert below == ["input", "<start>", "the", "chef"] and above == ["target", "the", "chef", "cooks"]
 

@@ -1,17 +1,18 @@
 """Figures of positions draw what they were given, and say in words what they show."""
 
+import cmath
 import math
 import re
 
 import pytest
 import torch
-from drawn import arrows, axes, bars, boxed, cells, curves, grid, joined, labels, strokes, table, texts, written
+from drawn import arrows, axes, boxed, cells, curves, grid, joined, labels, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle
 from proven import proven
 
 from attncourse.positions import relative_index, rope_angles, sinusoidal
-from attncourse.viz.style import SERIES
+from attncourse.viz.style import ORANGE, PALE, SERIES
 from attncourse_lessons import course
 
 figures = course.part("order", "figures")
@@ -50,8 +51,9 @@ def test_a_distance_table_is_read_out_row_by_row(shown):
 
 
 def test_relative_biases_say_how_many_distances_share_a_bucket(shown):
-    figures.relative_biases([-2, -1, 0, 1, 2], [5, 5, 0, 7, 7], {"2": 2.0})
+    figures.relative_biases([-2, -1, 0, 1, 2], [5, 5, 0, 7, 7], [-0.5, -0.5, 1, 0.25, 0.25], 0, {"2": 2.0})
     assert "3 buckets for 5 distances, so 4 of them share one" in shown[0] and "slope 2 from 0 down to -4" in shown[0]
+    assert "the number learned for 0 is 1.00, those of the others run from -0.50 to 0.25" in shown[0]
 
 
 def test_yarn_leaves_pairs_that_turn_often_and_slows_those_that_do_not_come_round():
@@ -92,6 +94,11 @@ def test_reach_tells_the_mean_at_each_length(shown):
     assert "a, RoPE: 95% at 32, 60% at 128; b, T5: 45% at 32." in shown[0]
 
 
+def test_one_distance_tells_where_the_answers_fall(shown):
+    figures.one_distance({3: [1.0], 4: [1.0], 5: [0.25], 6: [1.0]}, trained=5, alike=[5], others=[6], either=1)
+    assert "below 90% at 5, lowest 25%; below 5 it is at least 100%. Marked: 5, and without a band 6." in shown[0]
+
+
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
     matrix = torch.eye(6)
     matrix[4:] = 1 / 6
@@ -121,7 +128,7 @@ def test_weights_are_written_where_a_query_may_attend_and_hatched_where_it_may_n
     assert written(ax) == {
         "first": {"the": "0.75", "dog": "0.25"}, "second": {"the": "0.12", "dog": "0.50", "ran": "0.38"}
     }  # fmt: skip
-    assert {place: hatch for place, (_, hatch) in cells(ax).items()} == {(2, 0, 1, 1): "///"}
+    assert {place: hatch for place, (_, hatch) in cells(ax).items()} == {(2, 0, 1, 1): "////"}
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("key", "query") and ax.yaxis_inverted()
 
 
@@ -198,19 +205,42 @@ def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
 
 
 @proven
-def test_buckets_are_points_and_costs_are_lines_over_the_same_distances():
+def test_buckets_are_bands_behind_the_learned_numbers_and_costs_are_lines_over_the_same_distances():
     given = [-5, -4, -3, -2, -1, 0, 1], [5, 5, 5, 3, 3, 0, 4]
-    left, right = axes(figures.relative_biases, *given, {"2": 2.0, "1/2": 0.5})
-    assert bars(left)[""] == {-4: 3, -1.5: 2, 0: 1, 1: 1} and texts(left) == [("5", -4, 3.15)]
-    widths = [bar.get_width() for container in left.containers for bar in container]
-    assert widths == [3, 2, 1, 1], "a block is as wide as the distances that share"
-    assert (left.get_ylabel(), right.get_ylabel()) == ("distances that share a number", "added to the score")
+    learned = [-0.5, -0.5, -0.5, 1.0, 1.0, 0.25, 0.0]
+    left, right = axes(figures.relative_biases, *given, learned, -2, {"2": 2.0, "1/2": 0.5})
+    assert strokes(left) == [[*zip(given[0], learned, strict=True)], [(-2, 1)]]
+    assert left.get_lines()[0].get_drawstyle() == "steps-mid"
+    shaded = sorted((x, width) for x, _, width, _ in cells(left))
+    assert shaded == [(-2.5, 2), (0.5, 1)], "every second bucket, as wide as the distances that share it"
+    assert texts(left) == [("5", -4, 0.98), ("−2", -2, 1)]
+    assert left.get_ylabel() == "added to the score"
     assert strokes(right) == [[(d, -slope * abs(d)) for d in given[0]] for slope in (2, 0.5)]
     assert texts(right) == [("slope 2", 3, -2), ("slope 1/2", 3, -0.5)]
     assert left.get_xlabel() == right.get_xlabel() == "distance j − i"
     assert [ax.get_title() for ax in (left, right)] == [
-        "T5: one learned number for each block", "ALiBi: what is added"
+        "T5: a learned number for each bucket", "ALiBi: a fixed number"
     ]  # fmt: skip
+
+
+@proven
+def test_one_distance_has_a_mean_a_band_of_seeds_and_marks_where_keys_look_alike():
+    shares = {3: [1.0, 1.0], 4: [1.0, 0.5], 5: [0.25, 0.5], 6: [1.0, 1.0], 7: [1.0, 1.0]}
+    (ax,) = axes(figures.one_distance, shares, trained=5, alike=[5], others=[7], either=1)
+    marks, mean = strokes(ax)[:-1], strokes(ax)[-1]
+    assert marks == [[(5, 0), (5, 1)], [(7, 0), (7, 1)]]
+    assert mean == [(3, 1), (4, 0.75), (5, 0.375), (6, 1), (7, 1)]
+    (band,) = ax.collections
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
+    assert corners >= {(4, 0.5), (4, 1), (5, 0.25), (5, 0.5)}
+    behind = {(x, width): colour for (x, _, width, _), (colour, _) in cells(ax).items()}
+    trained, near = (
+        to_hex([share * part + 1 - share for part in to_rgb(colour)]) for colour, share in ((PALE, 0.6), (ORANGE, 0.18))
+    )
+    assert behind == {(2, 2.5): trained, (3.5, 3): near}
+    assert labels(ax.xaxis) == {3: "3", 4: "4", 5: "5", 7: "7"} and texts(ax) == [("trained", 3.25, 0.05)]
+    assert ax.yaxis.get_major_formatter()(0.5) == "50%"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("the distance of all far keys", "accuracy")
 
 
 @proven
@@ -286,7 +316,7 @@ def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
 @pytest.mark.parametrize(("offset", "shift"), [(1, 0), (2, 3)])
 def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not(offset, shift):
     circle, lines = axes(figures.rotated_pair, offset, shift)
-    query, key = complex(0.95, 0.35), complex(0.6, -0.75)
+    query, key = cmath.rect(1, math.radians(20)), cmath.rect(0.96, math.radians(-52))
 
     def turned(vector, position):
         return vector * complex(math.cos(math.radians(25 * position)), math.sin(math.radians(25 * position)))
@@ -297,8 +327,7 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
     at = {words: (x, y) for words, x, y in texts(circle) if words}
     for name, end in ((f"know, {shift + offset}", expected[1]), (f"we, {shift}", expected[3])):
         assert at[name] == pytest.approx((1.34 * end.real / abs(end), 1.16 * end.imag / abs(end)), abs=1e-4)
-    apart = math.degrees(math.atan2(0.35, 0.95) - math.atan2(-0.75, 0.6)) + 25 * offset
-    assert circle.get_title() == f"angle between them: {apart:.0f}°"
+    assert circle.get_title() == f"angle between them: {72 + 25 * offset}°"
     arc = circle.patches[-1]
     start, end = (complex(math.cos(math.radians(a)), math.sin(math.radians(a))) for a in (arc.theta1, arc.theta2))
     assert [start, end] == [pytest.approx(v / abs(v), abs=1e-6) for v in (expected[3], expected[1])]

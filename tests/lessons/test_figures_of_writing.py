@@ -121,20 +121,30 @@ def test_a_paired_plot_has_a_dot_for_each_resample_and_an_interval_for_each_diff
     lines = strokes(right)
     for y, (low, middle, high) in enumerate(rows.values()):
         assert lines[2 * y] == [(low, y), (high, y)] and lines[2 * y + 1] == [(middle, y)]
-    assert [said for said, _, _ in texts(right)] == [f"{middle:.1f}" for _, middle, _ in rows.values()]
+    assert [said for said, _, _ in texts(right)] == [
+        f"{middle:.1f} ({low:.1f} to {high:.1f})" for low, middle, high in rows.values()
+    ]
     assert {line.get_solid_capstyle() for line in right.lines[: 2 * len(rows) : 2]} == {"butt"}  # no longer than it is
     assert lines[-1] == [(0, 0), (0, 1)]
 
 
 @proven
-def test_beam_widths_show_the_score_with_an_interval_and_the_length_with_a_line_at_the_reference():
-    left, right = axes(figures.beam_widths, [1, 2, 4], [10.0, 16.0, 12.0], [200.0, 120.0, 40.0], 3, (14.0, 17.0, 19.0))
-    assert strokes(left) == [[(1, 10), (2, 16), (4, 12)], [(3, 14), (3, 19)], [(3, 17)]]
-    assert strokes(right) == [[(1, 200), (2, 120), (4, 40)], [(0, 100), (1, 100)]]
-    assert left.get_ylim()[0] == right.get_ylim()[0] == 0
-    assert texts(left) == [("width 3, length penalty, 95 % interval", pytest.approx(3.3), 19)]
+def test_beam_widths_show_a_line_for_each_run_an_interval_and_the_length_with_a_line_at_the_reference():
+    runs = {"seed 0": ([10.0, 16.0, 12.0], [200.0, 120.0, 40.0]), "seed 1": ([9.0, 15.0, 13.0], [190.0, 130.0, 50.0])}
+    penalised = {"seed 0": (14.0, 17.0, 19.0), "seed 1": (13.0, 16.0, 18.0)}
+    left, right = axes(figures.beam_widths, [1, 2, 4], runs, 3, penalised)
+    scores, lengths = ([list(zip([1, 2, 4], sides[k], strict=True)) for sides in runs.values()] for k in (0, 1))
+    first, second = (round(3 * 1.15**side, 5) for side in (-0.5, 0.5))  # beside each other
+    assert strokes(left) == [*scores, [(first, 14), (first, 19)], [(first, 17)],
+                             [(second, 13), (second, 18)], [(second, 16)]]  # fmt: skip
+    assert strokes(right) == [*lengths, [(0, 100), (1, 100)]]
+    assert left.get_ylim()[0] == right.get_ylim()[0] == 0 and right.get_ylim()[1] == pytest.approx(210)
+    assert texts(left) == [("width 3, length penalty", pytest.approx(4.05), 19)]
     assert texts(right) == [("the reference's length", 4, 103)]
     assert labels(left.xaxis) == labels(right.xaxis) == {1: "1", 2: "2", 4: "4"}
+    assert [each.get_text() for each in left.get_legend().get_texts()] == list(runs)
+    assert [line.get_linestyle() for line in left.lines[:2]] == [line.get_linestyle() for line in right.lines[:2]]
+    assert left.lines[0].get_linestyle() != left.lines[1].get_linestyle()
 
 
 @proven
@@ -201,6 +211,16 @@ def test_alignments_stand_side_by_side_frame_the_largest_weights_and_underline_s
         ]
 
 
+def test_the_row_of_the_first_wrong_token_is_named_in_orange_and_the_rows_below_it_are_grey():
+    weights = torch.tensor([[0.75, 0.25], [0.4, 0.6], [0.1, 0.9]])
+    (ax,) = axes(figures.alignments, {"": (weights, ["sechs", "und"], ["six", "ty", "<eos>"])}, marked=1)
+    assert list(labels(ax.yaxis).values()) == ["six", "first wrong: ty", "<eos>"]
+    names = ax.get_yticklabels()
+    assert [to_rgba(name.get_color()) == ORANGE for name in names] == [False, True, False]
+    assert [to_rgba(name.get_color()) == to_rgba(figures.GREY) for name in names] == [False, False, True]
+    assert [name.get_fontweight() for name in names] == ["normal", "bold", "normal"]
+
+
 @proven
 def test_an_n_gram_spans_its_words_and_is_crossed_where_the_reference_lacks_it():
     columns = [("a", "a"), ("red", "blue one"), ("", "big"), ("dog", "dog")]
@@ -253,10 +273,10 @@ def test_every_picture_says_its_numbers(name, monkeypatch):
             "at the end 3."
         ]
     elif name == "beam_widths":
-        figures.beam_widths([1, 2], [10.0, 16.0], [200.0, 120.0], 3, (14.0, 17.0, 19.0))
+        figures.beam_widths([1, 2], {"seed 0": ([10.0, 16.0], [200.0, 120.0])}, 3, {"seed 0": (14.0, 17.0, 19.0)})
         assert said == [
-            "BLEU and length by beam width. 1: 10.0, 200 %; 2: 16.0, 120 %. "
-            "Width 3 with a length penalty: BLEU 17.0, from 14.0 to 19.0."
+            "BLEU and length by beam width. seed 0: 1: 10.0, 200 %; 2: 16.0, 120 %. "
+            "Width 3 with a length penalty: seed 0: BLEU 17.0, from 14.0 to 19.0."
         ]
     elif name == "ngrams":
         figures.ngrams([("a", "a"), ("dog", "cat")], {1: [True, False], 2: [False]})

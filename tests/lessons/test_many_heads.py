@@ -1,12 +1,14 @@
 """The records of heads hold what lecture 07 says of them, and their measures read what they name."""
 
 import random
+from statistics import mean, median, stdev
 
 import pytest
 import torch
 
 import benchmarks
 from attncourse.data.gossip import ADVERBS, NAMES, VOCABULARY, WOMEN, Gossip, gossip, tell
+from attncourse.transformer import Weights
 from attncourse_lessons.l07_many_heads.low_rank import fitted
 from attncourse_lessons.l07_many_heads.patching import (
     Reader,
@@ -17,7 +19,10 @@ from attncourse_lessons.l07_many_heads.patching import (
     mean_ablated,
     renamed,
     rows_at,
+    weight_on,
+    weight_on_name,
 )
+from attncourse_lessons.l07_many_heads.timing import milliseconds
 from attncourse_lessons.results import measured
 
 
@@ -38,6 +43,15 @@ def test_the_record_has_the_same_seeds_for_one_block_for_two_and_for_one_of_two_
         seeds.setdefault((run["layers"], run["heads"]), []).append(run["seed"])
     assert [*seeds] == [(1, 1), (2, 1), (1, 2)]
     assert seeds[1, 1] == seeds[2, 1] == record["seeds"] and seeds[1, 2] == record["seeds"][:3]
+
+
+def test_one_block_of_one_head_or_two_does_not_learn_to_repeat_and_two_blocks_do_by_a_stripe_that_needs_the_first():
+    runs = measured("induction")["runs"]
+    one, two = ([run for run in runs if run["layers"] == n] for n in (1, 2))
+    assert runs[5:10] == two and min(run["repeated"] for run in one) > 2.1
+    solved = [run for run in two if run["induction"] > 0.5]
+    assert [run["seed"] for run in two if run not in solved] == [3] and max(run["repeated"] for run in solved) < 0.06
+    assert max(run["cut"] for run in solved) < 0.05 and min(run["without"][0] for run in solved) > 3.2
 
 
 def test_a_text_repeats_after_its_period(benchmark):
@@ -95,6 +109,16 @@ def test_in_thirty_seeds_a_head_attends_and_is_not_missed_and_pronouns_need_the_
     assert len({run["seed"] for run in runs}) == 30
     assert all(run["unmissed"] and run["by_pronoun"] < 0.9 < 0.99 < run["by_name"] for run in runs)
     assert all(len(pair["control"]) == 6 for run in runs for pair in run["unmissed"])
+    test = gossip(120, random.Random(12345))
+    asked = givers(test)
+    chance = guessing(test, asked.pronoun, test.asker[asked.means])
+    assert median(run["by_pronoun"] for run in runs) < chance["of that sex"]
+
+
+def test_two_to_five_heads_can_go_and_never_all_that_can_each_go_alone():
+    runs = measured("gossip_heads")["runs"]
+    assert {sum(share >= 0.9 for share in run["worst"][1:]) for run in runs} == {2, 3, 4, 5}
+    assert max(run["together"] for run in runs) < 0.9
 
 
 def test_silencing_heads_zeroes_their_columns_alone(readers, monkeypatch):
@@ -196,6 +220,56 @@ def test_what_is_lost_beyond_the_sum_is_counted_by_case_and_by_seed():
     found = beyond_the_sum([{"seed": 4, "unmissed": pairs}])
     assert [pytest.approx(case) for case in found.cases] == [(0.2, 0.1, 0.2, 0.2), (0.1, 0.3, 0.3, 0.01)]
     assert found.seeds == {"4": pytest.approx((0.15, 0.2))}
+    assert found.cheap == {"4": pytest.approx(-0.2)}                             # the second case alone
+
+
+def test_a_partner_that_costs_little_alone_costs_more_than_another_head_beside_the_one_it_stands_in_for():
+    cases, seeds, cheap = beyond_the_sum(measured("gossip_heads")["runs"])
+    assert len(cases) == 137 and sum(case[0] > case[2] for case in cases) == 76
+    gaps = [partner - another for partner, another in seeds.values()]
+    assert sum(gap > 0 for gap in gaps) == 29 and mean(gaps) > 2.05 * stdev(gaps) / 30**0.5
+    assert len(cheap) == 20 and mean(cheap.values()) > 2.09 * stdev(cheap.values()) / 20**0.5  # of 19 degrees
+    without_9 = [partner - another for seed, (partner, another) in seeds.items() if seed != "9"]
+    assert mean(gaps) - mean(without_9) > 0.01                                   # more than a point, by one seed
+    said = " ".join(beyond_the_sum(measured("gossip_heads")["runs"]).lines())
+    assert f"mean of 30 seeds:    {100 * mean(gaps):.1f} points" in said and "above zero in 29" in said
+    assert "76 of 137" in said and "mean of the 20 seeds that have such cases" in said and "(91 cases)" in said
+
+
+def test_the_weight_on_a_name_is_each_heads_mean_over_a_question(told):
+    torch.manual_seed(0)
+    model, seen = Reader().eval(), Weights()
+    with torch.no_grad():
+        model.encoder(told.tokens, told.lengths, weights=seen)
+    found = weight_on_name(model, told)
+    assert found.shape == (8, 3)
+    for row, (layer, head) in enumerate((layer, head) for layer in range(2) for head in range(4)):
+        for kind in range(3):
+            asked = [i for i in range(len(told.kind)) if told.kind[i] == kind]
+            each = [seen.self_attn[layer][told.sentence[i], head, told.asker[i], told.place[i]].item() for i in asked]
+            assert found[row, kind].item() == pytest.approx(mean(each), abs=1e-6)
+
+
+def test_the_time_of_attention_is_that_of_three_steps():
+    taken = milliseconds(*torch.randn(3, 1, 2, 64, 8))
+    assert len(taken) == 3 and min(taken) >= 0
+
+
+def test_the_weight_on_a_place_is_each_heads_and_follows_a_key_that_is_exchanged(told):
+    torch.manual_seed(0)
+    model, (here, _, pronoun) = Reader().eval(), renamed(told)
+    seen = Weights()
+    with torch.no_grad():
+        model.encoder(here.tokens, here.lengths, weights=seen)
+    usual = weight_on(model, here, pronoun)
+    for head in range(4):
+        each = [seen.self_attn[1][i, head, int(here.asker[i]), int(pronoun[i])] for i in range(len(pronoun))]
+        assert usual[head].item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-6)
+    key = model.encoder.stack.blocks[1].attention.sublayer.key
+    own = rows_at(model, key, here, pronoun)
+    assert torch.allclose(weight_on(model, here, pronoun, key, own), usual)
+    assert (weight_on(model, here, pronoun, key, 100 * own) - usual).abs().min() > 1e-3
+    assert not key._forward_hooks
 
 
 def test_weights_of_one_column_cannot_find_seven_days_and_two_can():

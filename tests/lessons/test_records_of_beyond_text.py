@@ -1,7 +1,8 @@
 """Lecture 13's models are the ones that were measured, and the records say what the lecture says."""
 
 import json
-from statistics import mean
+import math
+from statistics import mean, stdev
 
 import jupytext
 import pytest
@@ -45,6 +46,12 @@ def page():
 
 def weights(model):
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def mistakes():
+    """{model: mistakes of 397, one number a seed}."""
+    return {name: [round(397 * (1 - run["report"])) for run in runs]
+            for name, runs in measured("vision")["models"].items()}  # fmt: skip
 
 
 def test_the_page_splits_as_the_benchmark_does(vision, page):
@@ -142,10 +149,43 @@ def test_a_shuffled_cnn_beats_the_vit_and_a_vit_that_reads_all_rows_does_not_lag
 
 
 def test_with_one_readout_shuffling_costs_both_models_about_the_same():
-    shares = {name: [397 * run["report"] for run in runs] for name, runs in measured("vision")["models"].items()}
-    cnn, vit = (mean(shares[name]) - mean(shares[f"{name}, pixels shuffled"]) for name in ("CNN", "ViT, all rows read"))
+    wrongs = mistakes()
+    cnn, vit = (mean(wrongs[f"{name}, pixels shuffled"]) - mean(wrongs[name]) for name in ("CNN", "ViT, all rows read"))
     assert cnn == pytest.approx(31 / 6, abs=0.1) and vit == pytest.approx(25 / 6, abs=0.1)
-    assert max(shares["CNN, mean over places"]) < min(shares["ViT, all rows read"])
+    assert min(wrongs["CNN, mean over places"]) > max(wrongs["ViT, all rows read"])
+    assert all(a < b for a, b in zip(wrongs["CNN"], wrongs["CNN, pixels shuffled"], strict=True))
+    assert mean(wrongs["MLP"]) < mean(wrongs["ViT"]) - 2
+
+
+@pytest.mark.parametrize(("count", "intact", "shuffled", "gone", "half"), [
+    (float, 4.2, 3.2, 1.0, 2.7), (math.log, 0.76, 0.31, 0.45, 0.37)], ids=["mistakes", "ratios"])  # fmt: skip
+def test_how_much_of_the_lead_is_gone_with_the_geometry_depends_on_the_scale(count, intact, shuffled, gone, half):
+    wrongs = mistakes()
+    leads = []
+    for end in ("", ", pixels shuffled"):
+        pairs = zip(wrongs["CNN" + end], wrongs["ViT, all rows read" + end], strict=True)
+        leads.append([count(vit) - count(cnn) for cnn, vit in pairs])
+    lost = [before - after for before, after in zip(*leads, strict=True)]
+    assert [mean(lead) for lead in leads] == pytest.approx([intact, shuffled], abs=0.06 * intact)
+    assert mean(lost) == pytest.approx(gone, abs=0.01)
+    assert 2.57 * stdev(lost) / math.sqrt(6) == pytest.approx(half, abs=0.05)
+    assert mean(leads[1]) > 2.57 * stdev(leads[1]) / math.sqrt(6), "a part remains"
+
+
+def test_dropout_alone_removes_no_mistakes_and_the_dense_layer_alone_about_half_of_the_lead():
+    wrongs = mistakes()
+    three = {name: mean(runs[:3]) for name, runs in wrongs.items()}
+    plain, dropped = three["ViT"], three["ViT, dropout before the head"]
+    dense, both = three["ViT, all rows read, no dropout"], three["ViT, all rows read"]
+    assert (plain, dropped, dense, both) == pytest.approx((15.0, 15.3, 9.7, 8.3), abs=0.05)
+    assert dropped >= plain and both < dense
+    assert (plain - dense) / (plain - three["CNN"]) == pytest.approx(0.5, abs=0.05)
+    assert three["CNN, no dropout"] < three["CNN, mean over places"] / 2
+    assert mean(wrongs["ViT"]) - mean(wrongs["ViT, all rows read"]) == pytest.approx(6.5, abs=0.1)
+    assert mean(wrongs["ViT"]) - mean(wrongs["CNN"]) == pytest.approx(10.7, abs=0.1)
+    assert mean(wrongs["ViT, no positions"]) == pytest.approx(397 / 4, rel=0.05)
+    longer = zip(wrongs["ViT, three times the steps"], wrongs["ViT"], strict=False)
+    assert sum(long < short for long, short in longer) == 2
 
 
 def test_another_four_change_a_picture_as_much_as_those_that_were_chosen_and_are_not_these(vision):
@@ -210,20 +250,85 @@ def test_what_differs_most_from_the_usual_costs_more_than_rollouts_patches_and_i
     for run in removed:
         assert run["the most unusual"] < run["rollout's most"] < run["last layer's most"] < run["rollout's least"]
         assert run["rollout's most"] < min(run["first layer's most"], run["both layers, added"])
+        assert run["rollout's most"] < run["changed as much"] < run["any four"] < run["rollout's least"]
         assert 0.05 < run["correlation with ink"] < 0.5
     assert mean(run["most ink"] - run["any four"] for run in removed) == pytest.approx(0, abs=0.01)
+    left = {name: mean(run[name] for run in removed) for name in removed[0]}
+    for start, half, end in (("last layer's most", "both layers, added", "rollout's most"),
+                             ("any four", "changed as much", "rollout's most")):  # fmt: skip
+        assert 0.5 < (left[start] - left[half]) / (left[start] - left[end]) < 0.6, "a little more than half"
 
 
 def test_positions_are_a_map_where_digits_stand_everywhere_and_only_there():
     for how, runs in measured("vision")["places"].items():
         near, far = (mean(run["cosine_by_distance"][i] for run in runs) for i in (0, 3))
         assert (near - far > 0.3) == (how != "in the middle")
+    once, anew = (mean(run["cosine_by_distance"][0] for run in measured("vision")["places"][how])
+                  for how in ("moved once", "moved anew"))  # fmt: skip
+    assert (once, anew) == pytest.approx((0.29, 0.44), abs=0.005)
+
+
+def test_without_a_map_inner_neighbours_are_not_alike_either_and_each_model_reads_best_what_it_saw():
+    record, inner = measured("vision"), [6 * row + column for row in range(1, 5) for column in range(1, 5)]
+    for how, table in record["maps"].items():
+        beside = [table[i][j] / 100 for i in inner for j in inner if abs(i // 6 - j // 6) + abs(i % 6 - j % 6) == 1]
+        assert (mean(beside) > 0.3) if how != "in the middle" else (mean(beside) < 0)
+    middle, *moved = record["places"].values()
+    for run, *others in zip(middle, *moved, strict=True):
+        assert all(run["report"] > other["report"] + 0.2 for other in others)
+        assert all(run["report_moved"] < other["report_moved"] - 0.3 for other in others)
+
+
+def test_no_other_learning_rate_did_better_on_the_validation_set():
+    models = measured("vision")["models"]
+    for name in ("ViT", "CNN"):
+        ours = sum(run["choose"] for run in models[name][:3])
+        assert all(sum(run["choose"] for run in models[f"{name}, learning rate {rate}"][:3]) <= ours + 1e-9
+                   for rate in (0.001, 0.002, 0.008))  # fmt: skip
+
+
+def test_the_lead_falls_in_every_seed_as_a_ratio_and_not_as_a_difference():
+    cnn, cnn_after, vit, vit_after = (mistakes()[name + end] for name in ("CNN", "ViT, all rows read")
+                                      for end in ("", ", pixels shuffled"))  # fmt: skip
+    seeds = [*zip(cnn, cnn_after, vit, vit_after, strict=True)]
+    assert all(b / a > d / c for a, c, b, d in seeds)
+    assert 0 < sum(b - a > d - c for a, c, b, d in seeds) < 6
+
+
+def test_with_a_tenth_of_the_images_the_vit_loses_most():
+    few = measured("vision")["few"]
+    assert all(vit["report"] < cnn["report"] - 0.05 for vit, cnn in zip(few["ViT"], few["CNN"], strict=True))
 
 
 def test_a_listener_learns_what_its_negatives_do_not_share():
     probes = measured("sound")["probes"]
-    for one, other in zip(probes["any sound"], probes["one sound"], strict=True):
-        assert one["pitch"] > other["pitch"] + 0.3 and other["vowel"] > one["vowel"] + 0.2
+    for any_sound, one_sound, untrained in zip(*(probes[name] for name in ("any sound", "one sound", "untrained")),
+                                               strict=True):  # fmt: skip
+        assert any_sound["pitch"] > 0.85 and one_sound["pitch"] < 0.6
+        assert any_sound["vowel"] < untrained["vowel"] < one_sound["vowel"] - 0.2
+        assert probes["log spectra"][0]["vowel"] > one_sound["vowel"], "an engineer still does better"
+    for early, untrained in zip(probes["any sound, 30 steps"], probes["untrained"], strict=True):
+        assert early["pitch"] > untrained["pitch"] + 0.2
+        assert early["vowel"] == pytest.approx(untrained["vowel"], abs=0.02)
+
+
+def test_without_a_head_start_one_listener_keeps_guessing_and_the_others_learn_the_vowels_all_the_same():
+    record, name = measured("sound"), "one sound, from the start"
+    ends = [curve[-1] for curve in record["losses"][name]]
+    stuck = [end > math.log(11) - 0.05 for end in ends]
+    assert sum(stuck) == 1
+    learned = [run for run, still in zip(record["probes"][name], stuck, strict=True) if not still]
+    assert all(0.67 < run["vowel"] < 0.69 and run["pitch"] < 0.13 for run in learned)
+    assert all(0.65 < run["vowel"] < 0.69 for run in record["probes"]["one sound"])
+
+
+def test_a_favourite_keeps_entries_of_a_codebook_from_being_used():
+    codes = {}
+    for run in measured("sound")["codes"]:
+        codes.setdefault(run["name"], []).append(run["entries"])
+    fair, favoured, weak, cured = codes.values()
+    assert max(favoured) < min(fair) and all(a < b for a, b in zip(favoured, cured, strict=True))
+    assert sum(entries > 7.9 for entries in weak) == 2 and min(cured) > 7.9
 
 
 def test_where_all_sing_alike_negatives_from_any_sound_teach_vowels(sound):
@@ -234,6 +339,7 @@ def test_where_all_sing_alike_negatives_from_any_sound_teach_vowels(sound):
     probes = measured("sound")["probes"]
     for before, after in zip(probes["one singer, untrained"], probes["one singer, any sound"], strict=True):
         assert after["vowel of frames"] > before["vowel of frames"] + 0.1
+        assert before["vowel"] < after["vowel"] < after["vowel of frames"], "less at the top than in the frames"
 
 
 def test_the_first_formant_predicts_which_vowels_are_confused():

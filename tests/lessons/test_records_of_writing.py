@@ -1,10 +1,11 @@
-"""The records of exposure bias and of the splits: what is counted, and that what was kept belongs together."""
+"""The records of beams, exposure bias and splits: what is counted, and that what was kept belongs together."""
 
 import random
 
 import pytest
+import torch
 
-from attncourse.data import Pair
+from attncourse.data import EncodedPair, Pair
 from attncourse_lessons.results import measured
 from benchmarks import load
 
@@ -71,3 +72,102 @@ def test_what_is_right_on_the_way_ends_as_what_is_counted_at_the_end():
     for run in measured("splits")["suspects"]["as it was"]:
         wrong = sum(run["wrong"][n] for n in ("2", "3", "4"))
         assert abs(run["watched"] - wrong - run["watched_right"]["550"]) <= 1  # a tie may be broken otherwise
+
+
+def test_lists_of_three_tokens_need_both_remedies_in_one_seed_alone():
+    suspects = measured("splits")["suspects"]
+    wrong = {name: [run["wrong"]["3"] for run in runs] for name, runs in suspects.items()}
+    assert wrong["mixed batches"] == [21, 3, 2] and wrong["both"] == [1, 2, 2]
+    assert {run["asked"]["3"] for runs in suspects.values() for run in runs} == {47}
+
+
+def test_what_the_beam_is_worth_depends_on_the_model_and_its_training():
+    names = ("_mean_pool", "_last_state", "_attention", "")
+    records = [measured(f"training_cpu_de_en{name}") for name in names]
+    beam, greedily = [record["bleu"] for record in records], [record["curve"][-1]["test"] for record in records]
+    assert round(beam[2] - max(beam[:2])) == 11 and round(beam[3] - beam[2]) == 4
+    assert round(greedily[2] - max(greedily[:2])) == 11 and round(greedily[3] - greedily[2]) == 7
+    gains = [one - other for one, other in zip(beam, greedily, strict=True)]
+    assert all(2 < gain < 3.1 for gain in gains[:3]) and gains[3] < 0.2
+
+
+@pytest.fixture(scope="module")
+def beam_widths():
+    return load("beam_widths")
+
+
+def test_only_sources_of_one_length_share_a_batch_so_that_all_have_their_own_cap(beam_widths):
+    pairs = [EncodedPair([4] * n, []) for n in (3, 5, 3, 3)]
+    assert beam_widths.by_source_length(pairs, 2) == [[0, 2], [3], [1]]
+
+
+def test_a_way_to_write_is_summed_up_beside_another(beam_widths):
+    right = beam_widths.Written(100.0, torch.tensor([[5, 4, 3, 2, 5]] * 16), torch.tensor([-1.0, -2, -3, -4] * 4))
+    rows = torch.tensor([[4, 3, 2, 1, 4], [4, 3, 2, 1, 4], [4, 3, 2, 1, 4], [0, 0, 0, 0, 0]] * 4)
+    short = beam_widths.Written(51.3, rows, torch.full((16,), -2.0))
+    words, reference = torch.tensor([5] * 16 + [9]), torch.tensor([-3.0, -1, -3, -3] * 4)
+    found = beam_widths.summary(short, right, words, reference)
+    assert found["empty"] == 4 and found["words"] == 0.6 and found["log_p"] == -2 and found["likelier"] == 0.75
+    assert found["gain"] == -48.7 and found["gain_interval"][1] < -20 < 0 < found["interval"][0]
+    assert "likelier" not in beam_widths.summary(short, right, words)
+    whole = beam_widths.kept(words, reference, {0.0: right}, {1: short, 5: right}, {4: short, 8: right})
+    assert whole["refilled"] == {"8": 4} and whole["all"]["5"]["gain"] == 48.7
+
+
+def test_wide_beams_find_likelier_texts_that_are_too_short_and_lose_bleu():
+    runs = measured("beam_widths")["runs"]
+    assert [run["seed"] for run in runs] == [0, 1, 2]
+    for run in runs:
+        widths = run["widths"]
+        words, log_p = ([each[name] for each in widths.values()] for name in ("words", "log_p"))
+        assert words == sorted(words, reverse=True) and words[-1] < 0.5 and log_p == sorted(log_p)
+        bleu = [widths[n]["bleu"] for n in ("16", "32", "64", "128")]
+        assert bleu == sorted(bleu, reverse=True) and widths["128"]["likelier"] >= 0.98
+        assert bleu[-1] < 0.5 * max(each["bleu"] for each in widths.values())
+        assert all(widths[n]["gain_interval"][1] < 0 for n in ("32", "64", "128"))
+        assert all(low <= 0 <= high for low, high in (widths[n]["gain_interval"] for n in ("8", "16")))
+        assert all(run["penalties"][alpha]["gain_interval"][0] <= 0 for alpha in ("0.6", "1.0"))
+        assert run["penalties"]["0.0"]["words"] > 1
+        low, high = run["penalties"]["0.6"]["interval"]
+        assert 2.5 < (high - low) / 2 < 3.6
+    assert sum(any(each["empty"] for each in run["widths"].values()) for run in runs) == 1
+
+
+def test_what_the_page_says_of_greedy_search_and_a_beam_by_one_rule():
+    whole = [run["all"] for run in measured("beam_widths")["runs"]]
+    assert all(each["5"]["gain_interval"][0] > 3.5 and 4 < each["5"]["gain"] < 5 for each in whole)
+    assert all(1.35 < each["1"]["words"] < 1.45 for each in whole)
+    scores, intervals = ([each["5"][name] for each in whole] for name in ("bleu", "interval"))
+    assert max(scores) - min(scores) < 1 < min(high - low for low, high in intervals) / 2
+
+
+def test_the_signatures_move_bleu_by_more_than_a_point():
+    ways = sorted(measured("translations_de_en")["rungs"]["Transformer"]["beam"]["other_measures"].values())
+    assert ways[3] - ways[0] > 1  # the last is of characters
+
+
+def test_short_lists_come_and_go_far_from_the_steps_that_met_some():
+    runs = measured("splits")["suspects"]["as it was"]
+    for run in runs:
+        free = [n for step, n in run["watched_right"].items() if int(step) > 100
+                and not any(0 <= int(step) - hit < 20 for hit in run["met"]["4"])]  # fmt: skip
+        assert min(free) < 5 and max(free) > 0.7 * run["watched"]
+    assert [runs[0]["watched_right"][step] for step in ("212", "218", "225")] == [9, 67, 0]
+
+
+def test_both_suspects_are_guilty_and_mixing_costs_long_lists():
+    suspects = measured("splits")["suspects"]
+    wrong = {n: {name: [run["wrong"][n] for run in runs] for name, runs in suspects.items()} for n in ("2", "4")}
+    before, mixed, restored, both = ("as it was", "mixed batches", "short lists given back", "both")
+    assert min(wrong["2"][mixed] + wrong["2"][restored]) > 4 and max(wrong["2"][both]) < min(wrong["2"][mixed])
+    assert all(2 * after <= old for old, after in zip(wrong["4"][before], wrong["4"][mixed], strict=True))
+    assert max(wrong["4"][mixed]) < min(wrong["4"][before])
+    long_ones = {name: [sum(count for n, count in run["wrong"].items() if int(n) > 8) for run in runs]
+                 for name, runs in suspects.items()}  # fmt: skip
+    assert all(old < new for name in (mixed, both) for old, new in zip(long_ones[before], long_ones[name], strict=True))
+
+
+def test_attention_is_the_large_step_of_the_ladder():
+    ladder = {rung: [run["right_in_test"] for run in runs] for rung, runs in measured("splits")["ladder"].items()}
+    assert max(ladder["mean pool"] + ladder["last state"]) < 0.3 < min(ladder["attention"])
+    assert max(ladder["attention"]) < min(ladder["Transformer"])

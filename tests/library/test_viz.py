@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import axes, curves, grid, strokes, table, written
+from drawn import axes, cells, curves, grid, strokes, table, written
 from PIL import Image
 from proven import proven
 
@@ -101,11 +101,14 @@ def test_small_matrices_stand_side_by_side_with_their_numbers():
 
 
 @proven
-def test_masks_are_filled_where_a_query_may_attend():
+def test_masks_are_filled_where_a_query_may_attend_and_hatched_where_it_may_not():
     left, right = axes(viz.draw_masks, {"causal": causal_mask(3), "window": torch.eye(3, dtype=torch.bool).roll(1, 1)})
     assert (left.get_title(), right.get_title()) == ("causal", "window")
     assert grid(left) == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert grid(right) == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
+    for ax in (left, right):
+        hatched = {(key, query) for (key, query, *_), (_, hatch) in cells(ax).items() if hatch}
+        assert hatched == {(j, i) for i, row in enumerate(grid(ax)) for j, filled in enumerate(row) if not filled}
     assert (left.get_xlabel(), left.get_ylabel()) == ("key", "query")
 
 

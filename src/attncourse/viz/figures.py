@@ -58,9 +58,7 @@ def alignment_figure(
     ax.set_xlabel("source (keys)", labelpad=6)
     ax.set_ylabel("target (queries)")
     if max(map(len, source)) > 7:
-        ax.tick_params(axis="x", labelrotation=40)
-        for label in ax.get_xticklabels():
-            label.set(ha="left", va="bottom", rotation_mode="anchor")
+        turn_labels(ax)
     if title:
         ax.set_title(title, pad=10)
     return drawn
@@ -114,7 +112,8 @@ def draw_weights(
 def draw_masks(masks: Tensor | Mapping[str, Tensor], title: str = "", alt: str = "") -> None:
     """Who may attend to whom, filled where allowed: one mask (n_query, n_key), or several by title, side by side.
 
-    Raises TypeError for a mask that is not boolean, ValueError for one that is not a matrix.
+    What is forbidden is hatched up to 1,024 pairs; of more, the cells are too small for it, and it is white. Raises
+    TypeError for a mask that is not boolean, ValueError for one that is not a matrix.
     """
     if not isinstance(masks, Mapping):
         masks = {title: masks}
@@ -125,10 +124,12 @@ def draw_masks(masks: Tensor | Mapping[str, Tensor], title: str = "", alt: str =
         if mask.ndim != 2:
             raise ValueError(f"mask {name!r}: got shape {tuple(mask.shape)}, expected (n_query, n_key)")
         n_query, n_key = mask.shape
-        ax.imshow(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.2, interpolation="nearest")
+        ax.imshow(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.2, interpolation="nearest",
+                  extent=(0, n_key, n_query, 0))  # fmt: skip
         if n_query * n_key <= 1024:  # lines between the cells, while one can tell them apart
-            ax.set_xticks(np.arange(-0.5, n_key), minor=True)
-            ax.set_yticks(np.arange(-0.5, n_query), minor=True)
+            hatch(ax, mask)
+            ax.set_xticks(np.arange(n_key + 1), minor=True)
+            ax.set_yticks(np.arange(n_query + 1), minor=True)
             ax.grid(which="minor", color=PALE, linewidth=0.6)
         ax.tick_params(which="both", length=0)
         ax.set_xticks([], [])
@@ -235,9 +236,18 @@ def check_shares(name: str, weights: np.ndarray, within: str = "") -> None:
 
 
 def cells(
-    ax: Axes, matrix: np.ndarray, rows: Sequence[str], columns: Sequence[str], numbers: bool, digits: int = 2
+    ax: Axes,
+    matrix: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    numbers: bool,
+    digits: int = 2,
+    allowed: Tensor | None = None,
 ) -> None:
-    """A table, darker for more, with its labels; and, if `numbers`, each with so many decimals."""
+    """A table, darker for more, with its labels; and, if `numbers`, each with so many decimals.
+
+    What the mask `allowed`, booleans (rows, columns), forbids is hatched and has no number.
+    """
     top = max(1.0, float(np.nanmax(np.where(np.isfinite(matrix), matrix, np.nan))))
     bottom = min(0.0, float(np.nanmin(np.where(np.isfinite(matrix), matrix, np.nan))))
     ax.pcolormesh(np.clip(matrix, bottom, top), cmap=WEIGHTS, vmin=bottom, vmax=top, edgecolors="white", linewidth=1.5)
@@ -247,10 +257,26 @@ def cells(
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
+    if allowed is not None:
+        hatch(ax, allowed)
     for (i, j), value in np.ndenumerate(matrix) if numbers else ():
+        if allowed is not None and not allowed[i, j]:
+            continue
         dark = np.isfinite(value) and (value - bottom) / (top - bottom) > 0.7      # where white reads better than ink
         colour = "white" if dark else INK
         ax.text(j + 0.5, i + 0.5, _number(value, digits), ha="center", va="center", fontsize=9.5, color=colour)
+
+
+def hatch(ax: Axes, allowed: Tensor) -> None:
+    """Hatch what a mask, booleans (rows, columns), forbids: cell (i, j) lies between (j, i) and (j + 1, i + 1)."""
+    for i, j in (~allowed).nonzero().tolist():
+        ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=GREY, hatch="////", linewidth=0))
+
+
+def turn_labels(ax: Axes) -> None:
+    """Turn the tokens above a table, so that long ones do not touch."""
+    for label in ax.get_xticklabels():
+        label.set(rotation=40, ha="left", va="bottom", rotation_mode="anchor")
 
 
 def _number(value: float, digits: int = 2) -> str:
@@ -282,20 +308,14 @@ def weight_tables(
         ax.set_axis_off()
     for at, (ax, (title, (words, weights))) in enumerate(zip(drawn.axes, named.items(), strict=False)):
         matrix = as_matrix(weights, words, words)
-        cells(ax, matrix, words, words, numbers, digits=digits)
-        if allowed and title in allowed:
-            for i, j in (~allowed[title]).nonzero().tolist():
-                ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=GREY, hatch="////", linewidth=0,
-                                       zorder=4))  # fmt: skip
+        cells(ax, matrix, words, words, numbers, digits, (allowed or {}).get(title))
         ax.set_xlabel("key")
         if at % columns == 0:
             ax.set_ylabel("query")
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("bottom")
         if max(map(len, words)) > 2:
-            ax.tick_params(axis="x", labelrotation=45)
-            for label in ax.get_xticklabels():
-                label.set(ha="left", va="bottom", rotation_mode="anchor")
+            turn_labels(ax)
         ax.set_title(title, pad=8)
         said.append(f"{title}. Rows are queries, columns keys. {describe(matrix, words, words)}")
     show(drawn, alt or f"Tables of weights. {' '.join(said)}")

@@ -9,22 +9,22 @@
 # %% [markdown]
 # # Assignment @getting_ready · Getting ready
 #
-# Here are five small functions: scores become weights, sequences of several lengths become one rectangle, a mean leaves out
-# what is padding, all rows of one table meet all rows of another, and a loop trains a model. [Lecture
-# @getting_ready](@getting_ready) has all that you need. The first four take five lines at most, but you have to know the
-# shape of everything that you write. After each check comes a cell that *uses* what you wrote. It waits until the check
-# gives all points, and is not graded.
+# In this assignment you write five small functions. They turn scores into weights, make one rectangle of sequences of
+# several lengths, take a mean that leaves out the padding, compare all rows of one table with all rows of another, and
+# train a model. [Lecture @getting_ready](@getting_ready) has all that you need. The first four functions take five
+# lines at most, but you have to know the shape of everything that you write. After each check comes a cell that *uses*
+# what you wrote. That cell waits until the check gives all points, and it is not graded.
 #
-# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what
-# it found, what it expected, and, if it recognises your mistake, what probably led to it. A check on other numbers
-# and other sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Each exercise has a check under it. Run it as often as you like, even before you have written anything. It tells you
+# what it found, what it expected, and, if it recognises your mistake, the probable cause. A second check with other
+# numbers and other sizes decides your points, so an answer that fits only the visible check is not enough.
 #
 # {exercises}
 #
-# If you are stuck, `hint("softmax", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call a function that is the answer, torch's or the course's: this is the place to build it. Where tensors
-# of numbers come in, stay with torch's operations, without `.item()`, `.detach()` or NumPy on the way: the checks also ask
-# whether a gradient flows from what you return back to what you were given.
+# If you are stuck, `hint("softmax", 1)` prints a hint; the later hints of an exercise say more. An answer is refused if
+# it calls a function that already is the answer, torch's or the course's, because here you build that function
+# yourself. Where the inputs are tensors of numbers, use only torch's operations, without `.item()`, `.detach()` or
+# NumPy in between: the checks also ask whether a gradient flows from your result back to the inputs.
 
 # %% locked=true
 try:
@@ -48,15 +48,15 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
 #
 # $$\operatorname{softmax}(e)_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
-# Write it along the last axis, for a single row of scores, for a table of rows, and for any number of axes in front. The
-# formula typed in as it stands is not enough. Scores may be as large as 1000 or as low as −1000; some may lie hundreds above
-# the others; and a score may be −∞, which forbids its place. (In each row at least one score is finite.) The weights are
-# never NaN.
+# Write it along the last axis, for a single row of scores, for a table of rows, and for any number of axes in front.
+# The formula as it stands is not enough. Scores may be as large as 1000 or as low as −1000, and some may be hundreds
+# higher than the others. A score may also be −∞, which excludes its position, but in each row at least one score is
+# finite. The weights are never NaN.
 #
-# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It has two
-# mistakes.** Do not begin by reading it: *test* it. What should the six weights sum to? Along which axis do they sum to one?
-# And what happens to the first row if all scores of the second row are 200 higher? Change the scores, and go on until you
-# have found both mistakes. Then write the function as it should be.
+# **First find a bug.** The next cell is a course-mate's version. It runs, and every weight lies between 0 and 1. **It
+# has two mistakes.** Do not begin by reading the code: *test* it. What should the six weights sum to? Along which axis
+# do they sum to one? And what happens to the first row if all scores of the second row are 200 higher? Change the
+# scores, and continue until you have found both mistakes. Then write a correct function.
 
 # %%
 def suspicious(scores):
@@ -81,13 +81,14 @@ def softmax(scores: Tensor) -> Tensor:
 check("softmax", softmax)
 
 # %% [markdown]
-# <details><summary>The course-mate's two mistakes</summary>The largest score is that of the whole table, so a row far below
-# another underflows; and the sum runs down the columns (<code>dim=0</code>), so the columns sum to one.</details>
+# <details><summary>The course-mate's two mistakes</summary>The score that is subtracted is the largest of the whole
+# table, so a row far below another underflows. And the sum runs down the columns (<code>dim=0</code>), so it is the
+# columns that sum to one.</details>
 #
-# **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a factor (one over
-# the **temperature**). The naive formula stands beside yours. *Guess* at which factor it begins to fail, for the one customer and for the other. (You can
-# work it out: an exponential overflows above 88.7, and the largest scores are 6.25 and 4.5.) And what do the weights
-# become as the factor falls towards 0, and as it grows?
+# **Use it.** The lecture's two customers become more and more decided: their scores are multiplied by a growing factor
+# (one over the **temperature**). The naive formula runs beside yours. *Guess* the factor at which it begins to fail for
+# each of the two customers. (You can work it out: an exponential overflows above 88.7, and the customers' largest
+# scores are 6.25 and 4.5.) And what happens to the weights as the factor falls towards 0, and as it grows?
 
 # %%
 if solved("softmax"):
@@ -107,18 +108,18 @@ if solved("softmax"):
 # %% [markdown]
 # ## 2 · A rectangle of unequal sequences
 #
-# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled at their end with a
-# *pad*, an id that says "nothing here", until all are as long as the longest. A mask goes with the ids and says which of
-# them are real:
+# A model reads many sentences at once, and a tensor is a rectangle. So short sentences are filled up at the end with a
+# *pad*, an id that says "nothing here", until all sentences are as long as the longest one. A mask comes with the ids
+# and says which of them are real:
 #
 # ```
 # pad_batch([[5, 8, 2], [7]], pad=99)   →   [[5,  8,  2],        [[True,  True,  True],
 #                                            [7, 99, 99]]         [True, False, False]]
 # ```
 #
-# The sequences come as lists of whole numbers, each with at least one number in it. Do not change the lists: they belong to
-# the caller. And do not make the mask by looking for the pad among the ids, because a sequence may contain that very id as
-# an ordinary token.
+# The sequences are lists of whole numbers, and none of them is empty. Do not change the lists, because they belong to
+# the caller. And do not make the mask by looking for the pad among the ids, because a sequence may contain that very id
+# as an ordinary token.
 
 # %% exercise="pad_batch"
 def pad_batch(sequences: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
@@ -136,9 +137,10 @@ check("pad_batch", pad_batch)
 
 # %% [markdown]
 # **Use it.** What does a rectangle cost? Hundreds of Python's own **docstrings**, from three words long to hundreds, go
-# through your function in batches of 32. *Guess* which share of all cells is padding. Then the texts are sorted by length
-# before they are cut into batches, which is called **bucketing**: which share now? (Every cell costs time in a network,
-# real or not. The last lines are about the mask: how many of 12 places are real, and how many does `table != 0` find?)
+# through your function in batches of 32. *Guess* what share of all cells is padding. Then the texts are sorted by
+# length before they are cut into batches, which is called **bucketing**. What is the share now? (Every cell costs time
+# in a network, real or not.) The last lines are about the mask: how many of 12 positions are real, and how many does
+# `table != 0` find?
 
 # %%
 if solved("pad_batch"):
@@ -163,19 +165,19 @@ if solved("pad_batch"):
 # %% [markdown]
 # ## 3 · A masked mean
 #
-# Each sequence $b$ of the batch has vectors $x_{b1}, \dots, x_{bn}$, one for each position. Average them over the positions
-# that are real, for each sequence separately:
+# Each sequence $b$ of the batch has vectors $x_{b1}, \dots, x_{bn}$, one for each position. For each sequence
+# separately, average the vectors of the real positions:
 #
 # $$\bar x_b = \frac{\sum_{i \,:\, \text{mask}_{bi}} x_{bi}}{\text{number of } i \text{ with mask}_{bi}}$$
 #
-# What stands in the padding must make no difference, whatever it is. It may even be ∞. And a sequence may have no real
-# position at all: then its mean is zeros, and the means of the others are not affected.
+# The contents of the padding must make no difference, whatever they are. They may even be ∞. A sequence may also have
+# no real position at all. Then its mean is zeros, and the means of the other sequences are not affected.
 
 # %% exercise="masked_mean"
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Average each sequence's vectors over its real positions.
 
-    values: (batch, n, d)   mask: (batch, n), boolean, True where a position is real
+    values: (batch, n, d)   mask: (batch, n), boolean, True where a position is real; a False may stand between two
     returns (batch, d); zeros for a sequence with no real position
     """
     ...  # solution
@@ -184,10 +186,11 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 check("masked_mean", masked_mean)
 
 # %% [markdown]
-# **Use it.** Save the lamp: the shop's list by your `masked_mean`, beside the mean over the padding. And what rating may
-# the two customers expect, if the products count by their interest? Your `masked_mean` gives the values, and your `softmax`
-# the weights. With dot products for the scores, that is attention. Then the umbrella is sold out: its score becomes −∞.
-# *Guess* what that changes for the one from the rain.
+# **Use it.** Save the lamp: the next cell ranks the shop's products by your `masked_mean`, with the mean over the
+# padding beside it. And what rating may the two customers expect, if each product counts in proportion to the
+# customer's interest? Your `masked_mean` gives the values, and your `softmax` the weights. With dot products as the
+# scores, that is attention. Then the umbrella is sold out, so its score becomes −∞. *Guess* what that changes for the
+# customer from the rain.
 
 # %%
 if solved("pad_batch") and solved("masked_mean"):
@@ -206,9 +209,10 @@ if solved("pad_batch") and solved("masked_mean"):
             print(f"{when}: the reader expects {reader:.2f} stars, from the rain {wet:.2f}")
 
 # %% [markdown]
-# **And backwards.** Autograd goes through your function as it goes through torch's. The next cell asks for the gradient of
-# each product's mean with respect to each number of its row. *Guess* three of them: the lamp's one rating, the kettle's
-# first, and a number in the padding. What would the padding's gradient be if the mean counted it?
+# **And backwards.** Autograd works through your function as it works through torch's. The next cell asks for the
+# gradient of each product's mean with respect to each number of its row. *Guess* three of these gradients: for the
+# lamp's one rating, for the kettle's first rating, and for a number in the padding. What would the gradient for the
+# padding be if the mean counted the padding?
 
 # %%
 if solved("pad_batch") and solved("masked_mean"):
@@ -222,18 +226,19 @@ if solved("pad_batch") and solved("masked_mean"):
 # %% [markdown]
 # ## 4 · All squared distances at once
 #
-# The lecture asked how well each customer matches each product, by dot products. Here the question is how *far apart* they
-# are: the squared distance of every row of one table from every row of another,
+# The lecture used dot products to ask how well each customer matches each product. Here the question is how *far apart*
+# they are. Compute the squared distance of every row of one table from every row of another,
 #
 # $$D_{ij} = \lVert a_i - b_j \rVert^2 = \sum_{f} (a_{if} - b_{jf})^2$$
 #
-# Write it for two tables and for any number of axes in front. (A loop earns the points, too; try it without one.) Two ways
-# lead there. By broadcasting, a table of differences, (n_a, n_b, d), stands on the way. By
+# Write it for two tables and for any number of axes in front. (A loop earns the points, too, but try it without one.)
+# There are two ways. With broadcasting, you first make a table of differences, (n_a, n_b, d). With the identity
 #
 # $$\lVert a - b \rVert^2 = \lVert a \rVert^2 - 2\, a \cdot b + \lVert b \rVert^2$$
 #
-# no such table is needed, and all dot products are one `einsum` or one `@`. The check accepts both. **One of the two can
-# return a number below zero, which no square is.** Find out which one, and where, and see to it that yours never does.
+# no such table is needed, and one `einsum` or one `@` gives all dot products. The check accepts both ways. **One of the
+# two can return a number below zero, which no square can be.** Find out which way does so, and where, and make sure
+# that yours never does.
 
 # %% exercise="squared_distances"
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -249,8 +254,9 @@ check("squared_distances", squared_distances)
 
 # %% [markdown]
 # **Use it: near and far from the origin.** The customer from the rain had the largest dot product with the umbrella.
-# *Guess:* is the umbrella also the nearest product? Then all rows are moved by the same vector, which changes no distance.
-# torch's `cdist` knows both ways. *Guess* which of the two, and yours, still tell the truth at 10,000.
+# *Guess:* is the umbrella also the nearest product? Then all rows are moved by the same vector, which changes no
+# distance. torch's `cdist` can compute the distances in both ways. *Guess* which of the two ways is still right when
+# the rows are moved by 10,000, and whether your function is.
 
 # %%
 if solved("squared_distances"):
@@ -272,19 +278,23 @@ if solved("squared_distances"):
             print(f"moved by {moved:>6}, {way:>14}:", [round(x, 2) for x in far[0].tolist()])
 
 # %% [markdown]
-# <details><summary>What it shows</summary>A long vector has large dot products with much that is far away. And a clamp
-# removes the sign, not the error: far from the origin the expansion subtracts large numbers that nearly agree, and their
-# digits cancel (<strong>catastrophic cancellation</strong>). That it is still right at 1,000 is luck: squared lengths are
-# near three million there, where float32 has steps of 0.25, and all our numbers are multiples of a quarter. At 10,000 the
-# steps are 32. Differences that are taken first lose nothing here, but need a table of (n_a, n_b, d) numbers. So
-# <code>cdist</code>, unless it is told otherwise, expands as soon as one of the tables has more than 25 rows.</details>
+# <details><summary>What it shows</summary>A long vector has large dot products with many vectors that are far away. And
+# a clamp removes the sign, not the error: far from the origin the expansion subtracts large numbers that nearly agree,
+# and their digits cancel (<strong>catastrophic cancellation</strong>). It is luck that the expansion is still right at
+# 1,000. The squared lengths there are near three million, where float32 has steps of 0.25, and all our numbers are
+# multiples of a quarter. At 10,000 the steps are 32. Taking the differences first loses nothing here, but needs a table
+# of (n_a, n_b, d) numbers. So <code>cdist</code>, unless it is told otherwise, uses the expansion as soon as one of the
+# tables has more than 25 rows.</details>
 #
 # **Use it: read digits without training.** Each of 397 handwritten digits, 64 pixels as a vector, gets the label of the
-# nearest of 1,400 others. *Guess* how many are right. And with the largest *dot product* in place of the smallest distance,
-# or with the largest once all 1,400 have been scaled to length 1? The last lines need exercise 1 and the end of the lecture:
-# run the cell again when you have both. With your `softmax` all 1,400 vote, and nearer ones count more,
-# $\operatorname{softmax}(-D / \tau)$: the lecture's three lines, with distances for scores. *Guess* what a large $\tau$ does,
-# and a small one. Each line has three numbers, for three ways to split the digits.
+# nearest of 1,400 others. *Guess* how many labels are right. How many are right with the largest *dot product* in place
+# of the smallest distance? And with the largest dot product once all 1,400 vectors have been scaled to length 1? Each
+# line has three numbers, for three ways to split the digits.
+#
+# The last lines need exercise 1 and the end of the lecture, so run the cell again when you have finished both. There
+# all 1,400 digits vote with your `softmax`, and nearer digits count more, $\operatorname{softmax}(-D / \tau)$. These
+# are the lecture's three lines, with distances in place of dot products. *Guess* what a large $\tau$ does, and what a
+# small one does.
 
 # %%
 if solved("squared_distances"):
@@ -320,27 +330,29 @@ if solved("squared_distances"):
               f" dot product, {longer:.2f} × as long as the mean")
 
 # %% [markdown]
-# <details><summary>What it shows</summary>The first line is a <strong>nearest-neighbour classifier</strong>. Digits with much
-# ink are long vectors and have large dot products with everything: they are chosen again and again, and far fewer digits are
-# chosen than by distance. At equal length the dot product does about as well as the distance. The lines with τ are
-# <strong>kernel regression</strong> (more in lecture @lookup), and τ is the <strong>temperature</strong>: large, and all
-# 1,400 count nearly alike; small, and the nearest decide. Two lines that differ by a digit or two of 397 on one split, and
-# not at all on another, cannot be told apart. (The 1,797 digits come from thirteen writers, and a random split puts their
-# digits on both sides: for a new writer expect less.)</details>
+# <details><summary>What it shows</summary>The first line is a <strong>nearest-neighbour classifier</strong>. Digits
+# with much ink are long vectors and have large dot products with everything. So the same digits are chosen again and
+# again, and far fewer different digits are chosen than by distance. At equal length the dot product does about as well
+# as the distance. The lines with τ are <strong>kernel regression</strong> (more in lecture @lookup), and τ is the
+# <strong>temperature</strong>. If it is large, all 1,400 digits count nearly alike; if it is small, the nearest digits
+# decide. Two lines that differ by one or two digits of 397 on one split, and not at all on another, cannot be told
+# apart. (The 1,797 digits come from thirteen writers, and a random split puts digits of the same writers on both sides.
+# For a new writer, expect fewer right answers.)</details>
 
 # %% [markdown]
 # ## 5 · A training loop
 #
-# The lecture's model, `nn.Linear(d, 1)`, learns to predict one number for each row. Its weight and its bias start at zero, so
-# that two runs are alike. Each of `steps` steps uses all rows: the loss is the mean squared error, and every parameter moves
-# by `lr` times its gradient, downhill. What comes back are the losses, each as it was *before* its step, and what the trained
-# model predicts, after the last step. With no step at all there are no losses, and the predictions are zeros. (No gradient
-# has to flow through this answer. `.item()` and `.detach()` are in their place here.)
+# The lecture's model, `nn.Linear(d, 1)`, learns to predict one number for each row. Its weight and its bias start at
+# zero, so that every run gives the same result. Each of `steps` steps uses all rows: the loss is the mean squared
+# error, and every parameter moves downhill by `lr` times its gradient. The function returns the losses, each as it was
+# *before* its step, and the predictions of the trained model, after the last step. With no step at all there are no
+# losses, and the predictions are zeros. No gradient has to flow through this answer, so you may use `.item()` and
+# `.detach()` here.
 #
-# **First find a bug.** The next cell is a course-mate's loop. It runs, and its loss falls. **It has two mistakes.**
-# Do not begin by reading it: *test* it. Do its predictions follow the ratings? Does the loss keep falling with more steps?
-# Print the shapes of what meets in the loop, and a parameter's `.grad` before and after `backward()`. Go on until you have
-# found both. Then write the loop as it should be.
+# **First find a bug.** The next cell is a course-mate's loop. It runs, and its loss falls. **It has two mistakes.** Do
+# not begin by reading the code: *test* it. Do its predictions follow the ratings? Does the loss keep falling with more
+# steps? Print the shapes of the tensors that meet in the loop, and a parameter's `.grad` before and after `backward()`.
+# Continue until you have found both mistakes. Then write a correct loop.
 
 # %%
 def suspicious_fit(features, targets, steps, lr):
@@ -379,15 +391,19 @@ def fit(features: Tensor, targets: Tensor, steps: int, lr: float) -> tuple[Tenso
 check("fit", fit)
 
 # %% [markdown]
-# <details><summary>The course-mate's two mistakes</summary>A column minus a row: all pairs. And no <code>zero_grad()</code>:
-# the gradients of all earlier steps are added up, so the loss swings instead of settling.</details>
+# <details><summary>The course-mate's two mistakes</summary>A row is subtracted from a column, which compares all pairs.
+# And there is no <code>zero_grad()</code>: the gradients of all earlier steps are added up, so the loss swings instead
+# of settling.</details>
 #
-# **Use it.** Your loop beside the course-mate's, on the shop's ratings. Then yours with six learning rates. *Guess* which has
-# the lowest loss after 10 steps, which are still far away after 100, and which fails. There is a law: near a minimum the loss
-# is a bowl, and its **curvature** (second derivative) $c$ says how fast the gradient grows. Along each axis of the bowl, one
-# step multiplies the distance from the minimum by $1 - \text{lr} \cdot c$. So it shrinks as long as lr is below $2 / c$, and
-# grows above. The bowl is not round: the steepest direction sets the limit; with a small rate the flattest one is what you
-# wait for. (The curvatures are the eigenvalues of the **Hessian**, the matrix of second derivatives.)
+# **Use it.** The next cell runs your loop beside the course-mate's, on the shop's ratings, and then runs yours with six
+# learning rates. *Guess* which rate has the lowest loss after 10 steps, which rates are still far from the minimum
+# after 100, and which rate fails.
+#
+# There is a law: near a minimum the loss is a bowl, and its **curvature** (second derivative) $c$ says how fast the
+# gradient grows. Along each axis of the bowl, one step multiplies the distance from the minimum by
+# $1 - \text{lr} \cdot c$. So the distance shrinks as long as lr is below $2 / c$, and grows if lr is above. The bowl is
+# not round: its steepest direction sets the limit, and with a small rate you wait for its flattest direction. (The
+# curvatures are the eigenvalues of the **Hessian**, the matrix of second derivatives.)
 
 # %%
 if solved("fit"):
@@ -412,21 +428,23 @@ if solved("fit"):
     viz.curves(curves, y_name="mean squared error", log_y=True)
 
 # %% [markdown]
-# <details><summary>What it shows</summary>The best single rate shrinks the steepest and the flattest direction alike: 2 /
-# (1.64 + 2.42) = 0.49, with a factor of 0.19 a step. At 0.8 the flattest direction would be fine; in the steepest one each
-# step overshoots and keeps |1 − 0.8 · 2.42| = 0.94 of the distance. 0.1 and 0.5 end at the same loss: here the rate decides
-# how fast, not where.</details>
+# <details><summary>What it shows</summary>The best single rate shrinks the distance in the steepest and in the flattest
+# direction alike: it is 2 / (1.64 + 2.42) = 0.49, with a factor of 0.19 per step. At 0.8 the flattest direction would
+# be fine, but in the steepest direction each step overshoots and keeps |1 − 0.8 · 2.42| = 0.94 of the distance. The
+# rates 0.1 and 0.5 end at the same loss: here the rate decides how fast the loss falls, not where it ends.</details>
 
 # %% [markdown]
 # ## 6 · In your own words
 #
-# Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of scores
-# by its largest score. Ben subtracts each row's *mean*; with all scores between 1000 and 1003 his weights are right.
+# Two course-mates want to keep their exponentials small, and neither subtracts the maximum. Ada *divides* each row of
+# scores by its largest score. Ben subtracts each row's *mean*. If all scores lie between 1000 and 1003, his weights are
+# right.
 #
-# **(a)** As long as a row's largest score is positive, Ada's exponentials never overflow, but her weights are mostly wrong. Show it
-# with a row of two scores, and say what dividing changes that subtracting does not. **(b)** Give a row of scores for which,
-# in float32, Ben's version gives NaN, and say where the NaN arises. **(c)** With the maximum subtracted, other exponentials
-# may still be rounded down to 0. Why is the error too small to matter, and what would a row with *two* equal maxima give?
+# **(a)** As long as a row's largest score is positive, Ada's exponentials never overflow, but her weights are usually
+# wrong. Show this with a row of two scores, and say what dividing changes that subtracting does not. **(b)** Give a row
+# of scores for which, in float32, Ben's version gives NaN, and say where the NaN arises. **(c)** With the maximum
+# subtracted, other exponentials may still be rounded down to 0. Why is this error too small to matter, and what weights
+# would a row with *two* equal maxima give?
 #
 # Answer in four to eight sentences or lines. (3 points)
 
@@ -434,31 +452,32 @@ if solved("fit"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) For instance the scores (0, 2): right are $e^0 : e^2$, that is 0.12 and 0.88; Ada has (0, 1), that is 0.27 and 0.73.
-#    Dividing changes the *distances* between scores, and only these matter; taking away the same number leaves them as they are
-#    (a common factor $e^{-c}$ cancels). A row whose largest score is negative is a right answer, too: the order is reversed
-#    (and for (−1000, −1) her largest exponent is 1000). Half a point
-#    for the example, half for the reason.
-# 2. (b) Any row in which one score lies more than about 88.7 above the row's mean, such as (0, 0, 300): the mean is 100, and
-#    $e^{200}$ is ∞ in float32. Numerator and sum are both ∞, and ∞/∞ is NaN. A row with a score of −∞ is right as well: its
-#    mean is −∞, and −∞ − (−∞) is NaN. Half a point for a row without the reason, or the reason without a row.
-# 3. (c) The largest score's exponential is 1, so the sum is at least 1. What is rounded to 0 is less than about $10^{-45}$, a
-#    share that float32 could not tell from 0 beside 1 anyway. Two equal maxima both become 0, both exponentials are 1, and
-#    the two weights are equal, ½ at most. Half a point for each half.
+# 1. (a) For instance, for the scores (0, 2) the right weights are $e^0 : e^2$, that is 0.12 and 0.88. Ada's scores
+#    become (0, 1), and her weights are 0.27 and 0.73. Dividing changes the *distances* between scores, and only these
+#    matter. Subtracting the same number from all scores leaves the distances as they are (a common factor $e^{-c}$
+#    cancels). A row whose largest score is negative is a right answer, too: the order is reversed (and for (−1000, −1)
+#    her largest exponent is 1000). Half a point for the example, half for the reason.
+# 2. (b) Any row in which one score lies more than about 88.7 above the row's mean, such as (0, 0, 300): the mean is
+#    100, and $e^{200}$ is ∞ in float32. Numerator and sum are both ∞, and ∞/∞ is NaN. A row with a score of −∞ is right
+#    as well, because its mean is −∞, and −∞ − (−∞) is NaN. Half a point for a row without the reason, or the reason
+#    without a row.
+# 3. (c) The largest score's exponential is 1, so the sum is at least 1. An exponential that is rounded to 0 is less
+#    than about $10^{-45}$, a share that float32 could not tell from 0 beside 1 anyway. Two equal maxima both become 0,
+#    so both exponentials are 1, and the two weights are equal, ½ at most. Half a point for each half.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Extension: the logarithm of a sum of exponentials
 #
-# This exercise is worth extra credit, and nothing is lost by leaving it out.
+# This exercise earns extra credit, and you lose nothing by leaving it out.
 #
 # The logarithm of a weight is $\log \operatorname{softmax}(e)_i = e_i - \operatorname{logsumexp}(e)$, where
 #
 # $$\operatorname{logsumexp}(e) = \log \sum_j \exp(e_j)$$
 #
-# is a kind of soft maximum: never below the largest score, and never more than $\log n$ above it. Every cross-entropy
-# contains it. Write it so that it is right for scores of ±1000, throughout a row or both in one row, where neither
-# $\exp(1000)$ nor $\log 0$ is of any use. (This is the **log-sum-exp trick**.)
+# is a kind of soft maximum: it is never below the largest score, and never more than $\log n$ above it. Every
+# cross-entropy contains it. Write it so that it is right for scores of ±1000, whether they fill a row or occur together
+# in one row. There neither $\exp(1000)$ nor $\log 0$ is of any use. (This is the **log-sum-exp trick**.)
 
 # %% exercise="logsumexp"
 def logsumexp(scores: Tensor) -> Tensor:
@@ -473,9 +492,10 @@ def logsumexp(scores: Tensor) -> Tensor:
 check("logsumexp", logsumexp)
 
 # %% [markdown]
-# **Use it.** The cross-entropy of a prediction is logsumexp minus the score of the right answer. Yours stands beside
-# torch's, and beside the logarithm of a softmax, for scores whose exponentials float32 cannot hold. *Guess* the loss of the third row, which is sure and wrong.
-# (Yours is a difference of two numbers near 1,000, where float32 has steps of 0.00006. So the last digits may differ.)
+# **Use it.** The cross-entropy of a prediction is logsumexp minus the score of the right answer. The next cell prints
+# your cross-entropy, torch's, and the negative logarithm of a softmax, for scores whose exponentials float32 cannot
+# hold. *Guess* the loss of the third row, a prediction that is sure and wrong. (Yours is a difference of two numbers
+# near 1,000, where float32 has steps of 0.00006, so the last digits may differ.)
 
 # %%
 if solved("logsumexp"):

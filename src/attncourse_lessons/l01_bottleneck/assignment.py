@@ -10,20 +10,22 @@
 # # Assignment @bottleneck · The parts of a recurrent language model
 #
 # Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models are
-# compared, one step of a recurrent network, the loss that a language model learns from, a step with gates, and a readout
-# that can select from one vector. Every function is a few lines long. Several are known for mistakes that raise no error.
-# After each check comes a cell that *uses* what you wrote. It runs once the check gives all points, and is not graded.
+# compared, one step of a recurrent network, the loss that a language model learns from, a step with gates, and a
+# readout that can select from one vector. Every function is a few lines long. Several are easy to get wrong without any
+# error message. After each check comes a cell that *uses* what you wrote. It runs once the check gives all points, and
+# is not graded.
 #
-# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you what it
-# found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other numbers and other
-# sizes decides your points, so an answer that is fitted to the visible check will not do.
+# Each exercise has a check under it. Run the check as often as you like, even before you have written anything. It tells
+# you what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. Another check
+# with other numbers and other sizes decides your points, so an answer that is fitted to the visible check will not
+# pass.
 #
 # {exercises}
 #
-# If you are stuck, `hint("perplexity", 1)` prints a hint. The later hints of an exercise tell more. Your answers are refused
-# if they call the course's own functions for these things, or torch's recurrent layers: this is the place to build them. Use
-# torch's operations throughout, without `.item()`, `.detach()` or NumPy. Most checks also ask whether a gradient flows from
-# what you return back to what you were given.
+# If you are stuck, `hint("perplexity", 1)` prints a hint. The later hints of an exercise tell more. An answer is refused
+# if it calls the course's own function for the same thing, or one of torch's recurrent layers, because this is the
+# place to build them. Use torch's operations throughout, without `.item()`, `.detach()` or NumPy. Most checks also test
+# whether a gradient flows from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -44,13 +46,14 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Perplexity
 #
-# A loss of 3.4 nats says little to most people. Perplexity says the same as a number of choices: a model of perplexity 30 is as
-# unsure as somebody who guesses among 30 equally likely tokens. The lecture's formula, [@eq:perplexity], multiplies the
-# probabilities of all $N$ tokens. For a thousand tokens that product is too small for any float: it becomes 0, and the perplexity
-# infinite. So you get the **natural logarithms** of the probabilities. Rewrite the formula on paper so that no product is left.
+# A loss of 3.4 nats means little to most people. Perplexity expresses it as a number of choices: a model of perplexity
+# 30 is as unsure as a player who guesses among 30 equally likely tokens. The lecture's formula, [@eq:perplexity],
+# multiplies the probabilities of all $N$ tokens. For a thousand tokens this product is too small for any float: it
+# becomes 0, and the perplexity becomes infinite. So you get the **natural logarithms** of the probabilities. Rewrite
+# the formula on paper so that no product is left.
 #
-# You get several texts, padded to one length. The mask is True where there is a token. The $N$ tokens are those of all texts
-# together, and each counts the same. The padding may hold any number.
+# You get several texts, padded to the same length. The mask is True where there is a token. $N$ is the number of tokens
+# in all texts together, and each token counts the same. The padding may hold any number.
 
 # %% exercise="perplexity"
 def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
@@ -66,9 +69,10 @@ def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
 check("perplexity", perplexity)
 
 # %% [markdown]
-# **Use it.** Your function measures three n-gram models on docstrings that they have not seen. *Guess:* which order $n$ is best,
-# and what kind of text is easiest? Somebody else computes a perplexity for *each text* and reports the mean of these. Is it
-# larger or smaller than yours, or the same? If it differs, is the hardest text alone the reason? The last lines say it.
+# **Use it.** Your function measures three n-gram models on docstrings that they have not seen. *Guess:* which order $n$
+# is best, and what kind of text is easiest? A course-mate computes a perplexity for *each text* and reports the mean.
+# Is this mean larger or smaller than your result, or the same? If it differs, is the hardest text alone the reason? The
+# last printed lines give the answer.
 
 # %%
 if solved("perplexity"):
@@ -95,26 +99,27 @@ if solved("perplexity"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Order 3, with two tokens of context, is best here. Stock phrases are easy. Operators and names that the model has never seen
-# are hard. The mean over the texts is larger, also without the hardest text. Two things differ. Every text counts the same,
-# however long it is. And *exponentials* are averaged, which gives more than the exponential of the average. So average the
-# losses over all tokens first, and take the exponential last.</details>
+# Order 3, with two tokens of context, is best here. Stock phrases are easy. Operators and names that the model has
+# never seen are hard. The mean over the texts is larger than the perplexity over all tokens, even without the hardest
+# text. Two things differ. Every text counts the same, however long it is. And *exponentials* are averaged, which gives
+# more than the exponential of the average. So average the losses over all tokens first, and take the exponential
+# last.</details>
 
 # %% [markdown]
 # ## 2 · One step
 #
-# A recurrent network reads a text one token at a time. Its *state* holds what it knows of all that it has read. Each step
-# computes the new state from the token's vector $x_t$ and the state before ([@elman1990]):
+# A recurrent network reads a text one token at a time. Its *state* holds what it knows of everything that it has read.
+# Each step computes the new state from the token's vector $x_t$ and the previous state ([@elman1990]):
 #
 # $$h_t = \tanh\bigl(x_t W_x + h_{t-1} W_h + b\bigr)$$
 #
-# Vectors are rows, so they stand on the left of their matrices. The step is done for a batch of texts at once: row $i$ of `x` and
-# row $i$ of `state` belong to text $i$.
+# Vectors are rows, so they stand on the left of their matrices. The step is done for a batch of texts at once: row $i$
+# of `x` and row $i$ of `state` belong to text $i$.
 #
-# The texts have different lengths, and `there` says which of them have a token at this step. A text that is over **keeps its
-# state**. Its row of `x` is padding and may hold any numbers. *Answer before you write:* a decoder is to start from the last
-# states. What would it start from for the shortest text of the batch, if all texts took all steps? And why is it not enough
-# to set the padding to 0?
+# The texts have different lengths, and `there` says which of them have a token at this step. A text that has ended
+# **keeps its state**. Its row of `x` is padding and may hold any numbers. *Answer before you write:* suppose that a
+# decoder starts from the last states, and that all texts took all steps. What would the decoder start from for the
+# shortest text of the batch? And why is it not enough to set the padding to 0?
 
 # %% exercise="rnn_step"
 def rnn_step(
@@ -133,10 +138,10 @@ def rnn_step(
 check("rnn_step", rnn_step)
 
 # %% [markdown]
-# **Use it.** Here is a state of one number, with weights set by hand. It reads an opening bracket as 1, a closing one as −1 and
-# anything else as 0. It should remember whether it is inside brackets. Three texts are read at once, and the padding after
-# the shorter ones is nothing but opening brackets. *Guess:* with which $w_h$ does the state remember, 0.5 or 3? What happens
-# at the second bracket? And what does the padding do?
+# **Use it.** Here is a state of one number, with weights set by hand. It reads an opening bracket as 1, a closing
+# bracket as −1 and anything else as 0. It should remember whether it is inside brackets. Three texts are read at once,
+# and the padding after the shorter texts consists of nothing but opening brackets. *Guess:* with which $w_h$ does the
+# state remember, 0.5 or 3? What happens at the second bracket? And what does the padding do?
 
 # %%
 if solved("rnn_step"):
@@ -159,37 +164,38 @@ if solved("rnn_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With $w_h = 0.5$ the state falls back towards 0 and the model forgets. With 3 it stays where it is until the next bracket. But
-# one number says *that* a bracket is open, not how many. After the first closing bracket, that of (d e), the state says
-# "outside", though one bracket is still open.
+# With $w_h = 0.5$ the state falls back towards 0 and the model forgets. With 3 the state stays where it is until the
+# next bracket. But one number says *that* a bracket is open, not how many are. After the first closing bracket, which
+# ends (d e), the state says "outside", although one bracket is still open.
 #
-# After its end each text keeps what it knew, whatever its padding says. If all texts took all steps, a decoder would start for the
-# shortest text with a state that has read mostly padding. Padding of 0 would not be enough: a step on 0 still moves the
-# state, through $W_h$ and $b$.</details>
+# After its end each text keeps what it knew, whatever its padding says. If all texts took all steps, a decoder would
+# start for the shortest text with a state that has read mostly padding. Padding of 0 would not be enough, because a
+# step on 0 still moves the state, through $W_h$ and $b$.</details>
 
 # %% [markdown]
 # ## 3 · What a language model learns from
 #
-# A language model has read a batch of texts. At each position it has produced *logits*, one number for each token of the
-# vocabulary; softmax turns them into probabilities. `logits[:, t]` was computed when the tokens 0, 1, …, t had been read, and it
-# says what the model expects **next**. The loss is the mean of
+# A language model has read a batch of texts. At each position it has produced *logits*, one number for each token of
+# the vocabulary, and softmax turns them into probabilities. `logits[:, t]` was computed when the tokens 0, 1, …, t had
+# been read, and it says what the model expects **next**. The loss is the mean of
 #
 # $$-\log p(\text{the token that came next})$$
 #
-# over all positions for which there is a next token. The logarithm is the natural one, so the loss is in nats.
+# over all positions that have a next token. The logarithm is the natural one, so the loss is in nats.
 #
 # A text of five positions, with padding in the last, gives three terms:
 #
-# | read so far | expects, by | and next came |
+# | read so far | prediction in | what came next |
 # |---|---|---|
 # | `the` | `logits[0, 0]` | `cat` |
 # | `the cat` | `logits[0, 1]` | `sat` |
 # | `the cat sat` | `logits[0, 2]` | `<eos>` |
 # | `the cat sat <eos>` | | padding: nothing came |
 #
-# All predicted tokens of the batch count the same, whichever text they are from. The first token of a text is read and never
-# predicted. The padding's id comes as an argument: do not rely on its being 0. There is at least one token to predict. A
-# model may be very sure of itself, with logits hundreds apart. Where it is wrong, the loss must be large, but not infinite.
+# All predicted tokens of the batch count the same, whichever text they come from. The first token of a text is read and
+# never predicted. The padding's id comes as an argument, so do not rely on its being 0. There is at least one token to
+# predict. A model may be very sure of itself, with logits hundreds apart. Where such a model is wrong, the loss must be
+# large, but not infinite.
 
 # %% exercise="shifted_loss"
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
@@ -205,9 +211,9 @@ def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
 check("shifted_loss", shifted_loss)
 
 # %% [markdown]
-# **Use it.** This language model is made of your own parts. It reads a number from 100 to 999 letter by letter with your
-# `rnn_step`, trains on your `shifted_loss`, and then writes 200 words. *Guess:* what share of them are numbers from 100 to 999,
-# spelt without a mistake? And does it only repeat numbers that it was trained on?
+# **Use it.** This language model is made of your own parts. It reads a number from 100 to 999 letter by letter with
+# your `rnn_step`, trains on your `shifted_loss`, and then writes 200 words. *Guess:* what share of the words are
+# numbers from 100 to 999, spelt without a mistake? And does the model only repeat numbers that it was trained on?
 
 # %%
 if solved("rnn_step") and solved("shifted_loss"):
@@ -257,28 +263,28 @@ if solved("rnn_step") and solved("shifted_loss"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Nearly all words are numbers, spelt right, and more than a quarter of them are numbers that the model was not trained on. A
-# third of all numbers were kept apart, and a model that only recites would write none of them. The loss does not go
-# to zero, because nobody can know which of 900 numbers comes next: that alone costs $\ln 900 = 6.8$ nats for each
-# number, or 0.25 for each letter. So the model, with 0.27 on new numbers, has little left to learn.</details>
+# Nearly all words are numbers, spelt correctly, and more than a quarter of them are numbers that the model was not
+# trained on. A third of all numbers were kept apart, and a model that only recites would write none of them. The loss
+# does not go to zero, because no model can know which of 900 numbers comes next. That alone costs $\ln 900 = 6.8$ nats
+# for each number, or 0.25 for each letter. So the model, with 0.27 on new numbers, has little left to learn.</details>
 
 # %% [markdown]
 # ## 4 · A state with gates
 #
-# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The lecture
-# draws its cell. Read the equations off the lower half of [@fig:gated-cells], and write them for a batch. The picture leaves
-# out the following:
+# A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The
+# lecture draws its cell. Read the equations of the **reset gate** $r$, the **update gate** $z$, the **candidate** and
+# the new state off the lower half of [@fig:gated-cells], and write them for a batch. Watch what each × multiplies. Only
+# one thing is not in the picture: the three input matrices come stacked in `W_x`, the three matrices of the state in
+# `W_h` and the three biases in `b`, each in the order reset, update, candidate.
 #
-# * The **reset gate** $r$ and the **update gate** $z$ are computed as the LSTM's gates are: `torch.sigmoid` of what the input gives,
-#   plus what the old state gives, plus a bias. Each has a pair of matrices and a bias of its own.
-# * The **candidate** is a tanh of the same three parts, but $r$ decides, number by number, how much of the old state's part comes
-#   in. It multiplies *after* the matrix $U_{\tilde h}$, here `W_h[2]`. It touches neither the input's part nor the bias.
-# * The share $z$ of the *old* state stays, and the rest is taken from the candidate.
-# * The three pairs of matrices come stacked, and so do the biases: reset, update, candidate.
+# Test your equations on paper with the lecture's GRU of one number: the state is 0.8, the input is −1, the candidate's
+# weights are 1 for the input and 2 for the state, and $(r, z)$ is $(1, 0)$, $(0, 0)$ and $(0, 0.9)$. The new states
+# must be 0.54, −0.76 and 0.64.
 #
-# **Before you write**, answer on paper, for one number of the state: (1) Which values of r and z make the step forget all that
-# was read before, and what is the new state then? (2) Which value of z keeps the state for a thousand steps, whatever is read?
-# (3) In another paper z is the share of the *candidate*. What changes in your answers? The check asks (1) and (2).
+# **Before you write**, answer on paper, for one number of the state: (1) Which values of r and z make the step forget
+# everything that was read before, and what is the new state then? (2) Which value of z keeps the state for a thousand
+# steps, whatever is read? (3) In another paper z is the share of the *candidate*. What changes in your answers? The
+# check asks (1) and (2).
 
 # %% exercise="gru_step"
 def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
@@ -295,10 +301,10 @@ def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> T
 check("gru_step", gru_step)
 
 # %% [markdown]
-# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens, once from each of **two different first
-# states**. Then add 5 to the update gate's bias. *Guess*, before and after: how far apart are the two states after thirty
-# tokens, as a share of their distance at the start? And does each still point where it started? (A cosine of 1 means that it
-# does.)
+# **Use it.** Give your step the weights of torch's GRU and let both read thirty tokens, once from each of **two
+# different first states**. Then add 5 to the update gate's bias. *Guess*, before and after: how far apart are the two
+# states after thirty tokens, as a share of their distance at the start? And does each still point in its original
+# direction? (A cosine of 1 means that it does.)
 
 # %%
 if solved("gru_step"):
@@ -319,25 +325,29 @@ if solved("gru_step"):
         print(f"z's bias + {opened:.0f}: the same as torch's, {same};",
               f"distance left {apart.item():.4f}; cosine of each with its first state",
               [round(cosine, 2) for cosine in likeness.tolist()])
+        lengths = states.norm(dim=-1) / starts.norm(dim=-1)                      # (2,)
+        print("length of each, as a share of the first state's:",
+              [round(length, 2) for length in lengths.tolist()])
         (gradient,) = torch.autograd.grad(states.sum(), starts)      # (2, d_hidden)
         print(f"gradient that reaches the first states: {gradient.norm().item():.1g}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your step is torch's. With fresh gates the two states are the same after thirty tokens: nothing shows any more from which
-# first state each came. With 5 more in one bias about two thirds of their distance are left, and each state still points
-# where it started. The open gate leaks, too: both states have shrunk, and little of the text has got in. But the difference
-# between the two has survived. The gradient tells the same story: what a change of the first state no longer changes gets
-# no gradient. It has vanished.
+# Your step is torch's. With fresh gates the two states are the same after thirty tokens: nothing shows any more which
+# first state each came from. With 5 added to one bias, about two thirds of their distance is left, and each state still
+# points in its original direction. The open gate leaks, too: both states are shorter than at the start. But most of the
+# difference between them has survived. The gradient tells the same story: where a change of the first state no longer
+# changes the result, no gradient arrives. It has vanished.
 #
-# The answers to the questions on paper: (1) $r = 0$ and $z = 0$ forget; the new state is the tanh of the input's part and
-# the bias. (2) $z = 1$. (3) $z$ and $1 - z$ change places: $r = 0$ and $z = 1$ forget, and $z = 0$ keeps.</details>
+# The answers to the questions on paper: (1) $r = 0$ and $z = 0$ forget; the new state is the tanh of the input's part
+# plus the bias. (2) $z = 1$. (3) $z$ and $1 - z$ swap places: $r = 0$ and $z = 1$ forget, and $z = 0$ keeps.</details>
 
 # %% [markdown]
-# **Set the gates by hand.** A state of one number reads values, and some of them carry a mark "write". It should take in each
-# marked value and keep it while other values go by. A GRU does it with the weights below. The RNN beside it has the same
-# candidate and no gate: *guess* what it makes of the same text. Then change `write` and `keep`: what does each of them ruin?
+# **Set the gates by hand.** A state of one number reads values, and some of the values carry a mark "write". The state
+# should take in each marked value and keep it while other values go by. A GRU does this with the weights below. The RNN
+# beside it has the same candidate and no gate. *Guess* what state the RNN ends in. Then change `write` and `keep`. What
+# does each change ruin?
 
 # %%
 if solved("gru_step"):
@@ -356,18 +366,19 @@ if solved("gru_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The GRU holds $\tanh 0.7 = 0.60$, then $\tanh(-0.3) = -0.29$. The RNN mixes whatever it reads into its state. A small `keep`
-# ruins the keeping: with 0 the gate stands half open, and half of the state is replaced at each step. A `write` that is too
-# weak ruins the writing: with $-8$ half of a marked value gets in, with 0 next to nothing.</details>
+# The GRU holds $\tanh 0.7 = 0.60$, then $\tanh(-0.3) = -0.29$. The RNN mixes whatever it reads into its state. A small
+# `keep` ruins the keeping: with 0 the gate is half open, and half of the state is replaced at each step. A `write` that
+# is too weak ruins the writing: with $-8$ half of a marked value gets in, and with 0 next to nothing.</details>
 
 # %% [markdown]
 # ## 5 · A readout that can select
 #
-# The lecture's reader has packed letters and digits into one vector. Then it is asked for one of them. How does it get the
-# answer out? **First find the fault.** A course-mate puts what was found and the question side by side and multiplies by a
-# matrix. The next cell asks two questions of two memories. *Test it:* for each memory, subtract the answer to the second
-# question from the answer to the first. Change the memories, the questions, the seed. What does the difference never depend
-# on? And why can a readout of this kind not answer "which digit stood with a?"
+# The lecture's reader has packed letters and digits into one vector. Then it is asked for one of the digits. How does
+# it get the answer out? **First find the fault.** A course-mate puts what was found and the question side by side and
+# multiplies the result by a matrix. The next cell asks two questions of two memories. *Test it:* for each memory,
+# subtract the answer to the second question from the answer to the first. Change the memories, the questions and the
+# seed. What does the difference never depend on? And why can a readout of this kind not answer "which digit stood with
+# a?"
 
 # %%
 def side_by_side(found, question, A):
@@ -384,18 +395,18 @@ for i, memory in enumerate(memories):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The difference never depends on the memory: it is the difference of the questions, times the lower rows of the matrix. But the
-# digits that stood with a and with b differ from memory to memory. So the difference of the right answers must depend on the
-# memory, too. A matrix alone cannot select. (With a tanh layer after it, it can: a question can push a number far into the
-# flat part of the tanh, where the memory no longer matters. But a network learns this slowly, as [@fig:readout]
-# shows.)</details>
+# The difference never depends on the memory: it is the difference of the questions, times the lower rows of the matrix.
+# But the digits that stood with a and with b differ from memory to memory. So the difference of the right answers must
+# depend on the memory, too. A matrix alone cannot select. A matrix with a tanh layer after it can: a question can push
+# a number far into the flat part of the tanh, where the memory no longer matters. But a network learns this slowly, as
+# [@fig:readout] shows.</details>
 
 # %% [markdown]
-# To select, the question must decide how much of each number gets through, as a gate does. The question $q$ gives a share
-# between 0 and 1 for each number of what was found: the sigmoid of a linear map of $q$, with weights $W$ and bias $b$. Share
-# and number are multiplied.
+# To select, the question must decide how much of each number gets through, as a gate does. The question $q$ gives a
+# share between 0 and 1 for each number of what was found: the sigmoid of a linear map of $q$, with weights $W$ and bias
+# $b$. Each number is multiplied by its share.
 #
-# Write it for a batch of texts. Each text is asked *several* questions at once.
+# Write this readout for a batch of texts. Each text is asked *several* questions at once.
 
 # %% exercise="gated_readout"
 def gated_readout(found: Tensor, questions: Tensor, W: Tensor, b: Tensor) -> Tensor:
@@ -410,10 +421,10 @@ def gated_readout(found: Tensor, questions: Tensor, W: Tensor, b: Tensor) -> Ten
 check("gated_readout", gated_readout)
 
 # %% [markdown]
-# **Use it.** This is the lecture's task with one vector of 32 numbers, read out by your gate and by two vectors side by side. Both
-# readouts then go through a tanh layer. *Guess* the share of right answers with one pair, with two, and with four. Guess it
-# for both readouts, and for somebody who knows which digits were read but not with which letters, and names the most frequent
-# one. Chance gives 0.1.
+# **Use it.** This is the lecture's task with one vector of 32 numbers, read out by your gate and by putting two vectors
+# side by side. Both readouts then go through a tanh layer. *Guess* the share of right answers with one pair, with two,
+# and with four. Guess it for both readouts, and for a player who knows which digits were read but not with which
+# letters, and names the most frequent digit. Chance gives 0.1.
 
 # %%
 if solved("gated_readout"):
@@ -459,17 +470,18 @@ if solved("gated_readout"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With one pair there is nothing to select, and both are right. With two and four your gate is far ahead. The readout side by
-# side is no better than naming the most frequent digit: it has learned what was read, and not to select. Its tanh layer could
-# select, and with more steps it begins to, as [@fig:readout] shows. The gate makes it easy to learn.</details>
+# With one pair there is nothing to select, and both readouts are right. With two and four pairs your gate is far ahead.
+# The readout side by side is no better than naming the most frequent digit: it has learned what was read, but not to
+# select. Its tanh layer could select, and with more steps it begins to, as [@fig:readout] shows. The gate makes
+# selecting easy to learn.</details>
 
 # %% [markdown]
 # ## 6 · In your own words
 #
-# **First question.** On a test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of words, and
-# the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
+# **First question.** On a test text of 10,000 characters, model A has a perplexity of 20. Its tokens are pieces of
+# words, and the text has 2,500 of them. Model B has a perplexity of 2.2. Its tokens are single characters.
 #
-# Which of the two is better, and why must you not compare 20 with 2.2? Give the calculation. (2 points)
+# Which of the two models is better, and why must you not compare 20 with 2.2? Show the calculation. (2 points)
 
 # %% [markdown] written="which-is-better" points=2 minutes=6 difficulty=2
 # ### BEGIN SOLUTION
@@ -483,12 +495,13 @@ if solved("gated_readout"):
 # ### END SOLUTION
 
 # %% [markdown]
-# **Second question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the training text is 1.04,
-# and on a test text that it has never seen it is 1.04 as well. "No overfitting," she says, "and better than anything published."
+# **Second question.** A course-mate trains a recurrent language model. After a few minutes its perplexity on the
+# training text is 1.04, and on a test text that it has never seen it is 1.04 as well. "No overfitting," she says, "and
+# better than anything published."
 #
-# **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened? **(c)** In
-# the lecture the model had to write. Describe *another* test, of model and loss together, that would have told her, without
-# looking at the code.
+# **(a)** Why can the test perplexity not be so low, however good the model? **(b)** What has most probably happened?
+# **(c)** In the lecture the model had to write. Describe *another* test, of model and loss together, that would have
+# shown her the mistake, without looking at the code.
 #
 # Answer in four to eight sentences. (3 points)
 
@@ -512,15 +525,16 @@ if solved("gated_readout"):
 # %% [markdown]
 # ## Extension: a sentence as one vector
 #
-# This exercise and the next are worth extra credit, and nothing is lost by leaving them out.
+# This exercise and the next earn extra credit, and you lose nothing by leaving them out.
 #
-# A network has read a batch of sentences and left one state for each position. A classifier or a decoder that comes next needs
-# one vector. So all states of a sentence must become one, and the simplest way is their mean:
+# A network has read a batch of sentences and left one state for each position. A classifier or a decoder that comes
+# next needs one vector. So all states of a sentence must become one, and the simplest way is their mean:
 #
 # $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
-# The sentences have different lengths, and `states` is as wide as the longest. The states after a sentence's end are *not*
-# zero: the network read the padding, too, and left states there that are as large as any. Each sentence has at least one word.
+# The sentences have different lengths, and `states` is as wide as the longest sentence. The states after a sentence's
+# end are *not* zero: the network read the padding, too, and left states there that are as large as any others. Each
+# sentence has at least one word.
 #
 # (Assignment @getting_ready has a mean with a mask. Here you are given no mask, only the lengths.)
 
@@ -538,9 +552,9 @@ def mean_pool(states: Tensor, lengths: Tensor) -> Tensor:
 check("mean_pool", mean_pool)
 
 # %% [markdown]
-# **Use it.** Is a number from 100 to 999, written in English words, odd? Each word gets a learned vector, your function makes one
-# vector of them, and a linear layer decides. The answer stands in the last word. *Guess:* will the classifier be right on all
-# numbers that it has not seen? If not, on which is it wrong?
+# **Use it.** Is a number from 100 to 999, written in English words, odd? Each word gets a learned vector, your function
+# makes one vector of them, and a linear layer decides. The answer lies in the last word. *Guess:* will the classifier
+# be right on all numbers that it has not seen? If not, on which numbers is it wrong?
 
 # %%
 if solved("mean_pool"):
@@ -572,16 +586,16 @@ if solved("mean_pool"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# A mean does not know which word was last: 205 and 502 have the same words. That does no harm where the first digit and the
-# last are both odd or both even. All errors are where they differ.</details>
+# A mean does not know which word was last: 205 and 502 have the same words. This does no harm where the first and the
+# last digit are both odd or both even. All errors occur where one is odd and the other even.</details>
 
 # %% [markdown]
 # ## Extension: all states of a batch
 #
-# Exercise 2 is one step, and is told which texts still have a token. Now you get the *lengths* alone, and the texts go through
-# all their steps, from $h_0 = 0$. After a text's end comes padding: numbers of any size that mean nothing. Return two things:
-# all states, with zeros where a text is over, and the **last state** of each text, the one after *its own* last token. Both
-# are known for mistakes that raise no error.
+# Exercise 2 is one step, and is told which texts still have a token. Now you get only the *lengths*, and the texts go
+# through all their steps, from $h_0 = 0$. After a text's end comes padding: numbers of any size that mean nothing.
+# Return two things: all states, with zeros where a text has ended, and the **last state** of each text, the state after
+# *its own* last token. Both are easy to get wrong without any error message.
 
 # %% exercise="rnn_states"
 def rnn_states(
@@ -600,8 +614,9 @@ def rnn_states(
 check("rnn_states", rnn_states)
 
 # %% [markdown]
-# **Use it.** torch's network can skip padding, too, if the batch is *packed*. Give your function its weights. Then read each
-# text alone, without any padding. *Guess:* which of the differences below is not (nearly) zero?
+# **Use it.** torch's network can skip padding, too, if the batch is *packed*. The next cell gives your function its
+# weights, and then reads each text alone, without any padding. *Guess:* which of the differences below is not (nearly)
+# zero?
 
 # %%
 if solved("rnn_states"):
@@ -622,5 +637,5 @@ if solved("rnn_states"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Packed or alone, torch's last states are yours. The last column of a padded batch holds the states after the *padding*: only
-# that of the longest text is right. No error message says so.</details>
+# Packed or alone, torch's last states are yours. The last column of a padded batch holds the states after the
+# *padding*, so only the state of the longest text is right. No error message says so.</details>

@@ -196,8 +196,8 @@ def encoder_decoder(source: Sequence[str], target: Sequence[str]) -> None:
         if t < n:
             arrow(ax, (x + 0.6, 2.0), (x + 1.4, 2.0), width=1.8)
     arrow(ax, (2.0 * (n - 1) + 0.6, 2.0), (first - 0.6, 2.0), colour=ORANGE, width=4)
-    ax.text((2.0 * (n - 1) + first) / 2, 3.0, "one vector:\n$d$ numbers", ha="center", va="center", fontsize=10.5,
-            color=ORANGE, fontweight="bold")  # fmt: skip
+    ax.text((2.0 * (n - 1) + first) / 2, 3.15, f"$s_0 = h_{n}$\none vector:\n$d$ numbers", ha="center", va="center",
+            fontsize=10.5, color=ORANGE, fontweight="bold")  # fmt: skip
     for t, word in enumerate(target, start=1):
         x = first + 2.0 * (t - 1)
         box(ax, x, 2.0, f"$s_{t}$", GREEN)
@@ -212,8 +212,8 @@ def encoder_decoder(source: Sequence[str], target: Sequence[str]) -> None:
     show(
         drawn,
         f"An encoder reads {' '.join(source)}: hidden states h 1 to h {n}, each made of the one before and a token. "
-        f"Only the last, h {n}, one vector of d numbers, reaches the decoder. Its states s 1 to s {m} read <bos> "
-        f"{' '.join(target[:-1])} and write {' '.join(target)}.",
+        f"Only the last, h {n}, one vector of d numbers, reaches the decoder: it is s 0. The states s 1 to s {m} read "
+        f"<bos> {' '.join(target[:-1])} and write {' '.join(target)}.",
     )
 
 
@@ -283,13 +283,17 @@ def seed_lines(
     ticks: Mapping[int, str] | None = None,
     chance: float | None = None,
     colours: Mapping[str, str] | None = None,
+    chance_at: float | None = None,
+    band: tuple[str, Mapping[int, float]] | None = None,
+    on_band: str = "",
 ) -> None:
     """Lines through means, a point for each seed: {panel: {line: {x: a value for each seed}}}. Panels share both axes.
 
     x is drawn to base 2 or even, y over `y_range`, or on a logarithmic axis as wide as its values. `ticks` are the
     words at an x, where the number is not enough. What guessing gives, `chance`, is a dotted line. Lines that have the
     same names in all panels are named in the last, others in each. `colours` {line: colour} are given where they say
-    something; the other lines have theirs by order.
+    something; the other lines have theirs by order. "guessing" stands at the right, or below the line at `chance_at`.
+    `band` (name, {x: y}) is a broad grey line under the others of a single panel; `on_band` says which lines lie on it.
     """
     drawn, _ = figure(4.1 * len(panels) if len(panels) > 1 else 6.6, 3.4, columns=len(panels))
     said, words = [], ticks or {}
@@ -325,8 +329,18 @@ def seed_lines(
             ax.set_ylim(y_range)
         if chance is not None:
             ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-            ax.annotate("guessing", (1, chance), (-3, -3), xycoords=("axes fraction", "data"),
-                        textcoords="offset points", ha="right", va="top", fontsize=9.5, color=GREY)  # fmt: skip
+            right = chance_at is None
+            ax.annotate("guessing", (1 if right else chance_at, chance), (-3 if right else 0, -3),
+                        xycoords=("axes fraction" if right else "data", "data"), textcoords="offset points",
+                        ha="right" if right else "center", va="top", fontsize=9.5, color=GREY)  # fmt: skip
+        if band:
+            name, heights = band
+            ax.plot(list(heights), list(heights.values()), label=name, color=GREY, alpha=0.4, linewidth=13,
+                    solid_capstyle="butt", zorder=1.5)  # fmt: skip
+            said.append(f"{name}, a grey band: " + ", ".join(f"{y:.3g} at {x}" for x, y in heights.items()))
+            second = list(heights)[1]
+            ax.annotate(on_band, (second, heights[second]), (0, -48), textcoords="offset points", ha="center",
+                        va="top", fontsize=9.5, color=GREY)  # fmt: skip
         ax.grid(color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_title(title)
@@ -343,6 +357,45 @@ def seed_lines(
         ax.legend(handles=drawn_lines, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     show(drawn, f"{y_name} against {x_name}, means over seeds. {'; '.join(said)}."
          + ("" if chance is None else f" Guessing gives {chance:g}."))  # fmt: skip
+
+
+def times(lines: Mapping[str, Mapping[int, float]], alike: tuple[str, str], at: int) -> None:
+    """Microseconds per position, {name: {length: microseconds}}; a bracket at one length joins the two lines `alike`.
+
+    Those two do the same multiplications: what lies between them is waiting.
+    """
+    drawn, ax = figure(7.4, 3.6)
+    for i, (name, line) in enumerate(lines.items()):
+        ax.plot(list(line), list(line.values()), label=name, **line_style(i))
+    low, high = sorted(lines[name][at] for name in alike)
+    ax.annotate("", (at, low * 1.12), (at, high / 1.15), zorder=2,
+                arrowprops={"arrowstyle": "<->", "color": INK, "linewidth": 1.6, "shrinkA": 0,
+                            "shrinkB": 0})  # fmt: skip
+    ax.annotate("the same\nmultiplications", (at, (low * high) ** 0.5), (8, 0), textcoords="offset points", ha="left",
+                va="center", fontsize=10, color=INK)  # fmt: skip
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    xs = sorted({x for line in lines.values() for x in line})
+    ax.set_xticks(xs, [f"{x:,}" for x in xs])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.grid(color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel("length n")
+    ax.set_ylabel("microseconds per position")
+    handles, _ = ax.get_legend_handles_labels()
+    drawn_lines = sorted(handles, key=lambda line: float(line.get_ydata()[-1]), reverse=True)
+    ax.legend(handles=drawn_lines, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    said = "; ".join(
+        f"{name}: " + ", ".join(f"{y:.2g} at {x:,}" for x, y in line.items()) for name, line in lines.items()
+    )
+    show(
+        drawn,
+        f"Microseconds per position against the length. {said}. {alike[0]} and {alike[1]} do the same multiplications: "
+        f"at {at:,} the first takes {lines[alike[0]][at] / lines[alike[1]][at]:.2g} times as long.",
+    )
 
 
 def blues(widths: Sequence[int]) -> dict[int, str]:

@@ -9,12 +9,12 @@
 # %% [markdown]
 # # Assignment @lookup · Attention is a lookup
 #
-# In this assignment you build hard and soft attention and its backward pass, find the mistakes in somebody
-# else's lookup, and then build two of the four score functions of [lecture @lookup](@lookup). (The plain dot product
-# you write along the way; the bilinear score is an extension.) The lecture asks one query at a time; here many queries
-# come at once, without a loop. None of the functions needs more than six lines. The hard part is to know which axis is
-# which, and which factor of a product stands on the left. After each check comes a cell that *uses* what you wrote. It
-# waits until the check gives all points, and is not graded.
+# In this assignment you build hard attention, soft attention and its backward pass. You find the mistakes in a
+# course-mate's lookup. Then you build two of the four score functions of [lecture @lookup](@lookup): you write the plain
+# dot product along the way, and the bilinear score is an extension. The lecture asks one query at a time. Here many
+# queries come at once, and you answer them without a loop. No function needs more than six lines. The hard part is to
+# know which axis is which, and which factor of a product stands on the left. After each check comes a cell that *uses*
+# what you wrote. It waits until the check gives all points, and it is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -22,7 +22,7 @@
 #
 # {exercises}
 #
-# If you are stuck, `hint("hard_lookup", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
+# If you are stuck, `hint("hard_lookup", 1)` prints a hint; later hints tell more. Your answers are
 # refused if they call the course's own attention or torch's: this is the place to build it. You may use torch's
 # `softmax`. Use torch operations throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a
 # gradient flows from what you return back to what you were given.
@@ -56,7 +56,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Hard attention
 #
-# A table holds $n$ keys $k_1, \dots, k_n$ and beside each of them a value $v_1, \dots, v_n$. A query $q$ comes in. Which key
+# A table holds $n$ keys $k_1, \dots, k_n$, each with a value, $v_1, \dots, v_n$. A query $q$ comes in. Which key
 # matches it best, by the dot product, and what is stored beside that key?
 #
 # $$\text{hard}(q) = v_{i^*} \quad\text{with}\quad i^* = \arg\max_i \; q \cdot k_i$$
@@ -120,7 +120,7 @@ check("soft_lookup", soft_lookup)
 # %% [markdown]
 # **Use it.** Your function is a kernel regression now. Here are sixty noisy counts; it predicts the bicycles at every
 # hour of the day. The temperature is chosen by leave-one-out: hide a count, predict it from the others. The counts were
-# drawn around a known curve. *Guess* where the prediction will miss that curve by most.
+# drawn around a known curve. *Guess* where the prediction will miss that curve by the most.
 
 # %%
 if solved("soft_lookup"):
@@ -150,22 +150,22 @@ if solved("soft_lookup"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The prediction follows both rush hours and is too low at their tops: an average of neighbours cuts off peaks. The
+# The prediction follows both rush hours and is too low at their tops, because an average of neighbours flattens peaks. The
 # morning peak comes nearly an hour late. It is furthest off in a gap, at 9:30 on the steep flank of a rush hour: no
-# count lies within half an hour, and the counts on either side differ much.</details>
+# count lies within half an hour, and the counts before and after the gap differ a lot.</details>
 
 # %% [markdown]
 # ## 3 · The backward pass, by hand
 #
-# The lecture works out how an answer changes with a score, for values of one number. Go the whole way. A loss $L$ was
-# computed from the outputs of a soft lookup, and somebody hands you its gradient there: `upstream` holds $\partial L /
-# \partial c$, a number for each number of the output. What is the gradient of $L$ at the query, at the keys and at the
-# values?
+# The lecture works out how an answer changes with a score, for values of one number. Now go the whole way. A loss $L$ was
+# computed from the outputs of a soft lookup. You are given its gradient with respect to these outputs: `upstream` holds
+# $\partial L / \partial c$, one number for each number of the output. What is the gradient of $L$ with respect to the
+# query, the keys and the values?
 #
 # Work on paper first, for one query, and go backwards: from the output to the values and to the weights, from the weights
-# to the scores, from the scores to the two factors of a dot product. Then for many queries, by matrix products. The shapes
-# help: a gradient has the shape of what it belongs to. Autograd is refused here. Where several queries use the same key,
-# their gradients add up.
+# to the scores, from the scores to the two factors of a dot product. Then write it for many queries, with matrix products.
+# The shapes help: a gradient has the shape of the tensor that it belongs to. Where several queries use the same key, their
+# gradients add up. Autograd is refused here.
 
 # %% exercise="lookup_gradient"
 def lookup_gradient(
@@ -185,7 +185,7 @@ check("lookup_gradient", lookup_gradient)
 # %% [markdown]
 # **Use it.** First your gradients beside autograd's. Then the lecture's question: at what time does the bridge's table say
 # 200? Your gradient at the query, times the slope of the clock, is the slope for the hour. We go downhill from seven
-# hours. *Guess* which of them do not arrive, and why. (The lecture's curve is flat around 17:00.)
+# different hours. *Guess* which of these starts have not arrived after a hundred steps, and why. The lecture's curve is flat around 17:00.
 
 # %%
 if solved("soft_lookup") and solved("lookup_gradient"):
@@ -201,38 +201,41 @@ if solved("soft_lookup") and solved("lookup_gradient"):
     keys = clock(list(BICYCLES))
     values = torch.tensor([[float(n)] for n in BICYCLES.values()]) / 100     # in hundreds
     for start in (1.0, 5.0, 9.0, 13.0, 16.0, 17.0, 22.0):
-        hour = torch.tensor([start])
-        for _ in range(100):
+        hour, seen = torch.tensor([start]), []
+        for step in range(1, 1001):
             answer, _ = soft_lookup(clock(hour), keys, values, 0.1)          # (1, 1)
             upstream = 2 * (answer - 2.0)                            # of the squared error
             at_query, _, _ = lookup_gradient(clock(hour), keys, values, 0.1, upstream)
             sine, cosine = clock(hour)[0]
             along = math.pi / 12 * torch.stack([cosine, -sine])      # how the hand moves
             hour = hour - 0.1 * (at_query @ along)
-        end, said = hour.item() % 24, 100 * answer.item()
-        print(f"from {start:4.1f} h to {end:5.2f} h, answer {said:.0f}")
+            if step in (100, 1000):
+                at, said = hour.item() % 24, 100 * answer.item()
+                seen.append(f"after {step:>4} steps at {at:5.2f} h, answer {said:3.0f}")
+        print(f"from {start:4.1f} h:", "   ".join(seen))
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Four starts arrive, at three different hours: the table says 200 on each flank of the rush hours. From 1:00, 17:00 and
-# 22:00 a hundred steps are not enough. Near 17:00 and 23:00 one key has nearly all the weight, so the answer is that key's
-# value: $v_i - c$ is nearly 0 for the key that counts, and the other keys count for nothing. The slope is tiny, not zero;
-# a thousand steps arrive from everywhere.
+# After a hundred steps four starts have arrived, at three different hours: the table says 200 on each flank of the rush
+# hours. From 1:00, 17:00 and 22:00 a hundred steps are not enough. Near 17:00 and 23:00 one key has nearly all the weight,
+# so the answer is that key's value: $v_i - c$ is nearly 0 for this key, and the other keys have nearly no weight. The slope
+# is tiny, but it is not zero. After a thousand steps all seven starts have arrived.
 #
-# The product that you subtracted is one number for each query. FlashAttention ([@dao2022]) uses it, too: a tile of the way
-# back then needs no weights of other tiles. Lecture @cheap_attention has the forward pass.</details>
+# In your backward pass you subtracted one number for each query, the product of its output and its upstream gradient.
+# FlashAttention ([@dao2022]) uses the same number: with it, a tile of the backward pass needs no weights of other tiles.
+# Lecture @cheap_attention has the forward pass.</details>
 
 # %% [markdown]
 # ## 4 · Debugging: leave one out
 #
 # A course-mate wants to choose a temperature by leave-one-out, for all keys at once and without a loop: each key is also a
-# query, the others answer it, and *nobody may look themselves up*. The next cell is their code. It runs, its answers are of
+# query, the others answer it, and *no key may look itself up*. The next cell is their code. It runs, its answers are of
 # the right shape and of a plausible size, and **it has three mistakes**.
 #
-# *Test* it before you read it. What must come out if there are two keys? If all values are equal? What must change when
-# the temperature falls? Which value must not matter for row $i$? (It passes one of these four tests.) Then write the
-# function as it should be.
+# *Test* it before you read it. What must come out if there are two keys? If all values are equal? At a very low
+# temperature? Which value must not matter for row $i$? The code passes one of these four tests. Then write the function
+# as it should be.
 
 # %%
 def suspicious(keys, values, temperature):
@@ -278,15 +281,16 @@ if solved("leave_one_out"):
 # <details><summary>What to see</summary>
 #
 # Yours has a valley at 0.01 to 0.03. The suspicious one says 94 nearly everywhere and would choose the hottest temperature,
-# 1.0, at which rush hours are averaged away. No error message and no strange shape gives it away, only a test does. (Of the
-# four tests it passes the last: the own value does not matter.)</details>
+# 1.0, at which both rush hours disappear. No error message and no strange shape gives it away: only a test does. It passes
+# the last of the four tests, because a row does not depend on its own value. It fails the other three. At a very low
+# temperature, for instance, the value of the nearest other key must come out.</details>
 
 # %% [markdown]
 # ## 5 · The additive score
 #
 # The score functions that follow work on a batch: the first axis counts tables, each with queries and keys of its own, and
-# no query ever meets the keys of another table. What comes back is a table of scores for each, with a row for each query
-# and a column for each key. No softmax here.
+# no query ever meets the keys of another table. Return the scores of each table, with a row for each query and a column
+# for each key, and without a softmax.
 #
 # The oldest of the four applies a small network to each pair. It puts query and key side by side, query first. A hidden
 # layer with tanh follows, and a vector $w$ turns the hidden units into one number:
@@ -348,14 +352,14 @@ if solved("additive_score"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Each curve is a hill with its top at the query. No dot product can make one: as a function of the key it is a straight line,
-# highest at one end. The hidden units with tanh are steps, and a step up followed by a step down is a hill.</details>
+# Each curve is a hill with its top near the query. No dot product can make a hill: as a function of the key it is a straight
+# line, highest at one end. The hidden units with tanh are steps, and a step up followed by a step down is a hill.</details>
 
 # %% [markdown]
 # ## 6 · The scaled dot product
 #
-# The score that Transformers use is the dot product over the root of the width of a key. Again for a batch of tables, and
-# without the softmax:
+# The score that Transformers use is the dot product, divided by the root of the width of a key. Write it for a batch of
+# tables again, and without the softmax:
 #
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}}$$
 
@@ -372,11 +376,13 @@ def scaled_dot_score(query: Tensor, key: Tensor) -> Tensor:
 check("scaled_dot_score", scaled_dot_score)
 
 # %% [markdown]
-# **Use it: build torch's attention, then remove the root.** First your scores, a softmax and values must give what torch's own
-# `scaled_dot_product_attention` gives. Then two learned layers make queries and keys, of width 16 and of width 512. The
-# query is the right one of sixteen keys with its sign turned, and the loss sees the average of the values alone. We train
-# with your score, and with the same scores times $\sqrt{d_k}$, which is the plain dot product. *Guess* which of the four
-# find the right key.
+# **Use it: build torch's attention, then change the divisor.** First your scores, a softmax and values must give what
+# torch's own `scaled_dot_product_attention` gives. Then two learned layers make queries and keys, of width 16 and of width
+# 512. Each query has to find one key of sixteen: its input is that key's input with the sign changed, and the loss sees
+# only the average of the values. We train with your score, and with the same dot products divided by something else: by 1,
+# by $d_k$, and by the root of the *number* of keys, which is a slip that this exercise's check looks for. *Guess* which of
+# the eight recipes find the right key. *And on paper:* what must you divide by if the components of $q$ and $k$ have a
+# standard deviation of $s$ in place of 1?
 
 # %%
 if solved("scaled_dot_score"):
@@ -385,7 +391,7 @@ if solved("scaled_dot_score"):
     theirs = nn.functional.scaled_dot_product_attention(query, key, value)
     print(f"from torch's attention: off by {(ours - theirs).abs().max():.6f}")
 
-    def share_right(d_k, factor, seed):
+    def share_right(d_k, divisor, seed):
         draws = torch.Generator().manual_seed(seed)
         W_Q, W_K = torch.randn(2, 8, d_k, generator=draws) / math.sqrt(8)
         optimizer = torch.optim.Adam([W_Q.requires_grad_(), W_K.requires_grad_()], lr=0.01)
@@ -393,7 +399,8 @@ if solved("scaled_dot_score"):
         for _ in range(150):
             x = torch.randn(32, 16, 8, generator=draws)              # 32 tables; key 0 is right
             values = torch.randn(32, 16, generator=draws)
-            scores = factor * scaled_dot_score(-x[:, :1] @ W_Q, x @ W_K)[:, 0]       # (32, 16)
+            scores = scaled_dot_score(-x[:, :1] @ W_Q, x @ W_K)[:, 0]        # (32, 16)
+            scores = scores * math.sqrt(d_k) / divisor
             average = (scores.softmax(dim=-1) * values).sum(dim=-1)  # (32,)
             loss = ((average - values[:, 0]) ** 2).mean()
             optimizer.zero_grad()
@@ -403,16 +410,31 @@ if solved("scaled_dot_score"):
         return torch.stack(right[-25:]).mean()
 
     for d_k in (16, 512):
-        for name, factor in {"scaled": 1.0, "plain": math.sqrt(d_k)}.items():
-            shares = [share_right(d_k, factor, seed) for seed in range(3)]
-            print(f"d_k {d_k:>3}, {name:>6}: right key", *(f"{share:4.0%}" for share in shares))
+        by = {"√d_k": math.sqrt(d_k), "1": 1.0, "d_k": d_k, "√n_key": math.sqrt(16)}
+        for name, divisor in by.items():
+            shares = [share_right(d_k, divisor, seed) for seed in range(3)]
+            found = " ".join(f"{share:4.0%}" for share in shares)
+            print(f"d_k = {d_k:>3}, divided by {name:>6}: right key in {found}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your function is the score of torch's attention. At width 16 the root hardly matters. At width 512 the same recipe finds the
-# right key with it and rarely without it: the plain scores are $\sqrt{512} \approx 23$ times as large, and the softmax is
-# saturated.</details>
+# Your function is the score of torch's attention. At width 16 the divisor hardly matters. Dividing by the root of the
+# number of keys even gives the *same* numbers, because there are sixteen keys: a test in which both numbers are 16 cannot
+# find this slip.
+#
+# At width 512 the plain dot product finds the right key in a third of the tables at most. Its scores are $\sqrt{512}
+# \approx 23$ times as large as yours at the start, and the softmax is saturated. Dividing by $\sqrt{16} = 4$ is not enough
+# either: at least one of the three runs stays far behind.
+#
+# Dividing by $d_k$ works as well as the root here. Its scores start near 0, so the weights start nearly equal, and training
+# soon makes the scores larger. Scores that are too large at the start do more harm in this task than scores that are too
+# small. One recipe, [μP](https://github.com/microsoft/mup), divides by $d_k$ on purpose. Its reason: after training a query
+# and its key are no longer independent, so their product grows like $d_k$, as in question 5 of the lecture's *Check
+# yourself*.
+#
+# On paper: each product $q_m k_m$ has variance $s^4$, so the dot product has the standard deviation $s^2 \sqrt{d_k}$. Divide
+# by that.</details>
 
 # %% [markdown]
 # ## 7 · In your own words
@@ -467,7 +489,7 @@ check("bilinear_score", bilinear_score)
 
 # %% [markdown]
 # **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, multiplied by an
-# orthogonal matrix $R$ that nobody is told. Your score learns the dictionary. *Guess* what $W$ will have to do with $R$.
+# orthogonal matrix $R$ that your score is not told. It learns the dictionary. *Guess* what $W$ will have to do with $R$.
 
 # %%
 if solved("bilinear_score"):

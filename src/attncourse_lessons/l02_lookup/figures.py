@@ -21,6 +21,7 @@ from attncourse.viz.style import (
     INK,
     ORANGE,
     PALE,
+    PURPLE,
     WEIGHTS,
     check_places,
     figure,
@@ -42,8 +43,8 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     """A hash table, in which one key answers or none, beside a soft lookup, in which all keys do.
 
     `table` {hour: value}, `scores` (n_keys,) of the soft lookup at `asked`, `T` its temperature. The hash table is
-    asked for its third key. Raises ValueError for another number of scores than keys, and for scores that give no
-    weights.
+    asked for its third key, and for `asked`, which passes under all keys to a KeyError. Raises ValueError for another
+    number of scores than keys, and for scores that give no weights.
     """
     check_places(table=len(table))
     check_shape("scores", scores, "n_keys", n_keys=len(table))
@@ -60,17 +61,20 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
         ax.text(left + 3.6 + apart / 2, 7.8, title, ha="center", va="center", fontsize=12, color=INK)
         for column, name in ((0.7, "query"), (3.5, "keys"), (5.5 + apart, "values"), (7.3 + apart, "answer")):
             ax.text(left + column, 6.95, name, ha="center", va="center", fontsize=10.5)
-        box(ax, left + 0.7, middle, query, GREEN, width=1.2)
+        box(ax, left + 0.7, middle if apart else found, query, GREEN, width=1.2)
         for row, (key, value) in enumerate(zip(keys, values, strict=True)):
             y = top - step * row
             box(ax, left + 3.5, y, key, BLUE, width=1.3)
             box(ax, left + 5.5 + apart, y, value, ORANGE, width=1.3)
             if not apart:
                 ax.plot([left + 4.15, left + 4.85], [y, y], color=GREY, linewidth=1)
-    arrow(ax, (1.3, middle), (2.8, found), colour=GREEN, width=2.5)
+    box(ax, 0.7, foot, new, GREEN, width=1.2)
+    arrow(ax, (1.3, foot), (6.6, foot), colour=GREEN, width=1.2)
+    ax.text(6.7, foot, "KeyError", ha="left", va="center", fontsize=11)
+    arrow(ax, (1.3, found), (2.8, found), colour=GREEN, width=2.5)
     arrow(ax, (6.2, found), (7.0, found), colour=ORANGE, width=2.5)
     ax.text(7.05, found, values[equal], ha="left", va="center", fontsize=12)
-    ax.text(3.6, foot, "exactly one key matches, or none", ha="center", va="center", fontsize=10.5)
+    ax.text(3.6, foot - 0.95, "one key matches, or none", ha="center", va="center", fontsize=10.5)
     ax.text(13.75, 6.95, "scores", ha="center", va="center", fontsize=10.5)
     ax.text(15.15, 6.95, "weights", ha="center", va="center", fontsize=10.5)
     for row, (score, weight) in enumerate(zip(scores.tolist(), weights.tolist(), strict=True)):
@@ -91,7 +95,8 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
     show(
         drawn,
         f"Two lookups in a table with the keys {', '.join(keys)} and the values {', '.join(values)}. On the left a "
-        f"hash table: the query {keys[equal]} equals one key, and its value comes out, {values[equal]}. On the right a "
+        f"hash table: the query {keys[equal]} equals one key, and its value comes out, {values[equal]}; the query "
+        f"{new} equals none, and comes to a KeyError. On the right a "
         f"soft lookup: the query {new} is compared with every key, which gives the scores {scored}; the softmax "
         f"of scores / {T:g} gives the weights {said}; the values, so weighted, add up to {answer:.0f}.",
     )
@@ -273,15 +278,19 @@ def pulls(hours: Sequence[float], values: Tensor, weights: Tensor, gradient: Ten
         colour = ORANGE if value > c else BLUE
         ax.add_patch(Rectangle((left, min(c, value)), weight, abs(value - c), facecolor=(*rgb(colour), 0.35),
                                edgecolor=colour, linewidth=1.4))  # fmt: skip
+        words = f"{clock_time(hour)}\n{slope:+.0f}".replace("-", "−")
+        inside = weight >= 0.075 and abs(value - c) >= 0.15 * float(values.max())          # its words fit
         narrow = 0.5 * max(0.0, 0.075 - weight)                          # room for its words, to the right
-        ax.text(left + weight / 2 + narrow, value + (9 if value > c else -9),
-                f"{clock_time(hour)}\n{slope:+.0f}".replace("-", "−"), ha="center",
-                va="bottom" if value > c else "top", fontsize=9.5, color=INK, linespacing=1.05)  # fmt: skip
+        place, stands = (value + 5, "bottom") if value > c else (value - 5, "top")
+        if inside:
+            place, stands = (c + value) / 2, "center"
+        ax.text(left + weight / 2 + narrow, place, words, ha="center", va=stands, fontsize=9.5, color=INK,
+                linespacing=1.05)  # fmt: skip
         left += weight
     ax.axhline(c, color=INK, linewidth=1.4, linestyle="--")
     ax.text(1.01, c, f"answer c = {c:.0f}", ha="left", va="center", fontsize=10, color=INK)
     ax.set_xlim(0, 1)
-    ax.set_ylim(min(0.0, float(values.min())) - 70, float(values.max()) + 70)
+    ax.set_ylim(min(0.0, float(values.min())), float(values.max()) + 20)
     ax.set_xlabel("attention weights α, side by side")
     ax.set_ylabel("value v (bicycles)")
     said = ", ".join(
@@ -290,14 +299,27 @@ def pulls(hours: Sequence[float], values: Tensor, weights: Tensor, gradient: Ten
     show(drawn, f"Blocks as wide as the weights, from the answer {c:.0f} to the values. Their areas: {said}.")
 
 
-def error_curves(errors: Mapping[str, Tensor], hours: Tensor, at: float) -> None:
-    """{name: its squared error at `hours`}: a line each, and on it a point at the hour `at` with a piece of tangent."""
-    drawn, ax = figure(6.6, 3.5)
+def error_curves(answers: Mapping[str, Tensor], target: float, hours: Tensor, at: float) -> None:
+    """{name: its answers at `hours`}, above; below the squared error of each, from `target`, in hundreds.
+
+    Above, `target` is a line, and dots stand where the first of the answers crosses it; the same hours are dots below,
+    where the error is zero. On each error stands a point at the hour `at` with a piece of tangent.
+    """
+    drawn, (top, ax) = figure(6.6, 5.2, rows=2)
     here = int((hours - at).abs().argmin())
-    ax.axvline(float(hours[here]), color=INK, linewidth=1.2, linestyle=":")
+    first = next(iter(answers.values()))
+    above = (first > target).int()
+    zeros = []
+    for i in above.diff().nonzero()[:, 0].tolist():
+        share = float((target - first[i]) / (first[i + 1] - first[i]))
+        zeros.append(float(hours[i] + share * (hours[i + 1] - hours[i])))
+    top.axhline(target, color=INK, linewidth=1.2)
+    top.annotate(f"{target:g}", (0, target), (4, 3), textcoords="offset points", fontsize=9.5, color=INK)
     said = []
-    for i, (name, line) in enumerate(errors.items()):
-        style = line_style(i) | {"marker": "", "linestyle": ("-", "--")[i % 2]}
+    for i, (name, given) in enumerate(answers.items()):
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--")[i % 2], "color": (ORANGE, BLUE)[i % 2]}
+        line = ((given - target) / 100) ** 2
+        top.plot(hours.tolist(), given.tolist(), label=name, **style)
         ax.plot(hours.tolist(), line.tolist(), **style)
         slope = float((line[here + 1] - line[here - 1]) / (hours[here + 1] - hours[here - 1]))
         x, y = float(hours[here]), float(line[here])
@@ -307,20 +329,40 @@ def error_curves(errors: Mapping[str, Tensor], hours: Tensor, at: float) -> None
                     ha="left", va="bottom", fontsize=10, color=style["color"])  # fmt: skip
         low, high = f"{line.min():.2f}", f"{line.max():.2f}"
         said.append(f"{name}: from {low} to {high}; at {clock_time(at)} {y:.2f}, slope {slope:.2f}")
-    ax.set_xlim(0, 24)
+    top.scatter(zeros, [target] * len(zeros), color=INK, s=30, zorder=6)
+    ax.scatter(zeros, [0.0] * len(zeros), color=INK, s=30, zorder=6, clip_on=False)
+    for each in (top, ax):
+        each.axvline(float(hours[here]), color=GREEN, linewidth=1.2, linestyle=":")
+        each.set_xlim(0, 24)
+        each.set_xticks(range(0, 25, 3))
+        each.grid(axis="y", color=PALE, linewidth=0.8)
+        each.set_axisbelow(True)
+    top.set_ylim(bottom=0)
     ax.set_ylim(bottom=-0.1)
-    ax.set_xticks(range(0, 25, 3))
+    top.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    top.set_ylabel("answer (bicycles)")
     ax.set_xlabel("hour asked for")
     ax.set_ylabel("squared error / 100²")
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    show(drawn, f"Squared error against the hour asked for. {'; '.join(said)}.")
+    crossed = ", ".join(clock_time(hour) for hour in zeros)
+    show(
+        drawn,
+        f"Above, the answers at every hour; {next(iter(answers))} gives {target:g} at {crossed}. Below, the squared "
+        f"error against the hour asked for. {'; '.join(said)}.",
+    )
 
 
 def smoothings(
-    curves: Mapping[str, Tensor], xs: Tensor, hours: Tensor, counted: Tensor, weights: Mapping[str, Tensor], at: float
+    curves: Mapping[str, Tensor],
+    xs: Tensor,
+    hours: Tensor,
+    counted: Tensor,
+    weights: Mapping[str, Tensor],
+    at: float,
+    truth: Tensor,
 ) -> None:
     """Measured `counted` at `hours`, and a panel for each curve {name: its heights at `xs`} through them.
+
+    `truth` is what the counts scatter around, at `xs`: the same dashed line in each panel.
 
     `weights` {name: (n_keys,)} are what a query at the hour `at` gives each count: it is larger and darker for more,
     and the title says how many keys that comes to, 1 / Σα².
@@ -333,6 +375,7 @@ def smoothings(
         ax.scatter(hours.tolist(), counted.tolist(), color=colours, s=(10 + 40 * share).tolist(), zorder=4)
         ax.axvline(at, color=GREEN, linewidth=1.2, linestyle=":")
         effective = float(1 / weights[name].square().sum())
+        ax.plot(xs.tolist(), truth.tolist(), color=INK, linewidth=1.3, linestyle="--", zorder=3)
         ax.plot(xs.tolist(), curve.tolist(), color=ORANGE, linewidth=2, zorder=3)
         ax.set_title(f"{name}: {effective:.1f} keys at {clock_time(at)}", fontsize=10.5)
         ax.set_xlim(0, 24)
@@ -345,7 +388,38 @@ def smoothings(
         keys = f"{effective:.1f} effective keys at {clock_time(at)}"
         said.append(f"{name}: from {curve.min():.0f} to {curve.max():.0f}, {keys}")
     axes[0].set_ylabel("bicycles in an hour")
-    show(drawn, f"{len(hours)} counts, up to {counted.max():.0f}, and a curve through them. {'; '.join(said)}.")
+    show(
+        drawn,
+        f"{len(hours)} counts, up to {counted.max():.0f}, the curve that they scatter around, from {truth.min():.0f} "
+        f"to {truth.max():.0f}, and a soft lookup of them. {'; '.join(said)}.",
+    )
+
+
+def valleys(errors: Mapping[str, Tensor], temperatures: Tensor, floors: Mapping[str, float]) -> None:
+    """{sample: its error at each of `temperatures`}, a line each, with a dot at its lowest.
+
+    `floors` {sample: error} are what the true curve leaves: a short level at the right, in the line's colour.
+    """
+    drawn, ax = figure(6.6, 3.5)
+    said, right = [], float(temperatures[-1])
+    for i, (name, line) in enumerate(errors.items()):
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.")[i % 3]}
+        ax.plot(temperatures.tolist(), line.tolist(), label=name, **style)
+        low = int(line.argmin())
+        lowest = [float(temperatures[low])], [float(line[low])]
+        ax.scatter(*lowest, color=style["color"], edgecolor="white", s=150 - 40 * i, zorder=5)
+        ax.plot([right / 30, right], [floors[name]] * 2, **style)
+        said.append(f"{name}: lowest {line[low]:.0f} at {temperatures[low]:.3g}, true curve {floors[name]:.0f}")
+    ax.annotate("error of the true curve", (right / 30, min(floors.values())), (0, -4), textcoords="offset points",
+                ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_ylim(0, 1.05 * max(float(line.max()) for line in errors.values()))
+    ax.set_xlabel("temperature")
+    ax.set_ylabel("RMSE (bicycles)")
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, loc="upper left")
+    show(drawn, f"Error on hidden counts against the temperature. {'; '.join(said)}.")
 
 
 def score_landscapes(
@@ -411,8 +485,8 @@ def hill(query: Tensor, key: Tensor) -> Tensor:
 def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
     """The vectors of the hours, (n_hours, 2), each with its number and colour, joined in the order of the day.
 
-    All frames have the same frame, ±3.5. Where all vectors are shorter than 1, the dots are small
-    and have no numbers. Returns the figure and the words for it: for `explore`.
+    All frames have the same frame, ±3.5. Where all vectors are shorter than 1, the dots are small, and only 7 and 8
+    have their numbers, outside of the crowd. Returns the figure and the words for it: for `explore`.
     """
     drawn, ax = figure(4.6, 4.6)
     hold_still(drawn, left=0.13, right=0.98, bottom=0.12, top=0.92)
@@ -426,6 +500,10 @@ def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
                edgecolor=INK, linewidth=0.5, zorder=3)  # fmt: skip
     for hour, (x, y) in () if crowded else enumerate(vectors.tolist()):
         ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=8, color=INK, zorder=4)
+    for hour in (7, 8) if crowded and len(vectors) > 8 else ():
+        place = vectors[hour] / vectors[hour].norm().clamp(min=1e-9) * 1.3
+        ax.annotate(f"{hour}", tuple(vectors[hour].tolist()), tuple(place.tolist()), ha="center", va="center",
+                    fontsize=9, color=INK, zorder=5, arrowprops={"arrowstyle": "-", "color": INK})  # fmt: skip
     ax.set_xlim(-3.5, 3.5)
     ax.set_ylim(-3.5, 3.5)
     ax.set_aspect("equal")
@@ -449,11 +527,14 @@ def turns(vectors: Tensor) -> float:
 
 
 def losses_by_width(
-    ends: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], equal_weights: Mapping[str, float]
+    ends: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]],
+    equal_weights: Mapping[str, float],
+    notes: Mapping[str, tuple[int, str]] | None = None,
 ) -> None:
     """{what the loss sees: {score: {d_k: one loss a seed}}}: a panel for each loss, with its value at equal weights.
 
     Every run is a mark, those of the first score to the left, seeds side by side; a line goes through the medians.
+    `notes` {what the loss sees: (d_k, words)} stand to the left of the highest run of the first score at that width.
     """
     drawn, axes = figure(8.6, 3.3, columns=len(ends))
     said = []
@@ -472,6 +553,11 @@ def losses_by_width(
             ax.text(1.5 * max(points), middle[-1], name, ha="left", va="center", fontsize=10, color=style["color"])
             each = ", ".join(f"{y:.2f} at {x}" for x, y in zip(points, middle, strict=True))
             medians.append(f"{name}: medians {each}")
+        if notes and sees in notes:
+            width, words = notes[sees]
+            highest = max(next(iter(runs.values()))[width])
+            ax.annotate(words, (0.85 * width, highest), (-12, 0), textcoords="offset points", ha="right", va="center",
+                        fontsize=9, color=INK)  # fmt: skip
         said.append(f"the loss sees the {sees}: {'; '.join(medians)}; equal weights have {level:.2f}")
         ax.set_xscale("log")
         ax.set_xticks(list(points), [f"{x}" for x in points])
@@ -484,6 +570,34 @@ def losses_by_width(
     axes[0].set_ylabel("cross-entropy after 150 steps (nats)")
     axes[1].set_ylabel("squared error after 150 steps")
     show(drawn, f"Loss after 150 steps against the width d_k, a point for each seed. {'. '.join(said)}.")
+
+
+def lengths_by_query(lengths: Mapping[str, Tensor], bottom: float = 1e-8) -> None:
+    """{name: a length of the gradient for each query}: a line each, the longest first, with the median query marked.
+
+    The axis of the lengths ends at `bottom`; a line goes on below it, unseen.
+    """
+    drawn, ax = figure(6.6, 3.6)
+    said = []
+    for i, (name, given) in enumerate(lengths.items()):
+        falling = given.sort(descending=True).values
+        share = (torch.arange(len(falling)) + 0.5) / len(falling)
+        style = line_style(i) | {"marker": "", "linestyle": ("-", "-.", ":", "--")[i % 4]}
+        style |= {"color": (BLUE, GREEN, PURPLE, ORANGE)[i % 4], "linewidth": 2.4 if i % 4 == 2 else 2}
+        ax.plot(share.tolist(), falling.clamp(min=bottom / 10).tolist(), label=name.replace("d_k", "$d_k$"), **style)
+        said.append(f"{name}: longest {falling[0]:.2g}, median {falling.median():.2g}")
+    ax.axvline(0.5, color=INK, linewidth=1.2, linestyle=":")
+    ax.annotate("median query", (0.5, 10), (4, -2), textcoords="offset points", ha="left", va="top",
+                fontsize=9.5, color=INK)  # fmt: skip
+    ax.set_yscale("log")
+    ax.set_ylim(bottom, 10)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("share of the queries, longest gradient first")
+    ax.set_ylabel("length of the gradient")
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.legend(frameon=False, loc="lower left", handlelength=2.8)
+    show(drawn, f"Length of a query's gradient against the share of queries with a longer one. {'. '.join(said)}.")
 
 
 def scores_by_width(

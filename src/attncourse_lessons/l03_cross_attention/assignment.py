@@ -10,22 +10,22 @@
 # # Assignment @cross_attention · Cross-attention
 #
 # In this assignment you build the decoder of [lecture @cross_attention](@cross_attention), from the score of one state
-# against another to the loss that it is trained on. The lecture did one query at a time and left the rest to the package;
-# here you write it for whole batches. Every function is a few lines long; it takes time to be sure which axis is which.
-# Exercises 1 and 3 warm up: each is one of assignment @lookup's matrix products, now between two sequences of different
-# lengths. Exercises 4 and 5 are what is new.
+# against another to the loss that the decoder is trained on. The lecture computed one query at a time and left the rest
+# to the package; here you write the computation for whole batches. Every function is only a few lines long; what takes
+# time is to be sure which axis is which. Exercises 1 and 3 are warm-ups: each is one of the matrix products of
+# assignment @lookup, now between two sequences of different lengths. Exercises 4 and 5 are new.
 #
-# After each check comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not
-# graded. After exercise 4 your decoder translates, and after exercise 5 you mislead it.
+# After each check comes a cell that *uses* what you wrote. It runs once the check gives all points, and is not graded.
+# After exercise 4 your decoder translates. After exercise 5 you mislead it, and then you hide source positions from it.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
-# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not pass.
+# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check with
+# other numbers and other sizes decides your points, so an answer that is fitted to the visible check will not pass.
 #
 # {exercises}
 #
-# If you are stuck, `hint("attention_scores", 1)` prints a hint; the later ones of an exercise tell more. Your answers
-# are refused if they call the course's own attention or torch's: this is the place to build it. Use torch operations
+# If you are stuck, `hint("attention_scores", 1)` prints a hint; the later hints of an exercise tell you more. Answers
+# that call the course's own attention or torch's are refused, because here you build it yourself. Use torch operations
 # throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a gradient flows from what you
 # return back to what you were given.
 
@@ -56,7 +56,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 #
 # $$e_{ti} = s_t \cdot h_i$$
 #
-# Compute the whole table at once, for a batch of sentence pairs. The two lengths are rarely the same.
+# Compute the whole table at once, for a batch of sentence pairs. Source and target rarely have the same length.
 
 # %% exercise="attention_scores"
 def attention_scores(decoder_states: Tensor, encoder_states: Tensor) -> Tensor:
@@ -71,8 +71,9 @@ def attention_scores(decoder_states: Tensor, encoder_states: Tensor) -> Tensor:
 check("attention_scores", attention_scores)
 
 # %% [markdown]
-# **Use it.** Four hundred and thirty-six, in features as in the lecture: how much a token is about hundreds, tens, units, and
-# the joint between them. The table has four of the target tokens. *Guess* which row has no clear winner.
+# **Use it.** Here is *four hundred and thirty-six*, with features as in the lecture: how much a token is about
+# hundreds, tens, units, and the joint between them. The table has four of the target tokens. *Guess* which row has no
+# clear winner.
 
 # %%
 if solved("attention_scores"):
@@ -90,23 +91,25 @@ if solved("attention_scores"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# *Vier* has no clear winner: *four* and *hundred* are both about hundreds. *Sechs* and *dreißig* have one, in the opposite
-# order to the English tokens. *Und* prefers *and*, but not by much. Scores only compare: nothing sums to one
-# yet.</details>
+# *Vier* has no clear winner, because *four* and *hundred* are both about hundreds. *Sechs* and *dreißig* each have one,
+# in the opposite order to the English tokens. *Und* prefers *and*, but not by much. The key of *and* contains some of
+# the unit, as a bidirectional encoder's state may: remember this when you see your own alignment. These are only
+# scores: nothing sums to one yet.</details>
 
 # %% [markdown]
 # ## 2 · Attention weights: softmax and mask
 #
-# Each target position distributes a total weight of one. Softmax makes these weights of the scores:
+# Each target position distributes a total weight of one. Softmax turns the scores into these weights:
 #
 # $$\alpha_{ti} = \frac{\exp(e_{ti})}{\sum_{j} \exp(e_{tj})}$$
 #
-# A batch holds sentences of several lengths, so the short ones end in padding. The weight of a padded position must be exactly
-# zero, and the tokens must share the whole. The mask says where a token is: `True` means "may attend". It has an axis of length
-# one in the middle, because the padding of a source sentence is the same for every target position; torch broadcasts that axis.
+# A batch holds sentences of several lengths, so the shorter sentences end in padding. The weight of a padded position
+# must be exactly zero, and the weights of the tokens must sum to one. The mask says where there is a token: `True`
+# means "may attend". It has an axis of length one in the middle, because the padding of a source sentence is the same
+# for every target position; torch broadcasts that axis.
 #
-# Two cases need care. A row may have nothing but padding; then all its weights are 0, and no gradient may become NaN.
-# And a score may be large, such as 300, at a token or at padding; $\exp(300)$ does not fit into float32.
+# Two cases need care. A row may contain nothing but padding; then all its weights must be 0, and no gradient may become
+# NaN. And a score may be large, such as 300, at a token or at padding, although $\exp(300)$ does not fit into float32.
 
 # %% exercise="attention_distribution"
 def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
@@ -122,8 +125,8 @@ def attention_distribution(scores: Tensor, mask: Tensor) -> Tensor:
 check("attention_distribution", attention_distribution)
 
 # %% [markdown]
-# **Use it.** A sentence must not be translated differently depending on what it shares a batch with. Here are three tokens alone,
-# and beside two and beside five positions of padding, whose scores are drawn at random. *Guess* the three rows.
+# **Use it.** The translation of a sentence must not depend on the other sentences in its batch. Here are three tokens:
+# alone, then with two and with five positions of padding. The scores of the padding are random. *Guess* the three rows.
 
 # %%
 if solved("attention_distribution"):
@@ -137,18 +140,18 @@ if solved("attention_distribution"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The three tokens have the same weights each time, and padding has exactly 0, although some of its scores are far above the
-# tokens'. So the translation of a sentence does not depend on its batch.</details>
+# The three tokens have the same weights each time, and padding has exactly 0, although some of its scores are far above
+# the scores of the tokens. So the translation of a sentence does not depend on its batch.</details>
 
 # %% [markdown]
 # ## 3 · Context vectors
 #
-# Now the decoder receives its answer, the weighted average of the values:
+# Now the decoder receives the answer to its query, the weighted average of the values:
 #
 # $$c_t = \sum_{i} \alpha_{ti} \, h_i$$
 #
-# However long the source is, $c_t$ is one vector of the width of an encoder state. Use the weights as they are: a
-# sentence of nothing but padding has weights of 0, and its context vectors are 0.
+# However long the source is, $c_t$ is one vector, as wide as an encoder state. Use the weights as they are. A sentence
+# of nothing but padding has weights of 0, so its context vectors are 0.
 
 # %% exercise="attention_output"
 def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
@@ -163,9 +166,9 @@ def attention_output(weights: Tensor, encoder_states: Tensor) -> Tensor:
 check("attention_output", attention_output)
 
 # %% [markdown]
-# **Use it.** Your three functions are cross-attention. Here they run on the five tokens of the first cell, with all
-# queries multiplied by 0, 1 and 4. *Guess* what *sechs* receives in each case, and what attention with factor 0 is
-# called.
+# **Use it.** Together, your three functions are cross-attention. Here they run on the five tokens of the first cell,
+# with all queries multiplied by 0, 1 and 4. *Guess* what *sechs* receives in each case, and what attention with factor
+# 0 is called.
 
 # %%
 names = ("attention_scores", "attention_distribution", "attention_output")
@@ -182,16 +185,16 @@ if all(solved(name) for name in names):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With factor 0 all weights are equal: *sechs* receives the mean of the five states, which is **mean pooling**. With factor 1 it
-# receives mostly units. With factor 4 it receives the state of *six* alone, (0, 0, 3, 1): nearly a hard lookup. A large scale
-# makes attention select, a small one makes it average.</details>
+# With factor 0 all weights are equal: *sechs* receives the mean of the five states, which is **mean pooling**. With
+# factor 1 it receives mostly units. With factor 4 it receives the state of *six* alone, (0, 0, 3, 1), which is nearly a
+# hard lookup. A large scale makes attention select; a small scale makes it average.</details>
 
 # %% [markdown]
 # ## 4 · One step of the decoder
 #
-# The decoder takes one step for each token of the target. Its inputs are the token before, $y_{t-1}$ (in training the
-# right one, at inference the one that the decoder has just written, and at the start `<bos>`), and the state $s_{t-1}$
-# and the attentional vector $\tilde s_{t-1}$ of the step before. One step is
+# The decoder takes one step for each token of the target. Its inputs are the previous token $y_{t-1}$, and the state
+# $s_{t-1}$ and the attentional vector $\tilde s_{t-1}$ of the previous step. In training $y_{t-1}$ is the correct
+# token, at inference the decoder's own, and at the start `<bos>`. One step is
 #
 # $$
 # \begin{aligned}
@@ -204,12 +207,12 @@ if all(solved(name) for name in names):
 # \end{aligned}
 # $$
 #
-# Handing $\tilde s_{t-1}$ to the cell beside the embedding is called *input feeding*: the step knows what the one
-# before attended to. The layers are made for you in `__init__`; write `forward`.
+# Giving $\tilde s_{t-1}$ to the cell together with the embedding is called *input feeding*. It tells the cell what the
+# previous step attended to. The layers are made for you in `__init__`; write `forward`.
 #
 # There is only one target position and no axis for it, so the scores and the mask are (batch, n_source). You may call
-# your functions from above, with `state[:, None]` for the missing axis; but then a mistake in one of them costs points
-# here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
+# your functions from above, with `state[:, None]` to add the missing axis; but then a mistake in one of them costs
+# points here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
 
 # %% exercise="AttentionDecoderStep"
 class AttentionDecoderStep(nn.Module):
@@ -238,9 +241,10 @@ class AttentionDecoderStep(nn.Module):
 check("AttentionDecoderStep", AttentionDecoderStep)
 
 # %% [markdown]
-# **Use it: translate with your decoder.** The package's bidirectional encoder reads; *your* step writes. The two are
-# trained together by teacher forcing for 250 steps, on lists of one or two numbers, in less than a minute. Then they translate
-# 200 new lists, and one more, whose alignment is drawn. *Guess* how many of the 200 are right to the last letter.
+# **Use it: translate with your decoder.** The package's bidirectional encoder reads the source, and *your* step writes
+# the target. The two are trained together by teacher forcing for 250 steps, on lists of one or two numbers, in less
+# than a minute. Then they translate 200 new lists, and one more, whose alignment is drawn. *Guess* how many of the 200
+# are correct to the last letter.
 
 # %%
 if solved("AttentionDecoderStep"):
@@ -270,16 +274,17 @@ if solved("AttentionDecoderStep"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# After 250 steps most of the 200 lists are right. The alignment may surprise you: in our run *sechs* attends to *and*,
-# not to *six*, and is written correctly. (Yours may have another alignment, because processors round differently.)</details>
+# After 250 steps most of the 200 lists are correct. The alignment may surprise you: in our run *sechs* attends to
+# *and*, not to *six*, and is still written correctly. (Your run may have another alignment, because processors round
+# differently.)</details>
 
 # %% [markdown]
 # ## 5 · Teacher forcing
 #
-# `fit` has hidden from you what it trained on. At each step the decoder reads the token of the *right* translation,
-# $y_{t-1}$, and its logits are about the next one, $y_t$. The loss is the mean of $-\log p(y_t)$ over all tokens that are
-# to be predicted, those of the whole batch at once. The target begins with `<bos>` and ends with `<eos>`; short ones are
-# filled up with the token `pad`, which is to be predicted by nobody.
+# So far `fit` has hidden from you what it trains on. At each step the decoder reads the previous token $y_{t-1}$ of the
+# *correct* translation, and its logits predict the next token $y_t$. The loss is the mean of $-\log p(y_t)$ over all
+# tokens to be predicted in the whole batch. Each target begins with `<bos>` and ends with `<eos>`. Shorter targets are
+# filled up with the token `pad`, which never has to be predicted.
 #
 # `step` is a decoder step such as yours: it takes and returns what exercise 4 says. Before the first step the state is
 # $s_0$, which is given, and the attentional vector is zero.
@@ -302,9 +307,10 @@ check("teacher_forcing", teacher_forcing)
 
 # %% [markdown]
 # **Use it: one wrong token.** At inference the decoder reads its own mistakes. Here your function gives your trained
-# decoder the right translations of 200 new lists, and then the same with one token exchanged for another list's: the
-# first after `<bos>`, which is a number word, or the second, which may be *und*, *hundert*, a comma or `<eos>`. *Guess*
-# which of the two does more harm, and for how many steps.
+# decoder the correct translations of the 200 new lists, and then the same translations with one token replaced by the
+# token at the same position of another list. This is either the first token after `<bos>`, a number word, or the second
+# one, which may be *und*, *hundert*, a comma or `<eos>`. *Guess* which of the two does more harm, and for how many
+# steps.
 
 # %%
 if solved("AttentionDecoderStep") and solved("teacher_forcing"):
@@ -328,15 +334,16 @@ if solved("AttentionDecoderStep") and solved("teacher_forcing"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# A wrong first word does next to no harm: which number comes next is read from the source, by attention. A wrong second
-# token does: after a comma for an *und* the decoder hardly ever predicts the right token, and it needs some steps to
-# find its way back, although it reads right tokens again. A guess: it takes from the tokens not what to say, but how far
-# it has come. At inference nobody puts it right (**exposure bias**, [lecture @writing](@writing)).</details>
+# A wrong first token does almost no harm: the decoder reads from the source, by attention, which number comes next. A
+# wrong second token does more harm. Directly after it, the decoder hardly ever predicts the correct token (2 % in our
+# run), and it needs some steps to recover, although it reads correct tokens again. One guess is that the tokens tell
+# the decoder not what to say, but how far it has come. At inference nothing corrects its mistakes (**exposure bias**,
+# [lecture @writing](@writing)).</details>
 
 # %% [markdown]
-# **One more use: is an alignment an explanation?** What does each *und* attend to, and does *sechs* attend to *six*? An
-# alignment is a hypothesis. *Guess* which source position your decoder cannot do without when it predicts the unit, and
-# test it on all numbers from 121 to 999 with a ten and a unit:
+# **One more use: is an alignment an explanation?** In your alignment, what does each *und* attend to, and does *sechs*
+# attend to *six*? An alignment is a hypothesis. *Guess* which source position your decoder cannot do without when it
+# predicts the unit, and test it on all numbers from 121 to 999 with a ten and a unit:
 
 # %%
 if solved("AttentionDecoderStep") and solved("teacher_forcing"):
@@ -355,26 +362,47 @@ if solved("AttentionDecoderStep") and solved("teacher_forcing"):
             logits, _ = teacher_forcing(model.decoder, target, memory.start, memory.states,
                                         mask, PAD)
         right = logits[:, -4].argmax(dim=-1) == target[:, -4]        # unit, und, ten, <eos>
-        print(f"without the place of {name:>7}: {right.float().mean():4.0%} of the units right")
+        share = right.float().mean()
+        print(f"without the position of {name:>7}: {share:4.0%} of the units right")
 
 # %% [markdown]
-# Change the seeds in the cell that trains the model, run it and the cells below it again, and see which alignments change, and whether the translations do.
+# Change the seeds in the cell that trains the model, and run that cell and the cells below it again. See which
+# alignments change, and whether the translations change.
 #
 # <details><summary>What to see</summary>
 #
-# In our run it is *and* that the decoder cannot do without: without that place many units are wrong, without the place of
-# *six* hardly any. So this decoder reads the unit from the state at *and*, where the bidirectional encoder has copied it.
-# Here the weights told the truth; the lecture has a model in which they do not tell all of it.</details>
+# In our run the decoder cannot do without *and*: without that position many units are wrong, and without the position
+# of *six* hardly any. So this decoder reads the unit from the state at *and*, where the bidirectional encoder has
+# copied it. Here the weights told the truth; the lecture has a model whose weights do not tell the whole
+# truth.</details>
+
+# %% [markdown]
+# **Two questions about your decoder**, to answer in writing before you open the answers:
+#
+# 1. Which source position can your decoder not do without when it predicts the unit? Had the largest weight of *sechs*
+#    told you? Why is the largest weight alone not enough?
+# 2. Suppose that the query were $s_{t-1}$, as in Bahdanau et al. Which lines of your `forward` move, to where, and which
+#    new use of $c_t$ becomes possible?
+#
+# <details><summary>Answers</summary>
+#
+# (1) It is the position whose row in the last printout has the lowest share, compared with the other rows (in our run
+# *and*). In our run the largest weight of *sechs* was on this position. But a weight belongs to a *state*, and the state
+# of a bidirectional encoder may contain other tokens, so the unit may be readable at other positions too. Only hiding a
+# position tests whether it is needed. (2) Scores, weights and context vector move in front of the cell: first attend
+# with the old state, then run the cell. Now $c_t$ can be an input to the cell at the same step, as in Bahdanau et
+# al.</details>
 
 # %% [markdown]
 # ## 6 · In your own words
 #
-# A course-mate is annoyed: "My rows summed to one, then I set the padded weights to zero, and now they do not. So I divided every
-# row by its sum again, and on my ten sentences the weights are right. But exercise 2 gives me full points only if I mask
-# *before* the softmax. What for, if the result is the same?"
+# A fellow student is annoyed: "My rows summed to one. Then I set the padded weights to zero, and now the rows do not
+# sum to one. So I divided every row by its sum again, and on my ten sentences the weights are correct. But exercise 2
+# gives me full points only if I mask *before* the softmax. Why, if the result is the same?"
 #
-# **(a)** Show that for a row with at least one token the two ways give the same weights *on paper*, whatever the scores.
-# **(b)** Name a row of scores and a mask for which, *computed in float32*, they do not, and say what each way returns.
+# **(a)** Show that for a row with at least one token the two methods give the same weights *on paper*, whatever the
+# scores. **(b)** Give a row of scores and a mask for which they differ when *computed in float32*, and say what each
+# method returns.
 #
 # Answer in four to eight sentences or lines of mathematics. (3 points)
 
@@ -386,13 +414,13 @@ if solved("AttentionDecoderStep") and solved("teacher_forcing"):
 #    $\sum_j \exp(e_j)$ cancels, and $\exp(e_i) / \sum_{j \in \text{tokens}} \exp(e_j)$ remains, which is the softmax over the tokens alone.
 #    An argument in words ("both distribute in proportion to $\exp(e_i)$ among the tokens") earns the point.
 # 2. (b) An example in which the padding's score exceeds every token's by so much that the tokens' weights underflow, for instance
-#    scores (0, 200) with the second one padded. (About 104 is enough: $\exp(-104)$ is 0 in float32.)
+#    scores (0, 200) with the second position padded. (About 104 is enough: $\exp(-104)$ is 0 in float32.)
 # 3. What each returns there: masking first gives (1, 0); masking afterwards gives (0, 0), and the division gives 0/0 = NaN.
-#    Half a point if only one of the two is right. "Dividing by zero" without the scores that cause it earns this point, not
-#    the second.
+#    Half a point if only one of the two results is right. "Dividing by zero" without the scores that cause it earns this point, but
+#    not the second.
 #
-# An answer that names the row of nothing but padding, where both ways need a rule of their own, is right as far as it goes but was
-# excluded by (a): one point instead of those for 2 and 3. (The check of exercise 2 says the same: masking afterwards and
+# An answer that names the row of nothing but padding, where both methods need a rule of their own, is right as far as it goes but
+# was excluded by (a): one point instead of those for 2 and 3. (The check of exercise 2 says the same: masking afterwards and
 # dividing fails "high scores in the padding", where the padding's scores lie hundreds above the tokens', and
 # "nothing but padding"; it passes the other aspects on values.)
 # ### END SOLUTION
@@ -402,15 +430,15 @@ if solved("AttentionDecoderStep") and solved("teacher_forcing"):
 #
 # This exercise is for extra credit; you lose nothing if you leave it out.
 #
-# The next target token usually translates a source token near the last one. Luong et al. ([-@luong2015, section 3.2])
-# let each target position predict a *centre* $p_t$ in the source, attend only within a window around it, which saves
-# work when the source is a document, and multiply the weights by a Gaussian that falls off from the centre. Here you
-# build the Gaussian:
+# The next target token usually translates a source token near the one translated last. Luong et al. ([-@luong2015,
+# section 3.2]) let each target position predict a *centre* $p_t$ in the source. The target position attends only within
+# a window around the centre, which saves work when the source is a document, and its weights are multiplied by a
+# Gaussian that falls off from the centre. Here you build the Gaussian:
 #
 # $$\alpha'_{ti} = \alpha_{ti} \, \exp\!\left(-\frac{(i - p_t)^2}{2\sigma^2}\right)$$
 #
-# Source positions $i$ are counted from 0. A centre may lie between two positions. Do not normalise the result again: a
-# window over tokens that do not match may give small weights only.
+# Source positions $i$ are counted from 0. A centre may lie between two positions. Do not normalise the result again: if
+# the tokens in a window do not match, all weights may be small.
 
 # %% exercise="local_attention"
 def local_attention(weights: Tensor, centers: Tensor, sigma: float) -> Tensor:
@@ -426,8 +454,9 @@ def local_attention(weights: Tensor, centers: Tensor, sigma: float) -> Tensor:
 check("local_attention", local_attention)
 
 # %% [markdown]
-# **Use it.** Twelve source positions, five target positions, equal weights at first, and centres that walk along the source.
-# (The picture shows twelve times the weights.) *Guess* how the rows look for σ = 1 and for σ = 4.
+# **Use it.** Here are twelve source positions and five target positions, with equal weights at first and centres that
+# move along the source. (The figure shows the weights times twelve.) *Guess* what the rows look like for σ = 1 and for
+# σ = 4.
 
 # %%
 if solved("local_attention"):
@@ -442,6 +471,7 @@ if solved("local_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Each row is a bell around its centre. At σ = 1 it covers about five positions; at σ = 4 it reaches nearly the whole source.
-# A centre of 5.5 lies between two positions, which get the same weight, a little less than at a centre. At p = 0 half of the
-# bell lies outside the source, and nothing makes up for it, because the weights are not normalised again.</details>
+# Each row is a bell around its centre. At σ = 1 it covers about five positions; at σ = 4 it reaches nearly the whole
+# source. A centre of 5.5 lies between two positions, which get the same weight, a little less than at a centre. At p =
+# 0 half of the bell lies outside the source, and nothing replaces the lost weight, because the weights are not
+# normalised again.</details>

@@ -273,11 +273,17 @@ def hidden_positions(
 ) -> None:
     """What is still right when source positions are hidden, {the hidden positions: a share for each of the models}.
 
-    On the left a row has what is hidden, hatched; on the right a mark for each model, and a line at `chance`.
+    On the left a row is named by what is hidden or by what alone is left, and what is hidden is hatched; on the right
+    there is a mark for each model, and a line at `chance`.
     """
     drawn, _ = figure(9.2, 1.0 + 0.42 * len(found), columns=2)
     left, right = drawn.axes
-    cells(left, np.zeros((len(found), len(positions))), [""] * len(found), positions, numbers=False)
+    names = []
+    for hidden in found:
+        seen = [name for j, name in enumerate(positions) if j not in hidden]
+        out = " and ".join(name for j, name in enumerate(positions) if j in hidden)
+        names.append(f"only {seen[0]}" if len(seen) == 1 else f"without {out}")
+    cells(left, np.zeros((len(found), len(positions))), names, positions, numbers=False)
     matrix = np.array([[*shares] for shares in found.values()])                          # (rows, models)
     rows = np.arange(len(found)) + 0.5
     said = []
@@ -372,9 +378,54 @@ def attended_and_needed(
     )
 
 
-def lists_of_five(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]) -> None:
-    """{model: {budget: {numbers: share right} for each seed}}: of lists of five a mark a seed, in two rows."""
-    drawn, ax = figure(7.6, 1.1 + 0.42 * len(found))
+def handed_over() -> None:
+    """What four variants of attention make of the encoder's states once, and what a step of the decoder may choose."""
+    drawn, _ = figure(10.0, 3.5, columns=4)
+    panels: list[Axes] = drawn.axes
+    titles = ("one query", "eight averages,\none choice", "eight averages,\none vector", "eight averages")
+    steps_at = (1.2, 3.0, 4.8)
+    for ax, title in zip(panels, titles, strict=True):
+        stage(ax, (-0.1, 6.1), (0.0, 8.7))
+        ax.set_title(title)
+        box(ax, 3.0, 0.6, "$h_1, …, h_n$", BLUE, width=3.0)
+        anew = title == "eight averages"
+        eight = title != "one query"
+        if eight:
+            for j in range(8):
+                arrow(ax, (3.0, 1.15), (0.55 + 0.7 * j, 2.25), width=0.8)
+                box(ax, 0.55 + 0.7 * j, 2.8, str(j + 1), ORANGE, width=0.45)
+        if not anew:
+            one = {"one query": "one average", "eight averages,\none choice": "one average"}.get(title, "one vector")
+            box(ax, 3.0, 5.1, one, ORANGE, width=3.0)
+            by, colour = ("matrix", GREY) if one == "one vector" else ("query $s_0$", GREEN)
+            ax.text(0.6 if eight else 1.9, 4.3 if eight else 3.0, by, ha="center", va="center", fontsize=10,
+                    color=colour)  # fmt: skip
+            for x in [0.55 + 0.7 * j for j in range(8)] if eight else [3.0]:
+                arrow(ax, (x, 3.35 if eight else 1.15), (3.0 + 0.25 * (x - 3.0), 4.55), width=0.8)
+        if anew:  # a bracket over the eight: each state attends to them all
+            ax.plot([0.3, 0.3, 5.7, 5.7], [3.4, 3.65, 3.65, 3.4], color=ORANGE, linewidth=1.6)
+        for t, x in enumerate(steps_at, start=1):
+            box(ax, x, 7.9, f"$s_{t}$", GREEN, width=1.2)
+            if anew:
+                arrow(ax, (x - 0.2, 7.35), (x - 0.2, 3.7), GREEN, 1.6)
+                arrow(ax, (x + 0.2, 3.7), (x + 0.2, 7.35), ORANGE, 1.6)
+            else:
+                arrow(ax, (3.0 + 0.6 * (x - 3.0), 5.65), (x, 7.35), ORANGE, 1.6)
+    show(
+        drawn,
+        "What four variants hand over. One query: s_0 makes one average of the encoder's states, and all decoder "
+        "states s_1, s_2, s_3 receive it. Eight averages, one choice: of eight averages s_0 makes one, for all steps. "
+        "Eight averages, one vector: a matrix makes one vector of the eight, for all steps. Eight averages: each "
+        "decoder state is a query of its own to the eight, and receives its own average of them.",
+    )
+
+
+def lists_of_five(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]], same: int) -> None:
+    """{model: {budget: {numbers: share right} for each seed}}: of lists of five a mark a seed, in two rows.
+
+    The first `same` models use the same vector at every step; a line parts them from those that choose anew.
+    """
+    drawn, ax = figure(8.2, 1.3 + 0.42 * len(found))
     said = []
     for y, (model, budgets) in enumerate(found.items()):
         ax.axhline(y, color=PALE, linewidth=1, zorder=1)
@@ -389,8 +440,15 @@ def lists_of_five(found: Mapping[str, Mapping[str, Sequence[Mapping[str, float]]
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.set_xlabel("lists of five exactly right")
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.02, 0.5))
-    show(drawn, f"Lists of five exactly right, by seed. {'; '.join(said)}.")
+    ax.axhline(same - 0.5, color=INK, linewidth=1.2, zorder=2)
+    for middle, words in (
+        ((same - 1) / 2, "the same vector\nat every step"),
+        ((same + len(found) - 1) / 2, "a new choice\nat every step"),
+    ):
+        ax.text(1.04, middle, words, ha="left", va="center", fontsize=10, color=INK)
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
+    parted = f"The first {same} use the same vector at every step, the others choose anew"
+    show(drawn, f"Lists of five exactly right, by seed. {parted}. {'; '.join(said)}.")
 
 
 def with_and_without(rows: Sequence[Compared]) -> None:

@@ -9,22 +9,24 @@
 # %% [markdown]
 # # Assignment @self_attention · Self-attention
 #
-# In this assignment you build the scaled dot-product self-attention of [lecture @self_attention](@self_attention) twice:
-# once token by token, as the sums read, and once with matrices. Then you find three mistakes in a course-mate's layer with
-# the help of rules that every such layer obeys. At the end you compare the costs of four kinds of layer. The code is
-# short. The work is to be sure who asks, who answers, and along which axis the softmax goes. After each check comes a cell
-# that *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# In this assignment you write the scaled dot-product self-attention of [lecture @self_attention](@self_attention)
+# twice: first token by token, following its sums, and then with matrices. Next, you find three mistakes in a
+# course-mate's layer with the help of rules that every such layer obeys. At the end, you compare the costs of four
+# kinds of layer. The code is short. The difficulty is to be sure who asks, who answers, and along which axis the
+# softmax runs. Each check is followed by a cell that *uses* what you wrote. The cell waits until the check gives all
+# points, and it is not graded.
 #
-# Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
-# what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
-# numbers and other sizes decides your points, so an answer that is fitted to the visible check will not pass.
+# Each exercise has a check below it. Run the check as often as you like, even before you have written anything. It
+# tells you what it found, what it expected and, if it recognises your mistake, what you were probably thinking. A check
+# with other numbers and other sizes decides your points, so an answer that is fitted to the visible check will not
+# pass.
 #
 # {exercises}
 #
-# If you are stuck, `hint("self_attention_loop", 1)` prints a hint; the later ones of an exercise tell more. Your answers
-# are refused if they call the course's own attention and counts, or torch's attention: this is the place to build them.
-# Use torch operations throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a gradient
-# flows from what you return back to what you were given.
+# If you are stuck, `hint("self_attention_loop", 1)` prints a hint; the later hints of an exercise tell you more.
+# Answers that call the course's own attention or its counts, or torch's attention, are refused, because here you build
+# them yourself. Use torch operations throughout, without `.item()`, `.detach()` or NumPy, because most checks also test
+# whether a gradient flows from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -47,20 +49,20 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · One token at a time
 #
-# A sentence is a matrix, one token in each row: $x_1, \dots, x_n$. Every token gets three vectors, a query to ask with, a
-# key to be found by, and a value to hand over:
+# A sentence is a matrix with one token in each row, $x_1, \dots, x_n$. Every token gets three vectors: a query to ask
+# with, a key to be found by, and a value to hand over:
 #
 # $$q_i = x_i W_Q \qquad k_i = x_i W_K \qquad v_i = x_i W_V$$
 #
-# Then each token $i$ asks, and all tokens $j$ answer, token $i$ among them:
+# Then each token $i$ asks, and all tokens $j$ answer, including token $i$ itself:
 #
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})} \qquad
 # o_i = \sum_{j} \alpha_{ij} \, v_j$$
 #
-# Write it as it reads: a loop over the tokens that ask and, inside it, a loop over the tokens that answer (or one
-# product in place of the inner loop). Write the softmax yourself, and let no exponential overflow, as in
-# [assignment @getting_ready](@getting_ready/assignment): the check tries scores of some hundreds. Matrices will do away
-# with the loops in the next exercise.
+# Turn these formulas directly into code: a loop over the tokens that ask and, inside it, a loop over the tokens that
+# answer (or one product instead of the inner loop). Write the softmax yourself, and make sure that no exponential
+# overflows, as in [assignment @getting_ready](@getting_ready/assignment): the check tries scores of several hundred. In
+# the next exercise, matrices replace the loops.
 
 # %% exercise="self_attention_loop"
 def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
@@ -75,8 +77,9 @@ def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Ten
 check("self_attention_loop", self_attention_loop)
 
 # %% [markdown]
-# **Use it.** *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. The 6 in $W_Q$ sets how sharp
-# the softmax is. Now it is 1, 6 and 600. *Guess* what *her*, *lent* and *book* receive of the two names each time.
+# **Use it.** Take *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. The 6 in $W_Q$ sets
+# how sharp the softmax is. Here we try 1, 6 and 600. *Guess* how much of the two names *her*, *lent* and *book* receive
+# each time.
 
 # %%
 if solved("self_attention_loop"):
@@ -94,19 +97,21 @@ if solved("self_attention_loop"):
             print(f"{sharpness:>4.0f}: {word:>4} receives {anna:.2f} of Anna, {ben:.2f} of Ben")
 
 # %% [markdown]
-# At 600 a score is 424, and exp(424) is too large for a float32: the softmax survives because yours subtracts the maximum.
-# Look at *lent*. Its two scores are equal, so no sharpness tells the lender from the borrower.
+# At 600, a score is 424, and exp(424) is too large for a float32. Your softmax survives because it subtracts the
+# maximum. Look at *lent*. Its scores for the two names are equal, so no sharpness can tell the lender from the
+# borrower.
 
 # %% [markdown]
 # ## 2 · All tokens at once
 #
-# No token waits for what another one computes. So you can do without the loops, and compute a whole batch of sentences
-# in a few matrix products:
+# No token waits for what another token computes. So you can drop the loops, and compute a whole batch of sentences with
+# a few matrix products:
 #
 # $$Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad A = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
 # \qquad O = A V$$
 #
-# where the softmax makes every *row* of the attention matrix sum to one. Return the output first and the weights second.
+# where the softmax makes every *row* of the attention matrix sum to one. Return the output first and the weights
+# second.
 
 # %% exercise="self_attention"
 def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,10 +127,10 @@ def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Te
 check("self_attention", self_attention)
 
 # %% [markdown]
-# **Use it.** The lecture's diary: each of seven shuffled cards must say what there will be for dinner tomorrow. Your
-# function is the layer; the rest is an embedding and an optimiser. The lecture's queries and keys have 32 numbers. Can two
-# numbers, or a single one, tell seven days apart? *Guess* on how many of the seven days a layer with $d_k$ = 1 will be
-# right. Six trainings take a few seconds.
+# **Use it.** The task is the lecture's diary: each of seven shuffled cards must say what there will be for dinner
+# tomorrow. Your function is the layer, and the rest is embeddings and an optimiser. The lecture's queries and keys have
+# 32 numbers. Are two numbers, or even a single one, enough to tell seven days apart? *Guess* for how many of the seven
+# days a layer with $d_k$ = 1 will be right. The six training runs take a few seconds.
 
 # %%
 if solved("self_attention"):
@@ -158,30 +163,33 @@ if solved("self_attention"):
             print(f"    d_k = {d_k}, seed {seed}  ", *(f"{share:5.0%}" for share in shares))
 
 # %% [markdown]
-# Two numbers are enough: seven directions fit into a plane. With one number, a score is a product $q_i k_j$ of two numbers.
-# Then the largest score of any query belongs to the largest key or to the smallest key. Only these two days can be found,
-# and two days are right. The others are guessed, as with the lecture's fixed weights. (Lecture @many_heads comes back to
-# the width of heads.)
+# Two numbers are enough, because seven directions fit into a plane. With one number, a score is a product $q_i k_j$ of
+# two numbers. Then the largest score of any query belongs to the largest key or to the smallest key. Only these two
+# days can be found, so the layer is right for two days. It guesses the others, like the lecture's fixed weights.
+# (Lecture @many_heads comes back to the width of heads.)
 
 # %% [markdown]
 # ## 3 · Debugging: a layer for padded sentences
 #
-# Sentences of several lengths share a batch, so short ones end in padding. **Padding must not answer**: what a real token
-# receives is the same with and without it. (Padding itself receives zeros.) The next cell is a course-mate's layer. It runs,
-# its shapes are right, padding comes out as zeros, and **it has three mistakes**. None of them crashes.
+# Sentences of different lengths share a batch, so the short ones end in padding. **Padding must not answer**: a real
+# token must receive the same output with and without padding. (Padding itself receives zeros.) The next cell contains a
+# course-mate's layer. It runs, its shapes are right and padding comes out as zeros, but **it has three mistakes**. None
+# of them raises an error.
 #
-# Do not read it first. *Test* it: three rules hold for every such layer, and they find the three mistakes.
+# Do not read the code first. *Test* the layer instead: three rules hold for every such layer, and they reveal the three
+# mistakes.
 #
-# * The contents of the padding make no difference to a real token.
-# * A token whose query is zero, and whose key is not, has equal scores, and receives the mean of the real values. (Let the
-#   token have feature 0 alone, and set row 0 of $W_Q$ to zero. Use a batch without padding; with padding, the mistake
-#   that the first rule finds makes this test fail, too.)
-# * If every token gets one more feature, which is zero, the output stays the same. (Each matrix gets one more row.)
+# * The contents of the padding make no difference to what a real token receives.
+# * A token whose query is zero, and whose key is not, has the same score for every token, so it receives the mean of
+#   the real values. (Give the token feature 0 alone, and set row 0 of $W_Q$ to zero. Use a batch without padding: with
+#   padding, the mistake that the first rule finds would make this test fail, too.)
+# * If every token gets one more feature, which is zero, the output stays the same. (Each matrix then gets one more
+#   row.)
 #
-# The cell tests the first rule. Write the other two in the cell below it, as functions of a layer that return the largest
-# difference. A good test gives more than 0.01 for `suspicious`, and less than 0.00001 for a right layer. The cell says at
-# once whether yours find a mistake. Then write the layer as it should be. "Use it" tries your tests on it, beside two of
-# ours: write yours before you look there.
+# The next cell also tests the first rule. In the cell below it, write tests of the other two rules, as functions of a
+# layer that return the largest difference. A good test returns more than 0.01 for `suspicious` and less than 0.00001
+# for a correct layer. The cell says at once whether your tests find a mistake. Then write the layer as it should be.
+# "Use it" runs your tests on it, beside two of ours, so write yours before you look there.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
@@ -236,9 +244,9 @@ def padded_self_attention(
 check("padded_self_attention", padded_self_attention)
 
 # %% [markdown]
-# **Use it.** The sentence *Anna lent Ben her book*, alone and in one batch with a longer one, in your layer and in the
-# suspicious one. *Guess* by how much each token's vector moves when its sentence shares a batch: by a rounding error, by a
-# few per cent, or by as much as its own length?
+# **Use it.** *Anna lent Ben her book* goes through your layer and the suspicious one, first alone and then in a batch
+# with a longer sentence. *Guess* by how much each token's vector moves when its sentence shares a batch: by a rounding
+# error, by a few per cent, or by as much as its own length?
 
 # %%
 if solved("padded_self_attention"):
@@ -256,8 +264,9 @@ if solved("padded_self_attention"):
         print(f"{name:>10}: moved by", ", ".join(f"{share:.0%}" for share in moved.tolist()))
 
 # %% [markdown]
-# In your layer a token receives the same in any batch. In the suspicious layer its vector moves by about its own length
-# or by more, only because a longer sentence is in the batch. And the rules, as tests of both layers, yours and ours:
+# In your layer, a token receives the same output in any batch. In the suspicious layer, its vector moves by about its
+# own length or more, only because a longer sentence is in the batch. The next cell runs all tests, ours and yours, on
+# both layers:
 
 # %%
 if solved("padded_self_attention"):
@@ -286,33 +295,33 @@ if solved("padded_self_attention"):
             print(f"{rule.__name__:>20}: suspicious {theirs:.3f}, yours {yours:.6f}, {good}")
 
 # %% [markdown]
-# Each of our tests finds a mistake in the suspicious layer, and none in yours. If yours gave other numbers than ours, that is
-# no fault: they drew other tensors. What counts is which layer passes.
+# Each of our tests finds a mistake in the suspicious layer, and none in yours. If your tests gave other numbers than
+# ours, that is fine: they drew other tensors. What counts is which layer passes.
 #
 # ## 4 · What a layer costs
 #
-# Now count. Compare four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so $d_k = d_v
-# = d_\text{model} = d$):
+# Now count the costs of four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so
+# $d_k = d_v = d_\text{model} = d$):
 #
 # | kind | what it does |
 # |---|---|
 # | `"self-attention"` | the layer above: three projections $XW_Q$, $XW_K$, $XW_V$, the scores, the average |
 # | `"restricted"` | the same, but a position attends only to itself and `width` positions on each side |
 # | `"recurrent"` | $h_t = \tanh(x_t W + h_{t-1} U)$ at each position, with $W$ and $U$ both $d \times d$ |
-# | `"convolution"` | a $d \times d$ matrix for each place of a window, itself and `width` on each side; the products are added up |
+# | `"convolution"` | a $d \times d$ matrix for each place of a window (the position itself and `width` on each side); the products are added up |
 #
-# Return three numbers for each.
+# Return three numbers for each layer.
 #
 # * **Multiply-adds** of all matrix products: an (a, b) matrix times a (b, c) matrix takes $a \cdot b \cdot c$. Softmax,
-#   tanh, the scale and other things that are done to single numbers do not count. A window holds $2 \cdot
-#   \texttt{width} + 1$ positions, or $n$ if that is fewer; count it as full at the ends of the sequence, too.
-# * **Sequential steps**: how many positions of *one* layer must be computed one after the other because each needs the
-#   one before. If none has to wait, the answer is 1.
-# * **Path length**: a signal goes from the first position to the last. How many recurrent cells does it pass through, the
-#   first and the last included? Or, for the other kinds, how many layers must be stacked until it can arrive? The
-#   number of layers is whole, so round up; the answer is at least 1.
+#   tanh, the scaling and other operations on single numbers do not count. A window holds $2 \cdot \texttt{width} + 1$
+#   positions, or $n$ if that is fewer. Count it as full at the ends of the sequence, too.
+# * **Sequential steps**: the number of positions of *one* layer that must be computed one after the other, because each
+#   needs the one before. If no position has to wait, the answer is 1.
+# * **Path length**: a signal goes from the first position to the last. For the recurrent layer, count the cells that it
+#   passes through, including the first and the last. For the other kinds, count the layers that must be stacked until
+#   it can arrive. The number of layers is whole, so round up; the answer is at least 1.
 #
-# Four examples, which you can do by hand:
+# Here are four examples to check by hand:
 #
 # | call | multiply-adds | steps | path |
 # |---|---|---|---|
@@ -336,10 +345,10 @@ def layer_cost(kind: str, n: int, d: int, width: int | None = None) -> tuple[int
 check("layer_cost", layer_cost)
 
 # %% [markdown]
-# **Use it.** A document of 4,000 tokens, $d$ = 512. Take your two formulas of multiply-adds, and find on paper from which
-# $n$ on full attention costs more than a convolution of ±$w$. *Guess* then: how wide may a convolution be at 4,000 tokens
-# until it costs as much as full attention? And which layer would you take if the arithmetic is what counts, if the steps
-# are, or if the path is?
+# **Use it.** Take a document of 4,000 tokens and $d$ = 512. From your two formulas for multiply-adds, find on paper the
+# $n$ above which full attention costs more than a convolution of ±$w$. Then *guess*: how wide can a convolution be at
+# 4,000 tokens before it costs as much as full attention? And which layer would you choose if only the arithmetic
+# counts, only the steps, or only the path?
 
 # %%
 if solved("layer_cost"):
@@ -350,29 +359,30 @@ if solved("layer_cost"):
               f"multiply-adds, steps {steps:>4}, path {path:>4}")
 
 # %% [markdown]
-# The convolution with ±9 is the narrowest of these that costs more than full attention, and its path is still 445 layers.
-# On paper: $3nd^2 + 2n^2d > (2w + 1)\,nd^2$ if $n > d\,(w - 1)$. For ±9 this is $n > 4096$, so at 4,000 tokens the
+# Of these convolutions, ±9 is the narrowest that costs more than full attention, and its path is still 445 layers long.
+# On paper, $3nd^2 + 2n^2d > (2w + 1)\,nd^2$ if $n > d\,(w - 1)$. For ±9 this is $n > 4096$, so at 4,000 tokens the
 # convolution still costs a little more.
-# If a short path counts, choose full attention. If steps count, take any layer but the recurrence. The recurrence takes the
-# least arithmetic, but every position waits for the one before. In restricted attention no position waits, and the
-# arithmetic is cheap; its price is a long path.
+#
+# If a short path counts, choose full attention. If steps count, choose any layer except the recurrence. The recurrence
+# takes the least arithmetic, but every position waits for the one before. In restricted attention, no position waits
+# and the arithmetic is cheap, but the path is long.
 
 # %% [markdown]
 # ## 5 · In your own words
 #
 # A course-mate wants to save parameters and sets $W_K = W_Q$. The matrix of scores is then symmetric, as the lecture shows.
 #
-# **(a)** Is the attention matrix symmetric too? Prove it, or refute it with symmetric scores of two tokens. Then say exactly
-# for which symmetric scores the weights are symmetric.
+# **(a)** Is the attention matrix symmetric too? Prove it, or refute it with symmetric scores of two tokens. Then say
+# exactly for which symmetric scores the weights are symmetric.
 #
-# **(b)** Seven days form a circle, and each should attend most to the next: the largest weight of token $i$ should be
-# at token $i + 1$, and that of token 7 at token 1. Show from the symmetry of the scores alone that this is impossible.
-# (The lecture argues with lengths of vectors. Your proof should hold for every symmetric score, even if it is not a dot
-# product, and even if no token may attend to itself.)
+# **(b)** Seven days form a circle, and each day should attend most to the next: the largest weight of token $i$ should
+# be on token $i + 1$, and the largest weight of token 7 on token 1. Show that this is impossible, using only the
+# symmetry of the scores. (The lecture argues with the lengths of vectors. Your proof should hold for all symmetric
+# scores, even if they are not dot products, and even if no token may attend to itself.)
 #
-# **(c)** In a row, where the last need not attend to the first, it is possible. Give three vectors $u_1, u_2, u_3$ in
-# the plane, each both query and key, so that token 1 attends most to token 2, and token 2 to token 3. Write down the
-# nine scores $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: the order stays the same).
+# **(c)** In a row, where the last token need not attend to the first, it is possible. Give three vectors
+# $u_1, u_2, u_3$ in the plane, each of them both query and key, such that token 1 attends most to token 2, and token 2
+# to token 3. Write down the nine scores $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: the order stays the same).
 #
 # Answer in five to ten sentences or lines of mathematics. (4 points)
 
@@ -382,12 +392,13 @@ if solved("layer_cost"):
 #
 # 1. (a) Not in general. Scores with rows (0, 0) and (0, 1) give $\alpha_{12} = 1/2$ and $\alpha_{21} = 1/(1 + \mathrm{e})$. (Any
 #    example with its two weights.)
-# 2. (a) $\alpha_{ij} = \exp(e_{ij}) / Z_i$ and $\alpha_{ji} = \exp(e_{ij}) / Z_j$, where $Z_i$ is the sum of row $i$'s exponentials.
-#    Exponentials are positive, so the two are equal exactly if $Z_i = Z_j$: the weights are symmetric if and only if
-#    all rows have the same sum. Half a point for "every row has a sum of its own" without the condition.
-# 3. (b) The largest weight of a row stands where its largest score is. So $e_{i,i+1} > e_{i,i-1} = e_{i-1,i}$ for every
-#    $i$: from one step of the circle to the next the scores grow, all the way round, until one is larger than itself. Half a
-#    point for an argument that needs dot products (lengths, Cauchy–Schwarz), if it is sound.
+# 2. (a) $\alpha_{ij} = \exp(e_{ij}) / Z_i$ and $\alpha_{ji} = \exp(e_{ij}) / Z_j$, where $Z_i$ is the sum of row $i$'s
+#    exponentials. Exponentials are positive, so the two weights are equal exactly if $Z_i = Z_j$: the weights are
+#    symmetric if and only if all rows have the same sum. Half a point for "every row has its own sum" without the
+#    condition.
+# 3. (b) The largest weight of a row is where its largest score is. So $e_{i,i+1} > e_{i,i-1} = e_{i-1,i}$ for every
+#    $i$: the scores grow from each step of the circle to the next, all the way round, until one is larger than itself.
+#    Half a point for an argument that needs dot products (lengths, Cauchy–Schwarz), if it is sound.
 # 4. (c) Any three vectors that do it, with their scores. For instance $u_1 = (1, 0)$, $u_2 = (1.5, 1)$, $u_3 = (1, 3)$: token
 #    1 has the scores (1, 1.5, 1), token 2 (1.5, 3.25, 4.5), token 3 (1, 4.5, 10). Half a point for right vectors with an
 #    arithmetical slip in the scores, or for the idea alone (each longer than the one before, and turned away from it).
@@ -398,9 +409,10 @@ if solved("layer_cost"):
 #
 # This exercise is for extra credit; you lose nothing if you leave it out.
 #
-# If a sequence is long, let each token see only its neighbourhood: itself and `width` tokens on each side
-# ([@vaswani2017], section 4, call it restricted self-attention). Compute all the scores as before, and forbid those
-# that are too far away. (This gives the right result but saves no work. Lecture @cheap_attention shows how to save it.)
+# If a sequence is long, each token can be restricted to its neighbourhood: itself and `width` tokens on each side
+# ([@vaswani2017], section 4, call this restricted self-attention). Compute all the scores as before, and forbid those
+# of tokens that are too far away. (This gives the right result but saves no work. Lecture @cheap_attention shows how to
+# save it.)
 
 # %% exercise="restricted_self_attention"
 def restricted_self_attention(
@@ -417,8 +429,8 @@ def restricted_self_attention(
 check("restricted_self_attention", restricted_self_attention)
 
 # %% [markdown]
-# **Use it.** Stack the layer three times, with random matrices. The gradient tells which of 21 tokens reach token 10. *Guess*
-# the first and the last of them, for a width of 2.
+# **Use it.** The cell stacks your layer three times, with random matrices. The gradient shows which of 21 tokens reach
+# token 10. *Guess* the first and the last of these tokens, for a width of 2.
 
 # %%
 if solved("restricted_self_attention"):
@@ -433,5 +445,5 @@ if solved("restricted_self_attention"):
     print("these tokens reach token 10:", reached)
 
 # %% [markdown]
-# Each layer adds `width` tokens on each side, so three layers reach 6 tokens to the left and to the right. That is the path
-# length of your `layer_cost`, seen from token 10.
+# Each layer adds `width` tokens on each side, so three layers reach 6 tokens to the left and 6 to the right. That is
+# the path length of your `layer_cost`, seen from token 10.

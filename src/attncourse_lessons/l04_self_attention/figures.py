@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attncourse.attention import attend, scaled_dot_score
 from attncourse.viz.diagrams import arrow, dots, rgb
-from attncourse.viz.figures import as_matrix, cells, check_shares
+from attncourse.viz.figures import as_matrix, cells, check_shares, turn_labels
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -318,9 +318,7 @@ def two_orders(named: Mapping[str, tuple[Sequence[str], Tensor]], followed: Sequ
         ax.set_ylabel("query" if ax is axes[0] else "")
         ax.xaxis.tick_top()
         ax.xaxis.set_label_position("bottom")
-        ax.tick_params(axis="x", labelrotation=45)
-        for label in ax.get_xticklabels():
-            label.set(ha="left", va="bottom", rotation_mode="anchor")
+        turn_labels(ax)
         for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
             if label.get_text() in colours:
                 label.set(color=colours[label.get_text()], fontweight="bold")

@@ -9,30 +9,30 @@
 # %% [markdown]
 # # Lecture @self_attention · Self-attention: every token of a sentence asks every other
 #
-# *About 50 minutes, of which about one is computing time. You need query, key, value and the scaled dot product of
-# [lecture @lookup](@lookup), the matrix of attention weights of [lecture @cross_attention](@cross_attention), and from
-# [lecture @bottleneck](@bottleneck) that a recurrent network takes one step after another.*
+# *About 50 minutes, including about one minute of computing. You need query, key, value and the scaled dot product from
+# [lecture @lookup](@lookup), the matrix of attention weights from [lecture @cross_attention](@cross_attention), and one
+# fact from [lecture @bottleneck](@bottleneck): a recurrent network takes its steps one after another.*
 #
 # After this lecture you can
 #
 # * write **scaled dot-product self-attention** from memory, for one token and as matrix products;
-# * say what makes it different from a layer with fixed weights: its mixing weights are **data-dependent**;
-# * explain why a token has **three** vectors: why queries and keys differ, and what a value of its own is for;
+# * say how it differs from a layer with fixed weights: its mixing weights are **data-dependent**;
+# * explain why a token has **three** vectors: why its query differs from its key, and why it has a separate value;
 # * show that self-attention is **permutation equivariant**: it does not see the order of its tokens;
 # * count what a layer costs in multiply-adds, sequential steps, path length and memory.
 #
 # ## Why a token needs its sentence: contextual embeddings
 #
-# *Anna lent Ben her book because he asked.* Whose book was it, and who asked? You knew at once: *her* refers to Anna,
-# and *he* refers to Ben. The task of finding the words that refer to the same person or thing is called **coreference
-# resolution**. An embedding table cannot do it. The table has one vector for *her*, the same in every sentence, and
-# nothing in that vector says "Anna". The answer stands three words to the left, and *her* has to fetch it. We want a
-# **contextual embedding**: a vector for *her in this sentence*.
+# *Anna lent Ben her book because he asked.* Whose book was it, and who asked? You knew at once that *her* refers to
+# Anna and *he* to Ben. Finding the words that refer to the same person or thing is called **coreference resolution**.
+# An embedding table cannot do it. The table has one vector for *her*, the same in every sentence, and nothing in that
+# vector says "Anna". The answer stands three words to the left, and *her* has to fetch it. We want a **contextual
+# embedding**: a vector for *her in this sentence*.
 #
-# In [lecture @cross_attention](@cross_attention) a decoder fetched vectors from an encoder. The encoder was a recurrent
-# network: it carried a state from word to word, one step at a time. So two mechanisms passed information on, recurrence
-# and attention. Do we need both? Attention lets a token collect what it needs from a set of vectors. In
-# **cross-attention** these vectors come from another sentence. In **self-attention** they come from the token's own
+# In [lecture @cross_attention](@cross_attention), a decoder fetched vectors from an encoder. The encoder was a
+# recurrent network, which carried a state from word to word, one step at a time. So two mechanisms passed information
+# on: recurrence and attention. Do we need both? Attention lets a token collect what it needs from a set of vectors. In
+# **cross-attention**, these vectors come from another sentence. In **self-attention**, they come from the token's own
 # sentence.
 
 # %% [raw] slide
@@ -53,7 +53,7 @@
 # | **self-attention** | a sentence | the same sentence |
 #
 # . . .
-# So far a recurrence carried a state from word to word, and attention fetched. Do we need both?
+# So far a recurrence carried a state from word to word, and attention fetched vectors. Do we need both?
 
 # %% tags=["hide-input"]
 try:
@@ -81,8 +81,9 @@ from attncourse.data.diary import DAYS, MEALS, shuffled_weeks
 torch.set_num_threads(1)  # one thread: the times below do not depend on the cores
 
 # %% [markdown]
-# Real embeddings have hundreds of numbers, which nobody can read. Here each of eight words has a vector that you can read:
-# six features, 1 or 0. The sentence is a matrix with one word in each row. (Here every **token** is a word.)
+# A real embedding has hundreds of numbers, which no human can read. Here each of eight words has a vector that you can
+# read: six features, each 1 or 0. The sentence is a matrix with one word in each row. (In this example, **tokens** are
+# words.)
 
 # %%
 features = ["woman's name", "man's name", "feminine pronoun", "masculine pronoun",
@@ -113,9 +114,9 @@ for i, (_, feature) in enumerate(sentence):
 # %% [markdown]
 # ## A first attempt: attention scores from the words themselves
 #
-# Attention needs queries, keys and values. The simplest choice is the words themselves: $q_i = k_i = v_i = x_i$. Then
-# the **attention score** of two words is $x_i \cdot x_j$, which measures how similar the two words are. *Before you run
-# the next cell:* to which word will *her* give the largest weight?
+# Attention needs queries, keys and values. The simplest choice is the word vectors themselves: $q_i = k_i = v_i = x_i$.
+# Then the **attention score** of two words is $x_i \cdot x_j$, which measures how similar the two words are. *Before
+# you run the next cell:* to which word will *her* give the largest weight?
 
 # %%
 scores = X @ X.mT                                    # (8, 8)  how similar are words i and j?
@@ -130,7 +131,7 @@ assert weights[her].argmax() == her, "it looks at itself"
 
 # %% [raw] slide
 # ## To itself: similarity is the wrong question
-# - Among vectors of one length none has a larger product with $x_i$ than $x_i$ itself (Cauchy–Schwarz).
+# - Among vectors of the same length, none has a larger product with $x_i$ than $x_i$ itself (Cauchy–Schwarz).
 # - Similarity is mutual, $x_i \cdot x_j = x_j \cdot x_i$. Need is not: *her* needs *Anna*; *Anna* can do without *her*.
 # |||
 # {figure}
@@ -147,19 +148,19 @@ assert weights[her].argmax() == her, "it looks at itself"
 # In a network the three matrices are learned. Here we write them by hand once: two questions, "a woman?" and "a man?", are the $d_k = 2$ columns of queries and keys.
 
 # %% [markdown]
-# *Her* gives the largest weight to itself. Similarity is the wrong question: no word is more similar to *her* than *her*.
-# Every word with a feature attends to itself. The two verbs also attend to each other, which helps neither of them.
-# (*Because* has no features: all its weights are one eighth.)
+# *Her* gives the largest weight to itself. Similarity is the wrong question, because no word is more similar to *her*
+# than *her*. Every word with a feature attends to itself. The two verbs also attend to each other, which helps neither
+# of them. *Because* has no features, so all its weights are one eighth.
 #
-# This is not a fault of our simple features. Among vectors of the same length, none has a larger dot product with $x_i$ than
-# $x_i$ itself; this is the Cauchy–Schwarz inequality. Similarity is also mutual, $x_i \cdot x_j = x_j \cdot x_i$. But a
-# need is not mutual: *her* needs *Anna*, and *Anna* does not need *her*.
+# Our simple features are not to blame. Among vectors of the same length, none has a larger dot product with $x_i$ than
+# $x_i$ itself (the Cauchy–Schwarz inequality). Similarity is also mutual, $x_i \cdot x_j = x_j \cdot x_i$. But need is
+# not mutual: *her* needs *Anna*, and *Anna* does not need *her*.
 #
 # ## Query, key and value: three projections of each token
 #
-# So each word needs three roles. It must be able to **ask** for something other than itself. Other words must be able to
-# **find** it by a vector that differs from its question. And it **hands over** a third vector once it is found. Each role
-# has a matrix that projects the word's vector:
+# So each word needs three roles. It must be able to **ask** for something other than itself. Other words must be able
+# to **find** it by a vector that differs from its own question. And once it is found, it **hands over** a third vector.
+# For each role, a matrix projects the word's vector:
 #
 # $$\begin{aligned}
 # q_i &= x_i W_Q && \text{query: what it looks for} \\
@@ -167,10 +168,10 @@ assert weights[her].argmax() == her, "it looks at itself"
 # v_i &= x_i W_V && \text{value: what it hands over}
 # \end{aligned}$$ (eq:projections)
 #
-# In a network the matrices are learned. We write them by hand once, so that you can see what there is to learn. Queries
-# and keys have two numbers, one for each of two questions: "a woman?" and "a man?". A feminine pronoun asks the
-# first question, a masculine pronoun asks the second, and a verb asks both, because somebody must have done it. Only
-# names have a key that is not zero. Values have four numbers, and pronouns hand over nothing.
+# In a network, these matrices are learned. We write them by hand once, to show what there is to learn. Each query and
+# each key has two numbers, one for each of two questions: "a woman?" and "a man?". A feminine pronoun asks the first
+# question and a masculine pronoun the second. A verb asks both, because a woman or a man may have acted. Only names
+# have a nonzero key. Each value has four numbers, and pronouns hand over nothing.
 
 # %%
 #                    woman? man?
@@ -200,19 +201,20 @@ for row, column in ((0, 0), (1, 1), (4, 2), (5, 3)):
 # - **output** $o_i$: the weighted average of the values
 
 # %% [markdown] teaches="self-attention, token by token and in matrices"
-# (Why 6? It sets how sharp the softmax is. Exercise 1 of the assignment also tries 1 and 600.)
+# The 6 in $W_Q$ sets how sharp the softmax is. Exercise 1 of the assignment also tries 1 and 600.
 #
 # ## Scaled dot-product self-attention for one token
 #
-# Take token $i$. Its query meets the key of every token $j$, including its own. The softmax turns the **scores**
-# $e_{ij}$ into **attention weights** $\alpha_{ij}$, which sum to one over $j$. The weights average the values:
+# Take token $i$. Its query is compared with the key of every token $j$, including its own. The softmax turns the
+# **scores** $e_{ij}$ into **attention weights** $\alpha_{ij}$, which sum to one over $j$. The output $o_i$ averages the
+# values with these weights:
 #
 # $$e_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad\quad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})}
 # \qquad\quad o_i = \sum_j \alpha_{ij}\, v_j$$ (eq:one-token)
 #
-# This is **scaled dot-product attention**, with query, key and value from one sentence: the lookup [@eq:soft-attention]
-# of lecture @lookup, done once for each token. (Without the division by $\sqrt{d_k}$ the scores would grow with the
-# width $d_k$ of queries and keys; see [lecture @lookup](@lookup).) For *her*, by hand:
+# This is **scaled dot-product attention** with query, key and value from one sentence: the lookup [@eq:soft-attention]
+# of [lecture @lookup](@lookup), done once for each token. Without the division by $\sqrt{d_k}$, the scores would grow
+# with the width $d_k$ of queries and keys. By hand, this gives for *her*:
 
 # %%
 match = math.exp(6 / math.sqrt(2))                   # Anna's key: q · k = 6, divided by √d_k
@@ -238,12 +240,12 @@ for name, number in zip(hands_over, o.tolist(), strict=True):
 # > **Guess first.** What will *asked* get? And *book*, which asks nothing?
 
 # %% [markdown]
-# *Her* has received almost nothing but Anna. (It receives 0.03 of *verb*, because two verbs hand over 0.013 each.) Before,
-# its vector was the same in every sentence. Now it is *her in this sentence*: a contextual embedding. The heads of a
-# trained model are seldom so easy to read; [lecture @many_heads](@many_heads) looks at some.
+# *Her* has received almost nothing but Anna. It receives 0.03 of *verb* because two verbs hand over 0.013 each. Before
+# this, the vector of *her* was the same in every sentence. Now it is *her in this sentence*: a contextual embedding.
+# The attention weights of a trained model are seldom so easy to read; [lecture @many_heads](@many_heads) looks at some.
 #
-# Choose a word in the next figure, and follow it from its scores to what it receives. *Guess first:* what will *asked* and
-# *book* receive? *Book* asks nothing. (Where the page does not run, guess, and read on.)
+# Choose a word in the next figure, and follow it from its scores to what it receives. *Guess first:* what will *asked*
+# and *book* receive? *Book* asks nothing. (If the page cannot run code, guess and read on.)
 
 # %%
 def ask(word):
@@ -260,7 +262,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # {figure}
 
 # %% [raw] slide
-# ## Nobody can abstain
+# ## No token can abstain
 # - *asked* and *lent* look for a person, and the sentence offers two: half Anna, half Ben.
 # - *book* asks nothing: all scores are 0, so it gets the mean of all values.
 # - Weights that sum to one must go somewhere. Large models learn an **attention sink**.
@@ -272,7 +274,7 @@ viz.explore(ask, word=words, start={"word": "her"})
 # > **Guess first.** Does token 5 need to know what token 4 received?
 #
 # . . .
-# It does not: every token needs $x_1, \dots, x_n$, which are all there. Nobody waits.
+# It does not: every token needs only $x_1, \dots, x_n$, and all of these are given. No token waits.
 #
 # $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V$$
 #
@@ -281,32 +283,32 @@ viz.explore(ask, word=words, start={"word": "her"})
 # The softmax runs along the rows, over the keys.
 
 # %% [markdown] teaches="self-attention, token by token and in matrices"
-# *Asked* receives Anna and Ben, half and half: it looks for a person, and the sentence offers two. *Lent* receives the same
-# half and half. Remember *lent*: it will cause trouble. *Book* asks nothing, so all its scores are zero, and it receives
-# the mean of all values. No token can abstain, because its weights sum to one. A token that needs nothing can, for
-# instance, put its weight on tokens whose value vectors are short.
+# *Asked* receives Anna and Ben in equal parts, because it looks for a person and the sentence offers two. *Lent*
+# receives the same mixture. Remember *lent*: it will cause trouble. *Book* asks nothing, so all its scores are zero,
+# and it receives the mean of all values. No token can abstain, because its weights sum to one. But a token that needs
+# nothing can, for instance, put its weight on tokens whose value vectors are short.
 #
-# Many large language models learn to put such weight on the first token, which is then called an **attention sink**
-# ([@xiao2024]). In a whole Transformer a token also keeps its own vector and *adds* what it received; see
-# [lecture @deep_stacks](@deep_stacks).
+# Many large language models learn to put this weight on the first token, which is then called an **attention sink**
+# ([@xiao2024]). In a whole Transformer, a token also keeps its own vector and *adds* to it what it received (see
+# [lecture @deep_stacks](@deep_stacks)).
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 1.
 #
 # ## All tokens at once: five matrix products and a softmax
 #
-# Does word 5 need to know what word 4 received? No. Each token needs only $x_1, \dots, x_n$, and all of these are given
-# at the start. In a recurrence $h_5$ has to wait for $h_4$. Here no token waits, so we compute all rows at once:
+# Does token 5 need to know what token 4 received? No. Each token needs only $x_1, \dots, x_n$, and all of these are
+# given at the start. In a recurrence, $h_5$ has to wait for $h_4$. Here no token waits, so we compute all rows at once:
 #
 # $$Q = XW_Q \qquad K = XW_K \qquad V = XW_V \qquad A = \operatorname{softmax}\Bigl(\frac{QK^\top}{\sqrt{d_k}}\Bigr)
 # \qquad O = AV$$ (eq:self-attention)
 #
-# The softmax runs along the rows, over the keys, and $A$ is the **attention matrix**. *Before you look at the figure:*
-# where in these matrices is *her*, which asks? And where is *Anna*, who answers?
+# The softmax runs along each row, over the keys. $A$ is the **attention matrix**. *Before you look at the figure:*
+# where in these matrices is *her*, the token that asks? And where is *Anna*, the token that answers?
 
 # %%
 figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
                               answering=words.index("Anna"), names=("her", "Anna"))
-#| caption: Self-attention in matrices: the row of one query, through all products.
+#| caption: Self-attention in matrices: the row of one query, followed through all products.
 #| label: self-attention
 
 # %% [raw] slide
@@ -314,13 +316,13 @@ figures.self_attention_shapes(n=8, d_model=6, d_k=2, d_v=4, asking=her,
 # {figure}
 
 # %% [markdown]
-# In [@fig:self-attention] queries are green, keys blue and values orange. *Her* is purple and *Anna* is black. A ring
-# marks the score of this pair, and another ring its weight. The row of *her* in $A$ weighs *all* rows of $V$, but only
-# Anna's row is drawn.
+# In [@fig:self-attention], queries are green, keys are blue and values are orange. *Her* is purple and *Anna* is black.
+# A ring marks the score of this pair, and another ring its weight. The row of *her* in $A$ weights *all* rows of $V$,
+# but only Anna's row is drawn.
 #
-# The attention matrix is square, $n \times n$, because the same words ask and answer. So its axes are easy to mix up, and
-# no shape error warns you. **Rows ask, columns answer.** The package's `attend` does the last two steps of
-# [@eq:self-attention]. In this lecture we use it, and in the assignment you write it.
+# The attention matrix is square, $n \times n$, because the same words ask and answer. So its axes are easy to mix up,
+# and no shape error warns you. **Rows ask, columns answer.** The package's `attend` does the last two steps of
+# [@eq:self-attention]. We use it in this lecture, and in the assignment you write your own.
 
 # %%
 O, A = attend(query=X @ W_Q, key=X @ W_K, value=X @ W_V)         # (8, 4), (8, 8)
@@ -352,8 +354,8 @@ viz.weight_tables({"attention weights": (words, A)},
 
 # %% [markdown] erratum="sum over the query"
 # > **A common mistake: the sum over the wrong index.** Some slides print $o_i = \sum_i \alpha_{ij} v_i$. An index that
-# > is summed over cannot also name the result. The sum must run along a *row* of $A$, over $j$, the tokens that answer:
-# > each row sums to one. A column need not: three words look for Anna, and Anna's column sums to more than two.
+# > is summed over cannot also label the result. The sum must run along a *row* of $A$, over the tokens $j$ that answer,
+# > because each row sums to one. A column need not: three words look for Anna, and Anna's column sums to more than two.
 
 # %% tags=["hide-input"]
 assert torch.allclose(A.sum(dim=1), torch.ones(8)) and A.sum(dim=0).max() > 2
@@ -367,18 +369,18 @@ assert torch.allclose(O[her], o, atol=1e-6) and o[0] > 0.85
 # | columns | $q_i = W x_i$ | $Q = W X$ |
 #
 # . . .
-# `nn.Linear(d_in, d_out)` keeps its weight as $(d_\text{out}, d_\text{in})$ and computes $xW^\top$: whoever copies a matrix into a layer transposes it.
+# `nn.Linear(d_in, d_out)` keeps its weight as $(d_\text{out}, d_\text{in})$ and computes $xW^\top$: if you copy a matrix into a layer, transpose it.
 
 # %% [markdown] erratum="Qx beside XQ"
-# > **A common mistake: rows and columns in one formula.** In this course tokens are rows and matrices stand on the
+# > **A common mistake: rows and columns in one formula.** In this course, tokens are rows and matrices stand on the
 # > right, $xW$, as in Vaswani et al. ([-@vaswani2017]). Some texts write $q_i = Qx_i$ for one token, which makes the
-# > token a column, and $XQ$ for the sentence, with the same $Q$. But one formula needs the transpose of the other's
-# > matrix, and if $Q$ is square, no error says so. PyTorch keeps the transpose: `nn.Linear(d_in, d_out)` has a weight
-# > of shape (d_out, d_in) and computes $xW^\top$. If you copy a matrix into a layer, transpose it.
+# > token a column, but $XQ$ for the sentence, with the same $Q$. One formula needs the transpose of the other's matrix,
+# > and if $Q$ is square, no error tells you so. PyTorch stores the transpose: `nn.Linear(d_in, d_out)` has a weight of
+# > shape (d_out, d_in) and computes $xW^\top$. If you copy a matrix into a layer, transpose it.
 #
-# A layer that you can train keeps its three matrices as parameters. Here is the package's `MultiHeadAttention` with one
-# head. Its output matrix $W_O$ is for several heads; see [lecture @many_heads](@many_heads). Here we make it the
-# identity, which changes nothing.
+# A trainable layer keeps its three matrices as parameters. The next cell checks that the package's `MultiHeadAttention`
+# with one head computes our formula. Its output matrix $W_O$ is meant for several heads (see
+# [lecture @many_heads](@many_heads)). Here we set it to the identity, which changes nothing.
 
 # %%
 torch.manual_seed(0)
@@ -402,24 +404,24 @@ with torch.no_grad():
 # ## Check yourself: shapes and parameters
 # Four sentences of 20 tokens, $d_\text{model} = 64$, $d_k = 16$, $d_v = 32$.
 #
-# 1. The shapes of $Q$, of the scores, of the output?
-# 2. Where do the tokens of one sentence meet those of another?
-# 3. How many parameters, and how does that depend on $n$?
+# 1. What are the shapes of $Q$, of the scores and of the output?
+# 2. Where are the tokens of one sentence combined with the tokens of another?
+# 3. How many parameters are there, and how does their number depend on $n$?
 #
 # . . .
 # > 1. $(4, 20, 16)$, $(4, 20, 20)$, $(4, 20, 32)$.
 # > 2. Nowhere: the batch axis is never summed over.
-# > 3. $2 \cdot 64 \cdot 16 + 64 \cdot 32 = 4096$, whatever $n$ is.
+# > 3. $2 \cdot 64 \cdot 16 + 64 \cdot 32 = 4096$, for every $n$.
 
 # %% [markdown]
-# > **Check yourself.** (1) Four sentences of 20 tokens, d_model 64, d_k 16, d_v 32: what are the shapes of Q, of the
-# > scores and of the output? (2) Where do the tokens of one sentence meet those of another? (3) How many parameters does
-# > the layer have, and how does their number depend on n?
+# > **Check yourself.** (1) What are the shapes of Q, of the scores and of the output for four sentences of 20 tokens,
+# > with d_model 64, d_k 16 and d_v 32? (2) Where are the tokens of one sentence combined with the tokens of another?
+# > (3) How many parameters do W_Q, W_K and W_V have, and how does their number depend on n?
 # > <details><summary>Answers</summary>(1) (4, 20, 16), (4, 20, 20), (4, 20, 32). (2) Nowhere: the batch axis is never
-# > summed over. (3) 2 · 64 · 16 + 64 · 32 = 4096, whatever n is. The matrices belong to roles and not to positions, so
+# > summed over. (3) 2 · 64 · 16 + 64 · 32 = 4096, for every n. The matrices belong to roles and not to positions, so
 # > one set serves sentences of every length.</details>
 #
-# In a padded batch, padding must not answer, as in [lecture @cross_attention](@cross_attention). In self-attention
+# In a padded batch, padding must not answer, as in [lecture @cross_attention](@cross_attention). In self-attention,
 # padding also asks. So padding has columns *and* rows in the matrix of scores, and we treat the two differently:
 
 # %%
@@ -437,23 +439,23 @@ figures.padded_scores(words[:5], padding=2)
 # {figure}
 
 # %% [markdown]
-# A *column* of padding is forbidden to every token: its scores are $-\infty$ before the softmax. A *row* of padding is
-# computed like any other, but its output stands for no token and is ignored: nothing after the layer may use it. (In the
-# assignment we set these outputs to zero.)
+# A *column* of padding is forbidden to every token, so its scores are set to $-\infty$ before the softmax. A *row* of
+# padding is computed like any other, but its output stands for no token and is ignored: nothing after the layer may use
+# it. In the assignment, you set these outputs to zero.
 #
 # **Now you:** [a04](@self_attention/assignment), exercises 2 and 3.
 #
 # ## Attention as a graph: messages between tokens
 #
-# There is a second way to read the same formula. Tokens are the **nodes** of a graph, and $\alpha_{ij}$ is the weight
-# of an **edge** from $j$ to $i$. Each node sends its value along each of its edges, multiplied by the weight of the edge.
-# Each node adds up what arrives. This is **message passing** on a fully connected graph. The figure shows only weights of
-# at least 0.3, and no edge from a token to itself.
+# The same formula can be read in a second way. Tokens are the **nodes** of a graph, and $\alpha_{ij}$ is the weight of
+# an **edge** from $j$ to $i$. Each node sends its value along its outgoing edges, multiplied by the weight of each
+# edge, and adds up what arrives. This is **message passing** on a fully connected graph. The figure leaves out weights
+# below 0.3 and edges from a token to itself.
 
 # %%
 figures.attention_graph(words, A, least=0.3)
-#| caption: Attention as a graph: arrows of at least 0.3 lead from the token that answers to the
-#|   one that asks.
+#| caption: Attention as a graph: arrows lead from the token that answers to the token that
+#|   asks, for weights of at least 0.3.
 #| label: graph
 
 # %% [raw] slide
@@ -465,17 +467,18 @@ figures.attention_graph(words, A, least=0.3)
 # {figure}
 
 # %% [markdown] teaches="recurrence, convolution, attention: three kinds of sequence models"
-# The sentence itself decides where these edges are. With the same three matrices, another sentence gets another graph:
-# self-attention computes $o_i = \sum_j \alpha_{ij}(X)\, v_j$, and its weights are **data-dependent**. A layer with
-# **fixed weights** cannot do that. A linear layer along the sentence computes $o_i = \sum_j m_{ij} x_j$, where the numbers
-# $m_{ij}$ are learned once and are the same for every input. (A convolution has a matrix for each offset $j - i$ instead,
-# also learned once.)
+# The sentence itself determines these edges. With the same three matrices, another sentence gets another graph, because
+# self-attention computes $o_i = \sum_j \alpha_{ij}(X)\, v_j$ with **data-dependent** weights. A layer with **fixed
+# weights** cannot do that. A linear layer along the sentence computes $o_i = \sum_j m_{ij} x_j$, where the numbers
+# $m_{ij}$ are learned once and are then the same for every input. A convolution also has fixed weights: it learns a
+# matrix for each offset $j - i$.
 #
-# What are data-dependent weights for? And why have both $W_Q$ and $W_K$? One small experiment shows a case for each.
+# What are data-dependent weights good for? And why do we need both $W_Q$ and $W_K$? One small experiment shows a case
+# for each.
 #
 # ## Learned projections: what is lost with fixed weights, and with one matrix
 #
-# Somebody kept a diary of a week's dinners on seven cards, one for each day, and dropped them.
+# A diary of a week's dinners is written on seven cards, one for each day. The cards have been dropped.
 
 # %%
 days, meals, tomorrow = shuffled_weeks(1, torch.Generator().manual_seed(1))      # (1, 7) each
@@ -486,7 +489,7 @@ for day, meal, answer in zip(days[0], meals[0], tomorrow[0], strict=True):
 # ## A task where the weights must depend on the input: the shuffled diary
 # {print}
 # |||
-# For each card: what is there *tomorrow*? Which card to look at depends on what is written on it.
+# For each card: what is for dinner *tomorrow*? Which card to look at depends on what is written on the cards.
 #
 # | layer | weights |
 # |---|---|
@@ -495,17 +498,17 @@ for day, meal, answer in zip(days[0], meals[0], tomorrow[0], strict=True):
 # | **two projections** | $W_Q$, $W_K$ |
 
 # %% [markdown]
-# The task: for each card, say what there will be for dinner *tomorrow*. (After Sunday comes Monday.) So each card must
-# attend to one particular other card. The place of that card depends on what is written on the cards.
+# The task is to say, for each card, what there will be for dinner *tomorrow*. (After Sunday comes Monday.) Each card
+# must attend to one particular other card, whose place depends on what is written on the cards.
 #
-# We train three layers. All of them embed the day and the meal, add the two vectors, and predict from $o_i$. They differ
-# only in how they compute the weights:
+# We train three layers. All of them embed the day and the meal, add the two vectors, and predict tomorrow's meal from
+# $o_i$. They differ only in how they compute the weights:
 #
-# * **fixed weights**: a learned 7 × 7 table by position;
+# * **fixed weights**: a learned 7 × 7 table, indexed by position;
 # * **one projection** for queries and keys, $W_K = W_Q$;
 # * **two projections**, as above.
 #
-# As a control, we also train fixed weights on weeks whose cards lie in order, Monday first.
+# As a control, we also train fixed weights on weeks whose cards lie in order, with Monday first.
 
 # %%
 class Diary(nn.Module):
@@ -528,15 +531,15 @@ class Diary(nn.Module):
 # %% [raw] slide
 # ## Guess before you train
 # > 1. **Fixed weights** see all seven meals, but not on which card each stands. How often can they be right?
-# > 2. **One projection**: a card asks with the very vector by which it is found. What will that do?
+# > 2. **One projection**: a card asks with the same vector by which it is found. What will go wrong?
 # > 3. **Two projections?**
 #
 # Each is trained with five seeds. Control: fixed weights on weeks that lie in order.
 
 # %% [markdown]
-# *Guess before you train.* Fixed weights see all seven meals, but they weigh each place the same in every week. How
-# often can they be right? With one projection, a card asks with the same vector by which it is found. What will go wrong?
-# We train each layer with five seeds.
+# *Guess before you train.* Fixed weights see all seven meals, but they give each place the same weight in every week.
+# How often can they be right? With one projection, a card asks with the same vector by which it is found. What will go
+# wrong? We train each layer with five seeds.
 
 # %%
 def weeks(batch, draws, in_order=False):
@@ -575,10 +578,10 @@ for kind in ("fixed weights", "fixed, in order", "one projection", "two projecti
 # {print}
 
 # %% [markdown]
-# What is the best that fixed weights can do? The prediction is a sum with fixed weights: one term for the day and one for
-# the meal of each card. So no day can point to the meal on its card. In effect the layer knows which meals the other cards
-# show, and not which is tomorrow's. (That is no proof: the days could still sway how ties are broken.) Somebody who knows
-# no more names the most frequent meal:
+# What is the best that fixed weights can do? The prediction is a sum with fixed weights, in which each card contributes
+# one term for its day and one for its meal. So a day cannot point to the meal on its card. In effect, the layer knows
+# which meals the other cards show, but not which is tomorrow's. (This is no proof: the days could still influence how
+# ties are broken.) With only this knowledge, the best guess is the most frequent meal:
 
 # %%
 _, six, _ = shuffled_weeks(20_000, torch.Generator().manual_seed(0))      # (weeks, 7)
@@ -599,14 +602,15 @@ for seed in range(5):
 # %% [markdown]
 # The five seeds agree on three points.
 #
-# * **Fixed weights** are right about as often as this best guess. When the cards lie in order, the same layer solves the
-#   task. So fixed weights fail because the place to look changes from week to week.
+# * **Fixed weights** are right about as often as this best guess. When the cards lie in order, the same layer solves
+#   the task. So fixed weights fail because the place to look changes from week to week.
 # * **Two projections** make almost no mistakes.
-# * **One projection** is the surprise. It gets most days right, although we said that a word matches nothing better than
-#   itself. But in every seed it nearly always fails on **one day**, the *lost day*. The seed decides which day is lost.
+# * **One projection** gets most days right, which is a surprise: we said that a word matches nothing better than
+#   itself. But in every seed it nearly always fails on **one day**, the *lost day*. Which day is lost depends on the
+#   seed.
 #
-# Where one projection makes mistakes on a second day, it is usually the day before the lost one. Are these days only
-# learned late? We train the layer four times as long:
+# In some seeds, one projection also makes mistakes on a second day, usually the day before the lost one. Is this day
+# only learned late? We train the layer four times as long:
 
 # %%
 print(f"{'one projection':<20}", *(f"{day:>5}" for day in DAYS))
@@ -622,9 +626,10 @@ for seed in range(5):
     assert abs(min(one) - 1 / 12) < 0.025, "the lost day is pure chance"
 
 # %% [markdown]
-# The other days were only learned late. The lost day stays lost. It is right in about one week of twelve, and there are
-# twelve meals: pure chance, and worse than fixed weights. So the lost card seems to receive nothing of tomorrow's card.
-# Its attention weights show whether this is so. Here are those of seed 0, with the days in order:
+# The other days were only learned late, but the lost day stays lost. Its prediction is right in about one week out of
+# twelve. With twelve meals, this is pure chance, and worse than fixed weights. So the lost card seems to receive
+# nothing from tomorrow's card. Its attention weights show whether this is so. Here they are for seed 0, with the days
+# in order:
 
 # %%
 draws = torch.Generator().manual_seed(0)
@@ -643,15 +648,15 @@ viz.weight_tables(tables, numbers=True, digits=2)
 # {figure}
 
 # %% [markdown]
-# On the right each day attends to the next day, and Sunday attends to Monday. The layer has learned this from the dinners
-# alone. On the left the line breaks at the lost day. Saturday attends to itself, and gives Sunday a weight of 0.00. So
-# Saturday knows nothing about Sunday's meal, and can only guess one of twelve.
+# On the right (two projections), each day attends to the next, and Sunday attends to Monday. The layer has learned this
+# from the dinners alone. On the left (one projection), the pattern breaks at the lost day. Saturday attends to itself,
+# and gives Sunday a weight of 0.00. So Saturday knows nothing about Sunday's meal, and can only guess one of twelve.
 #
-# How can one projection work at all? A word matches nothing better than itself, but only among vectors of *equal
-# length*. Let $u_i = x_i W$ be the vector with which a day asks, and by which it is also found. (Each $x_i$ is the
-# embedding of a day plus the mean embedding of all meals.) *Guess:* what has training done to the lengths of the seven
-# $u_i$? We number the days from the lost one: day 1 is the day after it, day 6 is the day before it, and day 7 is the
-# lost day itself (in seed 0 Sunday, Friday and Saturday).
+# How can one projection work at all? It is only among vectors of *equal length* that a word matches nothing better than
+# itself. Let $u_i = x_i W$ be the vector with which a day asks and by which it is also found. (Each $x_i$ is a day's
+# embedding plus the mean embedding of all meals.) *Guess:* what has training done to the lengths of the seven $u_i$? We
+# number the days from the lost day: day 1 is the day after it, day 6 is the day before it, and day 7 is the lost day
+# itself. In seed 0, these are Sunday, Friday and Saturday.
 
 # %%
 def one_projection(seed):
@@ -671,9 +676,10 @@ margins = [(U[day] @ (U[(day + 1) % 7] - U[day])).item() / math.sqrt(32) for day
 print(f"{'margin of tomorrow':<19}", *(f"{margin:6.1f}" for margin in margins))
 
 # %% [markdown]
-# The **margin** of tomorrow is its score minus the day's own, $(u_i \cdot u_{i+1} - u_i \cdot u_i) / \sqrt{32}$, since
-# $d_k = 32$. A margin of 3 gives tomorrow $\mathrm{e}^3 \approx 20$ times the weight of the day itself, a margin of 6 about
-# 400 times. Now all five seeds:
+# The **margin** of tomorrow is tomorrow's score minus the day's score with itself,
+# $(u_i \cdot u_{i+1} - u_i \cdot u_i) / \sqrt{32}$, where $d_k = 32$. A margin of 3 gives tomorrow
+# $\mathrm{e}^3 \approx 20$ times the weight of the day itself, and a margin of 6 about 400 times. Here are all five
+# seeds:
 
 # %%
 ordered = {}
@@ -681,8 +687,8 @@ for seed in range(5):
     their_week, vectors = one_projection(seed)
     ordered[f"seed {seed}"] = vectors[their_week]                         # (7, d)
 figures.winding([DAYS[day] for day in week], ordered)
-#| caption: One projection. Left, seed 0: lengths, and angles between neighbours, are to scale.
-#|   Right: five seeds; marks are shifted a little so that none is hidden.
+#| caption: One projection. Left: seed 0, with lengths and angles between neighbours to scale.
+#|   Right: five seeds, with marks shifted a little so that none is hidden.
 #| label: winding
 
 # %% tags=["hide-input"]
@@ -704,27 +710,31 @@ for vectors in ordered.values():
 # - Scores are $X\,(W_Q W_K^\top)\,X^\top$: two matrices give any matrix of rank $\le d_k$, one gives a symmetric one.
 
 # %% [markdown]
-# In every seed the vectors grow along the week, from day 1 to the lost day. Why? Tomorrow must score higher than the day
-# itself, $u_i \cdot u_{i+1} > u_i \cdot u_i$. Since $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$,
-# the next vector must then be *longer*. So the week opens like a fan, each arrow longer than the last (left of
-# [@fig:winding]). It cannot close to a circle: after one round a vector would have to be longer than itself. On the first
-# six days the margin is positive in every seed. The lost day pays for it. Its vector is the longest, so that day 6 can
-# find it. So it scores highest with itself, in every seed by more than 6 over any other day. Tomorrow, the day that it
-# needs, is more than 100 below. So it cannot even spread its weight over the other cards, as fixed weights do.
+# In every seed, the vectors grow longer along the week, from day 1 to the lost day. Why? Tomorrow must score higher
+# than the day itself, $u_i \cdot u_{i+1} > u_i \cdot u_i$. Since
+# $u_i \cdot u_{i+1} \le \lVert u_i \rVert\, \lVert u_{i+1} \rVert$, the next vector must then be *longer*. So the week
+# opens like a fan of longer and longer arrows (left of [@fig:winding]). The week cannot close into a circle, because
+# after one round a vector would have to be longer than itself.
 #
-# In one formula: up to a scale, the scores are $X\,(W_Q W_K^\top)\,X^\top$. With two matrices, the product in the
-# middle can be any matrix of rank at most $d_k$, symmetric or not. With one matrix the product is $W W^\top$. It is
-# always symmetric, and so is the matrix of scores. It is also *positive semidefinite*,
-# $x_i W W^\top x_i^\top = \lVert u_i \rVert^2 \ge 0$: the squared lengths are the diagonal of the scores.
+# On the first six days, the margin is positive in every seed. The lost day pays for this. Its vector is the longest, so
+# that day 6 can find it. Therefore it scores highest with itself, in every seed by more than 6 over any other day.
+# Tomorrow, the day that it needs, scores more than 100 lower than the lost day itself. So the lost day cannot even
+# spread its weight over the other cards, as fixed weights do.
 #
-# Is it really the symmetry that loses a day? Two projections also have 1,024 more parameters. And perhaps it would be
-# enough if a day could not attend to itself. Two variants of *one projection* test this, with exactly its parameters:
+# In one formula, up to a scale, the scores are $X\,(W_Q W_K^\top)\,X^\top$. With two matrices, the product in the
+# middle can be any matrix of rank at most $d_k$, symmetric or not. With one matrix, the product is $W W^\top$, which is
+# always symmetric, and so is the matrix of scores. $W W^\top$ is also *positive semidefinite*,
+# $x_i W W^\top x_i^\top = \lVert u_i \rVert^2 \ge 0$: the squared lengths form the diagonal of the scores.
 #
-# * **not itself**: the score of a day with itself is forbidden. The other scores are as symmetric as before;
-# * **shifted keys**: the key is the query with its 32 numbers shifted by one place, the last to the front. The scores are
-#   not symmetric.
+# Is it really the symmetry that loses a day? Two projections also have 1,024 more parameters. And perhaps no day would
+# be lost if a day could not attend to itself. Two variants of *one projection*, with the same number of parameters,
+# test both explanations:
 #
-# *Guess:* which of the two finds all seven days?
+# * **not itself**: the score of a day with itself is forbidden. The other scores are still symmetric;
+# * **shifted keys**: the key is the query with its 32 numbers shifted by one place, the last to the front. These scores
+#   are not symmetric.
+#
+# *Guess:* which of the two variants finds all seven days?
 
 # %%
 class Variant(Diary):
@@ -770,33 +780,36 @@ assert lost_one >= 3, "and seed 1 learns no day well"
 # **Guess first.** What changes in the output of *her*? Of *lent*? In the attention matrix?
 
 # %% [markdown] teaches="self-attention does not see order"
-# Shifted keys find every day, without one parameter more, so the number of parameters is not the reason. *Not itself*
-# loses one day in four seeds. In seed 1 it has learned no day well: this training did not settle, and we have not looked
-# for the reason. What counts is that no seed finds all seven. The runs only illustrate the claim; a proof carries it. No
-# symmetric scores let every day attend most to the next, even if a day cannot attend to itself: without the diagonal the
-# argument with lengths fails, and only the symmetry remains. The assignment's written question asks you for this proof.
+# *Shifted keys* finds every day without extra parameters, so the number of parameters is not the reason. *Not itself*
+# loses one day in four of the five seeds. In seed 1, it learned no day well: that training run did not settle, and we
+# have not looked into it. What counts is that no seed finds all seven.
 #
-# How far does this reach? The diary needs a closed circle, in one layer and one head. The Reformer ([@kitaev2020]) shares
-# the projection of queries and keys, and its authors report no loss; a
+# These runs only illustrate the claim; it is established by a proof. With symmetric scores, it is impossible that every
+# day attends most to the next, even if no day can attend to itself. Without the diagonal, the argument with lengths
+# fails, and only the symmetry remains. The assignment's written question asks you for this proof.
+#
+# How general is this result? The diary needs a closed circle, in one layer with one head. The Reformer ([@kitaev2020])
+# uses one projection for queries and keys, and its authors report no loss. A
 # [replication](https://wandb.ai/fastai_community/reformer-fastai/reports/Experiments-Shared-Query-Key-Attention--Vmlldzo0MzI1MTc)
-# with three layers could not confirm that. Both compare models that predict the next token, in which a mask hides the
-# future ([lecture @masking](@masking)). Of two tokens only the later one asks, so no circle can close. Besides, the
-# Reformer gives all keys length one, and a token attends to itself only if it has no other choice.
+# with three layers could not confirm that. Both studies compare models that predict the next token, in which a mask
+# hides the future ([lecture @masking](@masking)). Of any two tokens, only the later one asks the other, so no circle
+# can close. The Reformer also gives all keys length one, and a token attends to itself only if it has no other choice.
 #
-# Some whole Transformers even work with fixed weights. Where each layer learns one matrix for all inputs, random at first,
-# they "perform quite competitively" on several tasks ([@tay2021]). FNet mixes the tokens by a fixed Fourier transform, and
-# reaches 92 to 97 % of BERT's accuracy on the GLUE benchmark ([@leethorp2022]).
+# Some whole Transformers even work with fixed weights. In one design, each layer learns a single attention matrix for
+# all inputs, random at first. Such models "perform quite competitively" on several tasks ([@tay2021]). FNet mixes the
+# tokens with a fixed Fourier transform, and reaches 92 to 97 % of BERT's accuracy on the GLUE benchmark
+# ([@leethorp2022]).
 #
-# And the third matrix? Without $W_V$ the output would be $AX$. A token would hand over its whole vector, including the
-# features by which it is found, and $d_v$ would have to be $d_\text{model}$. In principle two of the matrices are
-# superfluous: one matrix can stand for $W_Q W_K^\top$, and if a linear layer $W_O$ follows, one for $W_V W_O$. Separate
-# matrices are worth having where they are *narrow*, as [lecture @many_heads](@many_heads) makes them: they hold fewer
-# numbers, and select what to compare and what to hand over.
+# Why is there a third matrix? Without $W_V$, the output would be $AX$. A token would hand over its whole vector,
+# including the features by which it is found, and $d_v$ would have to be $d_\text{model}$. In principle, two matrices
+# are superfluous: one matrix can replace $W_Q W_K^\top$, and another $W_V W_O$ if a linear layer $W_O$ follows.
+# Separate matrices are useful when they are *narrow*, as in [lecture @many_heads](@many_heads). Then they hold fewer
+# numbers than their product, and select what to compare and what to hand over.
 #
 # ## Permutation equivariance: self-attention does not see order
 #
-# We return to Anna's sentence. Swap the two names: *Ben lent Anna her book because he asked.* Now Ben lends and Anna
-# borrows. *What will change in the layer's output?* Think of *her*, of *lent*, and of the attention matrix as a whole.
+# We return to Anna's sentence and swap the two names: *Ben lent Anna her book because he asked.* Now Ben lends and Anna
+# borrows. *What will change in the layer's output?* Think of *her*, of *lent*, and of the whole attention matrix.
 
 # %%
 swap = [2, 1, 0, 3, 4, 5, 6, 7]                                  # Ben lent Anna her book …
@@ -819,11 +832,11 @@ assert torch.allclose(O_swapped, O[swap], atol=1e-6), "every word takes its outp
 # The names took their rows, columns and outputs along. *Lent* cannot find out who lent and who borrowed.
 
 # %% [markdown]
-# Only the order has changed. The names have swapped places and have taken their rows, columns and outputs with them:
-# the column of *Anna* (purple) is first on the left and third on the right, with the same weights for the same words. *Lent*
-# receives Anna and Ben, half and half, as before. It can find out that both took part, but never who lent and who
-# borrowed. Our hand-made matrices are not the reason. The next cell shuffles random sentences, with random matrices, and
-# then does the same with a recurrence:
+# Only the order has changed. The names have swapped places and taken their rows, columns and outputs with them: the
+# column of *Anna* (purple) is first on the left and third on the right, with the same weights for the same words.
+# *Lent* receives Anna and Ben in equal parts, as before. It can find out that both took part, but not who lent and who
+# borrowed. Our hand-made matrices are not the reason. The next cell shuffles random sentences, with random matrices,
+# and then does the same with a recurrence:
 
 # %%
 torch.manual_seed(1)
@@ -861,33 +874,34 @@ assert worst < 1e-12 and moved > 0.1
 #
 # What can you say of the two outputs for *dog*?
 # . . .
-# > They are equal. Swapping the two dogs changes nothing in $X$, so nothing in the output; but it swaps their rows.
+# > They are equal. Swapping the two dogs changes nothing in $X$, so nothing in the output. But it swaps their rows.
 
 # %% [markdown] teaches="complexity, path length and sequential operations: the paper's table 1; recurrence, convolution, attention: three kinds of sequence models"
 # If the tokens are shuffled, the outputs are shuffled in the same way, for all matrices and all sentences. This is
 # **permutation equivariance**: $f(PX) = P f(X)$ for every matrix $P$ that reorders rows. The equations show why. The
-# scores of $PX$ are $P QK^\top P^\top$. The softmax of a shuffled row is the shuffled softmax of the row, so the weights
-# become $P A P^\top$. And $(P A P^\top)(P V) = P A V$, because $P^\top P = I$. (Do not confuse it with **permutation
-# invariance**, $f(PX) = f(X)$, which a sum or a mean over all tokens has and self-attention does not have.)
+# scores of $PX$ are $P QK^\top P^\top$. The softmax of a shuffled row is the shuffled softmax of the row, so the
+# weights become $P A P^\top$. The output becomes $(P A P^\top)(P V) = P A V$, because $P^\top P = I$. Do not confuse
+# this with **permutation invariance**, $f(PX) = f(X)$, which holds for a sum or a mean over all tokens, but not for
+# self-attention.
 #
-# Self-attention is an operation on *sets*. For the shuffled diary that was right, since the order of the cards meant
-# nothing. For a sentence it is a defect, and more layers do not remove it: a stack of equivariant layers is
-# equivariant. [Lecture @order](@order) shows how to tell a token where it stands.
+# Self-attention is an operation on *sets*. This is what the shuffled diary needed, because the order of the cards meant
+# nothing. For a sentence it is a defect, and more layers do not remove it, because a stack of equivariant layers is
+# equivariant. [Lecture @order](@order) shows how to tell a token its position.
 #
 # > **Check yourself.** A sentence contains the same word twice: "the dog chased another dog". What can you say of the
 # > two outputs for *dog*?
-# > <details><summary>Answer</summary>They are equal. Swapping the two dogs changes nothing in X, so it must change
-# > nothing in the output; but it also swaps their two rows. (This is for attention without a mask. Lecture @order looks
-# > at what a mask changes.)</details>
+# > <details><summary>Answer</summary>They are equal. Swapping the two dogs changes nothing in X, so it cannot change
+# > the output. But the swap also exchanges the two outputs, so they must be equal. (This holds without a mask.
+# > Lecture @order looks at what a mask changes.)</details>
 #
 # ## What a layer costs: path length, arithmetic, steps, memory
 #
-# Vaswani et al. ([-@vaswani2017, section 4]) ask three questions about a layer. How long is the path of a signal from one
-# token to another? How much arithmetic does the layer take? How many steps must be taken one after the other? We begin
-# with the path, because a long path makes a dependency hard to learn ([lecture @bottleneck](@bottleneck) measured how
-# the gradient fades). The paper argues this; it does not measure it. Tang et al. ([-@tang2018]) tested it
-# in translation. Over long distances self-attention was no better than a recurrence at **subject–verb agreement**, but it
-# was clearly better at **word sense disambiguation** (telling the senses of a word apart).
+# Vaswani et al. ([-@vaswani2017, section 4]) ask three questions about a layer. How long is the path of a signal from
+# one token to another? How much arithmetic does the layer need? How many steps must be taken one after the other? We
+# begin with the path, because a long path makes a dependency hard to learn. The paper argues this but does not measure
+# it. ([Lecture @bottleneck](@bottleneck) measured how the gradient fades.) Tang et al. ([-@tang2018]) tested the
+# argument in translation. Over long distances, self-attention was no better than a recurrence at **subject–verb
+# agreement**, but it was clearly better at **word sense disambiguation** (telling the senses of a word apart).
 
 # %%
 figures.path_lengths(n=7, width=2)
@@ -902,13 +916,14 @@ figures.path_lengths(n=7, width=2)
 # Recurrence: through every cell. Self-attention: one layer. Restricted: about $n / \texttt{width}$ layers.
 
 # %% [markdown]
-# In a recurrence the first token reaches the last by passing through every cell in between. In self-attention every
-# pair of tokens is one layer apart, however long the sentence is. The third picture shows **restricted** self-attention: a
-# token attends only to itself and to `width` tokens on each side. Its layers are cheaper, but it takes about
-# $n / \texttt{width}$ of them to cross the sentence. A convolution over the same window takes as many.
+# In a recurrence, a signal from the first token reaches the last through every cell in between. In self-attention, any
+# two tokens are one layer apart, however long the sentence. In **restricted** self-attention (third picture), a token
+# attends only to itself and to `width` tokens on each side. Such layers are cheaper than full self-attention, but about
+# $n / \texttt{width}$ of them are needed to cross the sentence. A convolution over the same window needs as many
+# layers.
 #
-# Next, the arithmetic. A product of an $(a, b)$ matrix with a $(b, c)$ matrix takes $abc$ multiplications, each with an
-# addition. If every vector is $d$ wide:
+# Next comes the arithmetic. The product of an $(a, b)$ matrix and a $(b, c)$ matrix takes $abc$ multiplications, each
+# with an addition (**multiply-adds**). If every vector is $d$ wide, self-attention takes:
 #
 # | product | sizes | multiply-adds |
 # |---|---|---|
@@ -916,11 +931,11 @@ figures.path_lengths(n=7, width=2)
 # | $QK^\top$ | $(n, d)(d, n)$ | $n^2d$ |
 # | $AV$ | $(n, n)(n, d)$ | $n^2d$ |
 #
-# (An output matrix $W_O$ adds $nd^2$.) A simple recurrence $h_t = \tanh(x_t W + h_{t-1} U)$ has two products of a
-# vector with a $d \times d$ matrix at each of $n$ steps, $2nd^2$. The cell checks our formula: torch counts while it
-# computes, two operations for each multiply-add. *Guess:* in a sentence of 30 tokens with $d$ = 1,000, what share of the
-# arithmetic is quadratic in $n$, in the two products that take $n^2d$? And how much memory do the $n^2$ weights need at
-# $n$ = 50,000?
+# An output matrix $W_O$ would add $nd^2$. A simple recurrence $h_t = \tanh(x_t W + h_{t-1} U)$ multiplies two vectors
+# by a $d \times d$ matrix at each of $n$ steps, which takes $2nd^2$. The cell compares our formula for self-attention
+# with torch's own count of operations, two for each multiply-add. *Guess:* in a sentence of 30 tokens with $d$ = 1,000,
+# what share of the arithmetic is quadratic in $n$ (the two products that take $n^2d$)? And how much memory do the $n^2$
+# weights need at $n$ = 50,000?
 
 # %% [raw] slide
 # ## Counting multiply-adds
@@ -952,7 +967,7 @@ assert counter.get_total_flops() // 2 == layer_cost("self-attention", 96, 64).mu
 assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 
 # %% [raw] slide
-# ## The square is next to nothing in a sentence, all in a document
+# ## The quadratic part: 2% in a sentence, 97% in a document
 # {print}
 #
 # . . .
@@ -961,7 +976,7 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 
 # %% [raw] slide
 # ## A common mistake: “O(n²d), so cheaper than a recurrence while n < d”
-# Orders leave the projections out. What does the full count say?
+# These orders leave out the projections. What does the full count say?
 # . . .
 # $$\underbrace{2nd^2}_{\text{simple recurrence}} \;<\; \underbrace{3nd^2 + 2n^2d}_{\text{self-attention}} \qquad\text{at every length}$$
 #
@@ -979,20 +994,21 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # > **Guess first.** Width 64. At 64 tokens self-attention does three times the arithmetic of the recurrence: which is faster? And at 2,048 tokens?
 
 # %% [markdown] erratum="O(n²d) alone; cheaper while n is small"
-# In a sentence of 30 tokens the quadratic part is 2% of the arithmetic. In a document of 50,000 tokens it is almost
-# everything (see [lecture @cheap_attention](@cheap_attention)). Up to $n = 1.5\,d$ the projections cost more. The $n^2$
-# weights must also be **kept in memory** for the backward pass, for every sentence and in every layer (and, from
-# lecture @many_heads on, for every head): at $n$ = 50,000 that is 10 GB each time. **FlashAttention** ([@dao2022]) avoids
-# this. It computes the weights block by block, and computes them again in the backward pass.
+# In a sentence of 30 tokens, the quadratic part is 2% of the arithmetic. In a document of 50,000 tokens, it is almost
+# everything (see [lecture @cheap_attention](@cheap_attention)). Up to $n = 1.5\,d$, the projections cost more than the
+# quadratic part. The $n^2$ weights must also be **kept in memory** for the backward pass, for every sentence and in
+# every layer (and, from lecture @many_heads on, for every head). At $n$ = 50,000, this is 10 GB each time.
+# **FlashAttention** ([@dao2022]) avoids this: it computes the weights block by block, and recomputes them in the
+# backward pass.
 #
 # > **A common mistake: "self-attention costs O(n²d), so it is cheaper than a recurrence while n < d".** These orders
-# > are from table 1 below, and they leave out the projections. Counted in full, a simple recurrence takes less
-# > arithmetic at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of matrices and an LSTM
-# > four, so an LSTM takes more as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
+# > come from table 1 below, which leaves out the projections. Counted in full, a simple recurrence takes less
+# > arithmetic than self-attention at *every* length, since $2nd^2 < 3nd^2 + 2n^2d$. (A GRU has three such pairs of
+# > matrices and an LSTM four. So an LSTM takes more than self-attention as long as $n < 2.5\,d$, or $2\,d$ with $W_O$.)
 #
-# So self-attention saves no arithmetic, compared with a simple recurrence. It has two advantages: the path between any
-# two tokens is short, and no position waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for windows of
-# $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
+# So self-attention saves no arithmetic compared with a simple recurrence. It has two other advantages: the path between
+# any two tokens is short, and no position waits for another. Here is table 1 of Vaswani et al. ([-@vaswani2017]), for
+# windows of $r = 2 \cdot \texttt{width} + 1$ tokens and convolutions over $k$ positions:
 #
 # | layer | complexity | sequential operations | maximum path length |
 # |---|---|---|---|
@@ -1001,14 +1017,14 @@ assert 2 * 1500**2 * d == 3 * 1500 * d**2, "half and half at n = 1.5 d"
 # | convolutional | $O(k\,n d^2)$ | $O(1)$ | $O(\log_k n)$, with **dilated** convolutions; $O(n/k)$ without |
 # | self-attention, restricted | $O(r\,n d)$ | $O(1)$ | $O(n/r)$ |
 #
-# (Dilated: the positions of a window have gaps between them, which widen from layer to layer.) All layers but the
-# recurrent one take a fixed number of steps, however long the sentence is. (This holds when the whole sequence is given. A
-# decoder that *generates* goes token by token with any of these layers.)
+# In a **dilated** convolution, the positions of a window have gaps between them, which widen from layer to layer. All
+# layers except the recurrent one take a fixed number of steps, however long the sentence. (This holds when the whole
+# sequence is given. A decoder that *generates* goes token by token with any of these layers.)
 #
 # Is a layer in which no position waits also faster? The next cell measures the processor time of one call of a layer,
-# forward only, on one sentence and one thread of a CPU. The two layers take turns, and of fifty calls each the shortest
-# counts. *Make two guesses.* At 64 tokens of width 64, self-attention (with $W_O$) does three times the arithmetic of the
-# recurrence. Which one is faster? And which one at 2,048 tokens?
+# forward only, on one sentence and one thread of a CPU. The two layers take turns, and the shortest of fifty calls
+# counts. *Make two guesses.* At 64 tokens of width 64, self-attention (with $W_O$) does three times the arithmetic of
+# the recurrence. Which layer is faster? And which at 2,048 tokens?
 
 # %%
 clock = time.perf_counter if os.name == "nt" else time.thread_time       # Windows: wall time
@@ -1086,31 +1102,32 @@ if not (catches_up and below and far_below and steps_decide and 6 < straight < 1
 # **Now do** assignment a@self_attention. **Next:** lecture @order.
 
 # %% [markdown]
-# At 64 tokens the layer that does more arithmetic takes less time. (The recurrence is torch's own, and its loop does
-# not run in Python.) From 256 tokens to 2,048 it has eight times as many steps, and takes about eight times as long. In
-# long sentences the quadratic part of self-attention catches up. With $W_O$, self-attention does
-# $(4nd^2 + 2n^2d) / 2nd^2 = 2 + n/d$ times the arithmetic of the recurrence: 3 times at 64 tokens, 34 times at 2,048.
-# The ratio of the times is smaller than that at every length, and much smaller from 64 on.
+# At 64 tokens, self-attention does more arithmetic and still takes less time. (The loop of torch's recurrence does not
+# run in Python.) From 256 tokens to 2,048, the recurrence has eight times as many steps, and takes about eight times as
+# long. In long sentences, the lead of self-attention shrinks because of its quadratic part. With $W_O$, self-attention
+# does $(4nd^2 + 2n^2d) / 2nd^2 = 2 + n/d$ times the arithmetic of the recurrence: 3 times at 64 tokens, 34 times at
+# 2,048. The ratio of the times is smaller than this at every length, and much smaller from 64 tokens on.
 #
-# We think that this is the reason. Self-attention does its arithmetic in a few large products, which are fast on a
-# processor. The recurrence can compute half of its arithmetic at once, all $x_t W$. The other half is many small products,
-# and each of them waits for the one before. The last lines test this: eight sentences at once need eight times the
-# arithmetic, but the number of steps stays the same. Both layers take less than eight times as long, and the time of the
-# recurrence grows less. A large part of it seems to be a fixed cost of each step: waiting, or what even a small product
-# costs. On one thread we cannot tell which.
+# We think the reason is this. Self-attention does its arithmetic in a few large products, which are fast on a
+# processor. The recurrence can do half of its arithmetic at once, all products $x_t W$. The other half consists of many
+# small products, each of which waits for the one before.
 #
-# On the machine on which this page was made the recurrence is the faster layer at 2,048 tokens. The crossing moves with the
-# machine. A GPU does thousands of multiply-adds at once, so waiting wastes far more of it;
+# The last printed lines test this. Eight sentences at once need eight times the arithmetic, but the number of steps
+# stays the same. Both layers take less than eight times as long, and the recurrence's time grows less. So a large part
+# of its time seems to be a fixed cost of each step: waiting, or the overhead of even a small product. On one thread, we
+# cannot tell which.
+#
+# On the machine that made this page, the recurrence is the faster layer at 2,048 tokens. Where the two curves cross
+# depends on the machine. A GPU does thousands of multiply-adds at once, so waiting wastes far more of its capacity;
 # [lecture @training](@training) computes how much from data sheets.
 #
-# > **Check yourself.** (1) d = 4096, as in a large model: up to about which n do the projections take more arithmetic
+# > **Check yourself.** (1) In a large model with d = 4096, up to about which n do the projections take more arithmetic
 # > than QKᵀ and AV? (2) You double n. How much more memory does the attention matrix take? (3) A convolution and
-# > restricted self-attention see the same window. Which of them knows which neighbour stands where, and what does it
-# > pay for that?
+# > restricted self-attention see the same window. Which of the two knows the place of each neighbour, and at what cost?
 # > <details><summary>Answers</summary>(1) 1.5 · 4096 = 6144. (2) Four times as much: n² numbers for every sentence of
-# > the batch. (3) The convolution: it has a matrix for each place of the window, and pays with one product of a vector
-# > and a matrix for each place, at every position. Attention projects each token three times, however wide the window
-# > is. Exercise 4 of the assignment compares the two in full.</details>
+# > the batch. (3) The convolution does, because it has a matrix for each place of the window. The cost is one product
+# > of a vector and a matrix for each place, at every position. Attention projects each token three times, however wide
+# > the window.</details>
 #
 # **Now you:** [a04](@self_attention/assignment), exercise 4.
 #
@@ -1125,9 +1142,9 @@ if not (catches_up and below and far_below and steps_decide and 6 < straight < 1
 # | cost | $3nd^2 + 2n^2d$ multiply-adds, one step, path 1 | $n^2$ weights kept |
 #
 # Self-attention turns a token's vector into a contextual embedding: a weighted average of values from its own sentence.
-# Its weights are data-dependent; the weights of a convolution are fixed. Queries and keys have separate projections,
-# because a shared projection makes the scores symmetric, $e_{ij} = e_{ji}$. The layer sees a set and not an order. It does
-# more arithmetic than a simple recurrence, but no step waits for another.
+# Its weights are data-dependent, whereas the weights of a convolution are fixed. Queries and keys have separate
+# projections, because a shared projection makes the scores symmetric, $e_{ij} = e_{ji}$. The layer sees a set of tokens
+# and not their order. It does more arithmetic than a simple recurrence, but no step waits for another.
 #
 # Can self-attention replace recurrence? Not yet. Three things are missing:
 #
@@ -1135,26 +1152,27 @@ if not (catches_up and below and far_below and steps_decide and 6 < straight < 1
 # |---|---|---|
 # | order | a set has none | [lecture @order](@order) |
 # | something other than averages | however many layers you stack, values are only projected and averaged again | [lecture @masking](@masking) |
-# | a causal mask, which hides the future | a token that is to be predicted must not be among those that answer | [lecture @masking](@masking) |
+# | a causal mask, which hides the future | a token that is to be predicted must not be among the tokens that answer | [lecture @masking](@masking) |
 #
-# Besides, the layer has a single attention matrix, so *lent* had to look for lender and borrower with one query.
+# The layer also has only one attention matrix, so *lent* had to look for lender and borrower with one query.
 # [Lecture @many_heads](@many_heads) gives it several.
 #
 # > **Check yourself.**
-# > 1. Somebody forgets the softmax. Is the layer still permutation equivariant? Are its mixing weights still
+# > 1. Suppose the softmax is left out. Is the layer still permutation equivariant? Are its mixing weights still
 # >    data-dependent?
 # > 2. In a sentence of one token, what does self-attention compute?
-# > 3. All keys are equal. What does every token receive?
+# > 3. Suppose all keys are equal. What does every token receive?
 # > <details><summary>Answers</summary>
 # >
-# > 1. Both: $(P QK^\top P^\top)(PV) = P\,QK^\top V$, and $QK^\top$ still depends on $X$. The weights no longer sum to one.
-# > 2. The only weight is 1, so $o_1 = v_1 = x_1 W_V$: a linear layer.
-# > 3. All its scores are equal, so it receives the mean of the values, whatever its query.</details>
+# > 1. Yes, both: $(P QK^\top P^\top)(PV) = P\,QK^\top V$, and $QK^\top$ still depends on $X$. But the weights no longer
+# >    sum to one.
+# > 2. The only weight is 1, so $o_1 = v_1 = x_1 W_V$, which is a linear layer.
+# > 3. All scores of a token are equal, so it receives the mean of the values, whatever its query.</details>
 #
 # **Now do** [assignment @self_attention](@self_attention/assignment) (about 70 minutes): four exercises (one is
 # debugging), a question in words, and an extension. **Next:** [lecture @order](@order).
 #
 # **Further reading.** [+@vaswani2017]: section 3.2.1 for the equation, section 4 with table 1 for "why self-attention".
-# Before them: [+@cheng2016], in which a recurrent network attends to its own past; [+@parikh2016]; [+@lin2017].
+# Earlier work: [+@cheng2016], in which a recurrent network attends to its own past; [+@parikh2016]; [+@lin2017].
 # [+@velickovic2018], on attention along the edges of a given graph. [+@lee2019], on attention where order truly means
 # nothing. [+@tang2018]. [+@tay2021], on weights without queries and keys. [+@leethorp2022]. [+@xiao2024].

@@ -10,9 +10,9 @@
 # # Assignment @order · Positional encoding
 #
 # You build five parts of [lecture @order](@order): **sinusoidal positional encodings**, the matrix that shifts them,
-# **rotary embeddings (RoPE)**, the index of **relative positions**, and RoPE's frequencies for **longer texts**. After each check comes a cell that *uses* what you
-# wrote. In exercise 3, for instance, a model learns to copy with your `rope`. The cell waits until the check gives all
-# points, and is not graded.
+# **rotary embeddings (RoPE)**, the index of **relative positions**, and RoPE's frequencies for **longer texts**.
+# After each check comes a cell that *uses* what you wrote. In exercise 3, for instance, a model learns to copy with
+# your `rope`. The cell waits until the check gives all points, and is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything. It says what it
 # found, what it expected, and, if it recognises your mistake, what you were probably thinking. Another check, with other
@@ -67,8 +67,9 @@ def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
 check("sinusoidal", sinusoidal)
 
 # %% [markdown]
-# **Use it.** You receive the vector of a position with noise on every number. The noise is about as large as the numbers, or
-# larger. Does the largest dot product tell which of 1,000 positions it was? *Guess* how this depends on the width.
+# **Use it.** You receive the vector of a position with noise on every number. The noise is about as large as the
+# numbers, or larger. Does the largest dot product tell which of 1,000 positions it was? *Guess* how this depends on
+# the width.
 
 # %%
 if solved("sinusoidal"):
@@ -92,12 +93,12 @@ if solved("sinusoidal"):
 # %% [markdown]
 # ## 2 · One matrix for each shift
 #
-# The authors chose sines and cosines because they hoped that this property would help: there is a matrix $M_k$ that takes the vector of *every*
-# position to the vector of the position $k$ later. It depends on $k$ and not on $p$:
+# The authors chose sines and cosines because they hoped that one property would help: there is a matrix $M_k$ that takes
+# the vector of *every* position to the vector of the position $k$ places later. The matrix depends on $k$ and not on $p$:
 #
 # $$\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$$
 #
-# As everywhere in this course a vector is a row, and stands on the left of the matrix. You will want the formulas
+# As everywhere in this course, a vector is a row and stands on the left of the matrix. You will need the formulas
 # $\sin(a + b) = \sin a \cos b + \cos a \sin b$ and $\cos(a + b) = \cos a \cos b - \sin a \sin b$. A negative $k$ goes back.
 
 # %% exercise="shift_matrix"
@@ -113,9 +114,10 @@ def shift_matrix(k: int, d_model: int) -> Tensor:
 check("shift_matrix", shift_matrix)
 
 # %% [markdown]
-# **Use it.** Your matrix becomes $W_Q W_K^\top$ of a head. Queries and keys are made of positions alone, without words.
-# *Guess* for $k = -1$ and $k = 2$ which key gets most of the weight of each query. For some queries this key does not exist.
-# What do they attend to? *Guess* also which shift $M_3 M_4$ is, and which the transpose of $M_3$ is.
+# **Use it.** Your matrix becomes $W_Q W_K^\top$ of a head. Queries and keys are made from position vectors alone,
+# without words. *Guess* for $k = -1$ and $k = 2$ which key gets most of the weight of each query. For some queries
+# this key does not exist. What do they attend to? *Guess* also which shift $M_3 M_4$ is, and which the transpose of
+# $M_3$ is.
 
 # %%
 if solved("sinusoidal") and solved("shift_matrix"):
@@ -135,9 +137,11 @@ if solved("sinusoidal") and solved("shift_matrix"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The product is the shift by 7, because the angles of two turns add up; the transpose turns back, by 3. With $k = -1$ each word attends to the word before, with $k = 2$ to the second one after. Where there is none, the nearest
-# word at that end gets the weight: the first word attends to itself, and the last ones to the last. The neighbours of
-# the right key have about 0.09 each, because nearby positions have similar vectors. In a long text this stays so: far keys get next to nothing.</details>
+# The product is the shift by 7, because the angles of two turns add up; the transpose turns back, by 3. With $k = -1$
+# each word attends to the word before, with $k = 2$ to the second one after. Where there is none, the nearest word at
+# that end gets the weight: the first word attends to itself, and the last ones to the last. The neighbours of the
+# right key have about 0.09 each, because nearby positions have similar vectors. In a long text this stays so: far
+# keys get next to nothing.</details>
 
 # %% [markdown]
 # ## 3 · Rotary embeddings (RoPE)
@@ -148,8 +152,8 @@ if solved("sinusoidal") and solved("shift_matrix"):
 #
 # $$(a,\ b)\ \longmapsto\ (a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i)$$
 #
-# Two neighbouring columns are a pair, the *interleaved* layout of the paper. (An answer in the *half* layout is not right here,
-# and the check says so.)
+# Two neighbouring columns are a pair, the *interleaved* layout of the paper. (An answer in the *half* layout is not
+# right here, and the check says so.)
 #
 # Your function receives the queries, keys and values of some tokens and returns the three as attention should get them.
 # Which of them must be turned, and which not? The first token stands at position `start`, the next at `start + 1`, and so
@@ -171,11 +175,11 @@ def rope(
 check("rope", rope)
 
 # %% [markdown]
-# **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places back.
-# It is trained on texts of 8 to 32 letters, once with your `rope` and once without. This takes some seconds. Then it reads
-# texts of 128. *Guess* the four shares of right answers. At the end the trained model reads texts of 128 again, token by
-# token, and keeps the turned keys in a **cache**. Token $t$ gets `start=t`, and in a second run `start=0`, which is a common
-# mistake. *Guess* these two shares, too.
+# **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places
+# back. It is trained on texts of 8 to 32 letters, once with your `rope` and once without, which takes some seconds.
+# Then both models read texts of 128. *Guess* the four shares of right answers. At the end the trained model reads
+# texts of 128 again, token by token, and keeps the turned keys in a **cache**. Token $t$ gets `start=t`, and in a
+# second run `start=0`, which is a common mistake. *Guess* these two shares, too.
 
 # %%
 if solved("rope"):
@@ -196,8 +200,8 @@ if solved("rope"):
             weights = (query @ key.mT / math.sqrt(d)).softmax(dim=-1)
             return self.answer(weights @ value), weights
 
-    for with_rope in (False, True):
-        torch.manual_seed(0)
+    def trained_copier(with_rope, seed=0):
+        torch.manual_seed(seed)
         model = Copier(with_rope)
         optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
         for _ in range(400):
@@ -209,6 +213,10 @@ if solved("rope"):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+        return model
+
+    for with_rope in (False, True):
+        model = trained_copier(with_rope)
         for n in (32, 128):
             letters = torch.randint(LETTERS, (64, n))
             right = model(letters)[0][:, BACK:].argmax(dim=-1) == letters[:, :-BACK]
@@ -242,7 +250,7 @@ if solved("rope"):
 # <details><summary>What to see</summary>
 #
 # Without positions the model can only name a letter that is frequent in the text, so it is right in about 16% of the
-# places in texts of 32, and in 10% in texts of 128. With your `rope` it is nearly always right, and also at four times
+# places in texts of 32, and in 10% in texts of 128. With your `rope` it is nearly always right, even at four times
 # the trained length. In the picture the weight lies two places to the left of the diagonal. (The rows 0 and 1 have no
 # such key, and were not trained.) A key is turned once, by its own position, so a cache can keep it, and the answers stay
 # right. With `start=0` all tokens stand at the same position, and the model no longer knows what stood two places
@@ -301,21 +309,23 @@ if solved("relative_index"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Only the number for −2 rises. The index serves texts of every length, because far keys share a row. But each far key keeps a
-# small weight: the right key has 0.98 among 32 keys, and 0.64 among 1,024. In the lecture T5's biases fail at long texts, we think for this reason. The
-# first two words have no key two places back, so all keys get about the same weight from them.</details>
+# Only the number for −2 rises. The index serves texts of every length, because far keys share a row. But each far key
+# keeps a small weight: the right key has 0.98 among 32 keys, and 0.64 among 1,024. In the lecture T5's biases fail in
+# long texts, for this reason, we think. The first two words have no key two places back, so they spread their weight
+# almost evenly over all keys.</details>
 
 # %% [markdown]
 # ## 5 · Context extension: RoPE's frequencies for longer texts
 #
-# A model with RoPE was trained on texts of `trained` tokens and is to read texts `factor` times as long. The lecture interpolates
-# *by parts*, with a border: a pair stays as it is or is slowed down. YaRN ([-@peng2024yarn]) and Llama 3.1 have two
-# limits and a ramp between them. What decides is how many full turns a pair makes in a text of `trained` tokens:
+# A model with RoPE was trained on texts of `trained` tokens and is to read texts `factor` times as long. The lecture
+# interpolates *by parts*, with a border: a pair stays as it is or is slowed down. YaRN ([-@peng2024yarn]) and Llama
+# 3.1 have two limits and a ramp between them. What decides is how many full turns a pair makes in a text of `trained`
+# tokens:
 #
 # * a pair that turns `high` times or more keeps its frequency $\theta$;
 # * a pair that turns `low` times or less gets $\theta$ divided by `factor`;
-# * in between, the new frequency is a mixture of these two. The share of $\theta$ grows in proportion to the number of turns, from 0
-#   at `low` to 1 at `high`.
+# * in between, the new frequency is a mixture of these two. The share of $\theta$ grows in proportion to the number
+#   of turns, from 0 at `low` to 1 at `high`.
 
 # %% exercise="extended_frequencies"
 def extended_frequencies(
@@ -333,9 +343,11 @@ def extended_frequencies(
 check("extended_frequencies", extended_frequencies)
 
 # %% [markdown]
-# **Use it: read a config, extend the copier.** The first lines of the cell read what the config of Llama 3.1 says about RoPE.
-# Then the model of exercise 3, which was trained on at most 32 letters, reads 128 and 1,024, without further training. *Guess* first:
-# which of the four ways breaks the copier? Is one better than no change?
+# **Use it: read a config, extend the copier.** The first lines of the cell read what the config of Llama 3.1 says about
+# RoPE. Then the copier of exercise 3, and two more with other seeds, read 128 and 1,024 letters, without further training.
+# (They were trained on at most 32. The training takes some seconds.) Interpolation breaks them, as it breaks the models of
+# the lecture. *Guess* first: how many of Llama's 64 pairs keep their frequency, with the limits 1 and 4 and 8,192 tokens?
+# And how many of the copier's 32, with the YaRN paper's limits 1 and 32, and 32 letters? What does this do to the copier?
 
 # %%
 if solved("rope") and solved("extended_frequencies"):
@@ -352,7 +364,7 @@ if solved("rope") and solved("extended_frequencies"):
     kept, divided = int((slowed < 1.001).sum()), int((slowed > 7.999).sum())
     print(f"Llama 3.1: {kept} of 64 pairs stay, {divided} are 8 times slower")
 
-    def right_in(n, theta):
+    def right_in(n, theta, model):
         """The share of right answers in texts of n letters, with these angles per token."""
         letters = torch.randint(LETTERS, (8, n), generator=torch.Generator().manual_seed(1))
         x, angles = model.letter(letters), torch.arange(n)[:, None] * theta          # (n, d/2)
@@ -363,14 +375,18 @@ if solved("rope") and solved("extended_frequencies"):
         return (guess == letters[:, :-BACK]).float().mean()
 
     theta = 10000 ** (-torch.arange(0, d, 2) / d)                                    # (32,)
+    copiers = [model, trained_copier(True, seed=1), trained_copier(True, seed=2)]
     for n in (128, 1024):
         s = n / 32
+        print(f"texts of {n:,}: pairs that stay, and right answers of three copiers")
         ways = {"no change": theta, "interpolation": theta / s,
                 "by parts, 1 to 32 turns (YaRN)": extended_frequencies(theta, s, 1, 32, 32),
                 "by parts, 0.5 to 1 turns": extended_frequencies(theta, s, 0.5, 1, 32)}
-        with torch.no_grad():
-            for name, way in ways.items():
-                print(f"texts of {n:>5,}, {name:>30}: {right_in(n, way):4.0%} right")
+        for name, way in ways.items():
+            stay = int((way > 0.999 * theta).sum())
+            with torch.no_grad():
+                right = [right_in(n, way, copier) for copier in copiers]
+            print(f"{name:>32}: {stay:>2} of 32,", *(f"{share:4.0%}" for share in right))
 
 # %% [markdown]
 # <details><summary>What to see</summary>
@@ -378,51 +394,57 @@ if solved("rope") and solved("extended_frequencies"):
 # Llama 3.1 leaves 29 of its 64 pairs alone, those that turn at least four times in 8,192 tokens, and makes as many eight
 # times slower. Six lie in between. Interpolation breaks the copier: a key two places back is turned as if it stood half
 # a place back, or less. So do the limits of the YaRN paper, which were chosen for texts of thousands of tokens. In 32
-# letters no pair turns 32 times, so *every* pair is slowed. With limits that fit 32 letters, the copier stays right at
-# 128. At 1,024 your single model may gain little; the lecture's figure shows three, and each of them gained. (YaRN in the
-# transformers library ramps along the *number* of the pair; its `llama3` ramps along the turns, as here.)
-# (The distances of the training run from −31 to 31, so a pair that makes half a turn in 32 letters has met nearly every
-# angle.)</details>
+# letters no pair turns 32 times, so *every* pair is slowed. With limits that fit 32 letters, six pairs stay, and the
+# copiers stay right at 128. At 1,024 compare the first line with the last: how much a copier gains depends on the seed, and
+# none is always right. The fast pairs stay as they are, so at a few far distances they still look like two places back.
+# (Why is 0.5 a limit that fits? The distances of the training run from −31 to 31, so a pair that makes half a turn in 32
+# letters has met nearly every angle. YaRN in the transformers library ramps along the *number* of the pair; its `llama3`
+# ramps along the turns, as here.)</details>
 
 # %% [markdown]
 # ## 6 · In your own words
 #
-# A course-mate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
-# depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on the distance alone,
-# and RoPE was not needed."
+# A classmate has done exercises 1 and 2 and says: "The check tells me that the dot product of two sinusoidal vectors
+# depends on their distance alone. A model adds them to its embeddings and takes dot products. So its scores depend on
+# the distance alone, and RoPE was not needed."
 #
 # Without the division by $\sqrt{d_k}$, the score of query $i$ and key $j$ is $(x_i + s_i)\, B\, (x_j + s_j)^\top$ with
 # $B = W_Q W_K^\top$, where $x_i$ is the embedding of the token at position $i$ and $s_i = \mathrm{PE}(i)$ its
 # sinusoidal vector, both of them rows. ($s_i$ is a vector here, not the factor of exercise 5.)
 #
-# **(a)** The lecture multiplies it out and says of the two mixed terms that they change when both tokens move together. Give
-# an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$, and two positions $j$ of the
-# key for which the term $x B s_j^\top$ differs (so it changes, whatever the distance from the query is).
+# **(a)** The lecture multiplies it out and says of the two mixed terms that they change when both tokens move
+# together. Give an example in two columns, with $s_p = (\sin p, \cos p)$, in which one of them does: an $x$, a $B$,
+# and two positions $j$ of the key for which the term $x B s_j^\top$ differs (so it changes, whatever the distance
+# from the query is).
 #
-# **(b)** Your course-mate has the last term in mind, $s_i B s_j^\top$. Find a $2 \times 2$ matrix $B$, not a multiple of $I$, for
-# which it depends on $i - j$ alone, and one for which it does not.
+# **(b)** Your classmate has the last term in mind, $s_i B s_j^\top$. Find a $2 \times 2$ matrix $B$, not a multiple
+# of $I$, for which this term depends on $i - j$ alone, and another for which it does not. (Try matrices in which some
+# entries are zero.)
 #
-# **(c)** Somebody adds nothing, but turns the embeddings by
-# their positions, $x_i R_i$ with $R_i = \begin{pmatrix} \cos i & \sin i \\ -\sin i & \cos i \end{pmatrix}$, *before* $W_Q$ and $W_K$.
-# (RoPE turns the queries and keys, after them.) Write the score. For which of your two matrices of (b) do the positions count
-# through $i - j$ alone, and why not for the other?
+# **(c)** Another classmate adds nothing, but turns the embeddings by their positions, $x_i R_i$ with $R_i =
+# \begin{pmatrix} \cos i & \sin i \\ -\sin i & \cos i \end{pmatrix}$, *before* $W_Q$ and $W_K$. (RoPE turns the
+# queries and keys, after them.) Write the score. For which of your two matrices of (b) does the score depend on the
+# positions through $i - j$ alone, and why not for the other?
 #
 # Answer in five to ten sentences or lines of mathematics. (3 points, one for each part)
 
-# %% [markdown] written="does-adding-do" points=3 minutes=15 difficulty=2
+# %% [markdown] written="does-adding-do" points=3 minutes=20 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) Any example with its two numbers. For instance $x_i = (1, 0)$ and $B = I$: then $x_i B s_j^\top = \sin j$, which is 0 for
-#    $j = 0$ and $-0.54$ for $j = 10$, whatever the distance is. Half a point for a right example with a slip in the numbers.
-# 2. (b) Half a point for each matrix. $s_i B s_j^\top$ depends on $i - j$ alone where $B$ does what a turn with a stretch does,
-#    $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k = R_{-k}$ is one of them. With $u = 0$, $v = 1$ it is $\sin(i - j)$. It does not with
-#    $B = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix}$, which gives $\sin i \sin j$: 0 for $i = j = 0$ and 0.71 for $i = j = 1$. "$B$ has to
-#    commute with all shifts", with the two matrices, is the full reason; it is not asked for.
-# 3. (c) Half a point for the score, $x_i R_i B R_j^\top x_j^\top$: nothing is added, so it is a single term, but $B$ stands between
-#    the two turns. Half a point for the matrices. The first is a turn with a stretch, and turns in a plane may be exchanged:
-#    $R_i B R_j^\top = B R_{i-j}$. The second may not be exchanged with a turn. With $x_i = x_j = (1, 0)$ the score is $\cos i \cos j$:
-#    1 for $i = j = 0$ and 0.29 for $i = j = 1$. (RoPE turns after the projections, so for it every $B$ is allowed.)
+# 1. (a) Any example with its two numbers. For instance $x_i = (1, 0)$ and $B = I$: then $x_i B s_j^\top = \sin j$,
+#    which is 0 for $j = 0$ and $-0.54$ for $j = 10$, whatever the distance is. Half a point for a right example with
+#    a slip in the numbers.
+# 2. (b) Half a point for each matrix. $s_i B s_j^\top$ depends on $i - j$ alone where $B$ does what a turn with a
+#    stretch does, $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k = R_{-k}$ is one of them. With $u = 0$,
+#    $v = 1$ it is $\sin(i - j)$. It does not with $B = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix}$, which gives
+#    $\sin i \sin j$: 0 for $i = j = 0$ and 0.71 for $i = j = 1$. "$B$ has to commute with all shifts", with the two
+#    matrices, is the full reason; it is not asked for.
+# 3. (c) Half a point for the score, $x_i R_i B R_j^\top x_j^\top$: nothing is added, so it is a single term, but $B$
+#    stands between the two turns. Half a point for the matrices. The first is a turn with a stretch, and turns in a
+#    plane may be exchanged: $R_i B R_j^\top = B R_{i-j}$. The second may not be exchanged with a turn. With $x_i =
+#    x_j = (1, 0)$ the score is $\cos i \cos j$: 1 for $i = j = 0$ and 0.29 for $i = j = 1$. (RoPE turns after the
+#    projections, so for it every $B$ is allowed.)
 #
 # The answer may say row or column convention, and $R_{j-i}$ for $R_{i-j}$, as long as it is consistent.
 # ### END SOLUTION
@@ -430,11 +452,11 @@ if solved("rope") and solved("extended_frequencies"):
 # %% [markdown]
 # ## Extension: ALiBi, a cost for distance
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is worth extra credit. You lose nothing if you leave it out.
 #
-# **ALiBi**, attention with linear biases ([@press2022]), adds to each score a *cost* that grows with the distance. Nothing is
-# learned, and every distance has a cost, however long the text is. Of $h$ heads, number $u = 1, \dots, h$ has the slope
-# $2^{-8u/h}$ (the paper's $m$) and adds to its scores
+# **ALiBi**, attention with linear biases ([@press2022]), adds to each score a *cost* that grows with the distance.
+# Nothing is learned, and every distance has a cost, however long the text is. Of $h$ heads, number $u = 1, \dots, h$
+# has the slope $2^{-8u/h}$ (the paper's $m$) and adds to its scores
 #
 # $$-\, 2^{-8u/h} \,\lvert i - j \rvert.$$
 #
@@ -453,8 +475,8 @@ def alibi_bias(n_heads: int, n: int) -> Tensor:
 check("alibi_bias", alibi_bias)
 
 # %% [markdown]
-# **Use it.** If all scores are equal, your biases alone decide. The cell draws the attention weights of the token at position
-# 20 in a text of 41, for each of four heads. *Guess* which head sees furthest.
+# **Use it.** If all scores are equal, your biases alone decide. The cell draws the attention weights of the token at
+# position 20 in a text of 41, for each of four heads. *Guess* which head sees furthest.
 
 # %%
 if solved("alibi_bias"):

@@ -42,17 +42,10 @@ def weights_allowed(weights: Tensor, allowed: Tensor, rows: Sequence[str], colum
     matrix = as_matrix(weights, rows, columns)
     check_shape("allowed", allowed, "rows columns", rows=len(rows), columns=len(columns))
     drawn, ax = figure(1.4 + 0.85 * len(columns), 0.9 + 0.5 * len(rows))
-    cells(ax, matrix, rows, columns, numbers=False)
+    cells(ax, matrix, rows, columns, numbers=True, allowed=allowed)
     said = []
-    for i, (row, line) in enumerate(zip(rows, matrix, strict=True)):
-        shares = []
-        for j, (column, value) in enumerate(zip(columns, line, strict=True)):
-            if allowed[i, j]:
-                ax.text(j + 0.5, i + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=9.5,
-                        color="white" if value > 0.7 else INK)  # fmt: skip
-                shares.append(f"{column} {value:.2f}")
-            else:
-                ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", hatch="///", edgecolor=PALE, linewidth=1))
+    for row, line, may in zip(rows, matrix, allowed.tolist(), strict=True):
+        shares = [f"{column} {value:.2f}" for column, value, one in zip(columns, line, may, strict=True) if one]
         said.append(f"{row}: {', '.join(shares)}")
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
@@ -126,7 +119,7 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
         ax.set_xticks(ticks, names)
         ax.set_yticks(positions[::3] + 0.5, positions[::3] if ax is left else [])
         ax.set_xlabel(order, fontsize=10)
-        ax.set_title(name)
+        ax.set_title(name, pad=24)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
     left.set_ylabel("position")
@@ -138,11 +131,12 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
     right.plot(apart["waves"], positions, color=GREEN, marker="s", markersize=4, linewidth=1.6, label="waves")
     right.axhline(position, color=INK, linewidth=1)
     right.set_ylim(15.5, -0.5)
-    right.set_xlim(-0.1, 5.6)
+    right.set_xlim(-0.1, 4)
     right.set_yticks([])
     right.set_xlabel("distance", fontsize=10)
-    right.legend(frameon=False, fontsize=9, loc="upper right", borderaxespad=0, handlelength=1.4)
-    right.set_title(f"how far from {position}")
+    right.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, borderaxespad=0,
+                 handlelength=1.4, columnspacing=1.2)  # fmt: skip
+    right.set_title(f"how far from {position}", pad=24)
     written = "".join(str(digit) for digit in digits[position][::-1])
     words = f"Position {position} is {written} in binary. "
     for neighbour in (position - 1, position + 1):
@@ -216,25 +210,32 @@ def distance_table(index: Tensor, words: Sequence[str], max_distance: int = 2) -
 
 
 def relative_biases(
-    distances: Sequence[int], buckets: Sequence[int], slopes: Mapping[str, float]
+    distances: Sequence[int], buckets: Sequence[int], learned: Sequence[float], marked: int, slopes: Mapping[str, float]
 ) -> None:
-    """How many distances share T5's number of a distance, and what ALiBi adds: a line for each {name: slope}.
+    """The number that a trained head of T5 adds at each distance, and what ALiBi adds: a line for each {name: slope}.
 
-    `buckets` are those of the `distances`. Distances that share one are a block, as wide as it is high, with the number
-    of the bucket above it where there is room.
+    `learned` and `buckets` are those of the `distances`. Each bucket has a band, every second one shaded, with its
+    number in it where there is room. The number of the `marked` distance has a ring.
     """
     drawn, (left, right) = figure(7.8, 3.2, columns=2)
     found = list(dict.fromkeys(buckets))
     blocks = [[distance for distance, bucket in zip(distances, buckets, strict=True) if bucket == one] for one in found]
     for i, (bucket, block) in enumerate(zip(found, blocks, strict=True)):
-        middle = sum(block) / len(block)
-        left.bar(middle, len(block), width=len(block), facecolor=(BLUE, PALE)[i % 2], edgecolor=BLUE, linewidth=0.6)
+        if i % 2:
+            left.axvspan(block[0] - 0.5, block[-1] + 0.5, color=PALE, alpha=0.7, linewidth=0)
         if len(block) > 2:
-            left.text(middle, len(block) + 0.15, f"{bucket}", ha="center", va="bottom", fontsize=9, color=INK)
-    left.set_title("T5: one learned number for each block")
-    left.set_xlabel("distance j − i")
-    left.set_ylabel("distances that share a number")
-    left.set_ylim(0, max(map(len, blocks)) + 1)
+            middle = sum(block) / len(block)
+            left.text(middle, 0.98, f"{bucket}", ha="center", va="top", fontsize=9, color=INK,
+                      transform=left.get_xaxis_transform())  # fmt: skip
+    left.step(distances, learned, where="mid", color=BLUE, linewidth=1.8)
+    top = learned[distances.index(marked)]
+    left.plot([marked], [top], marker="o", markersize=10, markerfacecolor="none", color=ORANGE, linestyle="none")
+    left.annotate(f"{marked}".replace("-", "−"), (marked, top), (9, 0), textcoords="offset points", va="center",
+                  fontsize=10, color=ORANGE)  # fmt: skip
+    left.set_title("T5: a learned number for each bucket")
+    name_lines(left, "distance j − i", "added to the score")
+    left.set_ylim(min(learned) - 0.1, max(learned) + 0.25 * (max(learned) - min(learned)))
+    left.set_xlim(distances[0] - 0.5, distances[-1] + 0.5)
     lowest = {}
     for i, (name, slope) in enumerate(slopes.items()):
         style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
@@ -243,14 +244,16 @@ def relative_biases(
         end = (distances[-1] + 2, line[-1])
         right.text(*end, f"slope {name}", ha="left", va="center", fontsize=10, color=style["color"])
         lowest[name] = min(line)
-    right.set_title("ALiBi: what is added")
-    name_lines(right, "distance j − i", "added to the score")
+    right.set_title("ALiBi: a fixed number")
+    name_lines(right, "distance j − i", "")
     shared = sum(buckets.count(bucket) > 1 for bucket in buckets)
     said = "; ".join(f"slope {name} from 0 down to {low:.3g}" for name, low in lowest.items())
     show(
         drawn,
-        f"T5: {len(set(buckets))} buckets for {len(buckets)} distances, so {shared} of them share one. ALiBi: a cost "
-        f"in proportion to the distance; {said}.",
+        f"T5: {len(set(buckets))} buckets for {len(buckets)} distances, so {shared} of them share one; the number "
+        f"learned for {marked} is {top:.2f}, those of the others run from {min(learned):.2f} to "
+        f"{max(x for x, d in zip(learned, distances, strict=True) if d != marked):.2f}. ALiBi: a cost in proportion to "
+        f"the distance; {said}.",
     )
 
 
@@ -261,7 +264,8 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     the score at every shift, turned and, for comparison, with the same angles' sines and cosines added.
     """
     step = math.radians(25)
-    query, key = np.array([0.95, 0.35]), np.array([0.6, -0.75])
+    start = np.array([1.0, 0.0])
+    query, key = _turned(start, math.radians(20)), 0.96 * _turned(start, math.radians(-52))
     turned_query, turned_key = _turned(query, (shift + offset) * step), _turned(key, shift * step)
     drawn, (circle, lines) = figure(6.5, 3.2, columns=2)
     circle.set_aspect("equal")
@@ -273,7 +277,7 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
         (turned_query, query, GREEN, f"know, {shift + offset}"),
         (turned_key, key, BLUE, f"we, {shift}"),
     ):
-        _vector(circle, first, PALE, 1.2)
+        _vector(circle, first, colour, 1.2, faint=True)
         _vector(circle, vector, colour, 2.4)
         x, y = vector / np.linalg.norm(vector) * (1.34, 1.16)
         circle.text(x, y, name, ha="center", va="center", fontsize=9.5, color=colour)
@@ -537,7 +541,8 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
     """Accuracy against the length of the text, {panel: {name: {length: a value a seed}}}.
 
     Means are joined, seeds are marks. Lines of one name look alike in all panels, and each has its name at its end;
-    later ones are drawn below the others and larger. The trained lengths, `shortest` to `trained`, are shaded.
+    the second and the third have open marks, so that those of the others show. The trained lengths, `shortest` to
+    `trained`, are shaded.
     """
     drawn, _ = figure(3.25 * len(panels), 3.3, columns=len(panels))
     said = []
@@ -548,12 +553,12 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
             means = [sum(values) / len(values) for values in points.values()]
             i = names.index(name)
             style = {"color": SERIES[i], "zorder": 4 - i / 10, "clip_on": False}
-            dashes = ("-", "--", "-", "-.")[i % 4]
-            ax.plot(list(points), means, label=name, linestyle=dashes, linewidth=(2, 2, 5, 2)[i % 4], **style)
+            dashes = ("-", "--", ":", "-.")[i % 4]
+            ax.plot(list(points), means, label=name, linestyle=dashes, linewidth=(2, 2, 1.6, 2)[i % 4], **style)
             xs = [n for n, values in points.items() for _ in values]
             ys = [value for values in points.values() for value in values]
-            ax.plot(xs, ys, linestyle="none", marker=("o", "s", "^", "D")[i % 4],
-                    markersize=(5, 4.5, 11, 4.5)[i % 4], **style)  # fmt: skip
+            ax.plot(xs, ys, linestyle="none", marker=("o", "s", "^", "D")[i % 4], markersize=(5, 8, 12, 4.5)[i % 4],
+                    markerfacecolor=(None, "none", "none", None)[i % 4], **style)  # fmt: skip
             ends[name] = means[-1]
             listed = ", ".join(f"{mean:.0%} at {n}" for n, mean in zip(points, means, strict=True))
             said.append(f"{title}, {name}: {listed}")
@@ -565,9 +570,9 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
         ax.axvspan(shortest, trained, color=PALE, alpha=0.6, linewidth=0)
         ax.set_xscale("log", base=2)
         xs = sorted({n for points in lines.values() for n in points})
-        ticks = [shortest, *xs]                                                       # no room for 512 before 1,024
-        named = [f"{n:,}" if after > 2 * n else "" for n, after in zip(ticks, [*xs, math.inf], strict=True)]
-        ax.set_xticks(ticks, named, fontsize=9)
+        ax.set_xticks([shortest, *xs], [f"{n:,}" for n in (shortest, *xs)], fontsize=9)
+        if len(xs) > 1 and xs[-1] <= 2 * xs[-2]:
+            ax.get_xticklabels()[-1].set_ha("left")                                   # else it runs into the one before
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlim(shortest, 1.15 * max(xs))
         ax.set_ylim(0, 1.03)
@@ -579,6 +584,41 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
     show(drawn, f"Share right against the length of the text, means over seeds. {'; '.join(said)}.")
+
+
+def one_distance(
+    shares: Mapping[int, Sequence[float]], trained: int, alike: Sequence[int], others: Sequence[int], either: int
+) -> None:
+    """Accuracy where all far keys are turned as if at one distance, {distance: a value a seed}: mean, lowest, highest.
+
+    Distances below `trained` occurred in training; they are shaded. Lines and ticks are at the distances `alike` and
+    `others`; the ones `alike` have a band of `either` places on either side.
+    """
+    drawn, ax = figure(7.6, 3.1)
+    at = list(shares)
+    means = [sum(values) / len(values) for values in shares.values()]
+    low, high = [min(values) for values in shares.values()], [max(values) for values in shares.values()]
+    ax.axvspan(at[0] - 1, trained - 0.5, color=PALE, alpha=0.6, linewidth=0)
+    for middle in alike:
+        ax.axvspan(middle - either - 0.5, middle + either + 0.5, color=ORANGE, alpha=0.18, linewidth=0)
+    for middle in (*alike, *others):
+        ax.axvline(middle, color=ORANGE if middle in alike else GREY, linewidth=1, linestyle=":")
+    ax.fill_between(at, low, high, color=BLUE, alpha=0.3, linewidth=0)
+    ax.plot(at, means, color=BLUE, linewidth=1.6)
+    ax.text((at[0] - 1.5 + trained) / 2, 0.05, "trained", ha="center", va="bottom", fontsize=10, color=INK)
+    ax.set_xticks([at[0], trained - 1, *sorted((*alike, *others))])
+    ax.set_xlim(at[0] - 1, at[-1] + 1)
+    ax.set_ylim(0, 1.03)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    name_lines(ax, "the distance of all far keys", "accuracy")
+    fallen = [distance for distance, mean in zip(at, means, strict=True) if mean < 0.9]
+    show(
+        drawn,
+        f"Accuracy where all far keys stand at one distance, {at[0]} to {at[-1]}: the mean over seeds is below 90% at "
+        f"{', '.join(map(str, fallen)) or 'none'}, lowest {min(means):.0%}; below {trained} it is at least "
+        f"{min(mean for distance, mean in zip(at, means, strict=True) if distance < trained):.0%}. Marked: "
+        f"{', '.join(map(str, alike))}, and without a band {', '.join(map(str, others))}.",
+    )
 
 
 def attention_past_training(
@@ -664,10 +704,11 @@ def _point(angle: float) -> np.ndarray:
     return np.array([math.sin(angle), math.cos(angle)])
 
 
-def _vector(ax: Axes, end: np.ndarray, colour: str, width: float) -> None:
+def _vector(ax: Axes, end: np.ndarray, colour: str, width: float, faint: bool = False) -> None:
     ax.annotate(
         "",
         (end[0], end[1]),
         (0, 0),
-        arrowprops={"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0},
+        arrowprops={"arrowstyle": "-|>", "color": colour, "lw": width, "shrinkA": 0, "shrinkB": 0,
+                    "alpha": 0.4 if faint else 1},
     )

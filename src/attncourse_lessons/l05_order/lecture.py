@@ -9,7 +9,7 @@
 # %% [markdown] teaches="self-attention does not see order"
 # # Lecture @order · Positional encoding: telling attention where tokens stand
 #
-# *About 55 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
+# *About 59 minutes, of which less than one is computing time. You need self-attention with its queries, keys and values
 # ([lecture @self_attention](@self_attention)), and sine, cosine and rotation by an angle, as taught at school.*
 #
 # After this lecture you can
@@ -19,7 +19,8 @@
 # * tell **absolute**, **rotary** and **relative** schemes apart by the place where the position enters;
 # * say what multiplying embeddings by $\sqrt{d_\text{model}}$ changes, and how it is usually explained;
 # * read RoPE's numbers in a model's config (`rope_theta`, `rope_scaling`; in newer ones `rope_parameters`);
-# * say what each scheme did beyond the trained length in our task, how we found the cause, and what **context extension** changes.
+# * say what each scheme did beyond the trained length in our task, how we found the cause, and what **context
+#   extension** changes.
 #
 # ## Why attention needs positions: two dogs
 #
@@ -125,13 +126,13 @@ assert torch.allclose(y_shuffled[4], y_causal[4], atol=1e-6)
 # models with positions ([@haviv2022]). An encoder has no causal mask. Without positions it cannot tell *the dog
 # chased the cat* from *the cat chased the dog*.
 #
-# > **A common mistake: "without positions, equal tokens have identical outputs".** This is right without a mask. Of
-# > Llama it is wrong, because its mask is causal.
+# > **A common mistake: "without positions, equal tokens have identical outputs".** Without a mask this is right.
+# > Under a causal mask it is wrong: Llama without its RoPE would still give the two dogs different outputs.
 #
 # > **Check yourself.** An encoder without positions reads *A big dog and a very big cat* and *A big cat and a very big
 # > dog*. You average the outputs of each sentence. How do the averages differ?
-# > <details><summary>Answer</summary>Not at all. Both sentences hold the same words equally often, so the outputs are the
-# > same vectors in another order. An average does not depend on the order.</details>
+# > <details><summary>Answer</summary>Not at all. Both sentences contain the same words, each the same number of times, so the
+# > outputs are the same vectors in another order. An average does not depend on the order.</details>
 #
 # **Where can a position enter?** The figure shows the path from the input to the output of one attention layer. An
 # *absolute* scheme changes the input, so the position reaches queries, keys and values. *Rotary* embeddings change
@@ -177,13 +178,13 @@ figures.ways_in()
 # $[x; \mathrm{PE}]$ gives $xW_1 + \mathrm{PE}\,W_2$; adding is the case $W_1 = W_2$. Positions need few directions of a wide space, and training can keep the words out of them.
 
 # %% [markdown]
-# The page has five steps: **add** a position to the input; **turn** query and key; **learn** a vector or a number for each
-# position or distance; **test** the schemes beyond the trained length; **use** them.
+# This page takes five steps: **add** a position to the input; **turn** query and key; **learn** a vector or a number
+# for each position or distance; **test** the schemes beyond the trained length; **use** them.
 #
 # ## Absolute positions: add a vector for each position
 #
-# An **absolute positional encoding** gives position $p$ a vector. The vector is added to the embedding before the first
-# layer:
+# *Step 1: add.* An **absolute positional encoding** gives position $p$ a vector. The vector is added to the embedding
+# before the first layer:
 #
 # $$\tilde x_p = x_p + \mathrm{PE}(p)$$
 #
@@ -196,15 +197,21 @@ PE, W = torch.randn(5, 16), torch.randn(16, 16)
 side_by_side = torch.cat([x, PE], dim=-1)                        # (5, 32)
 same = torch.allclose(side_by_side @ torch.cat([W, W]), (x + PE) @ W, atol=1e-4)
 print("adding is concatenating, with one matrix for both:", same)
-centred = positions.sinusoidal(torch.arange(64), 512)            # (64, 512)  of a later section
-spread = torch.linalg.svdvals(centred - centred.mean(dim=0)) ** 2             # (64,)
-few = int((spread.cumsum(0) < 0.95 * spread.sum()).sum()) + 1
-print(f"{few} of 512 directions hold 95% of the variance of 64 sinusoidal position vectors")
+
+# %% tags=["hide-input"]
+waves = positions.sinusoidal(torch.arange(64), 512)              # (64, 512)  of a later section
+needed = {}
+for name, rows in {"sinusoidal": waves, "random": torch.randn(64, 512)}.items():
+    spread = torch.linalg.svdvals(rows - rows.mean(dim=0)) ** 2  # (64,)
+    needed[name] = int((spread.cumsum(0) < 0.95 * spread.sum()).sum()) + 1
+    print(f"64 {name} vectors: {needed[name]} directions hold 95% of their variance")
+assert needed["sinusoidal"] < 20 and needed["random"] > 50
 
 # %% [markdown] teaches="integers and binary digits as positions"
-# The longer vector gives $xW_1 + \mathrm{PE}\,W_2$; the sum is the case $W_1 = W_2$. Two matrices are more general, but the
-# vectors are wider. And a wide space has room: positions need few of its directions (last line), and training can keep
-# the words out of them. The *lengths* matter too (see *The embedding scale* below).
+# The longer vector gives $xW_1 + \mathrm{PE}\,W_2$; the sum is the case $W_1 = W_2$. Two matrices are more general,
+# but the vectors are wider. A wide vector also leaves room for both. At width 512, fewer than 20 directions hold 95%
+# of the variance of 64 sinusoidal vectors, where random vectors need more than 50 (last lines). Nearly 500 directions
+# are left for the words, and training can move the words there.
 #
 # ## Integers and binary digits: two first attempts
 #
@@ -222,10 +229,6 @@ for p in (0, 1, 10, 100):
     print(f"position {p:>3}: cosine {F.cosine_similarity(word + PE, other + PE, dim=0):.3f}")
 at_0, at_100 = F.layer_norm(word, (64,)), F.layer_norm(word + 100, (64,))
 print(f"after a LayerNorm, 100 differs from 0 by {(at_100 - at_0).abs().max():.5f}")
-
-# %% tags=["hide-input"]
-assert F.cosine_similarity(word + 100, other + 100, dim=0) > 0.99
-assert torch.allclose(at_100, at_0, atol=1e-4)
 
 # %% [raw] slide
 # ## Integers drown the word, and LayerNorm removes them
@@ -267,9 +270,10 @@ viz.explore(figures.binary_and_waves, position=range(16), start={"position": 7})
 # A pair of columns for each **frequency**: periods from 6.3 tokens to tens of thousands. (Vaswani et al. 2017, section 3.5)
 
 # %% [markdown] teaches="sinusoidal positions, and shifts as a linear map"
-# In digits, 8 is the furthest from 7, because all four digits flip (0111, 1000). A model that looks for the token just before
-# would have to learn subtraction with borrowing. In waves the curve keeps its shape and only moves along: the
-# distance between two vectors depends only on the distance between the positions.
+# In digits, 8 is the furthest from 7, because all four digits flip (0111, 1000). A model that looks for the token
+# just before would have to learn subtraction with borrowing. In waves the curve keeps its shape and only moves along:
+# the distance between two vectors depends only on the distance between the positions. (At 8 places the two fastest
+# pairs are back at their start, so the curve turns back. More and slower pairs prevent this.)
 #
 # ## Sinusoidal positional encoding: a pair of columns for each frequency
 #
@@ -330,8 +334,9 @@ assert (from_1 - table[3]).abs().max() > 0.1 and len(one_position(3, 64, range(1
 
 # %% [markdown]
 # Which positions have similar vectors? The figure shows the dot product of a position's vector with those of its
-# neighbours, for waves and for digits (written as ±1, because a 0 adds nothing to a dot product). *Guess:* is the
-# curve around position 20 the same as around position 47?
+# neighbours, for waves and for digits (written as ±1, because a 0 adds nothing to a dot product). You know that the
+# curve of the waves only moves along. *Guess:* how large is it at offset 16, near 0 or near 1? Which neighbour of 47
+# (101111) is the least similar in digits?
 
 # %% tags=["hide-input"]
 offsets = torch.arange(-16, 17)
@@ -349,6 +354,7 @@ viz.function_curves(hills, offsets, x_name="offset", y_name="dot product (1 at o
 waves_20, waves_47, digits_20, digits_47 = hills.values()
 assert torch.allclose(waves_20, waves_47, atol=1e-5)
 assert not torch.allclose(digits_20, digits_47, atol=0.1)
+assert 0.5 < waves_20[-1] < 0.7 and offsets[digits_47.argmin()] == 1
 
 # %% [raw] slide
 # ## The dot product contains the offset, and not the place
@@ -356,19 +362,25 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # |||
 # $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k)$ is $\sum_i \cos(k\,\theta_i)$
 #
-# Digits have another curve around 47 than around 20.
+# For the digits, the curve around 47 differs from the one around 20.
 #
 # **Now you:** a@order, exercise 1
 
 # %% [markdown] erratum="positions after the projections" teaches="sinusoidal positions, and shifts as a linear map"
-# The two curves of the waves coincide, because
-# $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$ contains the offset $k$ and not $p$. The
-# digits have another curve around 47 than around 20.
+# The two curves of the waves coincide, because $\mathrm{PE}(p) \cdot \mathrm{PE}(p + k) = \sum_i \cos(k\,\theta_i)$
+# contains the offset $k$ and not $p$. At offset 16 it is still above one half, because half of the pairs turn by 0.16
+# radians or less in 16 places. For the digits, the curve around 47 differs from the one around 20. The least similar
+# neighbour of 47 is the next one, 48 (110000): five digits flip.
 #
-# > **A common mistake: adding the position after the projections.** Some slides write "add PE to query, key and value"
-# > and mean the inputs, before $W_Q$ and $W_K$. Taken literally, after them, it is a weaker scheme. A
-# > position in the *input* gives the score a term $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape.
-# > Added *after* the projections, the term is the fixed curve above, whose top no training can move.
+# <details><summary>Positions after the projections</summary>
+#
+# > **A common mistake: adding the position after the projections.** Some slides write "add PE to query, key and value" and
+# > mean the inputs, before $W_Q$ and $W_K$. Taken literally, after them, it is a weaker scheme. A position in the *input*
+# > gives the score a term $\mathrm{PE}(p)\, W_Q W_K^\top \mathrm{PE}(p + k)^\top$, which training can shape. If the vectors
+# > are added *after* the projections, this term is the fixed curve above: it always peaks at offset 0, and training cannot
+# > move the peak.
+#
+# </details>
 #
 # **Now you:** [a05](@order/assignment), exercise 1.
 #
@@ -385,9 +397,9 @@ assert not torch.allclose(digits_20, digits_47, atol=0.1)
 # \end{aligned}
 # $$
 #
-# The new pair is a weighted sum of the old pair, and the factors contain $\delta$, not $\varphi$. So a $2 \times 2$ matrix
-# leads from $(\sin\varphi, \cos\varphi)$ to the new pair. It is a **rotation** by $\delta$, the same at every position. One large matrix
-# moves all pairs: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$. (Vectors are rows. You build $M_k$ in exercise 2.)
+# The new pair is a weighted sum of the old pair, and the factors contain $\delta$, not $\varphi$. So a $2 \times 2$
+# matrix leads from $(\sin\varphi, \cos\varphi)$ to the new pair. It is a **rotation** by $\delta$, the same at every
+# position. One large matrix moves all pairs: $\mathrm{PE}(p + k) = \mathrm{PE}(p)\, M_k$.
 #
 # A head can use this matrix. Take a head as wide as the model, leave the words out, and let $W_Q = M_{-2}$ and
 # $W_K = I$. The query of position $i$ is then $\mathrm{PE}(i)\, M_{-2} = \mathrm{PE}(i - 2)$. It is equal to the key of
@@ -412,9 +424,6 @@ found = (vectors @ M @ vectors.mT).argmax(dim=-1)                # (1000,)  the 
 right = (found[2:] == torch.arange(998)).sum().item()
 print(f"{right} of 998 queries attend most to the key two places back")
 
-# %% tags=["hide-input"]
-assert right == 998
-
 # %% [markdown] teaches="rotary embeddings"
 # It works at every position that we tried, and the reason holds at any length: all position vectors are equally long,
 # so none has a larger product with the vector of position $i - 2$ than that vector itself. A head whose highest score
@@ -426,7 +435,8 @@ assert right == 998
 # ## Rotary embeddings (RoPE): turn, do not add
 #
 # *Step 2: turn.* Sinusoids have a rotation for each distance, but they are *added* to the embeddings. From here on a
-# query stands at position $m$ and a key at position $n$, as in the papers. With $B = W_Q W_K^\top$ the score has four terms:
+# query stands at position $m$ and a key at position $n$, as in the papers. With $B = W_Q W_K^\top$ the score has four
+# terms:
 #
 # $$\bigl(x_m + \mathrm{PE}(m)\bigr) B \bigl(x_n + \mathrm{PE}(n)\bigr)^\top = x_m B x_n^\top + x_m B\, \mathrm{PE}(n)^\top +
 # \mathrm{PE}(m) B x_n^\top + \mathrm{PE}(m) B\, \mathrm{PE}(n)^\top$$
@@ -440,9 +450,10 @@ assert right == 998
 # the query by $m\,\theta$ and the key by $n\,\theta$. The angle between them then changes by
 # $(m - n)\,\theta$, wherever they stand.
 #
-# In "Of course *we know*" the two words stand at positions 2 and 3, in "*we know* that" at 0 and 1. In the figure
-# *know* asks (green), and *we* answers (blue). Each position turns by 25 degrees. Choose an offset, then move the
-# shift, which moves both words. *Guess first:* does the score rise or fall when the offset grows?
+# In "Of course *we know*" the two words stand at positions 2 and 3; in "*we know* that" they stand at 0 and 1. In the figure
+# *know* is the query (green), and *we* is the key (blue). Before the turn, *know* points to 20 degrees and *we* to −52
+# degrees (pale arrows). Each position turns by 25 degrees. *Guess first:* which angle is between them at the offsets 1, 2
+# and 3, and does the score rise or fall? Then choose an offset, and move the shift, which moves both words.
 
 # %% [raw] slide
 # ## Rotary embeddings (RoPE): turn, do not add
@@ -472,7 +483,8 @@ viz.explore(
 
 # %% [markdown]
 # When the shift moves, both arrows turn together, so the angle between them and the score depend only on the offset.
-# Here a larger offset opens the angle, and the score falls. (For two other words it may rise.) The dashed line is the
+# Here a larger offset opens the angle, from 97 to 122 and 147 degrees, and the score falls. (For two other words it may
+# rise.) The dashed line is the
 # score of the same two words with sine and cosine *added*, with the identity for $B$. It changes with the shift.
 #
 # A head has more than two columns. So RoPE takes the columns in pairs and gives pair $i = 0, \dots, d_k/2 - 1$ the
@@ -544,7 +556,7 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 # $$R_m = \begin{pmatrix} \cos m\theta & \sin m\theta \\ -\sin m\theta & \cos m\theta \end{pmatrix}, \qquad
 # (q_m R_m)(k_n R_n)^\top = q_m\, R_m R_n^\top k_n^\top = q_m\, R_{m-n} k_n^\top,$$
 #
-# because the transpose turns back.
+# because the transpose of a rotation is the rotation by the opposite angle.
 #
 # <details><summary>Other ways to write it: complex numbers, counting from 1</summary>
 #
@@ -554,18 +566,18 @@ assert abs((turn(query, 4) @ key).item() - moved[0]) > 0.1
 #
 # </details>
 #
-# Queries and keys are turned after their projections, in every layer. Values are not: in the dot product the two
-# rotations leave the distance, but in the average of the values nothing would undo them. RoPE has no parameters and
-# adds nothing to the embeddings.
+# Queries and keys are turned after their projections, in every layer. Values are not turned. In a dot product the two
+# rotations leave only the distance, but in the average of the values nothing would undo a rotation. RoPE has no
+# parameters and adds nothing to the embeddings.
 #
 # **Absolute or relative?** RoPE is absolute in what it does: each vector is turned by its own position. It is relative
-# in its effect: the score depends on $m - n$ alone. Papers therefore often count it among the relative schemes.
+# in its effect: the score depends on $m - n$ alone.
 #
 # <details><summary><b>A common mistake</b>: positions in bfloat16</summary>
 #
-# Most large models run in bfloat16. *Guess:* how many different numbers are the positions 0 to 999 in this type? Only some
-# 500 (folded cell): beyond 256 it cannot write every whole number, so neighbours stand at the same position. Positions and
-# angles are therefore computed in float32.
+# Most large models run in bfloat16. Beyond 256 this type cannot write every whole number, so the positions 0 to 999 become
+# only some 500 different numbers (folded cell below), and neighbours stand at the same position. Positions and angles are
+# therefore computed in float32.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -580,7 +592,7 @@ assert len(places.unique()) < 600 and places[257] == 256
 # There are two ways to choose the pairs; [@fig:rope] shows them above the dials. The paper takes neighbours, $x_{2i}$
 # and $x_{2i+1}$ (**interleaved**). GPT-NeoX, and Llama in the transformers library, take $x_i$ and $x_{i + d/2}$
 # (**half**). The two differ only in the order of the columns, and a dot product stays the same if query and key are
-# reordered alike. The folded code tests both claims.
+# reordered in the same way. The folded code tests both claims.
 
 # %% tags=["hide-input"]
 def scores_of(q, k, style):
@@ -603,13 +615,6 @@ def rotate_half(x):                                              # (a, b) → (�
 
 print("rotate_half of 1, 2, 3, 4:", rotate_half(torch.tensor([1, 2, 3, 4])).tolist())
 
-# %% tags=["hide-input"]
-assert torch.allclose(by_neighbours, rearranged, atol=1e-3)
-assert not torch.allclose(by_neighbours, untouched, atol=1)
-row, both = q[7], torch.cat([angles[7], angles[7]]).float()      # (64,) each
-as_in_llama = row * both.cos() + rotate_half(row) * both.sin()
-assert torch.allclose(as_in_llama, rotate(q, angles, "half")[7], atol=1e-5)
-
 # %% [markdown]
 # Both layouts are equally good, but weights trained with one need their columns rearranged for the other. If you
 # forget this, nothing crashes, but the scores are wrong, here by up to 20.
@@ -625,9 +630,9 @@ assert torch.allclose(as_in_llama, rotate(q, angles, "half")[7], atol=1e-5)
 #
 # ### The base: `rope_theta`
 #
-# Let query and key be the same vector of ones. After the rotation their score is
-# $2 \sum_i \cos \bigl((m - n)\theta_i\bigr)$, a function of the distance. *Guess:* what shape has this function? What
-# changes with a **base** of 500,000 in place of 10,000?
+# Let query and key be the same vector of ones. After the rotation their score is $2 \sum_i \cos \bigl((m -
+# n)\theta_i\bigr)$, a function of the distance. *Guess:* what shape does this function have? What changes with a
+# **base** of 500,000 instead of 10,000?
 
 # %% [raw] slide
 # ## Two layouts, and the base
@@ -670,9 +675,9 @@ figures.score_decay(decay, apart)
 #
 # ## Learned positional embeddings: a table
 #
-# *Step 3: learn.* Sinusoids are a formula that somebody chose. The alternative is a **learned positional embedding**: a
-# table with a row for each position, random at first, and trained like the rest. *Guess:* what does a table with 32
-# rows do with a 33rd token?
+# *Step 3: learn.* Sinusoids are a fixed formula. The alternative is a **learned positional embedding**: a table with
+# a row for each position, random at first, and trained like the rest. *Guess:* what does a table with 32 rows do with
+# a 33rd token?
 
 # %%
 learned = LearnedPositions(max_length=32, d_model=64)
@@ -696,10 +701,10 @@ except ValueError as error:
 # which is special in many texts, can have a special vector. Gehring et al. ([-@gehring2017]) used learned position
 # vectors, and Vaswani et al. ([-@vaswani2017, table 3, row E]) found them as good as sinusoids.
 #
-# > **A common mistake: positions counted along the batch.** A deck looks the rows up with `torch.arange(x.size(0))`.
-# > The input is batch first, so all tokens of a sentence get *one* position, which depends on the place of the
-# > sentence in the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A short test finds it: put
-# > the sentence alone, and last in a batch of three.
+# > **A common mistake: positions counted along the batch.** One slide deck looks up the rows with
+# > `torch.arange(x.size(0))`. The input is batch first, so all tokens of a sentence get *one* position, which depends
+# > on the place of the sentence in the batch. The loss falls all the same ([lecture @errata_lab](@errata_lab)). A
+# > short test finds the mistake: run the sentence alone, and then as the last one in a batch of three.
 
 # %% tags=["hide-input"]
 def add_positions_as_printed(x):                                 # x (batch, n, d)
@@ -720,16 +725,17 @@ assert not torch.allclose(alone, last_of_three, atol=0.01), "it depends on the b
 #
 # A model often needs "the token before *cat*", and rarely "token 417". **Relative positions** give the model the
 # distance itself. In Shaw et al. ([-@shaw2018]) every distance $j - i$ from a query to a key has two learned vectors,
-# which all heads can share. One is added to the key, the other to the value:
+# which all heads can share. One is added to the key, the other to the value. From here on $i$ is the query's position and
+# $j$ the key's, as in these papers:
 #
 # $$
 # e_{ij} = \frac{q_i \cdot \bigl(k_j + a^K_{j-i}\bigr)}{\sqrt{d_k}} \qquad\quad
 # o_i = \sum_j \alpha_{ij} \bigl(v_j + a^V_{j-i}\bigr)
 # $$
 #
-# Distances beyond $\pm r$ are clipped to $\pm r$, so a table has $2r + 1$ rows. *Guess for $r = 2$:* which distances
-# stand in the last row, the row of *it*? Where in the figure are equal distances? (You write
-# the package's `relative_index` in exercise 4.)
+# Distances beyond $\pm r$ are clipped to $\pm r$, so the table has $2r + 1$ rows. Take the text *we know that you know it*,
+# with $r = 2$. *Guess:* which six distances does the query *it* have to the six keys? Where in the figure are equal
+# distances? (You write the package's `relative_index` in exercise 4.)
 
 # %% [raw] slide
 # ## Relative positions: a vector for each distance (Shaw)
@@ -760,8 +766,8 @@ figures.distance_table(index, text, max_distance=2)
 # **Now you:** a@order, exercise 4
 
 # %% [markdown]
-# The last row is −2, −2, −2, −2, −1, 0, and the distance is equal along each diagonal. Both occurrences of *know* see their neighbours
-# in the same way, wherever they stand. The cell computes one query in code, with the value side.
+# The last row is −2, −2, −2, −2, −1, 0, and the distance is equal along each diagonal. Both occurrences of *know* see
+# their neighbours in the same way, wherever they stand. The cell computes one query in code, with the value side.
 
 # %%
 torch.manual_seed(0)
@@ -775,7 +781,9 @@ A = ((q @ k.mT + shaw.scores(q, n_key=6)) / math.sqrt(16)).softmax(dim=-1)    # 
 print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol=1e-5))
 
 # %% [markdown] teaches="Shaw's BLEU for every clipping distance @ Relative positions"
-# How large must $r$ be? For English to German the paper measures
+# <details><summary>How large must $r$ be? The paper's BLEU scores</summary>
+#
+# For translation from English to German the paper measures
 #
 # | $r$ | 0 | 1 | 2 | 4 | 16 | 64 | 256 |
 # |---|---|---|---|---|---|---|---|
@@ -783,7 +791,9 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 #
 # With $r = 0$ all distances look alike, and half of the BLEU score is gone. With $r = 1$ the table has three
 # rows, *before*, *here* and *after*: even the neighbour looks like every other earlier token. Yet nearly all of the score
-# is there. One layer then knows only the side; several may work out more. (The paper prints one number for each $r$; differences of 0.1 decide nothing.)
+# is there. One layer then knows only the side; several may work out more. (The paper prints one
+# number for each $r$, so differences of 0.1 mean nothing.)
+# </details>
 #
 # **Now you:** [a05](@order/assignment), exercise 4.
 
@@ -792,24 +802,30 @@ print("the package agrees:", torch.allclose(o, (A @ v + shaw.output(A))[i], atol
 #
 # A number for each distance is cheaper than a vector: $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$.
 #
-# * **T5** ([@raffel2020]) learns the numbers, for each head. Each near distance has a number of its own. Far
+# * **T5** ([@raffel2020]) learns the numbers for each head. Each near distance has a number of its own. Far
 #   distances share one, in **buckets** that grow with the distance. (T5 leaves $\sqrt{d_k}$ out.)
-# * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -\text{slope} \cdot \lvert i - j \rvert$,
-#   with a fixed slope for each head. Some heads see near, others far.
+# * **ALiBi** (*attention with linear biases*, [@press2022]) learns nothing: $b_{j-i} = -\text{slope} \cdot \lvert i -
+#   j \rvert$, with a fixed slope for each head. Some heads see near tokens, others far ones.
 #
-# *Guess:* T5 has 32 numbers for each head. Up to which distance does each distance have its own number?
+# T5 has 32 numbers for each head. Half of them are for keys to the right of the query, the other half for the rest.
+# In each half, eight of the sixteen numbers belong to a single distance each, counted from 0. *Guess:* up to which
+# distance does each distance have its own number? Which number becomes the largest in a head that looks two places
+# back?
 
 # %% tags=["hide-input"]
+kept = measured("positions")                                     # runs that were recorded
 distances = range(-31, 32)
 bias = positions.BucketedBias(n_heads=4, n_buckets=32, max_distance=128)
 buckets = bias.buckets(torch.tensor([*distances])).tolist()
 slopes = {"1/4": 1 / 4, "1/16": 1 / 16, "1/64": 1 / 64}          # ALiBi's, in three heads
-figures.relative_biases(distances, buckets, slopes)
+trained = [run["bias"] for run in kept["changed"] if run["name"] == "T5 own buckets"]
+figures.relative_biases(distances, buckets, trained[0][0], -2, slopes)         # seed 0, head 0
 every = bias.buckets(torch.arange(-1000, 1001))
 print(f"{len(set(buckets))} of the 32 numbers serve these {len(distances)} distances,"
       f" {len(every.unique())} serve all distances")
-#| caption: Biases on the score. Left: a block for each of T5's learned numbers, as wide as the
-#|   distances that share it. Right: what ALiBi adds in three heads.
+#| caption: Left: the biases that a T5 head learned to look two places back (ring); bands are
+#|   buckets, some with their number. Right: three heads of ALiBi.
+#| label: biases
 
 # %% [raw] slide
 # ## Relative biases: a number for each distance
@@ -821,23 +837,26 @@ print(f"{len(set(buckets))} of the 32 numbers serve these {len(distances)} dista
 
 # %% [markdown]
 # Up to distance 7 each distance has a number of its own, and the distances 8 to 11 share number 8. Keys to
-# the right of the query have the numbers 17 to 31.
+# the right of the query have the numbers 17 to 31. (Number 16 would be distance 0 to the right, so it is never used.) The
+# largest number belongs to the distance −2.
 #
 # ## Length extrapolation: one task for all schemes
 #
-# *Step 4: test.* Training on long texts is expensive. **Length extrapolation** means to train on short texts and to read long ones.
+# *Step 4: test.* Training on long texts is expensive. **Length extrapolation** means training on
+# short texts and then reading longer ones.
 # Which schemes can do it? We take the smallest task that needs order and nothing else. The model reads random letters
 # and says at each place which letter stood *two places back*. It is trained on texts of 8 to 32 letters, and then
 # reads longer ones.
 #
 # > **Three questions.**
 # > 1. Which schemes still work at *four* times the trained length ([@fig:length-generalisation])?
-# > 2. RoPE at *thirty-two* times: is it still right? If not, is it the number of the keys or their angles ([@fig:keys-and-angles])?
+# > 2. RoPE at *thirty-two* times: is it still right? If not, is the cause the number of the keys, their distances, or both
+# >    ([@fig:keys-and-angles])?
 # > 3. Are schemes *without* angles safe in long texts ([@fig:reach])?
 #
 # Each model is an encoder of one block (lectures @masking to @transformer build it) with a linear layer on top. Shaw's
 # table and T5's buckets end at distance 16 here (`max_distance=16`), so every distance in a longer text falls into a row
-# that was trained. (With T5's own 128 some buckets would be new.) ALiBi is left out: its biases
+# that was trained. (With T5's own limit of 128, some buckets would be new.) ALiBi is left out: its biases
 # are the same on both sides, so one block with it cannot tell *before* from *after*.
 
 # %% [raw] slide
@@ -891,12 +910,11 @@ print("the configurations differ in:", *differ)
 
 # %% [markdown]
 # *Question 1.* For a longer text we build the same model with more positions and load the trained weights. A learned
-# table has no further rows. This page trains four models with one seed. The figure shows recorded runs: eight schemes, three seeds
-# each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in texts of 128. How high is
-# each line up to position 32, and how high after it?
+# table has no further rows. This page trains four models with one seed. The figure shows recorded runs: eight
+# schemes, three seeds each. *Sketch it first:* accuracy against the position, once in texts of 32 and once in texts
+# of 128. How high is each line up to position 32, and how high after it?
 
 # %% tags=["hide-input"]
-kept = measured("positions")
 print(kept["command"])
 plain = [run for run in kept["runs"] if not run["scaled"]]       # the embedding as it is
 lines = {}
@@ -939,6 +957,8 @@ for scheme in lines:
     inside = " ".join(f"{share:4.0%}" for share in by_seed(scheme, "inside"))
     beyond = " ".join(f"{share:4.0%}" for share in by_seed(scheme, "beyond")) or "refuses"
     print(f"{scheme:>16}: texts of 32: {inside}   beyond 32, in 128: {beyond}")
+print("relative (T5), 2,000 steps, beyond 32, in 128:",
+      *(f"{share:.0%}" for share in changed("T5 longer")))
 digits = torch.tensor(lines["binary"][TRAINED])                  # (3, 30)  from position 2 on
 at_16, rest = digits[:, 14:16], torch.cat([digits[:, :14], digits[:, 16:]], dim=1)
 print(f"binary, texts of 32: {at_16.mean():.1%} at 16 and 17, {rest.mean():.1%} elsewhere")
@@ -946,16 +966,6 @@ for what in ("as they stand", "at trained positions"):
     shares = changed("crowd at trained positions", what)
     print(f"sinusoidal, 20 to 31 of 128, letters from 32 on {what}:",
           *(f"{share:.0%}" for share in shares))
-
-# %% tags=["hide-input"]
-able = ("sinusoidal", "learned", "relative (Shaw)", "RoPE")
-assert min(min(by_seed(scheme, "inside")) for scheme in able) > 0.97
-assert min(min(by_seed(scheme, "beyond")) for scheme in able[2:]) > 0.95
-assert max(by_seed("relative (T5)", "beyond")) < 0.5
-assert max(by_seed("sinusoidal", "beyond") + by_seed("binary", "beyond")) < 0.5
-assert min(changed("crowd at trained positions", "at trained positions")) > 0.97
-assert max(changed("crowd at trained positions", "as they stand")) < 0.9
-assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0.4
 
 # %% [raw] slide
 # ## Each family fails, or not, in its own way
@@ -966,24 +976,25 @@ assert max(by_seed("no positions", "inside") + by_seed("integer", "inside")) < 0
 # {print}
 
 # %% [markdown]
-# * **No order.** Without positions, a model is about as good as always naming the text's most frequent letter (dotted).
-#   Integers are no better: LayerNorm has removed them.
-# * **Absolute: a vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistakes. Binary
-#   digits make nearly all of theirs at positions 16 and 17, where four digits flip between a letter and the one two
-#   places back (14 is 01110, 16 is 10000). Where three flip (6 and 8), the answers are right. Beyond 32, sinusoids and
-#   digits fail, and the table refuses. 2,000 steps change none of this.
-# * **Distance.** Shaw's vectors keep working without a mistake, and RoPE with very few. T5's biases are half trained after
-#   500 steps: 86 to 89% are right in texts of 32, about 40% beyond. After 2,000 steps (grey) it is 95 to 97% there.
+# * **No order.** Without positions, a model does about as well as if it always named the text's most frequent letter
+#   (dotted). Integers are no better: LayerNorm has removed them.
+# * **Absolute: a vector for each position.** In texts of 32, sinusoids and the learned table make almost no mistakes.
+#   Binary digits make nearly all of their mistakes at positions 16 and 17, where four digits flip between a letter
+#   and the one two places back (14 is 01110, 16 is 10000). Where three digits flip (between 6 and 8), the answers are
+#   right. Beyond 32, sinusoids and digits fail, and the table refuses. Training for 2,000 steps changes none of this.
+# * **Distance.** Shaw's vectors keep working without a mistake, and RoPE with very few. After 500 steps T5's biases are
+#   still half trained: the model gets 86 to 89% right in texts of 32, and about 40% beyond position 32. After 2,000 steps
+#   (grey) it gets 95 to 97% right there.
 #
 # > **Answer 1.** At four times the trained length Shaw's vectors and RoPE work. T5's biases nearly do after longer
-# > training, or with a higher learning rate (Question 3). Vectors for absolute positions do not.
+# > training. Vectors for absolute positions do not.
 #
 # <details><summary><b>Going further</b>: why even trained positions suffer in a long text</summary>
 #
 # Compare orange and blue in the shaded part of the sinusoids. In a long text the trained positions from about 20 on
 # suffer, too. Are the *vectors* of the letters beyond 32 the reason, or their *number*? As a control, these letters get
-# the trained positions 0 to 11: as many keys, but none has an unseen vector. Then almost all answers at 20 to 31 are
-# right, where it was 72 to 89%. So the unseen vectors draw attention away.
+# the trained positions 0 to 11: the number of keys is the same, but none has an unseen vector. Then almost all answers at
+# 20 to 31 are right; before it was 72 to 89%. So the unseen vectors draw attention away.
 #
 # </details>
 #
@@ -1031,31 +1042,37 @@ assert new.max() > 2 * known.max()
 # Beyond the trained length (orange) sinusoids attend to wrong places; a distance of −2 is known.
 
 # %% [markdown]
-# Inside, all three have the diagonal. Outside, the diagonal of the sinusoids fades, and streaks appear at wrong places.
-# The other two diagonals go straight on, because a distance of −2 was trained. But Shaw's diagonal is pale: about 0.4 of
-# its weight is spread thinly over all other keys. RoPE's panel has a broken second diagonal, about 42
-# places to the right (ring): a distance that never occurred in training.
+# Inside, all three models have the diagonal. Outside, the sinusoids' diagonal fades, and streaks appear at wrong
+# places. The other two diagonals continue, because a distance of −2 was trained. But Shaw's diagonal is pale: about
+# 0.4 of its weight is spread thinly over all other keys. RoPE's panel has a broken second diagonal, about 42 places
+# to the right (ring): a distance that never occurred in training. This second diagonal takes weight from the first
+# twenty-odd queries only, because no later query of this text has a key 42 places to its right. That is why RoPE's
+# printed weight is smaller *inside* than beyond.
 #
 # ## RoPE at 4 and at 32 times the trained length
 #
-# *Question 2.* We go on to texts of 1,024. *Guess:* is RoPE still right? If it is not, there are two suspects. (a) **Many keys**: the
-# softmax divides one unit among *all* keys, and a thousand small weights add up. (b) **New angles**: at far distances
-# the slow pairs have angles that never occurred in training. The trained models read the same eight texts in four ways:
+# *Question 2.* We go on to texts of 1,024. *Guess:* is RoPE still right? If it is not, there are two suspects. (a)
+# **Many keys**: the softmax divides one unit among *all* keys, and a thousand small weights add up. (b) **New
+# distances**: in training no key was further than 31 places away. At new distances the slow pairs in particular meet
+# angles that never occurred in training.
 #
-# | what a letter sees | keys | new angles? |
+# The trained models read the same eight texts in four ways:
+#
+# | what a letter sees | keys | new distances? |
 # |---|---|---|
 # | 1 **window**: 16 neighbours on either side | 33 | no |
 # | 2 **clipped**: all keys; one further than 16 places away is turned as if it stood 16 places away | 1,024 | no |
 # | 3 **far keys**: 8 neighbours on either side, and 16 keys from 32 or more places away | 33 | yes |
 # | 4 **as trained**: all keys | 1,024 | yes |
 #
-# If (a) alone does the harm, rows 2 and 4 fail. If (b) alone does it, rows 3 and 4 fail. *Guess:* which rows fail?
+# If (a) alone does the harm, rows 2 and 4 fail. If (b) alone does it, rows 3 and 4 fail. *Guess:* which rows fail? Or does
+# it take both?
 
 # %% [raw] slide
 # ## RoPE at 32 times the trained length
-# > **Guess first.** Two suspects. (a) **Many keys**: a thousand small weights add up. (b) **New angles**: never seen in training.
+# > **Guess first.** Two suspects. (a) **Many keys**: a thousand small weights add up. (b) **New distances**: never seen in training.
 #
-# | a letter sees | keys | new angles? |
+# | a letter sees | keys | new distances? |
 # |---|---|---|
 # | a window of 16 on either side | 33 | no |
 # | all, clipped to a distance of 16 | 1,024 | no |
@@ -1071,83 +1088,121 @@ far = changed("RoPE far keys", "far")                            # {number of fa
 by_keys = {}
 for some in far[0]:                                              # 16, 64, 256 far, 17 near
     rows = " (rows 1, 3)" if some == "16" else ""
-    by_keys[f"{17 + int(some)} keys{rows}"] = {"trained angles": [],
-                                               "new angles": [run[some] for run in far]}
-by_keys["33 keys (rows 1, 3)"]["trained angles"] = at_1024("window")
+    by_keys[f"{17 + int(some)} keys{rows}"] = {"trained distances": [],
+                                               "new distances": [run[some] for run in far]}
+by_keys["33 keys (rows 1, 3)"]["trained distances"] = at_1024("window")
 clipped = [run["1024"] for run in changed("RoPE clipped", "by_length")]
-by_keys["1,024 keys (rows 2, 4)"] = {"trained angles": clipped,
-                                     "new angles": at_1024("by_length")}
+by_keys["1,024 keys (rows 2, 4)"] = {"trained distances": clipped,
+                                     "new distances": at_1024("by_length")}
 figures.scale_points(by_keys, "accuracy in texts of 1,024")
-for name, angles_of in by_keys.items():
-    for which, shares in angles_of.items():
+for name, distances_of in by_keys.items():
+    for which, shares in distances_of.items():
         if shares:
-            print(f"{name:>22}, {which:>14}:", *(f"{share:4.0%}" for share in shares))
+            print(f"{name:>22}, {which:>17}:", *(f"{share:4.0%}" for share in shares))
 #| caption: RoPE in texts of 1,024: the number of keys that a letter sees, and whether their
-#|   angles occurred in training. A point for each of three seeds.
+#|   distances occurred in training. A point for each of three seeds.
 #| label: keys-and-angles
 
-# %% tags=["hide-input"]
-assert min(by_keys["33 keys (rows 1, 3)"]["new angles"]) > 0.98
-assert min(clipped + at_1024("window")) > 0.97
-for seed in range(3):                                            # more keys, fewer right
-    line = [angles_of["new angles"][seed] for angles_of in by_keys.values()]
-    assert line == sorted(line, reverse=True)
-
 # %% [raw] slide
-# ## New angles do it, and more keys are more chances
+# ## It takes both: new distances, and many keys there
 # {figure}
 #
-# Only a few new distances do harm: there the two fastest pairs stand as at −2, and the slow ones are untrained.
+# Only a few new distances do harm: there the fast pairs stand almost as at −2. Exchange the fast pairs, and the harm is gone.
 
 # %% [markdown]
-# At thirty-two times the trained length, as trained, only 40 to 69% are right. Row 4 alone fails. So (a) as we stated it
-# is cleared: a thousand keys at trained angles do no harm. **The cause is (b)**, and the number matters for another
-# reason. Sixteen keys at new angles do almost no harm: 99 to 100% are right. With 64 of them it is 95 to 99%, with 256 it
-# is 78 to 94%. A key at a new angle *sometimes* scores as high as the right one (the ring in [@fig:past-training]), and
-# the more such keys, the likelier that one does.
+# At thirty-two times the trained length the unchanged model gets only 40 to 69% right, and row 4 is the only row that
+# fails. So neither suspect does the harm alone. A thousand keys at trained distances do none (row 2), and sixteen keys at
+# new distances do almost none (row 3). **It takes both**: with 64 keys at new distances 95 to 99% of the answers are right,
+# with 256 only 78 to 94%. Our reading: a key at a new distance *sometimes* scores as high as the right one (the ring in
+# [@fig:past-training]), and the more such keys there are, the likelier it is that one does.
 #
-# At *which* new angles? In the next figure every key further than 16 places away is turned as if it stood at one and the
-# same distance. *Guess:* does the curve fall steadily?
+# At *which* new distances? For the next figure we pick a distance $D$. Every key more than 16 places to the right is
+# turned as if it stood at $+D$, and every key more than 16 places to the left as if it stood at $-D$. Each seed reads
+# one text. *Guess:* does the accuracy fall steadily as $D$ grows?
 
 # %% tags=["hide-input"]
 alike = changed("RoPE one distance", "alike")                    # {distance: share}
 apart = [int(name) for name in alike[0] if name.isdigit()]       # 17, 18, …, 120
-by_distance = {f"seed {seed}": torch.tensor([shares[str(distance)] for distance in apart])
-               for seed, shares in enumerate(alike)}             # (104,) each
-viz.function_curves(by_distance, torch.tensor(apart), x_name="the distance of all far keys",
-                    y_name="accuracy in texts of 1,024", x_ticks=[17, 31, 44, 57, 75, 100, 113])
+by_distance = {distance: [shares[str(distance)] for shares in alike] for distance in apart}
+figures.one_distance(by_distance, TRAINED, alike=[44, 57, 100, 113], others=[69, 88], either=3)
 fine = [sum(shares[str(distance)] > 0.95 for distance in apart if distance >= TRAINED)
         for shares in alike]
 print(f"above 95% at {min(fine)} to {max(fine)} of the {apart[-1] + 1 - TRAINED} new distances")
 print("each far key at a distance from 17 to 31, drawn:",
       *(f"{shares['17 to 31']:.0%}" for shares in alike))
-per_place = rope_angles(torch.tensor(1), 32) / (2 * math.pi)     # (16,)  turns of each pair
-for places in (44, 57, 100, 113):
-    first, second = (places * per_place[:2]).tolist()
-    print(f"{places:>3} places: {first:4.1f} turns of pair 0, {second:4.1f} of pair 1")
-#| caption: RoPE in texts of 1,024, all keys further than 16 places away turned as if at one
-#|   distance. Up to 31 it was trained.
+first_three = rope_angles(torch.tensor(1), 32)[:3]               # (3,)  angles per place
+print("places from −2   turns of pairs 0, 1, 2   mean cosine   right with keys at")
+for places in (44, 57, 69, 88, 100, 113):
+    angles = places * first_three
+    turns = " ".join(f"{each:5.1f}" for each in (angles / (2 * math.pi)).tolist())
+    right, left = (sum(by_distance[at]) / 3 for at in (places - 2, places + 2))
+    print(f"{places:>14} {turns:>22} {angles.cos().mean():>16.2f}"
+          f"   {right:6.0%} at +{places - 2}, {left:4.0%} at −{places + 2}")
+trained_places = torch.arange(3, TRAINED + 2)[:, None]           # from −2; more than 2 places
+most = (trained_places * first_three).cos().mean(dim=1).max()
+print(f"largest mean cosine at a trained distance, 3 or more places from −2: {most:.2f}")
+#| caption: RoPE, texts of 1,024, far keys all turned as if at one distance: mean and range of
+#|   three seeds. Orange: three places around 44, 57, 100, 113. Grey: 69, 88.
 #| label: one-distance
 
+# %% [markdown]
+# No. Most new distances do no harm, even with a thousand keys there. A few do, nearly the same ones with every seed, and
+# they come in twos: 42 and 46, for example, lie on either side of 44. The right key stands at −2. Keys at +42 are 44 places
+# away from there, and so are keys at −46. So the dip at 42 comes from keys on the right, and the dip at 46 from keys on the
+# left. The same happens around 57, 100 and 113: one dip on either side. (We cannot explain the small dip at 34.)
+#
+# What do these places have in common? The printed table compares the first three pairs with where they stand at −2. A mean
+# cosine of 1 would mean that all three stand exactly as at −2.
+#
+# * **44, 57 and 100:** the three pairs are closer to −2 than at any trained distance further than two places from it (last
+#   line). Here there is harm, and most of it at 100, where the mean cosine is largest.
+# * **69 and 88:** the third pair is about half a turn off, and there is little or no harm. Pairs 0 and 1 alone come back in
+#   training, too, at +10 and −14. There the third pair is off as well, and the model has learned to tell such keys apart.
+# * **113** does not fit this simple measure: the mean cosine is lower, but there is harm.
+#
+# Does a far key do harm because its *fast* pairs look like −2? Or because its *slow* pairs have new angles? To
+# decide, we exchange pairs. We call the first five pairs fast: between the distances −31 and 31 they come full circle
+# (the fifth almost does: its period is 63). We take $D$ = 42, 46, 98 and 102. In one run the fast pairs of all far
+# keys are turned as at 64, where there is no harm. In another run their slow pairs are turned as at 64, and in a
+# third as at 31, which was trained. *Guess:* which exchange makes the answers right?
+
 # %% tags=["hide-input"]
-for shares in alike:
-    assert min(shares[str(distance)] for distance in range(17, TRAINED)) > 0.98
-    assert shares["17 to 31"] > 0.99 and shares["64"] > 0.99
-    assert max(shares["42"], shares["98"], shares["102"]) < 0.5 and shares["46"] < 0.7
+mixed = changed("RoPE mixed pairs", "mixed")                     # {fast pairs: {distance: …}}
+for how in ("as it is", "fast as at 64", "slow as at 64", "slow as at 31"):
+    shares = [turned[how] for run in mixed for turned in run["5"].values()]
+    print(f"far keys at 42, 46, 98 or 102, {how:>13}: {min(shares):4.0%} to {max(shares):4.0%}")
+for which in ("fast clipped", "slow clipped"):
+    shares = [run["5"][which] for run in changed("RoPE mixed pairs", "in part")]
+    print(f"all keys at their own distances, {which}:", *(f"{share:4.0%}" for share in shares))
 
 # %% [markdown]
-# No. Most new distances do no harm, even with a thousand keys there. A few do, nearly the same ones with every seed, in
-# twos: 42 and 46 around 44, and so around 57, 100 and 113. A key at +42 or −46 is 44 places from −2: seven turns of pair 0,
-# nearly four of pair 1. So the two fastest pairs stand almost as at −2, and the slow ones, which should tell the
-# difference, have angles that were never trained. (Around 75 pair 1 is a quarter turn off, and there is less harm.)
+# At these distances the fast pairs decide. Turn them as at 64, and all answers are right. Turn the slow pairs as at 64, or
+# as at a trained distance, and almost nothing changes. No *single* fast pair has a new angle. What is new is the
+# combination: at all four distances the first three pairs look like −2 *together*.
 #
-# > **Answer 2.** In our task RoPE fails at thirty-two times the trained length because of new angles: at a few distances
-# > a key then looks like the right one. The longer the text, the more such keys.
+# The last two lines look at all distances at once. They repeat row 2 of the table with only the fast or only the slow
+# pairs clipped. The fast pairs decide here, too: with them clipped, the slow pairs have all their new angles and do
+# no harm. Where fast pairs do look like −2, new angles of the slow pairs make the harm worse: 40 to 69% right,
+# against 70 to 82% with the slow pairs clipped.
+#
+# <details><summary><b>Going further</b>: where is the border between fast and slow?</summary>
+#
+# We split after five pairs, as for *by parts* below. The exchange gives the same answer if we split after three or
+# four. The last line depends on the split: with four fast pairs 70 to 80% are right, but with three 99 to 100%. With
+# three, the fourth pair is clipped, too. Its period is 35 places, so at a distance of 16 it stands nearly opposite to
+# where it stands at −2, and no far key looks like the right one.
+#
+# With the fast pairs clipped at 16 they are far from −2. So that run says nothing about the slow pairs of a model whose
+# far keys look a little like the right one.
+# </details>
+#
+# > **Answer 2.** In our task RoPE fails at thirty-two times the trained length because of *many keys at new distances*. At
+# > a few of these distances a key's fast pairs look like those of the right key. A longer text has more such keys.
 #
 # ### Shaw and T5 in long texts
 #
-# *Question 3.* Are the other relative schemes safe, which have no angles? And does RoPE only need more training?
-# *Guess:* what does a window do to Shaw's vectors and to T5's biases in long texts?
+# *Question 3.* Shaw's vectors and T5's biases have no angles. Are they safe in long texts? And does RoPE only need more
+# training? *Guess:* what does a window do to Shaw's vectors and to T5's biases in long texts?
 
 # %% tags=["hide-input"]
 def at_lengths(runs):
@@ -1169,40 +1224,47 @@ reached = {
         "window": at_lengths(by_seed("relative (T5)", "window")),
         "2,000 steps": at_lengths(changed("T5 longer", "by_length"))}}
 figures.reach(reached, trained=TRAINED, shortest=8)
+for how, n in (("as trained", TRAINED), ("window", 1024)):
+    shares = (f"{share:.0%}" for share in reached["T5"][how][n])
+    print(f"T5, {how}, texts of {n:,}:", *shares)
 #| caption: Accuracy against the length of the text (shaded: trained). Marks are seeds, lines
-#|   join their means. RoPE with a window and RoPE clipped nearly coincide.
+#|   join their means. Near 100% lines coincide; open marks lie around the others.
 #| label: reach
-
-# %% tags=["hide-input"]
-rope, shaw, t5 = reached.values()
-assert min(rope["as trained"][128]) > 0.95 and max(rope["as trained"][1024]) < 0.9
-assert min(rope["clipped"][1024]) > 0.97 and min(rope["window"][1024]) > 0.97
-assert max(rope["2,000 steps"][1024]) < 0.9
-assert max(t5["as trained"][1024]) < 0.3 and min(t5["window"][1024]) > 0.8
-assert min(shaw["window"][1024]) > 0.99 > max(shaw["as trained"][1024])
 
 # %% [raw] slide
 # ## Schemes without angles: many keys, and a small lead
 # {figure}
 
 # %% [markdown]
-# Four times as many steps help RoPE little. Shaw's vectors and T5's biases have no angles, so nothing about a far key is
-# new to them. Yet both lose in long texts. A window of 16 brings back what Shaw's had at 32, and for T5's even more: fewer
-# keys help inside, too. (With the embedding scaled, Shaw's keep 98 to 100% at 1,024; we have not looked why.)
+# Training for four times as many steps helps RoPE little. For Shaw's vectors and T5's biases, nothing about a far key
+# is new. Yet both lose accuracy in long texts.
 #
-# T5's largest number, at a distance of −2, stands 1.4 to 1.5 above the outermost, which all far keys share. If these numbers alone decide, the key two places back then has 12 to 14% of the weight in a text
-# of 32, but less than 1% among a thousand keys. For half of it, it would need a lead of $\ln 1000 \approx 7$. Is the optimizer
-# too slow? Adam moves a number by at most about the learning rate in a step, here 0.003. With ten times the rate for these
-# numbers alone, 500 steps make 99% right in texts of 128, but at 1,024 only 22 to 24%: the lead is 2.5 to 2.8. (We think
-# that texts of 32 ask for no more: there all answers are right.)
+# **Shaw.** With a window of 16, Shaw's vectors are as good at 1,024 as at 32.
+#
+# **T5.** With the window, T5's biases are even a little better at 1,024 than at 32 without it, with each seed
+# (printed lines), because fewer keys help within the trained length as well. The largest bias belongs to the distance
+# −2, as in [@fig:biases] (there with T5's own buckets). But its lead over the bias that all far keys share is only
+# 1.4 to 1.5. Suppose that the biases alone decide. Then the key two places back has 12 to 14% of the weight in a text
+# of 32, and less than 1% among a thousand keys (folded cell below). To get half of the weight there, it would need a
+# lead of $\ln 1000 \approx 7$.
 #
 # > **Answer 3.** No. Even where nothing about a far key is new, the *number* of the keys does harm if the lead of the
-# > right one is small.
+# > right one is small. So measure what a model does beyond its trained length.
+#
+# <details><summary><b>Going further</b>: why T5's lead is so small</summary>
+#
+# In a text of 32, 12 to 14% of the weight is enough for most answers, because the rest is spread over sixteen
+# letters, some 5% for each. Why is the lead no larger? In one step Adam moves a number by at most about the learning
+# rate. Our rate is 0.0015 on average, so in 500 steps one number can rise by about 0.75 and another can fall by as
+# much: a lead of 1.5, which is what we find. With ten times the rate for the biases alone, 500 steps make 99% right
+# in texts of 128, but only 22 to 24% at 1,024. The lead is then 2.5 to 2.8. We think that texts of 32 ask for no
+# more, because there all answers are right.
+# </details>
 #
 # <details><summary><b>Going further</b>: which angles are new, and what a window does for sinusoids</summary>
 #
-# With base 10,000 only the first 4 of a head's 16 pairs come full circle within 31 places before and after, and the
-# fifth almost does. The others meet new angles, and all of them together meet new combinations.
+# With base 10,000 only the first 4 of a head's 16 pairs come full circle between the distances −31 and 31, and the fifth
+# almost does. The other pairs meet new angles, and all pairs together meet new combinations.
 #
 # A window helps sinusoids only a little, because their positions stay unknown: at 1,024 the share of right answers
 # rises from 8–9% to 18–21%. The folded cell below prints these numbers.
@@ -1237,18 +1299,12 @@ added = {"sinusoidal": at_lengths(by_seed("sinusoidal", "by_length")),
 for name, shares in added.items():
     for n in (128, 1024):
         print(f"{name:>18}, texts of {n:>5,}:", *(f"{share:4.0%}" for share in shares[n]))
-for n in (128, 1024):
-    assert max(added["sinusoidal"][n]) < min(added["sinusoidal, window"][n]) < 0.5
-assert max(changed("binary longer") + changed("sinusoidal longer")) < 0.2
-assert later[:, 14:16].max() < 0.2
-assert max(leads["500"]) < 2 < max(leads["2,000"]) < 3 and share.max() < 0.02
-assert min(quick[32] + quick[128]) > 0.98 and max(quick[1024]) < 0.3
-
 # %% [markdown]
-# From these tiny models learn what kinds of failure there are, not the numbers. What is known of language models?
+# These tiny models show what kinds of failure there are. Their numbers do not carry over. What is known of language models?
 #
-# * RoPE fails beyond the trained length, too, and *sooner* than here ([@press2022]), we think because our task needs only a neighbour.
-#   Chen et al. ([-@chen2023]) warn of attention scores at unseen distances so high that they "completely ruin" attention.
+# * RoPE fails beyond the trained length, too, and *sooner* than here ([@press2022]). (A guess at the reason: our task
+#   needs only a neighbour.) Chen et al. ([-@chen2023]) warn of attention scores at unseen distances so high that they
+#   "completely ruin" attention.
 # * ALiBi was made for longer texts. A model with ALiBi that was trained on 1,024 tokens read 2,048 as well as a model with
 #   sinusoids that was trained on 2,048 ([@press2022]).
 # * In small decoders *no* positions did better on longer texts than ALiBi, RoPE or absolute ones ([@kazemnejad2023]). Our
@@ -1256,18 +1312,19 @@ assert min(quick[32] + quick[128]) > 0.98 and max(quick[1024]) < 0.3
 #
 # ## Context extension: reading more tokens than in training
 #
-# If new angles do harm, avoid them. A model with RoPE was trained on 4,096 tokens and is to read $s = 8$ times as many.
-# Three methods change its angles, mostly with a little further training:
+# *Step 5: use.* New angles of the slow pairs make the harm worse, and they can be avoided. A model with RoPE was
+# trained on 4,096 tokens and is to read $s = 8$ times as many. Three methods change its angles, mostly with a little
+# further training:
 #
 # * **Position interpolation** ([@chen2023]) divides all positions by $s$: pair $i$ is turned by $m\theta_i / s$.
-# * **Raising the base** slows the slow pairs and leaves the fast ones nearly as they are. **NTK-aware scaling** multiplies
+# * **Raising the base** slows every pair but pair 0: the slower the pair, the more. **NTK-aware scaling** multiplies
 #   the base by $s^{d_k/(d_k-2)}$, which slows the last pair exactly $s$ times.
-# * **YaRN** ([@peng2024yarn]) leaves the fast pairs alone, interpolates the slow ones, mixes the two for the pairs in
-#   between, and multiplies the scores by a number above 1.
+# * **YaRN** ([@peng2024yarn]) leaves the *fastest* pairs alone (32 turns in training or more), interpolates the *slow* ones
+#   (one turn or less), mixes the two for the pairs in between, and multiplies the scores by a number above 1.
 #
-# In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do
-# not. *Guess:* which methods bring *all* slow pairs back into the range of angles that they
-# had in training?
+# In training, the fast pairs come full circle, so none of their angles is new in a longer text. The slow pairs do not. (A
+# language model looks back only, so here we count turns over the distances from 0 to 4,096.) *Guess:* which methods bring
+# *all* slow pairs back into the range of angles that they had in training?
 
 # %% tags=["hide-input"]
 s, trained_on, d_k = 8, 4096, 128
@@ -1280,6 +1337,7 @@ furthest = {name: s * each / theta for name, each in turned.items()}
 circled = int((circles >= 1).sum())
 print(f"pairs that come full circle in {trained_on:,} tokens: 0 to {circled - 1} of {d_k // 2}")
 print(f"NTK-aware, pair {circled}: {furthest['NTK-aware'][circled]:.2f} times as far")
+print(f"pairs that YaRN leaves as they are: {int((circles >= 32).sum())}")
 figures.context_extension(furthest, circled)
 #| caption: Largest angle of each pair of columns in a text of 32,768 tokens, as a multiple of
 #|   the largest in 4,096. Shaded: some angles were never seen in training.
@@ -1291,12 +1349,13 @@ assert math.isclose(furthest["NTK-aware"][-1], 1, rel_tol=1e-4)
 
 # %% [markdown]
 # Interpolation and YaRN bring all slow pairs back. But interpolation also slows the fast pairs, which tell neighbours
-# apart, by a factor of eight; YaRN leaves most of them as they are. NTK-aware scaling brings back the last pair only. The
-# other slow pairs still meet new angles, up to 1.75 times as far.
+# apart, by a factor of eight. YaRN leaves the 21 fastest as they are and slows the pairs 21 to 45 by less than eight
+# times. NTK-aware scaling brings back the last pair only. The other slow pairs still meet new angles, up to 1.75
+# times the largest trained one.
 #
 # Now we try this on our own three RoPE models, **without further training**, with $s = 4$ and $s = 32$. We take
-# YaRN's main idea, *by parts*: the first five pairs, which come full circle in training (the fifth almost does), stay
-# as they are, and the others are interpolated. *Guess:* which method breaks a model that looks two places back?
+# YaRN's main idea, *by parts*: the five fast pairs of Question 2 stay as they are, and the others are interpolated.
+# *Guess:* which method breaks a model that looks two places back?
 
 # %% tags=["hide-input"]
 runs = changed("RoPE extended", "at")                            # {length: {method: share}}
@@ -1311,12 +1370,6 @@ figures.scale_points(by_method, "accuracy", chance=1 / LETTERS)
 #|   for each of three seeds.
 #| label: extended
 
-# %% tags=["hide-input"]
-plain_1024 = by_method["no change"]["texts of 1,024"]
-parts_128, parts_1024 = by_method["by parts"].values()
-assert all(part > none for part, none in zip(parts_1024, plain_1024, strict=True))
-assert min(parts_128) > 0.99 and max(by_method["interpolation"]["texts of 128"]) < 0.1
-
 # %% [raw] slide
 # ## Context extension on our models, without further training
 # {figure}
@@ -1324,19 +1377,24 @@ assert min(parts_128) > 0.99 and max(by_method["interpolation"]["texts of 128"])
 # Interpolation slows the pairs that tell neighbours apart. By parts (YaRN's idea) leaves them as they are.
 
 # %% [markdown]
-# *Interpolation* falls to guessing (one letter of 16 is 6%). With $s = 4$, a key two places back is now turned as if it
-# stood half a place back, and the model has never seen such a distance. So Chen et al. train the model further after
-# the change. *By parts* leaves the fast pairs alone, so a distance of −2 looks nearly as before. At 1,024 it gets 69 to
-# 81% right where the unchanged model gets 40 to 69%, and it is better with every seed. *NTK-aware* scaling shows no
-# clear gain here. No method reaches 100% at 1,024.
+# With *interpolation* the models only guess (one letter of 16 is 6%). With $s = 4$, a key two places back is now
+# turned as if it stood half a place back, and the model has never seen such a distance. So Chen et al. train the
+# model further after the change. *By parts* leaves the fast pairs alone, so a distance of −2 looks nearly as before.
+# At 1,024 it gets 69 to 81% right where the unchanged model gets 40 to 69%, and it is better with every seed.
+# *NTK-aware* scaling shows no clear gain here.
+#
+# Why does no method reach 100% at 1,024? By parts gives each slow pair a trained angle, which is what clipping the slow
+# pairs does (70 to 82%, Question 2). But it leaves the fast pairs as they are, and at a few distances they still look
+# like −2.
 #
 # **Now you:** [a05](@order/assignment), exercise 5.
 #
 # <details><summary><b>Going further</b>: is five the right number of pairs to keep?</summary>
 #
-# The folded cell below tries others. With each seed the best number is five or six, so the border lies where the pairs stop coming full circle. Four to
-# eight pairs are better than no change with every seed, two or three are not. With the limits of the YaRN paper the
-# model guesses. There a pair stays as it is from 32 turns on. In 32 letters no pair turns so often, so all are slowed.
+# The folded cell below tries others. With each seed the best number is five or six, so the border lies where the
+# pairs stop coming full circle. Keeping four to eight pairs is better than no change with every seed; keeping two or
+# three is not. With the limits of the YaRN paper the model guesses, because there only a pair that makes 32 turns or
+# more stays as it is. In 32 letters no pair turns so often, so all are slowed.
 #
 # </details>
 #
@@ -1355,17 +1413,11 @@ for pairs, seeds in kept_pairs.items():
     print(f"texts of 1,024, {pairs} pairs stay:", *(f"{share:4.0%}" for share in seeds))
 limits = [run["1024"]["YaRN's limits"] for run in runs]
 print("the limits of the YaRN paper: ", *(f"{share:4.0%}" for share in limits))
-for pairs in range(4, 9):
-    assert all(part > none for part, none in zip(kept_pairs[pairs], plain_1024, strict=True))
-assert kept_pairs[5] == parts_1024 and kept_pairs[3][1] < plain_1024[1] and max(limits) < 0.1
-for seeds in zip(*kept_pairs.values(), strict=True):
-    assert max(seeds) in (seeds[3], seeds[4]), "the best is 5 or 6 pairs"
-
 # %% [markdown]
 # ## The embedding scale: multiply by √d_model
 #
-# *Step 5: use.* Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings by $\sqrt{d_\text{model}}$ before they add
-# positions. Why? Compare the lengths of the two vectors. An embedding often starts with numbers of about
+# Back to step 1, with one number that we left out. Vaswani et al. ([-@vaswani2017, section 3.4]) multiply embeddings
+# by $\sqrt{d_\text{model}}$ before they add positions. Why? An embedding often starts with numbers of about
 # $1/\sqrt{d_\text{model}}$, so that the same table can serve as the output's matrix. A sinusoidal vector
 # ([@fig:sinusoids]) has $\sin^2 + \cos^2 = 1$ in each of its $d/2$ pairs. *Guess:* how long is each vector?
 
@@ -1390,8 +1442,11 @@ for d in (64, 512):
 # %% [markdown]
 # A fresh embedding has length 1, and a sinusoidal vector has length $\sqrt{d/2}$: at width 512 the position is
 # sixteen times as long as the word. With the factor, the word is the longer of the two. Digits and the vectors of a
-# fresh *learned* table are both short compared with a scaled embedding. *Guess:* our task needs positions more than
-# anything. What does the factor do to each scheme in 500 steps of training? Do 2,000 steps make up for it?
+# fresh *learned* table are both short compared with a scaled embedding. (PyTorch's `nn.Embedding` starts with a standard
+# deviation of 1. Its vectors have the length $\sqrt{d}$ already: leave the factor out, or start with smaller numbers.)
+#
+# *Guess:* our task needs positions more than anything. What does the factor do to each scheme in 500 steps of
+# training? Do 2,000 steps make up for it in the learned table?
 
 # %% tags=["hide-input"]
 schemes = ("binary", "sinusoidal", "learned", "relative (Shaw)", "relative (T5)", "RoPE")
@@ -1410,14 +1465,6 @@ for what in ("binary louder", "learned louder"):
 #| caption: Accuracy in texts of 32 with and without the scale on the embeddings, after 500
 #|   steps (triangles: 2,000), a point for each of three seeds.
 
-# %% tags=["hide-input"]
-for scheme in ("binary", "learned"):
-    as_it_is, scaled, *more_steps = by_scale[scheme].values()
-    assert min(as_it_is) > max(scaled) + 0.1
-    assert all(min(shares) > 0.99 for shares in more_steps)
-louder = [run["inside"] for run in kept["changed"] if "louder" in run["name"]]
-assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
-
 # %% [raw] slide
 # ## It is the ratio of position to embedding
 # {figure}
@@ -1425,21 +1472,22 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # **A common mistake: “they differ in X alone”, unchecked.** Print both configurations.
 
 # %% [markdown]
-# After 500 steps with the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–74%. The other
-# schemes hardly change: sinusoids are added, too, but they are long enough beside a scaled embedding. After 2,000 steps
-# the table is at 100% with every seed. So the factor does not keep *the table* from being learned; it delays it.
+# After 500 steps with the factor, digits fall from 94% to 62–73%, and the learned table from 100% to 65–74%. The
+# other schemes hardly change. Sinusoids are also added, but even next to a scaled embedding they are long enough to
+# be read. After 2,000 steps the table is at 100% with every seed. (The digits were not trained for 2,000 steps.) So
+# the factor does not keep *the table* from being learned; it delays it.
 #
-# Is the cause the scale, or the *ratio* of position to embedding? In the runs "and positions × 8" both are eight times as long. The digits,
-# which are fixed, are back at 94% with two seeds of three (81% with the third): there the ratio explains most. The table
-# is back at 99% or more, but with × 8 it also *learns* eight times as fast.
+# Is the cause the scale, or the *ratio* of position to embedding? In the runs "and positions × 8" both are eight times as
+# long. The digits, which are fixed, are back at 94% with two seeds of three (81% with the third): there the ratio explains
+# most. The table is back at 99% or more, but with × 8 it also *learns* eight times as fast.
 #
 # Why scale at all? The paper gives no reason. The usual explanation, which we do not test: in language the word
 # matters more than its position, and without the factor a sinusoid drowns the word when training begins. RoPE adds
-# nothing to the embedding and does not need the factor. Llama has none; Gemma has one, in spite of its RoPE.
+# nothing to the embedding and does not need the factor. Llama has no such factor; Gemma has one, although it uses RoPE.
 #
-# > **A common mistake: "they differ in X alone", unchecked.** If `scale_embedding` is left unset, the package scales the
-# > embedding with digits and sinusoids, but not with a learned table. You would then compare 62–73% with 100%, and explain
-# > the wrong thing. Print both configurations first.
+# > **A common mistake: "they differ in X alone", unchecked.** A default can change a second thing unseen. Our own package,
+# > left to itself, scales the embedding with digits and sinusoids, but not with a learned table. You would then compare
+# > 62–73% with 100%, and explain the wrong thing. Print both configurations first.
 
 # %% [markdown] erratum="most systems use this" teaches="most systems use learned positions @ Which model uses which positions"
 # ## Which model uses which positions
@@ -1450,13 +1498,15 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # | BERT ([-@devlin2019]), GPT-2 ([-@radford2019]), GPT-3 ([-@brown2020]) | learned, added | 512; 1,024; 2,048 |
 # | T5 ([-@raffel2020]) | biases in 32 buckets, up to distance 128 | 512 |
 # | BLOOM ([-@lescao2022]) | ALiBi | 2,048 |
-# | GPT-NeoX-20B ([-@black2022]) | RoPE on a quarter of each head's columns, half layout | 2,048 |
+# | GPT-NeoX-20B ([-@black2022]) | partial RoPE: a quarter of each head's columns, half layout | 2,048 |
 # | Llama ([-@touvron2023llama]), Llama 2 ([-@touvron2023]) | RoPE, base 10,000 | 2,048; 4,096 |
 # | Llama 3 ([-@grattafiori2024]) | RoPE, base 500,000 | 8,192 |
 # | Llama 3.1 | the same, slow pairs divided by 8, with a ramp (exercise 5) | 131,072 |
 # | Qwen2 ([-@yang2024qwen]) | RoPE, base 1,000,000; YaRN for longer texts | 32,768 |
-# | DeepSeek-V3 ([-@deepseek2024]) | RoPE on 64 of a head's 192 columns, base 10,000; YaRN, factor 40 | 4,096; then 131,072 |
-# | Gemma 3 ([-@gemma2025]) | RoPE, base 10,000 in local layers, 1,000,000 in global ones | 32,768; then 131,072 |
+# | DeepSeek-V3 ([-@deepseek2024]) | partial RoPE: 64 of a head's 192 columns, base 10,000; YaRN, factor 40 (it leaves room) | 4,096; then 131,072 |
+# | Gemma 3 ([-@gemma2025]) | RoPE, base 10,000 in local layers, 1,000,000 in global ones; positions interpolated there, factor 8 | 32,768; then 131,072 |
+#
+# **Partial RoPE** turns only some columns (`partial_rotary_factor`). The others compare contents, whatever the distance is.
 #
 # *Read it:* the config of Llama 3.1 says `"rope_theta": 500000.0` and
 # `"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -1487,8 +1537,8 @@ assert sum(share > 0.9 for share in louder) >= 5, "the ratio is what counts"
 # *The two sections "Going further" are not counted in the minutes above.*
 #
 # Three attempts were recorded: a head of ours that looks two places back, put into the model before the training; a
-# small base, 4, so that all pairs come full circle; and training texts that begin at any position from 0 to 96. *Guess which
-# of them helps.*
+# small base, 4, so that all pairs come full circle; and training texts that begin at any position from 0 to 96.
+# *Guess which of them helps.*
 
 # %% tags=["hide-input"]
 rows = {"as above": by_seed("sinusoidal", "beyond"),
@@ -1503,24 +1553,20 @@ for name, shares in rows.items():
     print(f"{name:>32}:", *(f"{share:4.0%}" for share in shares))
 print("base 4, texts of 32:", *(f"{share:.0%}" for share in changed("base 4", "inside")))
 
-# %% tags=["hide-input"]
-assert min(changed("own head scaled")) > 0.9 > 0.3 > max(rows["as above, embedding scaled"])
-assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) < 0.4
-
 # %% [markdown]
-# Two of the attempts help. Our head helps if the embedding is scaled. So a good solution exists that training alone did not
-# find. Texts that begin anywhere help, because their positions were seen in training; beyond those positions the model fails
-# again. A small base does not help.
+# Two of the attempts help. Our head helps if the embedding is scaled. So a good solution exists that training alone
+# did not find. Texts that begin anywhere help, because their positions were seen in training; beyond those positions
+# the model fails again. A small base does not help.
 #
 # <details><summary>The three experiments in detail</summary>
 #
 # We built a sinusoidal head that looks two places back in texts of a thousand tokens. The trained model did not find
-# it. Is there no room for it, with 32 columns in place of 64 and the letters in the way? Or does training not get there?
+# it. Is there no room for it, with 32 columns instead of 64 and the letters in the way? Or does training not reach it?
 # <b>Put our head into the model before the training</b> (its 16 fastest pairs), then train as before, with all weights
-# free to move. With the embedding scaled, as in the paper, 92 to 96% are then right beyond 32, where it was 19 to 21%.
-# So there is room. (With the embedding as it is: 38 to 42%, where it was 11 to 13%. A guess at the reason: the position is
-# then so long that a letter is hard to read beside a position that was never seen.) Whether a good solution exists depends
-# on the scheme; whether training finds it does not depend on the scheme alone.
+# free to move. With the embedding scaled, as in the paper, 92 to 96% are then right beyond 32, instead of 19 to 21%.
+# So there is room. (With the embedding as it is, 38 to 42% are right instead of 11 to 13%. A guess at the reason: the
+# position is then so long that a letter is hard to read beside a position that was never seen.) Whether a good
+# solution exists depends on the scheme; whether training finds it does not depend on the scheme alone.
 #
 # Four decks note that sinusoids "maybe can extrapolate to longer sequences as periods restart", and, below that, that
 # it "doesn't really work". Does it fail because most periods are too long to restart? With the <b>base 4</b> in place
@@ -1530,23 +1576,24 @@ assert max(changed("base 4")) < 0.1 and max(changed("anywhere", "beyond 128")) <
 #
 # If unknown combinations hurt, and not the length, there is a cure. Let the training texts <b>begin anywhere</b> from
 # position 0 to 96 ([@kiyono2021] do this with translation). They are as short as before, but their position vectors
-# come from all of the first 128. Then 93 to 95% are right up to 128. Beyond 128, where the vectors are new again, it is
-# 24 to 33%.
+# come from all of the first 128. Then 93 to 95% are right up to 128. Beyond 128, where the vectors are new again,
+# only 24 to 33% are right.
 # </details>
 #
 # ## Going further: properties of a positional encoding, tested
 #
-# A deck lists the properties that positions should have: (1) a unique vector for each; (2) a linear relation between two positions;
-# (3) that they carry over to longer texts; (4) that nothing has to be learned, and the model can use them; (5) that they
-# extend to two dimensions, for images ([lecture @beyond_text](@beyond_text)). For RoPE we add (6): scores that depend on the
-# distance alone. The folded code tests each property but (5). Its input is what a scheme tells a query at position 0 about a
-# key at position $p$, for $p$ from 0 to 31. Learned vectors come from the *trained* models above.
+# A deck lists the properties that positions should have: (1) a unique vector for each; (2) a linear relation between
+# two positions; (3) that they carry over to longer texts; (4) that nothing has to be learned, and the model can use
+# them; (5) that they extend to two dimensions, for images ([lecture @beyond_text](@beyond_text)). For RoPE we add
+# (6): scores that depend on the distance alone. The folded code tests each property but (5). For each scheme it takes
+# the vectors from which a query at position 0 learns where a key at position $p$ stands, for $p$ from 0 to 31.
+# Learned vectors come from the *trained* models above.
 #
 # Property 2 asks whether *one* matrix leads from every $p$ to $p + 3$. The code makes a table of 256 positions in 16
 # columns, fits a matrix on 200 of them, and tests it on the others. (A column of ones beside the vectors lets the map add a
 # constant; it is then called *affine*. The integers need this: no factor leads from 1 to 4 and also from 2 to 5, but
-# adding 3 does.) A learned table cannot be tested so. It has 32 rows of 64 columns, and for rows that are fewer than the
-# columns there nearly always is such a matrix, even if the rows are random.
+# adding 3 does.) A learned table cannot be tested in this way. It has 32 rows of 64
+# columns. If there are fewer rows than columns, such a matrix nearly always exists, even for random rows.
 
 # %% tags=["hide-input"]
 p32 = torch.arange(TRAINED)
@@ -1630,30 +1677,17 @@ figures.property_table(results)
 #| caption: Which scheme has which property, as tested. “Off”: the error of the matrix on
 #|   positions that it was not fitted to. Hatched: too few rows to test.
 
-# %% tags=["hide-input"]
-def schemes_with(name):
-    return [scheme for scheme, row in results.items() if row[name][0]]
-
-
-assert schemes_with("1 unique") == ["integer", "binary", "sinusoidal", "learned", "RoPE"]
-assert schemes_with("2 one matrix a shift") == ["integer", "sinusoidal", "RoPE"]
-few = torch.randn(32, 64).double()                               # random rows
-matrix = torch.linalg.lstsq(few[:-3], few[3:], driver="gelsd").solution
-assert torch.allclose(few[:-3] @ matrix, few[3:]), "there is a matrix all the same"
-relative = ["relative (Shaw)", "RoPE"]
-assert schemes_with("3 longer texts: × 4") == schemes_with("6 distance alone") == relative
-assert schemes_with("3 longer texts: × 32") == []
-
 # %% [markdown]
 # No scheme has all properties. At 32 times the length no scheme reaches 95% with all three seeds. (This holds for the
 # embedding as it is. With the embedding scaled, Shaw's vectors reach 98 to 100% there, and RoPE 30 to 55%.) RoPE has every
 # other property that we tested. This may be one reason why most open language models use it. Other reasons may be that it
 # is cheap, has no parameters, and works with fused attention and a cache.
 #
-# Now compare the rows. Sinusoids are unique, and one matrix makes each shift, but they fail on longer texts. Shaw's vectors
-# are not unique (all far places share one vector), but do well. Only the row of property 6 agrees with the row of four times the
-# length. Yet property 6 is not enough. T5's biases, which are not in the table, depend only on the distance, and after 500
-# steps only some 40% of their answers are right there (after 2,000 steps 95 to 97%).
+# Now compare the rows. Sinusoidal vectors are unique, and a single matrix performs each shift, but they fail on
+# longer texts. Shaw's vectors are not unique (all far places share one vector), but they do well. Only the row of property
+# 6 has its ticks where the row of four times the length has them. Yet property 6 is not enough. T5's biases, which
+# are not in the table, depend only on the distance, and after 500 steps only some 40% of their answers are right
+# there (after 2,000 steps 95 to 97%).
 
 # %% [markdown] erratum="learned positions credited to Shaw; Shaw's formula under Absolute"
 # <details><summary><b>Going further</b>: who proposed what</summary>
@@ -1661,9 +1695,9 @@ assert schemes_with("3 longer texts: × 32") == []
 # **A common mistake: the wrong authors.** Learned absolute positions are sometimes credited to Shaw et al.
 # ([-@shaw2018]). They propose relative ones; learned position vectors are in Gehring et al. ([-@gehring2017]).
 #
-# **A common mistake: calling Shaw's formula absolute**, because it adds a vector to each key. The score does not change if
-# query and key move together, so it is relative. But it is no inner product of something at the query and something at
-# the key, as RoPE's is.
+# **A common mistake: calling Shaw's formula absolute**, because it adds a vector to each key. The score does not
+# change if query and key move together, so it is relative. But it is not an inner product of one vector made at the
+# query and one made at the key, as RoPE's score is.
 # </details>
 
 # %% [raw] slide
@@ -1690,20 +1724,18 @@ assert schemes_with("3 longer texts: × 32") == []
 # | relative (Shaw) | $e_{ij} = q_i \cdot (k_j + a^K_{j-i}) / \sqrt{d_k}$ | $a^K$: $(2r + 1, d_k)$ |
 # | relative bias (T5, ALiBi) | $e_{ij} = q_i \cdot k_j / \sqrt{d_k} + b_{j-i}$ | $b$: a number for each head and distance |
 #
-# Without a mask, attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each embedding, and
-# its length beside the embedding's affects how fast the model learns the order. RoPE turns queries and keys by their
-# positions, and relative schemes put the distance into the score; both know positions only through their distance.
-# In our task RoPE fails at 32 times the trained length, because at a few *new* distances a key looks like the right one;
-# language models fail earlier. Context extension slows RoPE's slow pairs down. What a scheme *can* express and what training *finds* are
-# different things. So measure what a model does beyond its trained length.
-#
-# Self-attention lacked three things, and order was one. The other two come in [lecture @masking](@masking).
+# Without a mask, attention is permutation equivariant, so order must be put in. Absolute schemes add a vector to each
+# embedding. The length of this vector relative to the embedding's affects how fast the model learns the order. RoPE
+# turns queries and keys by their positions, and relative schemes put the distance into the score; both know positions
+# only through their distance. In our task RoPE fails at 32 times the trained length, because at a few *new* distances
+# a key looks like the right one, and a long text has many keys there. Context extension slows RoPE's slow pairs down,
+# so that fewer of their angles are new.
 #
 # > **Check yourself.**
 # > 1. Which of these schemes can be switched on *without further training* in a model that was trained without it?
-# > 2. Somebody turns queries by $m\theta_i$, as it should be, and keys by $-n\theta_i$. Write the score with rotation
+# > 2. A program turns queries by $m\theta_i$, as it should, but keys by $-n\theta_i$. Write the score with rotation
 # >    matrices. On what does it depend?
-# > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes go on
+# > 3. You translate sentences of at most 60 words and have all the data you want. Does it matter which schemes keep working
 # > beyond the trained length?
 # > 4. A config says `"rope_theta": 500000.0`. What turns more slowly than with 10,000: all pairs, or some?
 # > <details><summary>Answers</summary>
@@ -1711,12 +1743,13 @@ assert schemes_with("3 longer texts: × 32") == []
 # > 1. None. The weights have learned to read what they were given. (Biases that are all zero change nothing. A
 # >    model can learn them from there.)
 # > 2. $(q_m R_m)(k_n R_{-n})^\top = q_m R_m R_{-n}^\top k_n^\top = q_m R_{m+n} k_n^\top$: on the sum of the positions.
-# >    The transpose turns back what the key was turned, so both must be turned the same way.
-# > 3. Little. Inside the trained lengths sinusoids, a learned table, Shaw's vectors and RoPE all solved the task here, and in the
-# >    original paper learned and sinusoidal ones were about equal.
+# >    The transpose reverses the key's rotation, so the positions are subtracted only if query and key are turned in the
+# >    same direction.
+# > 3. Little. Inside the trained lengths sinusoids, a learned table, Shaw's vectors and RoPE all solved the task
+# >    here, and in the original paper learned and sinusoidal ones were about equal.
 # > 4. All but pair 0, whose frequency is 1 for every base; the last pair most of all.</details>
 #
-# **Now do** [assignment @order](@order/assignment) (about an hour and three quarters): five exercises, a question in
+# **Now do** [assignment @order](@order/assignment) (a little less than two hours): five exercises, a question in
 # words, and an extension. **Next:** [lecture @masking](@masking).
 #
 # **Further reading.** [+@vaswani2017]: sections 3.4 and 3.5. [+@gehring2017]. [+@shaw2018]: section 3. [+@dai2019],

@@ -11,9 +11,9 @@
 #
 # In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network
 # that follows every attention, and the masks that keep a model from reading what it must not. The third exercise is
-# different. There you write a *test*, and the check runs your test on right models and on broken ones. Most of the
-# faults are modelled on real mistakes. After each check comes a cell that *uses* what you wrote; with the fifth exercise the
-# parts become a language model. Such a cell waits until the check gives all points, and is not graded.
+# different: there you write a *test*, and the check runs your test on right models and on broken ones. Most of the faults
+# are modelled on real mistakes. After each check comes a cell that *uses* what you wrote; after the fifth
+# exercise the parts become a language model. Such a cell waits until the check gives all points, and is not graded.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -45,8 +45,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · The position-wise feed-forward network
 #
-# Attention collects, by weighted averages. Then a small network with one hidden layer computes something from what was
-# collected. It is the same network for every position:
+# Attention collects information by weighted averages. Then a small network with one hidden layer computes something from
+# what was collected. It is the same network for every position:
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\, W_2 + b_2$$
 #
@@ -54,19 +54,19 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # itself, so it must not matter how many axes stand in front of the last one: a single vector, a sentence, a batch of
 # sentences.
 #
-# A network can also be *examined*. A hidden unit that is 0 for every vector in x contributes nothing, and no gradient
-# reaches it: it is **dead** for these inputs. Return which units are, too.
+# A network can also be *examined*. A hidden unit that is 0 for every vector in x contributes nothing to the output, and no
+# gradient reaches it: it is **dead** for these inputs. Your function also returns which units are dead.
 
 # %% exercise="feed_forward"
 def feed_forward(
     x: Tensor, W_1: Tensor, b_1: Tensor, W_2: Tensor, b_2: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Widen, take the maximum of 0 and each number, come back; and which hidden units are dead.
+    """Apply the network to every vector, and find the hidden units that are dead.
 
     x: (..., d_model), any number of axes in front
     W_1: (d_model, d_ff)   b_1: (d_ff,)   W_2: (d_ff, d_model)   b_2: (d_model,)
-    returns output (..., d_model) and dead (d_ff,), booleans: True for a unit that is 0 for
-    every vector in x, in this order
+    returns output (..., d_model) and dead (d_ff,), in this order; dead holds booleans, True for
+    a unit that is 0 for every vector in x
     """
     ...  # solution
 
@@ -75,8 +75,8 @@ check("feed_forward", feed_forward)
 
 # %% [markdown]
 # **Use it.** The lecture's restaurant: "good", "bad", "not good", "not bad". There two hidden units, found by hand, were
-# enough. Here gradient descent must find them, from ten random starts. *Guess* in how many of the ten it succeeds, with
-# 2, with 4 and with 16 hidden units.
+# enough. Here gradient descent must find the units, from ten random starts. *Guess* from how many of the ten starts it
+# succeeds, with 2, with 4 and with 16 hidden units.
 #
 # Your `dead` counts for each start how many hidden units fire for at least one phrase, before training and after it.
 # For example, 3→2 means that three units fired at first and two at the end.
@@ -123,11 +123,12 @@ if solved("feed_forward"):
 # ## 2 · The causal mask, also for a part of the queries
 #
 # An autoregressive model predicts token $i + 1$ from the tokens up to token $i$. Make the boolean mask that says who may
-# attend to whom: row $i$ asks, column $j$ answers, and `True` means "may attend". A position may attend to itself and to
-# what came before it.
+# attend to whom. Row $i$ is a query, column $j$ is a key, and `True` means "may attend". A position may attend to itself
+# and to the positions before it.
 #
-# In training all tokens ask at once, and there are as many queries as keys. When a model *reads* a long text in pieces,
-# or writes, it keeps the keys of earlier tokens, and only the newest tokens ask. Then there are fewer queries than keys.
+# In training all tokens are queries at once, so there are as many queries as keys. When a model writes, or *reads* a long
+# text in pieces, it keeps the keys of earlier tokens, and only the newest tokens are queries. Then there are fewer queries
+# than keys.
 # The last query belongs to the same token as the last key. One function must serve both.
 
 # %% exercise="causal_mask"
@@ -167,9 +168,9 @@ if solved("causal_mask"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With your mask no token is wrong. `is_causal=True` counts queries and keys from 0, so it is right for the first piece alone:
-# in the later pieces each query is denied its nearest keys, its own among them. (That is torch's documented behaviour, an
-# alignment at the upper left corner. Yours is aligned at the lower right.)</details>
+# With your mask no token is wrong. `is_causal=True` counts queries and keys from 0, so it is right for the first piece
+# alone. In the later pieces no query may attend to its nearest keys, not even to its own. (This is torch's documented
+# behaviour, an alignment at the upper left corner. Your mask is aligned at the lower right.)</details>
 
 # %% [markdown]
 # Can two layers leak where one layer does not? Take your mask as numbers and multiply it by itself. The product counts
@@ -194,8 +195,8 @@ if solved("causal_mask"):
 # ## 3 · A test for leaks
 #
 # A model that sees its future reads the answers there, and its loss looks splendid. So you want a test that needs no
-# training: it takes a model, and says whether any output depends on what comes later. This is the longest exercise of
-# the page, and nothing after it needs its answer, so you may leave it for last.
+# training. It takes a model, and says whether any output depends on later inputs. This is the longest exercise of the
+# page. No later exercise needs it, so you may leave it for last.
 #
 # `model` is a function. It takes vectors (batch, n, d), for any n from 1 up, and returns vectors (batch, n, d_out), one
 # for each position. You cannot see what it does inside, and you need not. `x` is an input to begin with; you may call
@@ -273,9 +274,9 @@ if solved("test_for_leaks"):
 # %% [markdown]
 # ## 4 · The padding mask, on either side
 #
-# A batch is a rectangle, and short sentences are filled up with padding. Make the mask that keeps every query from
-# attending to padding. It is the same for every query of a sentence, so the axis of the queries has length one, and
-# torch stretches it to the scores (batch, n_query, n_key). It also combines with a causal mask:
+# A batch is a rectangle, so short sentences are padded. Make the mask that keeps every query from attending to padding. The
+# mask is the same for every query of a sentence. So its axis of the queries has length one, and torch stretches this axis
+# to the scores (batch, n_query, n_key). The mask also combines with a causal mask:
 # `padding_mask(lengths, n) & causal_mask(n, n)` is (batch, n, n).
 #
 # In training the padding usually stands behind the tokens. A program that continues a batch of prompts puts it in
@@ -298,7 +299,7 @@ check("padding_mask", padding_mask)
 
 # %% [markdown]
 # **Use it.** A sentence's output must not depend on how far its batch was padded, nor on which side. The same three
-# tokens go through torch's own attention: once by themselves, and once filled up with junk to a width of nine. *Guess*
+# tokens go through torch's own attention: once by themselves, and once padded with junk to a length of nine. *Guess*
 # by how much the outputs differ, with your mask and without. Then your mask meets a causal mask. *Guess* on which side
 # rows remain in which nothing is allowed.
 
@@ -337,8 +338,8 @@ if solved("padding_mask"):
 # v_j$$
 #
 # The mask may be (n_query, n_key), (batch, 1, n_key) or (batch, n_query, n_key): whatever broadcasts to the scores. A
-# query that may attend to nothing gets zeros, both as weights and as output, and must not spoil anybody's gradient. And
-# the vectors may come in `float16`, which ends at 65504.
+# query that may attend to nothing gets zeros, both as weights and as output, and must not put NaN into any gradient. The
+# vectors may also come in `float16`, whose largest number is 65504.
 
 # %% exercise="masked_attention"
 def masked_attention(
@@ -422,9 +423,9 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # %% [markdown]
 # ## 6 · In your own words: averages that shrink, weights that compute
 #
-# **(a)** Once more six pots of paint. In one round each recipe takes a share of at least ε > 0 from *every* pot. Call
-# the *gap* the amount of red in the reddest pot less the amount in the least red one. Show that a round leaves at most
-# $1 - 2\varepsilon$ of the gap. Every softmax gives such an ε. Why does this not promise that the pots are nearly alike
+# **(a)** Once more six pots of paint. In one round each recipe takes a share of at least ε > 0 from *every* pot. Let
+# the *gap* be the amount of red in the reddest pot minus the amount in the least red pot. Show that a round leaves at
+# most $1 - 2\varepsilon$ of the gap. Every softmax gives such an ε. Why does this not promise that the pots are nearly alike
 # after ten rounds?
 #
 # **(b)** The lecture's restaurant, with one head of attention in place of the network. The only query is the phrase
@@ -467,11 +468,11 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # | Chen | 0.02 | 3.90 | good sentences, every one of them from the training set |
 # | Dita | 0.31 | 0.32 | right dates, such as *the third of May*; few of them are from the training set |
 #
-# Of one of them the model leaks. Of one the validation texts are copies of training texts. One has a model that overfits,
-# and a right validation set. One has no fault, and an easy corpus.
+# One of the four models leaks. One was validated on copies of training texts. One overfits, and its validation set is
+# right. One has no fault, and an easy corpus.
 #
 # **(a)** Who is who? Give a reason for each. **(b)** All four compute their validation loss once more, one prefix at a
-# time. Whose loss changes, and why do the others stay as they are? Which fault can *no* test of a model find? **(c)**
+# time. Whose loss changes, and why do the other losses stay the same? Which fault can *no* test of a model find? **(c)**
 # Which measurement finds that fault? And what must you know of Dita's texts before you believe her loss?
 #
 # Answer in six to ten sentences. (3 points)
@@ -499,10 +500,11 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# Padding is computed and thrown away. To avoid it, people who train large models write several documents into one row,
-# one after the other, until it is full. Then a third mask is needed: no token may read another document. Each position
-# comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. Here numbers are names. Equal numbers mean the
-# same document, and nothing else is promised: another document may interrupt a document, which then goes on.
+# Padding is computed and thrown away. To avoid this waste, people who train large models write several documents into
+# one row, one after the other, until the row is full. Then a third mask is needed, because no token may read another
+# document. Each position comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. The numbers are only
+# names. Equal numbers mean the same document, and nothing else is promised: a document may be interrupted by another
+# document and then go on.
 
 # %% exercise="packed_mask"
 def packed_mask(documents: Tensor) -> Tensor:

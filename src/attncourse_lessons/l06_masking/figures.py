@@ -41,8 +41,9 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
 
     `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round. On the left every pot in
     its colour, a row a round; on the right the same in the plane of red and blue: each pot with the mark that is in
-    its square on the left, what the pots span, and in grey, with its number, what they spanned in a round before (a
-    number is left out where it would stand on another).
+    its square on the left, what the pots span, and in grey, the later the darker, what they spanned in a round before,
+    with its number (which is left out where there is no room). Marks are hollow, so that none hides another. The title
+    says what is left of the spread, the standard deviation of red or of blue, whichever is larger.
     """
     drawn, (rows, plane) = figure(7.4, 3.9, columns=2)
     hold_still(drawn, left=0.08, right=0.98, bottom=0.14, top=0.84, wspace=0.3)
@@ -61,40 +62,63 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     rows.tick_params(length=0)
     rows.spines[:].set_visible(False)
 
-    areas: list[float] = []
-    numbered: list[np.ndarray] = []
-    for turn, points in enumerate(pots[: at + 1]):
-        corners = _hull(points.numpy())
-        areas.append(_area(corners))
+    hulls = [_hull(points.numpy()) for points in pots[: at + 1]]
+    for turn, corners in enumerate(hulls):
         last = turn == at
+        shade = 0.75 - 0.5 * turn / max(1, at - 1)                            # the later, the darker
         plane.add_patch(
-            Polygon(corners, closed=True, facecolor=(0, 0.447, 0.698, 0.10) if last else "none",
-                    edgecolor=BLUE if last else GREY, linewidth=1.8 if last else 0.9, zorder=1)
+            Polygon(corners, closed=True, facecolor=(0, 0.447, 0.698, 0.10) if last else (0.5, 0.5, 0.5, 0.08),
+                    edgecolor=BLUE if last else str(shade), linewidth=1.8 if last else 1.3, zorder=1)
         )  # fmt: skip
-        # The number stands at the corner with the most room, at first the highest.
-        room = [min((np.abs(corner - other).max() for other in numbered), default=corner[1]) for corner in corners]
-        widest = max(range(len(corners)), key=lambda i: (room[i], *corners[i]))
-        if not last and room[widest] > 0.05:
-            plane.annotate(str(turn), corners[widest], (0, 2), textcoords="offset points", ha="center", fontsize=9,
+    taken = [*pots[at].numpy()]                                               # by a mark or by a number
+    for turn, corners in enumerate(hulls[:-1]):
+        # The number stands outside, at the corner or the side that is farthest from all other outlines.
+        others = np.concatenate([_outline(other) for k, other in enumerate(hulls) if k != turn])
+        ends = np.concatenate([corners, (corners + np.roll(corners, -1, axis=0)) / 2])
+        outwards = ends - corners.mean(axis=0)
+        numbers = ends + 0.08 * outwards / np.maximum(np.hypot(*outwards.T), 1e-9)[:, None]
+        room = [min(_nearest(end, others), _nearest(number, taken)) for end, number in zip(ends, numbers, strict=True)]
+        widest = max(range(len(ends)), key=lambda i: (round(room[i], 2), *ends[i][::-1]))
+        if room[widest] > 0.02:
+            plane.annotate(str(turn), ends[widest], numbers[widest], ha="center", va="center", fontsize=9, color=INK,
+                           arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 0},
                            path_effects=[withStroke(linewidth=3, foreground="white")], zorder=4)  # fmt: skip
-            numbered.append(corners[widest])
+            taken.append(numbers[widest])
     for i, (x, y) in enumerate(pots[at].tolist()):
-        plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=9, markeredgecolor="white", zorder=3)
+        plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=10, markerfacecolor="none",
+                   markeredgewidth=2.2, zorder=3)  # fmt: skip
         rows.plot(i + 0.5, at + 0.5, MARKERS[i % 8][0], color="white", markersize=7, zorder=3)
     everything = torch.cat(list(pots)).numpy()
-    low, high = everything.min() - 0.06, everything.max() + 0.06
+    low, high = everything.min() - 0.09, everything.max() + 0.09
     plane.set_xlim(low, high)
     plane.set_ylim(low, high)
     plane.set_aspect("equal")
     plane.set_xlabel("red")
     plane.set_ylabel("blue")
-    left = areas[-1] / areas[0]
+    spread = [colours.std(dim=0).max().item() for colours in (pots[0], pots[at])]
+    left = spread[1] / spread[0]
     rounds = f"{at} {'round' if at == 1 else 'rounds'}"
     share = f"{left:.0%}" if left > 0.1 else f"{left:.1%}" if left > 0.001 else "< 0.1%"
-    plane.set_title(f"after {rounds}: {share} of the area" if at else "before", pad=8)
-    inside = f"What they span lies inside what they spanned before, and has {share} of the area that it had at first."
+    plane.set_title(f"after {rounds}: {share} of the spread" if at else "before", pad=8)
+    inside = f"What they span lies inside what they spanned before, and {share} of the spread is left."
     when = f"after {rounds}. {inside}" if at else "before the first round, and the shape that they span."
     return drawn, f"{n} pots of paint, each in its colour and as a point in the plane of red and blue, {when}"
+
+
+def mixed(pots: Sequence[Tensor], at: int) -> None:
+    """Shows pots of paint after `at` rounds, as `mixing_rounds` draws them."""
+    show(*mixing_rounds(pots, at))
+
+
+def _outline(corners: np.ndarray) -> np.ndarray:
+    """Points all along the sides of a polygon."""
+    along = np.linspace(0, 1, 20)[:, None, None]
+    return (corners + along * (np.roll(corners, -1, axis=0) - corners)).reshape(-1, 2)
+
+
+def _nearest(point: np.ndarray, others: np.ndarray | list[np.ndarray]) -> float:
+    """How far the nearest of the others is."""
+    return float(np.hypot(*(np.asarray(others) - point).T).min())
 
 
 def _paint(red: float, blue: float) -> tuple[float, float, float]:
@@ -295,6 +319,72 @@ def shares_not_common(runs: Mapping[str, Tensor]) -> None:
     )
 
 
+def shares_and_guides(runs: Mapping[str, tuple[Tensor, int, float, float]], kinds: str = "") -> None:
+    """How fast the tokens' differences shrink: {kind: (shares (seeds, 1 + layers), start, power, factor)}.
+
+    Dots are seeds, and lines go through the geometric means; `kinds` stands above their names. From the layer `start`
+    on a dotted line in the same colour shows what each layer would leave if it made `factor` times share to the `power`
+    of every share, down to the rounding of double precision. The axis is logarithmic. Raises ValueError for numbers
+    that are not above 0.
+    """
+    drawn, ax = figure(8.0, 3.9)
+    rounding = torch.finfo(torch.float64).eps
+    said = []
+    for k, (name, (run, start, power, factor)) in enumerate(runs.items()):
+        check_shape(f"runs, {name}", run, "seeds layers")
+        if not (run > 0).all():
+            raise ValueError(f"runs, {name}: got {run.min():.3g}, expected numbers above 0: the axis is logarithmic")
+        typical = run.log().mean(dim=0).exp().tolist()
+        marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
+        ax.plot(range(len(typical)), typical, color=colour, linewidth=1.8, marker=marker, markersize=5, label=name,
+                zorder=3)  # fmt: skip
+        for seed in run:
+            ax.plot(range(len(seed)), seed, marker, color=colour, markersize=3.5, alpha=0.4, zorder=2)
+        guide = [typical[start]]
+        while start + len(guide) < len(typical) and guide[-1] > rounding:
+            guide.append(max(factor * guide[-1] ** power, rounding))
+        ax.plot(range(start, start + len(guide)), guide, color=colour, linewidth=2.4, linestyle=":", zorder=4)
+        listed = ", ".join(f"{share:.0e}" for share in typical[2:6])
+        said.append(f"{' '.join(name.split())}: {listed} after layers 2 to 5")
+    ax.axhline(rounding, color=GREY, linewidth=1, zorder=1)
+    ax.text(len(typical) - 1, rounding * 3, "float64 rounding", ha="right", va="bottom", fontsize=9, color=GREY)
+    ax.set_yscale("log")
+    ax.set_xticks(range(0, len(typical), 2))
+    name_lines(ax, "layer", "share not common to all tokens")
+    if ax.get_legend():
+        ax.get_legend().set_title(kinds)
+    show(drawn, f"The share that is left, layer by layer, on a logarithmic axis, a dot a seed. {'; '.join(said)}.")
+
+
+def shares_by_branch(branches: Mapping[str, Tensor], after: Sequence[int]) -> None:
+    """What is left of the tokens' differences with each second branch, a row for each, a panel for each layer `after`.
+
+    `branches` holds {name: (seeds, 1 + layers)}, a dot for each seed and an upright stroke at their mean; the first is
+    the one to compare with, so its mean goes through all rows as a dotted line.
+    """
+    drawn, _ = figure(8.6, 0.95 + 0.36 * len(branches), columns=len(after))
+    said = []
+    for panel, (ax, layer) in enumerate(zip(drawn.axes, after, strict=True)):
+        for y, (name, run) in enumerate(branches.items()):
+            check_shape(f"branches, {name}", run, "seeds layers")
+            shares = run[:, layer]
+            marker, colour = MARKERS[y % 8][0], SERIES[y % 8]
+            heights = y + 0.4 * ((torch.arange(len(shares)) + 0.5) / len(shares) - 0.5)
+            ax.plot(shares, heights, marker, color=colour, markersize=6, zorder=3)
+            ax.plot([shares.mean()] * 2, [y - 0.32, y + 0.32], color=INK, linewidth=1.2, zorder=2)
+            said.append(f"after {layer} layers, {name}: {shares.min():.2f} to {shares.max():.2f}")
+        ax.axvline(next(iter(branches.values()))[:, layer].mean(), color=GREY, linewidth=1.2, linestyle=":", zorder=1)
+        ax.set_xlim(0, 1.03)
+        ax.set_ylim(len(branches) - 0.5, -0.5)
+        ax.set_yticks(range(len(branches)), list(branches) if panel == 0 else [""] * len(branches))
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_xlabel("share not common to all tokens")
+        ax.set_title(f"after {layer} layers", pad=8)
+    show(drawn, f"What is left with each second branch, a dot a seed. {'; '.join(said)}.")
+
+
 def losses_of_runs(runs: Mapping[str, Sequence[Sequence[float]]], least: float) -> None:
     """Losses step by step on a logarithmic axis, a thin line a seed: {kind: its runs}; and the least possible, dashed.
 
@@ -366,16 +456,18 @@ def mask_zoo(
     rows = -(-len(masks) // columns)
     widest = max(len(answering) for _, answering, _ in masks.values())
     highest = max(len(asking) for asking, _, _ in masks.values())
-    drawn, _ = figure((unit * widest + 0.75) * columns, (unit * highest + 1.05) * rows, rows=rows, columns=columns)
+    drawn, _ = figure((unit * widest + 0.75) * columns, (unit * highest + 1.25) * rows, rows=rows, columns=columns)
     said = []
     for number, (ax, (title, (asking, answering, mask))) in enumerate(zip(drawn.axes, masks.items(), strict=False)):
         check_boolean(f"mask {title!r}", mask, "a query may attend")
         allowed = as_matrix(mask, asking, answering, name=f"mask {title!r}").astype(bool)
         _squares(ax, asking, answering, small=True)
         ax.set_title(title, fontsize=10, pad=6)
-        ax.set_xlabel("keys" if number >= len(masks) - columns else "", fontsize=9)
+        across = asking != answering                                          # two sequences: cross-attention
+        last_row = number >= len(masks) - columns
+        ax.set_xlabel("source keys" if across else "keys" if last_row else "", fontsize=9)
         ax.xaxis.set_label_position("bottom")
-        ax.set_ylabel("queries" if number % columns == 0 else "", fontsize=9)
+        ax.set_ylabel("target queries" if across else "queries" if number % columns == 0 else "", fontsize=9)
         for (i, j), may in np.ndenumerate(allowed):
             _cell(ax, i, j, WEIGHTS(0.2 if asking[i] == PADDING else 0.65) if may else None)
         for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
@@ -484,33 +576,9 @@ def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Fig
         _cell(left, i, j, WEIGHTS(0.55) if may else None)
         if may:
             left.text(j + 0.5, i + 0.52, "✓", ha="center", va="center", fontsize=9, color="white")
-    strays, nans = 0, int(np.isnan(table).any(axis=1).sum())
-    for (i, j), weight in np.ndenumerate(table):
-        if np.isnan(weight):
-            right.add_patch(Rectangle((j, i), 1, 1, facecolor=(*rgb(ORANGE), 0.3), edgecolor="white", linewidth=0.8))
-            right.text(j + 0.5, i + 0.52, "NaN", ha="center", va="center", fontsize=7.5, fontweight="bold", color=INK)
-            continue
-        _cell(right, i, j, WEIGHTS(min(1.0, weight)) if allowed[i, j] or weight > 0.005 else None)
-        stray = weight > 0.005 and not allowed[i, j]
-        strays += stray
-        label = f"{weight:.2f}" if weight > 0.005 else "0" if weight == 0 else "~0"
-        right.text(j + 0.5, i + 0.52, label, ha="center", va="center", fontsize=8,
-                   color="white" if weight > 0.7 else INK,
-                   bbox=None if allowed[i, j] or stray else {"facecolor": "white", "edgecolor": "none", "pad": 0.6})
-        if stray:
-            frame = Rectangle((j + 0.06, i + 0.06), 0.88, 0.88, facecolor="none", edgecolor=ORANGE, linewidth=2)
-            right.add_patch(frame)
-    sums = table.sum(axis=1)
-    wanted = allowed.any(axis=1).astype(float)        # a row that may look at nobody has nothing to share out
-    short = int((sums < wanted - 0.005).sum())
-    right.text(n + 0.15, -0.25, "sum", fontsize=8.5, color=GREY, va="center")
-    for i, total in enumerate(sums):
-        off = not np.isclose(total, wanted[i], atol=0.005)
-        right.text(n + 0.15, i + 0.52, "NaN" if np.isnan(total) else f"{total:.2f}", va="center", fontsize=8.5,
-                   color=ORANGE if off else GREY, fontweight="bold" if off else "normal")  # fmt: skip
-    found = [f"rows of NaN: {nans}"] * bool(nans) + [f"rows that sum to less than one: {short}"] * bool(short)
-    found += [f"forbidden places that have weight, framed: {strays}"] * bool(strays)
-    lonely = int((wanted == 0).sum())
+    found = _weights_that_came(right, allowed, table)
+    wanted = allowed.any(axis=1)
+    lonely = int((~wanted).sum())
     clean = "every row sums to one" + f", or to zero where nothing is allowed ({lonely} rows)" * bool(lonely)
     return drawn, (
         f"A mask that allows {int(allowed.sum())} of {n * n} places, and the weights: "
@@ -518,23 +586,89 @@ def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Fig
     )
 
 
+def _weights_that_came(ax: Axes, allowed: np.ndarray, table: np.ndarray, size: float = 8) -> list[str]:
+    """Draws weights, NaN and weight where none is allowed included, with the sums of the rows; returns the faults."""
+    strays, nans = 0, int(np.isnan(table).any(axis=1).sum())
+    for (i, j), weight in np.ndenumerate(table):
+        if np.isnan(weight):
+            ax.add_patch(Rectangle((j, i), 1, 1, facecolor=(*rgb(ORANGE), 0.3), edgecolor="white", linewidth=0.8))
+            ax.text(j + 0.5, i + 0.52, "NaN", ha="center", va="center", fontsize=size - 0.5, fontweight="bold",
+                    color=INK)  # fmt: skip
+            continue
+        _cell(ax, i, j, WEIGHTS(min(1.0, weight)) if allowed[i, j] or weight > 0.005 else None)
+        stray = weight > 0.005 and not allowed[i, j]
+        strays += stray
+        label = f"{weight:.2f}" if weight > 0.005 else "0" if weight == 0 else "~0"
+        ax.text(j + 0.5, i + 0.52, label, ha="center", va="center", fontsize=size,
+                color="white" if weight > 0.7 else INK,
+                bbox=None if allowed[i, j] or stray else {"facecolor": "white", "edgecolor": "none", "pad": 0.6})
+        if stray:
+            frame = Rectangle((j + 0.06, i + 0.06), 0.88, 0.88, facecolor="none", edgecolor=ORANGE, linewidth=2)
+            ax.add_patch(frame)
+    sums = table.sum(axis=1)
+    wanted = allowed.any(axis=1).astype(float)        # a row that may look at nobody has nothing to share out
+    short = int((sums < wanted - 0.005).sum())
+    ax.text(len(table) + 0.15, -0.25, "sum", fontsize=size + 0.5, color=GREY, va="center")
+    for i, total in enumerate(sums):
+        off = not np.isclose(total, wanted[i], atol=0.005)
+        ax.text(len(table) + 0.15, i + 0.52, "NaN" if np.isnan(total) else f"{total:.2f}", va="center",
+                fontsize=size + 0.5, color=ORANGE if off else GREY, fontweight="bold" if off else "normal")  # fmt: skip
+    found = [f"rows of NaN: {nans}"] * bool(nans) + [f"rows that sum to less than one: {short}"] * bool(short)
+    found += [f"forbidden places that have weight, framed: {strays}"] * bool(strays)
+    return found
+
+
+def mask_ways(mask: Tensor, ways: Mapping[str, Tensor], words: Sequence[str]) -> None:
+    """The weights that come of one mask in several ways, side by side: {way: weights (n, n)}, as `mask_frame` has them.
+
+    Raises TypeError for a mask that is not boolean, ValueError where the shapes do not fit the words.
+    """
+    n = len(words)
+    check_boolean("mask", mask, "a query may attend")
+    allowed = as_matrix(mask, words, words, name="mask").astype(bool)
+    drawn, _ = figure(2.3 * len(ways), 2.9, columns=len(ways))
+    said = []
+    for ax, (way, weights) in zip(drawn.axes, ways.items(), strict=True):
+        found = _weights_that_came(ax, allowed, as_matrix(weights, words, words, name=way), size=7)
+        ax.set_xlim(0, n + 0.8)
+        ax.set_ylim(n + 0.02, 0)
+        ax.set_aspect("equal")
+        ax.xaxis.tick_top()
+        ax.set_xticks(np.arange(n) + 0.5, words, rotation=40, ha="left", rotation_mode="anchor")
+        ax.set_yticks(np.arange(n) + 0.5, words if ax is drawn.axes[0] else [""] * n)
+        ax.tick_params(length=0, labelsize=8.5)
+        ax.spines[:].set_visible(False)
+        ax.set_xlabel("key", fontsize=9)
+        if ax is drawn.axes[0]:
+            ax.set_ylabel("query", fontsize=9)
+        ax.set_title(way, fontsize=10.5, pad=6)
+        said.append(f"{way}: {', '.join(found) or 'nothing forbidden has weight, and no sum is wrong'}")
+    allows = f"allows {int(allowed.sum())} of {n * n} places"
+    show(drawn, f"One mask, which {allows}, applied in {len(ways)} ways. {'; '.join(said)}.")
+
+
 def teacher_forcing(words: Sequence[str]) -> None:
     """One pass over a sentence: each position reads the words so far, through two layers, and predicts the next.
 
-    One path from the second input (the first, if there is one alone) to the last output is drawn thick. Raises
-    ValueError for more words than can be shown.
+    One path from the second input (the first, if there is one alone) to the last output is drawn thick, and the one
+    way that the mask forbids from the last input to its neighbour on the left is dashed. Raises ValueError for more
+    words than can be shown.
     """
     check_places(words=len(words))
     n = len(words) - 1
     drawn, ax = figure(7.6, 3.9)
-    stage(ax, (-1.1, n + 0.75), (-0.55, 2.55))
+    stage(ax, (-1.1, n + 1.2), (-0.55, 2.55))
     path = [min(1, n - 1), min(2, n - 1), n - 1]
     for layer in range(2):
         for i in range(n):
             for j in range(i + 1):
                 chosen = path[layer : layer + 2] == [j, i]
-                ax.plot([j, i], [layer, layer + 1], color=BLUE if chosen else GREY, linewidth=3 if chosen else 1.1,
-                        zorder=2 if chosen else 1)  # fmt: skip
+                _way(ax, (j, layer), (i, layer + 1), BLUE if chosen else GREY, width=3 if chosen else 1.1)
+    if n > 1:
+        _way(ax, (n - 1, 0), (n - 2, 1), ORANGE, width=1.8)
+        ax.patches[-1].set_linestyle((0, (4, 2)))
+        ax.text(n - 0.7, 0.42, f"dashed: forbidden, as\n“{words[n - 1]}” is the answer here", va="center", fontsize=10,
+                color=ORANGE)  # fmt: skip
     for i in range(n):
         ax.text(i, -0.18, words[i], ha="center", va="top", fontsize=11, color=INK)
         ax.text(i, 2.2, words[i + 1], ha="center", va="bottom", fontsize=11, color=ORANGE, fontweight="bold")
@@ -542,13 +676,20 @@ def teacher_forcing(words: Sequence[str]) -> None:
     for y, said, va in ((-0.18, "input", "top"), (0.5, "layer 1", "center"), (1.5, "layer 2", "center"),
                         (2.2, "target", "bottom")):  # fmt: skip
         ax.text(-0.45, y, said, ha="right", va=va, fontsize=10.5, color=GREY)
-    ax.text(n - 0.7, 1.0, f"thick: a path from\n{words[path[0]]} to {words[n]}", va="center", fontsize=10, color=BLUE)
+    ax.text(n - 0.7, 1.5, f"thick: a path from input\n“{words[path[0]]}” to the position that\npredicts “{words[n]}”",
+            va="center", fontsize=10, color=BLUE)  # fmt: skip
     pairs = "; ".join(f"{' '.join(words[: i + 1])} → {words[i + 1]}" for i in range(n))
     show(
         drawn,
         f"Teacher forcing in one pass: {n} positions, in each of two layers joined to itself and all before it; no "
-        f"path goes to the left. {pairs}.",
+        f"arrow goes to the left but a dashed one, which is forbidden. {pairs}.",
     )
+
+
+def _way(ax: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> None:
+    """An arrow from dot to dot that ends where the dots begin, so that its head is seen."""
+    away = np.subtract(end, start) * 0.075 / np.hypot(*np.subtract(end, start))
+    arrow(ax, tuple(np.add(start, away)), tuple(np.subtract(end, away)), colour, width)
 
 
 def _hull(points: np.ndarray) -> np.ndarray:
@@ -568,8 +709,3 @@ def _hull(points: np.ndarray) -> np.ndarray:
 
 def _turn(a, b, c) -> float:
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-
-
-def _area(corners: np.ndarray) -> float:
-    x, y = corners.T
-    return 0.5 * abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1)))

@@ -12,15 +12,15 @@
 # In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads), in the order of the
 # lecture. You begin with the reshaping that makes heads at no cost. The whole layer follows: it takes the weights of
 # torch's own layer, and must give the same output. Then the heads get the two masks of a decoder at once. You also find
-# what each head adds to the output. Grouped-query attention saves memory while a model generates. And an interchange of
-# single keys and values finds out which head of a trained model reads what.
+# what each head adds to the output. Grouped-query attention saves memory while a model generates. At the end, an
+# interchange of single keys and values finds out which head of a trained model reads what.
 #
 # Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
-# Under each exercise stands a check. A check on other numbers and other sizes decides your points. After each check
-# comes a cell that *uses* what you wrote. It waits until the check gives all points, and is not graded.
+# Each exercise has a check. A second check, on other numbers and other sizes, decides your points. After the check, a cell
+# *uses* what you wrote. This cell waits until the check gives all points, and is not graded.
 #
-# Two rules hold throughout. Return new tensors, and do not change those that come in. And let a gradient through
-# wherever something is to be learned.
+# Two rules hold throughout. Return new tensors, and do not change those that come in. And keep the gradient intact: do not
+# detach anything that could be learned from.
 #
 # {exercises}
 #
@@ -67,11 +67,11 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
-# **Use it.** The course has a small trained language model of four heads per layer ([lecture @transformer](@transformer) trains it).
-# Your split shows what the heads of its last layer attend to. The queries and keys are turned by their positions
-# (RoPE), and the future is masked. *Guess:* will the four heads attend to the same places? Look for heads that attend to the
-# token just before, and for heads that leave most of their weight on the first token, `<bos>`. The first two lines compare
-# two splits with the weights that the model computes itself: yours, and a `view` of the right shape.
+# **Use it.** The course has a small trained language model of four heads per layer ([lecture @transformer](@transformer)
+# trains it). Your split shows what the heads of its last layer attend to. The queries and keys are turned by their
+# positions (RoPE), and the future is masked. *Guess:* will the four heads attend to the same places? Then describe each
+# head in five words, before you open *What to see*. The first two printed lines compare two splits, yours and a `view` of
+# the right shape, with the weights that the model computes itself.
 
 # %%
 if solved("split_heads"):
@@ -120,8 +120,8 @@ if solved("split_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your split gives the model's own weights, and `view` does not. Heads 0 and 1 attend mostly to the token before. Heads 2 and 3
-# leave most of their weight on `<bos>`.</details>
+# Your split gives the model's own weights, and `view` does not. Heads 0 and 1 attend mostly to the token before. Heads 2
+# and 3 leave most of their weight on the first token, `<bos>`. The numbers under the maps say how much.</details>
 
 # %% [markdown]
 # ## 2 · Merge the heads
@@ -188,8 +188,9 @@ if solved("split_heads") and solved("merge_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# A head and its block of $W_O$ belong together. If only one of the two is reversed, the perplexity nearly triples. If both are,
-# nothing changes: the number of a head means nothing. The `reshape` has the right shape, and mixes tokens with heads.</details>
+# A head and its block of $W_O$ belong together. If only one of the two is reversed, the perplexity nearly triples. If both
+# are reversed, nothing changes: the number of a head means nothing. The `reshape` has the right shape, but it mixes tokens
+# with heads.</details>
 
 # %% [markdown]
 # ## 3 · The multi-head attention layer
@@ -204,9 +205,9 @@ if solved("split_heads") and solved("merge_heads"):
 # The matrices of all heads stand side by side in one `nn.Linear` each (with a bias). The queries come from $X$. The
 # keys and values come from the memory $M$, as in cross-attention, or from $X$ itself if there is no memory.
 #
-# The mask says which positions of the memory hold a token: it is (batch, 1, n_key) and serves all queries and all heads
-# alike. Every sentence has at least one token. You may call your functions from above, but a mistake in one of them then
-# costs points here as well.
+# The mask says which of the positions that are read, of the memory or of $X$ itself, hold a token. It is (batch, 1, n_key)
+# and serves all queries and all heads alike. Every sentence has at least one token. Without a mask, all positions hold one.
+# You may call your functions from above, but a mistake in one of them then costs points here as well.
 
 # %% exercise="MultiHeadAttention"
 class MultiHeadAttention(nn.Module):
@@ -269,9 +270,9 @@ if solved("MultiHeadAttention"):
 # %% [markdown]
 # Your layer can also learn. Here it is used twice, with four heads. First it reads a number from 100 to 999 in words
 # (self-attention). Then three learned questions, *hundreds?*, *tens?*, *ones?*, find their digits in what was read
-# (cross-attention). For example, 342 is read as the tokens *three hundred and forty two*, and the three answers must be 3, 4 and 2. The
-# model trains on 600 numbers for some seconds. *Guess:* how many of the 300 others are right? At the end each text gets four
-# more places of padding, which hold random words: what does the mask change?
+# (cross-attention). For example, 342 is read as the tokens *three hundred and forty two*, and the three answers must be 3, 4
+# and 2. The model trains on 600 numbers for some seconds. *Guess:* how many of the 300 others are right? At the end each
+# text gets four more places of padding, which hold random words. What does the mask change?
 
 # %%
 if solved("MultiHeadAttention"):
@@ -315,8 +316,8 @@ if solved("MultiHeadAttention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# All new numbers are read correctly, and with the mask the padding changes nothing. Without the mask the random words are read,
-# too, and about a third of the numbers go wrong.</details>
+# Nearly all new numbers are read correctly. With the mask the padding changes nothing. Without the mask the random words
+# are read, too, and about a third of the numbers go wrong.</details>
 
 # %% [markdown]
 # ## 4 · Both masks at once
@@ -327,9 +328,9 @@ if solved("MultiHeadAttention"):
 #
 # The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. An example
 # with `is_token` = (False, True, True, False): query 0 may attend to no key, query 1 to key 1, and queries 2 and 3 to keys
-# 1 and 2. The next layers do not use the output at a place of the padding, so any finite number will do there, with a finite
-# gradient. A NaN would spread through the next layer, and through the gradient already in this one. The heads are already split, and the merge comes
-# later.
+# 1 and 2. The next layers do not use the output at a place of the padding, so any finite number will do there, with a
+# finite gradient. A NaN would spread: forwards through the next layer, and backwards already through the gradient of this
+# one. The heads come in already split, and you need not merge them.
 
 # %% exercise="decoder_attention"
 def decoder_attention(query: Tensor, key: Tensor, value: Tensor, is_token: Tensor) -> Tensor:
@@ -454,10 +455,10 @@ if solved("contributions") and solved("split_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Heads that write more often cost more: the three that write most are the three that cost most. But size alone decides
-# nothing. In layer 0 the head that writes most costs least, and without the last head of the last layer the model is
-# even slightly better on these lines. The last line is 0 because the layer's output is a sum: to subtract a head's part is to ablate the head. A part that
-# takes the wrong rows of $W_O$ gives another number.
+# Heads that write longer vectors tend to cost more: the three with the longest vectors cost most. But size alone decides
+# nothing. In layer 0 the head with the longest vectors costs least. Without the last head of the last layer the model is even
+# slightly better on these lines. The last line is 0 because the layer's output is a sum: if you subtract a head's part, you
+# ablate the head. A part that takes the wrong rows of $W_O$ gives another number.
 #
 # One can also ask what a head's contribution *says*: up to the final norm, its product with the output matrix shows which
 # tokens it makes more likely. That is its **direct effect on the logits** ([@elhage2021]).</details>
@@ -519,7 +520,13 @@ if solved("grouped_query_attention"):
 # <details><summary>What to see</summary>
 #
 # What a query must not see is not in the cache yet, so no mask is needed. The bytes shrink with the number of KV heads.
-# Without groups the cache of the last line would hold four times as many numbers.</details>
+# Without groups the cache of the last line would hold four times as many numbers.
+#
+# If your function calls `repeat_interleave`, it copies the keys and values for every query head, and for a moment all the
+# bytes are there again. Broadcasting over an axis of length 1 copies them, too, inside `torch.matmul`. To avoid
+# the copy, let the query heads of a group become *rows* of one query, `query.unflatten(1, (g, -1)).flatten(2, 3)` with
+# $g$ KV heads. Its shape is (batch, g, $h/g \cdot n_\text{query}$, d_head), and it meets the $g$ heads of keys as they
+# are. At the end undo the two steps.</details>
 
 # %% [markdown]
 # ## 7 · Interchange: one key, or one value, of another run
@@ -546,9 +553,10 @@ def interchange(
 check("interchange", interchange)
 
 # %% [markdown]
-# **Use it.** The lecture exchanged the key or the value of the pronoun for all heads of layer 1 at once. Here the lecture's
-# first model is trained again (some seconds), and your function exchanges them for one head at a time. The cell counts how
-# often the answer to "who gave" changes, and how often it becomes the other run's name. *Guess:* does one head carry the name alone?
+# **Use it.** The lecture exchanged the key or the value of the pronoun for all heads of layer 1 at once. The cell trains the
+# lecture's first model again (some seconds), and your function exchanges the key or the value of one head at a time. The
+# cell counts how often the answer to "who gave" changes, and how often it becomes the other run's name. *Guess:* does one
+# head carry the name alone?
 
 # %%
 if solved("interchange"):
@@ -604,9 +612,9 @@ if solved("interchange"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Only head 3 brings the other name, and only with the other *value*: about half of the answers. With the other key next to
-# no answer changes at all, from any head. All four heads together brought the new name to about four fifths in the lecture.
-# So other heads read the name, too, but none of them changes an answer alone.</details>
+# Only one exchange brings in the other name: the value of head 3. It changes about half of the answers. With the other key
+# hardly any answer changes, whichever head it is. In the lecture all four heads together brought the new name to about four
+# fifths of the answers. So other heads read the name, too, but none of them changes an answer alone.</details>
 
 # %% [markdown]
 # ## 8 · Ablation: a head that nobody misses
@@ -621,9 +629,16 @@ if solved("interchange"):
 # | B | 0 | 0 | 31 |
 # | C | 12 | 9 | 21 |
 #
-# **(a)** What does each pair say about its two heads, and which pair refutes your course-mate? **(b)** Which measurement
-# would tell you how many heads can really go? And why does not even that prove that these heads do nothing? Answer in
-# four to six sentences. (2 points)
+# A second course-mate removes the heads together. In each round she removes the head whose removal leaves the most answers
+# on the test set right, and never puts one back. "The model needs only 44 of its 144 heads":
+#
+# | heads removed | 0 | 20 | 40 | 60 | 80 | 100 | 120 |
+# |---|---|---|---|---|---|---|---|
+# | right on the test set, all questions, in % | 94.1 | 94.6 | 94.8 | 94.5 | 93.9 | 93.2 | 61.0 |
+#
+# **(a)** What does each pair say about its two heads, and which pair refutes the first course-mate? **(b)** Give two reasons
+# why the table promises too much. What would you change in the second course-mate's procedure for each? Answer in four to
+# six sentences. (2 points)
 
 # %% [markdown] written="a-head-that-nobody-misses" points=2 minutes=8 difficulty=2
 # ### BEGIN SOLUTION
@@ -632,9 +647,11 @@ if solved("interchange"):
 # 1. (a) B refutes it: the two heads stand in for each other, so each can go as long as the other is there, and an
 #    ablation of one head at a time cannot show that. In A neither head is needed on this test set, as long as the others
 #    are there. In C the losses add up: each head does work that the other does not do. Half a point for B alone.
-# 2. (b) Ablate heads together: one after the other without switching any on again, always the one that is missed least,
-#    and watch where the accuracy falls. (Or: prune and train on.) Even then a head may serve cases that this test set
-#    does not hold, or rare ones. Half a point for each.
+# 2. (b) Half a point for each of two reasons with its change. The heads were chosen by the answers that the table counts, so
+#    the numbers are too good for new sentences (more is right without 40 heads than with all): choose on a validation
+#    set, and count on the test set once. The mean over all questions can hide that one kind of question, or rare cases,
+#    are lost: count each kind apart, and report the worst. It is one trained model: repeat it for several seeds. The test
+#    set may not hold what these heads are for: count on other texts, too.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -647,11 +664,12 @@ if solved("interchange"):
 # of $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of
 # 0? **(b)** LayerNorm makes $x$ and $y$; the layer multiplies $q = x W_Q$ and $k = y W_K$. Let the $d$ elements of $x$ have
 # mean square 1, and let the elements of $W_Q$ be drawn independently of $x$ and of each other, with mean 0 and variance
-# $s^2$. What is the variance $a$ of an element of $q$? For which $s$ is the slide right
-# at the start of training, if $W_K$ is drawn alike? Why may it be wrong later?
+# $s^2$. What is the variance $a$ of an element of $q$? `nn.Linear` draws its elements evenly from $[-1/\sqrt d, 1/\sqrt d]$.
+# If it makes $W_Q$ and $W_K$, which variance has $q \cdot k$ at the start? **(c)** After training the same layer has scores
+# of a variance far above $d_k$, and LayerNorm is still there. Give a possible cause, and a measurement that would show it.
 #
 # ([Lecture @lookup](@lookup) derives (a) for $a = b = 1$. The last *Going further* of [lecture @many_heads](@many_heads), point
-# 1, measures (b).) Answer in four to eight sentences or lines of mathematics. (3 points)
+# 1, measures (b).) Answer in five to nine sentences or lines of mathematics. (3 points)
 
 # %% [markdown] written="why-the-root" points=3 minutes=12 difficulty=2
 # ### BEGIN SOLUTION
@@ -659,15 +677,16 @@ if solved("interchange"):
 #
 # 1. (a) $\operatorname{Var}(q_c k_c) = E[q_c^2 k_c^2] - E[q_c k_c]^2 = E[q_c^2]\,E[k_c^2] - 0 = ab$, by independence of
 #    $q_c$ and $k_c$ (expectations of products factor) and by the means of 0 ($E[q^2]$ is the variance, and the square
-#    is gone).
-# 2. (a) The $d_k$ terms are independent (uncorrelated is enough), so their variances add up: $d_k\,ab$. Half a point if
-#    independence or mean 0 is not said to be used anywhere.
-# 3. (b) $q_c = \sum_j x_j W_{jc}$ is a sum of $d$ terms. They are uncorrelated, because the elements of $W_Q$ are
-#    independent with mean 0, and the sum of their variances is $s^2 \sum_j E[x_j^2]$: $a = d\,s^2$. So the variance of
-#    $q \cdot k$ is $d_k (d\,s^2)^2$, and the slide is right for $s = 1 / \sqrt d$ (half a point). Later: training may make
-#    $W_Q$ and $W_K$ as large as it likes. Or: $q$ and $k$ are no longer independent, and matching pairs are meant to have
-#    large scores. Or: LayerNorm fixes only the length of one vector, and a trained $W_Q$ may stretch just the directions
-#    that $x$ takes. Any one of the three (half a point).
+#    is gone): half a point. The $d_k$ terms are independent (uncorrelated is enough), so their variances add up:
+#    $d_k\,ab$, half a point.
+# 2. (b) $q_c = \sum_j x_j W_{jc}$ is a sum of $d$ terms. They are uncorrelated, because the elements of $W_Q$ are
+#    independent with mean 0, and the sum of their variances is $s^2 \sum_j E[x_j^2]$: $a = d\,s^2$ (half a point). Numbers
+#    drawn evenly from $[-c, c]$ have the variance $c^2/3$, so `nn.Linear` has $s^2 = 1/(3d)$ and $a = b = 1/3$. The variance
+#    of $q \cdot k$ is $d_k/9$ (half a point).
+# 3. (c) Half a point for a cause, half for its measurement. $W_Q$ or $W_K$ has grown: compare its mean square with $s^2$. Or
+#    it stretches just the directions that $x$ takes: compare the mean square of $q_c$ with $d$ times that of the
+#    elements of $W_Q$. Or $q$ and $k$ are no longer independent, because matching pairs are meant to have large scores:
+#    compare the scores with those of queries and keys from different texts.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -739,7 +758,7 @@ if solved("average_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With two KV heads the perplexity rises by a third, with one it nearly doubles. In this model, before further training, the mean is
-# not clearly better than the first head of each group: with one KV head it is worse. The paper compares after a further 5 %
-# of the pre-training steps, and finds the mean better. (Each group here holds neighbours, 0 and 1, 2 and 3. In exercise 1
-# these attended to the same places in the last layer.)</details>
+# With two KV heads the perplexity rises by a third, with one it nearly doubles. In this model, before further training, the
+# mean is not clearly better than the first head of each group: with one KV head it is worse. The paper compares after a
+# further 5 % of the pre-training steps, and finds the mean better. (Each group here holds neighbours, 0 and 1, 2 and 3. In
+# exercise 1 these attended to the same places in the last layer.)</details>

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from attncourse._checks import check_shape
 from attncourse.viz.diagrams import arrow, rgb
-from attncourse.viz.figures import as_matrix
+from attncourse.viz.figures import as_matrix, hatch
 from attncourse.viz.figures import cells as draw_cells
 from attncourse.viz.style import (
     AMBER,
@@ -185,6 +186,105 @@ def low_rank(n: int, d_model: int, d_k: int) -> None:
          f"times W_K transposed, {d_k} by {d_model}, times X transposed, {d_model} by {n}, is {n} by {n}. The two "
          f"matrices in the middle make {d_model} by {d_model} numbers of rank at most {d_k}; the first two make Q, {n} "
          f"by {d_k}, and the last two K transposed, {d_k} by {n}.")  # fmt: skip
+
+
+def sum_of_heads(n: int, d_model: int, n_heads: int) -> None:
+    """Concat times W_O, to scale, and the same output as a sum: each head times its own block of rows of W_O.
+
+    Raises ValueError where the heads do not divide the width.
+    """
+    if d_model % n_heads:
+        raise ValueError(f"n_heads: got {n_heads}, expected a divisor of d_model = {d_model}")
+    check_places(n_heads=n_heads)
+    d_v = d_model // n_heads
+    colours = [HEADS[head % len(HEADS)] for head in range(n_heads)]
+    factors = [("Concat", n, d_model, colours, "columns"), ("$W_O$", d_model, d_model, colours, "rows")]
+    for i, colour in enumerate(colours):
+        factors += [(f"head {i}", n, d_v, [colour], "columns"), (f"$W_O^{{({i})}}$", d_v, d_model, [colour], "rows")]
+    signs = ["·", "=", *["·", "+"] * (n_heads - 1), "·", ""]
+    gap, x, middle = 0.34, 0.2, 0.35 + UNIT * d_model / 2
+    low = middle - UNIT * max(n, d_v) / 2 - 0.28
+    width = 2 * x + gap * (len(factors) - 1) + UNIT * sum(columns for _, _, columns, _, _ in factors)
+    drawn, ax = figure(width, 2 * middle + 0.1)
+    stage(ax, (0, width), (0, 2 * middle + 0.1))
+    for (label, rows, columns, shades, cut), sign in zip(factors, signs, strict=True):
+        _matrix(ax, x, middle, rows, columns, shades, cut, label, f"{rows}×{columns}")
+        if sign == "+" or not sign:                                      # a head and its block are a product
+            left = x - gap - UNIT * d_v
+            ax.plot([left, x + UNIT * columns], [low, low], color=shades[0], linewidth=1.5)
+            ax.text((left + x + UNIT * columns) / 2, low - 0.13, f"{n}×{d_model}", ha="center", va="center",
+                    fontsize=9, color=shades[0])  # fmt: skip
+        x += UNIT * columns + gap
+        ax.text(x - gap / 2, middle, sign, ha="center", va="center", fontsize=13, color=INK)
+    show(drawn, f"Concat, {n} by {d_model}, times W_O, {d_model} by {d_model}, is a sum of {n_heads} products, one for "
+         f"each head: head i, {n} by {d_v}, times its block of rows of W_O, {d_v} by {d_model}.")  # fmt: skip
+
+
+def rows_subtracted(first: Tensor, second: Tensor, values: Tensor, names: Sequence[str]) -> None:
+    """One query's weights (n,) in two heads and their difference, with the sum of each row and what it makes of values.
+
+    Raises ValueError for rows of other lengths.
+    """
+    rows = {"head 0: $A_0$": first, "head 1: $A_1$": second, "$A_0 - A_1$": first - second}
+    for name, given in (("second", second), ("values", values), ("names", names)):
+        if len(given) != len(first):
+            raise ValueError(f"{name}: got {len(given)}, expected {len(first)}")
+    drawn, ax = figure(8.6, 2.2)
+    n, said = len(names), []
+    for i, (label, row) in enumerate(rows.items()):
+        for j, weight in enumerate(row.tolist()):
+            face = (*rgb(BLUE if weight > 0 else ORANGE), 0.55 * abs(weight))
+            ax.add_patch(Rectangle((j, i), 1, 1, facecolor=face, edgecolor=GREY, linewidth=0.8))
+            ax.text(j + 0.5, i + 0.5, f"{weight:g}".replace("-", "−"), ha="center", va="center", fontsize=10, color=INK)
+        total, made = float(row.sum()), float(row @ values)
+        for x, words in ((n + 0.8, f"{total:g}"), (n + 2.0, f"{made:g}°")):
+            ax.text(x, i + 0.5, words, ha="center", va="center", fontsize=11, color=INK)
+        said.append(f"{label.replace('$', '')}: {', '.join(f'{weight:g}' for weight in row.tolist())}; sum {total:g}, "
+                    f"gives {made:g} degrees")  # fmt: skip
+    for x, words in ((n + 0.8, "sum"), (n + 2.0, "gives")):
+        ax.text(x, -0.25, words, ha="center", va="center", fontsize=10, color=GREY)
+    ax.set_xlim(0, n + 2.6)
+    ax.set_ylim(3.03, -0.03)
+    ax.xaxis.tick_top()
+    days = [f"{name}\n{value:g}°" for name, value in zip(names, values.tolist(), strict=True)]
+    ax.set_xticks(np.arange(n) + 0.5, days)
+    ax.set_yticks(np.arange(3) + 0.5, [*rows])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    show(drawn, f"One query's weights. {'. '.join(said)}.")
+
+
+def induction() -> None:
+    """A B … A in two blocks: the first writes into B what stood before it, the second finds B by that and copies it."""
+    drawn, ax = figure(7.6, 3.5)
+    stage(ax, (0, 7.6), (0, 3.5))
+    columns, levels = {"A": 1.75, "B": 3.35, "…": 4.55, " A": 6.3}, (0.35, 1.55, 3.1)
+    for y, level in zip(levels, ("embeddings", "after block 0", "after block 1"), strict=True):
+        ax.text(0.05, y, level, ha="left", va="center", fontsize=9, color=GREY)
+    told = {("B", 1): ("B, after A", BLUE), (" A", 2): ("next: B", ORANGE)}
+    for letter, x in columns.items():
+        if letter == "…":
+            ax.text(x, levels[0], letter, ha="center", va="center", fontsize=12, color=INK)
+        else:
+            for low, high in pairwise(levels):                           # the residual stream
+                ax.plot([x, x], [low + 0.22, high - 0.22], color=PALE, linewidth=2, zorder=0)
+            for i, y in enumerate(levels):
+                _box(ax, x, y, *told.get((letter, i), (letter.strip(), GREY)))
+    for start, end, colour in (
+        ((columns["A"] + 0.3, levels[0] + 0.24), (columns["B"] - 0.3, levels[1] - 0.24), BLUE),
+        ((columns[" A"] - 0.6, levels[1]), (columns["B"] + 0.6, levels[1]), INK),
+        ((columns["B"] + 0.2, levels[1] + 0.24), (columns[" A"] - 0.6, levels[2] - 0.1), ORANGE),
+    ):
+        arrow(ax, start, end, colour)
+    for x, y, words, colour in (
+        (2.95, 0.8, "1: writes “A stood before me”", BLUE),
+        (4.95, 1.84, "2: the query of A\nmeets this in the key", INK),
+        (3.75, 2.62, "3: the value brings B", ORANGE),
+    ):
+        ax.text(x, y, words, ha="left" if y < 1 else "center", va="center", fontsize=9, color=colour,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+    show(drawn, "A B … A in two blocks. Block 0 writes into B's vector that A stood before it; in block 1 the query of "
+         "the second A meets this in B's key, and B's value brings B to it: the next letter is B.")  # fmt: skip
 
 
 def two_answers(alpha: float) -> None:
@@ -388,10 +488,8 @@ def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
     said = []
     for ax, (title, weights) in zip(drawn.axes, heads.items(), strict=True):
         table = as_matrix(weights, letters, letters)
-        draw_cells(ax, table, letters, letters, numbers=False)
-        for i in range(len(letters)):
-            for j in range(i + 1, len(letters)):
-                ax.add_patch(Rectangle((j, i), 1, 1, facecolor="white", edgecolor=PALE, hatch="////", linewidth=0))
+        past = torch.ones(weights.shape, dtype=torch.bool).tril()
+        draw_cells(ax, table, letters, letters, numbers=False, allowed=past)
         for i, j in followed:
             ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.4, clip_on=False))
         ax.xaxis.tick_top()
@@ -439,29 +537,30 @@ def shared_keys(n_heads: int, kinds: Mapping[str, int], latent: str = "") -> Non
         said.append(f"{title}: {kept} heads of keys and values; query head {uses}")
     if latent:
         _latent(drawn.axes[len(kinds)], n_heads, latent)
-        said.append(f"{latent}: keys and values of all {n_heads} heads are made from one cached vector c; a small key "
-                    "for the position is cached beside it")  # fmt: skip
+        said.append(f"{latent}: keys and values of all {n_heads} heads are made from one cached vector c; one small "
+                    "key with RoPE is cached beside it, and all heads share it")  # fmt: skip
         for ax in drawn.axes[panels:]:
             ax.set_axis_off()
     show(drawn, f"{n_heads} query heads and the keys that they share. {'. '.join(said)}.")
 
 
 def _latent(ax: Axes, n_heads: int, title: str) -> None:
-    """Multi-head latent attention: what is not cached is dashed."""
+    """Multi-head latent attention: what is made of the cached vector is dashed; dotted, the key that all share."""
     stage(ax, (-0.7, n_heads - 0.3), (-1.25, 2.75))
     middle = (n_heads - 1) / 2
     for head in range(n_heads):
         colour = EIGHT[head % len(EIGHT)]
         ax.plot([head, head], [1.36, 1.6], color=colour, linewidth=1.4, zorder=1)
-        ax.plot([middle - 0.8, head], [-0.08, 0.6], color=colour, linewidth=1, linestyle="--", zorder=1)
+        ax.plot([middle - 1.2, head], [-0.08, 0.6], color=colour, linewidth=1, linestyle="--", zorder=1)
+        ax.plot([middle + 1.2, head], [-0.08, 0.6], color=GREY, linewidth=1, linestyle=":", zorder=1)
         _tile(ax, head, 1.9, f"q{head}", colour)
         ax.add_patch(Rectangle((head - 0.4, 0.6), 0.8, 0.76, facecolor="white", edgecolor=colour, linestyle="--",
                                zorder=2))  # fmt: skip
         ax.text(head, 0.98, f"k{head}\nv{head}", ha="center", va="center", fontsize=8, color=INK, zorder=3)
-    _tile(ax, middle - 0.8, -0.38, "c", INK)
-    _tile(ax, middle + 1.2, -0.38, "pos", INK)
+    _tile(ax, middle - 1.2, -0.38, "c", INK)
+    _tile(ax, middle + 1.2, -0.38, "$k^R$", INK)
     ax.text(middle, 2.45, "query heads", ha="center", va="center", fontsize=9, color=INK)
-    words = "cache: one vector c, a small key for the position"
+    words = "cache: one vector c, one small key $k^R$ with RoPE"
     ax.text(middle, -0.95, words, ha="center", va="center", fontsize=9, color=INK)
     ax.set_title(title)
 
@@ -582,13 +681,13 @@ def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
 
 
 def composition(
-    words: Sequence[str], new: Mapping[str, Sequence[float]], old: Mapping[str, Sequence[float]]
+    words: Sequence[str], new: Mapping[str, Sequence[float]], old: Mapping[str, Sequence[float]], other: str
 ) -> None:
     """A name, a pronoun and a verb through two layers: how the name reaches the verb, and what is exchanged on the way.
 
     `new` has three places, from below: what layer 0 writes into the pronoun, the pronoun's key, its value; each with
-    the share of answers, of each seed, that become the other run's name; `old` has those that keep the first run's.
-    Raises ValueError for other numbers of any.
+    the share of answers, of each seed, that become the name of the `other` run; `old` has those that keep the first
+    run's. Raises ValueError for other numbers of any.
     """
     if not len(words) == len(new) == len(old) == 3:
         raise ValueError(f"words, new, old: got {len(words)}, {len(new)} and {len(old)}, expected three of each")
@@ -605,32 +704,41 @@ def composition(
     for x in columns:                                                    # the residual stream
         for low, high in pairwise(levels):
             ax.plot([x, x], [low + 0.22, high - 0.22], color=PALE, linewidth=2, zorder=0)
-    key, value = (3.75, 2.45), (4.6, 2.15)
-    for (x, y), role in ((key, "k"), (value, "v")):
+    key, value, query, meet = (3.8, 2.55), (4.38, 2.3), (5.5, 2.45), (4.72, 2.85)
+    for (x, y), role in ((key, "k"), (value, "v"), (query, "q")):
         ax.add_patch(Rectangle((x - 0.17, y - 0.17), 0.34, 0.34, facecolor="white", edgecolor=INK, zorder=2))
         ax.text(x, y, role, ha="center", va="center", fontsize=10, color=INK, zorder=3)
     ways = (
         ((columns[0] + 0.3, levels[0] + 0.24), (columns[1] - 0.35, levels[1] - 0.24), BLUE),
-        ((columns[1] + 0.2, levels[1] + 0.24), (key[0] - 0.06, key[1] - 0.2), INK),
-        ((columns[1] + 0.56, levels[1] + 0.12), (value[0] - 0.2, value[1] - 0.08), BLUE),
+        ((columns[1] + 0.1, levels[1] + 0.24), (key[0] - 0.08, key[1] - 0.2), INK),
+        ((columns[1] + 0.57, levels[1] + 0.06), (value[0] - 0.2, value[1] - 0.08), BLUE),
     )
     for start, end, colour in ways:
         arrow(ax, start, end, colour)
-    arrow(ax, (key[0] + 0.12, key[1] + 0.2), (columns[2] - 0.5, levels[2] - 0.24), INK)
-    arrow(ax, (value[0] + 0.1, value[1] + 0.2), (columns[2] - 0.12, levels[2] - 0.24), BLUE)
-    ax.text(3.5, 2.98, f"where {verb}\nlooks", ha="center", va="center", fontsize=9, color=INK)
-    ax.text(5.3, 2.62, "what it\ncopies", ha="left", va="center", fontsize=9, color=BLUE)
+    arrow(ax, (columns[2] + 0.2, levels[1] + 0.24), (query[0] - 0.02, query[1] - 0.2), INK)
+    arrow(ax, (key[0] + 0.2, key[1] + 0.05), (meet[0] - 0.1, meet[1] - 0.03), INK)   # they meet in the weight
+    arrow(ax, (query[0] - 0.2, query[1] + 0.08), (meet[0] + 0.1, meet[1] - 0.03), INK)
+    arrow(ax, (value[0] + 0.03, value[1] + 0.2), (meet[0] - 0.01, meet[1] - 0.1), BLUE)
+    arrow(ax, (meet[0] + 0.03, meet[1] + 0.1), (columns[2] - 0.2, levels[2] - 0.24), BLUE)
+    ax.plot([meet[0]], [meet[1]], marker="o", markersize=7, color=INK, zorder=4)
+    ax.text(meet[0] - 0.12, meet[1] + 0.13, f"weight: where {verb} attends", ha="right", va="center", fontsize=9,
+            color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+    ax.text(columns[2] + 0.08, 2.98, "what it copies", ha="left", va="center", fontsize=9, color=BLUE,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     said = []
-    heights = (0.75, 1.7, 2.65)
+    heights = (2.65, 1.7, 0.75)
     for (start, end, _), (what, became), letter, y in zip(ways, new.items(), "abc", heights, strict=True):
         x_at, y_at = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-        ax.plot([x_at], [y_at], marker="x", markersize=11, markeredgewidth=2.6, color=ORANGE, zorder=4)
-        ax.text(x_at + 0.14, y_at - 0.1, letter, ha="left", va="top", fontsize=11, color=ORANGE)
+        ax.plot([x_at], [y_at], marker="o", markersize=15, color=ORANGE, zorder=4)
+        ax.text(x_at, y_at, letter, ha="center", va="center", fontsize=11, color="white", zorder=5)
         named, kept = (", ".join(f"{share:.0%}" for share in shares) for shares in (became, old[what]))
-        ax.text(6.35, y, f"{letter}  {what} exchanged:\n    the new name {named}\n    the old name {kept}", ha="left",
-                va="center", fontsize=10, color=INK)  # fmt: skip
+        ax.plot([6.45], [y + 0.19], marker="o", markersize=15, color=ORANGE, zorder=4)
+        ax.text(6.45, y + 0.19, letter, ha="center", va="center", fontsize=11, color="white", zorder=5)
+        ax.text(6.65, y, f"{what} ⇄\nthe new name {named}\nthe old name {kept}", ha="left", va="center", fontsize=10,
+                color=INK)  # fmt: skip
         said.append(f"{letter}, {what} exchanged: the new name {named}, the old name {kept}")
-    ax.text(6.35, 3.45, "answers after the exchange,\nby seed", ha="left", va="center", fontsize=10, color=ORANGE)
+    ax.text(6.35, 3.5, f"⇄ exchanged for that of the run with {other}:\nanswers, seed by seed", ha="left",
+            va="center", fontsize=10, color=ORANGE)  # fmt: skip
     show(drawn, f"Layer 0 writes {name} into the vector of {pronoun}. Layer 1 makes a key and a value of this vector: "
          f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers by seed: "
          f"{'; '.join(said)}.")  # fmt: skip
@@ -649,34 +757,33 @@ def _tile(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
 def caching(n: int) -> None:
     """Whose keys and values are computed at each step of writing n tokens, without a cache and with one.
 
-    A row for each step, a column for each token: computed (filled), read from the cache (hatched), not there yet.
+    A row for each step, a column for each token: computed, read from the cache (pale), in the future (hatched).
     """
     check_places(n=n)
     drawn, _ = figure(7.4, 1.1 + 0.34 * n, columns=2)
     said = []
     for ax, title in zip(drawn.axes, ("without a cache", "with a KV cache"), strict=True):
         computed = 0
+        hatch(ax, torch.ones(n, n, dtype=torch.bool).tril())
         for step in range(n):
-            for token in range(n):
-                fresh = token == step or (token < step and title == "without a cache")
+            for token in range(step + 1):
+                fresh = token == step or title == "without a cache"
                 computed += fresh
-                face, hatch = ((*rgb(ORANGE), 0.75), "") if fresh else ("#ffffff", "")
-                if token < step and not fresh:
-                    face, hatch = (*rgb(BLUE), 0.18), "///"
-                ax.add_patch(Rectangle((token - 0.5, step - 0.5), 1, 1, facecolor=face, hatch=hatch, linewidth=0.8,
-                                       edgecolor=PALE if token > step else GREY))  # fmt: skip
-        ax.set_xlim(-0.55, n - 0.45)
-        ax.set_ylim(n - 0.45, -0.55)
-        ax.set_xticks(range(n), [f"{token}" for token in range(n)])
-        ax.set_yticks(range(n), [f"{step}" for step in range(n)])
+                face = (*rgb(ORANGE), 0.75) if fresh else (*rgb(BLUE), 0.3)
+                ax.add_patch(Rectangle((token, step), 1, 1, facecolor=face, linewidth=0.8, edgecolor=GREY))
+        ax.set_xlim(-0.05, n + 0.05)
+        ax.set_ylim(n + 0.05, -0.05)
+        ax.set_xticks(np.arange(n) + 0.5, [f"{token}" for token in range(n)])
+        ax.set_yticks(np.arange(n) + 0.5, [f"{step}" for step in range(n)])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
         ax.set_xlabel("token")
         ax.set_ylabel("step")
         ax.set_title(f"{title}: {computed} pairs (k, v)")
         said.append(f"{title}, {computed} pairs of key and value are computed in {n} steps")
-    names = (("computed at this step", (*rgb(ORANGE), 0.75), ""), ("read from the cache", (*rgb(BLUE), 0.18), "///"))
-    handles = [Rectangle((0, 0), 1, 1, facecolor=face, hatch=hatch, edgecolor=GREY, label=name)
-               for name, face, hatch in names]  # fmt: skip
-    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
-    show(drawn, f"Keys and values while writing, a row for each step: {'; '.join(said)}.")
+    names = {"computed at this step": ((*rgb(ORANGE), 0.75), ""), "read from the cache": ((*rgb(BLUE), 0.3), ""),
+             "the future": ("white", "////")}  # fmt: skip
+    handles = [Rectangle((0, 0), 1, 1, facecolor=face, hatch=lines, edgecolor=GREY, label=name)
+               for name, (face, lines) in names.items()]  # fmt: skip
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=3)
+    show(drawn, f"Keys and values while generating, a row for each step, the future hatched: {'; '.join(said)}.")

@@ -55,3 +55,28 @@ def fitted(wanted: Float[Tensor, "tables 7 7"], d_k: int, steps: int = 300) -> F
         (-(wanted * log_A).sum(dim=-1).mean(dim=-1).sum()).backward()
         optimizer.step()
     return torch.minimum(log_A.detach().exp(), wanted).sum(dim=-1).mean(dim=-1)
+
+
+def overlaps() -> dict[str, Float[Tensor, "kinds 3"]]:
+    """How much of the wanted weight `d_k` columns place, in three tables each of one, two and three wanted days."""
+    draws = torch.Generator().manual_seed(0)
+    wanted = torch.zeros(9, 7, 7)
+    wanted[:3] = torch.eye(7).roll(1, dims=1)                                    # one: the next day
+    for i in range(3, 9):
+        for row in wanted[i]:                                                    # (7,)
+            row[torch.randperm(7, generator=draws)[: i // 3 + 1]] = 1 / (i // 3 + 1)
+    even = torch.minimum(wanted, torch.tensor(1 / 7)).sum(dim=-1).mean(dim=-1).view(3, 3)
+    found = {"even weights": even}
+    for d_k in (1, 2, 3, 4):
+        found[f"d_k = {d_k}"] = kinds = fitted(wanted, d_k).view(3, 3)
+        assert all((kind.min() > 0.98) == (d_k > days) for days, kind in enumerate(kinds, 1))
+    return found
+
+
+def largest_weights(found: list[tuple[float, list[float], tuple[Tensor, Tensor]]], missed: float) -> list[float]:
+    """Of what `with_narrow_keys` gave: the largest weight of each query that finds its key less often than `missed`."""
+    largest = []
+    for _, by_day, (queries, keys) in found:
+        most = (queries @ keys.T / math.sqrt(keys.shape[-1])).softmax(dim=-1).max(dim=-1).values      # (7,)
+        largest += [weight for weight, share in zip(most.tolist(), by_day, strict=True) if share < missed]
+    return largest

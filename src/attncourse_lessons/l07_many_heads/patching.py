@@ -1,9 +1,10 @@
 """Activation patching in models that read gossip: which verbs to ask, and vectors of one run put into another."""
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from statistics import mean
+from contextlib import contextmanager, nullcontext
+from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from attncourse.attention import MultiHeadAttention
 from attncourse.data.gossip import MEN, NAMES, QUESTIONS, VOCABULARY, WOMEN, Gossip, gossip
 from attncourse.training import descend
-from attncourse.transformer import Block, Encoder, TransformerConfig
+from attncourse.transformer import Block, Encoder, TransformerConfig, Weights
 
 
 class Reader(nn.Module):
@@ -105,6 +106,22 @@ def one_by_one(told: Gossip) -> Iterator[Gossip]:
         yield Gossip(told.tokens[one, :length], told.lengths[one], torch.tensor([0]), *(x[one] for x in told[3:]))
 
 
+@contextmanager
+def put(module: nn.Module, told: Gossip, place: Int[Tensor, " m"], rows: Tensor) -> Iterator[None]:
+    """Within it, the module puts out `rows` (m, d) at these places, and elsewhere what it does anyway."""
+
+    def hook(_, inputs: object, output: Tensor) -> Tensor:
+        output = output.clone()                                              # (batch, n, d)
+        output[told.sentence, place] = rows
+        return output
+
+    held = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        held.remove()
+
+
 def rows_at(model: nn.Module, module: nn.Module, told: Gossip, place: Int[Tensor, " m"]) -> Tensor:
     """What a module of the model puts out at one place of each sentence, (m, d), while the model reads them."""
     kept: list[Tensor] = []
@@ -118,18 +135,23 @@ def rows_at(model: nn.Module, module: nn.Module, told: Gossip, place: Int[Tensor
 def answers_with(
     model: nn.Module, told: Gossip, module: nn.Module, place: Int[Tensor, " m"], rows: Tensor
 ) -> Int[Tensor, " m"]:
-    """The model's answers if a module puts out `rows` (m, d) at these places, and elsewhere what it does anyway."""
+    """The model's answers if a module puts out `rows` (m, d) at these places."""
+    with torch.no_grad(), put(module, told, place, rows):
+        return model(told).argmax(dim=-1)                                    # (m,)
 
-    def put(_, inputs: object, output: Tensor) -> Tensor:
-        output = output.clone()                                              # (batch, n, d)
-        output[told.sentence, place] = rows
-        return output
 
-    hook = module.register_forward_hook(put)
-    with torch.no_grad():
-        answers = model(told).argmax(dim=-1)                                 # (m,)
-    hook.remove()
-    return answers
+def weight_on(
+    model: Reader,
+    told: Gossip,
+    place: Int[Tensor, " m"],
+    module: nn.Module | None = None,
+    rows: Tensor | None = None,
+) -> Float[Tensor, " heads"]:
+    """The mean weight of each head of layer 1 from who asks to these places; with `module`, if it puts out `rows`."""
+    seen = Weights()
+    with torch.no_grad(), nullcontext() if module is None or rows is None else put(module, told, place, rows):
+        model.encoder(told.tokens, told.lengths, weights=seen)
+    return seen.self_attn[1][told.sentence, :, told.asker, place].mean(dim=0)
 
 
 def guessing(told: Gossip, asked: Int[Tensor, " m"], place: Int[Tensor, " m"]) -> dict[str, float]:
@@ -165,6 +187,26 @@ def mean_ablated(model: Reader, told: Gossip, layer: int, head: int) -> Iterator
         hook.remove()
 
 
+def weight_on_name(model: Reader, told: Gossip) -> Float[Tensor, "heads questions"]:
+    """The mean weight from who asks to the name that is the answer, for each head of layer 0, then of layer 1."""
+    seen = Weights()
+    with torch.no_grad():
+        model.encoder(told.tokens, told.lengths, weights=seen)
+    on_name = torch.cat([weights[told.sentence, :, told.asker, told.place] for weights in seen.self_attn], dim=1)
+    return torch.stack([on_name[told.kind == kind].mean(dim=0) for kind in range(len(QUESTIONS))], dim=1)
+
+
+STUDENT = {20: 2.09, 30: 2.05}
+"""95 % of Student's t, by the number of seeds."""
+
+
+def _interval(gaps: Sequence[float]) -> str:
+    """The mean in percentage points, its 95 % interval, and how many are above zero."""
+    middle, half = mean(gaps), STUDENT[len(gaps)] * stdev(gaps) / math.sqrt(len(gaps))
+    return (f"{100 * middle:.1f} points, 95 % interval {100 * (middle - half):.1f} to {100 * (middle + half):.1f};"
+            f" above zero in {sum(gap > 0 for gap in gaps)}")  # fmt: skip
+
+
 class Excess(NamedTuple):
     """What is lost beyond the sum of two ablations: with the partner, and with another head (the mean of six)."""
 
@@ -172,16 +214,37 @@ class Excess(NamedTuple):
     """(with the partner, with another head, the most with another, what the partner costs alone) of a head."""
     seeds: dict[str, tuple[float, float]]
     """The means over each seed's cases: with the partner, with another head."""
+    cheap: dict[str, float]
+    """The first less the second, mean over each seed's cases in which the partner alone costs less than 2 points."""
+
+    def lines(self) -> Iterator[str]:
+        """What is lost with the partner, beside what is lost with another head, over cases and over seeds."""
+        for k, others in ((1, "the mean of six"), (2, "each of the six")):
+            more = sum(case[0] > case[k] for case in self.cases)
+            yield f"more is lost with the partner than with {others}: {more} of {len(self.cases)} cases"
+        yield f"lost with the partner − with another head, mean of {len(self.seeds)} seeds:"
+        gaps = [partner - another for partner, another in self.seeds.values()]
+        yield f"   {_interval(gaps)}; median {100 * median(gaps):.1f}"
+        for costs_little, words in ((True, "less than 2 points"), (False, "more")):
+            some = [case for case in self.cases if (case[3] < 0.02) == costs_little]
+            yield f"if the partner alone costs {words} ({len(some)} cases), lost beyond the sum:"
+            partner, another = (100 * mean(case[k] for case in some) for k in (0, 1))
+            yield f"   {partner:.1f} points with the partner, {another:.1f} with another head"
+            if costs_little:
+                yield f"   difference, mean of the {len(self.cheap)} seeds that have such cases:"
+                yield f"   {_interval([*self.cheap.values()])}"
 
 
 def beyond_the_sum(runs: Sequence[Mapping[str, Any]]) -> Excess:
     """Of the record `gossip_heads`: for each head and question that lose nothing alone."""
-    cases, seeds = [], {}
+    cases, seeds, cheap = [], {}, {}
     for run in runs:
         of_run = []
         for pair in run["unmissed"]:
             first, second, both = pair["lost"]
             of_run.append((both - first - second, mean(pair["control"]), max(pair["control"]), second))
         seeds[str(run["seed"])] = mean(case[0] for case in of_run), mean(case[1] for case in of_run)
+        if gaps := [case[0] - case[1] for case in of_run if case[3] < 0.02]:
+            cheap[str(run["seed"])] = mean(gaps)
         cases += of_run
-    return Excess(cases, seeds)
+    return Excess(cases, seeds, cheap)

@@ -9,21 +9,21 @@
 # %% [markdown]
 # # Assignment @deep_stacks · Deep stacks
 #
-# You build the parts of [lecture @deep_stacks](@deep_stacks) that make attention and the feed-forward network stackable:
-# **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. Then you repair a block that trains
-# well and is wrong. In between you build an instrument and measure a trained language model with it. After each check
-# comes a cell that *uses* what you wrote. In exercises 5 and 7 your blocks learn to spell, twelve deep. The cell waits
-# until the check gives all points, and is not graded.
+# You build the parts of [lecture @deep_stacks](@deep_stacks) that let attention and the feed-forward network be
+# stacked: **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. Then you repair a
+# block that trains well and is wrong. In between you build an instrument and measure a trained language model with it.
+# After each check comes a cell that *uses* what you wrote. In exercises 5 and 7, stacks of twelve of your blocks learn
+# to spell. Each such cell waits until the check gives all points, and is not graded.
 #
-# Each answer is a few lines long. A check follows each exercise. Your points are decided by another check, with other numbers
-# and sizes.
+# Each answer is a few lines long. A check follows each exercise. Another check, with other numbers and sizes, decides
+# your points.
 #
-# Two rules hold throughout. Return new tensors and do not change those that come in. Let a gradient through wherever
-# something is to be learned.
+# Two rules hold throughout. Return new tensors, and do not change the tensors that come in. Let a gradient through
+# wherever something is to be learned.
 #
 # {exercises}
 #
-# If you are stuck, `hint("layer_norm", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
+# If you are stuck, `hint("layer_norm", 1)` prints a hint; the later hints of an exercise tell more. Your answers are
 # refused if they call the course's own norms and blocks, or torch's norms in exercises 2 and 3.
 
 # %% locked=true
@@ -46,10 +46,10 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · The gradient of a residual stack
 #
-# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its *branches*,
-# $J_1, \dots, J_L$, each where its layer reads. (Here a layer is one sublayer with its residual connection, so a block is two
-# of the $L$ layers.) How does $x_L$ change with $x_0$? Mind the order, and what there is to
-# return for a stack of no layers.
+# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its
+# *branches*, $J_1, \dots, J_L$, each taken at what its layer reads. (Here a layer is one sublayer with its residual
+# connection, so a block is two of the $L$ layers.) How does $x_L$ change with $x_0$? Mind the order, and what to return
+# for a stack with no layers.
 
 # %% exercise="stack_jacobian"
 def stack_jacobian(jacobians: Tensor) -> Tensor:
@@ -65,8 +65,9 @@ def stack_jacobian(jacobians: Tensor) -> Tensor:
 check("stack_jacobian", stack_jacobian)
 
 # %% [markdown]
-# **Use it.** The cell compares your product with autograd's, for a stack of ten residual layers. The second stack has small
-# branches, as GPT-2 has at the start. *Guess:* by what factor does the gradient grow in ten layers, in each?
+# **Use it.** The cell compares your product with autograd's for two stacks of ten residual layers. The second stack has
+# small branches, as GPT-2 has at the start. *Guess:* by what factor does the gradient grow in the ten layers of each
+# stack?
 
 # %%
 if solved("stack_jacobian"):
@@ -92,9 +93,10 @@ if solved("stack_jacobian"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Ten layers with branches of full size stretch a step of $x$ by 3.4, on average over its directions. With branches of size
-# $1/\sqrt{10}$ it is 1.3: the gradient arrives at about the size at which it left. GPT-2 divides what each
-# branch writes by the square root of their number at the start, so that the size of $x$ stays in order, too. Your product and autograd's agree up to rounding.</details>
+# Ten layers with branches of full size stretch a step of $x$ by 3.4, on average over its directions. With branches of
+# size $1/\sqrt{10}$ the factor is 1.3, so the gradient arrives at about the size at which it left. At the start, GPT-2
+# divides what each branch writes by the square root of the number of branches, so that the size of $x$ stays in order,
+# too. Your product and autograd's agree up to rounding.</details>
 
 # %% [markdown]
 # ## 2 · LayerNorm
@@ -104,8 +106,9 @@ if solved("stack_jacobian"):
 # \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot \gamma + \beta
 # $$
 #
-# Here $x$ is one vector of $d$ numbers. The gain $\gamma$ (`weight`, as in torch) multiplies number by number. The norm acts
-# on the last axis alone. In front of it there may be any axes: a batch of sentences, one sentence, or none.
+# Here $x$ is one vector with $d$ entries. The gain $\gamma$ (`weight`, as in torch) multiplies entry by entry. The norm
+# acts on the last axis alone. In front of it there may be any axes: those of a batch of sentences, that of one
+# sentence, or none.
 
 # %% exercise="layer_norm"
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -140,9 +143,10 @@ if solved("layer_norm"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Ten times as large and shifted by 7 makes hardly any difference: the mean takes the shift away, and the deviation the
-# factor. What is left is mostly $\varepsilon$. A thousandth of $x$ comes out clearly different. Its variance is about $10^{-6}$, which is less than
-# $\varepsilon = 10^{-5}$, so the norm no longer brings it to size one.</details>
+# Multiplying by ten and adding 7 makes hardly any difference: subtracting the mean removes the shift, and dividing by
+# the standard deviation removes the factor. What is left is mostly $\varepsilon$. A thousandth of $x$ gives a clearly
+# different output. Its variance is about $10^{-6}$, which is less than $\varepsilon = 10^{-5}$, so the norm no longer
+# brings it to size one.</details>
 
 # %% [markdown]
 # ## 3 · RMSNorm
@@ -166,8 +170,9 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 check("rms_norm", rms_norm)
 
 # %% [markdown]
-# **Use it: QK-norm.** Attention scores are products of queries and keys, and large scores make the softmax hard. The cell
-# puts your norm in front of the product. *Guess* the largest of 200 attention weights without and with it.
+# **Use it: QK-norm.** Attention scores are products of queries and keys, and large scores make the softmax almost
+# one-hot. The cell puts your norm in front of the product. *Guess* the largest of 200 attention weights, without the
+# norm and with it.
 
 # %%
 if solved("rms_norm"):
@@ -183,20 +188,21 @@ if solved("rms_norm"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Without the norm the largest of 200 weights is 0.95 on average, nearly a hard lookup with hardly any gradient. With it the
-# scores cannot exceed $\sqrt{d_k} \approx 5.7$ while the gain is 1, and the largest weight is 0.05. In a trained model the gain is
-# learned, so the model can make its attention sharp again where this helps.</details>
+# Without the norm, the largest of 200 weights is 0.95 on average, which is nearly a hard lookup with hardly any
+# gradient. With the norm, the scores cannot exceed $\sqrt{d_k} \approx 5.7$ while the gain is 1, and the largest weight
+# is 0.05. In a trained model the gain is learned, so the model can make its attention sharp again where this
+# helps.</details>
 
 # %% [markdown]
 # ## 4 · A pre-norm block
 #
-# Here you write the *inside of one block*: where its two norms and two sums stand. (Exercise 5 puts finished blocks on top of
-# one another.) From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n, d_model). `attend` is the whole
-# self-attention, with its heads and its mask. `feed_forward` is the network. `norm_1` and `norm_2` are two norms, each with
-# its own gain and bias. You connect them.
+# Here you write the *inside of one block*: where its two norms and two sums stand. (Exercise 5 puts finished blocks on
+# top of one another.) From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n,
+# d_model). `attend` is the whole self-attention, with its heads and its mask. `feed_forward` is the feed-forward
+# network. `norm_1` and `norm_2` are two norms, each with its own gain and bias. You connect these parts.
 #
-# The block has two sublayers, attention first, each on a branch. The first norm belongs to attention, the second to the
-# feed-forward network. On the way from x to the output there must be no norm.
+# The block has two sublayers, attention first, each on a branch. The first norm belongs to attention, and the second to
+# the feed-forward network. On the residual stream from x to the output there must be no norm.
 
 # %% exercise="pre_norm_block"
 def pre_norm_block(
@@ -213,10 +219,11 @@ def pre_norm_block(
 check("pre_norm_block", pre_norm_block)
 
 # %% [markdown]
-# **Use it: two predictions.** The lecture says that $x$ grows like a random walk. A step per sublayer, each of size one,
-# makes $\sqrt{1 + 2L}$ after $L$ blocks. (1) Thirty-two of your blocks with random sublayers stand one after the other. *Guess*
-# the size of x after 2, 8 and 32 of them: is it as large as the walk, or smaller? (2) Then one block is removed, the first or
-# the last, in stacks of three seeds. *Guess* which removal changes the output more. No training is needed for either.
+# **Use it: two predictions.** Neither needs any training. (1) The cell stacks thirty-two of your blocks with random
+# sublayers. The lecture measured that at the start an attention writes 0.81, and a feed-forward network 0.59, and
+# that the squares add up as in a random walk. Here $x$ begins at size one. *Predict* the size after 32 blocks from
+# these numbers, then run the cell. (2) Then one block is removed, the first or the last, in stacks of three seeds.
+# *Guess* which removal changes the output more.
 
 # %%
 if solved("pre_norm_block"):
@@ -240,7 +247,7 @@ if solved("pre_norm_block"):
     whole = through(pre_norm_block)                      # (32, batch, n, d)
     for depth in (2, 8, 32):
         size = whole[depth - 1].square().mean().sqrt()
-        walk = math.sqrt(1 + 2 * depth)
+        walk = math.sqrt(1 + depth * (0.81**2 + 0.59**2))
         print(f"after {depth:>2} blocks: size {size:.1f}, the walk {walk:.1f}")
 
     def changes(block, number):
@@ -258,23 +265,25 @@ if solved("pre_norm_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# (1) The size grows as the walk does, but stays below it: what a sublayer writes is smaller than one. (2) Without the first
-# block the output of the three stacks changes by 59 to 85 %: $x$ is still small there, all later blocks read the changed
-# $x$, and nothing scales the step down later. Without the last block it changes by 16 to 17 %: one step beside a large $x$.
-# Exercise 7 repeats this with a post-norm block.</details>
+# (1) The size grows about as the walk does, $\sqrt{1 + 32 \cdot (0.81^2 + 0.59^2)} \approx 5.8$ after 32 blocks. (2)
+# Without the first block, the output of the three stacks changes by 59 to 85 %. At that point $x$ is still small, all
+# later blocks read the changed $x$, and nothing scales the change down later. Without the last block, the output
+# changes by 16 to 17 %, because one step is missing from a large $x$. Exercise 7 repeats this with a post-norm
+# block.</details>
 
 # %% [markdown]
 # ## 5 · The stack, read at every depth
 #
-# Exercise 4 was about the inside of a block. Here the blocks are finished, and you write what is *around* them: the path
-# through all blocks, and a result for every depth on the way. Add no residual connection: it is inside the blocks.
-# `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 4.
-# `final_norm` is one more norm. Its output goes to an output layer that expects vectors of the usual size. The list may have
-# any length, also 0.
+# Exercise 4 was about the inside of a block. Here the blocks are finished, and you write what is *around* them: the
+# path through all blocks, and a result for every depth on the way. Do not add residual connections, because they are
+# inside the blocks. `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 4. The list may have
+# any length, also 0. `final_norm` is one more norm. Its output goes to an output layer that expects vectors of the
+# usual size.
 #
-# The residual stream has the same shape everywhere. So one can ask what the output layer would read *if the stack ended
-# here*: after no block, after one, and so on. (For language models this is the **logit lens**, nostalgebraist 2020.) Return
-# all of these levels, the lowest first. The last level is the output of the whole stack; a gradient must flow from it to x.
+# The residual stream has the same shape everywhere. So we can ask what the output layer would read *if the stack ended
+# here*: after no block, after one block, and so on. (For language models this is the **logit lens**, nostalgebraist
+# 2020.) Return all of these levels, the lowest first. The last level is the output of the whole stack; a gradient must
+# flow from it to x.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:
@@ -289,10 +298,10 @@ def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> T
 check("pre_norm_stack", pre_norm_stack)
 
 # %% [markdown]
-# **Use it: the logit lens.** Your norm, blocks and stack become a language model that spells the numbers below a thousand,
-# twelve blocks deep. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. A model that knows the
-# frequency of each letter, and nothing more, pays 2.77 nats per letter. *Guess* the loss, and then: how good is the model
-# if it is read after 0, 3, 6 or 9 of its blocks?
+# **Use it: the logit lens.** Your norm, blocks and stack become a language model, twelve blocks deep, that spells the
+# numbers below a thousand. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. A model that
+# knows only the frequency of each letter has a loss of 2.77 nats per letter. *Guess* the loss of your model. Then guess
+# how good it is if it is read after 0, 3, 6 or 9 of its blocks.
 
 # %%
 if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack")):
@@ -357,20 +366,20 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# All blocks read and write one residual stream. So the output layer can already read what a few blocks have written, and
-# later blocks refine it. The model was not trained for this. (One model of one seed shows that it can happen, not that it
-# must.)</details>
+# All blocks read and write one residual stream. So the output layer can already read what a few blocks have written,
+# and later blocks refine it. The model was not trained to be read early. (One model of one seed shows that this can
+# happen, not that it must.)</details>
 
 # %% [markdown]
 # ## 6 · A measurement: how large is each branch?
 #
-# The lecture explained why post-norm fails without a warm-up by the **branch ratio**: the size of what a sublayer writes,
-# divided by the size of the $x$ to which it is added. There it was one number for a whole batch, padding included. Here you
-# build a finer instrument, for any stack $x \leftarrow x + f_\ell(x)$.
+# The lecture used the **branch ratio** to explain why post-norm fails without a warm-up: the size of what a sublayer
+# writes, divided by the size of the $x$ to which it is added. There the ratio was one number for a whole batch, padding
+# included. Here you build a finer instrument, for any stack $x \leftarrow x + f_\ell(x)$.
 #
-# `branches` are the functions $f_\ell$ without their residual connections: in a pre-norm stack a branch includes its norm.
-# At every branch, divide for each token the length of what is added by the length of the $x$ to which it is added. Then take
-# the mean over all real tokens of the batch; each counts the same. (No $x$ has length 0.)
+# `branches` are the functions $f_\ell$ without their residual connections: in a pre-norm stack a branch includes its
+# norm. At every branch and for each token, divide the length of what is added by the length of the $x$ to which it is
+# added. Then take the mean over all real tokens of the batch; each token counts the same. (No $x$ has length 0.)
 
 # %% exercise="branch_ratios"
 def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
@@ -386,11 +395,12 @@ def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
 check("branch_ratios", branch_ratios)
 
 # %% [markdown]
-# **Use it.** Your instrument on real models: the small language model of lecture @transformer (pre-norm, two branches per
-# block), on two lines of documentation of different lengths. Beside it stand three untrained models of its shape, with the
-# factor $\sqrt{d_\text{model}}$ on the embeddings with which it was trained. (The kept checkpoint has this factor in its
-# table, so its config says False.) The cell also prints how long $x$ is in front of the first branch. *Guess:* at the start,
-# which writes more beside $x$, attention or the feed-forward network? And after training?
+# **Use it.** The cell applies your instrument to the small language model of lecture @transformer (pre-norm, two
+# branches per block), on two lines of documentation of different lengths. For comparison, it also measures three
+# untrained models of the same shape. They have the factor $\sqrt{d_\text{model}}$ on the embeddings, as the trained
+# model had in its training. (The kept checkpoint has this factor in its table, so its config says False.) The cell also
+# prints the length of $x$ in front of the first branch. *Guess:* in the trained model, have the ratios of
+# attention risen or fallen, and those of the feed-forward network?
 
 # %%
 if solved("branch_ratios"):
@@ -432,18 +442,18 @@ if solved("branch_ratios"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# At the start each attention writes more than the feed-forward network after it, with all three seeds. In the trained model
-# it is the opposite: the ratios of attention have fallen, and those of the feed-forward network have risen. The embeddings
-# have become many times as long, and no branch is larger than the $x$ to which it is added. (The factor matters. Set
-# `scale_embedding=False`: now the first attention writes several times as much as the token's own vector.) The instrument
-# shows this for one trained model. Whether it must be so, it does not show.</details>
+# Before training, each attention writes more than the feed-forward network after it, with all three seeds. In the
+# trained model it is the opposite: the ratios of attention have fallen, and those of the feed-forward network have
+# risen. The embeddings have become about eight times as long, and no branch is larger than the $x$ to which it is added. (The
+# factor matters. If you set `scale_embedding=False`, the first attention writes several times as much as the token's
+# own vector.) This is a measurement of one trained model. It does not show that it must be so.</details>
 
 # %% [markdown]
 # ## 7 · A post-norm block with DeepNorm's factor
 #
-# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a number, here called `carry` (α in the
-# paper). In both sums x counts `carry` times and the sublayer's output once. The sublayers read x without the factor. With
-# `carry` = 1 this is the original block.
+# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a factor, here called `carry` (α in the
+# paper). In both sums, x counts `carry` times and the sublayer's output counts once. The sublayers read x without the
+# factor. With `carry` = 1 this is the original block.
 
 # %% exercise="post_norm_block"
 def post_norm_block(
@@ -461,7 +471,8 @@ def post_norm_block(
 check("post_norm_block", post_norm_block)
 
 # %% [markdown]
-# **Use it.** The two measurements of exercise 4, with your post-norm block. (The cell of exercise 4 must have run.) *Guess* first.
+# **Use it.** The cell repeats the two measurements of exercise 4 with your post-norm block. (The cell of exercise 4
+# must have run.) *Guess* first.
 
 # %%
 if solved("pre_norm_block") and solved("post_norm_block"):
@@ -475,15 +486,16 @@ if solved("pre_norm_block") and solved("post_norm_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The size is 1.0 at every depth, because each block ends in a norm. The removals have the opposite effect from exercise 4:
-# without the first block the output changes by 26 to 50 %, without the last by 84 to 92 %. Each norm scales the sum down,
-# and with it what earlier blocks have written. (These are random stacks. A trained one may differ.)</details>
+# The size is 1.0 at every depth, because each block ends in a norm. The removals have the opposite effect from exercise
+# 4: without the first block the output changes by 26 to 50 %, and without the last block by 84 to 92 %. Each norm
+# scales the sum down, and with it what earlier blocks have written. (These are random stacks. A trained stack may
+# differ.)</details>
 
 # %% [markdown]
-# **Use it: twelve blocks learn to spell.** The training of exercise 5, now with your post-norm block. (The cells of
-# exercises 4 and 5 must have run.) The blocks are random at first, and `carry` says how small their branches are beside x.
-# DeepNorm's own factor for 12 blocks is $(2 \cdot 12)^{1/4} \approx 2.2$, and its matrices begin smaller as well. Yours do
-# not, so the cell also tries 5. *Guess* which of the three losses are below 2.77.
+# **Use it: twelve blocks learn to spell.** The cell repeats the training of exercise 5 with your post-norm block. (The
+# cells of exercises 4 and 5 must have run.) The blocks are random at first, and `carry` sets how small the branches
+# are compared with x. DeepNorm's own factor for 12 blocks is $(2 \cdot 12)^{1/4} \approx 2.2$, and its matrices begin
+# smaller as well. Yours do not, so the cell also tries 5. *Guess* which of the three losses are below 2.77.
 
 # %%
 if all(solved(name) for name in
@@ -497,9 +509,9 @@ if all(solved(name) for name in
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With 2.2 this model fails as with 1: its matrices begin at full size, unlike DeepNorm's. But 2.2 is near the edge, and with
-# another seed the model may learn; change the one in `learned_to_spell` and see. With 5 it learns about as well as the
-# pre-norm model of exercise 5.</details>
+# With a factor of 2.2 this model fails as with 1, because its matrices begin at full size, unlike DeepNorm's. But 2.2
+# is near the edge, and with another seed the model may learn; change the seed in `learned_to_spell` and see. With 5 it
+# learns about as well as the pre-norm model of exercise 5.</details>
 
 # %% [markdown]
 # ## 8 · Debugging: four faults in a block that learns
@@ -534,9 +546,10 @@ class FaultyBlock(nn.Module):
 
 # %% [markdown]
 # The next cell begins `faults_of` with one **structural test**: if the sublayers write nothing, the block must be the
-# identity. Run it, and add tests of your own. Which other properties must a right block have, whatever its parameters are?
-# For each of the four faults: which test would find it without reading the code? At the end of this exercise your tests
-# meet blocks with one fault each. (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a test is graded.)
+# identity. Run it, and add tests of your own. Which other properties must a correct block have, whatever its parameters
+# are? For each of the four faults, which test would find it without reading the code? At the end of this exercise your
+# tests meet blocks with one fault each. (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a test
+# is graded.)
 
 # %%
 from copy import deepcopy
@@ -559,7 +572,7 @@ causal = torch.ones(5, 5, dtype=torch.bool).tril()
 print(faults_of(FaultyBlock(8, 2, 16), torch.randn(2, 5, 8), causal))
 
 # %% [markdown]
-# Write the `forward` that was meant. (Copy the faulty one and repair it, or start afresh.)
+# Write the `forward` that was intended. (Copy the faulty one and repair it, or start afresh.)
 
 # %% exercise="repair_the_block"
 class RepairedBlock(nn.Module):
@@ -585,9 +598,10 @@ class RepairedBlock(nn.Module):
 check("repair_the_block", RepairedBlock)
 
 # %% [markdown]
-# **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. The cell copies its parameters
-# into your block and compares, with a causal mask. Then your `faults_of` examines it and three copies, A, B and C,
-# with one fault each. *Guess:* which of them do your tests find? Add tests until all three are found and yours still passes.
+# **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. The cell copies its
+# parameters into your block and compares, with a causal mask. Then your `faults_of` examines your block and three
+# copies of it, A, B and C, with one fault each. *Guess:* which of them do your tests find? Add tests until all three
+# are found and your own block still passes.
 
 # %%
 if solved("repair_the_block"):
@@ -616,24 +630,26 @@ if solved("repair_the_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your block does the same as torch's, up to rounding. A comparison with a trusted implementation is called **differential
-# testing**. It needs parameters as after training: while both norms have a gain of 1 and a bias of 0, using the first one
-# twice makes no difference. A has a norm on the stream, B ignores its mask, and C uses its first norm twice. The given
-# test finds A alone. For B: change the last position, and compare what comes out at those before it. For C: after a backward
-# pass every parameter must have a gradient. Each of the three finds what the others do not. (The faulty block has two sums
-# that start from the normalised x, and the given test does not tell them apart.)</details>
+# Your block does the same as torch's, up to rounding. A comparison with a trusted implementation is called
+# **differential testing**. It needs parameters like those of a trained model: while both norms have a gain of 1 and a
+# bias of 0, using the first norm twice makes no difference. A has a norm on the stream, B ignores its mask, and C uses
+# its first norm twice. The given test finds A alone. For B, change the last position, and compare the outputs at the
+# positions before it. For C, check that every parameter has a gradient after a backward pass. Each of these three tests
+# finds what the others do not. (The faulty block has two sums that start from the normalised x, and the given test does
+# not tell them apart.)</details>
 
 # %% [markdown]
 # ## 9 · A norm over all tokens so far
 #
-# Somebody wants steadier statistics than those of one token. At position $i$ their norm takes one mean and one variance over
-# all features of the positions $1, \dots, i$ of the same sentence, $i \cdot d$ numbers. Every attention has a causal mask, and
-# batches are padded on the right.
+# An engineer wants steadier statistics than those of one token. At position $i$ the engineer's norm takes one mean and
+# one variance over all features of the positions $1, \dots, i$ of the same sentence, $i \cdot d$ numbers. Every
+# attention has a causal mask, and batches are padded on the right.
 #
-# **(a)** Can the future reach the past through this norm? Can one sentence of a batch change the result of another? Give a
-# reason for each. **(b)** Now batches are padded on the *left*, and the norm counts the padding. One of the two answers
-# changes. Which one, and why? **(c)** Nobody has noticed, because the loss is as good as before. Describe a structural test
-# that finds (b): what do you change, what do you compare, and what must be equal?
+# **(a)** Can the future reach the past through this norm? Can one sentence of a batch change the result of another?
+# Give a reason for each answer. **(b)** Now batches are padded on the *left*, and the norm counts the padding. One of
+# the two answers changes. Which one, and why? **(c)** Nobody has noticed this, because the loss is as good as before.
+# Describe a structural test that finds the fault in (b): what do you change, what do you compare, and what must be
+# equal?
 #
 # Answer in four to seven sentences in all. (3 points)
 
@@ -649,7 +665,7 @@ if solved("repair_the_block"):
 #    padding enters the mean" without a word on other sentences. (Also right: the amount of padding tells how long the text
 #    itself will be, and this is a leak of its own. It does not replace the first reason.)
 # 3. (c) One sentence alone, and beside a longer one (or with more padding): the outputs at its real tokens must be equal up to
-#    rounding. It must be said what is compared with what, and what must be equal. Changing a later token, as in the leak
+#    rounding. The answer must say what is compared with what, and what must be equal. Changing a later token, as in the leak
 #    test, does not find (b) and earns nothing. "Look at the validation loss" earns nothing.
 # ### END SOLUTION
 
@@ -682,12 +698,12 @@ if solved("repair_the_block"):
 # %% [markdown]
 # ## Extension: fold the norm away
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is worth extra credit, and you lose nothing by leaving it out.
 #
 # In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$:
-# $(y \odot \gamma + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are one. Find the matrix and
-# the bias of a single layer that does the same to $y$, so that the norm needs no parameters. (Folding is the first step
-# when one looks inside a trained model, or makes it run fast.)
+# $(y \odot \gamma + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are
+# one linear map. Find the matrix and the bias of a single layer that does the same to $y$, so that the norm needs no
+# parameters. (Folding is the first step when a trained model is examined, or made to run fast.)
 
 # %% exercise="fold_the_norm"
 def fold_the_norm(gain: Tensor, bias: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -703,7 +719,7 @@ def fold_the_norm(gain: Tensor, bias: Tensor, W: Tensor, b: Tensor) -> tuple[Ten
 check("fold_the_norm", fold_the_norm)
 
 # %% [markdown]
-# **Use it.** A norm with 1,024 parameters in front of a layer, and the same without them:
+# **Use it.** The cell compares a layer behind a norm with 1,024 parameters with your folded layer, whose norm has none:
 
 # %%
 if solved("fold_the_norm"):
@@ -719,5 +735,6 @@ if solved("fold_the_norm"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The two differ by rounding. The folded layer costs no more than the layer alone, and the norm is left without parameters.
+# The two outputs differ by rounding. The folded layer costs no more than the layer alone, and the norm is left without
+# parameters.
 # </details>

@@ -193,8 +193,13 @@ def _step_in_words(step: str) -> str:
     return f"{name} of {'a normalised x' if before else 'x'}{after} added to x"
 
 
-def training_curves(runs: Mapping[str, Sequence[Sequence[float]]], y_name: str) -> None:
-    """Losses against steps, {name: a list of losses for each seed}: each seed thin, their mean thick."""
+def training_curves(
+    runs: Mapping[str, Sequence[Sequence[float]]], y_name: str, level: tuple[str, float] | None = None
+) -> None:
+    """Losses against steps, {name: a list of losses for each seed}: each seed thin, their mean thick.
+
+    `level` is dotted, with its name.
+    """
     drawn, ax = figure(6.6, 3.2)
     said = []
     for i, (name, seeds) in enumerate(runs.items()):
@@ -208,6 +213,9 @@ def training_curves(runs: Mapping[str, Sequence[Sequence[float]]], y_name: str) 
         said.append(
             f"{name}: from {middle[0]:.2g} to {middle[-1]:.2g}, the seeds end between {ends[0]:.2g} and {ends[-1]:.2g}"
         )
+    if level is not None:
+        _named_level(ax, *level, below=True)
+        said.append(f"{level[0]}: {level[1]:.2f}")
     name_lines(ax, "training step", y_name)
     show(drawn, f"{y_name} against training step, thin lines for seeds and thick for their mean. {'; '.join(said)}.")
 
@@ -358,11 +366,12 @@ def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: fl
     return said
 
 
-def _named_level(ax: Axes, name: str, height: float) -> None:
-    """A dotted level, its name above it on the right, left of where the last marks stand."""
+def _named_level(ax: Axes, name: str, height: float, below: bool = False) -> None:
+    """A dotted level, its name above (or well below) it on the right, left of where the last marks stand."""
     ax.axhline(height, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-    ax.annotate(name, (1, height), (-24, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                ha="right", va="bottom", fontsize=10, color=GREY)  # fmt: skip
+    ax.annotate(name, (1, height), (-24, -10 if below else 3), xycoords=("axes fraction", "data"),
+                textcoords="offset points", ha="right", va="top" if below else "bottom", fontsize=10,
+                color=GREY)  # fmt: skip
 
 
 def _at_most(value: float | None, highest: float) -> float:
@@ -417,6 +426,13 @@ def runs_in_rows(
             named.add(setting)
             if len(within) < len(xs):
                 ax.plot(highest, at, marker=r"$\rightarrow$", color=style["color"], markersize=12, clip_on=False)
+            # Seeds whose marks coincide are counted.
+            beyond = len(xs) - len(within)
+            together = len(within) > 2 and max(within) < 1.02 * min(within)
+            if beyond > 1 or together:
+                place, count = (highest, beyond) if beyond > 1 else (max(within), len(within))
+                ax.annotate(f"× {count}", (place, at), (8, 0), textcoords="offset points", fontsize=9,
+                            va="top" if 2 * i >= len(settings) else "bottom", color=style["color"], annotation_clip=False)  # fmt: skip
         listed = "; ".join(f"{setting} " + ", ".join("none" if v is None else f"{v:.2f}" for v in values)
                            for setting, values in row.items())  # fmt: skip
         said.append(f"{name}: {listed}")
@@ -435,12 +451,15 @@ def runs_in_rows(
     show(drawn, f"{x_name}, a mark a seed. {'. '.join(said)}.")
 
 
-def paired_runs(groups: Mapping[str, Sequence[float]], pair: tuple[str, str], half: float, x_name: str) -> None:
-    """Runs of the same seeds, joined across groups; beside them the pair's differences, their mean and its interval.
+Paired = Mapping[str, Mapping[str, tuple[Sequence[float], float]]]  # {row: {setting: (differences, half interval)}}
 
-    `half` is half of the interval's length.
+
+def paired_runs(groups: Mapping[str, Sequence[float]], differences: Paired, title: str, x_name: str) -> None:
+    """Runs of the same seeds, joined across groups; beside them paired differences, a row each, settings in colours.
+
+    A small mark is a seed's difference, a large one the mean, and a bar its interval, of which `half` is half.
     """
-    drawn, (left, right) = figure(7.6, 2.9, columns=2)
+    drawn, (left, right) = figure(9.4, 3.1, columns=2)
     names = list(groups)
     for values in zip(*groups.values(), strict=True):
         left.plot(values, range(len(names)), "o-", color=GREY, markerfacecolor=BLUE, markersize=5, linewidth=0.9)
@@ -449,20 +468,69 @@ def paired_runs(groups: Mapping[str, Sequence[float]], pair: tuple[str, str], ha
     left.tick_params(axis="y", length=0)
     left.set_xlabel(x_name)
     left.set_title("a line joins the runs of a seed")
-    differences = [a - b for a, b in zip(groups[pair[0]], groups[pair[1]], strict=True)]
-    middle = float(np.mean(differences))
     right.axvline(0, color=INK, linewidth=1)
-    right.plot(differences, [0.25] * len(differences), "o", color=BLUE, markersize=5)
-    right.plot([middle - half, middle + half], [-0.25, -0.25], color=ORANGE, linewidth=2.4)
-    right.plot(middle, -0.25, "D", color=ORANGE, markersize=7)
-    right.set_yticks([0.25, -0.25], ["each seed", "mean, 95 %"])
-    right.set_ylim(-0.7, 0.7)
+    said = []
+    for y, (row, settings) in enumerate(differences.items()):
+        for i, (setting, (found, half)) in enumerate(settings.items()):
+            style = line_style(i)
+            at, middle = y + 0.36 * (i - (len(settings) - 1) / 2), float(np.mean(found))
+            small = {"color": style["color"], "markersize": 3.5, "alpha": 0.6}
+            right.plot(found, [at + 0.13] * len(found), style["marker"], **small)
+            right.plot([middle - half, middle + half], [at, at], color=style["color"], linewidth=2.4)
+            right.plot(middle, at, style["marker"], color=style["color"], markersize=7.5, linestyle="none",
+                       label=None if y else setting)  # fmt: skip
+            said.append(f"{row}, {setting}: mean {middle:.4f} ± {half:.4f}".replace("-", "−"))
+    right.set_yticks(range(len(differences)), list(differences))
+    right.set_ylim(len(differences) - 0.5, -0.5)
     right.tick_params(axis="y", length=0)
     right.set_xlabel("difference (nats per letter)")
-    right.set_title(f"{pair[0]} − {pair[1]}")
+    right.set_title(title)
+    right.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     listed = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items())
-    said = f"{listed}. {pair[0]} less {pair[1]}: mean {middle:.4f} ± {half:.4f}".replace("-", "−")
-    show(drawn, f"{x_name}, runs of one seed joined. {said}.")
+    show(drawn, f"{x_name}, runs of one seed joined. {listed}. {title}: {'; '.join(said)}.")
+
+
+def branch_and_norm(ratios: Sequence[float]) -> None:
+    """x of length 1, a branch of each ratio at right angles to it, and their sum, which the norm brings to length 1.
+
+    In the last panel two opposite tokens get the same branch, of the last ratio.
+    """
+    top = max(ratios)
+    drawn, axes = figure(8.8, 3.0, columns=len(ratios) + 1)
+    said = []
+    for ax, r in zip(axes, ratios, strict=False):
+        stage(ax, (-0.12, 1.75), (-0.5, top + 0.15))
+        ax.set_aspect("equal")
+        length = float(np.hypot(1, r))
+        left = 1 / length
+        arrow(ax, (0, 0), (1, 0), colour=BLUE, width=1.6)
+        arrow(ax, (1, 0), (1, r), colour=ORANGE, width=1.6)
+        arrow(ax, (0, 0), (1, r), colour=GREY, width=1.2)
+        arrow(ax, (0, 0), (left, r / length), colour=PURPLE, width=2.6)
+        ax.plot([left, left], [r / length, -0.12], ":", color=PURPLE, linewidth=1.3)
+        ax.plot([0, left], [-0.12, -0.12], color=PURPLE, linewidth=3)
+        ax.text(left / 2, -0.19, f"{left:.2f} left", ha="center", va="top", fontsize=10, color=PURPLE)
+        ax.text(1.06, r / 2, f"branch, {r:g}", va="center", fontsize=10, color=ORANGE)
+        ax.text(1.06, -0.02, "$x$", va="center", fontsize=11, color=BLUE)
+        ax.set_title(f"r = {r:g}")
+        said.append(f"r = {r:g}: the sum is {length:.2f} long, and {left:.2f} of x is left after the norm")
+    last = axes[-1]
+    stage(last, (-1.35, 1.35), (-0.5, top + 0.15))
+    last.set_aspect("equal")
+    length = float(np.hypot(1, top))
+    circle = last.add_patch(Circle((0, 0), 1, facecolor="none", edgecolor=GREY, linestyle=":", linewidth=1))
+    circle.set_clip_path(Rectangle((-1.35, 0), 2.7, 2, transform=last.transData))
+    for side in (-1, 1):
+        arrow(last, (0, 0), (side, 0), colour=BLUE, width=1.6)
+        arrow(last, (side, 0), (side, top), colour=ORANGE, width=1.6)
+        arrow(last, (0, 0), (side / length, top / length), colour=PURPLE, width=2.6)
+        last.plot([side / length, side], [top / length, top], color=GREY, linewidth=1)
+    angle = 2 * np.degrees(np.arctan(1 / top))
+    last.text(0, -0.12, "two tokens: 180° apart", ha="center", va="top", fontsize=10, color=BLUE)
+    last.text(0, 1.08, f"{angle:.0f}° apart", ha="center", va="bottom", fontsize=10, color=PURPLE)
+    last.set_title(f"the same branch for both, r = {top:g}")
+    said.append(f"two opposite tokens with the same branch of {top:g}: 180° apart before, {angle:.0f}° after the norm")
+    show(drawn, f"A branch at right angles to x, added, and the sum brought to length 1. {'; '.join(said)}.")
 
 
 Flow = tuple[Sequence[float], Sequence[float]]  # sizes of x, gradients in the blocks
@@ -509,7 +577,7 @@ def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
 
     Lines of equal loss stand at the same heights in all, each ten times the one below it.
     """
-    drawn, _ = figure(3.5 * len(slices) + 0.3, 3.6, columns=len(slices))
+    drawn, _ = figure(3.2 * len(slices) + 0.3, 3.3, columns=len(slices))
     levels = [0.01, 0.1, 1.0]
     said = []
     for ax, (title, (side, losses)) in zip(drawn.axes, slices.items(), strict=True):

@@ -10,22 +10,22 @@
 # # Assignment @transformer · The Transformer
 #
 # In this assignment you assemble models from the parts of [lecture @transformer](@transformer). The lecture printed a
-# pre-norm Transformer; copying it does not help here. You build two blocks whose norms
-# stand elsewhere than the lecture's, prepare a real batch of sentences, and assemble a whole Transformer that compares
-# several translations of one source. You count a GPT's parameters exactly, and build a language model with parameters of
-# its own. At the end comes the gated feed-forward network of newer models.
+# pre-norm Transformer, but copying it does not help here. You build two blocks whose norms are in other places than
+# the lecture's, prepare a real batch of sentences, and assemble a whole Transformer that compares several translations
+# of one source. Then you count a GPT's parameters exactly, and build a language model with parameters of its own.
+# Exercise 7 is the gated feed-forward network of newer models.
 #
-# In exercises 1, 2 and 4 you get the parts as functions: attentions, feed-forward networks, norms. You connect them, and the
-# check looks at nothing else. Under each exercise stands a check. A check on other numbers and other sizes decides your
-# points.
+# In exercises 1, 2 and 4 you get the parts as functions: attention, feed-forward networks and norms. You connect them,
+# and the check tests only the connections. Under each exercise there is a check. Your points come from another check,
+# on other numbers and other sizes.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
-# gradient through wherever something is to be learned.
+# Two rules hold throughout. Return new tensors, and do not change the tensors that come in. Let a gradient through
+# wherever something is to be learned.
 #
 # {exercises}
 #
-# If you are stuck, `hint("encoder_block", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own blocks or torch's.
+# If you are stuck, `hint("encoder_block", 1)` prints a hint. The later hints of an exercise tell more. Answers that
+# call the course's own blocks or torch's are refused.
 
 # %% locked=true
 try:
@@ -47,13 +47,14 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · An encoder block with sandwich norms
 #
-# Gemma 2 and 3 have *four* norms in a block, and [lecture @deep_stacks](@deep_stacks) calls them **sandwich norms**. Each
-# sublayer, attention and then the feed-forward network, has a norm before it and another one after it. Both stand
-# on the branch: on the residual path from x to the output there is nothing but sums. `norm_1` and `norm_2` are
-# attention's, before and after; `norm_3` and `norm_4` are the feed-forward network's.
+# Gemma 2 and 3 have *four* norms in a block, which [lecture @deep_stacks](@deep_stacks) calls **sandwich norms**. Each
+# sublayer, first attention and then the feed-forward network, has one norm before it and another one after it. Both
+# norms are on the branch: the residual path from x to the output contains only sums. Attention has `norm_1` before it
+# and `norm_2` after it. The feed-forward network has `norm_3` before it and `norm_4` after it.
 #
-# The attention takes three arguments, `attention(x, memory, mask)`: what makes the queries, what makes the keys and
-# values, and which positions of the memory hold a token. In self-attention one sequence does both.
+# The attention takes three arguments, `attention(x, memory, mask)`: the sequence that makes the queries, the sequence
+# that makes the keys and values, and a mask that says which positions of the memory hold a token. In self-attention
+# one sequence makes queries, keys and values.
 
 # %% exercise="encoder_block"
 def encoder_block(
@@ -72,10 +73,10 @@ def encoder_block(
 check("encoder_block", encoder_block)
 
 # %% [markdown]
-# **Use it.** (1) If the two norms after the sublayers do nothing, a sandwich block is a pre-norm block. Then it must compute what
-# torch's own block does, with torch's sublayers. (2) What are the norms after the sublayers good for? Thirty-two blocks with random
-# sublayers stand one after the other, and the sublayers' outputs are multiplied by 1, 10 or 100. *Guess* the size of x at
-# the top, with these norms and without them.
+# **Use it.** (1) If the two norms after the sublayers do nothing, a sandwich block is a pre-norm block. With torch's
+# sublayers it must then compute what torch's own block computes. (2) What are the norms after the sublayers good for?
+# The cell stacks thirty-two blocks with random sublayers, and multiplies the sublayers' outputs by 1, 10
+# or 100. *Guess* the size of x at the top, with these norms and without them.
 
 # %%
 if solved("encoder_block"):
@@ -124,20 +125,20 @@ if solved("encoder_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# (1) The difference is rounding: without the norms after the sublayers your block is torch's. (2) Without these norms x
-# grows in proportion to the sublayers' outputs, to 14, 142 and 1,418. With a norm after it, every sublayer adds a step of
-# one size, whatever its own scale. So x ends at 7.8 each time, close to a random walk's 8.1, and no sublayer can drown the
-# others.</details>
+# (1) The difference is only rounding: without the norms after the sublayers your block equals torch's. (2) Without
+# these norms x grows in proportion to the sublayers' outputs, to 14, 142 and 1,418. With a norm after it, every
+# sublayer adds a step of the same size, whatever its own scale. So x ends at 7.8 each time, close to the 8.1 of a
+# random walk, and no sublayer can drown out the others.</details>
 
 # %% [markdown]
 # ## 2 · The decoder block of 2017
 #
-# The lecture's code is pre-norm. Now build the decoder's block as figure 1 of the paper draws it: three sublayers, causal
-# self-attention, cross-attention and the feed-forward network, each followed by a box "Add & Norm". In cross-attention
-# the queries come from the decoder, and the keys and values from the memory.
+# The lecture's code is pre-norm. Now build the decoder block as figure 1 of the paper draws it. It has three
+# sublayers, causal self-attention, cross-attention and the feed-forward network, and each is followed by a box "Add &
+# Norm". In cross-attention the queries come from the decoder, and the keys and values from the memory.
 #
-# There are two masks. `mask` is about the decoder's own positions, and `memory_mask` says which positions of the
-# memory hold a token.
+# There are two masks. `mask` says which of the decoder's own positions may attend to which, and `memory_mask` says
+# which positions of the memory hold a token.
 
 # %% exercise="decoder_block"
 def decoder_block(
@@ -159,10 +160,10 @@ def decoder_block(
 check("decoder_block", decoder_block)
 
 # %% [markdown]
-# **Use it.** Is it *the* decoder block of the paper? Torch's `nn.TransformerDecoderLayer` has the order of 2017 unless one
-# asks for another. Your function gets its sublayers and its weights. Then one token of the second text's memory changes,
-# at place 1 or at place 5. That text has four tokens, and the rest is padding. *Guess* how many of the five rows of
-# the block's output change.
+# **Use it.** Is your block *the* decoder block of the paper? By default torch's `nn.TransformerDecoderLayer` has the
+# order of 2017. Your function gets the sublayers and the weights of such a layer. Then one token of the second text's
+# memory changes, at place 1 or at place 5. That text has four tokens, and the rest is padding. *Guess* how many of the
+# five rows of the block's output change.
 
 # %%
 if solved("decoder_block"):
@@ -199,17 +200,18 @@ if solved("decoder_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The difference to torch is rounding. All five rows depend on each real token of the memory: cross-attention is not
-# causal, because the whole source is known before the first token is written. None depends on padding. A block without
-# `memory_mask` would show 5 in both lines.</details>
+# Your block and torch's differ only by rounding. All five rows depend on each real token of the memory:
+# cross-attention is not causal, because the whole source is known before the first token is written. No row depends on
+# padding. A block without `memory_mask` would show 5 in both lines.</details>
 
 # %% [markdown]
 # ## 3 · A batch for teacher forcing
 #
-# The lecture shifted one sentence. A batch has sentences of different lengths, and none of them has an end yet. At
-# position $t$ the decoder reads what has been written before, and must predict what comes next. It begins with `bos`,
-# which it reads and never predicts. It ends with `eos`, which it predicts and never reads. After a sentence's end both
-# rows hold `pad`. A sentence may be empty. What `target` holds after a sentence's end is not defined.
+# The lecture shifted one sentence. A batch has sentences of different lengths, and here none of them ends with `eos`
+# yet. At position $t$ the decoder reads what has been written before, and must predict what comes next. The row that
+# it reads begins with `bos`, which is never predicted. The row that it predicts ends with `eos`, which is never read.
+# After the end of a sentence both rows hold `pad`. A sentence may be empty. What `target` holds after the end of a
+# sentence is not defined.
 
 # %% exercise="shift_right"
 def shift_right(
@@ -227,9 +229,9 @@ def shift_right(
 check("shift_right", shift_right)
 
 # %% [markdown]
-# **Use it.** The package makes its training batches with a function of its own, `collate`. Three pairs of sentences as
-# token ids: are your rows the package's? (There padding is 0, `bos` 1 and `eos` 2.) *Guess* for how many of the twelve
-# places of `target_out` the loss is computed.
+# **Use it.** The package makes its training batches with its own function, `collate`. Does your function return the
+# same rows as the package for three pairs of sentences? (They are given as token ids; padding is 0, `bos` 1 and `eos`
+# 2.) *Guess* how many of the twelve places of `target_out` count for the loss.
 
 # %%
 if solved("shift_right"):
@@ -249,22 +251,23 @@ if solved("shift_right"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your rows are the package's. The loss is computed at 9 of the 12 places: six tokens, and an `eos` for each of the three
-# sentences. The model learns from them also where to stop.</details>
+# Your rows are the same as the package's. The loss is computed at 9 of the 12 places: at six tokens, and at an `eos`
+# for each of the three sentences. From `eos` the model also learns where to stop.</details>
 
 # %% [markdown]
 # ## 4 · The whole Transformer, for several candidates
 #
 # A model often has to judge several texts for one source: in beam search, and in **reranking**, where candidates come
 # from elsewhere and the most probable one is chosen. Then each source has k candidate targets. Predict every token of
-# every candidate from the tokens before it, all in one pass. No candidate knows of the others, and the encoder must read
-# each source *once*, not k times.
+# every candidate from the tokens before it, all in one pass. No candidate may influence another, and the encoder must
+# read each source *once*, not k times.
 #
-# The embeddings add the positions themselves. The embeddings and the blocks take three axes at most: rows of tokens
-# (rows, n), and vectors (rows, n, d_model). Each list has one entry per block, and the two lists need not be equally long.
-# Each of the two stacks ends in a norm of its own. `output` turns each state into a row of logits.
+# The embedding functions add the positions themselves. The embeddings and the blocks take at most three axes: rows of
+# tokens (rows, n), and vectors (rows, n, d_model). Each list has one entry per block, and the two lists need not have
+# the same length. Each of the two stacks ends with its own norm. `output` turns each state into a row of logits.
 #
-# You do *not* get what keeps the decoder from reading its answers: make that yourself. All candidates are equally long.
+# You do *not* get what keeps the decoder from reading its answers, so make it yourself. All candidates have the same
+# length.
 
 # %% exercise="transformer"
 def transformer(
@@ -288,10 +291,10 @@ def transformer(
 check("transformer", transformer)
 
 # %% [markdown]
-# **Use it.** If the checks of exercises 1, 2 and 4 are green, you have written a Transformer. Here are layers with
-# parameters to hand to your functions: a sandwich encoder and a decoder of 2017. Your model learns to write a row of
-# letters backwards, in a few seconds. Then it is a judge: it gets each source with four candidates. *Guess* how often the
-# right one is the most probable, and which wrong one comes closest to it.
+# **Use it.** If the checks of exercises 1, 2 and 4 are green, you have written a Transformer. The cell gives your
+# functions layers with parameters: a sandwich encoder and a decoder of 2017. Your model learns in a few seconds to
+# write a row of letters backwards. Then it becomes a judge, and gets each source with four candidates. *Guess* how
+# often the right candidate is the most probable one, and which wrong candidate comes closest to it.
 
 # %%
 if solved("encoder_block") and solved("decoder_block") and solved("transformer"):
@@ -353,25 +356,26 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The right candidate wins every time. Of the wrong ones, the one with two letters exchanged comes closest: it has most
-# letters right. Yet it lies 18 nats behind, because a sum of logarithms punishes each letter that the model is sure is
-# wrong.</details>
+# The right candidate wins every time. The closest wrong candidate is the one with two letters exchanged, because most
+# of its letters are right. Yet it lies 18 nats behind, because a sum of logarithms punishes each letter that the model
+# is sure is wrong.</details>
 
 # %% [markdown]
 # ## 5 · The parameters of a GPT, exactly
 #
-# The lecture's rule $12\,L\,d^2$ leaves out biases, norms and embeddings, and it takes $h\,d_k = d$ for granted. Count
-# exactly. This needs no tensor, only arithmetic. The model is made of
+# The lecture's rule $12\,L\,d^2$ leaves out biases, norms and embeddings, and it assumes that $h\,d_k = d$. Now count
+# exactly. You need no tensor, only arithmetic. The model consists of
 #
-# * a table of `vocab_size` token vectors and a table of `max_length` position vectors, `d_model` wide; the output,
-#   which turns vectors back into logits of tokens, uses the tokens' table again (it is *tied*), and has no bias;
+# * a table of `vocab_size` token vectors and a table of `max_length` position vectors, both `d_model` wide (the
+#   output, which turns vectors back into logits of tokens, uses the tokens' table again, so it is *tied*, and it has
+#   no bias);
 # * `n_layers` blocks, each with a multi-head attention of `n_heads` query heads and `n_kv_heads` heads of keys and
-#   values, all `d_head` wide, and a feed-forward network, two linear layers, `d_model → d_ff → d_model`; all six linear
-#   layers have biases;
-# * LayerNorms of width `d_model`, with a gain and a bias each: one in front of each attention, one in front of each
-#   feed-forward network, and one after the last block.
+#   values, all `d_head` wide, and a feed-forward network of two linear layers, `d_model → d_ff → d_model` (all six
+#   linear layers have biases);
+# * LayerNorms of width `d_model`, each with a gain and a bias: one before each attention, one before each feed-forward
+#   network, and one after the last block.
 #
-# In most models `n_heads * d_head` is `d_model`. In this function it need not be.
+# In most models `n_heads * d_head` equals `d_model`. In this function it need not.
 
 # %% exercise="count_parameters"
 def count_parameters(
@@ -389,9 +393,10 @@ def count_parameters(
 check("count_parameters", count_parameters)
 
 # %% [markdown]
-# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess* which
-# part has most of them, and which part of GPT-3. GPT-3 read 300 billion tokens. *Guess* how many days that would take on
-# 1,000 GPUs, at 4 · 10¹⁴ FLOPs per second each, and how many tokens the rule of 20 would give it.
+# **Use it.** Your function counts published models. GPT-2 small, as released, has 124,439,808 parameters. *Guess*
+# which part of GPT-2 has the most parameters, and which part of GPT-3. GPT-3 read 300 billion tokens. *Guess* how many
+# days this would take on 1,000 GPUs, at 4 · 10¹⁴ FLOPs per second each, and how many tokens the rule of 20 would give
+# it.
 
 # %%
 if solved("count_parameters"):
@@ -411,25 +416,25 @@ if solved("count_parameters"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The feed-forward networks have most, in GPT-2 with 45.5% and in GPT-3 with 66.4%, twice as many as attention. The
-# embeddings have nearly a third of GPT-2, so a second table for the output would cost much there. In GPT-3 they
-# have 0.4%: tying saves next to nothing. The norms never matter. The training would take about nine days. The rule of 20
-# asks for more than ten times as many tokens.</details>
+# The feed-forward networks have the most parameters: 45.5% in GPT-2 and 66.4% in GPT-3, twice as many as attention.
+# The embeddings have nearly a third of GPT-2's parameters, so a second table for the output would cost much there. In
+# GPT-3 they have 0.4%, so tying saves next to nothing. The norms never matter. GPT-3's training would take about nine
+# days. The rule of 20 asks for more than ten times as many tokens as GPT-3 read.</details>
 
 # %% [markdown]
 # ## 6 · A language model of your own
 #
 # Now build a whole model as a module, with all its parameters: a decoder-only model of GPT-2's shape. The block is
-# given. You write both methods. The parts that `__init__` makes have fixed names, as in a checkpoint:
+# given, and you write both methods. The parts that `__init__` makes have fixed names, as in a checkpoint:
 #
-# * `tokens` and `positions`: an `nn.Embedding` each, for vocab_size tokens and for max_length places. Both begin as
-#   normal random numbers of standard deviation 0.02.
-# * `blocks`: `n_layers` blocks, each with numbers of its own, in a container that registers them.
+# * `tokens` and `positions`: one `nn.Embedding` each, for vocab_size tokens and for max_length places. Both begin as
+#   normally distributed random numbers with standard deviation 0.02.
+# * `blocks`: `n_layers` blocks, each with its own parameters, in a container that registers them.
 # * `norm`: an `nn.LayerNorm` after the last block.
 #
-# Nothing else is learned: the output is **tied**. The logit of a token is the dot product of the state, after the norm,
-# with that token's row of `tokens`. The logits at place $t$ are for the token at $t + 1$, so no place may see what
-# comes after it. Texts are of any length up to max_length, and none is padded.
+# Nothing else is learned, because the output is **tied**. The logit of a token is the dot product of the state, after
+# the norm, with that token's row of `tokens`. The logits at place $t$ are for the token at $t + 1$, so no place may
+# see what comes after it. Texts have any length up to max_length, and no text is padded.
 
 # %% locked=true
 class Block(nn.Module):
@@ -475,9 +480,9 @@ class DecoderLM(nn.Module):
 check("DecoderLM", DecoderLM)
 
 # %% [markdown]
-# **Use it.** First: how many parameters does your model have in the size of GPT-2 small? The released model has
-# 124,439,808. (On torch's device "meta" tensors have shapes and no memory.) Then the cell trains a small model on
-# English number words, letter by letter, and lets it write. *Guess* the loss at the start, before it has learned
+# **Use it.** How many parameters does your model have at the size of GPT-2 small? The released model has 124,439,808.
+# (On torch's device "meta", tensors have shapes but take no memory.) Then the cell trains a small model on English
+# number words, letter by letter, and lets it write. *Guess* the loss at the start, before the model has learned
 # anything.
 
 # %%
@@ -516,14 +521,15 @@ if solved("DecoderLM"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The loss starts near 3.61, the price of an even guess among 37 letters. It falls to 0.54. The model writes
-# mostly number words; a few are mixtures of two words, as it writes one letter at a time.</details>
+# The loss starts near 3.61, the loss of an even guess among 37 letters. It falls to 0.54. The model writes mostly
+# number words. A few are mixtures of two words, because it writes one letter at a time.</details>
 
 # %% [markdown]
-# **Load a checkpoint into it.** Here is a model of the package in GPT-2's shape, with random weights, saved in GPT-2's
-# format. Each of its tensors has a place in your model. The same lines load published weights: they have 12 blocks of
-# width 768, and your model from above has room for all 124,439,808 numbers. (Their GELU is the tanh form,
-# `nn.GELU("tanh")`. Their file also holds a causal mask for each block, `attn.bias`, which the loop leaves out.)
+# **Load a checkpoint into it.** The cell saves a model of the package, in GPT-2's shape and with random weights, in
+# GPT-2's format. Each of its tensors has a place in your model. The same lines load the published weights. The
+# published model has 12 blocks of width 768, and your model from above has room for all its 124,439,808 numbers. (Its
+# GELU is the tanh form, `nn.GELU("tanh")`. Its file also holds a causal mask for each block, `attn.bias`, which the
+# loop leaves out.)
 
 # %%
 if solved("DecoderLM"):
@@ -571,19 +577,21 @@ if solved("DecoderLM"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The logits agree up to rounding, so every tensor is in its place. `load_state_dict` compares names and shapes alone.
-# `attn.c_proj.weight` is square: if you forget to transpose it, no error is raised, and only this comparison shows it.</details>
+# The logits agree up to rounding, so every tensor is in its place. `load_state_dict` compares only names and shapes.
+# `attn.c_proj.weight` is square, so if you forget to transpose it, no error is raised, and only this comparison of
+# logits shows it.</details>
 
 # %% [markdown]
 # ## 7 · A gated feed-forward network: SwiGLU
 #
-# Today's language models have this in place of the feed-forward network with its ReLU. Two products lead up, from `d_model`
-# to `d_ff`. The one with `W_gate` goes through $\operatorname{silu}(z) = z \cdot \sigma(z)$, where σ is the logistic sigmoid,
-# and becomes the *gate*: it multiplies the one with `W_up` element by element. A product with `W_down` leads back to
-# `d_model`. There are no biases. Write the network as one formula first, with the shape of each part.
+# Today's language models have this network instead of the feed-forward network with ReLU. Two products lead from
+# `d_model` to `d_ff`. The product with `W_gate` goes through $\operatorname{silu}(z) = z \cdot \sigma(z)$, where σ is
+# the logistic sigmoid, and becomes the *gate*, which multiplies the product with `W_up` element by element. A product
+# with `W_down` leads back to `d_model`. There are no biases. First write the network as one formula, with the shape of
+# each part.
 #
-# $x$ may have any axes in front of the last. Its numbers may be large: the output must stay finite, and so must the
-# gradient.
+# $x$ may have any number of axes before the last one. Its numbers may be large, but the output and the gradient must
+# stay finite.
 
 # %% exercise="swiglu"
 def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
@@ -598,10 +606,10 @@ def swiglu(x: Tensor, W_gate: Tensor, W_up: Tensor, W_down: Tensor) -> Tensor:
 check("swiglu", swiglu)
 
 # %% [markdown]
-# **Use it.** The lecture's kept checkpoint has a gated network in each block. The cell puts yours in its place, with
-# the checkpoint's matrices, and measures the loss on the docstrings of Python's module `math`. Then it hands your function
-# `W_up` and `W_gate` in the wrong order. *Guess:* would that matter to a model that is trained so from the start? Does it
-# matter to this checkpoint?
+# **Use it.** The lecture's kept checkpoint has a gated network in each block. The cell replaces it with yours, keeps
+# the checkpoint's matrices, and measures the loss on the docstrings of Python's module `math`. Then it gives your
+# function `W_up` and `W_gate` in the wrong order. *Guess:* would the wrong order matter to a model that is trained
+# with it from the start? Does it matter to this checkpoint?
 
 # %%
 if solved("swiglu"):
@@ -641,15 +649,16 @@ if solved("swiglu"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With your network the loss is the checkpoint's own, 4.46. With the two exchanged it is 6.21, and the text falls apart.
-# The two matrices have the same shape and begin as random numbers of the same kind, so before training their roles are
-# only names. After training they are not, and no error tells you that a loader has exchanged them.</details>
+# With your network the loss is the checkpoint's own, 4.46. With the two matrices exchanged it is 6.21, and the text
+# falls apart. The two matrices have the same shape and begin as random numbers of the same kind, so before training
+# their roles are only names. After training their roles differ, and no error tells you that a loader has exchanged
+# them.</details>
 
 # %% [markdown]
 # ## 8 · Fingerprints of a leak
 #
-# A decoder predicts a target $y_1, \dots, y_6$; its logits at position $t$ are for $y_t$. You change one token of the
-# target, run the decoder once more, and note at which positions the logits *can* change. Here are four decoders:
+# A decoder predicts a target $y_1, \dots, y_6$. Its logits at position $t$ are for $y_t$. You change one token of the
+# target, run the decoder again, and note at which positions the logits *can* change. Here are four decoders:
 #
 # | | at position $t$ it reads | mask of its self-attention |
 # |---|---|---|
@@ -658,10 +667,11 @@ if solved("swiglu"):
 # | C | $y_{t-1}$ (`bos` at 1) | none |
 # | D | $y_{t-2}$ (`bos` at 1 and 2) | causal |
 #
-# **(a)** You change $y_3$. At which of the positions 1 to 6 can the logits change, in A, B, C and D? **(b)** In A, one of
-# the six tokens can be changed, and no logits change at all. Which one, and why is that no fault? **(c)** All four are
-# trained. A course-mate compares their *validation* losses, for which the decoders get the true targets as in training. Say
-# for B, C and D whether the loss will be lower or higher than A's, and why. Which other measurement shows all three faults?
+# **(a)** You change $y_3$. At which of the positions 1 to 6 can the logits change, in A, B, C and D? **(b)** In A, you
+# can change one of the six tokens without changing any logits. Which token is it, and why is this no fault? **(c)**
+# All four decoders are trained. A course-mate compares their *validation* losses, for which the decoders get the true
+# targets, as in training. For each of B, C and D, say whether the loss will be lower or higher than A's, and why.
+# Which other measurement shows all three faults?
 #
 # Answer in six to ten lines. (3 points)
 
@@ -669,28 +679,30 @@ if solved("swiglu"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) A: 4, 5, 6. B: 3, 4, 5, 6. C: all six. D: 5, 6. (Half a point for three of four. A position that reads $y_3$ can
-#    change, and so can each that may attend to it.)
-# 2. (b) $y_6$. It is predicted at position 6 and never read, since nothing is predicted after it.
-# 3. (c) B and C lower: the answer stands in the input, in B at the same position, in C one to the right, and validation
-#    feeds it in, too. D higher: nothing leaks, but the last token, which tells most, is missing. What shows all three
-#    is to let the decoders *write by themselves*, where no target exists, and to compare what they write; or the test of
-#    (a). Half a point if only one of the two, losses or measurement, is right.
+# 1. (a) A: 4, 5, 6. B: 3, 4, 5, 6. C: all six. D: 5, 6. (Half a point for three of four. The logits can change at a
+#    position that reads $y_3$, and at each position that may attend to it.)
+# 2. (b) $y_6$. It is predicted at position 6 and never read, because nothing is predicted after it.
+# 3. (c) B and C have a lower loss. The answer is in the input, in B at the same position and in C one position to the
+#    right, and validation feeds it in, too. D has a higher loss: nothing leaks, but the last token, which tells most,
+#    is missing. To show all three faults, let the decoders *write by themselves*, where no target exists, and compare
+#    what they write. The test of (a) shows them, too. Half a point if only the losses or only the measurement is
+#    right.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 9 · One text, three objectives
 #
-# The text is *Close the file if it is open*; each word is a token. Under **span corruption** the spans *Close* and
-# *it is* are hidden.
+# The text is *Close the file if it is open*. Each word is a token. Under **span corruption** the spans *Close* and *it
+# is* are hidden.
 #
-# **(a)** Write three rows: what the encoder reads, what the decoder reads, and what the decoder predicts. The sentinels are
-# `<1>`, `<2>` and `<3>`; the decoder's row begins with `<bos>`. **(b)** A text has 1,000 tokens. How many predictions does
-# one pass give under causal LM (`<eos>` not counted), under masked LM with 15 %, and under span corruption with 15 % in
-# spans of three tokens (sentinels counted)? How many tokens does the T5 encoder read? **(c)** BERT replaces 80 % of
-# the chosen tokens by `[MASK]` and 10 % by a random token. It leaves 10 % as they are, and predicts these, too. "A target
-# leak", says a course-mate: "a visible token can simply be copied." The loss counts chosen tokens only. Why does copying
-# fail? What would these 10 % teach if there were no random tokens?
+# **(a)** Write three rows: what the encoder reads, what the decoder reads, and what the decoder predicts. The
+# sentinels are `<1>`, `<2>` and `<3>`, and the row that the decoder reads begins with `<bos>`. **(b)** A text has
+# 1,000 tokens. How many predictions does one pass give under causal LM (`<eos>` not counted), under masked LM with
+# 15 %, and under span corruption with 15 % in spans of three tokens (sentinels counted)? How many tokens does the T5
+# encoder read? **(c)** BERT replaces 80 % of the chosen tokens by `[MASK]` and 10 % by a random token. It leaves 10 %
+# as they are, and predicts these, too. "This is a target leak", says a course-mate, "because a visible token can
+# simply be copied." The loss counts only the chosen tokens. Why does copying fail? What would these 10 % teach if
+# there were no random tokens?
 #
 # Answer in five to nine lines. (2 points)
 
@@ -703,27 +715,28 @@ if solved("swiglu"):
 #    is not shifted).
 # 2. (b) 1,000; 150; 150 tokens are hidden in 50 spans, so the decoder predicts 150 + 50 + 1 = 201 tokens. The encoder
 #    reads 850 + 50 = 900.
-# 3. (c) Where the loss counts and a token is visible, it is the true one about half the time and a random one otherwise, and
-#    nothing marks which. So the model must judge by the context whether it fits. Without random tokens every visible token
-#    would be the true one: copying would be perfect, and these places would teach nothing else.
+# 3. (c) Where the loss counts and a token is visible, this token is the true one about half the time and a random one
+#    otherwise, and nothing marks which. So the model must judge by the context whether the token fits. Without random
+#    tokens every visible token would be the true one. Then copying would be perfect, and these places would teach
+#    nothing else.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 10 · Overlapping intervals, and the best of twelve
 #
-# In the lecture's figure of twelve changes, GELU lies at −0.015 ± 0.010 and ReGLU at −0.043 ± 0.021 nats, each compared
-# with the baseline. The two 95 % intervals overlap. "So nobody can say which of the two is better", says a course-mate.
-# These are the test losses of the single runs, from the course's `measured/modifications.json`:
+# In the lecture's figure of twelve changes, GELU lies at −0.015 ± 0.010 and ReGLU at −0.043 ± 0.021 nats, each
+# compared with the baseline. The two 95 % intervals overlap. "So we cannot say which of the two is better", says a
+# course-mate. These are the test losses of the individual runs, from the course's `measured/modifications.json`:
 #
 # | seed | 0 | 1 | 2 | 3 | 4 |
 # |---|---|---|---|---|---|
 # | GELU | 4.012 | 3.987 | 4.017 | 3.995 | 4.004 |
 # | ReGLU | 3.977 | 3.956 | 3.995 | 3.988 | 3.959 |
 #
-# **(a)** Is the course-mate right? Compute what decides it. (For five differences half the 95 % interval is $2.78\,
-# s/\sqrt 5$, with their standard deviation $s$.) **(b)** Suppose that *none* of twelve changes had any effect. How many of
-# twelve such intervals would miss zero, on average? And if one reports the best of the twelve, with its measured gain: is
-# that gain, on average, too large, too small or right? What would give an honest number?
+# **(a)** Is the course-mate right? Compute what decides the question. (For five differences with standard deviation
+# $s$, half the 95 % interval is $2.78\, s/\sqrt 5$.) **(b)** Suppose that *none* of twelve changes had any effect. How
+# many of twelve such intervals would miss zero, on average? Suppose that the best of the twelve is then reported, with
+# its measured gain. Is this gain, on average, too large, too small or right? What would give an honest number?
 #
 # Answer in four to eight lines. (2 points)
 
@@ -731,22 +744,25 @@ if solved("swiglu"):
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
-# 1. (a) No. The runs are paired by seed, so the *differences* decide: GELU − ReGLU is 0.035, 0.031, 0.022, 0.007, 0.045,
-#    with mean 0.028, $s$ = 0.014 and half an interval of 0.018. It does not contain zero: ReGLU is better, in this model
-#    and with this budget. Half a point for "take the differences by seed" without the numbers. (Both intervals share the
-#    baseline's noise, and what differs from seed to seed for all models alike cancels.)
-# 2. (b) 12 · 0.05 = 0.6. The best of twelve is best partly by luck, so its gain is too large on average. Honest: choose on
-#    some seeds (or on the validation set), and measure the chosen one with *new* seeds, or on the test set once. Half a point for the first or the second half alone.
+# 1. (a) No. The runs are paired by seed, so the *differences* decide. GELU − ReGLU is 0.035, 0.031, 0.022, 0.007 and
+#    0.045, with mean 0.028, $s$ = 0.014 and half an interval of 0.018. The interval does not contain zero, so ReGLU is
+#    better, in this model and with this budget. Half a point for "take the differences by seed" without the numbers.
+#    (Both intervals share the baseline's noise, and what differs from seed to seed in the same way for all models
+#    cancels.)
+# 2. (b) 12 · 0.05 = 0.6. The best of twelve is best partly by luck, so its gain is too large on average. For an honest
+#    number, choose on some seeds (or on the validation set), and measure the chosen change with *new* seeds, or on the
+#    test set once. Half a point for the first or the second half alone.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Extension: a prefix
 #
-# This one is worth extra credit, and nothing is lost by leaving it out.
+# This exercise is worth extra credit, and you lose nothing by leaving it out.
 #
 # There is a mask between the encoder's and the decoder's. A text begins with a *prefix*, such as a question, that the
-# model need not predict. It may read the prefix in both directions, as an encoder does. It writes the rest from left to
-# right, and the rest may attend to all of the prefix. One stack of blocks then does the work of two.
+# model need not predict. The model may read the prefix in both directions, as an encoder does. It writes the rest from
+# left to right, and each position of the rest may attend to the whole prefix. So one stack of blocks does the work of
+# two.
 
 # %% exercise="prefix_mask"
 def prefix_mask(lengths: Tensor, n: int) -> Tensor:
@@ -761,9 +777,9 @@ def prefix_mask(lengths: Tensor, n: int) -> Tensor:
 check("prefix_mask", prefix_mask)
 
 # %% [markdown]
-# **Use it.** Three texts of eight tokens, with a prefix of none, of three and of all: a decoder, a prefix model, an
-# encoder. Below the masks the prefix model is tested. One token changes, in the prefix (token 1, counted from 0) or after it
-# (token 5). *Guess* which outputs of an attention layer change.
+# **Use it.** The cell draws your masks for three texts of eight tokens, with a prefix of no tokens, of three and of
+# all eight: a decoder, a prefix model and an encoder. Then it tests the prefix model. One token changes, in the prefix
+# (token 1, counted from 0) or after it (token 5). *Guess* which outputs of an attention layer change.
 
 # %%
 if solved("prefix_mask"):
@@ -786,4 +802,4 @@ if solved("prefix_mask"):
 # <details><summary>What to see</summary>
 #
 # The prefix is read in both directions: if token 1 changes, all eight outputs change. After the prefix the mask is
-# causal: token 5 changes the outputs from 5 on, and none in the prefix.</details>
+# causal: if token 5 changes, the outputs from 5 on change, and no output in the prefix changes.</details>

@@ -14,25 +14,24 @@
 # ([lecture @masking](@masking)), heads ([lecture @many_heads](@many_heads)), residual connections and norms ([lecture
 # @deep_stacks](@deep_stacks)).*
 #
-# Read it in three sittings: the architecture (to *Target leaks*); sizes and pre-training (to *Fine-tuning*); language
-# models, and how to compare them.
+# Read it in three sittings; two good places to stop are marked.
 #
 # After this lecture you can
 #
 # * draw the **Transformer** of "Attention is all you need" from memory, and name every box;
 # * assemble **encoder-only**, **decoder-only** and **encoder–decoder** models from one block, and prove by a **parity
-#   test** that yours computes what PyTorch's does;
-# * explain **pre-training** by **masked**, **causal** and **span-corruption** objectives, and what **fine-tuning** is;
+#   test** that your model computes what PyTorch's does;
+# * explain **pre-training** with **masked**, **causal** and **span-corruption** objectives, and **fine-tuning**;
 # * count **parameters** and **FLOPs**, and use the rule $C \approx 6ND$;
 # * sample text with **temperature**, **top-k** and **top-p**, and load weights that others have trained;
 # * judge a claim such as "this change makes the Transformer better".
 #
 # ## Three tasks and one architecture
 #
-# You have built all the parts. There are three tasks: filling gaps in a text, continuing a text, and reading German to
-# write English. How many different models must you build?
+# You have built all the parts. There are three tasks: filling the gaps in a text, continuing a text, and translating
+# German into English. How many different models must you build?
 #
-# *Guess first:* which parts does each model need? Which tokens may the first one see that the second must not?
+# *Guess first:* which parts does each model need? Which tokens may the first model see that the second must not?
 
 # %% tags=["hide-input"]
 try:
@@ -86,7 +85,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # 2. Beginnings of texts: *continue* them.
 # 3. German: *read* it, and *write* English.
 #
-# > **Guess first.** How many different machines must you build? Which tokens may the first one see that the second must not?
+# > **Guess first.** How many different models must you build? Which tokens may the first model see that the second must not?
 
 # %%
 figures.encoder_decoder_stacks()
@@ -98,8 +97,8 @@ figures.encoder_decoder_stacks()
 # {figure}
 
 # %% [markdown] teaches="figure 1 of the paper"
-# One kind of block serves all three tasks. The models differ in the mask, and each block of the third model's decoder has
-# one more part.
+# One kind of block serves all three tasks. The models differ in the mask, and the third model's decoder has one more
+# part in each block.
 #
 # * **Bidirectional self-attention** lets every position see all others. This is allowed when the whole text is known.
 # * **Causal self-attention** lets a position see itself and what comes before it. This is necessary when the model must
@@ -129,31 +128,32 @@ figures.figure_1()
 # %% [markdown]
 # Read the figure from the bottom up.
 #
-# * The **embedding** turns tokens into vectors, and the **positional encodings** are added. Then $N$ blocks follow ($N = 6$
-#   in the paper; below we write $L$, because $N$ will be the number of parameters).
-# * The encoder's block has two **sublayers**. Multi-head self-attention moves information between positions. The
-#   **position-wise feed-forward network** works on each position by itself.
-# * The decoder's block has a third sublayer between these two, cross-attention. Its queries come from the decoder, its keys
-#   and values from the memory.
+# * The **embedding** turns tokens into vectors, and the **positional encodings** are added. Then come $N$ blocks, 6 in
+#   the paper. (Below we write $L$, because $N$ will be the number of parameters.)
+# * An encoder block has two **sublayers**. Multi-head self-attention moves information between positions. The
+#   **position-wise feed-forward network** works on each position separately.
+# * A decoder block has a third sublayer between these two, cross-attention. Its queries come from the decoder, and its
+#   keys and values from the memory.
 # * Every sublayer has a **residual connection** around it, and the sum is normalised: *add, then LayerNorm*.
-# * At the top a linear layer makes one **logit** for each token of the vocabulary, and softmax turns logits into
-#   probabilities.
+# * At the top, a linear layer computes one **logit** for each token of the vocabulary, and softmax turns the logits
+#   into probabilities.
 #
-# A norm after the sum is called **post-norm**. Most language models since GPT-2 are **pre-norm**: the norm stands in front
-# of the sublayer, the residual path contains only additions, and one more norm ends each stack. [Lecture
-# @deep_stacks](@deep_stacks) measured the difference. (The figure leaves out *dropout*, which in training sets a random
-# tenth of each sublayer's output to zero.) We build the pre-norm form:
+# A norm after the sum is called **post-norm**. Most language models since GPT-2 use **pre-norm**: the norm comes
+# before the sublayer, the residual path contains only additions, and one more norm ends each stack. [Lecture
+# @deep_stacks](@deep_stacks) measured the difference. We build the pre-norm form:
 
 # %%
 figures.figure_1("pre")
-#| caption: The Transformer with pre-norm blocks.
+#| caption: The Transformer with pre-norm blocks. Not drawn: dropout, which sets a random tenth
+#|   of each sublayer's output to zero during training.
 #| label: transformer-pre-norm
 
 # %% [markdown] teaches="encoder, decoder and encoder–decoder, assembled"
-# > **Check yourself.** Cover the figure. Which arrows enter the decoder's block, and where does each come from?
-# > <details><summary>Answer</summary>Two. (1) x comes from the block below, or from embedding and position. It gives queries, keys and values of the
-# > self-attention, and the result gives the queries of the cross-attention. (2) The memory comes from the encoder's last
-# > norm. It gives keys and values of the cross-attention.</details>
+# > **Check yourself.** Cover the figure. Which arrows enter the decoder block, and where does each come from?
+# > <details><summary>Answer</summary>Two. (1) x comes from the block below, or from the embedding and the positions.
+# > It provides the queries, keys and values of the self-attention, and the result provides the queries of the
+# > cross-attention. (2) The memory comes from the encoder's last norm. It provides the keys and values of the
+# > cross-attention.</details>
 #
 # ## The encoder block in two lines, and the decoder block in three
 #
@@ -169,8 +169,8 @@ figures.figure_1("pre")
 # \end{aligned}
 # $$
 #
-# where $\tilde x$ is $x$ after the norm of that sublayer. Attention (lecture @many_heads) and the feed-forward network
-# (lecture @masking) come from the package.
+# where $\tilde x$ is $x$ after the norm of that sublayer. Attention and the feed-forward network come from the
+# package.
 
 # %% [raw] slide
 # ## Two lines, and three
@@ -178,7 +178,7 @@ figures.figure_1("pre")
 #
 # $\tilde x$ is $x$ after the norm of that sublayer.
 #
-# > **Guess first.** 7 target tokens, 5 source tokens, 8 heads, batch 4: say the shape at each line.
+# > **Guess first.** 7 target tokens, 5 source tokens, 8 heads, batch 4: what is the shape at each line?
 
 # %%
 class EncoderBlock(nn.Module):
@@ -208,10 +208,10 @@ class DecoderBlock(nn.Module):
         return x + self.feed_forward(self.norm_3(x))
 
 # %% [markdown]
-# The `source_mask` is True at the source's real tokens, and False at its padding. The target needs no such mask: its
-# padding stands at the end, where the causal mask hides it from all real tokens, and the loss leaves it out. Choose a
-# kind of block and step through its lines. *At each line, say the shape before you look.* Which shapes have the 7 target
-# tokens, which the 5 source tokens, and where do the 8 heads appear?
+# The `source_mask` is True at the source's real tokens and False at its padding. The target's padding needs no such
+# mask: it comes last, where the causal mask hides it from all real tokens, and the loss ignores it. Choose a block and
+# step through its lines. *At each line, say the shape before you look.* Where do the 7 target tokens, the 5 source
+# tokens and the 8 heads appear?
 
 # %%
 viz.explore(
@@ -219,7 +219,7 @@ viz.explore(
     kind=["encoder", "decoder", "encoder of 2017"], line=range(1, 7),
     names={"kind": "block", "line": "line of code"}, start={"kind": "decoder", "line": 4},
 )
-#| caption: The block, line by line. Shapes: 4 pairs in the batch, 8 heads, 7 target tokens,
+#| caption: The block, line by line. Sizes: 4 pairs in the batch, 8 heads, 7 target tokens,
 #|   5 source tokens, d_model = 64, d_ff = 256.
 
 # %% [raw] slide
@@ -229,13 +229,14 @@ viz.explore(
 # **Now you:** a@transformer, exercises 1 and 2
 
 # %% [markdown] erratum="the word decoder"
-# The output of a block has the shape of its input. Therefore blocks can be stacked.
+# A block's output has the shape of its input, so blocks can be stacked.
 #
 # > **A common mistake: "decoder" for two things.** Some texts and slides call a stack without cross-attention "the
-# > Transformer decoder"; others call only a stack with cross-attention a decoder. A decoder-only block is an *encoder's*
-# > block under a causal mask. In this course a *decoder* has cross-attention unless we say *decoder-only*.
+# > Transformer decoder". Others call only a stack with cross-attention a decoder. A decoder-only block is an *encoder*
+# > block with a causal mask. In this course a *decoder* has cross-attention unless we say *decoder-only*.
 #
-# *Guess first:* one encoder block, two masks. Token 2 of five (counted from 0) changes: which outputs do?
+# *Guess first:* token 2 of five (counted from 0) changes. Which outputs of an encoder block change without a mask, and
+# which under a causal mask?
 
 # %%
 block, x = EncoderBlock(16, 2, 32), torch.randn(1, 5, 16)                 # (batch, n, d_model)
@@ -246,21 +247,21 @@ for name, mask in {"bidirectional": None, "causal": causal_mask(5)[None]}.items(
     print(f"{name:>13}: outputs {moved.nonzero().flatten().tolist()}")
 
 # %% [markdown]
-# **Now you:** [a09](@transformer/assignment), exercise 1, a block with norms on both sides of a sublayer, and exercise 2,
-# the decoder's block of 2017.
+# **Now you:** [a09](@transformer/assignment), exercise 1 (a block with norms on both sides of a sublayer) and exercise
+# 2 (the decoder block of 2017).
 #
 # ## Teacher forcing: the decoder reads the target shifted right
 #
-# In training the whole target is known. What does the decoder *read*? At position $t$ it must predict $y_t$, and may read
-# $y_1, \dots, y_{t-1}$. So put the beginning-of-sequence token in front of the target. The decoder reads this longer row without its
-# last token, and predicts the row without its first.
+# During training the whole target is known. What does the decoder *read*? At position $t$ it must predict $y_t$, and
+# it may read $y_1, \dots, y_{t-1}$. So we put the beginning-of-sequence token in front of the target. The decoder
+# reads this longer row without its last token, and predicts the row without its first token.
 
 # %% [raw] slide
 # ## Teacher forcing: the target shifted right
 # > **Guess first.** At position $t$ the decoder predicts $y_t$. What may it read?
 #
 # . . .
-# $y_1, \dots, y_{t-1}$: put "begin" in front, and cut two windows from the longer row.
+# $y_1, \dots, y_{t-1}$: put "begin" in front, and cut two windows out of the longer row.
 
 # %%
 target = torch.tensor([[7, 8, 9, 2]])                          # (batch, n); 2 ends the sentence
@@ -275,7 +276,7 @@ print("reads   ", longer[0, :-1].tolist(), "\npredicts", longer[0, 1:].tolist())
 
 # %% [markdown]
 # This is **teacher forcing**: one pass trains all positions, and each position gets the *true* tokens before it.
-# ([Lecture @writing](@writing) measures what that costs when the model writes by itself.) Now the whole model:
+# [Lecture @writing](@writing) measures what this costs when the model writes by itself. Now the whole model:
 
 # %%
 class Transformer(nn.Module):
@@ -324,11 +325,11 @@ print(f"{size:,} numbers copied into PyTorch's encoder and decoder")
 # ## A parity test: is it *the* Transformer?
 # Copy our parameters into `nn.Transformer`, and compare outputs.
 #
-# > **Guess first.** If the embedded source were the memory, and the encoder left out: would the shapes show it? Would the loss?
+# > **Guess first.** Leave out the encoder, and use the embedded source as the memory. Would the shapes show it? Would the loss?
 
 # %% [markdown]
-# Both models get the same embedded source and target, with padding. *Guess first:* suppose that we used the embedded source
-# as the memory, and left out the encoder. Would the shapes show it? Would the loss?
+# Both models get the same embedded source (with padding) and target. *Guess first:* suppose that we left out the
+# encoder and used the embedded source as the memory. Would the shapes show it? Would the loss?
 
 # %%
 x, y = torch.randn(3, 7, 16), torch.randn(3, 9, 16)           # embedded source and target
@@ -350,25 +351,28 @@ assert not torch.allclose(wrong, expected, atol=0.1)
 # ## Shapes do not reveal a wrong connection
 # {print}
 #
-# Re-draw all parameters before the test: norms that are still 1 and 0 hide a swap.
+# Draw all parameters anew before the test, because norms that are still 1 and 0 hide a swap.
 
 # %% [markdown]
-# Here the two agree to the last bit; elsewhere they may differ by rounding. Such a comparison with copied weights is a **parity test**. It finds errors that
-# other checks miss: shapes do not reveal a wrong connection, and [lecture @deep_stacks](@deep_stacks) showed that the loss
-# may not either. (`randomise` re-drew all parameters, because norms that are still 1 and 0 would hide a swap. This
-# test covers the two stacks, not the embeddings, the shift and the output layer.)
+# Here the two models agree to the last bit; on other machines they may differ by rounding. Such a comparison with
+# copied weights is a **parity test**. It finds errors that other checks miss: shapes do not reveal a wrong connection,
+# and [lecture @deep_stacks](@deep_stacks) showed that the loss may not either. This test covers the two stacks, but
+# not the embeddings, the shift and the output layer.
+#
+# <details><summary>Why `randomise`?</summary>It draws all parameters anew, because norms whose gains are still 1 and
+# whose biases are still 0 would hide a swap.</details>
 
 # %% [markdown]
 # > **Check yourself.** The source has 5 tokens and the target 7. There are 4 pairs in the batch, 8 heads, and two
-# > blocks on each side. How many arrays of attention weights does one pass compute, and which shapes do they have?
-# > <details><summary>Answer</summary>Six: two (4, 8, 5, 5) in the encoder; in the decoder two (4, 8, 7, 7) of causal
-# > self-attention and two (4, 8, 7, 5) of cross-attention.</details>
+# > blocks on each side. How many arrays of attention weights does one pass compute, and what are their shapes?
+# > <details><summary>Answer</summary>Six. The encoder has two of shape (4, 8, 5, 5). The decoder has two of shape (4,
+# > 8, 7, 7) for causal self-attention and two of shape (4, 8, 7, 5) for cross-attention.</details>
 #
 # ## Target leaks: a decoder without the shift, or without the mask
 #
-# Here is the third task on a small scale: a model reads six letters and writes them in alphabetical order. We train
-# three models. One is right. One reads its target unshifted, under the causal mask. One reads it shifted, but has no
-# mask.
+# Here is a small version of the third task: a model reads six letters and writes them in alphabetical order. We train
+# three models. The first is right. The second reads its target unshifted, under the causal mask. The third reads its
+# target shifted, but has no mask.
 
 # %%
 LETTERS, LENGTH = 26, 6                                       # 0 stands for "begin"
@@ -404,11 +408,11 @@ learned = {name: [learn_to_sort(*how, seed) for seed in range(3)]
 # | **no shift** | no | yes |
 # | **no mask** | yes | no |
 #
-# > **Guess first.** Which has the lowest loss, and which can write?
+# > **Guess first.** Which model has the lowest loss, and which can write?
 
 # %% [markdown]
-# In training, each model is given the target. Afterwards each model writes by itself, letter by letter. *Guess first:*
-# which has the lowest loss, and which can write?
+# During training, each model gets the target. Afterwards it writes by itself, letter by letter. *Guess first:* which
+# model has the lowest loss, and which can write?
 
 # %%
 @torch.no_grad()
@@ -447,15 +451,17 @@ assert min(right["right"]) > max(*right["no shift"], *right["no mask"]), "and ca
 # {print}
 
 # %% [markdown]
-# With each of three seeds, the right model has by far the *worst* loss and writes by far the best.
+# With each of the three seeds, the right model has by far the *worst* loss and writes by far the best.
 #
-# (The loop computes all keys and values anew for each letter; a **KV cache** ([lecture @writing](@writing)) keeps them.)
+# <details><summary>What does the loop waste?</summary>It recomputes all keys and values for each letter. A **KV
+# cache** ([lecture @writing](@writing)) stores them.</details>
 #
-# The unshifted model has learned to copy its input. When it writes, its first input is "begin", which it never saw in
-# training. It writes some letter and repeats it to the end.
+# The unshifted model has learned to copy its input. When it writes, its first input is "begin", which it never saw
+# during training. It writes some letter and repeats it to the end.
 #
-# And the model without a mask? The figure shows self-attention weights, averaged over 500 texts with their true targets,
-# three models and all heads. *Guess first:* where does each query of this model attend?
+# What does the model without a mask do? The figure shows its self-attention weights and the right model's, averaged
+# over all heads, three seeds and 500 texts with their true targets. *Guess first:* where does each query attend
+# without a mask?
 
 # %% tags=["hide-input"]
 shifted = torch.cat([torch.zeros(500, 1, dtype=torch.long), fresh.sort(dim=1).values], dim=1)
@@ -468,8 +474,8 @@ for name in ("no mask", "right"):
         block.attention(block.norm_1(x), causal=(name == "right"), weights=looks)
     tables[name] = read, torch.cat(looks, dim=1).detach().mean(dim=(0, 1))    # (n_query, n_key)
 viz.weight_tables(tables, numbers=True, digits=2, allowed={"right": causal_mask(6)})
-#| caption: Self-attention weights of the decoder without a mask, and of the right one (hatched:
-#|   forbidden by the causal mask).
+#| caption: Self-attention weights of the decoder without a mask and of the right decoder.
+#|   Hatched: forbidden by the causal mask.
 
 # %% tags=["hide-input"]
 leak = tables["no mask"][1]
@@ -482,28 +488,28 @@ assert last["no mask"] > 0.8 > 0.5 > max(right["no mask"]), "the last letter alo
 # |||
 # It should *predict* $y_1$.
 #
-# A loss that falls too well is the first sign of a **target leak**. The proof: change $y_t$; no output at $t$ or before may move.
+# A loss that is too good is the first sign of a **target leak**. The proof: change $y_t$. No output at $t$ or before may change.
 #
 # **Now you:** a@transformer, exercises 3 and 4
 
 # %% [markdown]
-# Without a mask, each query but the last attends to the next position, where its answer stands: *begin* should predict
-# $y_1$, and it attends to $y_1$. When the model writes, this answer does not exist yet. Only the last position has no answer
-# to its right. There the model had to use the source, and 90 % of its last letters are right. A loss that is too good is
-# the first sign of such a **target leak**.
+# Without a mask, each query except the last attends to the next position, which holds its answer: *begin* should
+# predict $y_1$, and it attends to $y_1$. When the model writes, this answer does not exist yet. Only the last position
+# has no answer to its right. There the model had to use the source, and it gets 90 % of the last letters right. A loss
+# that is too good is the first sign of such a **target leak**.
 #
-# To prove a leak, use the test of [lecture @masking](@masking). Change the target's token $y_t$. The decoder reads $y_t$
-# only from position $t + 1$ on, so no output at position $t$ or before it may change.
+# To prove a leak, use the test of [lecture @masking](@masking). Change the target token $y_t$. The decoder reads $y_t$
+# only from position $t + 1$ on, so no output at position $t$ or earlier may change.
 #
-# **Now you:** [a09](@transformer/assignment), exercise 3, a batch of sentences of different lengths, and exercise 4, a
-# Transformer that judges several translations of one source.
+# **Now you:** [a09](@transformer/assignment), exercise 3 (a batch of sentences of different lengths) and exercise 4 (a
+# Transformer that judges several translations of one source).
 #
 # **A good place to stop.**
 #
 # ## Counting parameters and FLOPs: $12\,L\,d^2$ and $6ND$
 #
-# Let $h \cdot d_k = d$ and $d_\text{ff} = 4d$, and leave the
-# biases out. Then an encoder block (or a decoder-only block) has
+# Let $h \cdot d_k = d$ and $d_\text{ff} = 4d$, and ignore the biases. Then an encoder block (or a decoder-only block)
+# has
 #
 # | part | matrices | parameters |
 # |---|---|---|
@@ -512,9 +518,9 @@ assert last["no mask"] > 0.8 > 0.5 > max(right["no mask"]), "the last letter alo
 # | all $L$ blocks | | $12\,L\,d^2$ |
 # | embedding, and learned positions | | $\lvert V \rvert\, d + n_\text{max}\, d$ |
 #
-# The number of heads does not matter, and two thirds of a block are *not* attention. (A decoder block with
-# cross-attention has $16\,d^2$.) *Guess first:* GPT-3 has $L = 96$ and $d = 12{,}288$. How many parameters? The package
-# counts every parameter, biases included, without building the model:
+# The number of heads does not matter, and two thirds of a block's parameters are *not* attention. (A decoder block
+# with cross-attention has $16\,d^2$.) *Guess first:* GPT-3 has $L = 96$ and $d = 12{,}288$. How many parameters? The
+# package counts all of them, including biases, without building the model:
 
 # %% [raw] slide
 # ## Counting parameters: 12 L d²
@@ -546,28 +552,31 @@ assert abs(count.attention + count.feed_forward - 12 * 96 * 12_288**2) < 1e-3 * 
 # ## The rule and the count
 # {print}
 # . . .
-# **FLOPs**: a parameter and a token, 2 forward and 4 backward.
+# **FLOPs** per parameter and token: 2 forward and 4 backward.
 #
 # $$C \approx 6\,N\,D$$
 #
 # > **Guess first.** GPT-3 was trained on 300 billion tokens. What does the rule say?
 
 # %% [markdown]
-# For the GPT models the rule gives the blocks' parameters almost exactly, and in GPT-3 the blocks are nearly everything.
-# (For Llama the rule is only close: its feed-forward network has three matrices, and its heads share keys and values.)
+# For the GPT models the rule gives the blocks' parameters almost exactly, and nearly all of GPT-3's parameters are in
+# the blocks. For Llama the rule is only close, because the feed-forward network has three matrices and the heads share
+# keys and values.
 #
-# Now the arithmetic. For each token, each entry of a matrix takes part in one multiplication and one addition:
-# **2 FLOPs**. The backward pass has two products of the same size, one for the gradient of the input and one for
-# the gradient of the matrix: 4 FLOPs more. So training a model of $N$ parameters on $D$ tokens costs
+# For each token, each entry of a matrix takes part in one multiplication and one addition, **2 FLOPs**. The backward
+# pass needs two products of the same size, one for the gradient of the input and one for the gradient of the matrix: 4
+# FLOPs more. So training a model of $N$ parameters on $D$ tokens costs
 #
 # $$C \approx 6\,N\,D \quad\text{FLOPs}.$$ (eq:training-flops)
 #
-# * The embedding is a look-up and multiplies nothing; a tied table costs its FLOPs once, as the output layer.
-# * In an encoder–decoder each token passes through one stack: count each stack with its own tokens.
-# * The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. Their cost grows with $n^2$.
-#   It is about $n / (6d)$ of the cost of the blocks' matrices, scores that a causal mask discards included.
+# The rule leaves out the scores $QK^\top$ and the average $AV$, which have no parameters. Their cost grows with $n^2$.
+# Including the scores that a causal mask discards, this cost is about $n / (6d)$ of the cost of the blocks' matrices.
 #
-# *Guess first:* GPT-3's paper prints 300 billion tokens and 3.14 · 10²³ FLOPs. What does the rule say?
+# <details><summary>What about the embedding, and models with two stacks?</summary>The embedding is a look-up, without
+# multiplications. A tied table costs its FLOPs once, as the output layer. In an encoder–decoder each token passes
+# through one stack, so count each stack with its own tokens.</details>
+#
+# *Guess first:* GPT-3's paper reports 300 billion tokens and 3.14 · 10²³ FLOPs. What does the rule say?
 
 # %%
 config, model, *_ = preset("gpt-3 175b")
@@ -591,26 +600,28 @@ assert abs(6 * N * 300e9 / 3.14e23 - 1) < 0.02
 #
 # $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$
 #
-# > **Guess first.** GPT-3, Gopher, Chinchilla: which has the lowest loss?
+# > **Guess first.** Which has the lowest predicted loss: GPT-3, Gopher or Chinchilla?
 
 # %% [markdown]
-# The rule gives the paper's number, and it must: the paper computed it in this way (appendix D), without the scores. The
-# package's count is a better test: it adds up every matrix product, scores included. The scores matter where a text is
-# long and the model narrow: with them the count is 14 % above the rule in GPT-2 small at 1,024 tokens, and 1 % in GPT-3.
+# The rule has to give the paper's number, because the paper computed it in this way (appendix D), without the scores.
+# The package's count is a better test, because it adds up every matrix product, including the scores. The scores
+# matter when the text is long and the model narrow: at 1,024 tokens the count is 14 % above the rule for GPT-2 small,
+# but only 1 % for GPT-3.
 #
 # ## Scaling laws: a larger model, or more text?
 #
-# Can one predict the loss from $N$ and $D$? Kaplan et al. ([-@kaplan2020]) found that the loss falls as a power of $N$ (without the embeddings), of
-# $D$ and of $C$, as long as the other two are not too small. They concluded that most of a larger budget should go into
-# $N$, and GPT-3 was built that way ([@brown2020], figure 2.2). Hoffmann et al. ([-@hoffmann2022]) wrote the loss as a sum of
-# three terms. With the constants re-estimated by Besiroglu et al. ([-@besiroglu2024]) it is
+# Can we predict the loss from $N$ and $D$? Kaplan et al. ([-@kaplan2020]) found that the loss falls as a power of $N$
+# (without the embeddings), of $D$ and of $C$, as long as the other two are not too small. They concluded that most of
+# a larger budget should go into $N$, and GPT-3 was built that way ([@brown2020], figure 2.2). Hoffmann et al.
+# ([-@hoffmann2022]) wrote the loss as a sum of three terms. With the constants re-estimated by Besiroglu et al.
+# ([-@besiroglu2024]), it is
 #
 # $$\text{loss}(N, D) \approx 1.8172 + \frac{482.01}{N^{0.3478}} + \frac{2085.43}{D^{0.3658}}$$ (eq:scaling-law)
 #
-# In this formula no model can avoid the first term, the **irreducible loss**. More parameters make the second smaller,
-# and more text the third. *Guess first:* which has the lowest loss: GPT-3 (175 billion parameters, 300 billion tokens), or
-# DeepMind's Gopher (280 and 300) or Chinchilla (70 and 1,400)? How many parameters would the formula give Chinchilla's
-# budget?
+# In this formula no model can avoid the first term, the **irreducible loss**. More parameters reduce the second term,
+# and more text the third. *Guess first:* which model has the lowest loss: GPT-3 (175 billion parameters, 300 billion
+# tokens), DeepMind's Gopher (280 and 300) or its Chinchilla (70 and 1,400)? How many parameters would the formula give
+# Chinchilla's budget?
 
 # %%
 def predicted_loss(n_parameters, n_tokens):
@@ -629,7 +640,7 @@ for name, (N, D) in giants.items():
           f"N = {best / 1e9:.0f} billion, D / N = {ratio:.0f}: {splits[best]:.3f}")
 figures.budget_curves(predicted_loss, giants)
 #| caption: Predicted loss for three training budgets (isoFLOP curves). Mark: as published;
-#|   upright stroke: the lowest. The axis does not begin at 0.
+#|   vertical stroke: the lowest loss. The axis does not begin at 0.
 #| label: budget-curves
 
 # %% tags=["hide-input"]
@@ -639,53 +650,56 @@ assert 60e9 < best < 85e9 and 15 < budget / (6 * best**2) < 25
 # ## How to split a budget
 # {print}
 #
-# Hoffmann et al. (2022): about 20 tokens a parameter.
+# Hoffmann et al. (2022): about 20 tokens per parameter.
 #
 # **Now you:** a@transformer, exercise 5
 
 # %% [markdown]
-# The formula gives Chinchilla the lowest loss, and in fact Chinchilla was better than Gopher, which is four times as large.
-# (For GPT-3 it says what a model of that size would reach on DeepMind's text; GPT-3's own loss, in other tokens, cannot
-# be compared.) GPT-3 and Gopher have fewer than 2 tokens per parameter, and their marks lie far to the right of the
-# **compute-optimal** size, the stroke in [@fig:budget-curves]: they were too large for their training. (By $6ND$ Gopher's
-# budget is 14 % smaller than Chinchilla's. The split matters more.)
+# The formula gives Chinchilla the lowest loss, and in fact Chinchilla was better than Gopher, which is four times as
+# large. By $6ND$ Gopher's budget is 14 % smaller than Chinchilla's, but the split matters more. GPT-3 and Gopher have
+# fewer than 2 tokens per parameter, and their marks in [@fig:budget-curves] lie far to the right of the
+# **compute-optimal** size, the vertical stroke. So both models were too large for their training.
 #
-# Hoffmann et al. found that $N$ and $D$ should grow in equal proportion, at about 20 tokens per parameter. Today's models
-# read many more tokens, because a model is trained once and then *used*, at $2N$ FLOPs per token: Llama 3 8B read about 15
-# trillion, nearly 1,900 per parameter ([@grattafiori2024]).
+# <details><summary>Does the formula predict GPT-3's own loss?</summary>No. It says what a model of that size would
+# reach on DeepMind's text. GPT-3's own loss is measured in other tokens and cannot be compared.</details>
 #
-# > *Guess first:* why did Kaplan et al. find another law?
-# > <details><summary>Answer</summary>Porian et al. ([-@porian2024]) reproduced their law and found three causes: the last
-# > layer's FLOPs were not counted, the warm-up was too long for small models, and the optimizer was not tuned for each
-# > size. With these corrected they got Hoffmann's law. The setting decided
-# > the result; you will meet this again under *Comparing architectures*.</details>
+# Hoffmann et al. found that $N$ and $D$ should grow in equal proportion, at about 20 tokens per parameter. Today's
+# models read many more tokens per parameter. A model is trained once and then *used*, at $2N$ FLOPs per token, so a
+# small $N$ saves FLOPs. Llama 3 8B read about 15 trillion tokens, nearly 1,900 per parameter ([@grattafiori2024]).
 #
-# > **Check yourself.** You may spend 10¹⁸ FLOPs. How large a model, and how many tokens, by the rule of 20?
-# > <details><summary>Answer</summary>6 · N · 20 N = 10¹⁸, so N² = 8.3 · 10¹⁵ and N ≈ 91 million, on 1.8 billion
-# > tokens.</details>
+# > *Guess first:* why did Kaplan et al. find a different law?
+# > <details><summary>Answer</summary>Porian et al. ([-@porian2024]) reproduced Kaplan's law and found three causes:
+# > the last layer's FLOPs were not counted, the warm-up was too long for small models, and the optimizer was not tuned
+# > for each size. After correcting these, they got Hoffmann's law. So the setting decided the result. You will meet
+# > this again under *Comparing architectures*.</details>
+#
+# > **Check yourself.** You may spend 10¹⁸ FLOPs. By the rule of 20, how large is the model, and how many tokens does
+# > it read?
+# > <details><summary>Answer</summary>6 · N · 20 N = 10¹⁸, so N² = 8.3 · 10¹⁵. The model has N ≈ 91 million parameters
+# > and reads 1.8 billion tokens.</details>
 #
 # **Now you:** [a09](@transformer/assignment), exercise 5: every parameter of a GPT.
 #
 # ## Weight tying: the output matrix is the embedding
 #
-# The model has two matrices of the size of the vocabulary. At the bottom, a table of shape $(\lvert V \rvert, d)$ turns
-# a token into a vector. At the top, a matrix of shape $(d, \lvert V \rvert)$ turns a vector into logits. Press and Wolf
-# ([-@press2017]) and Inan et al. ([-@inan2017]) made them one matrix, **weight tying**:
+# The model has two matrices of the size of the vocabulary. At the bottom, a table of shape $(\lvert V \rvert, d)$
+# turns a token into a vector. At the top, a matrix of shape $(d, \lvert V \rvert)$ turns a vector into logits. Press
+# and Wolf ([-@press2017]) and Inan et al. ([-@inan2017]) made them one matrix, which is called **weight tying**:
 #
 # $$\text{logits} = x\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$ (eq:weight-tying)
 #
 # where $x$ is the output of the last norm. So the output layer is a lookup, too: $x$ is the query, and every token's
-# vector is a key. In GPT-2 small, tying saves 39 of 163 million parameters. In a large model it saves hardly anything, and
-# such models are often untied.
+# vector is a key. Tying saves 39 of 163 million parameters in GPT-2 small. In large models it saves hardly anything,
+# and they are often untied.
 #
-# Does tying have a price? *Guess first:* what does a tied model predict before any training? Does it matter whether the
-# embeddings are multiplied by $\sqrt d$, as in the paper?
+# *Guess first:* what does a tied model predict before any training? Does it matter whether the embeddings are
+# multiplied by $\sqrt d$, as in the paper?
 
 # %% [raw] slide
 # ## Weight tying: the output matrix is the embedding
 # $$\text{logits} = x\, E^\top, \qquad E \in \mathbb{R}^{\lvert V \rvert \times d}$$
 #
-# The output is a lookup: $x$ is the query, every token's vector a key.
+# The output is a lookup: $x$ is the query, and every token's vector is a key.
 #
 # > **Guess first.** What does a tied model predict before any training? Does the paper's factor $\sqrt d$ on the embeddings matter?
 
@@ -715,27 +729,28 @@ assert min(echo[True, True]) > 0.5 > 0.1 > max(others)
 # ## The token that it has just read
 # {print}
 #
-# With the factor, the token's vector reaches the top among what the sublayers add, and is most similar to itself.
+# With the factor, the token's vector reaches the top among the sublayers' outputs, and is most similar to itself.
 
 # %% [markdown]
-# With the factor, the tied model predicts the token that it has just read. We call this the **echo**. The residual path
-# carries the token's vector to the top. There the output layer compares it with all vectors of the table, and it is most
-# similar to itself. A token hardly ever follows itself, so training must undo the echo first.
+# Tying has a price. With the factor $\sqrt d$, the tied model predicts the token that it has just read. We call this
+# the **echo**. The residual path carries the token's vector to the top, where the output layer compares it with all
+# vectors of the table, and it is most similar to itself. A token hardly ever follows itself, so training must first
+# undo the echo.
 #
 # <details><summary><b>Scaled embeddings</b>: why have the factor at all?</summary>
 #
-# A tied table needs small numbers, about $1/\sqrt d$, so that logits begin at a size of about one. But then an embedding
-# has length one, and the sinusoids and the outputs of the sublayers have a length of about $\sqrt d$. The token is nearly
-# lost among them, and so is its echo. So the paper multiplies embeddings by $\sqrt{d_\text{model}}$ (`scale_embedding` in
-# the package). The paper gives no reason; this is the usual one.</details>
+# A tied table needs small entries, about $1/\sqrt d$, so that the logits begin at a size of about one. But then an
+# embedding has length one, while the sinusoids and the sublayers' outputs have a length of about $\sqrt d$. The token
+# is nearly lost among them, and so is its echo. So the paper multiplies the embeddings by $\sqrt{d_\text{model}}$
+# (`scale_embedding` in the package). The paper gives no reason; this is the usual one.</details>
 
 # %% [markdown] teaches="leaderboards and pre-training; encoder–decoder, decoder-only: T5, mBART, GPT, Llama; Liu et al.: articles from long inputs"
 # ## Pre-training: masked, causal and span-corruption objectives
 #
-# Parallel text is rare; plain text is plentiful. **Pre-training** makes a task from plain text: hide a part and predict
-# it. The architecture's mask decides which part can be hidden. The figure shows four objectives on one sentence (LM:
-# language modelling), and their masks: row $i$ is a query, column $j$ a key. *Guess first:* in which of the four does every
-# token of the text teach the model something?
+# Parallel text is rare, but plain text is plentiful. **Pre-training** makes a task from plain text: hide a part and
+# predict it. The architecture's mask decides which part can be hidden. The figure shows four objectives on one
+# sentence (LM: language modelling), and their masks. *Guess first:* in which of the four does every token of the text
+# teach the model something?
 
 # %% [raw] slide
 # ## Pre-training: hide a part of plain text, and predict it
@@ -755,23 +770,25 @@ figures.pretraining_objectives()
 # Only the causal objective predicts every token.
 #
 # * **Causal language modelling** (GPT; [@radford2018]; [@radford2019]): decoder-only. Every position predicts the next
-#   token, so a text of $n$ tokens gives $n$ predictions in one pass. (One of the first decoder-only Transformers wrote
-#   Wikipedia articles from their sources: [@liu2018].)
-# * **Masked language modelling** (BERT; [@devlin2019]): encoder-only. If every position sees all tokens, the model can copy
-#   the next token. So 15 % of the tokens are chosen, and the model predicts them from both sides. (BERT replaces 80 % of
-#   these by the token `[MASK]` and 10 % by a random token, and leaves 10 % as they are, because later tasks have no
-#   `[MASK]`.)
-# * **Span corruption** (T5; [@raffel2020]): encoder–decoder. One **sentinel** token replaces each chosen span. The decoder
-#   predicts each sentinel with the tokens of its span, and a last sentinel ends the target. (In mBART,
-#   [@liu2020mbart], it reconstructs the whole text.)
-# * **Prefix language modelling** (one of the variants that Raffel et al. ([-@raffel2020]) compare): one stack. Its mask
-#   is bidirectional in a given prefix, here *Return the number*, and causal after it.
+#   token, so a text of $n$ tokens gives $n$ predictions in one pass. One of the first decoder-only Transformers wrote
+#   Wikipedia articles from their sources ([@liu2018]).
+# * **Masked language modelling** (BERT; [@devlin2019]): encoder-only. If every position sees all tokens, the model can
+#   copy the next token. So 15 % of the tokens are chosen, and the model predicts them from both sides.
+# * **Span corruption** (T5; [@raffel2020]): encoder–decoder. One **sentinel** token replaces each chosen span. The
+#   decoder predicts each sentinel followed by the tokens of its span, and a last sentinel ends the target. In mBART
+#   ([@liu2020mbart]), the decoder reconstructs the whole text.
+# * **Prefix language modelling** (a variant that Raffel et al. ([-@raffel2020]) compare): one stack. Its mask is
+#   bidirectional within a given prefix, here *Return the number*, and causal after it.
+#
+# <details><summary>What does BERT read in the chosen places?</summary>In 80 % of them it reads the token `[MASK]`, in
+# 10 % a random token, and in 10 % the token itself, because later tasks have no `[MASK]`.</details>
 #
 # ## A masked language model fills gaps
 #
-# Now the first task: an encoder, 15 % gaps, and a language that a model can learn in a few seconds, numbers and dates in
-# English words. (The token `<unk>`, which does not occur in these texts, stands for a gap.) *Guess first:* what does the
-# encoder put into *two ____ and five*? How sure can a causal model be that has read only *two*?
+# Now the first task. The texts are numbers and dates in English words, a language that a model can learn in a few
+# seconds. An encoder fills the gaps, 15 % of the tokens. (Each gap holds the token `<unk>`, which does not occur in
+# these texts.) *Guess first:* what does the encoder put into *two ____ and five*? How sure of it can a causal model be
+# that has read only *two*?
 
 # %%
 numbers = [pair.source for pair in number_words("en", "de", train=4000, test=1).train]
@@ -847,12 +864,13 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 # Then **fine-tuning**, instruction tuning, preference training (RLHF, DPO).
 
 # %% [markdown]
-# The right side helps. A causal model that has read *two* knows that *hundred* follows in 52 % of the training texts that
-# begin with *two*, and no more. The encoder also reads *and five*, and gives *hundred* a probability above 0.9. For *____-one*
-# the likeliest all fit, but all eight tens together have only half of the probability: 140 steps are few.
-# The price: only 15 % of the tokens are predicted, and the encoder cannot write.
+# The context to the right helps. A causal model that has read *two* knows only that *hundred* follows in 52 % of the
+# training texts that begin with *two*. The encoder also reads *and five*, and gives *hundred* a probability above 0.9.
+# For *____-one* the likeliest tokens all fit, but all eight tens together get only half of the probability, because
+# 140 steps are few. Reading both sides has a price: only 15 % of the tokens are predicted, and the encoder cannot
+# write.
 #
-# The three architectures:
+# This gives three architectures:
 #
 # | | self-attention | objective | good at | examples |
 # |---|---|---|---|---|
@@ -860,14 +878,14 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 # | decoder-only | causal | causal LM | writing and, with prompts, nearly every task | GPT, Llama |
 # | encoder–decoder | both, and cross-attention | denoising: spans, or the whole text again | reading one text, writing another | T5, BART, mBART |
 #
-# > **Check yourself.** (1) Somebody takes the mask off a trained GPT and hopes for a BERT. What has it never learned?
+# > **Check yourself.** (1) You take the mask off a trained GPT and hope for a BERT. What has the model never learned?
 # > (2) Why does BERT hide only 15 %?
 # > <details><summary>Answers</summary>
 # >
-# > (1) It has never learned to use what stands to the right: its queries have never
-# > met a key from there. And its outputs mean "the next token", not "this token". (2) The reasoning was this: with more
-# > gaps, too little is left to predict them from; with fewer, each pass teaches less. But this is no law: Wettig et al.
-# > ([-@wettig2023]) found 40 % better for a large model.
+# > (1) It has never learned to use the context to the right: its queries have never met a key from there. And its
+# > outputs mean "the next token", not "this token". (2) The reasoning was that with more gaps, too little context is
+# > left to predict them from, and with fewer gaps, each pass teaches less. But this is no law: Wettig et al.
+# > ([-@wettig2023]) found that 40 % is better for a large model.
 # >
 # > </details>
 #
@@ -875,20 +893,23 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 #
 # ## Fine-tuning, instruction tuning, preference training
 #
-# **Fine-tuning** takes the trained weights, puts a small new output layer on top if the task needs one, and continues training
-# on the task's own labelled examples, at a small learning rate. It needs far fewer of them than training from random weights.
-# Radford et al. ([-@radford2018]) did this with a decoder, Devlin et al. ([-@devlin2019]) with an encoder. Often the weights
-# stay fixed, and only a small low-rank update $AB$ of some or all matrices is trained: **LoRA** ([@hu2022]).
+# **Fine-tuning** takes the trained weights, adds a small new output layer if the task needs one, and continues
+# training on the task's own labelled examples, at a small learning rate. It needs far fewer examples than training
+# from random weights. Radford et al. ([-@radford2018]) fine-tuned a decoder, Devlin et al. ([-@devlin2019]) an
+# encoder. Often the weights stay fixed, and only a small low-rank update $AB$ of some or all matrices is trained:
+# **LoRA** ([@hu2022]).
 #
-# Large causal models often need no fine-tuning: they follow examples in the prompt, which is called **in-context
-# learning** ([@brown2020]). This is one reason why most large models are decoder-only.
+# Large causal models often need no fine-tuning, because they follow examples in the prompt. This **in-context
+# learning** ([@brown2020]) is one reason why most large models are decoder-only.
 #
-# A chat model is trained further, with the same architecture and mask. **Instruction tuning**, or **supervised
-# fine-tuning** (SFT), is fine-tuning on requests with good answers. **Preference training** uses pairs of answers of
-# which people prefer one: Ouyang et al. ([-@ouyang2022]) train a reward model on such pairs and raise its reward by
-# reinforcement learning (**RLHF**); Rafailov et al. ([-@rafailov2023]) train on the pairs directly (**DPO**). Where an
-# answer can be checked, as in mathematics or code, the check is the reward: **reinforcement learning with verifiable
-# rewards** ([@lambert2024]).
+# A chat model is trained further, with the same architecture and mask.
+#
+# * **Instruction tuning**, or **supervised fine-tuning** (SFT), is fine-tuning on requests with good answers.
+# * **Preference training** uses pairs of answers of which people prefer one. Ouyang et al. ([-@ouyang2022]) train a
+#   reward model on such pairs, and then raise its reward by reinforcement learning (**RLHF**). Rafailov et al.
+#   ([-@rafailov2023]) train on the pairs directly (**DPO**).
+# * **Reinforcement learning with verifiable rewards** ([@lambert2024]) needs answers that can be checked, as in
+#   mathematics or code. The check is the reward.
 #
 # **A good place to stop.**
 #
@@ -896,8 +917,8 @@ assert 0.35 < p[tens].sum() < 0.7, "about half"
 #
 # In [lecture @bottleneck](@bottleneck), n-gram counts competed with networks on the docstrings of Python's standard
 # library. Our candidate now is a small Llama: decoder-only, pre-norm, with rotary embeddings and a gate (explained
-# below). We train it here for some seconds, and compare it with a **kept checkpoint** of the same shape, trained for
-# longer and on more text: the same docstrings, and those of torch, numpy and matplotlib.
+# below). We train it here for a few seconds. A **kept checkpoint** of the same shape was trained for longer and on
+# more text: the same docstrings, and those of torch, numpy and matplotlib.
 
 # %%
 corpus, folder = docstrings(), kept_checkpoint("writer")
@@ -920,13 +941,16 @@ print(f"at most {100 * 256:,} of {total:,} training tokens ({100 * 256 / total:.
 
 # %% [raw] slide
 # ## A language model of docstrings
-# A 5-gram counter; our model after some seconds; a **kept checkpoint** of the same shape, trained for longer on more text.
+# A 5-gram counter; our model after a few seconds; a **kept checkpoint** of the same shape, trained for longer on more text.
 #
-# > **Guess first.** Which has the lowest loss on modules that none has read?
+# > **Guess first.** Which has the lowest loss on modules that none of them has read?
 
 # %% [markdown]
-# (The docstrings are those of the running Python; versions other than 3.11 give other numbers.) The best of the counters is
-# a 5-gram model. *Guess first:* which of the three has the lowest loss on modules that none of them has read?
+# The third candidate is a 5-gram model, the best of the counters. *Guess first:* which has the lowest loss on modules
+# that none of the three has read?
+#
+# <details><summary>Why may your numbers differ?</summary>The docstrings are those of the running Python; versions
+# other than 3.11 give other numbers.</details>
 
 # %%
 counter = NGram(train, 5, len(tokenizer))
@@ -947,12 +971,13 @@ for name, values in log_p.items():
 # ## The checkpoint, then the counter
 # {print}
 #
-# Fair? It has read more text. So a second counter counts all that it has read.
+# Is this fair? The checkpoint has read more text. So a second counter counts all of that text.
 
 # %% [markdown]
-# The checkpoint has the lowest loss, then comes the counter, and the short training is far behind. Neither comparison with
-# the counter is fair: the short training has read 6 % of what the counter has counted, and the checkpoint has read *more*.
-# So a second counter has counted everything that the checkpoint has read. *Guess first:* does it overtake the checkpoint?
+# The checkpoint has the lowest loss, the counter comes second, and the short training is far behind. Neither
+# comparison with the counter is fair: the short training has read 6 % of what the counter has counted, and the
+# checkpoint has read *more*. So a second counter has counted everything that the checkpoint has read. *Guess first:*
+# does this counter overtake the checkpoint?
 
 # %% tags=["hide-input"]
 gain = record["gain"]                                     # of the checkpoint over the 5-gram
@@ -974,11 +999,11 @@ assert gain["low"] > 0
 # The whole 95 % interval of the gain lies above zero: the checkpoint is better.
 
 # %% [markdown]
-# More text helps the counter, but the checkpoint stays ahead: the whole interval lies above zero. (It is probably too
-# narrow: there is only one training seed, and docstrings of one module resemble each other.) A "Going further" at the end
-# asks whether the checkpoint overfits.
+# More text helps the counter, but the checkpoint stays ahead: the whole interval lies above zero. The interval is
+# probably too narrow, because there is only one training seed, and docstrings of one module resemble each other. A
+# "Going further" at the end asks whether the checkpoint overfits.
 #
-# What do the two networks write? Each text is sampled token by token:
+# What do the two networks write when we sample token by token?
 
 # %% tags=["hide-input"]
 def continued(model, beginnings, seed, length=30, **how):
@@ -997,23 +1022,23 @@ for name, model in {"short training": quick, "kept checkpoint": kept.model}.item
         print("  ", tokenizer.decode(text))
 
 # %% [markdown]
-# The checkpoint's texts sound like docstrings, but what they say makes little sense. The short training has learned
-# which tokens are frequent, and a few pairs.
+# The checkpoint's texts sound like docstrings, but make little sense. The short training has learned which tokens are
+# frequent, and a few pairs of tokens.
 #
 # ## Sampling: temperature, top-k, top-p
 #
-# A language model gives a distribution over the next token, and we decide how to *sample* from it. Three settings
-# change the logits before the softmax. (In [a11](@writing/assignment) you write all three.)
+# A language model gives a distribution over the next token, from which we *sample*. Three settings change the logits
+# before the softmax. (You write all three in [a11](@writing/assignment).)
 #
-# * **Temperature** divides them by $T$. Below 1 the likely tokens become likelier; above 1 all tokens become more
-#   alike.
+# * **Temperature** divides the logits by $T$. Below 1 the likely tokens become likelier. Above 1 the probabilities
+#   become more alike.
 # * **Top-k** ([@fan2018]) keeps the $k$ likeliest tokens.
 # * **Top-p**, or nucleus sampling ([@holtzman2020]), keeps the fewest tokens whose probabilities add up to at least
 #   $p$: few where the model is sure, many where it is not.
 #
-# The figure shows the kept model's distribution after *Return True if*: a curve gives the **cumulative probability** of
-# the first $k$ tokens, likeliest first. *Guess first:* how many tokens does top-p 0.9 keep at $T = 0.3$, and how many at
-# $T = 1.5$?
+# The figure shows the kept model's distribution after *Return True if*. A curve gives the **cumulative probability**
+# of the first $k$ tokens, likeliest first. *Guess first:* how many tokens does top-p 0.9 keep at $T = 0.3$, and how
+# many at $T = 1.5$?
 
 # %% [raw] slide
 # ## Sampling: temperature, top-k, top-p
@@ -1054,8 +1079,8 @@ for T in (0.3, 1.0, 1.5):
 # %% [markdown]
 # The same top-p keeps one token or hundreds, because the temperature is applied *before* the cut.
 #
-# How do the settings change whole texts? We write 20 texts with each setting and each of three seeds, and measure
-# **distinct-1**: which share of their tokens are *different* tokens (also called the type–token ratio). *Guess first:*
+# How do the settings change whole texts? With each setting and each of three seeds we sample 20 texts and measure
+# **distinct-1**, the share of *different* tokens among all tokens (also called the type–token ratio). *Guess first:*
 # which setting gives the smallest share?
 
 # %% tags=["hide-input"]
@@ -1076,25 +1101,25 @@ for name in ("T = 0.2", "T = 1.5"):
     print(f"\n{name}: {examples[name]}")
 
 # %% [markdown]
-# A low temperature repeats the same likely phrases, in one text and from text to text. A high temperature often chooses
-# unlikely tokens, and the text is hardly English. [Lecture @writing](@writing) continues with beam search and with the
-# problems of the *likeliest* text.
+# At a low temperature the model repeats the same likely phrases, within a text and from text to text. At a high
+# temperature it often chooses unlikely tokens, and the text is hardly English. [Lecture @writing](@writing) continues
+# with beam search and the problems of the *likeliest* text.
 #
-# > **Check yourself.** (1) At which temperature is sampling greedy, and at which are all tokens equally likely? (2) Why
-# > can top-k keep too few tokens in one place and too many in another?
-# > <details><summary>Answers</summary>(1) Towards 0, and towards infinity. (2) After *Return True* there may be three
-# > sensible tokens, after *This class* hundreds. Five are too many there and too few here; top-p asks the
-# > model.</details>
+# > **Check yourself.** (1) At which temperature is sampling greedy, and at which are all tokens equally likely? (2)
+# > Why can top-k keep too few tokens in one place and too many in another?
+# > <details><summary>Answers</summary>(1) As the temperature approaches 0, and as it grows without limit. (2) After
+# > *Return True* there may be three sensible tokens, and after *This class* hundreds. Five are too many in the first
+# > place and too few in the second. Top-p asks the model.</details>
 #
 # ## Loading a checkpoint: weights that others have trained
 #
-# The kept checkpoint is a folder in the form in which models are published. `config.json` has the sizes,
-# `model.safetensors` the tensors by name, and `tokenizer.json` the vocabulary. A loader copies each tensor to its place,
+# The kept checkpoint is a folder in the format in which models are published: `config.json` has the sizes,
+# `model.safetensors` the named tensors, and `tokenizer.json` the vocabulary. A loader copies each tensor to its place,
 # and raises an error if one is missing or left over.
 #
-# The cell writes a small checkpoint with GPT-2's names and random numbers, and reads it again. *Guess first:* a GPT-2 has a
-# tied output and learned positions. Which tensors does its file have besides those of the blocks? (The list shows the first
-# block.)
+# The cell writes a small checkpoint with GPT-2's names and random numbers, and reads it back. *Guess first:* GPT-2 has
+# a tied output and learned positions. Which tensors does its file have besides those of the blocks? (The list shows
+# the first block.)
 
 # %%
 import tempfile
@@ -1122,44 +1147,46 @@ print("the same logits:", torch.equal(mine(tokens), theirs(tokens)))
 # | positions | sinusoids, added once | RoPE, in every attention |
 # | heads | keys for every head | groups share them |
 # | biases, dropout | yes | none |
-# | output; embeddings | tied; times $\sqrt d$ | of its own; as they are |
+# | output; embeddings | tied; times $\sqrt d$ | separate; not scaled |
 #
-# A **gate**: two products lead up, and one of them decides, element by element, how much of the other passes.
+# A **gate**: of two products, one decides, element by element, how much of the other passes.
 
 # %% [markdown] teaches="Llama against the original Transformer @ What Llama"
-# `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in, out),
-# the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. The output has no matrix: it is tied.
+# `wte` and `wpe` are the tables of tokens and positions. `c_attn` is $W_Q, W_K, W_V$ side by side, stored as (in,
+# out), the transpose of `nn.Linear`. `ln_1`, `ln_2` and `ln_f` are the norms. The output has no matrix of its own,
+# because it is tied.
 #
-# `pretrained.load("gpt2")` fetches the published file: the same names, in a larger size.
+# <details><summary>How the published file differs</summary>`pretrained.load("gpt2")` downloads the published GPT-2.
+# The names in its file lack the prefix `transformer.`. The model has 12 blocks, width 768, 1,024 positions and 50,257
+# tokens. Each block also has a mask, `attn.bias`, which is not a parameter. The download needs a network and the
+# package `huggingface_hub`.</details>
 #
-# <details><summary>How the published file differs</summary>The names have no `transformer.` in front. The model has 12
-# blocks, width 768, 1,024 positions and 50,257 tokens. Each block also has a mask, `attn.bias`, which is no parameter.
-# Fetching it needs a network and the package `huggingface_hub`.</details>
-#
-# **Now you:** [a09](@transformer/assignment), exercise 6: build GPT-2's shape yourself, and put a checkpoint into it.
+# **Now you:** [a09](@transformer/assignment), exercise 6: build a model of GPT-2's shape, and load a checkpoint into
+# it.
 #
 # ## What Llama changed
 #
-# Llama's block still has the two lines of 2017. Besides the norm's place there are seven changes:
+# Llama's block still has the two lines of the 2017 encoder block. Besides the norm's place there are seven changes:
 #
 # | | 2017 | Llama | lecture |
 # |---|---|---|---|
 # | norm | LayerNorm | RMSNorm: no mean is subtracted | [@deep_stacks](@deep_stacks) |
 # | feed-forward network | ReLU | SwiGLU: a gate | here |
 # | positions | sinusoids, added once | rotary embedding, in every attention | [@order](@order) |
-# | heads | keys for every head | groups share them (the larger Llama 2, and Llama 3) | [@many_heads](@many_heads) |
+# | heads | own keys and values | groups share them (larger Llama 2, Llama 3) | [@many_heads](@many_heads) |
 # | biases, dropout | yes | none | here |
-# | output matrix | tied to the embedding | of its own (but tied in some small models) | here |
-# | embeddings | times $\sqrt d$ | as they are | here |
+# | output matrix | tied to the embedding | separate (tied in some small models) | here |
+# | embeddings | times $\sqrt d$ | not scaled | here |
 #
-# (Many of today's largest models also have a **mixture of experts**: each block has many feed-forward networks, and a
-# router sends each token to a few of them. See [lecture @errata_lab](@errata_lab).)
+# <details><summary>What is a <b>mixture of experts</b>?</summary>In many of today's largest models each block has many
+# feed-forward networks, and a router sends each token to a few of them. See [lecture
+# @errata_lab](@errata_lab).</details>
 #
 # In a **gated** feed-forward network ([@dauphin2017]; [@shazeer2020]) two matrix products lead from $d$ to
-# $d_\text{ff}$. One product goes through an activation function and becomes the **gate**, which multiplies the other
-# product **element by element**. The activation function names the network: σ in GLU, ReLU in ReGLU, GELU in GEGLU, and
-# $\operatorname{silu}(z) = z\,\sigma(z)$ in **SwiGLU**. *Guess first:* a gate of silu(−3), silu(0)
-# or silu(3) multiplies a 2: what is the result?
+# $d_\text{ff}$. One goes through an activation function and becomes the **gate**, which multiplies the other product
+# **element by element**. The activation function gives the network its name: σ in GLU, ReLU in ReGLU, GELU in GEGLU,
+# and $\operatorname{silu}(z) = z\,\sigma(z)$ in **SwiGLU**. *Guess first:* a gate of silu(−3), silu(0) or silu(3)
+# multiplies a 2. What is the result?
 
 # %%
 for z in (-3.0, 0.0, 3.0):
@@ -1170,9 +1197,9 @@ for z in (-3.0, 0.0, 3.0):
 # In a ReLU network the sign of a number decides whether it passes. In a gated network a second number decides how much of
 # it passes.
 #
-# > *Guess first:* this network has three matrices in place of two. If the number of parameters is to stay the same, what must
-# > $d_\text{ff}$ become?
-# > <details><summary>Answer</summary>It must shrink to two thirds. Two thirds of 4 · 4096 are about 10,923. Llama 2
+# > *Guess first:* a gated network has three matrices instead of two. What must $d_\text{ff}$ become to keep the number
+# > of parameters?
+# > <details><summary>Answer</summary>It must shrink to two thirds. Two thirds of 4 · 4096 is about 10,923. Llama 2
 # > rounds this up to a multiple of 256 and has 11,008.</details>
 #
 # **Now you:** [a09](@transformer/assignment), exercise 7.
@@ -1180,18 +1207,19 @@ for z in (-3.0, 0.0, 3.0):
 # ## Comparing architectures: "ten times more efficient", or no difference?
 #
 # The deck of CS11-711 compares the "Transformer" with "Transformer++", "basically" Llama 2, and concludes: "Stronger
-# architecture is ≈ 10× more efficient!" The name comes from a figure of Gu and Dao ([-@gu2023]). Their baseline is GPT-3's
-# recipe. Their Transformer++ has rotary embeddings, SwiGLU, RMSNorm, no biases, *and higher learning rates*.
+# architecture is ≈ 10× more efficient!" The name comes from a figure of Gu and Dao ([-@gu2023]). Their baseline is
+# GPT-3's recipe. Their Transformer++ has rotary embeddings, SwiGLU, RMSNorm, no biases, *and higher learning rates*.
 #
-# Narang et al. ([-@narang2021]) trained more than forty published modifications in one code base:
+# Narang et al. ([-@narang2021]) trained more than forty published modifications in one code base and concluded that
 # "most modifications do not meaningfully improve performance". Can both be right? *Before you go on, say how you would
 # find out.*
 #
-# `benchmarks/modifications.py` trained a language model of 0.18 million parameters in fourteen versions with five seeds
-# each. The **baseline** is decoder-only, with pre-norm, LayerNorm, ReLU, sinusoids, a tied output, embeddings times
-# $\sqrt d$, three layers, $d = 64$, and learning rate 0.01. Every other version changes one thing (*Llama's four* changes
-# four), and reads the same texts in the same order. (The vocabulary has 512 tokens, the checkpoint's 2,048, so their nats
-# per token cannot be compared.) Here are the losses of two that differ in the norm alone:
+# `benchmarks/modifications.py` trained a language model of 0.18 million parameters in fourteen versions with five
+# seeds each. The **baseline** is decoder-only, with pre-norm, LayerNorm, ReLU, sinusoids, a tied output, embeddings
+# times $\sqrt d$, three layers, $d = 64$, and learning rate 0.01. Every other version changes one thing (*Llama's
+# four* changes four), and reads the same texts in the same order. The vocabulary has 512 tokens, not the checkpoint's
+# 2,048, so the two models' nats per token cannot be compared. Here are the losses of two versions that differ only in
+# the norm:
 
 # %% [raw] slide
 # ## “Ten times more efficient”, or no difference?
@@ -1220,20 +1248,21 @@ assert min(rms) < statistics.mean(layer) < max(rms), "one run of each can be in 
 #
 # Several seeds, the *same* for every variant, equal steps and parameters, error bars on the **differences**.
 #
-# > **Guess first.** SwiGLU, RMSNorm, untied output, RoPE, shared keys: which helps most?
+# > **Guess first.** Which helps most: SwiGLU, RMSNorm, untied output, RoPE or shared keys?
 
 # %% [markdown]
-# A new seed changes the loss more than the new norm does: one run of each can say that RMSNorm helps, or that it harms.
-# But the two runs of a column share their seed, so much of the noise cancels in their difference. A fair comparison has
-# several seeds, the *same* for every variant, equal steps, equal parameters, and error bars on the **differences**. It also
-# chooses each variant's learning rate on the validation set. Ours does not: all have the rate 0.01, which may suit some
-# better than others.
+# A new seed changes the loss more than the new norm does, so one run of each can suggest that RMSNorm helps, or that
+# it harms. But the two runs in a column share their seed, so much of the noise cancels in their difference. A fair
+# comparison has several seeds, the *same* for every variant, equal steps, equal parameters, and error bars on the
+# **differences**. It also chooses each variant's learning rate on the validation set. Ours uses 0.01 for all, which
+# may suit some better than others.
 #
-# The next figure shows twelve of the versions. *Llama's four* has RMSNorm, SwiGLU, RoPE and GQA together. *Twice the
-# layers* has 6 layers, each with half the heads and half of $d_\text{ff}$, and nearly the same number of parameters. The
-# orange squares are results of Narang et al. for seven of these changes, in an encoder–decoder a thousand times larger,
-# with another objective and other texts: compare signs and rough sizes. *Guess first:* SwiGLU, RMSNorm, untied output,
-# rotary embedding (RoPE), grouped-query attention (GQA): which helps most, and which makes no measurable difference?
+# The next figure shows twelve of the changes. *Llama's four* has RMSNorm, SwiGLU, RoPE and GQA together. *Twice the
+# layers* has 6 layers, each with half the heads and half of $d_\text{ff}$, and nearly as many parameters as the
+# baseline. The orange squares are results of Narang et al. for seven of these changes. Their encoder–decoder is a
+# thousand times larger, with another objective and other texts, so compare only signs and rough sizes. *Guess first:*
+# which helps most, and which makes no measurable difference: SwiGLU, RMSNorm, untied output, rotary embeddings (RoPE)
+# or grouped-query attention (GQA)?
 
 # %% tags=["hide-input"]
 STUDENT = {3: 4.30, 5: 2.78, 10: 2.26}                        # Student's t for so many seeds
@@ -1306,35 +1335,34 @@ assert max(map(abs, [*rest, more["GQA"]])) < 0.08, "the others have as many para
 assert more["untied output"] > 0.15, "one has more"
 
 # %% [raw] slide
-# ## Twelve changes, and the same at a thousand times the size
+# ## Twelve changes, here and in a model a thousand times as large
 # {figure}
 
 # %% [markdown]
-# Rotary embeddings and the untied output help most here, by 0.15 and 0.14 nats. Their paired difference is −0.012 ± 0.018,
-# so these runs do not show which of the two helps more. RMSNorm and GQA make no measurable difference.
+# Rotary embeddings and the untied output help most here, by 0.15 and 0.14 nats. Their difference, paired by seed, is
+# −0.012 ± 0.018, so these runs do not show which of the two helps more. RMSNorm and GQA make no measurable difference.
 #
-# * **The gates transfer.** They lower the loss by about a twentieth of a nat, here with 0.2 million parameters and there
-#   with 223 million. Shazeer ([-@shazeer2020]) attributes their success, "as all else, to
-#   divine benevolence".
-# * **RMSNorm and GQA are used all the same**, for the time and memory that they save.
-# * **After 300 steps a model without positions is better than one with sinusoids; after 1200 it is worse.** A causal mask
-#   by itself shows a decoder some order ([lecture @order](@order)).
-# * **The untied output has 18 % more parameters**, so this comparison is not fair. In Narang et al. it harms, and RMSNorm
-#   helps a little: signs need not transfer.
+# * **The gates transfer.** They lower the loss by about a twentieth of a nat, here with 0.2 million parameters and
+#   there with 223 million. Shazeer ([-@shazeer2020]) attributes their success, "as all else, to divine benevolence".
+# * **RMSNorm and GQA are used anyway**, because they save time and memory.
+# * **After 300 steps a model without positions is better than one with sinusoids; after 1200 steps it is worse.** A
+#   causal mask alone shows a decoder some order ([lecture @order](@order)).
+# * **The untied output has 18 % more parameters**, so this comparison is not fair. In Narang et al. it harms, while
+#   RMSNorm helps a little: signs need not transfer.
 # * **Post-norm is far behind**, mostly because of the learning rate (a "Going further" at the end).
 #
 # ## Testing explanations: rotary embeddings, untied output
 #
-# Two guesses about the two largest gains:
+# Here are two guesses about the two largest gains:
 #
-# 1. *Rotary embeddings* gain because sinusoids disturb the baseline at first.
+# 1. *Rotary embeddings* gain because sinusoids disturb the baseline early in training.
 # 2. *The untied output* gains because a tied model with scaled embeddings begins with the echo, and 300 steps are too few
 #    to unlearn it.
 #
-# *Which of these guesses do you believe?* More steps test both: these gains should shrink. The first has a more direct
-# test: a model without positions has no sinusoids to disturb it, so it should gain about as much as RoPE. And without the
-# factor $\sqrt d$ there is no echo, so an untied output should gain less. (We test this beside RoPE: beside sinusoids an
-# unscaled embedding is nearly lost.)
+# *Which of these guesses do you believe?* More steps test both guesses: each gain should shrink. The first guess has a
+# more direct test: a model without positions has no sinusoids to disturb it, so it should gain about as much as RoPE.
+# For the second guess, an untied output should gain less without the factor $\sqrt d$, because then there is no echo.
+# We test this in models with RoPE, because beside sinusoids an unscaled embedding is nearly lost.
 
 # %% tags=["hide-input"]
 tests = {
@@ -1374,8 +1402,8 @@ figures.gains_before_and_after({
     name: tuple((-middle, half) for middle, half in both)
     for name, both in pairs_of_bars.items()
 })
-#| caption: Gain over the baseline in two settings, with 95 % intervals. Orange: it grows; blue:
-#|   it shrinks. Last row: both models have RoPE.
+#| caption: Gain over the baseline in two settings, with 95 % intervals. Orange: the gain grows;
+#|   blue: it shrinks. Last row: both models have RoPE.
 
 # %% tags=["hide-input"]
 assert here["untied output"][0] < 1.4 * longer["untied output"][0] < 0, "gains less than before"
@@ -1388,11 +1416,11 @@ assert here["no positions"][0] < 0 < bare["no positions"][0] - bare["no position
 # ## Two explanations, tested
 # {print}
 #
-# RoPE's gain *grows* with more steps; that of a model without positions is lost. The untied output's gains shrink.
+# RoPE's gain *grows* with more steps. A model without positions loses its gain. The untied output's gains shrink.
 
 # %% [markdown]
-# How many steps is a gain worth? Four times the steps lower the baseline's loss by 0.475 nats. Suppose that the loss falls
-# along a straight line in the logarithm of the steps. Then a gain of $g$ nats is worth $4^{\,g / 0.475}$ times the steps.
+# How many steps is a gain worth? Four times the steps lower the baseline's loss by 0.475 nats. If the loss falls
+# linearly in the logarithm of the steps, a gain of $g$ nats is worth $4^{\,g / 0.475}$ times the steps.
 
 # %% tags=["hide-input"]
 early, later = (study["variants"]["baseline"]["mean"] for study in (run, found["1200 steps"]))
@@ -1408,40 +1436,44 @@ for name, steps, study in rows:
 # %% [markdown] teaches="translation results and training cost"
 # | guess | it predicts | result | verdict |
 # |---|---|---|---|
-# | RoPE gains because sinusoids disturb at first | the gain shrinks with more steps | 0.15 → 0.38 | refuted as the main reason |
-# | the same | a model without positions gains about as much as RoPE | 0.05 → −0.04 | a part at first: a third of RoPE's gain after 300 steps, none after 1200 |
-# | the untied output gains because it has no echo to unlearn | the gain shrinks with more steps | 0.14 → 0.06 | passed this test; but 0.06 is left, and the 18 % more parameters may explain that |
-# | the same | the gain shrinks without $\sqrt d$, beside RoPE | 0.10 → 0.05 | passed; but without $\sqrt d$ both models are also 0.3 nats or more worse, so this does not measure the echo alone |
+# | RoPE gains because sinusoids disturb early training | the gain shrinks with more steps | 0.15 → 0.38 | refuted as the main reason |
+# | the same | a model without positions gains about as much as RoPE | 0.05 → −0.04 | explains a part at first: a third of RoPE's gain after 300 steps, none after 1200 |
+# | the untied output gains because it has no echo to unlearn | the gain shrinks with more steps | 0.14 → 0.06 | passed; but a gain of 0.06 is left, perhaps from the 18 % more parameters |
+# | the same | the gain shrinks without $\sqrt d$, with RoPE | 0.10 → 0.05 | passed; but without $\sqrt d$ both models are worse by 0.3 nats or more, so this does not measure the echo alone |
 #
-# (A model without positions also knows less of the order. But learned positions, which begin small and show the
-# order, gain about as much after 300 steps.)
+# <details><summary>Is the test without positions fair?</summary>A model without positions also knows less about the
+# order. But learned positions, which begin small and show the order, gain about as much as a model without positions
+# after 300 steps.</details>
 #
-# An explanation that comes after the result is a guess, until it passes a test that could refute it.
+# An explanation that comes after the result is a guess until it passes a test that could have refuted it.
 #
-# And the factor of ten? It is a *horizontal* distance between two loss curves: how many times the compute the weaker model
-# needs for the same loss. (The section of Gu and Dao on their figure states no such factor.) Here "Llama's four" gain 0.117
-# nats, worth $4^{0.117 / 0.475} = 1.4$ times the steps of the baseline. Such a factor is not constant: RoPE's is 1.6
-# after 300 steps and 3.0 (extrapolated) after 1200. So our 1.4 does not refute the ten; it shows that such a factor must
-# name its budget and its recipe. And gains do not add up: in [@fig:twelve-changes] "Llama's four"
-# together are worse than rotary embeddings alone. (They also have 7 % fewer parameters, through GQA.)
+# What about the factor of ten? It is the *horizontal* distance between two loss curves: how many times as much compute
+# the weaker model needs for the same loss. Gu and Dao's section on their figure states no such factor.
 #
-# So both papers can be right. Narang et al. change one thing at a time in a fixed recipe. Gu and Dao change everything at
-# once, the learning rate too, and compare whole *recipes*.
+# * **Here the factor is 1.4.** "Llama's four" gain 0.117 nats, worth $4^{0.117 / 0.475} = 1.4$ times the baseline's
+#   steps.
+# * **The factor is not constant.** For RoPE it is 1.6 after 300 steps and 3.0 (extrapolated) after 1200. So our 1.4
+#   does not refute the factor of ten, but such a factor must name its budget and its recipe.
+# * **Gains do not add up.** In [@fig:twelve-changes] "Llama's four" together are worse than RoPE alone. (They also
+#   have 7 % fewer parameters, through GQA.)
+#
+# So both papers can be right. Narang et al. change one thing at a time in a fixed recipe. Gu and Dao change everything
+# at once, including the learning rate, and compare whole *recipes*.
 #
 # > **Check yourself.** (1) A friend reports that RoPE lowers the loss by 0.02, with one seed. What do you ask? (2) All
-# > variants have one learning rate. Which variants does that favour?
-# > <details><summary>Answers</summary>(1) How far do two seeds of the same model differ? Were the seeds the same in
-# > both? At which budget and learning rate? (2) Those that suit this rate. A fair comparison looks for the best rate of
-# > each, on validation data, and costs several times as much.</details>
+# > variants have the same learning rate. Which variants does that favour?
+# > <details><summary>Answers</summary>(1) How much do two seeds of the same model differ? Were the seeds the same in
+# > both runs? What were the budget and the learning rate? (2) It favours the variants that this rate suits. A fair
+# > comparison looks for each variant's best rate on validation data, which costs several times as much.</details>
 #
 # **Now you:** [a09](@transformer/assignment), the questions in words.
 #
 # ## Results of 2017: quality of translation against cost of training
 #
-# Why did the Transformer replace recurrent networks within two years? The paper (section 4) compares layers. A recurrent
-# layer needs $n$ steps in order. Self-attention computes all positions at once, in a few large matrix products, which suit
-# GPUs, and any two positions are one step apart. The next figure shows the paper's own table. *Guess first:* is the new model
-# above the others, left of them, or both?
+# Why did the Transformer replace recurrent networks within two years? The paper (section 4) compares layers. A
+# recurrent layer needs $n$ steps, one after the other. Self-attention computes all positions at once, in a few large
+# matrix products that suit GPUs, and any two positions are one step apart. The next figure shows the paper's table.
+# *Guess first:* is the new model above the others, left of them, or both?
 
 # %% tags=["hide-input"]
 panels = {}
@@ -1474,37 +1506,37 @@ for name, steps in {"base": 100_000, "big": 300_000}.items():           # the pa
 # {figure}
 
 # %% [markdown]
-# The answer depends on the language. For German even the base model is better than every ensemble, at a third of the cost
-# of the cheapest rival. For French the base model is the cheapest and the worst; the big model is the best, at less than a
-# quarter of the cheapest rival's cost.
+# The answer depends on the language. For German even the base model is better than every ensemble, at a third of the
+# cheapest rival's cost. For French the base model is the cheapest and the worst. The big model is the best, at less
+# than a quarter of the cheapest rival's cost.
 #
 # <details><summary>Why is our count lower than the published cost?</summary>The published FLOPs are hours × GPUs × 9.5
-# TFLOPS. By our count the models needed only 29 % and 42 % of these FLOPs; the rest is time in which the GPUs did not work
-# at full speed. [Lecture @training](@training) measures such shares.</details>
+# TFLOPS. By our count the models needed only 29 % and 42 % of these FLOPs. The rest is time in which the GPUs did not
+# work at full speed. [Lecture @training](@training) measures such shares.</details>
 
 # %% [markdown] erratum="no row of the Transformer; ReLU twice; Rezero renamed"
 # <details><summary><b>Going further</b>: tables that were copied with a slip</summary>
 #
 # **A common mistake: a table copied without its point.** Two of our decks show the translation table under the heading
-# "great results with Transformers" without the rows of the Transformer: base 27.3 and 38.1, big 28.4 and 41.8 BLEU. The
-# best row that is left is an ensemble of ConvS2S, with 26.36 and 41.29.
+# "great results with Transformers", but without the Transformer's rows: base 27.3 and 38.1, big 28.4 and 41.8 BLEU.
+# The best remaining row is an ensemble of ConvS2S, with 26.36 and 41.29.
 #
-# **A common mistake: a row with the wrong name.** In two decks the second row of the table of Narang et al.
-# ([-@narang2021]) is called
-# <i>ReLU</i>, as the baseline's activation function; it is <i>GeLU</i>, with other numbers. And <i>Rezero</i>, a
-# residual path that starts at zero, has become <i>Resnet</i> in one and <i>Resero</i> in another.
+# **A common mistake: a row with the wrong name.** In two decks the second row of Narang et al.'s table
+# ([-@narang2021]) is called <i>ReLU</i>, like the baseline's activation function. The row is in fact <i>GeLU</i>, with
+# numbers other than the baseline's. And <i>Rezero</i>, a residual path that starts at zero, has become <i>Resnet</i>
+# in one deck and <i>Resero</i> in the other.
 # </details>
 
 # %% [markdown]
 # <details><summary><b>Going further</b>: has the checkpoint trained for too long?</summary>
 #
-# In **overfitting** the validation loss rises while the training loss still falls. The checkpoint's validation loss still
-# falls at the end (the folded cell prints it), so the checkpoint does not overfit. At 4.74 it lies far above the test
-# loss, 3.88. Are the validation modules harder? If so, a 5-gram that has counted neither part must find them harder, too.
-# It does: its loss is higher there by 0.8 nats, the checkpoint's by 0.9.
+# In **overfitting** the validation loss rises while the training loss still falls. The checkpoint's validation loss
+# still falls at the end (the folded cell prints it), so the checkpoint does not overfit. But at 4.74 it is far above
+# the test loss, 3.88. Are the validation modules harder? If so, a 5-gram that has counted neither part must find them
+# harder, too. It does: its loss is higher there by 0.8 nats, and the checkpoint's by 0.9.
 #
-# By the rule of 20 tokens per parameter, 2.3 million training tokens suit a model a tenth as large as the checkpoint. If
-# each token counts as often as it was read (2.6 times), they suit one about a quarter as large.
+# By the rule of 20 tokens per parameter, 2.3 million training tokens suit a model a tenth as large as the checkpoint.
+# If each token counts as often as it was read (2.6 times), the tokens suit a model about a quarter as large.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -1525,9 +1557,10 @@ assert rows[-1]["loss"] == min(row["loss"] for row in rows) and 0.6 < harder - e
 # %% [markdown]
 # <details><summary><b>Going further</b>: post-norm and the learning rate</summary>
 #
-# Is post-norm far behind because it needs a lower learning rate? Then it should catch up at a rate of 0.003. It is behind by
-# 1.52 nats at 0.01 and by 0.11 at 0.003, but there the baseline is worse, too. With each model at the better of the two
-# rates it is behind by 0.46. So the rate explains two thirds, perhaps more: other rates may suit post-norm better.
+# Is post-norm far behind because it needs a lower learning rate? Then it should catch up at a rate of 0.003. It is
+# behind by 1.52 nats at 0.01 and by 0.11 at 0.003, but at 0.003 the baseline is worse, too. With each model at the
+# better of the two rates, post-norm is behind by 0.46. So the rate explains two thirds of the gap, perhaps more,
+# because other rates may suit post-norm better.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -1543,10 +1576,10 @@ assert 0.6 < share < 0.75 and 0 < slower["post-norm"][0] < 0.3 < 1 < here["post-
 # %% [markdown]
 # <details><summary><b>Going further</b>: a test that changed two things</summary>
 #
-# The echo can be tested beside sinusoids, too. Without √d the untied output then gains 0.59 nats, not less than 0.14. This
-# does not refute the guess. Both models are worse by a nat or more, because without the factor an embedding is nearly lost
-# beside sinusoids. Two things changed, so the test decides nothing. Rotary embeddings add nothing to the
-# embedding, so there the damage is smaller, but not zero.
+# The echo can also be tested with sinusoids. There the untied output gains 0.14 nats with √d, so it should gain less
+# without √d. It gains 0.59. This does not refute the guess. Both models are worse by a nat or more, because without
+# the factor an embedding is nearly lost beside sinusoids. Two things changed, so the test decides nothing. Rotary
+# embeddings add nothing to the embedding, so with them the damage is smaller, but not zero.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -1559,10 +1592,10 @@ assert unscaled[output][0] < 3 * here[output][0] < 0
 # %% [markdown]
 # <details><summary><b>Going further</b>: which slips of a loader show in the loss?</summary>
 #
-# The folded cell loads the kept checkpoint with three slips. A wrong ε changes nothing that one can see. A norm that
-# subtracts the mean changes the loss by about a hundredth of a nat, here even downwards. A wrong pairing of RoPE's
-# columns raises the loss by
-# 0.43 nats. So a loss that looks right does not prove a loader right: compare logits with the original's.
+# The folded cell loads the kept checkpoint with three slips, one at a time. A wrong ε makes no visible difference. A
+# norm that subtracts the mean changes the loss by about a hundredth of a nat, and here it even lowers the loss. A
+# wrong pairing of RoPE's columns raises the loss by 0.43 nats. So a loss that looks right does not prove that a loader
+# is right. Compare the logits with the original model's.
 # </details>
 
 # %% tags=["hide-cell"] jupyter={"source_hidden": true, "outputs_hidden": true}
@@ -1611,27 +1644,28 @@ assert moved[1] < 0.001 < moved[2] < 0.02 < 0.3 < moved[3] < 0.5
 # | cost of training | $C \approx 6\,N\,D$ FLOPs | |
 # | compute-optimal | $D \approx 20\,N$, so $C \approx 120\,N^2$ | |
 #
-# Encoder-only, decoder-only and encoder–decoder models have one kind of block; they differ in the mask and in
-# cross-attention. A decoder needs the shift and the causal mask. A loss that is too good suggests that one of them is
-# missing. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be hidden. The claim
-# that a change is better needs a budget, a learning rate and error bars.
+# Encoder-only, decoder-only and encoder–decoder models have one kind of block. They differ in the mask and in
+# cross-attention. A decoder needs the shift and the causal mask, and a loss that is too good suggests that one of them
+# is missing. Pre-training hides a part of plain text and predicts it, and the mask decides which part can be hidden.
+# The claim that a change is better needs a budget, a learning rate and error bars.
 #
 # > **Check yourself.**
 # > 1. You copy a Llama checkpoint into your own code. No error is raised, but the outputs differ. Name three lines to
-# >    look at. Which slips show in the loss, and which in a parity test alone?
+# >    check. Which slips show in the loss, and which only in a parity test?
 # > 2. Why does a decoder-only model need no cross-attention to translate?
 # > 3. You double $d$ and keep $L$, $n$ and $D$. By how much do $N$ and $C$ grow?
 # > <details><summary>Answers</summary>
 # >
-# > 1. The norm's ε, and whether it subtracts the mean; RoPE's pairing of columns, halves or neighbours; which of the
-# >    two matrices is the gate; which query heads share a head of keys. The first two hardly move the loss of our kept
-# >    checkpoint, and the pairing does (measured in the last "Going further"); so does the gate (a09, exercise 7).
-# > 2. Source and target stand in one text, and causal self-attention from the target's positions reaches the source's.
-# > 3. Both about fourfold where the blocks dominate, $12 L d^2$; the embeddings only double.</details>
+# > 1. Check the norm's ε and whether the norm subtracts the mean, RoPE's pairing of columns (halves or neighbours),
+# >    which of the two matrices is the gate, and which query heads share a key head. The first two hardly change the
+# >    loss of our kept checkpoint. A wrong pairing changes it clearly (see the last "Going further"), and so does a
+# >    swapped gate (a09, exercise 7).
+# > 2. Source and target are in one text, and causal self-attention lets the target's positions attend to the source.
+# > 3. Both grow about fourfold where the blocks, $12 L d^2$, dominate. The embeddings only double.</details>
 #
-# **Now do** [assignment @transformer](@transformer/assignment) (about two and a half hours): seven exercises, three questions
-# in words, an extension.
-# **Next:** [lecture @training](@training), where you train a Transformer in earnest.
+# **Now do** [assignment @transformer](@transformer/assignment) (about two and a half hours): seven exercises, three
+# questions in words and an extension.
+# **Next:** [lecture @training](@training), on training an encoder–decoder.
 #
 # **In the package.** `attncourse.transformer` has the models, `parity` the parity test, `counting` the published sizes;
 # `pretrained` loads GPT-2, Llama, BERT, T5 and others.

@@ -9,21 +9,22 @@
 # %% [markdown]
 # # Assignment @training · Training an encoder–decoder
 #
-# In this assignment you build what surrounds the model of [lecture @training](@training): the loss, the learning rate,
-# the optimiser, and one step of training. None of these parts contains attention, and a mistake in any of them spoils a
-# translator. Then you put the parts together and train a translator. Four extensions follow, if you want to know more:
-# batches by tokens, a step in half precision, what a step costs, and a vocabulary of subwords.
+# In this assignment you build the parts around the model of [lecture @training](@training): the loss, the learning
+# rate, the optimiser, and one step of training. None of these parts contains attention, but a mistake in any of them
+# spoils a translator. Then you put the parts together and train a translator. Four extensions follow, if you want to
+# know more: batches by tokens, a step in half precision, what a step costs, and a vocabulary of subwords.
 #
-# Under each exercise there is a check. Your points come from a check on other numbers and other sizes. The cell after it
-# *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
+# Under each exercise there is a check. Your points come from a check with other numbers and other sizes. The cell
+# after the check *uses* what you wrote. This cell waits until the check gives all points, takes seconds, and is not
+# graded.
 #
 # Functions return new tensors: an answer that writes into its arguments loses one aspect. (The parameters of `TrainStep` are
 # the exception: they are there to be changed.)
 #
 # {exercises}
 #
-# If you are stuck, `hint("label_smoothed_loss", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own training or metrics, or torch's cross entropy in exercise 1.
+# If you are stuck, `hint("label_smoothed_loss", 1)` prints a hint; the later hints of an exercise tell more. Your
+# answers are refused if they call the course's own training or metrics, or torch's cross entropy in exercise 1.
 
 # %% locked=true
 try:
@@ -44,22 +45,23 @@ from torch import Tensor, nn
 # %% [markdown]
 # ## 1 · Label smoothing: targets that are never quite certain
 #
-# With label smoothing the model is not asked to put everything on the true token $y$. Its target distribution $q$ is a
-# mixture of the truth and of all tokens alike, with a share $\varepsilon$ (`smoothing`) for the latter. In a vocabulary of
-# $V$ tokens,
+# With label smoothing, the model is not asked to put all probability on the true token $y$. Its target distribution
+# $q$ mixes the true token with a uniform distribution over all tokens, which gets a share $\varepsilon$ (`smoothing`).
+# In a vocabulary of $V$ tokens,
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad\qquad
 # \text{loss} = -\sum_v q_v \log p_v
 # $$
 #
-# for one token, where $p$ is the softmax of its logits; $[v = y]$ is 1 for $v = y$, otherwise 0. The true token also gets
-# its part of the $\varepsilon / V$, and so does the id of the padding, a token like any other. (This is what torch does.)
+# for one token, where $p$ is the softmax of its logits; $[v = y]$ is 1 for $v = y$, otherwise 0. The true token also
+# gets its part $\varepsilon / V$, and the id of the padding gets one as well, like any other token. (This is what
+# torch does.)
 #
-# Logits may be large. Then a probability can be too small for float32, while its logarithm is not.
+# Logits may be large. Then a probability can be too small for float32 although its logarithm is not.
 #
-# The targets of a batch are filled up with `pad`. A padded position is no token: it must have no effect on the loss. Average
-# over the real tokens of all sentences together. There is at least one.
+# The targets of a batch are filled up with `pad`. A padded position is not a token, so it must have no effect on the
+# loss. Average over the real tokens of all sentences together. There is at least one real token.
 
 # %% exercise="label_smoothed_loss"
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, pad: int) -> Tensor:
@@ -75,8 +77,8 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float, pad: i
 check("label_smoothed_loss", label_smoothed_loss)
 
 # %% [markdown]
-# **Use it.** A model sees one and the same token a thousand times, with your loss. The vocabulary has five tokens. *Guess:*
-# which probability does the token get at ε = 0.1?
+# **Use it.** A model sees the same token a thousand times and learns it with your loss. The vocabulary has five
+# tokens. *Guess:* which probability does the token get at ε = 0.1?
 
 # %%
 if solved("label_smoothed_loss"):
@@ -94,16 +96,18 @@ if solved("label_smoothed_loss"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With smoothing the probability stops at its target: at ε = 0.1 this is 0.9 + 0.1/5 = 0.92. Without smoothing it approaches
-# 1 and never reaches it: each further step still lowers the loss a little.</details>
+# With smoothing, the probability stops at its target, which at ε = 0.1 is 0.9 + 0.1/5 = 0.92. Without smoothing, the
+# probability approaches 1 and never reaches it: each further step still lowers the loss a little.</details>
 
 # %% [markdown]
 # ## 2 · Warm-up: the learning rate rises before it falls
 #
-# The schedule of "Attention is all you need" ([@vaswani2017, section 5.3]), with `warmup_steps` = $w$, in words:
+# This is the schedule of "Attention is all you need" ([@vaswani2017, section 5.3]) in words, with `warmup_steps` =
+# $w$:
 #
 # * from step $w$ on, the rate is one over the root of the step, times one over the root of `d_model`;
-# * before that, it rises in a straight line, which would be 0 at step 0 and meets the falling curve at step $w$.
+# * before step $w$, the rate rises in a straight line, which would be 0 at step 0 and meets the falling curve at step
+#   $w$.
 #
 # The slope of the line is for you to find. For `d_model` = 4 and $w$ = 4 the rates are
 #
@@ -123,8 +127,8 @@ def warmup(step: int, d_model: int, warmup_steps: int) -> float:
 check("warmup", warmup)
 
 # %% [markdown]
-# **Use it.** The schedule of the paper's base model, as bars. Its training took 100,000 steps. *Guess:* at which step is the
-# rate highest, and at which is it down to half of that?
+# **Use it.** The cell draws the schedule of the paper's base model as bars. Its training took 100,000 steps. *Guess:*
+# at which step is the rate highest, and at which step is it down to half of that?
 
 # %%
 if solved("warmup"):
@@ -138,8 +142,9 @@ if solved("warmup"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The rate is highest at the end of the warm-up, at step 4,000. It is down to half of that at step 16,000: because of the
-# root it takes four times as many steps to halve the rate. At step 100,000 it is still a fifth of the highest.</details>
+# The rate is highest at the end of the warm-up, at step 4,000. It is down to half of that at step 16,000: because of
+# the root, the rate halves when the number of steps is four times as large. At step 100,000 the rate is still a fifth
+# of its peak.</details>
 
 # %% [markdown]
 # ## 3 · AdamW: the optimiser
@@ -147,15 +152,16 @@ if solved("warmup"):
 # Write one update of one parameter θ by **AdamW** ([@loshchilov2019]). The update is given here in words, in the order of the
 # lecture's picture. Turn the words into code.
 #
-# 1. `m` is a moving average of the gradients: β₁ of the old average, 1 − β₁ of the new gradient. `v` is one of the *squared*
-#    gradients, with β₂.
-# 2. Both began at zero, so in the first steps they are too small. **Bias correction:** divide each by the total weight that
-#    the gradients so far have in it. (If all gradients had been 1, `m` would be just this number. What is it after $t$ steps?)
-# 3. The **ratio**: divide the corrected average of the gradients by the root of the corrected average of the squares. ϵ
-#    (`eps`) is added to the root.
-# 4. **Decoupled weight decay:** add λθ to the ratio, with θ as it was before the step. The decay is in neither average, and
-#    nothing divides it. Only parameters with two axes or more decay; a bias or a norm's gain has one. (torch decays
-#    everything that it is given; for this rule you hand it two groups of parameters.)
+# 1. `m` is a moving average of the gradients: β₁ times the old average plus (1 − β₁) times the new gradient. `v` is a
+#    moving average of the *squared* gradients, with β₂.
+# 2. Both averages began at zero, so in the first steps they are too small. **Bias correction:** divide each average by
+#    the total weight that the gradients so far have in it. (If all gradients had been 1, `m` would be just this
+#    weight. What is it after $t$ steps?)
+# 3. The **ratio**: divide the corrected average of the gradients by the root of the corrected average of the squares.
+#    ϵ (`eps`) is added to the root.
+# 4. **Decoupled weight decay:** add λθ to the ratio, with θ as it was before the step. The decay enters neither
+#    average, and nothing divides it. Only parameters with two axes or more are decayed; a bias or a norm's gain has
+#    one axis. (torch decays everything that it is given, so for this rule you hand it two groups of parameters.)
 # 5. Subtract η (`lr`) times this sum from θ.
 #
 # *An example:* the matrix `[[1.0]]` in two steps, with η = 0.01, β₁ = 0.9, β₂ = 0.98, ϵ = 0 and λ = 0.1.
@@ -190,9 +196,10 @@ def adamw_step(
 check("adamw_step", adamw_step)
 
 # %% [markdown]
-# **Use it.** Train the same small network on the same data twice: with your function and with `torch.optim.AdamW` (in two
-# groups, for the decay). *Guess:* in which digit will the two losses differ after 300 steps? If they differ, is it rounding,
-# or are the two updates not quite the same? Training in float64 tells: it shrinks a difference by rounding, and no other.
+# **Use it.** Train the same small network on the same data twice: with your function and with `torch.optim.AdamW` (in
+# two groups, for the decay). *Guess:* in which digit will the two losses differ after 300 steps? If they differ, is it
+# rounding, or are the two updates not quite the same? Training in float64 gives the answer, because it shrinks only
+# the differences that come from rounding.
 
 # %%
 if solved("adamw_step"):
@@ -235,28 +242,28 @@ if solved("adamw_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# In float32 all six printed digits agree up to step 100 on our machine, and at step 300 the losses differ in the fourth
-# digit. In float64 both are 0.108267 at step 300, and differ by less than 10⁻¹². So the difference was rounding: the two
-# functions round in different places, and 300 steps made it grow. A mistake would show in both formats. Decay of the
-# biases, for instance, shows at step 10. (A misplaced ϵ would not show: it is too small here. The check finds it with a
-# larger one.)</details>
+# On our machine, all six printed digits agree in float32 up to step 100, and at step 300 the losses differ in the
+# fourth digit. In float64 both losses are 0.108267 at step 300, and differ by less than 10⁻¹². So the difference in
+# float32 was rounding: the two functions round in different places, and over 300 steps the difference grew. A mistake
+# would show in both formats. Decay of the biases, for instance, shows at step 10. (A misplaced ϵ would not show here,
+# because ϵ is too small. The check finds the mistake with a larger ϵ.)</details>
 
 # %% [markdown]
 # ## 4 · One step of training: accumulation, clipping, modes
 #
 # Below are a very small model with dropout and its optimiser. Write `forward`, which takes one step of training:
 #
-# 1. The step's batch comes in several *micro-batches*, because the whole would not fit into memory (or because each is on
-#    a GPU of its own). They have different numbers of tokens. The gradient is that of the **mean loss over all tokens of all
-#    micro-batches**: every token counts the same.
-# 2. If the gradient, all parameters together, is longer than `clip`, scale it down to that length.
+# 1. The step's batch comes in several *micro-batches*, because the whole batch would not fit into memory (or because
+#    each micro-batch is on a GPU of its own). They have different numbers of tokens. Compute the gradient of the
+#    **mean loss over all tokens of all micro-batches**: every token counts the same.
+# 2. If the gradient of all parameters together is longer than `clip`, scale it down to that length.
 # 3. Take one step of `self.optimizer` with the rate `lr`.
 # 4. Then measure the mean loss on the held-out tokens.
 #
-# Dropout belongs to training alone. `forward` is called many times on the same object. Only the parameters may carry anything
-# from one step to the next. No micro-batch is empty. Here a "token" is a row of `x` with its target. The model gives
-# log-probabilities, so the loss is `F.nll_loss`. The optimiser is in the next cell. Use it like one of torch's, except that
-# `step` takes the rate.
+# Dropout belongs to training alone. `forward` is called many times on the same object, and only the parameters may
+# carry anything from one step to the next. No micro-batch is empty. Here a "token" is a row of `x` with its target.
+# The model gives log-probabilities, so the loss is `F.nll_loss`. The optimiser is in the next cell. Use it like an
+# optimiser of torch, except that its `step` takes the rate.
 
 # %% locked=true
 class GradientDescent:
@@ -305,8 +312,9 @@ class TrainStep(nn.Module):
 check("TrainStep", TrainStep)
 
 # %% [markdown]
-# **Use it.** Train the classifier to tell the inside of a circle from its outside: in one piece, and with each batch cut
-# into micro-batches of 10, 50 and 196 points. *Guess:* how will the two columns of held-out losses differ?
+# **Use it.** Train the classifier to tell the inside of a circle from its outside, once with each batch in one piece,
+# and once with each batch cut into micro-batches of 10, 50 and 196 points. *Guess:* how will the two columns of
+# held-out losses differ?
 
 # %%
 if solved("TrainStep"):
@@ -330,36 +338,41 @@ if solved("TrainStep"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The columns differ by rounding alone, in the last digit if at all. How a batch is cut into micro-batches must not matter,
-# and with your step it does not.</details>
+# The columns differ by rounding alone, in the last digit if at all. It must not matter how a batch is cut into
+# micro-batches, and with your step it does not.</details>
 
 # %% [markdown]
 # ## 5 · Capstone: learn a language in seconds
 #
-# Now train an encoder–decoder yourself. The check invents a language for lists of one or two numbers below 1000: it samples
-# a vocabulary and a grammar. (Does one say "forty-two" or "two-and-forty"? Is the list said in reverse order?) It hands you 1,500
-# pairs of sentences, as token ids, and 200 sources that are not among them. Your function trains a model on the pairs and
-# returns the translations of the 200. Nobody knows the language before the check is run, and the check that decides your
-# points invents another one. So you can prepare nothing but a good training run.
+# Now train an encoder–decoder yourself. The check invents a language for lists of one or two numbers below 1000: it
+# samples a vocabulary and a grammar. (Is 42 "forty-two" or "two-and-forty"? Is the list said in reverse order?) The
+# check gives your function 1,500 pairs of sentences, as token ids, and 200 sources that are not among them. Your
+# function trains a model on the pairs and returns the translations of the 200 sources.
 #
-# * A source is the plain number words, with ids from 3 to 32; the target's ids are from 3 to 39, and mean something else.
-#   0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`. Neither pairs nor sources hold any of the three. No sentence has more than 11
-#   tokens.
-# * The model is in the next cell, and two functions with it: one makes a tensor of rows of unequal length, the other
-#   writes a trained model's translations. Only the training is left to you. Use all three as they are, or write
-#   your own from torch's layers (the course's Transformer is not there when this is graded). Exercises 1 to 4
-#   will help; torch's own losses and optimisers are allowed here.
-# * **The budget**: one processor thread, and 30 seconds for the cell of the check. Then it is stopped and earns nothing.
-#   The grader may be slower than your machine: aim for under 12 seconds. The model is small: one training of 350 steps with
-#   batches of 32 pairs is enough. (It takes about 10 seconds on one thread of our machine, which has other work to do.)
-# * With 350 steps the learning rate matters little: in our trials rates a factor of ten apart earned all points. With 120
-#   steps it decides. So **sweep with short trainings**, *before* the check, in the cell "Your sweep": three trainings of
-#   120 steps, with 0.003, 0.01 and 0.03 as the highest rate, take about as long as one of 350. The cell holds out 200
-#   pairs of another such language. The rate with the most of them right wins for 120 steps. For 350 steps it is only a
-#   first guess; the cell after the check tries rates around it.
-# * You get points when a third, two thirds and four fifths of the 200 are right to the last token. The check shows
-#   the share. Your teacher can show the class a leaderboard of it, without names. A program that works out the grammar by
-#   rules and trains nothing would pass the check, but it misses the point of the exercise.
+# The language is unknown until the check runs, and the check that decides your points invents another one. So all that
+# you can prepare is a good training run.
+#
+# * A source consists of plain number words, with ids from 3 to 32. A target has ids from 3 to 39, which mean something
+#   else. 0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`; none of the three occurs in the pairs or the sources. No sentence
+#   has more than 11 tokens.
+# * The next cell holds the model and two functions: `rectangle` makes a tensor of rows of unequal length, and
+#   `translate` writes a trained model's translations. Only the training is left to you. Use all three as they are, or
+#   write your own from torch's layers (the course's Transformer is not available when this is graded). Exercises 1 to
+#   4 will help; torch's own losses and optimisers are allowed here.
+# * **The budget** is one processor thread, and 30 seconds for the cell of the check. After that, the check is stopped
+#   and earns nothing. The grader may be slower than your machine, so aim for less than 12 seconds. The model is small:
+#   one training of 350 steps with batches of 32 pairs is enough. (It takes about 10 seconds on one thread of our
+#   machine, which has other work to do.)
+# * With 350 steps, the learning rate matters little: in our trials, rates a factor of ten apart earned all points.
+#   With 120 steps, the rate is decisive. So **sweep with short trainings**, *before* the check, in the cell "Your
+#   sweep": three trainings of 120 steps, with 0.003, 0.01 and 0.03 as the highest rate, take about as long as one
+#   training of 350 steps. The cell holds out 200 pairs of another such language. For 120 steps, the best rate is the
+#   one with the most held-out pairs right. For 350 steps this rate is only a first guess; the cell after the check
+#   tries rates around it.
+# * You get points when a third, two thirds and four fifths of the 200 translations are right to the last token. The
+#   check shows the share. Your teacher can show the class a leaderboard of the shares, without names. A program that
+#   works out the grammar by rules and trains nothing would pass the check, but it would miss the point of the
+#   exercise.
 
 # %% locked=true
 class Translator(nn.Module):
@@ -430,9 +443,9 @@ check("train_translator", train_translator)
 
 # %% [markdown]
 # **Use it.** Teach your function another language: English number words in, digits out. "five hundred four" becomes
-# 5 0 4, although no word of the source says "zero". The cell trains with your learning rate, with a third of it and with
-# three times as much. *Guess:* is yours clearly the best of the three? Which mistakes are most frequent: a missing zero,
-# another wrong digit, an output that is too short? (The cell takes three times as long as the check.)
+# 5 0 4, although no word of the source says "zero". The cell trains with your learning rate, with a third of it and
+# with three times as much. *Guess:* is your rate clearly the best of the three? Which mistake is most frequent: a
+# missing zero, another wrong digit, or an output that is too short? (The cell takes three times as long as the check.)
 
 # %%
 if solved("train_translator"):
@@ -452,31 +465,33 @@ if solved("train_translator"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With the course's solution 170, 179 and 152 of the 200 are right (a few more or fewer on another machine). The standard
-# error of one such count is about 5. So 200 sentences can hardly tell 170 and 179 apart. 152 is lower than the choice of sentences
-# explains. Whether another seed would show it, one training per rate cannot say. Is another rate clearly better for you?
-# Then put it into your function and run the check again.
+# With the course's solution, 170 of the 200 outputs are right at a third of its rate, 179 at its rate, and 152 at
+# three times its rate (a few more or fewer on another machine). The standard error of one such count is about 5, so
+# 200 sentences can hardly tell 170 and 179 apart. The 152 are fewer than the choice of sentences explains. But with
+# one training per rate, we cannot say whether another seed would give the same result. If another rate is clearly
+# better for you, put it into your function and run the check again.
 #
-# How much the rate matters depends on the length of the training. The solution on three invented languages
-# (`benchmarks/capstone_rates.py`), the median of the sentences right, of 200:
+# How much the rate matters depends on the length of the training. The table shows the solution on three invented
+# languages (`benchmarks/capstone_rates.py`): the median number of sentences that are right, out of 200.
 #
 # | highest rate | 0.001 | 0.003 | 0.01 | 0.03 |
 # |---|---|---|---|---|
 # | 120 steps | 0 | 23 | 132 | 46 |
 # | 350 steps | 114 | 176 | 180 | 176 |
 #
-# With 120 steps one rate stands out (did your sweep find it, too?). With 350 steps the last three all reach four fifths,
-# in each of the languages.
+# With 120 steps, one rate stands out (did your sweep find it, too?). With 350 steps, the three higher rates all reach
+# four fifths in each of the languages.
 #
-# The model does learn the zeros: 21 of 26 such sentences are right. Of its 21 wrong outputs 17 are too short: it ends before
-# the last digit.</details>
+# The model does learn the zeros that no word says: 21 of 26 sentences with such a zero are right. Of the 21 wrong
+# outputs, 17 are too short: the model ends before the last digit.</details>
 
 # %% [markdown]
 # ## 6 · Read a log like an engineer
 #
-# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) The command, of a
-# script that she wrote herself, was `python my_train.py --precision fp16 --lr 2e-3 --warmup 400 --batch-tokens 8192
-# --save-every 1000`. A seed fixes the order of the batches.
+# A friend trains a translator on a T4 and sends you the log. (It is made up for this question.) She had written the
+# script herself. Her command was
+# `python my_train.py --precision fp16 --lr 2e-3 --warmup 400 --batch-tokens 8192 --save-every 1000`. A seed fixes the
+# order of the batches.
 #
 # | step | rate | gradient norm, before clipping at 1 | training loss | tokens/s | |
 # |---|---|---|---|---|---|
@@ -489,47 +504,51 @@ if solved("train_translator"):
 # | 2,000 | 0.0002 | 0.9 | 3.10 | 10,600 | from step 1,500 on she also prints `loss.item()` and samples a translation at every step |
 # | 2,000 | 0.0002 | 0.9 | 3.17 | 21,300 | the same without the printing, resumed from the checkpoint of step 1,000 |
 #
-# Three things went wrong: the loss became NaN soon after the warm-up; the tokens per second halved; and the resumed run
+# Three things went wrong. The loss became NaN soon after the warm-up. The tokens per second halved. The resumed run
 # does not reach the same loss as the uninterrupted one. For **each of the three** say
 #
 # * (a) the likely cause, and the entry of the log that points to it;
 # * (b) another possible cause, and a measurement or experiment of a few minutes that would tell the two apart;
 # * (c) the remedy.
 #
-# Then (d): why would it have been a mistake to answer the first with "clip at 0.1"? Write about ten sentences. (5 points:
-# half a point for each (a), (b) and (c), three times; half a point for (d). A cause without its entry, or an experiment
-# without the other cause, earns nothing.)
+# Then (d): why would it have been a mistake to answer the first problem with "clip at 0.1"? Write about ten sentences.
+# (5 points: half a point for each (a), (b) and (c), three times; half a point for (d). A cause without its entry, or
+# an experiment without the other cause, earns nothing.)
 
 # %% [markdown] written="read-a-log" points=5 minutes=15 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** Half a point for each of (a), (b) and (c), three times, and half a point for (d).
 #
-# * (a) earns it with a cause that the log supports *and* its entry; without the entry nothing.
-# * (b) earns it with a named other cause *and* an experiment whose outcomes tell the two apart; one without the other, nothing.
-# * (c) earns it with a remedy for the cause that (a) names; "train again" is none.
+# * (a) earns it with a cause that the log supports *and* its entry. A cause without its entry earns nothing.
+# * (b) earns it with a named other cause *and* an experiment whose outcomes tell the two causes apart. One without the
+#   other earns nothing.
+# * (c) earns it with a remedy for the cause that (a) names; "train again" is not a remedy.
 # * (d) earns it with either of the two reasons in 4.
 #
-# 1. *NaN after warm-up.* The rate at its highest is too high: the norm grows from 2 to 10 to 310 at the peak of the rate,
-#    **before** there is a NaN, and with a fourth of the rate the run goes through. Other causes: a single bad batch, or
-#    an overflow in float16 that is no divergence. Experiments: run the same hundred steps in float32 (it diverges as well:
-#    the rate; it does not: the precision), or skip the batches 420–440, or the same order at half the rate. Remedy: a lower
-#    rate or a longer warm-up; a loss scale that skips steps if it was the precision. (Whoever names the precision as the
-#    cause and tests it properly has the points: a growing norm speaks for the rate, but the log does not decide it.)
-# 2. *Half the tokens per second.* The printing and the sampled translation: they begin at step 1,500, and without them the
-#    speed is back. `loss.item()` makes the CPU wait for the GPU at every step, and a translation is decoded token by token.
-#    Other cause: a hot or shared GPU, a slower loader, longer sentences. Experiment: take out one of the two; time a step
-#    with `synchronize()` around it; look at the profiler. Remedy: both every few hundred steps, losses added up on the
-#    device.
-# 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step, the
-#    loss scale, the state of the random numbers (dropout), or the place in the order of the batches. Or the
-#    translations that the first run sampled from step 1,500 on used up random numbers of dropout. The rate in both rows is the same, so the schedule was kept; 0.07 is more than noise of the order of operations after so few steps, as far
-#    as one can tell. (Another cause: operations on a GPU that are not deterministic. Then two uninterrupted runs differ as
-#    well.) Experiment: save, resume at once, and compare the *first* step's loss and norm with the uninterrupted run's, in
-#    evaluation mode to leave out dropout; or run twice without resuming, or resume with the sampling on. Remedy: save all
-#    of it (sampling gets a generator of its own), and a test that resuming gives the same numbers.
-# 4. *Why not clip at 0.1?* It treats the sign and not the cause. In AdamW a gradient that is scaled by a constant gives
-#    nearly the same step, because $\hat m / \sqrt{\hat v}$ does not change, so clipping harder hardly shortens the steps;
-#    and NaN cannot be clipped. (Either reason.)
+# 1. *NaN after warm-up.* The highest rate is too high: the norm grows from 2 to 10 to 310 at the peak of the rate,
+#    **before** there is a NaN, and with a fourth of the rate the run goes through. Other causes: a single bad batch,
+#    or an overflow in float16 without divergence. Experiments: run the same hundred steps in float32 (if the run
+#    diverges again, the rate is the cause; if not, the precision is), or skip the batches 420–440, or run the same
+#    order at half the rate. Remedy: a lower rate or a longer warm-up; if the precision was the cause, a loss scale
+#    that skips steps. (An answer that names the precision as the cause and tests it properly gets the points: a
+#    growing norm speaks for the rate, but the log does not decide the question.)
+# 2. *Half the tokens per second.* The cause is the printing and the sampled translation: they begin at step 1,500, and
+#    without them the speed is back. `loss.item()` makes the CPU wait for the GPU at every step, and a translation is
+#    decoded token by token. Other causes: a hot or shared GPU, a slower loader, longer sentences. Experiments: take
+#    out one of the two; time a step with `synchronize()` around it; look at the profiler. Remedy: do both every few
+#    hundred steps, and add up losses on the device.
+# 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step,
+#    the loss scale, the state of the random numbers (dropout), or the place in the order of the batches. Or the
+#    translations that the first run sampled from step 1,500 on used up random numbers of dropout. The rate in both
+#    rows is the same, so the schedule was kept. As far as one can tell, 0.07 is more than the order of operations
+#    explains after so few steps. (Another cause: operations on a GPU that are not deterministic. Then two
+#    uninterrupted runs differ as well.) Experiments: save, resume at once, and compare the *first* step's loss and
+#    norm with those of the uninterrupted run, in evaluation mode to leave out dropout; or run twice without resuming;
+#    or resume with the sampling on. Remedy: save all of this state (sampling gets a generator of its own), and test
+#    that resuming gives the same numbers.
+# 4. *Why not clip at 0.1?* Clipping treats the symptom and not the cause. In AdamW, a gradient that is scaled by a
+#    constant gives nearly the same step, because $\hat m / \sqrt{\hat v}$ does not change, so clipping harder hardly
+#    shortens the steps. And NaN cannot be clipped. (Either reason.)
 # ### END SOLUTION
 
 # %% [markdown]
@@ -537,14 +556,15 @@ if solved("train_translator"):
 #
 # The four extensions from here on give extra credit; you lose nothing by leaving them out.
 #
-# A batch is a rectangle: as many rows as it has sentences, as many columns as the longest of them has tokens. The whole
-# rectangle has to fit into memory, with its padding. So divide the sentences like this:
+# A batch is a rectangle: it has a row for each sentence, and as many columns as the longest sentence has tokens. The
+# whole rectangle, with its padding, has to fit into memory. So divide the sentences like this:
 #
-# * from the shortest to the longest (sentences of one length in the order in which they were given),
-# * as many into a batch as fit into `batch_tokens`, rows × longest, before the next one is begun,
-# * and a sentence that is longer than `batch_tokens` is a batch of its own.
+# * Go from the shortest sentence to the longest (sentences of the same length in the order in which they were given).
+# * Put as many sentences into a batch as fit into `batch_tokens`, counted as rows × longest, before you begin the next
+#   batch.
+# * A sentence that is longer than `batch_tokens` is a batch of its own.
 #
-# (The loop samples later in which order the batches are used.)
+# (Later, the loop samples the order in which the batches are used.)
 
 # %% exercise="batch_by_tokens"
 def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
@@ -561,8 +581,9 @@ def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:
 check("batch_by_tokens", batch_by_tokens)
 
 # %% [markdown]
-# **Use it.** Two thousand lists of number words, cut into letters. *Guess:* what share of your batches is padding, and what
-# share if the sentences are put into as many batches in the order in which they come?
+# **Use it.** The data are two thousand lists of number words, cut into letters. *Guess:* what share of your batches is
+# padding? And what share is it if the sentences are put into the same number of batches in the order in which they
+# come?
 
 # %%
 if solved("batch_by_tokens"):
@@ -581,23 +602,26 @@ if solved("batch_by_tokens"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your batches are 5 % padding, the others 64 %. With as many batches, the largest rectangle of the others has 13,797 places
-# instead of 4,096. The largest rectangle decides how much memory the training needs.</details>
+# Your batches are 5 % padding, the others 64 %. Although there are just as many batches, the largest rectangle of the
+# others has 13,797 places instead of 4,096. The largest rectangle decides how much memory the training
+# needs.</details>
 
 # %% [markdown]
 # ## Extension: loss scaling, one step in half precision
 #
-# A GPU that lacks bfloat16 computes in float16, whose smallest positive number is about 6 · 10⁻⁸. Gradients below half of
-# that become 0. So the *loss* is multiplied by a **loss scale** before the backward pass. All gradients on the way are larger
-# by that factor, and it is divided out before the step ([@micikevicius2018]). If the scale is too large, something overflows
-# to ∞, and the step is skipped. Here is one step of training with a scale that adjusts itself:
+# A GPU that lacks bfloat16 computes in float16, whose smallest positive number is about 6 · 10⁻⁸. Gradients below half
+# of that become 0. So the *loss* is multiplied by a **loss scale** before the backward pass. All gradients on the way
+# are then larger by this factor, and before the step they are divided by it ([@micikevicius2018]). If the scale is too
+# large, something overflows to ∞, and the step is skipped. Here is one step of training with a scale that adjusts
+# itself:
 #
-# 1. The weights are kept in float32. The loss is computed with a copy of them in float16, `loss_of(copy)`, and it comes
-#    back in float32, as under autocast.
-# 2. Get the gradient of `scale` × loss at the copy. Bring it back to its own size, in float32.
-# 3. If it holds ∞ or NaN anywhere, the weights stay as they are, the scale is halved, and good steps are counted from 0.
-# 4. Else take one step of plain gradient descent on the float32 weights, and count one more good step. When
-#    `growth_interval` of them have come in a row, the scale is doubled and they are counted from 0 again.
+# 1. The weights are kept in float32. The loss is computed with a float16 copy of them, `loss_of(copy)`, and comes back
+#    in float32, as under autocast.
+# 2. Get the gradient of `scale` × loss with respect to the copy. Bring it back to its own size, in float32.
+# 3. If the gradient holds ∞ or NaN anywhere, the weights stay as they are, the scale is halved, and the count of good
+#    steps starts again from 0.
+# 4. Otherwise take one step of plain gradient descent on the float32 weights, and count one more good step. When
+#    `growth_interval` good steps have come in a row, the scale is doubled and the count starts again from 0.
 
 # %% exercise="scaled_step"
 def scaled_step(
@@ -622,8 +646,8 @@ def scaled_step(
 check("scaled_step", scaled_step)
 
 # %% [markdown]
-# **Use it.** A loss with gradients of about 10⁻⁹, and at first a scale that is far too large. Watch the scale find its
-# place. *Guess:* what is left of the gradient without a scale?
+# **Use it.** The loss has gradients of about 10⁻⁹, and at first the scale is far too large. Watch how the scale
+# adjusts. *Guess:* what is left of the gradient without a scale?
 
 # %%
 if solved("scaled_step"):
@@ -648,9 +672,9 @@ if solved("scaled_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Nothing is left of the gradient without a scale: all zeros. With your step, the first five steps overflow and each halves
-# the scale. The sixth step is the first that moves the weights. After twenty good steps the scale is doubled once, and the
-# loss goes on falling.</details>
+# Without a scale, nothing is left of the gradient: it is all zeros. With your step, the first five steps overflow, and
+# each halves the scale. The sixth step is the first that moves the weights. After twenty good steps the scale is
+# doubled once, and the loss goes on falling.</details>
 
 # %% [markdown]
 # ## Extension: what a step costs in memory and FLOPs
@@ -661,16 +685,18 @@ if solved("scaled_step"):
 # copy of the weight in a higher precision. `bytes_each` says how many bytes *one* number of each kind takes. (Activations
 # are left out.)
 #
-# **FLOPs.** A multiplication is one, an addition is one; the product of $(n, a)$ and $(a, b)$ takes $2nab$. Training takes
-# three times the forward pass. There are two ways to count a step over `batch` pairs of `n_source` and `n_target` tokens:
+# **FLOPs.** A multiplication and an addition count as one each, so the product of $(n, a)$ and $(a, b)$ takes $2nab$.
+# Training takes three times the FLOPs of the forward pass. There are two ways to count a step over `batch` pairs of
+# `n_source` and `n_target` tokens:
 #
-# * *by the rule*: six for each parameter that a token meets. A token of the source or of the target meets one of the two
-#   stacks, so half of the N parameters;
-# * *exactly*, product by product. Encoder and decoder have `n_layers` blocks each. An attention projects to queries, keys
-#   and values, all $d_\text{model}$ wide, and projects the average once more (`projections`); it multiplies queries with keys,
-#   and weights with values, the whole square also where a mask forbids half of it (`scores`). The feed-forward network has
-#   two matrices. The decoder's output makes `vocab_size` logits for each token of the target. Padding counts as tokens do.
-#   Everything else (biases, norms, softmax, looking up embeddings) counts nothing.
+# * *by the rule*: six FLOPs for each parameter that a token meets. A token of the source or of the target meets only
+#   one of the two stacks, which is half of the N parameters;
+# * *exactly*, product by product. Encoder and decoder have `n_layers` blocks each. An attention layer projects to
+#   queries, keys and values, all $d_\text{model}$ wide, and projects the average once more (`projections`). It also
+#   multiplies queries with keys, and weights with values; count the whole square, even where a mask forbids half of it
+#   (`scores`). The feed-forward network has two matrices. The decoder's output makes `vocab_size` logits for each
+#   token of the target. Padding counts like real tokens. Everything else (biases, norms, softmax, looking up
+#   embeddings) counts as nothing.
 
 # %% exercise="memory_and_flops"
 def memory_and_flops(
@@ -698,10 +724,11 @@ def memory_and_flops(
 check("memory_and_flops", memory_and_flops)
 
 # %% [markdown]
-# **Use it.** The big model of "Attention is all you need" has about 210 million parameters. Does its state fit on each GPU,
-# and how long would a step of 25,000 tokens on each side take at 40 % of what the data sheet promises? (Predictions from data
-# sheets: nothing here was measured on a GPU.) Then torch's own counter, for a step of a small model: does it count
-# what you count? (torch is told to take its plain attention: on a CPU it cannot look into the fused one.)
+# **Use it.** The big model of "Attention is all you need" has about 210 million parameters. Does its state fit on each
+# GPU, and how long would a step of 25,000 tokens on each side take at 40 % of what the data sheet promises? (These are
+# predictions from data sheets: nothing here was measured on a GPU.) Then torch's own counter counts a step of a small
+# model. Does it agree with your count? (torch is told to use its plain attention, because on a CPU the counter cannot
+# look into the fused one.)
 
 # %%
 if solved("memory_and_flops"):
@@ -745,21 +772,21 @@ if solved("memory_and_flops"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The master copy costs what 16 bits save: 3.36 GB either way. The state fits on each of the GPUs. The rule is 2 % below
-# the exact count here. torch and you count the same number, to the last FLOP.</details>
+# The master copy costs as much as the 16-bit formats save: 3.36 GB either way. The state fits on each of the GPUs. The
+# rule is 2 % below the exact count here. torch and you count the same number, to the last FLOP.</details>
 
 # %% [markdown]
 # ## Extension: grow a vocabulary
 #
-# Byte-pair encoding, here from letters instead of bytes. It counts all pairs of neighbours in the training words, merges the
-# most frequent pair into one piece wherever it occurs, counts again, and so on.
+# Here byte-pair encoding starts from letters instead of bytes. It counts all pairs of neighbours in the training
+# words, merges the most frequent pair into one piece wherever it occurs, counts again, and so on.
 #
 # * A word that occurs ten times counts ten times. No pair crosses the end of a word.
-# * Of equally frequent pairs take the alphabetically *first*, as Python compares the tuples of pieces.
+# * Among equally frequent pairs, take the alphabetically *first*, as Python compares the tuples of pieces.
 # * A merge works through a word from the left.
 #
-# The merges, in their order, are what is learned. A new word is cut up by applying them in the same order. Learn from the
-# words of `train`, and cut up those of `test`.
+# The merges, in their order, are what is learned. A new word is cut up by applying them in the same order. Learn from
+# the words of `train`, and cut up the words of `test`.
 
 # %% exercise="byte_pairs"
 def byte_pairs(train: list[str], test: list[str], n_merges: int) -> list[list[str]]:
@@ -774,8 +801,8 @@ def byte_pairs(train: list[str], test: list[str], n_merges: int) -> list[list[st
 check("byte_pairs", byte_pairs)
 
 # %% [markdown]
-# **Use it.** Two hundred German numbers, and forty merges by your function. *Guess:* do the cuts fall where a German speaker
-# would put them, as in *drei·hundert·ein·und·zwanzig*?
+# **Use it.** Your function learns forty merges from two hundred German numbers. *Guess:* do the cuts fall where a
+# German speaker would put them, as in *drei·hundert·ein·und·zwanzig*?
 
 # %%
 if solved("byte_pairs"):
@@ -789,5 +816,6 @@ if solved("byte_pairs"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Frequent parts such as *hundert*, *und* and *sieben* come out whole, and many cuts are a German speaker's. Others are not:
-# *zw·anzig*, and *vier·z·e·h·n*, which forty merges do not reach. The counts reflect frequency, not grammar.</details>
+# Frequent parts such as *hundert*, *und* and *sieben* come out whole, and many cuts fall where a German speaker would
+# put them. Others do not: *zw·anzig*, and *vier·z·e·h·n*, which forty merges do not reach. The counts reflect
+# frequency, not grammar.</details>

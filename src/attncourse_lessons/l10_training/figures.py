@@ -520,10 +520,9 @@ def memory_bars(
     if measured:
         rows = [list(parts).index(bar) for bar in measured]
         sizes = [size / 1e9 for size in measured.values()]
-        words = "measured: " + ", ".join(f"{size:.1f} GB" for size in sizes)
         for size, y in zip(sizes, rows, strict=True):
             ax.text(size, y - 0.31, f"measured: {size:.1f} GB", ha="left", va="bottom", fontsize=9.5, color=INK)
-        key.append(ax.scatter(sizes, rows, s=42, marker="D", color=INK, zorder=5, label=words))
+        key.append(ax.scatter(sizes, rows, s=42, marker="D", color=INK, zorder=5, label="measured"))
     ax.text(1.13 * end, -0.62, "total", ha="right", va="bottom", fontsize=10, color=INK)
     for y, total in enumerate(left):                               # in a column of their own: no line runs through them
         ax.text(1.13 * end, y, f"{total:.1f} GB", ha="right", va="center", fontsize=10, color=INK)

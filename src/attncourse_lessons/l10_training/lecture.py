@@ -9,21 +9,21 @@
 # %% [markdown]
 # # Lecture @training · Training an encoder–decoder on a GPU
 #
-# *About 55 minutes, in two halves: 23 to make a run right, 32 to ask what it costs. You need [the
-# Transformer](@transformer), what [attention does in translation](@cross_attention), and why [deep stacks want a
+# *About 55 minutes in two halves: 23 minutes on making a run right, and 32 on what it costs. You need [the
+# Transformer](@transformer), what [attention does in translation](@cross_attention), and why [deep stacks need a
 # warm-up](@deep_stacks).*
 #
 # After this lecture you can
-# * turn two files of sentences into batches of a fixed number of **tokens**;
-# * write the **training loop** of an encoder–decoder, and say what every line is for;
+# * turn two files of sentences into batches of at most a fixed number of **tokens**;
+# * write the **training loop** of an encoder–decoder, and say what each line is for;
 # * explain **label smoothing**, **AdamW**, **warm-up** and **gradient clipping**, and find a learning rate by a sweep;
 # * predict a step's time and memory on a GPU from a data sheet, and explain why a measurement differs;
-# * train in 16 bits, on one GPU or several, and show that the gradient is still the right one;
+# * train in 16 bits, on one GPU or several, and show that the gradient is still correct;
 # * stop a run and resume it **exactly**.
 #
-# This lecture follows one run. A Transformer of 9.9 million parameters learns to translate the 29,000 German captions
-# of **Multi30k** ([@elliott2016]) into English, on one GPU. From data sheets and three assumptions we predicted 5
-# seconds of training. It took 86 ([@fig:kept-run]).
+# This lecture follows one run. A Transformer with 9.9 million parameters learns to translate the 29,000 German
+# captions of **Multi30k** ([@elliott2016]) into English on one GPU. From data sheets and three assumptions, we
+# predicted that training would take 5 seconds. It took 86 ([@fig:kept-run]).
 
 # %% tags=["hide-input"]
 import os
@@ -88,7 +88,7 @@ figures.run_curve([at["seconds"] for at in looks],
                   {"loss (nats per token)": [at["loss"] for at in looks],
                    "BLEU": [at["bleu"] for at in looks]}, predicted=5)
 #| caption: Measured on one H200: validation loss and BLEU of the run's averaged weights, every
-#|   300 steps, against seconds of training. Dashed: the end that we predicted.
+#|   300 steps, against seconds of training. Dashed: the predicted end.
 #| label: kept-run
 
 # %% [raw] slide
@@ -97,15 +97,16 @@ figures.run_curve([at["seconds"] for at in looks],
 #
 # First we make it **right**: data, batches, loss, optimiser, learning rate.
 #
-# Then we ask what it **costs**: a GPU's time and memory, several GPUs, what to do when it breaks.
+# Then we ask what it **costs**: a GPU's time and memory, several GPUs, what to do when a run breaks.
 
 # %% [markdown]
-# BLEU, from 0 to 100, measures what translations share with human ones ([lecture 11](@writing)). The scores are those of
-# *averaged* weights: a second copy, which at each step keeps 0.998 of itself and takes the rest from the current weights.
-# After 300 steps 0.998³⁰⁰ = 55 % of it is still the random start: the loss of 6.2 there says little.
+# BLEU, a score from 0 to 100, measures how much translations share with human ones ([lecture 11](@writing)). The
+# curves belong to *averaged* weights, a second copy that keeps 0.998 of itself at each step and takes the rest from
+# the current weights. After 300 steps, 0.998³⁰⁰ = 55 % of the copy is still the random start, so the loss of 6.2 there
+# says little.
 #
-# We rehearse on number words, with a small model. Every cell runs on a CPU, and on a GPU (CUDA, or Apple's Metal) where
-# there is one. Numbers for other GPUs are **predictions** from data sheets, unless we call them measured.
+# We rehearse with a small model on number words. Every cell runs on a CPU, or on a GPU (CUDA, or Apple's Metal) if
+# there is one. Numbers for other GPUs are **predictions** from data sheets unless we call them measured.
 
 # %%
 device = best_device()
@@ -114,8 +115,8 @@ print(f"device: {device.type}, and its best number format: {best_precision(devic
 # %% [markdown]
 # ## Data: from two files to batches of tokens
 #
-# What does a step see? It begins with a **parallel corpus**, two text files: line 17 of one is the translation of line
-# 17 of the other. The cell writes two such files, of German and English number words, and reads them back.
+# What does a step see? Its data come from a **parallel corpus**: two text files in which line 17 of one translates
+# line 17 of the other. The cell writes such files of German and English number words and reads them back.
 
 # %%
 drawn = number_words("de", "en", train=9_000, test=0, max_items=2, dates=0, seed=0).train
@@ -133,21 +134,22 @@ print(len(training), "pairs to train on, for example", training[0])
 # ## Data: from two files to batches
 # Line 17 of one file is the translation of line 17 of the other. **Shuffle before you split**, with a seed.
 #
-# **Byte-pair encoding**: count which two neighbours occur together most often, merge them everywhere, repeat.
+# **Byte-pair encoding**: find the two neighbours that occur together most often, merge them everywhere, repeat.
 #
 # > **Guess first.** Will *einundzwanzig* become one token, three, or something else? And *hundertmeterlauf*?
 
 # %% [markdown] teaches="subwords"
-# We shuffle **before** we split, with a seed: files often come sorted by source, date or length.
+# We shuffle with a seed **before** we split, because files often come sorted by source, date or length.
 #
 # ### Byte-pair encoding: tokens between letters and words
 #
-# A vocabulary of whole words fails on the first new word, and German forms new compounds all the time. Single letters
-# make sequences long. **Byte-pair encoding** (BPE, [@sennrich2016]) finds **subword tokens** in between. It counts
-# which two neighbours occur together most often, merges this pair everywhere, and repeats.
+# A vocabulary of whole words fails at the first new word, and German forms new compounds all the time. Single letters
+# make sequences long. **Byte-pair encoding** (BPE, [@sennrich2016]) finds **subword tokens** in between. It finds the
+# two neighbours that occur together most often, merges them everywhere, and repeats.
 #
-# We start from **bytes**: every text in the world is a sequence of the same 256. The cell counts the neighbours for the
-# first merge; then a function makes 60 merges. (You write it in the extension "Grow a vocabulary".)
+# We start from **bytes**, because any text is a sequence of bytes, of which there are only 256. The cell counts the
+# neighbours for the first merge; then a function makes 60 merges. (You write such a function in the extension "Grow a
+# vocabulary".)
 
 # %% tags=["hide-input"]
 counts = Counter(word for pair in training for word in pair.source.replace(",", "").split())
@@ -160,9 +162,9 @@ merges = learn_merges(counts, 60)                         # merge, count again, 
 print("merges:", *[(left + right).decode(errors="replace") for left, right in merges[:12]], "…")
 
 # %% [markdown]
-# To encode a new word, apply the merges in the order in which they were learned. *Guess:* does *einundzwanzig* become
-# one token, three (*ein*, *und*, *zwanzig*), or something else? And *hundertmeterlauf*, a hundred-metre race, whose
-# second half occurs in no number word?
+# To encode a new word, apply the merges in the order in which they were learned. *Guess:* does *einundzwanzig*
+# (twenty-one) become one token, three (*ein*, *und*, *zwanzig*), or something else? And *hundertmeterlauf*
+# (hundred-metre race), whose second half occurs in no number word?
 
 # %% tags=["hide-input"]
 def encode_word(word, n_merges):
@@ -177,8 +179,8 @@ def draw_pieces(merges):
 
 
 viz.explore(draw_pieces, merges=[0, 5, 10, 20, 40, 60], start={"merges": 60})
-#| caption: Byte-pair encoding after up to 60 merges: move the slider back. A byte that is not
-#|   a character on its own is shown in hexadecimal, a space as ␣.
+#| caption: Byte-pair encoding after 0 to 60 merges (move the slider). A byte that is not a
+#|   character on its own is shown in hexadecimal, a space as ␣.
 #| label: byte-pairs
 
 # %% [raw] slide
@@ -186,10 +188,10 @@ viz.explore(draw_pieces, merges=[0, 5, 10, 20, 40, 60], start={"merges": 60})
 # {figure}
 
 # %% [markdown]
-# After 60 merges *einundzwanzig* is *ein* and *undzwanzig*: tokens follow frequency, not grammar. *hundertmeterlauf*
+# After 60 merges, *einundzwanzig* is *ein* and *undzwanzig*: tokens follow frequency, not grammar. *hundertmeterlauf*
 # shares *hundert* with the numbers. The rest of it, like the euro sign, falls back to short tokens, in the end to
-# single bytes. **Nothing is unknown.** The package's **tokenizer** starts from the *characters* of its training text
-# instead:
+# single bytes. **Nothing is unknown.** The package's **tokenizer** starts instead from the *characters* of its
+# training text:
 
 # %%
 german = Tokenizer.train((pair.source for pair in training), size=112)
@@ -203,26 +205,26 @@ print(german.pieces("5 € für Äpfel"))
 #
 # {print}
 # . . .
-# Merges are **learned**: train them on the training set alone. If the test set is among the text, its sentences become shorter and easier, and no score reveals this.
+# Merges are **learned**: learn them from the training set alone. If the text includes the test set, its sentences become shorter and easier, and no score reveals this.
 
 # %% [markdown]
-# A character that this tokenizer never saw becomes `<unk>`, and its meaning is lost. So GPT-2 and many later models
-# start from bytes.
+# A character that this tokenizer never saw becomes `<unk>`, and its meaning is lost. Therefore GPT-2 and many later
+# models start from bytes.
 #
-# More merges give shorter sequences and a larger embedding matrix. The merges are **learned**, so learn them **from the
-# training set alone**. Otherwise words of the test set get tokens of their own, its sentences become easier than really
-# new text, and no score reveals this.
+# More merges give shorter sequences and a larger embedding matrix. The merges are **learned**, so learn them **from
+# the training set alone**. Otherwise words of the test set get tokens of their own, its sentences become easier than
+# truly new text, and no score reveals this.
 #
 # > **Check yourself.** A colleague trains the vocabulary on training *and validation* texts. The test set is untouched.
 # > Is that clean?
-# > <details><summary>Answer</summary>The test score is clean. The validation score can now be too good, and you use it to
-# > choose the learning rate and when to stop. Keep the validation texts out, too.</details>
+# > <details><summary>Answer</summary>The test score is clean. But the validation score can now be too good, and you use
+# > it to choose the learning rate and when to stop. Keep the validation texts out, too.</details>
 #
 # ### Batches by tokens
 #
-# A batch is a rectangle of token ids, and short sentences are filled up with **padding**. *Guess:* with 16 sentences
-# sampled at random, how much of the rectangle is padding? The remedy is to group sentences by length, and to
-# count **tokens** instead of sentences: a batch gets as many rows as fit into the budget.
+# A batch is a rectangle of token ids, so short sentences are filled up with **padding**. *Guess:* with 16 sentences
+# sampled at random, how much of the rectangle is padding? The remedy is to group sentences by length and to count
+# **tokens** instead of sentences: a batch gets as many rows as fit into a budget of tokens.
 
 # %% [raw] slide
 # ## Batches by tokens
@@ -237,7 +239,7 @@ by_tokens = [[lengths[i] for i in rows] for rows in batch_by_tokens(lengths, bat
 figures.padded_batches({"16 sentences at random": by_number,
                         "150 tokens, similar lengths": by_tokens})
 #| caption: The same 160 sentences in batches of 16 sentences (left) and of at most 150 tokens
-#|   (right). A box is a batch, a row a sentence.
+#|   (right). Each box is a batch, each row a sentence.
 
 # %% [raw] slide
 # ## Similar lengths together, as many rows as fit
@@ -246,8 +248,8 @@ figures.padded_batches({"16 sentences at random": by_number,
 # The order of the batches is sampled anew for each epoch.
 
 # %% [markdown]
-# On the right the rectangles are nearly full, and all but the last are of nearly equal size. So every step costs about
-# the same time and memory. `epoch_batches` samples the order of the batches anew for each **epoch**; otherwise the
+# On the right, the rectangles are nearly full, and all but the last have nearly the same size. So every step takes
+# about the same time and memory. `epoch_batches` samples a new order of the batches for each **epoch**; otherwise the
 # model would always see the short sentences first.
 #
 # **Now you:** [a10](@training/assignment), the extension "Batches by tokens".
@@ -262,30 +264,30 @@ source, source_lengths, target_in, target_out = first_batches(1)[0]
 print("source", tuple(source.shape), "  target_in, target_out", tuple(target_in.shape))
 
 # %% [markdown]
-# `target_in` begins with `<bos>`, and `target_out` is the same row one step later. This is **teacher forcing**
+# `target_in` begins with `<bos>`, and `target_out` is the same row shifted by one token. This is **teacher forcing**
 # ([lecture @cross_attention](@cross_attention)): at every position the decoder sees the true past, so it learns all
 # positions at once.
 #
 # ## Loss: cross-entropy, label smoothing, calibration
 #
-# The batches are ready. What do we ask of the model? The loss is the **cross-entropy** of each next token, in nats,
-# averaged over the real tokens (padding does not count). It reaches 0 only at an infinite logit, so its gradient asks
-# for more certainty long after the answer is right. **Label smoothing** ([@szegedy2016]) asks for a little less. Its
-# target distribution $q$ mixes the true token $y$ with all $V$ tokens ($[v = y]$ is 1 for $v = y$, otherwise 0):
+# The loss is the **cross-entropy** of each next token, in nats, averaged over the real tokens (padding does not
+# count). This loss reaches 0 only at an infinite logit, so its gradient keeps asking for more certainty long after the
+# answer is right. **Label smoothing** ([@szegedy2016]) asks for slightly less certainty. Its target distribution $q$
+# mixes the true token $y$ with a uniform distribution over all $V$ tokens ($[v = y]$ is 1 for $v = y$, otherwise 0):
 #
 # $$
 # q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad
 # \text{loss} = -\sum_v q_v \log p_v
 # $$
 #
-# The loss is smallest where $p = q$, and that is at a finite logit. *Where?* In the figure the vocabulary has 112
-# tokens. The true token's logit exceeds all the others, which are equal, by a margin.
+# The loss is smallest where $p = q$, and there the logits are finite. In the figure, the vocabulary has 112 tokens,
+# and the true token's logit exceeds all others, which are equal, by a margin. *At which margin is the loss smallest?*
 
 # %% [raw] slide
 # ## Label smoothing
 # $$q_v = (1 - \varepsilon)\,[v = y] + \frac{\varepsilon}{V} \qquad\quad \text{loss} = -\sum_v q_v \log p_v$$
 #
-# > **Guess first.** The loss is smallest at a finite margin of the true logit. Where, for $V = 112$ and ε = 0.1?
+# > **Guess first.** The loss is smallest at a finite margin of the true logit. At which margin, for $V = 112$ and ε = 0.1?
 
 # %% tags=["hide-input"]
 margins, V = torch.linspace(0, 15, 301), 112
@@ -303,19 +305,21 @@ assert abs(best - math.log(0.9 * V / 0.1 + 1)) < 0.05, "where p equals q"
 # ## More certainty costs
 # {figure}
 #
-# A smoothed training loss compares with nothing but itself.
+# Compare a smoothed training loss only with losses that are smoothed in the same way.
 
 # %% [markdown]
-# With ε = 0.1 the loss is smallest at a margin of
+# With ε = 0.1, the loss is smallest at a margin of
 # $\ln(q_y / q_v) = \ln\bigl((1 - \varepsilon)V/\varepsilon + 1\bigr) = 6.9$, where $v$ is any other token. More
-# certainty *costs*. The loss at the minimum is not zero: it is the entropy of $q$. So on held-out text, report the
-# plain loss.
+# certainty *costs*. Even at its minimum the loss is not zero: it is the entropy of $q$. So report the plain loss on
+# held-out text.
 #
 # **Calibration** asks whether a model's confidence agrees with its accuracy. The **calibration gap** is the mean
-# probability of the predicted tokens minus the share of them that are right. Positive means overconfident. In this gap
-# over- and underconfident predictions can cancel; the **expected calibration error** (ECE) averages the gap's *size* over
-# ten bins of confidence, each weighted by its tokens. We train on only 100 pairs, so that the model overfits, without smoothing and with it. *Guess:*
-# what does smoothing do?
+# probability of the predicted tokens minus the share of them that are right. A positive gap means overconfidence. In
+# this gap, over- and underconfident predictions can cancel; the **expected calibration error** (ECE) averages the
+# *size* of the gap over ten bins of confidence, each weighted by its tokens.
+#
+# We train on only 100 pairs, so that the model overfits, once without smoothing and once with it. *Guess:* what does
+# smoothing do?
 
 # %%
 config = TransformerConfig(vocab_size=len(german), target_vocab_size=len(english), d_model=64,
@@ -353,8 +357,8 @@ for name, share in {"plain": 0.0, "ε = 0.1": 0.1}.items():
 # %% [markdown]
 # Here smoothing removes the overconfidence. Is it a cure, or did ε = 0.1 happen to fit the error of this model? By the
 # formula above, a model that is right about *every* token stops at a confidence of $q_y = 0.9 + 0.1/112 = 0.90$.
-# *Guess:* what does smoothing do to the same model on 8,000 pairs? The figure is drawn from a record: both sizes, a
-# longer training (400 steps of 1,024 tokens), three seeds.
+# *Guess:* what does smoothing do to the same model on 8,000 pairs? The figure comes from recorded runs with both
+# sizes, longer training (400 steps of 1,024 tokens) and three seeds.
 
 # %% tags=["hide-input"]
 smoothing = results.measured("label_smoothing")
@@ -372,28 +376,30 @@ for size, ways in smoothing["pairs"].items():
               "  loss", *[f"{run['loss']:.3f}" for run in runs])
 figures.paired_gaps(gaps)
 #| caption: Calibration gap without and with label smoothing, after 400 steps on few pairs and
-#|   on many. Lines join the runs of a seed.
+#|   on many. Lines join runs with the same seed.
 #| label: calibration
 
 # %% [raw] slide
 # ## Calibration: confidence minus accuracy
 # {figure}
 #
-# On few pairs smoothing removes overconfidence. On many it makes the model **under**confident: ε does not know how large the error is.
+# On few pairs, smoothing removes overconfidence. On many, it makes the model **under**confident: ε does not adapt to the error.
 #
 # **Now you:** a@training, exercise 1
 
 # %% [markdown]
-# On 100 pairs the plain model is 20 to 24 points overconfident; with ε = 0.1 the ECE is 3 to 6 points. On 8,000 pairs the
-# plain model is right about 99.9 % of the tokens, and calibrated. With ε = 0.1 it is right as often, but its confidence
-# stops just below the 0.90 of the formula. It is ten points **under**confident, and its plain loss is about 20 times
-# as high.
+# * On 100 pairs, smoothing improves calibration. The plain model is 20 to 24 points overconfident; with ε = 0.1 the
+#   ECE is 3 to 6 points.
+# * On 8,000 pairs, smoothing spoils calibration. The plain model is right about 99.9 % of the tokens, and calibrated.
+#   With ε = 0.1 the model is right just as often, but its confidence stops just below the 0.90 of the formula. It is
+#   ten points **under**confident, and its plain loss is about 20 times as high.
 #
-# So label smoothing lowers confidence, whether or not it was too high: ε does not know how large the error is. On 100
-# pairs the plain loss falls for every seed, and accuracy falls too, by less than two points. Large networks tend to be
-# overconfident ([@guo2017]), and then a well-chosen ε helps ([@muller2019]). The usual cure after training is
-# **temperature scaling** ([@guo2017]): divide all logits by one number, fitted on the validation set. For translation
-# ε = 0.1 is usual: Vaswani et al. ([-@vaswani2017, section 5.4]) report worse perplexity and better BLEU.
+# So label smoothing lowers confidence whether or not it was too high, because ε does not adapt to the size of the
+# error. On 100 pairs, smoothing lowers the plain loss for every seed, but also the accuracy, by less than two points.
+# Large networks tend to be overconfident ([@guo2017]), and then a well-chosen ε helps ([@muller2019]). The usual
+# remedy after training is **temperature scaling** ([@guo2017]): divide all logits by one number, fitted on the
+# validation set. In translation, ε = 0.1 is usual: with it, Vaswani et al. ([-@vaswani2017, section 5.4]) report worse
+# perplexity but better BLEU.
 #
 # **Now you:** [a10](@training/assignment), exercise 1.
 
@@ -413,8 +419,7 @@ assert all(smoothed < plain for plain, smoothed in zip(*losses, strict=True))
 # %% [markdown]
 # ## The training loop in twenty lines
 #
-# We know what goes in and what we ask for. What happens in one step? Some tensors are kept from one step to the next,
-# others only within a step.
+# What happens in one step? Some tensors are kept from one step to the next, others only within a step.
 
 # %% [raw] slide
 # ## The training loop
@@ -423,7 +428,7 @@ assert all(smoothed < plain for plain, smoothed in zip(*losses, strict=True))
 # %%
 figures.training_step()
 #| caption: One training step, from the batch to the new weights: what is done (middle row), and
-#|   how long its results are kept.
+#|   how long each result is kept.
 #| label: training-step
 
 # %% [raw] slide
@@ -431,9 +436,9 @@ figures.training_step()
 # {figure}
 
 # %% [markdown]
-# The weights and Adam's averages $m$ and $v$ are kept for the whole run. The activations are kept from the forward pass
-# to the backward pass, the gradient until AdamW has used it. Here is the same step as code. (`autocast`
-# and `GradScaler` are for 16 bits: section *number formats*. In float32 they do nothing.)
+# The weights and Adam's averages $m$ and $v$ are kept for the whole run. The activations are kept from the forward
+# pass to the backward pass, and the gradient until AdamW has used it. In the code, `autocast` and `GradScaler` are for
+# 16 bits (see *Number formats*); in float32 they do nothing.
 
 # %%
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -467,25 +472,27 @@ def train_loop(model, batches, lr_at, precision="float32"):
 # | `.to(device)` | compute where the model is |
 # | `autocast` | matrix products in 16 bits; softmax, norms, losses in 32 |
 # | `scale`, `unscale_` | keep small fp16 gradients from vanishing |
-# | `clip_grad_norm_` | limit the harm that one odd batch can do |
+# | `clip_grad_norm_` | limit the harm that one unusual batch can do |
 # | `lr_at`, `step` | how far, in which direction |
-# | `zero_grad` | `backward` **adds** to what is there |
+# | `zero_grad` | clear the gradient, because `backward` **adds** to it |
 
 # %% [markdown]
 # | line | what it is for |
 # |---|---|
-# | `.to(device)` | a batch is made on the CPU and computed where the model is (`non_blocking`: do not wait for the copy; it helps only from memory pinned by `pin_memory()`) |
+# | `.to(device)` | copy the batch from the CPU to where the model is (`non_blocking`: do not wait for the copy; this helps only from memory pinned by `pin_memory()`) |
 # | `autocast` | matrix products in 16 bits; softmax, norms and losses in 32 (on a GPU) |
 # | `scale`, `unscale_` | keep small fp16 gradients from vanishing |
-# | `clip_grad_norm_` | limit the harm that one odd batch can do |
+# | `clip_grad_norm_` | limit the harm that one unusual batch can do |
 # | `lr_at`, `step` | how far to go, and in which direction (*AdamW*) |
-# | `zero_grad` | `backward` **adds** to what is there |
+# | `zero_grad` | clear the gradient, because `backward` **adds** to it |
 #
-# **Gradient clipping** ([@pascanu2013]): if the gradient, all parameters together, is longer than a limit (1 in our
-# loop), it is scaled down to it. The direction stays. Does it help? One parameter starts at 0, the minimum of
-# $\theta^2/2$, and takes 100 steps with learning rate η = 0.01. Each gradient is θ plus noise of size 1, but one in the
-# middle is −100. We clip at 5, which the noise does not reach. *Guess:* where does θ end with plain gradient descent
-# (SGD), and where with AdamW, which divides gradients by their recent size (next section)?
+# **Gradient clipping** ([@pascanu2013]) treats the gradient of all parameters as one vector. If it is longer than a
+# limit (1 in our loop), it is scaled down to the limit, in the same direction.
+#
+# Does clipping help? One parameter starts at 0, the minimum of $\theta^2/2$, and takes 100 steps with learning rate
+# η = 0.01. Each gradient is θ plus noise of size 1, but one in the middle is −100. We clip at 5, which the noise does
+# not reach. *Guess:* where does θ end with plain gradient descent (SGD), and where with AdamW, which divides gradients
+# by their recent size (next section)?
 
 # %% tags=["hide-input"]
 def end_of(optimizer_class, max_norm, seed):
@@ -514,8 +521,8 @@ free, cut = (ends[torch.optim.AdamW, name] for name in ("not clipped", "clipped 
 assert all(one > other for one, other in zip(free, cut, strict=True))
 
 # %% [markdown]
-# With SGD, the single outlier moves θ by 100 · η = 1, and fifty steps later θ is still far from 0. With AdamW the harm
-# is small. Even so, θ ends higher without clipping, for every seed.
+# With SGD, the single outlier moves θ by 100 · η = 1, and fifty steps later θ is still far from 0. With AdamW the
+# outlier does little harm, but θ ends higher without clipping than with it, for every seed.
 #
 # Does the package's trainer do what our loop does, given the same model, batches and learning rates?
 
@@ -531,21 +538,24 @@ print(f"{sum(norm > 1 for norm in norms)} of 20 gradients were clipped")
 assert apart < 0.1
 
 # %% [markdown]
-# Yes. The trainer also calls `model.train()` and `model.eval()`: dropout is on for training, and off for measuring and
-# translating. Most of these first gradients are longer than 1: here the limit does more than catch outliers.
+# Yes. The trainer also calls `model.train()` and `model.eval()`, so that dropout is on in training, and off in
+# evaluation and translation. Most of these first gradients are longer than 1, so here the limit does more than catch
+# outliers.
 #
 # ## AdamW, weight decay and the learning rate
 #
-# In the loop, `step` is one line. How far does it move each parameter? **Adam** ([@kingma2015]) keeps two running
-# averages for every parameter: $m$ of its gradient $g$, and $v$ of $g^2$ (estimates of the **first and second moment**;
-# together the **optimiser state**). At each step an average keeps a share β of
-# itself, and the new value gets the rest. Both begin at zero, so at first they are too small: after two steps the
-# gradients have a total weight of only $1 - 0.9^2 = 0.19$ in $m$. The **bias correction** divides by this weight. The
-# corrected $m$ is divided by the root of the corrected $v$; this is the **ratio**. (A tiny $\epsilon$ is added to the
+# How far does a step of AdamW move each parameter? **Adam** ([@kingma2015]) keeps two running averages for every
+# parameter: $m$ averages its gradient $g$, and $v$ averages $g^2$. They estimate the **first and second moment**;
+# together they are the **optimiser state**. At each step, an average keeps a share β of itself, and the new value gets
+# the rest.
+#
+# Both averages begin at zero, so at first they are too small: after two steps the gradients have a total weight of
+# only $1 - 0.9^2 = 0.19$ in $m$. The **bias correction** divides each average by this total weight. Then the corrected
+# $m$ is divided by the root of the corrected $v$; the result is the **ratio**. (A tiny $\epsilon$ is added to the
 # root, so that nothing is divided by zero.)
 #
-# AdamW adds **decoupled weight decay** ([@loshchilov2019]): λθ is added to the ratio, and enters neither average. The
-# parameter moves by η times the sum, in the opposite direction.
+# AdamW adds **decoupled weight decay** ([@loshchilov2019]): λθ is added to the ratio but enters neither average. The
+# step subtracts η times this sum from the parameter.
 
 # %%
 betas, rate, decay, gradients = (0.9, 0.98), 0.01, 0.1, [1.0, -0.5]
@@ -558,7 +568,7 @@ for gradient in gradients:
     optimizer.step()
 print(f"torch's AdamW: θ = {theta.item():.4f}")
 assert abs(theta.item() - numbers["theta"]) < 1e-6
-#| caption: AdamW's second step on a parameter that began at 1, gradients 1 and then −0.5
+#| caption: AdamW's second step on a parameter that began at 1, with gradients 1, then −0.5
 #|   (β₁ = 0.9, β₂ = 0.98, η = 0.01, λ = 0.1). The lower arrow is the decay alone.
 #| label: adamw
 
@@ -572,8 +582,9 @@ assert abs(theta.item() - numbers["theta"]) < 1e-6
 # All by η: Adam divides each gradient by its own recent size.
 
 # %% [markdown]
-# The second gradient contradicts the first, so the ratio is only 0.27. What about the gradient's size? Three parameters
-# start at 1, with gradients 0.001, 1 and 100. *Guess:* after one step of Adam with η = 0.01, how far has each moved?
+# The second gradient contradicts the first, so the ratio is only 0.27. Does the gradient's size matter? Three
+# parameters start at 1, with gradients 0.001, 1 and 100. *Guess:* after one step of Adam with η = 0.01, how far has
+# each moved?
 
 # %%
 theta = nn.Parameter(torch.ones(3))
@@ -582,12 +593,12 @@ torch.optim.AdamW([theta], lr=0.01, weight_decay=0).step()
 print("moved by", [round(x, 4) for x in (1 - theta.detach()).tolist()])
 
 # %% [markdown]
-# Each has moved by η. Adam divides each gradient by its own recent size, so the step depends on the *sign*, and on how
-# steady the sign is.
+# Each parameter has moved by η. Adam divides each gradient by its own recent size, so the step depends on the
+# gradient's *sign*, and on how steady that sign is.
 #
-# Why is the decay outside the ratio? The older way, an **L2 penalty**, adds $\lambda\theta$ to $g$, so the root of $v$
-# divides it as well. Two rows of parameters start at 1. Their gradients are pure noise, small in one row and large in
-# the other. *Guess:* which row does the penalty shrink?
+# Why is the decay outside the ratio? The older method, an **L2 penalty**, adds $\lambda\theta$ to $g$, so the decay is
+# divided by the root of $v$ as well. Two rows of parameters start at 1. Their gradients are pure noise, small in one
+# row and large in the other. *Guess:* which row does the penalty shrink?
 
 # %%
 def after_decay(optimizer_class):
@@ -609,17 +620,17 @@ for optimizer_class in (torch.optim.Adam, torch.optim.AdamW):
 # ## Decay outside the ratio
 # {print}
 #
-# Inside, decay acts on small-gradient parameters alone. Only **matrices** are decayed.
+# Inside the ratio, decay acts on small-gradient parameters alone. Only **matrices** are decayed.
 
 # %% [markdown]
-# Inside the ratio (`Adam`), decay shrinks parameters with small gradients and hardly touches the others. Decoupled
-# (`AdamW`), it shrinks all alike. Usually only **matrices** are decayed: a norm's gain belongs near 1, and a bias
-# pulled towards zero does not make the model simpler.
+# Inside the ratio (`Adam`), decay shrinks parameters with small gradients and hardly touches those with large ones.
+# Decoupled decay (`AdamW`) shrinks all parameters alike. Usually only **matrices** are decayed: a norm's gain belongs
+# near 1, and pulling a bias towards zero does not make the model simpler.
 #
 # ### Schedules: warm-up, then down
 #
-# In the first steps $v$ is an average of very few gradients, and a deep stack is easily thrown off ([lecture
-# @deep_stacks](@deep_stacks)). So the rate first rises in a straight line (the **warm-up**) and then falls.
+# In the first steps, $v$ is an average of very few gradients, and a deep stack is easily destabilised ([lecture
+# @deep_stacks](@deep_stacks)). So the learning rate first rises in a straight line (the **warm-up**) and then falls.
 
 # %% tags=["hide-input"]
 steps = range(1, 4001)
@@ -627,8 +638,8 @@ figures.learning_rates({
     "inverse square root": [1e-3 * inverse_sqrt(step, warmup=400) for step in steps],
     "cosine": [1e-3 * cosine(step, warmup=400, steps=4000) for step in steps],
 }, warmup=400)
-#| caption: Learning rate against the step for two schedules with a warm-up of 400 steps, and
-#|   where each is down to half of its peak.
+#| caption: Learning rate against the step for two schedules with a warm-up of 400 steps. Dots
+#|   mark each schedule's peak and where it is down to half of it.
 #| label: schedules
 
 # %% [raw] slide
@@ -636,15 +647,15 @@ figures.learning_rates({
 # {figure}
 
 # %% [markdown]
-# The **inverse square root** ([@vaswani2017, section 5.3]) falls slowly, and need not know the length of the run. The
-# **cosine** ([@loshchilov2017]) must know it, and ends at nearly zero. Many recent runs hold the rate and let it fall
-# only at the end (**warm-up–stable–decay**, [@hu2024]).
+# The **inverse square root** ([@vaswani2017, section 5.3]) falls slowly, and does not depend on the length of the run.
+# The **cosine** ([@loshchilov2017]) needs this length, and ends at nearly zero. Many recent runs hold the rate and let
+# it fall only at the end (**warm-up–stable–decay**, [@hu2024]).
 #
 # ### The learning-rate sweep
 #
-# One number is still open, the peak η, and no formula gives it. One finds it by a **sweep**: equal runs, rates in nearly
-# equal *ratios*, held-out loss against rate. Our budget is 15 runs of 50 steps: five rates, three seeds each. *Guess:*
-# how far apart do runs end that differ in η alone? Which side is steeper?
+# The peak η is still missing, and no formula gives it. It is found by a **sweep**: equal runs at rates in nearly equal
+# *ratios*, compared by their held-out loss. Our budget is 15 runs of 50 steps: five rates with three seeds each.
+# *Guess:* how far apart do runs end if they differ in η alone? Is the loss curve steeper at low or at high rates?
 
 # %% [raw] slide
 # ## The learning-rate sweep
@@ -662,7 +673,7 @@ took = time.process_time() - began
 print(f"{len(sweep)} rates × 3 seeds × 50 steps: {took:.0f} s of CPU time")
 figures.rate_sweep(sweep)
 #| caption: Held-out loss after 50 steps against the learning rate: a point for each seed
-#|   (shifted sideways, to be seen), the medians as a line and in numbers.
+#|   (shifted sideways), the medians as a line and in numbers.
 #| label: rate-sweep
 
 # %% tags=["hide-input"]
@@ -677,15 +688,15 @@ assert min(sweep[1e-3]) > 2.9 and max(sweep[1e-2]) < 2.1
 # **Now you:** a@training, exercises 2 and 3
 
 # %% [markdown]
-# The curve is a valley. Two people who train the same model on the same batches end at 3.1 or at 1.8 nats per token,
-# because one of them chose 0.001 and the other 0.01. On the left the model has learned too little in 50 steps; on the
-# right the steps overshoot. Here both sides are about equally steep, and three seeds do not separate the two rates at
-# the bottom. Take the rate of the lowest loss, or one a little lower. Sweep again when the batch, the width, the
-# schedule or the number of steps changes.
+# The curve is a valley. The same model on the same batches ends at 3.1 nats per token with a rate of 0.001, and at 1.8
+# with 0.01. On the left, the model has learned too little in 50 steps; on the right, the steps overshoot. Here both
+# sides are about equally steep, and three seeds do not separate the two rates at the bottom. Take the rate with the
+# lowest loss, or a slightly lower one. Sweep again when the batch size, the width, the schedule or the number of steps
+# changes.
 #
-# <details><summary>A first guess when the batch grows</summary>For a batch <i>k</i> times as large, multiply the rate by
-# about √<i>k</i> with Adam ([@malladi2022] derive this rule), and by <i>k</i> with SGD ([@goyal2017]). From some batch
-# size on, a larger batch no longer saves steps ([@shallue2019]).</details>
+# <details><summary>A first guess when the batch grows</summary>For a batch <i>k</i> times as large, multiply the rate
+# by about √<i>k</i> with Adam ([@malladi2022] derive this rule), and by <i>k</i> with SGD ([@goyal2017]). Beyond some
+# batch size, a larger batch no longer saves steps ([@shallue2019]).</details>
 #
 # **Now you:** [a10](@training/assignment), exercises 2 and 3.
 #
@@ -693,12 +704,12 @@ assert min(sweep[1e-3]) > 2.9 and max(sweep[1e-2]) < 2.1
 #
 # ## A GPU's time
 #
-# On number words the run is now right. How long will the run on captions take? To predict that, we need to know how a
-# GPU spends its time. It is a second computer with its own memory. The program runs on the CPU, and for each operation
-# it **launches a kernel**: it asks the GPU to run one function.
+# How long will the run on captions take? To predict that, we need to know how a GPU spends its time. A GPU is a second
+# computer with its own memory. The program runs on the CPU, and for each operation it **launches a kernel**: it asks
+# the GPU to run one function.
 #
-# **First: both operands must be on the same device.** In the cell the model and the batch are on different devices.
-# (The device "meta" has shapes and no numbers; every machine has it.)
+# **First: both operands must be on the same device.** In the cell, the model and the batch are on different devices.
+# (The device "meta", which every machine has, keeps shapes but no numbers.)
 
 # %%
 left_behind = EncoderDecoder(config).to("meta")
@@ -709,7 +720,7 @@ except RuntimeError as error:
 
 # %% [raw] slide
 # ## A GPU's time: three things
-# 1. Both sides of an operation must be on the same device.
+# 1. Both operands must be on the same device.
 # 2. Launches are **asynchronous**: to time, `synchronize`. Anything that needs a value waits: `.item()`.
 # 3. A launch costs time, say 5 µs.
 #
@@ -743,26 +754,27 @@ for wait in (False, True):
     print(f"wait={wait}: {1000 * seconds(multiply, wait=wait):.2f} ms per product")
 
 # %% [markdown]
-# A CPU has no queue, so both lines are about the same there. On a GPU we predict that the first time is much shorter.
-# **Anything that needs a value waits, too**: `.item()`, `print(loss)`, `if loss > 3`.
+# A CPU has no queue, so there the two times are about the same. On a GPU, we predict that the first time is much
+# shorter. **Anything that needs a value waits, too**: `.item()`, `print(loss)`, `if loss > 3`.
 #
 # **Third: a launch costs time.** A bare launch takes the CPU a few microseconds; we assume 5 µs. *Guess* what happens
 # when the GPU needs only 2 µs to run a kernel.
 
 # %%
 figures.launches({"kernels of 10 µs": 10, "kernels of 2 µs": 2}, launch=5, n=6)
-#| caption: A CPU that launches six kernels, 5 µs each, and a GPU that runs them in order.
+#| caption: A CPU that launches six kernels, 5 µs for each, and a GPU that runs them in order.
 
 # %% [raw] slide
 # ## Overhead-bound
 # {figure}
 #
-# A GPU twice as fast would train no faster. Larger batches, larger kernels.
+# A GPU twice as fast would train no faster. Larger batches make larger kernels.
 
 # %% [markdown]
-# With long kernels the GPU is always busy. With short ones it mostly waits for the next launch. A GPU twice as fast
-# would train no faster: the step is **overhead-bound**. How many operations does a step take? Every operation passes
-# torch's dispatcher, so we count there. The model is one for captions (the package's profile `gpu`).
+# With long kernels, the GPU is always busy. With short kernels, it mostly waits for the next launch. A GPU twice as
+# fast would train no faster: the step is **overhead-bound**. How many operations does a step take? Every operation
+# passes through torch's dispatcher, so we count there. The model is the one for captions (the package's profile
+# `gpu`).
 
 # %% tags=["hide-input"]
 class CountOperations(TorchDispatchMode):
@@ -782,8 +794,9 @@ launching = 5e-6 * operations.n
 print(f"{operations.n} operations; prediction: {1000 * launching:.1f} ms per step to launch")
 
 # %% [markdown]
-# We counted forward and backward, without clipping and AdamW. The number does not depend on the batch, so in larger
-# batches overhead matters less. Which **throughput**, in tokens per second, does *this* device reach?
+# We counted the forward and backward pass, without clipping and AdamW. The number of operations does not depend on the
+# batch, so overhead matters less in larger batches. Which **throughput**, in tokens per second, does *this* device
+# reach?
 
 # %% tags=["hide-input"]
 formats = {"cpu": ["float32", "bf16"], "mps": ["float32"],
@@ -812,14 +825,14 @@ figures.throughput(speeds)
 # {figure}
 
 # %% [markdown]
-# Throughput rises with the batch. Where it levels off, a larger batch gives fewer steps per hour but no more tokens.
-# bf16 is not always faster: on the saved page, made on a CPU, it is slower.
+# Throughput rises with the batch size. Where the curve levels off, a larger batch gives fewer steps per hour but no
+# more tokens. bf16 is not always faster than float32: on the saved page, made on a CPU, it is slower.
 #
 # ### Number formats: fp32, TF32, bf16, fp16
 #
-# Launching takes 2.9 ms per step. How long does the computing take? That depends on the format of the numbers: GPUs
-# have special units for matrix products, the **tensor cores**, which are several times as fast in 16 bits. A format divides its bits between range (the **exponent**) and
-# digits (the **fraction**). *Which would you rather lose?*
+# We predict 2.9 ms per step for launching. How long does computing take? That depends on the number format: with
+# special units, the **tensor cores**, GPUs multiply matrices in 16 bits several times as fast as in float32. A format
+# divides its bits between range (the **exponent**) and digits (the **fraction**). *Which would you rather lose?*
 
 # %% [raw] slide
 # ## Number formats: range or digits?
@@ -828,7 +841,7 @@ figures.throughput(speeds)
 # %%
 figures.number_formats({"fp32": (8, 23, 0), "TF32": (8, 10, 13),        # exponent, fraction,
                         "bf16": (8, 7, 0), "fp16": (5, 10, 0)})         # and bits not used
-#| caption: A box for each bit, with the sign (S). The exponent decides how large and how small
+#| caption: A box for each bit; S is the sign. The exponent decides how large and how small
 #|   (above 0, subnormal numbers included) a number can be.
 #| label: number-formats
 
@@ -836,12 +849,12 @@ figures.number_formats({"fp32": (8, 23, 0), "TF32": (8, 10, 13),        # expone
 # ## Where the bits go
 # {figure}
 #
-# > **Guess first.** What do bf16 and fp16 make of 70,000, of 10⁻⁸, and of 1 + 1/512?
+# > **Guess first.** What happens to 70,000, to 10⁻⁸ and to 1 + 1/512 in bf16 and in fp16?
 
 # %% [markdown]
-# **TF32** is float32 in memory, multiplied with ten bits of fraction; `torch.set_float32_matmul_precision("high")`
-# switches it on. *Predict from the picture:* what do bf16 and fp16 make of a large score of 70,000, of a small gradient
-# of 10⁻⁸, and of 1 + 1/512?
+# **TF32** stores numbers as float32 and multiplies them with ten bits of fraction;
+# `torch.set_float32_matmul_precision("high")` switches it on. *Predict from the picture:* in bf16 and in fp16, what
+# happens to a large score of 70,000, to a small gradient of 10⁻⁸, and to 1 + 1/512?
 
 # %%
 numbers = torch.tensor([70_000.0, 1e-8, 1 + 1 / 512])
@@ -859,16 +872,16 @@ print(f"the small gradient in fp16, scaled and unscaled: {scaled.float() / scale
 # ## fp32, bf16, fp16
 # {print}
 #
-# **fp16** overflows, and loses small gradients without **loss scaling**. **bf16** has the range and few digits: parameters, averages and sums stay in 32 bits (**mixed precision**).
+# **fp16** overflows, and loses small gradients without **loss scaling**. **bf16** has the range but few digits: parameters, averages and sums stay in 32 bits (**mixed precision**).
 
 # %% [markdown]
-# **fp16** turns the large score into infinity, and the small gradient into zero. The remedy for the second is **loss
-# scaling** ([@micikevicius2018]). Multiply the loss, and so all gradients, by a large number. Divide the gradients by
-# it in 32 bits before the step. If something overflowed, skip this step and lower the scale.
+# **fp16** turns the large score into infinity, and the small gradient into zero. The remedy for lost gradients is
+# **loss scaling** ([@micikevicius2018]). Multiply the loss, and so all gradients, by a large number. Before the step,
+# divide the gradients by it in 32 bits. If something overflowed, skip the step and lower the scale.
 #
-# **bf16** has the range of float32 and needs no scaling: take it where the hardware has it. But 1 + 1/512 needs nine
-# bits of fraction; bf16 has seven, so it rounds to 1. In one place this matters. *Guess:* start at 1 and subtract 0.001
-# a thousand times.
+# **bf16** has the range of float32 and needs no scaling, so use it where the hardware has it. But 1 + 1/512 needs nine
+# bits of fraction; bf16 has seven, so it rounds the number to 1. In one place such rounding matters. *Guess:* start at
+# 1 and subtract 0.001 a thousand times. Where do you end up?
 
 # %%
 weight, low, update = torch.tensor(1.0), torch.tensor(1.0, dtype=torch.bfloat16), 1e-3
@@ -878,26 +891,26 @@ print(f"in float32 {abs(weight):.3f}, in bf16 {low:.3f}")
 assert low == 1
 
 # %% [markdown]
-# In bf16 nothing has moved: just below 1 the numbers are eps/2 apart, and each update is less than half of that. So
-# parameters and Adam's averages stay in 32 bits, and on a GPU `autocast` keeps softmax, norms and losses there, too. The
-# matrix products are computed in 16 bits, and their results stay in 16 through simple operations such as ReLU and
-# dropout. This is **mixed precision**.
+# In bf16 the weight has not moved: just below 1, neighbouring numbers are eps/2 apart, and each update is less than
+# half of that. So parameters and Adam's averages stay in 32 bits, and on a GPU `autocast` also keeps softmax, norms
+# and losses in 32 bits. The matrix products are computed in 16 bits, and their results stay in 16 bits through simple
+# operations such as ReLU and dropout. This is **mixed precision**.
 #
 # **Now you:** [a10](@training/assignment), the extension "Loss scaling".
 #
 # ### The roofline: memory-bound or compute-bound
 #
-# Apart from overhead, an operation needs time for computing, and for moving its operands between memory and processors.
+# Apart from overhead, an operation needs time for computing and for moving its operands between memory and processors.
 # Both happen at the same time, so the slower one counts (the **roofline model**, [@williams2009]):
 #
 # $$
 # \text{time} \;\ge\; \max\left(\frac{\text{FLOPs}}{\text{peak FLOP/s}},\; \frac{\text{bytes}}{\text{bandwidth}}\right)
 # $$
 #
-# The **arithmetic intensity**, FLOPs per byte moved, decides which is slower. The figure puts pieces of one training
-# step of the captions model under the roofs of three GPUs, from data sheets (`CHIPS` names them). The counts are folded: a
-# product of $(m, k)$ and $(k, n)$ in 16 bits, for example, has $2mkn$ FLOPs and moves $2(mk + kn + mn)$ bytes. *Guess*
-# which pieces lie left of the corner, where the slope ends.
+# The **arithmetic intensity**, FLOPs per byte moved, decides which is slower. The figure puts parts of a training step
+# of the captions model under the roofs of three GPUs (`CHIPS` names the data sheets). A product of $(m, k)$ and
+# $(k, n)$ in 16 bits, for example, has $2mkn$ FLOPs and moves $2(mk + kn + mn)$ bytes. *Guess* which parts lie left of
+# the corner, where the slope ends.
 
 # %% [raw] slide
 # ## The roofline
@@ -939,16 +952,17 @@ for name, chip in CHIPS.items():
 # {figure}
 
 # %% [markdown]
-# Under the slope an operation is **memory-bound**: the processors wait for bytes. Under the flat roof it is
-# **compute-bound**. LayerNorm, AdamW and the attention of short sentences are far to the left on every chip. Our narrow
-# feed-forward product lies within two percent of the corner of T4 and A100, and left of the H100's. Wider matrices lie
-# further to the right: this is one reason why large models use a GPU better. A feed-forward product for one token, as in
-# decoding, reaches less than a hundredth of the peak.
+# Under the slope, an operation is **memory-bound**: the processors wait for bytes. Under the flat roof, it is
+# **compute-bound**.
+#
+# * LayerNorm, AdamW and the attention of short sentences are far to the left on every chip.
+# * Our narrow feed-forward product lies within two percent of the corner on T4 and A100, and left of it on the H100.
+#   Wider matrices lie further to the right, which is one reason why large models use a GPU better.
+# * A feed-forward product for one token, as in decoding, reaches less than a hundredth of the peak.
 #
 # ## A GPU's memory
 #
-# We know what limits the speed. But does the run fit at all? What has to be in memory during a step? We take one step
-# and count, in bytes per parameter.
+# Does the run fit into memory at all? We take one step and count the bytes per parameter.
 
 # %%
 model, batch = new_model(), [x.to(device) for x in first_batches(1)[0]]
@@ -968,13 +982,13 @@ for name, average in {"m": "exp_avg", "v": "exp_avg_sq"}.items():
 # Weights, gradient, and Adam's two averages. On top: the **activations**.
 
 # %% [markdown]
-# **16 bytes per parameter**: weights, gradient and Adam's two averages, four bytes each. Autocast does not shrink
+# **16 bytes per parameter**: weights, gradient and Adam's two averages take four bytes each. Autocast does not shrink
 # this; within a step it adds 16-bit copies of the weights. For seven billion parameters, 16 bytes each are 112 GB.
 #
-# These 16 bytes are the **state**. On top come the **activations**: whatever the forward pass keeps for `backward`. A
-# folded function adds up the tensors that autograd saves. It runs on the meta device, so it also works for batches that
-# would never fit here. *Guess:* for our captions model at 8,192 tokens (on each side), which is larger, the state or
-# the activations?
+# These 16 bytes are the **state**. On top come the **activations**: everything that the forward pass keeps for
+# `backward`. A folded function adds up the tensors that autograd saves. It runs on the meta device, so it works even
+# for batches that would never fit here. *Guess:* for our captions model with 8,192 tokens on each side, which is
+# larger, the state or the activations?
 
 # %% tags=["hide-input"]
 def activation_bytes(model_config, tokens, n=14, recompute=False):
@@ -1010,13 +1024,14 @@ print(f"{kept / 8192 / 1e3:.0f} kB per token (of source and of target) in float3
 # {figure}
 
 # %% [markdown]
-# For our captions model the activations are nearly everything. For Transformer (big) of 2017 (214 M parameters) the
-# state is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone.
+# For our captions model, the activations are nearly everything. For Transformer (big) of 2017, with 214 M parameters,
+# the state is more than a quarter. Activations grow with the batch *and* the model, the state with the model alone.
 #
-# <details><summary>Does the prediction of 1.7 GB hold on a real GPU?</summary>No: the run on an H200 below took 2.2 GB at
-# peak, and in bf16, where activations need less than the float32 that we predict for. We do not count the running average
-# of the weights (9.9 M × 4 bytes = 40 MB), dropout in the attention, and the gradients of activations. Of these the logits'
-# alone takes 8,192 × 10,000 × 4 bytes = 0.33 GB in float32. We did not measure the shares.</details>
+# <details><summary>Does the prediction of 1.7 GB hold on a real GPU?</summary>No. The run on an H200 below took 2.2 GB
+# at peak, although it ran in bf16, where activations need less than in the float32 of our prediction. The prediction
+# leaves out the running average of the weights (9.9 M × 4 bytes = 40 MB), dropout in the attention, and the gradients
+# of activations. The logits' gradient alone takes 8,192 × 10,000 × 4 bytes = 0.33 GB in float32. We did not measure
+# what each part contributes.</details>
 #
 # What happens if memory runs out?
 
@@ -1037,13 +1052,13 @@ except RuntimeError as error:
 # %% [markdown]
 # **Out of memory.** Three common ways out leave the gradient as it was, if they are done right.
 #
-# 1. **Gradient accumulation**: the batch in parts (*micro-batches*), one after the other; `backward` adds up.
+# 1. **Gradient accumulation**: compute the batch in parts (*micro-batches*), one after the other; `backward` adds up.
 # 2. **Activation checkpointing** ([@chen2016]): keep only each block's input, and compute the block again on the way
 #    back. The price is one more forward pass, about a third more computing.
-# 3. **Sharding**: each of several GPUs keeps a slice of the state (see *several GPUs*).
+# 3. **Sharding**: each of several GPUs keeps a slice of the state (see *Several GPUs*).
 #
-# We try the first two on one gradient, and give two parts equal weights. *Guess:* is this right? By which factor does
-# checkpointing shrink the activations? (A third gradient is computed in bf16.)
+# We try the first two on one batch. For accumulation, we cut it into two parts and give them equal weights. *Guess:*
+# is this right? By which factor does checkpointing shrink the activations? (A third gradient is computed in bf16.)
 
 # %%
 def gradient_of(model, parts, share, precision="float32"):
@@ -1095,18 +1110,19 @@ assert off(recomputed) < 1e-4 < off(rounded) < 0.02 < off(in_parts)
 # bf16 rounds. But why is our accumulation so far off?
 
 # %% [markdown]
-# Checkpointing gives the expected gradient up to rounding, and cuts activation memory to less than a third. In bf16 the
-# rounding is coarser, and comes to about 1 %. Our accumulation is wrong. Each loss is a *mean* over the part's own tokens: which weights do the parts need, then?
+# Checkpointing gives the expected gradient up to rounding, and cuts activation memory to less than a third. In bf16,
+# coarser rounding puts the gradient off by about 1 %. Our accumulation is wrong. Each loss is a *mean* over the part's
+# own tokens, so which weights do the parts need?
 #
-# **Now you:** [a10](@training/assignment), exercise 4, where the loop gets accumulation. Do it now: the section *Several
-# GPUs* gives the answer away.
+# **Now you:** [a10](@training/assignment), exercise 4, which adds accumulation. Do it now: the section *Several GPUs*
+# gives the answer away.
 #
 # ## FLOPs, 6N and MFU
 #
-# It fits. For the forecast one number is missing: how much arithmetic is a step? Each weight is used once per token
-# forward (a multiplication and an addition: 2 FLOPs) and twice backward, for the gradients of input and weight.
-# Together that is **6 FLOPs per parameter and token**, $6N$ ([@kaplan2020]). *Guess:* does the rule hold for an
-# encoder–decoder, where a token meets only half of the model?
+# The forecast needs one more number: how much arithmetic is a step? Each weight is used once per token forward (a
+# multiplication and an addition: 2 FLOPs) and twice backward, for the gradients of input and weight. Together that is
+# **6 FLOPs per parameter and token**, $6N$ ([@kaplan2020]). *Guess:* does the rule hold for an encoder–decoder, where
+# a token meets only half of the model?
 
 # %%
 step_flops = count_training_flops(captions, EncoderDecoder, batch=tokens // 14, n=14)
@@ -1123,11 +1139,12 @@ print(f"N = {n_weights / 1e6:.1f} M parameters; counted {step_flops:.2e}, rule {
 # > **Guess first.** Matrix products are nearly all of the FLOPs. What share of the *bytes*? Of the *time*?
 
 # %% [markdown]
-# It holds here if you count *pairs* of a source and a target token: together they meet every weight once, as the
-# token embeddings and the output projection share one matrix (**weight tying**). (Kaplan's $N$ leaves the embeddings out.)
+# The rule holds here if you count *pairs* of a source and a target token. Together they meet every weight once,
+# because the token embeddings and the output projection share one matrix (**weight tying**). (Kaplan's $N$ leaves out
+# the embeddings.)
 #
 # **Model FLOPs utilisation** (MFU, [@chowdhery2022]) is the model's FLOP/s, by this count, divided by the device's
-# peak. (A folded cell computes ours. On a CPU the speed of one large product counts as the peak.)
+# peak. A folded cell computes ours. (On a CPU, the speed of one large product counts as the peak.)
 
 # %% tags=["hide-input"]
 chip = hardware.chip_of(device)
@@ -1142,14 +1159,15 @@ print(f"{1000 * took:.0f} ms per step, peak {peak / 1e9:,.0f} GFLOP/s: MFU {mfu:
 # %% [markdown]
 # ### Forecast of the training time: 5 seconds
 #
-# **How long does it take to train on Multi30k?** The run has 1,800 steps of 8,192 tokens. We *assume* that the GPU,
-# while it computes, reaches 20 % of its peak. (PaLM, a far wider model, had an MFU of 46 %, [@chowdhery2022], waiting
-# included.) The CPU launches while the GPU computes, so the longer of the two counts. (*The profiler* will count bytes.)
+# **How long does it take to train on Multi30k?** The run has 1,800 steps of 8,192 tokens. We *assume* that the GPU
+# reaches 20 % of its peak while it computes. (PaLM, a far wider model, had an MFU of 46 %, waiting included,
+# [@chowdhery2022].) The CPU launches while the GPU computes, so the slower of the two counts. (*The profiler* will
+# count bytes.)
 #
-# <details><summary>The rest of its recipe: the package's profile <code>gpu</code></summary>AdamW has no weight decay and a
-# peak rate of 0.002: 800 steps of warm-up, then the inverse square root. Dropout is 0.3 (0.1 in the attention), label
-# smoothing 0.1, and the number format bf16. The weights are averaged with a decay of 0.998. There is one seed, and the
-# rate was not swept for this run.</details>
+# <details><summary>The rest of the recipe: the package's profile <code>gpu</code></summary>AdamW has no weight decay.
+# Its rate peaks at 0.002 after 800 steps of warm-up, and then falls as the inverse square root. Dropout is 0.3 (0.1 in
+# the attention), label smoothing 0.1, and the number format bf16. The weights are averaged with a decay of 0.998.
+# There is one seed, and the rate was not swept for this run.</details>
 
 # %% tags=["hide-input"]
 assumed_share, steps = 0.20, 1800        # of the peak, while the GPU is busy
@@ -1165,8 +1183,8 @@ for name, chip in CHIPS.items():
 # %% [markdown]
 # ### Measured training time: 86 seconds
 #
-# We ran it on one H200, which computes as fast as an H100. It took 86 s. *Guess first:* which assumption failed: the
-# 20 % of the peak, the number of operations, or the 5 µs?
+# On one H200, which computes as fast as an H100, the run took 86 s. *Guess first:* which assumption failed: the 20 %
+# of the peak, the number of operations, or the 5 µs per launch?
 
 # %% tags=["hide-input"]
 measured_seconds = kept_run["training_seconds"]
@@ -1224,43 +1242,43 @@ assert [round(ms) for ms in blocks] == [77, 51, 46, 42, 32, 37] and round(late_m
 # 1,356 kernels, not 580 operations; 22 µs for each, not 5. **Overhead-bound**, as predicted.
 
 # %% [markdown]
-# The run took 16 times as long as predicted. Look at the third bar, one step in bf16: for a third of it the GPU is
-# busy, and the rest of the time it waits for the CPU. As predicted, the step is overhead-bound. Yet all three
-# assumptions were wrong.
+# The run took 16 times as long as predicted. Look at the third bar, a step alone in bf16: the GPU is busy for a third
+# of the time and waits for the CPU otherwise. As predicted, the step is overhead-bound. Yet all three assumptions were
+# wrong.
 #
 # | assumption | assumed | measured, bf16 | where the difference comes from |
 # |---|---|---|---|
-# | share of the peak, while the GPU is busy | 20 % | 5 % (MFU: 1.6 %) | many bytes for few FLOPs (next section, in TF32); how the busy time divides was not measured |
-# | launches in a step | 580 (counted: forward and backward, float32) | 1,356 | the whole step has 679 operations in TF32 (clipping and AdamW, among others); autocast adds 362; some launch several kernels |
-# | time for each | 5 µs | 22 µs | Python, autograd and the dispatcher work before each launch (a guess) |
+# | share of the peak, while the GPU is busy | 20 % | 5 % (MFU: 1.6 %) | many bytes are moved for few FLOPs (next section, in TF32); we did not measure how the busy time divides |
+# | launches in a step | 580 (counted: forward and backward, float32) | 1,356 | the whole step has 679 operations in TF32 (clipping and AdamW, among others); autocast adds 362; some operations launch several kernels |
+# | time per launch | 5 µs | 22 µs | Python, autograd and the dispatcher work before each launch (a guess) |
 #
-# The factor of 16 is 2.3 (launches: 1,356, not 580) × 4.5 (µs: 22, not 5) × 1.6 (a step of the run takes 48 ms, one
-# alone 31). The wrong 20 % play no part: even at 5 % the GPU needs only 10 of the 31 ms.
+# The factor of 16 is 2.3 (1,356 launches, not 580) × 4.5 (22 µs each, not 5) × 1.6 (a step of the run takes 48 ms, a
+# step alone 31). The wrong 20 % plays no part: even at 5 % the GPU needs only 10 of the 31 ms.
 #
-# The step in TF32 fits this diagnosis: the GPU is busy for *longer*, but without casts there are fewer kernels, and the
-# step is shorter.
+# The step in TF32 fits this diagnosis: the GPU is busy for *longer* than in bf16, but without casts there are fewer
+# kernels, so the step is shorter.
 #
-# <details><summary>Why the run's steps took 48 ms on average, and what the evidence is</summary>In the run a step also
-# makes the batch, moves it and averages the weights. This should cost the same in every step. But the means of 300 steps
-# each were 77, 51, 46, 42, 32 and 37 ms. So most of the excess fades; we did not measure its cause. (With the 35 ms of
-# the last 600 steps the whole run would take 63 s.) The evidence is one card, one run of 1,800 steps, and a separate
-# measurement of single steps without label smoothing.</details>
+# <details><summary>Why the run's steps took 48 ms on average, and what the evidence is</summary>In the run, a step
+# also makes the batch, moves it to the GPU and averages the weights. This should take the same time in every step. But
+# the means over blocks of 300 steps were 77, 51, 46, 42, 32 and 37 ms. So most of the excess fades; we did not measure
+# its cause. (At the 35 ms of the last 600 steps, the whole run would take 63 s.) The evidence is one card, one run of
+# 1,800 steps, and a separate measurement of single steps without label smoothing.</details>
 #
-# > **Check yourself.** Double the assumed 20 %, and the first prediction for the fastest chip stays where it is. What
-# > would make training faster there?
+# > **Check yourself.** If you double the assumed 20 %, the first prediction for the fastest chip does not change. What
+# > would make training faster on this chip?
 # > <details><summary>Answer</summary>Fewer and larger kernels: a larger batch with fewer steps (and a new sweep), or
-# > <code>torch.compile</code> in a long run, where the minutes of compiling pay; or a <b>CUDA graph</b>, which records all
-# > launches of a step once and replays them with one (<code>mode="reduce-overhead"</code>; it needs batches of fixed
-# > shapes); or a faster CPU. A still faster GPU would change nothing.</details>
+# > <code>torch.compile</code>, whose minutes of compiling pay off in a long run. A <b>CUDA graph</b> also helps: it
+# > records all launches of a step once and replays them with one (<code>mode="reduce-overhead"</code>; it needs batches
+# > of fixed shapes). A faster CPU helps, too. A still faster GPU would change nothing.</details>
 #
 # **Now you:** [a10](@training/assignment), the extension "What a step costs".
 #
 # ## The profiler: where does the time go?
 #
-# Launching explains why the GPU waits. What is it busy with in the rest of the step? A **profiler** records the time of
-# every operation. We profile steps of the captions model on *this* device and sort the operations into classes. Beside
-# their time the figure shows two counts of the same step: FLOPs, and bytes read and written. *Guess:* the matrix products
-# are 99 % of the FLOPs. What are their shares of the bytes, and of the time?
+# Launching explains why the GPU waits. What does it do in the rest of the step? A **profiler** records the time of
+# every operation. We profile steps of the captions model on *this* device and sort the operations into classes.
+# Besides their time, the figure shows two counts of the same step: FLOPs, and bytes read and written. *Guess:* the
+# matrix products are 99 % of the FLOPs. What are their shares of the bytes and of the time?
 
 # %% tags=["hide-input"]
 CLASSES = {                                               # the first class with a fitting word
@@ -1321,7 +1339,7 @@ for row in profile.key_averages():
         spent[class_of(row.key)] += row.self_device_time_total
 figures.class_shares({**counted, f"time on this device ({device.type})": spent})
 #| caption: A training step of the captions model, 1,008 tokens, float32: the share of each
-#|   class in FLOPs and bytes (counted), and in time (on the saved page, a CPU's).
+#|   class in FLOPs and bytes (counted), and in time (on the saved page, on a CPU).
 #| label: classes
 
 # %% [raw] slide
@@ -1345,25 +1363,27 @@ share_of = {what: amounts["matrix products"] / sum(amounts.values())
 print("matrix products:", ", ".join(f"{part:.0%} of {what}" for what, part in share_of.items()))
 
 # %% [markdown]
-# On the saved page's CPU the products take most of the time. But they move less than a third of the bytes. Most bytes
-# belong to operations with hardly any FLOPs: they read a tensor, do one thing to each number, and write it back.
-# The cure is **kernel fusion**: one kernel reads the tensor, does several
-# operations in the chip's fast memory, and writes once. It saves bytes *and* launches. `torch.compile` looks for such
-# chains, `fused=True` fuses AdamW, and FlashAttention ([@dao2022]) fuses attention: its scores never reach memory.
+# On the saved page's CPU, the matrix products take most of the time, but move less than a third of the bytes. Most
+# bytes belong to operations with hardly any FLOPs: they read a tensor, do one thing to each number, and write it back.
+# The remedy is **kernel fusion**: one kernel reads the tensor, does several operations in the chip's fast memory, and
+# writes once. Fusion saves bytes *and* launches. `torch.compile` looks for such chains, `fused=True` fuses AdamW, and
+# FlashAttention ([@dao2022]) fuses attention, so that its scores never reach memory.
 #
-# On a machine that waits for bytes the profile looks different. Does the H200 wait for bytes? Our step has 22 FLOPs per
-# byte, and the corner of the H200's roof in TF32 lies at 103 (its bandwidth is 4.8 TB/s, [data
-# sheet](https://www.nvidia.com/en-us/data-center/h200/)). So its FLOPs wait for the bytes, if each tensor goes to memory
-# and back (some fit the chip's cache). But this alone would still allow 22/103 = 21 % of the peak, and the busy GPU
-# reaches 8 %: at the data sheet's full bandwidth the bytes take 4.6 of the 11.8 busy milliseconds. Real kernels are
-# slower than that, so bytes may explain more. Our record does not say how much more.
+# The profile looks different on a machine that waits for bytes. Does the H200? Our step has 22 FLOPs per byte, and the
+# corner of the H200's roof in TF32 lies at 103 (its bandwidth is 4.8 TB/s, [data
+# sheet](https://www.nvidia.com/en-us/data-center/h200/)).
 #
-# On a GPU look also for gaps in which it waits for data, and for values read in every step (`.item()` appears as
+# * Computing waits for the bytes, if each tensor goes to memory and back (some fit into the chip's cache).
+# * At the data sheet's full bandwidth, the bytes explain only a part of the busy time: 4.6 of the 11.8 ms. They would
+#   still allow 22/103 = 21 % of the peak, and the busy GPU reaches 8 %.
+# * Real kernels move bytes more slowly than that, so bytes may explain more, but our record does not say how much.
+#
+# On a GPU, also look for gaps in which it waits for data, and for values read in every step (`.item()` appears as
 # `aten::_local_scalar_dense`).
 #
-# With these measurements we can **forecast again**, for the three data sheets. We *assume* that all of the GPU's busy time
-# grows as the bandwidth shrinks. This is a guess: we know only what the bytes would take at full bandwidth. Where the
-# GPU is not the slower one, we take 48 ms per step, the mean of the run.
+# With these measurements we can **forecast again** for the three data sheets. We *assume* that all of the GPU's busy
+# time grows as the bandwidth shrinks. This is a guess: we know only what the bytes would take at full bandwidth. Where
+# the CPU is slower than the GPU, we take 48 ms per step, the mean of the run.
 
 # %% tags=["hide-input"]
 busy_ms, forecast = in_bf16["gpu_busy_ms"], {}
@@ -1386,22 +1406,25 @@ assert 3.5 * predicted["T4"] < steps * forecast["T4"] / 1000 < 4.5 * predicted["
 assert round(steps * forecast["T4"] / 60_000) == 5
 
 # %% [markdown]
-# Under this assumption the GPU is the slower of the two on a T4, and the run takes about five minutes, four times as long
-# as we first said. On an A100 and an H100 the CPU is the slower one, if it is as fast as ours. Nobody measured this.
+# Under this assumption the GPU is slower than the CPU on a T4, and the run takes about five minutes, four times as
+# long as first predicted. On an A100 and an H100 the CPU is slower, if it is as fast as ours. We measured none of
+# this.
 #
 # ## Several GPUs: all-reduce, DDP and FSDP
 #
-# Would a second GPU help? Not our run: with half of the batch, each GPU would still wait for as many launches. But a
-# larger model keeps its GPU busy. In **data parallelism** each GPU has its own part of the batch. An **all-reduce**
-# adds up the gradients and gives every GPU the result, so that all take the same step. In torch's
-# `DistributedDataParallel` (DDP) each GPU has the whole model, and gets the *mean* of the gradients. **Fully sharded** data
-# parallelism (FSDP) keeps only a slice of weights, gradient and averages on each GPU. It is stage 3 of ZeRO
-# ([@rajbhandari2020]); stage 1 shards only Adam's averages.
+# Would a second GPU help? Not in our run: with half of the batch, each GPU would still wait for the same number of
+# launches. But a larger model keeps its GPU busy.
 #
-# The price is communication. A **ring all-reduce** makes each GPU send about twice the gradient's bytes (more exactly
-# $2(p-1)/p$ times, for $p$ GPUs). In our run this is up to 80 MB. It takes 0.2 ms at the 450 GB/s of an H100's NVLink (in
-# one direction, by the data sheet), and 26 ms over a network of 3 GB/s. DDP hides part of this time: it sends gradients
-# in **buckets** while `backward` computes the next ones.
+# In **data parallelism**, each GPU has its own part of the batch. An **all-reduce** adds up the gradients and gives
+# every GPU the result, so that all take the same step. In torch's `DistributedDataParallel` (DDP), each GPU has the
+# whole model and gets the *mean* of the gradients. **Fully sharded** data parallelism (FSDP) keeps only a slice of
+# weights, gradient and averages on each GPU. FSDP is stage 3 of ZeRO ([@rajbhandari2020]); stage 1 shards only Adam's
+# averages.
+#
+# The price is communication. In a **ring all-reduce**, each GPU sends about twice the gradient's bytes (more exactly
+# $2(p-1)/p$ times, for $p$ GPUs). In our run this is up to 80 MB. Sending them takes 0.2 ms at the 450 GB/s of an
+# H100's NVLink (in one direction, by the data sheet), and 26 ms over a network of 3 GB/s. DDP hides part of this time:
+# it sends gradients in **buckets** while `backward` computes the next ones.
 
 # %% [raw] slide
 # ## Several GPUs: data parallelism
@@ -1417,10 +1440,10 @@ figures.data_parallel()
 # {figure}
 
 # %% [markdown]
-# No GPU is needed: two processes on this machine exchange numbers through torch's backend *gloo*. One gets the 60 short
-# sentences from above, the other the 15 long ones. Each computes its gradient, averages it with the other's in two
-# ways, updates *one half* of the weights, and sends this half to the other (ZeRO stage 1). *Guess:* is the mean of the
-# two gradients the gradient of the whole batch?
+# We try this without a GPU: two processes on this machine exchange numbers through torch's backend *gloo*. One process
+# gets the 60 short sentences from above, and the other the 15 long ones. Each process computes its gradient, averages
+# it with the other's in two ways, updates *one half* of the weights, and sends this half to the other (ZeRO stage 1).
+# *Guess:* is the mean of the two gradients the gradient of the whole batch?
 
 # %%
 def worker(rank, folder):
@@ -1475,14 +1498,14 @@ assert off(gradient) < 1e-4 < 0.02 < off(mean)
 # Divide by the tokens of the *whole step*, on all machines together.
 
 # %% [markdown]
-# No: it is as far off as our accumulation was. **A common mistake** is this **mean of means**: it gives the tokens of
-# the smaller part more weight. Divide by the tokens of the *whole step*, on all machines together. (DDP divides by
-# the number $p$ of GPUs. So multiply each GPU's mean loss by $p$ · its tokens / all tokens before `backward`.) The loss falls
-# either way, so the mistake is hard to see: it was reported in 2021, and stayed in the gradient accumulation of widely
-# used libraries until [October 2024](https://unsloth.ai/blog/gradient).
+# No: the mean is as far off as our accumulation was. **A common mistake** is this **mean of means**, which gives the
+# tokens of the smaller part more weight. Divide by the tokens of the *whole step*, on all machines together. (DDP
+# divides by the number $p$ of GPUs. So multiply each GPU's mean loss by $p$ · its tokens / all tokens before
+# `backward`.) The loss falls either way, so the mistake is hard to see. It was reported in 2021, and stayed in the
+# gradient accumulation of widely used libraries until [October 2024](https://unsloth.ai/blog/gradient).
 #
-# The sharded AdamW takes the same step as the whole one. On real GPUs one command averages by tokens, and with
-# `--shard` it also shards:
+# The sharded AdamW takes the same step as the unsharded one. On real GPUs, one command of the package averages by
+# tokens; with `--shard` it also shards:
 #
 # ```
 # torchrun --nproc-per-node 8 -m attncourse.training train --profile base --data multi30k
@@ -1490,8 +1513,8 @@ assert off(gradient) < 1e-4 < 0.02 < off(mean)
 #
 # ## When it breaks: NaN, checkpoints, exact resumption
 #
-# What can still go wrong? Sooner or later a loss is NaN. Which module produced it first? We set one number of one
-# matrix to infinity, and a **forward hook** on each module reports an output that is not finite.
+# Sooner or later a loss is NaN. In which module did the NaN begin? We set one number of one matrix to infinity, and a
+# **forward hook** on each module reports an output that is not finite.
 
 # %%
 broken, blamed = new_model(), []
@@ -1515,16 +1538,17 @@ except NonFiniteLoss as error:
 
 # %% [markdown]
 # The usual causes are a learning rate that is too high, an overflow in fp16, a division by zero, and a row of the mask
-# without a single allowed key. The trainer stops at once, because a NaN in the weights never goes away. If every output is
-# finite and the gradient is not, the fault is in `backward`: `torch.autograd.set_detect_anomaly(True)` names the forward
-# operation to which it belongs. It is slow; use it for the one bad batch.
+# without a single allowed key. The trainer stops at once, because a NaN in the weights never goes away. If every
+# output is finite but the gradient is not, the fault is in `backward`: `torch.autograd.set_detect_anomaly(True)` names
+# the forward operation to which it belongs. This check is slow, so use it only for the bad batch.
 #
-# A run of hours *will* be interrupted. What must a **checkpoint** hold so that the run goes on **as if nothing had
-# happened**? Without Adam's averages the next steps have the wrong size; without the step number, the wrong rate;
-# without the order of the data and the state of the random number generators (dropout) it is another run. Our checkpoint keeps the weights (and their
-# average, if there is one), Adam's averages, the step number, and in fp16 the loss scale; order and dropout masks follow
-# from the seed and the step. The test: stop a run at step 25, resume from the checkpoint of step 20, and compare with an
-# unbroken run.
+# A run of many hours *will* be interrupted. What must a **checkpoint** hold so that the run goes on **as if nothing
+# had happened**? Without Adam's averages, the next steps have the wrong size; without the step number, the wrong rate.
+# Without the order of the data and the state of the random number generators (for dropout), it is a different run.
+#
+# Our checkpoint keeps the weights (and their average, if there is one), Adam's averages, the step number, and in fp16
+# the loss scale. The order of the data and the dropout masks follow from the seed and the step. To test this, we stop
+# a run at step 25, resume from the checkpoint of step 20, and compare with an unbroken run.
 
 # %% tags=["hide-input"]
 class PowerCut(Exception):
@@ -1563,14 +1587,15 @@ assert device.type != "cpu" or resumed == unbroken
 # **Now you:** a@training, exercise 5
 
 # %% [markdown]
-# The twenty losses after the checkpoint are equal, with dropout on, to the last bit on a CPU. (A GPU adds some sums in
+# With dropout on, the twenty losses after the checkpoint are equal to the last bit on a CPU. (A GPU adds some sums in
 # an order that varies, so there "exactly" may become "nearly".)
 #
 # ## On a free GPU
 #
 # Hosted notebooks (Colab, Kaggle) lend a GPU for some hours, often a **T4**. Switch it on in the runtime's settings,
 # upload the course's zip file, and type the commands below. Keep the checkpoints on a drive that survives the session.
-# **A T4 has no bf16** and no TF32. Its fast format is fp16, with the loss scale of our loop; `best_precision` chooses.
+# **A T4 has no bf16** and no TF32. Its fast format is fp16, with the loss scale of our loop; `best_precision` chooses
+# it.
 #
 # <details><summary>The commands, for Colab</summary>
 #
@@ -1601,45 +1626,48 @@ assert device.type != "cpu" or resumed == unbroken
 # <details><summary><b>Going further</b>: averaging weights</summary>
 #
 # The last weights are where the last noisy step left them. Vaswani et al. ([-@vaswani2017, section 6.1]) average the
-# last five checkpoints of the base model (20 of the big one); a moving average of the weights (<b>EMA</b>), updated after
-# each step, costs one more copy of them. Expect a gain where the loss has levelled out and the rate is still high, and little in a short run or after a
-# cosine that ends near zero. <code>Recipe(ema=0.998)</code> switches it on.
+# last five checkpoints of the base model (20 of the big one). A moving average of the weights (<b>EMA</b>), updated
+# after each step, costs one more copy of them. Expect a gain where the loss has levelled out and the rate is still
+# high, and little in a short run or after a cosine that ends near zero. <code>Recipe(ema=0.998)</code> switches EMA
+# on.
 # </details>
 #
 # ## In short
 #
-# A run can be wrong and look right. In the first four rows the loss falls all the same.
+# A run can be wrong and look right. In the first four rows, the loss falls all the same.
 #
-# | what goes wrong quietly | what it cost on this page | what is right |
+# | what goes wrong quietly | what it cost on this page | what to do instead |
 # |---|---|---|
-# | sentences at random in a batch | 38 % padding | similar lengths, batches by tokens: 6 % |
-# | ε = 0.1 where the model was calibrated | ten points underconfident | choose ε by the score that you report; if you use the probabilities, measure their gap |
+# | batches of random sentences | 38 % padding | similar lengths, batches by tokens: 6 % |
+# | ε = 0.1 where the model was calibrated | ten points of underconfidence | choose ε by the score that you report; if you use the probabilities, measure their gap |
 # | a learning rate of 0.001 | 3.1 nats per token after 50 steps | a sweep: 1.8 |
-# | parts of a batch with equal weights | gradient off by 8 % | weights by tokens |
+# | equal weights for the parts of a batch | gradient off by 8 % | weights by tokens |
 # | a forecast without a measurement | 86 seconds, not 5 | measure steps, then look at the profile |
 #
 # | | | shape or unit |
 # |---|---|---|
 # | smoothed loss | $-\sum_v q_v \log p_v,\quad q_v = (1-\varepsilon)[v=y] + \varepsilon/V$ | $p, q$: (tokens, V) → one number |
-# | AdamW; $\hat m, \hat v$: averages of $g, g^2$ with their bias corrected | $\theta \leftarrow \theta - \eta\,\bigl(\hat m / (\sqrt{\hat v} + \epsilon) + \lambda\theta\bigr)$ | $\theta, m, v, g$: alike |
+# | AdamW; $\hat m, \hat v$: averages of $g, g^2$ with their bias corrected | $\theta \leftarrow \theta - \eta\,\bigl(\hat m / (\sqrt{\hat v} + \epsilon) + \lambda\theta\bigr)$ | $\theta, m, v, g$: the same shape |
 # | time of an operation | $\ge \max(\text{FLOPs}/\text{peak},\ \text{bytes}/\text{bandwidth})$ | seconds |
 # | FLOPs of a step; memory of the state | $6N \cdot \text{tokens}$; $16N$ | FLOPs; bytes |
 # | gradient of a step | $\sum_i \frac{\text{tokens}_i}{\text{tokens}}\, g_i$ over parts $i$ | as $\theta$ |
 #
-# Learn merges from the training set alone. A GPU's time goes into computing, moving bytes, and launching; its memory into
-# 16 bytes per parameter and activations. Kernel fusion saves bytes and launches. Parameters and averages stay in 32 bits.
+# Learn merges from the training set alone. A GPU's time goes into computing, moving bytes and launching; its memory
+# goes into 16 bytes per parameter and the activations. Kernel fusion saves bytes and launches. Parameters and Adam's
+# averages stay in 32 bits.
 #
 # > **Check yourself.**
-# > 1. Adam hardly depends on the gradient's size. What is clipping for, then?
+# > 1. Adam's step hardly depends on the gradient's size. What is clipping for, then?
 # > 2. Your loop calls `loss.item()` in every step. Why is that costly on a GPU and nearly free on a CPU?
-# > 3. A model of 100 M parameters runs out of memory on 16 GB. What do you try first?
+# > 3. A model of 100 M parameters runs out of memory on a GPU with 16 GB. What do you try first?
 # > <details><summary>Answers</summary>
 # >
-# > 1. Adam steps along *averages*. A gradient a hundred times as long as usual fills both averages. It decides the
-# >    direction of the next twenty steps or so. Then all steps are too small until $v$ has forgotten it.
-# > 2. `.item()` waits until the GPU has done everything in its queue. Meanwhile nothing is launched, and then the GPU idles.
-# > 3. Its state is 1.6 GB, so activations fill the rest. First try smaller micro-batches with accumulation, which cost only
-# >    a little speed, then checkpointing. Sharding needs a second GPU.</details>
+# > 1. Adam steps along *averages*. A gradient a hundred times as long as usual dominates both averages. It decides the
+# >    direction of the next twenty steps or so. After that, all steps are too small until $v$ has forgotten it.
+# > 2. `.item()` waits until the GPU has done everything in its queue. Meanwhile nothing is launched, so the GPU is idle
+# >    afterwards. A CPU has no queue.
+# > 3. The state is 1.6 GB, so activations fill the rest. First try smaller micro-batches with accumulation, which cost
+# >    only a little speed, and then checkpointing. Sharding needs a second GPU.</details>
 #
 # **Now do** [assignment @training](@training/assignment). **Next:** [lecture @writing](@writing): the trained model
 # writes, and we measure how well.

@@ -10,7 +10,8 @@
 # # Assignment @writing · Writing and measuring
 #
 # In this assignment you build three ways to write a translation with a model like that of [lecture @writing](@writing), and
-# BLEU, the usual score of translations.
+# BLEU, the usual score of translations. At the end you read two results: one as a reviewer, one to find out why a model fails.
+# Plan about two and a half hours, and 20 minutes more for the extension.
 #
 # Each exercise has a check below it. Your points come from a check on other numbers and other sizes. The cell after it
 # *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
@@ -113,7 +114,7 @@ def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
 # `bos` in the first column. It returns the logits of the next token of each sentence, shape `(n_sentences, vocab_size)`.
 #
 # * It remembers nothing between two calls: give it all tokens each time.
-# * Give it all sentences of the batch each time, also those that have ended, and ignore what it says of these.
+# * Give it all sentences of the batch each time, those that have ended included, and ignore its logits for these.
 # * At each step take the likeliest token, whichever it is. No token is forbidden to the model.
 # * Only `eos` ends a sentence; a `pad` that the model chooses is a token like any other. After its `eos` a row holds `pad`.
 # * Do not call the model again once all sentences have ended, or once there are `max_length` tokens (not counting `bos`).
@@ -161,7 +162,7 @@ if solved("greedy_decode"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# More than 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
+# About 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
 # *and five*"), left out or replaced by another. Now and then the model repeats itself until `max_length`.
 # Greedy search takes the likeliest token and cannot take it back.</details>
 
@@ -175,8 +176,9 @@ if solved("greedy_decode"):
 # Begin with one open hypothesis: `bos` alone, with the total 0. In each round:
 #
 # 1. Continue every open hypothesis with every token. A continuation's total is the old total plus the token's log-probability.
-# 2. Of all continuations together keep the `n_beams` (the **beam width**) with the largest totals. The length penalty plays no part here.
-# 3. Of these `n_beams` put aside those that end in `eos` ([@sutskever2014], section 3.2). The others are the open hypotheses of the
+# 2. Keep the `n_beams` (the **beam width**) continuations with the largest totals, of all open hypotheses together. The length
+#    penalty plays no part here.
+# 3. Put aside those of the `n_beams` that end in `eos` ([@sutskever2014], section 3.2). The others are the open hypotheses of the
 #    next round; nothing takes the places of the ended ones in this round.
 #
 # Stop when none is open, or after `max_length` rounds. Then *all* hypotheses that were put aside in any round compete with those
@@ -372,11 +374,11 @@ if solved("sample_token"):
 # BLEU ([@papineni2002]) measures what share of the runs of words (**n-grams**) of a corpus of translations also occurs in its references.
 # Each sentence has one reference, and each sentence is already a list of words.
 #
-# 1. The **precision** $p_n$, for $n$ from 1 to `max_n`: of all runs of $n$ words in the translations, the share that stands in the
-#    reference of *the same* sentence. A run counts at most as often as that reference has it (**clipping**). Add up the matches and
-#    the totals over all sentences of the corpus first, and divide then. Where the corpus has no run of $n$ words, $p_n$ is 0.
-# 2. The **brevity penalty**: with $c$ words in all the translations and $r$ in all the references, it is 1 if $c \ge r$, else
-#    $\exp(1 - r/c)$. With $c = 0$ it is 0.
+# 1. The **precision** $p_n$, for $n$ from 1 to `max_n`, is the share of all runs of $n$ words in the translations that also stand in
+#    the reference of *the same* sentence. A run counts at most as often as that reference has it (**clipping**). First add up the
+#    matches and the totals over all sentences of the corpus, then divide. Where the corpus has no run of $n$ words, $p_n$ is 0.
+# 2. The **brevity penalty**, with $c$ words in all the translations and $r$ in all the references, is 1 if $c \ge r$, and
+#    $\exp(1 - r/c)$ otherwise. With $c = 0$ it is 0.
 # 3. The **score** is 100 times the brevity penalty times the geometric mean of the precisions,
 #    $\exp\bigl(\frac{1}{n_{\max}} \sum_n \ln p_n\bigr)$. If one of the precisions is 0, so is the score.
 #
@@ -466,6 +468,50 @@ if solved("bleu") and solved("greedy_decode"):
 #    forbidden because nobody can tell from the number how much it did matter, because it grows with small data and odd
 #    domains, and because what has to be argued about case by case will sooner or later be argued wrongly. (Any one of the
 #    reasons. Another choice of "least" earns the point only with a reason of the same strength.)
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 6 · Find out why a model fails
+#
+# A model reads telephone numbers as words ("null, sieben, neun, …") and writes their digits. To save memory, its makers left numbers
+# of 12 or more digits out of the training set. To save padding, numbers of similar length share a batch. They trained for
+# 2,000 steps, then counted wrong digits on the validation set. (The table is made up.)
+#
+# | digits in the number | numbers seen in training | in how many of the 2,000 steps | wrong digits after a true prefix | after its own prefix |
+# |---|---|---|---|---|
+# | up to 6 | 30,000 | 1,100 | 1 % | 1 % |
+# | 7 to 9 | 26,000 | 860 | 2 % | 3 % |
+# | 10 or 11 | 900 | 40 | 14 % | 17 % |
+# | 12 or more | 0 | 0 | 45 % | 48 % |
+#
+# A colleague says: "Long numbers go wrong because of exposure bias. One wrong digit spoils the rest."
+#
+# **(a)** Which columns speak against the colleague, and how much of the wrong digits can exposure bias explain at most? Name an
+# experiment that measures whether a wrong digit in the prefix spoils the rest, and its control. **(b)** Name two suspects for the
+# last two rows. Give a remedy for each, and say what the remedy alone should do to *each* of these two rows. **(c)** Which
+# conditions do you train, and what must be equal, counted or repeated before you compare them? Write eight to twelve sentences.
+# (4 points: one for (a), two for (b), one for (c).)
+
+# %% [markdown] written="find-the-cause" points=4 minutes=15 difficulty=2
+# ### BEGIN SOLUTION
+# **Mark scheme.** One point for (a), one for each suspect with remedy *and* prediction in (b), one for (c); half a point where one
+# of the parts is missing.
+#
+# * **(a)** After a true prefix the model reads no mistake of its own, and yet 14 % and 45 % of the digits are wrong. Exposure bias can
+#   only be in the gap between the last two columns, which is 3 points in both rows. Even the gap is an upper limit, because it also holds
+#   numbers in which a digit was skipped or that ended early. The experiment: teacher forcing on the same numbers, once with the
+#   true prefix and once with the model's own wrong digit in it, and compare the loss of the rest. The control: a *random* wrong digit
+#   in the same place.
+# * **(b1)** *Nothing to learn from*: no number of 12 or more digits was seen. Remedy: put such numbers into the training set. Alone, it
+#   should help the last row, but perhaps little, because batches of like length pack these numbers into a few steps. The row "10 or 11"
+#   should hardly change. (Who expects some help there, because the lengths are close, has the point.)
+# * **(b2)** *Length bucketing*: numbers of 10 or 11 digits were met in only 40 steps, and all other steps teach other lengths. Remedy: mixed
+#   batches. Alone, it should help the row "10 or 11". The last row should hardly change, because mixed batches hold no number of 12 digits
+#   either. (Another suspect, such as positions that were never trained, earns the point if it has a remedy and a prediction for both rows.)
+# * **(c)** All four: neither remedy, each alone, both, because the two may interact. The number of steps and the validation numbers stay the
+#   same, and no number goes from the validation set into training and is counted all the same. Mixed batches hold more padding, so they
+#   read fewer numbers in the same steps: count them. At least three seeds, which vary the order of the batches, too, and the
+#   rows of short numbers beside the long ones, because a remedy may cost something there.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -183,7 +183,8 @@ def _lying(ax: Axes, rows: Mapping[str, tuple[float, float, float]]) -> str:
     for y, (low, middle, high) in enumerate(rows.values()):
         ax.plot([low, high], [y, y], color=BLUE, linewidth=2.4, solid_capstyle="butt")
         ax.plot(middle, y, "o", color=BLUE, markersize=7)
-        ax.text(middle, y - 0.22, f"{middle:.1f}", ha="center", va="bottom", fontsize=8.5, color=INK)
+        ax.text(middle, y - 0.22, f"{middle:.1f} ({low:.1f} to {high:.1f})", ha="center", va="bottom", fontsize=8.5,
+                color=INK)  # fmt: skip
     ax.axvline(0, color=GREY, linewidth=1.2)
     ax.set_yticks(range(len(rows)), list(rows), fontsize=9)
     ax.set_ylim(len(rows) - 0.5, -0.7)
@@ -221,23 +222,32 @@ def paired(scores: Mapping[str, Sequence[float]], rows: Mapping[str, tuple[float
 
 
 def beam_widths(
-    at: Sequence[int], bleu: Sequence[float], words: Sequence[float], width: int, band: tuple[float, float, float]
+    at: Sequence[int],
+    runs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    width: int,
+    penalised: Mapping[str, tuple[float, float, float]],
 ) -> None:
-    """BLEU and length (in % of the reference's) by beam width, and (low, middle, high) of one width with a penalty."""
+    """(BLEU, length in % of the reference's) by beam width, a line for each run; and of each run (low, middle, high) of
+    one width with a length penalty, side by side.
+    """
     drawn, _ = figure(9.2, 3.4, columns=2)
     left, right = drawn.axes
-    low, middle, high = band
-    left.plot(at, bleu, "o-", color=BLUE, markerfacecolor="white", markeredgewidth=1.6)
-    left.plot([width, width], [low, high], color=ORANGE, linewidth=2.4, solid_capstyle="butt")
-    left.plot(width, middle, "s", color=ORANGE, markersize=7)
-    left.text(1.1 * width, high, f"width {width}, length penalty, 95 % interval", ha="left", va="center", fontsize=9,
-              color=INK)  # fmt: skip
-    left.set_ylim(0, high + 3)
+    for (name, sides), dash, marker in zip(runs.items(), ("-", "--", ":"), "o^s", strict=False):
+        for ax, heights in zip((left, right), sides, strict=True):
+            ax.plot(at, heights, color=BLUE, linestyle=dash, marker=marker, markerfacecolor="white",
+                    markeredgewidth=1.4, linewidth=1.4, label=name)  # fmt: skip
+    for i, ((low, middle, high), marker) in enumerate(zip(penalised.values(), "o^s", strict=False)):
+        x = width * 1.15 ** (i - (len(penalised) - 1) / 2)                             # or they would hide each other
+        left.plot([x, x], [low, high], color=ORANGE, linewidth=2, solid_capstyle="butt")
+        left.plot(x, middle, marker, color=ORANGE, markersize=6)
+    top = max(high for _, _, high in penalised.values())
+    left.text(1.35 * width, top, f"width {width}, length penalty", ha="left", va="center", fontsize=9, color=INK)
+    left.set_ylim(0, top + 3)
     left.set_ylabel("BLEU")
-    right.plot(at, words, "o-", color=BLUE, markerfacecolor="white", markeredgewidth=1.6)
+    left.legend(frameon=False, loc="lower left", handlelength=3)
     right.axhline(100, color=GREY, linewidth=1.2)
     right.text(at[-1], 103, "the reference's length", ha="right", va="bottom", fontsize=9, color=INK)
-    right.set_ylim(0, 1.05 * max(words))
+    right.set_ylim(0, 1.05 * max(max(words) for _, words in runs.values()))
     right.set_ylabel("words written, in % of the reference")
     for ax in (left, right):
         ax.set_xscale("log")
@@ -246,9 +256,14 @@ def beam_widths(
         ax.set_xlabel("beam width, no length penalty")
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
-    listed = "; ".join(f"{x}: {b:.1f}, {w:.0f} %" for x, b, w in zip(at, bleu, words, strict=True))
-    penalised = f"Width {width} with a length penalty: BLEU {middle:.1f}, from {low:.1f} to {high:.1f}"
-    show(drawn, f"BLEU and length by beam width. {listed}. {penalised}.")
+    listed = ". ".join(
+        f"{name}: " + "; ".join(f"{x}: {b:.1f}, {w:.0f} %" for x, b, w in zip(at, bleu, words, strict=True))
+        for name, (bleu, words) in runs.items()
+    )
+    intervals = "; ".join(
+        f"{name}: BLEU {middle:.1f}, from {low:.1f} to {high:.1f}" for name, (low, middle, high) in penalised.items()
+    )
+    show(drawn, f"BLEU and length by beam width. {listed}. Width {width} with a length penalty: {intervals}.")
 
 
 def places(
@@ -368,11 +383,12 @@ def ngrams(columns: Sequence[tuple[str, str]], matches: Mapping[int, Sequence[bo
 def alignments(
     models: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]],
     spans: Mapping[str, tuple[int, int]] | None = None,
+    marked: int | None = None,
 ) -> None:
     """Weights of several models side by side, {name: (weights (n_target, n_source), source, target)}.
 
     The largest weight of each row has a frame and its number. `spans`, {name: (first, last)}, are underlined and named
-    below the columns.
+    below the columns. The row `marked` is the first wrong token: its name is bold and orange, those below it are grey.
     """
     n_rows = max(len(target) for _, _, target in models.values())
     n_columns = sum(len(source) for _, source, _ in models.values())
@@ -392,6 +408,14 @@ def alignments(
         ax.xaxis.set_label_position("top")
         ax.set_xticks(np.arange(len(source)) + 0.5, source, rotation=40, ha="left", rotation_mode="anchor", fontsize=9)
         ax.set_xlabel("source (keys)")
+        if marked is not None:
+            written = [f"first wrong: {token}" if i == marked else token for i, token in enumerate(target)]
+            ax.set_yticks(np.arange(len(target)) + 0.5, written)
+            names = ax.get_yticklabels()
+            names[marked].set(color=ORANGE, fontweight="bold")
+            for later in names[marked + 1 :]:
+                later.set_color(GREY)
+            said.append(f"first wrong: {target[marked]}, row {marked + 1}")
         ax.set_title(name, pad=8)
         for named, (first, last) in (spans or {}).items():
             low = len(target) + 0.25

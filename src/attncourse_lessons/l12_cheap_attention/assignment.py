@@ -9,19 +9,20 @@
 # %% [markdown]
 # # Assignment @cheap_attention · Cheap attention
 #
-# In this assignment you build the ways around the quadratic cost of [lecture @cheap_attention](@cheap_attention). The first
-# two change nothing about the result: a softmax that sees its scores in chunks, and the inner loop of FlashAttention. Then
-# comes a sliding window in two forms: in blocks for a text that is known, and with a rolling cache for a text that is
-# being written. Last comes linear attention, once for all positions together and once as a recurrent network.
+# In this assignment you build the ways around the quadratic cost that [lecture @cheap_attention](@cheap_attention)
+# explains. Exercises 1 and 2 do not change the result: you build a softmax that sees its scores in chunks, and the
+# inner loop of FlashAttention. Exercises 3 and 4 build a sliding window: in blocks, for a text that is known, and with
+# a rolling cache, for a text that is being written. Exercises 5 and 6 build linear attention, first for all positions
+# at once, then as a recurrent network.
 #
-# All answers are short. Most mistakes here concern one position, one factor or one axis, and few of them crash.
-# Small examples on paper are the quickest way to find them. Under each exercise stands a check. A check on other numbers
-# and other sizes decides your points. After the check, a cell uses what you have built.
+# All answers are short. Most mistakes here concern one position, one factor or one axis, and few of them raise an
+# error. Small examples on paper are the quickest way to find them. Each exercise is followed by a check, and then by a
+# cell that uses what you have built. A check with other numbers and other sizes decides your points.
 #
 # {exercises}
 #
-# If you are stuck, `hint("online_softmax", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own attention or torch's: this is the place to build it.
+# If you are stuck, `hint("online_softmax", 1)` prints a hint, and the later hints of an exercise tell more. Your
+# answers are refused if they call the course's own attention or torch's, because this is the place to build it.
 
 # %% locked=true
 try:
@@ -43,17 +44,18 @@ torch.set_num_threads(1)  # so that times can be compared
 # %% [markdown]
 # ## 1 · Online softmax: scores in chunks
 #
-# Scores arrive in chunks, and there is no room to keep them. To know softmax in the end, two numbers for each row must be
-# carried from chunk to chunk: the largest score so far, $m$, and $\ell$, the sum of $\exp(e - m)$ over all scores $e$ so
-# far. Before the first chunk $m = -\infty$ and $\ell = 0$.
+# Scores arrive in chunks, and there is no room to keep them. To compute the softmax in the end, two numbers for each
+# row must be carried from chunk to chunk: the largest score so far, $m$, and $\ell$, the sum of $\exp(e - m)$ over all
+# scores $e$ so far. Before the first chunk, $m = -\infty$ and $\ell = 0$.
 #
-# Write what happens when one more chunk comes in. The difficulty: all terms of the old sum had the old $m$ subtracted, but
-# the chunk may bring a larger $m$. Return new tensors, and leave those that come in as they are (this holds for all
+# Write the update for one more chunk. The difficulty is that the terms of the old sum had the old $m$ subtracted, but
+# the chunk may bring a larger $m$. Return new tensors, and do not change the input tensors (this holds for all
 # exercises here).
 #
-# A chunk may be masked, so that all its scores in some row are $-\infty$. It should change no attention weight in that
-# row, even if it is the row's first chunk. (What the state says until the first finite score comes is up to you.) And
-# scores may be as large as 300: no exponential of a positive number may be taken.
+# A chunk may be masked, so that all its scores in some row are $-\infty$. Such a chunk should change no attention
+# weight in that row, even if it is the row's first chunk. (Until a row has a finite score, its state may be anything
+# that leads to the right weights later.) Scores may be as large as 300, so never take the exponential of a positive
+# number.
 
 # %% exercise="online_softmax"
 def online_softmax(
@@ -72,10 +74,10 @@ def online_softmax(
 check("online_softmax", online_softmax)
 
 # %% [markdown]
-# **Use it.** The loss of a language model at one position is $m + \ln \ell$, over the logits of the whole vocabulary, minus
-# the logit of the right token. Here are 256 positions and 50,000 tokens. Your function sees the logits of 1,000 tokens at
-# a time and keeps none of them. *Guess:* what is the same loss if $m$ is not subtracted? And without chunks, how many
-# times as many logits exist at once?
+# **Use it.** The loss of a language model at one position is $m + \ln \ell$, over the logits of the whole vocabulary,
+# minus the logit of the right token. Here there are 256 positions and 50,000 tokens. Your function sees the logits of
+# 1,000 tokens at a time and keeps none of them. *Guess:* what is the loss if $m$ is not subtracted? And how many times
+# as many logits exist at once without chunks?
 
 # %%
 if solved("online_softmax"):
@@ -97,20 +99,21 @@ if solved("online_softmax"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Without $m$ the sum overflows, and the loss is infinite. Your loss is torch's, and a fiftieth of the logits exists at a
-# time. (The logits are random and large, so the loss is large, too.) With a large vocabulary the logits are among the
-# largest tensors of a training step. Some libraries therefore compute this loss in chunks.</details>
+# Without $m$ the sum overflows, and the loss is infinite. Your loss is the same as torch's, although only a fiftieth of
+# the logits exists at a time. (The logits are random and large, so the loss is large, too.) With a large vocabulary the
+# logits are among the largest tensors of a training step. Some libraries therefore compute this loss in
+# chunks.</details>
 
 # %% [markdown]
 # ## 2 · The inner loop of FlashAttention
 #
 # The softmax is only half of attention, which needs the average $\sum_j \exp(e_j)\, v_j / \sum_j \exp(e_j)$. Its
-# numerator is a sum over the keys, just as its denominator is. So it can be carried along in the same way, and no weight
-# ever has to be kept.
+# numerator is a sum over the keys, just like its denominator. So the numerator can be carried along in the same way,
+# and no weights ever have to be kept.
 #
-# Write the step for one tile of keys and values, with the scaled dot product as score. The caller starts from $-\infty$,
-# 0 and zeros, and divides `output` by `total` when all tiles have been seen. (Nothing is masked here. Your
-# `online_softmax` may be of use.)
+# Write the step for one tile of keys and values, with the scaled dot product as the score. What is new compared with
+# exercise 1 is the third sum, `output`. The caller starts from $-\infty$, 0 and zeros, and divides `output` by `total`
+# after the last tile. (Nothing is masked here. Your `online_softmax` may be useful.)
 
 # %% exercise="attend_tile"
 def attend_tile(
@@ -129,9 +132,9 @@ def attend_tile(
 check("attend_tile", attend_tile)
 
 # %% [markdown]
-# **Use it.** Attention over 4,096 keys in three ways: your step on 128 keys at a time, the whole score matrix, and
-# torch's `scaled_dot_product_attention`, a compiled kernel of the FlashAttention kind. *Guess:* do the results differ, and
-# which of the three is fastest?
+# **Use it.** The next cell computes attention over 4,096 keys in three ways: with your step on 128 keys at a time, with
+# the whole score matrix, and with torch's `scaled_dot_product_attention`, a compiled kernel of the FlashAttention kind.
+# *Guess:* do the results differ, and which of the three is fastest?
 
 # %%
 if solved("attend_tile"):
@@ -163,20 +166,21 @@ if solved("attend_tile"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# All three give the same result up to rounding. Yours holds a thirty-second of the scores. Torch's kernel has the same loop
-# as yours, but all steps on a tile are compiled into one program, which writes nothing to memory between two steps. The
-# printed times say what that gains on your machine.</details>
+# All three give the same result up to rounding. Your version holds one part in 32 of the scores at once. Torch's
+# kernel has the same loop as yours, but all steps on a tile are compiled into one program, which writes nothing to
+# memory between two steps. The printed times show what this gains on your machine.</details>
 
 # %% [markdown]
 # ## 3 · A sliding window, in blocks
 #
 # Each position attends to itself and to `width` positions on each side. Attention under a dense mask computes all $n^2$
-# scores and throws most of them away. In blocks, most of these scores are never computed. Cut the text into blocks of `width`
-# positions. The window of any query in block $b$ lies within three blocks: $b - 1$, $b$ and $b + 1$.
+# scores and throws most of them away. In blocks, most of these scores are never computed. Cut the text into blocks of
+# `width` positions. The window of any query in block $b$ then lies within three blocks: $b - 1$, $b$ and $b + 1$.
 #
-# Write what makes this possible: for each block, the $3 \cdot \texttt{width}$ rows of `x` that its queries can touch,
-# and a mask that says which of them each query may attend to. Before the first block and after the last one there is
-# nothing: put zeros there, and let no query attend to them. (`x` will be the keys once, and the values once.)
+# Write what makes this possible: for each block, the $3 \cdot \texttt{width}$ rows of `x` that its queries can reach,
+# and a mask that says which of these rows each query may attend to. Before the first block and after the last block
+# there is nothing. Put zeros there, and let no query attend to them. (`x` will be the keys in one call and the values
+# in another.)
 
 # %% exercise="window_blocks"
 def window_blocks(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
@@ -192,9 +196,9 @@ def window_blocks(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
 check("window_blocks", window_blocks)
 
 # %% [markdown]
-# **Use it.** Attention in a window of 64 on each side, over 4,096 positions: with your blocks, and with a dense mask.
-# *Work it out first:* how many times as many scores does the version with the mask compute? Is it slower by the same
-# factor?
+# **Use it.** The next cell computes attention in a window of 64 on each side over 4,096 positions, with your blocks and
+# with a dense mask. *Work it out first:* how many times as many scores does the version with the mask compute? Is it
+# slower by the same factor?
 
 # %%
 if solved("window_blocks"):
@@ -228,21 +232,21 @@ if solved("window_blocks"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# In blocks a query has $3 \cdot 64 = 192$ scores instead of 4,096. So the version with the mask computes 21 times as many.
-# The ratio of the times is a different one. Copying the blocks takes time. The score matrix of 16 million numbers probably
-# takes more, because it does not fit into the processor's own memory.</details>
+# In blocks a query has $3 \cdot 64 = 192$ scores instead of 4,096, so the version with the mask computes 21 times as
+# many. The ratio of the times is different. Copying the blocks takes time. The score matrix of 16 million numbers
+# probably costs more time, because it does not fit into the processor's own memory.</details>
 
 # %% [markdown]
 # ## 4 · A rolling cache
 #
 # Now the text is written token by token, under a window: token $t$ may attend to itself and to the $w - 1$ tokens
-# before it. A **KV cache** keeps keys and values, so that nothing is computed twice. Under a window, a token that is more
-# than $w - 1$ tokens old is never needed again. So $w$ slots are enough. Token $t$ takes slot $t \bmod w$, the place of
-# the token that has just left the window. Mistral 7B writes in this way.
+# before it. A **KV cache** keeps keys and values, so that nothing is computed twice. Under a window, a token that is
+# more than $w - 1$ tokens old is never needed again, so $w$ slots are enough. Token $t$ takes slot $t \bmod w$, the
+# place of the token that has just left the window. Mistral 7B writes in this way.
 #
-# Write one step: put the new key and value into their slot, let the query meet all slots that have been written, and
-# return the output and both caches. Leave the tensors that come in as they are. (Slots that have not been written yet
-# hold anything.)
+# Write one step: put the new key and value into their slot, let the query attend to all slots that have been written,
+# and return the output and both caches. Do not change the input tensors. (Slots that have not been written yet may hold
+# any numbers.)
 
 # %% exercise="rolling_step"
 def rolling_step(
@@ -260,8 +264,9 @@ def rolling_step(
 check("rolling_step", rolling_step)
 
 # %% [markdown]
-# **Use it.** Write 2,000 tokens, numbers 0 to 1,999, with a window of 128. The last output must be what attention over the
-# last 128 tokens gives. *Work it out first:* in which slot does token 1,999 stand, and which token in the slot after it?
+# **Use it.** The next cell writes 2,000 tokens, numbered 0 to 1,999, with a window of 128. The last output must equal
+# attention over the last 128 tokens. *Work it out first:* which slot holds token 1,999, and which token is in the slot
+# after it?
 
 # %%
 if solved("rolling_step"):
@@ -276,27 +281,28 @@ if solved("rolling_step"):
     print(f"the last output differs by at most {float((output[0] - expected).abs().max()):.0e}")
     for slot in (78, 79, 80):
         same = (key[:, 0] == keys[0, :, slot]).flatten(1).all(dim=1)           # (2000,)
-        print(f"in slot {slot} stands token {same.nonzero().flatten().tolist()}")
+        print(f"slot {slot} holds token {int(same.nonzero())}")
     print(f"numbers kept: {2 * keys.numel():,}, where a growing cache has {2 * key.numel():,}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Token 1,999 stands in slot $1{,}999 \bmod 128 = 79$. Slot 80 holds the oldest token of the window, 1,872, which the next
-# token replaces. The slots are not in the order of the text. This does no harm, because attention ignores the order of
-# its keys.</details>
+# Token 1,999 is in slot $1{,}999 \bmod 128 = 79$. Slot 80 holds the oldest token of the window, 1,872, which the next
+# token replaces. The slots are not in the order of the text, but this does no harm, because attention ignores the order
+# of its keys.</details>
 
 # %% [markdown]
-# **Use it: a trained model forgets its first token.** A small model is trained with full causal attention, on lines that
-# all begin with the same token. At a *trigger* the right answer is the letter before it. At a *letter* it is the next
-# letter of the alphabet, so no other token is needed. Then the model reads new lines one token at a time with your
-# `rolling_step` and writes an answer at each position. It has a cache for the whole line; 8 slots; 16 slots; or 8 slots where
-# slot 0 keeps the first token for good. (For that, the cell calls your function with a `t` whose slot is never 0.) You know
-# from the lecture that a letter needs token 0. *Guess:* with 8 slots, from which position of the line on can a letter be
-# answered wrongly? With 16? Do triggers suffer, too? The training takes some seconds.
+# **Use it: a trained model forgets its first token.** A small model is trained with full causal attention, on lines
+# that all begin with the same token. At a *trigger* the right answer is the letter before it. At a *letter* the right
+# answer is the next letter of the alphabet, so no other token is needed. Then the model reads new lines one token at a
+# time with your `rolling_step` and writes an answer at each position. It does this in four ways: with a cache for the
+# whole line, with 8 slots, with 16 slots, and with 8 slots where slot 0 keeps the first token permanently. (For the
+# last way, the cell calls your function with a `t` whose slot is never 0.) You know from the lecture that the model
+# needs token 0 at letters. *Guess:* with 8 slots, from which position of the line on can the answer at a letter be
+# wrong? With 16 slots? Does the model make mistakes at triggers, too? The training takes a few seconds.
 
-# %%
-if solved("rolling_step"):
+# %% tags=["hide-input"]
+if solved("rolling_step"):                                       # the model and its training
     from attncourse.data.lookups import LETTERS, triggered_lines
     from attncourse.training import descend
 
@@ -321,7 +327,19 @@ if solved("rolling_step"):
             logits = logits_from(x, attended)                    # (32, n, LETTERS)
             yield nn.functional.cross_entropy(logits.flatten(0, 1), answers.flatten())
 
+    def signs(row, right):
+        """The tokens of a row; a capital marks a wrong one."""
+        pairs = zip(row.tolist(), right.tolist(), strict=True)
+        return "".join("abcdefgh^?"[i] if i == j else "ABCDEFGH"[i] for i, j in pairs)
+
     descend(model, losses(), 400, 1e-2, progress=False)
+
+# %% [markdown]
+# Now the model reads 500 new lines with your function. The cell prints the losses, then the line with the most
+# mistakes:
+
+# %%
+if solved("rolling_step"):
     tokens, answers = triggered_lines(500, generator)            # (500, n)
     letters, position = tokens < LETTERS, torch.arange(n)
     where = {f"{a} to {b - 1}": letters & (position >= a) & (position < b)
@@ -351,11 +369,6 @@ if solved("rolling_step"):
         row = [f"{float(lost[at].mean()):{len(kind)}.4f}" for kind, at in where.items()]
         print(f"{name:>13}", *row, weight, sep="   ")
 
-    def signs(row, right):
-        """The tokens of a row; a capital is not what is right there."""
-        pairs = zip(row.tolist(), right.tolist(), strict=True)
-        return "".join("abcdefgh^?"[i] if i == j else "ABCDEFGH"[i] for i, j in pairs)
-
     worst = int((written["8 slots"] != answers).sum(dim=1).argmax())
     print("\nthe line with most mistakes: ^ begins it, ? is a trigger, capitals are wrong")
     for name, rows in {"line": tokens, "right answers": answers, **written}.items():
@@ -365,11 +378,12 @@ if solved("rolling_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With $w$ slots, position $w$ is the first whose window has lost token 0: position 8 or 16. Before it the loss is that of
-# the whole cache. From it on, the loss at letters rises, although no other token is needed there: more slots put the damage
-# off and do not prevent it. Triggers hardly suffer, because they look at their neighbour. With the first token kept the loss
-# is small again, with 8 slots. So the model has learned to give weight to the first token where it has nothing to look for.
-# The lecture calls such a token an *attention sink*, and asks why it is the first one.</details>
+# With $w$ slots, position $w$ is the first position whose window has lost token 0: position 8 or 16. Before it the loss
+# is the same as with the whole cache. From there on, the loss at letters rises, although no other token is needed at a
+# letter. So more slots delay the damage but do not prevent it. Triggers are hardly affected, because they look at their
+# neighbour. If the first token is kept, the loss is small again, even with 8 slots. So the model has learned to give
+# weight to the first token where it has nothing to look for. The lecture calls such a token an *attention sink*, and
+# asks why it is the first token.</details>
 
 # %% [markdown]
 # ## 5 · Linear attention: without a softmax
@@ -380,9 +394,10 @@ if solved("rolling_step"):
 #
 # $$\text{output}_i = \frac{\sum_j \bigl(\phi(q_i) \cdot \phi(k_j)\bigr)\, v_j}{\sum_j \phi(q_i) \cdot \phi(k_j)}$$
 #
-# where $j$ runs over all keys, or, with `causal`, over those up to $i$. Nothing is scaled, nothing is padded. Do not make
-# an $n \times n$ matrix: the check looks at the size of what is made on the way. Every form without such a matrix is
-# accepted. The best causal one is the chunkwise form of the lecture.
+# where $j$ runs over all keys or, with `causal`, over the keys up to $i$. Nothing is scaled, and nothing is padded. Do
+# not make an $n \times n$ matrix: the check looks at the size of all tensors that are made on the way. Every form
+# without such a matrix is accepted. In the causal case `cumsum` gives the shortest code, and the chunkwise form of the
+# lecture needs the least memory.
 
 # %% locked=true
 def features(x: Tensor) -> Tensor:
@@ -394,7 +409,7 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) ->
     """The values, averaged by the weights φ(q) · φ(k).
 
     query, key: (batch, n, d_k)   value: (batch, n, d_v)
-    causal: whether each position attends to itself and the past alone
+    causal: whether each position attends only to itself and to earlier positions
     returns (batch, n, d_v)
     """
     ...  # solution
@@ -404,8 +419,8 @@ check("linear_attention", linear_attention)
 
 # %% [markdown]
 # **Use it.** How long does your function take at growing lengths, with all keys allowed and with `causal`? *Guess:* by
-# which factor does the time grow when $n$ becomes four times as large? (With an $n \times n$ matrix it is 16 or more.) Last
-# comes the causal form of the package, which works in chunks, as the lecture does.
+# which factor does the time grow when $n$ becomes four times as large? (With an $n \times n$ matrix the factor is 16 or
+# more.) The last printed line is for the causal form of the package, which works in chunks, as in the lecture.
 
 # %%
 if solved("linear_attention"):
@@ -430,21 +445,21 @@ if solved("linear_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Without an $n \times n$ matrix the factor is near 4, like that of the length. It is smaller where each call has a fixed
-# cost, and larger where the longer text does not fit into the processor's own memory. A factor of 16 or far more means
-# that your function makes such a matrix: the result is right, but not cheap.
+# Without an $n \times n$ matrix the factor is near 4, the factor by which the length grows. It is smaller if each call
+# has a fixed cost, and larger if the longer text does not fit into the processor's own memory. A factor of 16 or far
+# more means that your function makes such a matrix. Then the result is right, but not cheap.
 #
-# With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers. For
-# $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why one trains in chunks
-# (compare the last two printed lines). **If you used `cumsum`**, write the lecture's equation with chunks of 64, and compare
-# again. The recurrent form, which is next, keeps a single state.</details>
+# With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers.
+# For $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why models are
+# trained in chunks (compare the last two printed lines). **If you used `cumsum`**, write the lecture's equation with
+# chunks of 64, and compare again. The recurrent form, which is next, keeps a single state.</details>
 
 # %% [markdown]
 # ## 6 · The same as a recurrent network
 #
-# The causal form can take one token at a time. Of the past it needs only two sums,
-# $S = \sum_j \phi(k_j)^\top v_j$ and $z = \sum_j \phi(k_j)$. Their size does not grow with the text. (Vectors are
-# rows, so $S$ is a sum of matrices.) Before the first token both are zero.
+# The causal form can take one token at a time. It needs only two sums over the past, $S = \sum_j \phi(k_j)^\top v_j$
+# and $z = \sum_j \phi(k_j)$. Their size does not grow with the text. (Vectors are rows, so $S$ is a sum of matrices.)
+# Before the first token both sums are zero.
 
 # %% exercise="linear_step"
 def linear_step(
@@ -462,10 +477,10 @@ def linear_step(
 check("linear_step", linear_step)
 
 # %% [markdown]
-# **Use it.** First come two texts of 300 tokens in both ways: do your two functions agree? Then we write 1,500 tokens and
-# measure what one token costs, early and late. We do this with your state, and with a cache of keys and values that has
-# room for all 1,500 from the start, so that nothing is copied. *Guess:* for which of the two does a token cost more and
-# more?
+# **Use it.** First, two texts of 300 tokens are computed in both ways: do your two functions agree? Then we write 1,500
+# tokens and measure what one token costs, early and late in the text. We do this with your state, and with a cache of
+# keys and values that has room for all 1,500 tokens from the start, so that nothing is copied. *Guess:* with which of
+# the two does the cost of a token grow?
 
 # %%
 if solved("linear_attention") and solved("linear_step"):
@@ -506,29 +521,30 @@ if solved("linear_attention") and solved("linear_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With the cache a token takes longer and longer, because it meets all keys before it. With the state it takes about the
-# same time throughout. For 1,500 tokens the cache holds 46 times as many numbers as the state ($S$ and $z$ together), and for
-# 3,000 it would hold twice as many.</details>
+# With the cache each token takes longer than earlier tokens, because its query meets all keys before it. With the state
+# each token takes about the same time. For 1,500 tokens the cache holds 46 times as many numbers as the state ($S$ and
+# $z$ together), and for 3,000 tokens the cache would be twice as large.</details>
 
 # %% [markdown]
 # ## 7 · "So attention is linear now"
 #
-# A colleague has replaced the attention of a model with $n = 2{,}000$ and $d_\text{model} = 4{,}096$ by FlashAttention. It
-# takes a fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she says, "and we can
-# go to $n = 200{,}000$ for a hundred times the cost."
+# A colleague has replaced the attention of a model with $n = 2{,}000$ and $d_\text{model} = 4{,}096$ by FlashAttention.
+# Attention now takes a fraction of the memory, and the whole model is a tenth faster. "So attention is linear now," she
+# says, "and we can go to $n = 200{,}000$ for a hundred times the cost."
 #
 # **(a)** Which costs of attention does FlashAttention change, and which does it leave as they were? Say how each grows with
 # $n$.
 #
-# **(b)** Roughly by which factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use
+# **(b)** By roughly which factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use
 # $24\,n\,d_\text{model}^2$ for everything but the pairs and $4\,n^2 d_\text{model}$ for the pairs.
 #
-# **(c)** She would be content with a sliding window of 1,000 positions on each side. Name something that her model may then
-# no longer be able to do, and one cheap addition that might restore it.
+# **(c)** She would be content with a sliding window of 1,000 positions on each side. Name something that her model may
+# then no longer be able to do, and one cheap addition that might restore this ability.
 #
-# **(d)** Another model of hers has 32 layers and 8 key-value heads of width 128, in 16 bits. How large is its KV
-# cache at 131,072 tokens with full attention? With a causal window of 1,024 tokens in every layer? With full attention in
-# every fourth layer and the window in the others? And with windows alone, how far back can the last position see?
+# **(d)** Another model of hers has 32 layers and 8 key-value heads of width 128, in 16 bits. How large is its KV cache
+# at 131,072 tokens with full attention? How large is it with a causal window of 1,024 tokens in every layer? How large
+# is it with full attention in every fourth layer and the window in the others? And with windows alone, how far back can
+# the last position see?
 #
 # Answer (a) to (c) in five to eight sentences, and (d) with four numbers and how you found them. (6 points)
 
@@ -537,10 +553,10 @@ if solved("linear_attention") and solved("linear_step"):
 # **Mark scheme.** One point for each of 1 to 4, two points for 5.
 #
 # 1. (a) It never writes down the score matrix: memory grows like $n$ in place of $n^2$. So much less is moved between the
-#    slow memory and the processor, and from this comes the speed. (Either the matrix that is not stored, or the traffic,
+#    slow memory and the processor, which makes it faster. (Either the matrix that is not stored, or the traffic,
 #    earns the point if the growth is right.)
-# 2. (a) The arithmetic is what it was, $O(n^2 d)$, a little more when training, since the weights are computed again on the
-#    way back. The result is the same, too: it is no approximation.
+# 2. (a) The arithmetic is unchanged, $O(n^2 d)$, or a little more in training, because the weights are computed again in
+#    the backward pass. The result is the same, too: it is not an approximation.
 # 3. (b) At 2,000 the pairs are $n/(n + 6\,d_\text{model}) = 2{,}000 / 26{,}576 \approx 8\,\%$; at 200,000 they are 89 %. The
 #    sum $24\,n\,d_\text{model}^2 + 4\,n^2 d_\text{model}$ grows by the factor
 #    $100 \cdot (24{,}576 + 200{,}000)/(24{,}576 + 2{,}000) \approx 845$. Anything from 800 to 900, or a clear argument that it is
@@ -557,12 +573,13 @@ if solved("linear_attention") and solved("linear_step"):
 # %% [markdown]
 # ## Extension: one token more, for groups of heads
 #
-# Without a window, the cache of a model grows. Write its step for all heads at once: put the new key and value after the
-# old ones, let the query meet everything that is there now, and return the output together with the grown caches.
+# Without a window, the cache of a model grows. Write one step with such a cache for all heads at once: put the new key
+# and value after the old ones, let the query attend to everything that is there now, and return the output together
+# with the grown caches.
 #
-# There may be fewer key-value heads than query heads (grouped-query attention,
-# [lecture @many_heads](@many_heads)). Then neighbouring query heads share a key-value head. The caches hold
-# the few heads, not the many. Leave the tensors that come in as they are.
+# There may be fewer key-value heads than query heads (grouped-query attention, [lecture @many_heads](@many_heads)).
+# Then neighbouring query heads share a key-value head, and the caches hold only the key-value heads. Do not change the
+# input tensors.
 
 # %% exercise="cached_step"
 def cached_step(
@@ -580,8 +597,9 @@ def cached_step(
 check("cached_step", cached_step)
 
 # %% [markdown]
-# **Use it.** Write 64 tokens with 8 query heads and 2 key-value heads, token by token, and compare with one pass over the
-# whole text under a causal mask. *Guess:* how large are the caches beside those of 8 key-value heads?
+# **Use it.** The next cell writes 64 tokens with 8 query heads and 2 key-value heads, token by token, and compares the
+# outputs with one pass over the whole text under a causal mask. *Guess:* how large are the caches compared with those
+# of 8 key-value heads?
 
 # %%
 if solved("cached_step"):
@@ -604,8 +622,8 @@ if solved("cached_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The two ways agree up to rounding. The caches hold a quarter of what 8 key-value heads would need, because only the 2
-# heads are stored. Each of them serves four query heads.</details>
+# The two ways agree up to rounding. The caches hold a quarter of what 8 key-value heads would need, because only 2
+# heads are stored, and each of them serves four query heads.</details>
 
 # %% [markdown]
 # ## Extension: Linformer
@@ -615,10 +633,10 @@ if solved("cached_step"):
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(E K)^\top}{\sqrt{d}}\right) F V$$
 #
-# $E$ and $F$ have a column for each position up to $n_\text{max}$; a shorter sequence uses the first ones. The last
-# positions of a sentence may be padding: the result must be that of the sentence without it, whatever stands there. (Think
-# about *when* the padding must be taken out. In the lectures before, it was at the scores; is there a score for each key
-# here?) Every sentence has at least one real token.
+# $E$ and $F$ have a column for each position up to $n_\text{max}$, and a shorter sequence uses the first columns. The
+# last positions of a sentence may be padding. Whatever the padding holds, the result must be the same as for the
+# sentence without it. (Think about *when* the padding must be taken out. In earlier lectures, it was taken out at the
+# scores. Is there a score for each key here?) Every sentence has at least one real token.
 
 # %% exercise="linformer_attention"
 def linformer_attention(
@@ -637,8 +655,8 @@ def linformer_attention(
 check("linformer_attention", linformer_attention)
 
 # %% [markdown]
-# **Use it.** How well do $k$ mixtures replace 64 keys? Here $E$ and $F$ take averages of neighbouring positions, and $k$
-# grows until every key has a row of its own. *Guess:* when is the error zero, and why?
+# **Use it.** How well do $k$ mixtures replace 64 keys? Here $E$ and $F$ take averages of neighbouring positions, and
+# $k$ grows until each key has a mixture of its own. *Guess:* when is the error zero, and why?
 
 # %%
 if solved("linformer_attention"):
@@ -653,21 +671,23 @@ if solved("linformer_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The error is zero only with $k = 64$. $E$ is then the identity, so each mixture is one key, and the result is that of full
-# attention. These keys are random, so a key says nothing about its neighbours, and their average replaces each of them badly.
-# *Going further* in [lecture @cheap_attention](@cheap_attention) shows what *learned* mixtures can answer.</details>
+# The error is zero only with $k = 64$. $E$ is then the identity, so each mixture is one key, and the result is that of
+# full attention. These keys are random, so a key says nothing about its neighbours, and an average is a bad replacement
+# for any of them. *Going further* in [lecture @cheap_attention](@cheap_attention) shows what *learned* mixtures can
+# answer.</details>
 
 # %% [markdown]
 # ## Extension: a block with rotary positions and a cache
 #
-# This exercise joins the parts of several lectures, as a language model uses them when it writes: a pre-norm block with
-# rotary position embeddings ([lecture @order](@order)), several heads, a causal mask, a feed-forward network, and a cache.
-# The tokens come in chunks: the prompt at once, then one token at a time, or a few. Whatever the chunks are, the outputs
-# must be those of one pass over the whole text. So one function does both: with empty caches it is the block without
-# a cache.
+# This exercise combines parts of several lectures in the way a language model uses them when it writes: a pre-norm
+# block with rotary position embeddings ([lecture @order](@order)), several heads, a causal mask, a feed-forward
+# network, and a cache. The tokens come in chunks: first the prompt at once, then one token or a few tokens at a time.
+# Whatever the chunks are, the outputs must be those of one pass over the whole text. So one function does both: with
+# empty caches it is the block without a cache.
 #
-# The functions `norm` and `rotate` are given. The feed-forward network is two matrices with a ReLU between them; nothing
-# has a bias. What you keep in the caches, keys rotated or not, is up to you, as long as each token so far has its place.
+# The functions `norm` and `rotate` are given. The feed-forward network is two matrices with a ReLU between them, and
+# nothing has a bias. You may keep rotated or unrotated keys in the cache, as long as the caches hold one entry for each
+# token so far, in order.
 
 # %% locked=true
 def norm(x: Tensor) -> Tensor:
@@ -742,6 +762,6 @@ if solved("cached_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The states agree up to rounding, whether a token was read in the prompt or alone. Without a cache it takes several times
-# as long, although the text is short: each new token reads 200 to 240 tokens again. Where the ratio is small, the many
-# small steps with the cache cost more than their arithmetic.</details>
+# The states agree up to rounding, whether a token was read in the prompt or alone. Without a cache it takes several
+# times as long, although the text is short, because 200 to 240 tokens are read again for each new token. If the ratio
+# is small, the many small steps with the cache cost more than their arithmetic.</details>

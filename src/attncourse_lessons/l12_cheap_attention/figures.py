@@ -553,7 +553,7 @@ def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
         half = 6 * d_model
         share = n / (n + half)
         ax.plot([i, i], [n, half], color=PALE, linewidth=2, zorder=1)
-        names = ("$6\\,d_\\mathrm{model}$: the pairs are a half", "context n, and the pairs' share")
+        names = ("$6\\,d_\\mathrm{model}$: the pairs are half of the operations", "context n, and the pairs' share")
         ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3, label=None if i else names[0])
         ax.plot(i, n, "o", color=BLUE, markersize=8, label=None if i else names[1])
         ax.annotate(f"{share:.0%}", (i, n), (9, 0), textcoords="offset points", ha="left", va="center", color=BLUE)

@@ -43,7 +43,7 @@ function sentences(told) {
   const everybody = told.causal ? "each position is reached by all before it" : "each position is reached by all";
   return [
     `${told.pairs} of ${told.n ** 2} pairs, ${share}%`,
-    `${told.blocks} of ${told.allBlocks} blocks of ${BLOCK} × ${BLOCK} hold any`,
+    `${told.blocks} of ${told.allBlocks} blocks of ${BLOCK} × ${BLOCK} contain an allowed pair`,
     told.all === null ? `some never reach each other, in any number of layers` : `after ${told.all} ${told.all === 1 ? "layer" : "layers"} ${everybody}`,
   ];
 }

@@ -135,7 +135,7 @@ def pattern_in_words(mask: Bool[Tensor, "n n"]) -> list[str]:
     all_reached = "each position is reached by all before it" if is_causal else "each position is reached by all"
     return [
         f"{int(mask.sum())} of {n * n} pairs, {mask.float().mean():.0%}",
-        f"{int(touched.sum())} of {touched.numel()} blocks of {BLOCK} × {BLOCK} hold any",
+        f"{int(touched.sum())} of {touched.numel()} blocks of {BLOCK} × {BLOCK} contain an allowed pair",
         "some never reach each other, in any number of layers" if after is None
         else f"after {after} {'layer' if after == 1 else 'layers'} {all_reached}",
     ]

@@ -9,21 +9,21 @@
 # %% [markdown]
 # # Assignment @beyond_text · Beyond text
 #
-# In this assignment you build what [lecture @beyond_text](@beyond_text) puts around the Transformer. For images, these are
-# the patches, and the way into a ViT and out of it. For sound, they are the three parts of wav2vec 2.0's training: masking
-# spans, drawing negatives, and the contrastive loss. After each check comes a cell that *uses* what you wrote: **your ViT
+# In this assignment you write the parts that [lecture @beyond_text](@beyond_text) adds around the Transformer. For images
+# they are the patches, the input of a ViT and its readout. For sound they are the three parts of wav2vec 2.0's training:
+# masking spans, drawing negatives, and the contrastive loss. After each check comes a cell that *uses* what you wrote: **your ViT
 # reads digits**, and your three parts train a listener. The cell waits until the check gives all points. It is not graded.
 #
 # In training, masks and negatives are random. Here the random numbers are given to you, so that there is one right
-# result. Under each exercise stands a check. A check on other numbers and other sizes decides your points.
+# result. Each exercise has a check below it. Checks on other numbers and other sizes decide your points.
 #
 # Two rules hold throughout. Return new tensors, and leave those that come in as they are. And let a gradient through
 # wherever something is learned.
 #
 # {exercises}
 #
-# If you are stuck, `hint("patchify", 1)` prints a hint; the later ones of an exercise tell more. Your answers are
-# refused if they call the course's own functions, or one of torch's that does the whole exercise.
+# If you are stuck, `hint("patchify", 1)` prints a hint; the later ones of an exercise tell more. An answer
+# that calls the course's own functions, or a torch function that does the whole exercise, is rejected.
 
 # %% locked=true
 try:
@@ -113,8 +113,8 @@ if solved("patchify"):
 # %% [markdown]
 # ## 2 · Into a ViT, and out of it
 #
-# The patches are embedded. In front of them comes the class token, one learned vector that is the same for every image.
-# Its row will be read out. All $1 + n$ rows get a position, the class token's first:
+# The patches are embedded. The class token, one learned vector that is the same for every image, comes before them. Its
+# row alone is passed to the head. A position is added to each of the $1 + n$ rows; the first one is the class token's:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{head}\bigl(\operatorname{stack}(X)_0\bigr)$$
@@ -180,7 +180,7 @@ if solved("patchify") and solved("vit_forward"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# It misreads about one in twenty, after 200 steps. (The lecture's misread about 4 %, after 450.) Look at the six: would
+# After 200 steps your ViT misreads about one in twenty. (After 450 steps the lecture's misreads about 4 %.) Look at the six: would
 # you have read them all? A `vit_forward` that forgets the positions trains, too; the lecture's ViT without positions
 # reads three digits in four. So a loss that falls does not prove your function. The check does.</details>
 
@@ -223,11 +223,11 @@ if solved("patchify") and solved("vit_forward"):
 # * A sound of $n$ frames gets $s$ spans: $p \cdot n$, rounded to the nearest whole number, and at least one.
 # * A span covers `span` frames in a row and lies wholly within the sound. So it may start at the frames
 #   $0, \dots, n - \text{span}$.
-# * Where the spans start is decided by a lottery. Each frame has a random number in `lot`, and of the frames at which a span may
-#   start, the $s$ with the *lowest* numbers win.
+# * The starts are chosen at random: each frame has a number in `lot`. Among the frames at which a span may start, the
+#   $s$ with the *lowest* numbers are the starts.
 # * Spans may overlap.
 #
-# There are always enough frames at which a span may start. `p · n` never lies half-way between two numbers.
+# There are always enough frames at which a span may start. `p · n` never lies half-way between two whole numbers.
 
 # %% exercise="span_mask"
 def span_mask(lot: Tensor, lengths: Tensor, p: float, span: int) -> Tensor:
@@ -290,7 +290,7 @@ if solved("span_mask"):
 def draw_negatives(lot: Tensor) -> Tensor:
     """For each of n masked frames, which other frames are its negatives.
 
-    lot: (n, k), random numbers, 0 ≤ u < 1
+    lot: (n, k), random numbers, 0 ≤ u < 1; n is at least 2
     returns (n, k), indices from 0 to n − 1, of an integer dtype; i does not occur in row i
     """
     ...  # solution
@@ -323,9 +323,11 @@ if solved("draw_negatives"):
         return (vowel[negatives] == vowel[:, None]).sum(dim=1)                   # (n,)
 
     own = torch.cat([false_negatives(v[m]) for v, m in zip(vowel, masked, strict=True)])
-    pools = {"its own sound": own, "all sounds": false_negatives(vowel[masked])}
+    pools = {"masked frames of its own sound": own,
+             "all frames of its own sound": torch.cat([false_negatives(v) for v in vowel]),
+             "masked frames of all sounds": false_negatives(vowel[masked])}
     for pool, m in pools.items():
-        print(f"negatives from {pool:>13}: {m.float().mean() / 10:.0%} are false;",
+        print(f"{pool:>30}: {m.float().mean() / 10:.0%} are false;",
               f"the loss of all vowels known and nothing else: {(1 + m).log().mean():.2f}")
     print(f"guessing: {math.log(11):.2f}")
 
@@ -333,7 +335,9 @@ if solved("draw_negatives"):
 # <details><summary>What to see</summary>
 #
 # About a third of the negatives from the same sound are false, and a fifth of those from all sounds. With five vowels a
-# fifth is chance. One sound has more, because the frames of a span stand side by side and mostly sing the same vowel.
+# fifth is chance. One sound has more, for two reasons. It holds only about seven vowels, so two of its frames are often
+# in the same vowel: about a quarter of all pairs are, masked or not. And the frames of a span are neighbours, which
+# mostly sing the same vowel.
 #
 # A model that knows every vowel and nothing else has a loss of 1.27 with negatives from its own sound. The lecture's model
 # ends at 1.5 to 1.7. It does not know every vowel: a probe reads two in three. (A model that knows more about a frame
@@ -416,8 +420,8 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# At step 40 it is a little better than guessing, at step 60 clearly. It has learned the easier thing, the voice: the probe
-# reads three times as much of the pitch as before, and hardly more of the vowels. The negatives come from sixteen singers,
+# At step 40 the listener is a little better than guessing, at step 60 clearly. It has learned the easier thing, the voice:
+# the probe reads three times as much of the pitch as before, and hardly more of the vowels. The negatives come from sixteen singers,
 # so the voice tells the target from most of them. In the lecture's 360 steps the vowels even fall below the untrained
 # network's.</details>
 
@@ -451,17 +455,19 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 #    ([@dosovitskiy2021, section 3.2]). It assumes that positions vary smoothly over the grid, and that what stood at
 #    a third of the height is to be treated as before at a third of the height. Also right: repeat each position for the
 #    four new places (assumes that they need not be told apart). *Patch embedding, in B*: enlarge each patch to 16 × 16
-#    before it is multiplied, or (nearly the same) shrink each column of the matrix, seen as an image of
-#    16 × 16, to 8 × 8. It assumes that what was worth finding in a patch is worth finding at half its size. (So B begins
-#    as A with blurred images, and cannot see more than its pixels hold.) A suggestion without an assumption earns half.
+#    by repeating each pixel, and multiply as before. Exactly the same: see each column of the matrix as an image of
+#    16 × 16, and *add up* its blocks of 2 × 2 to 8 × 8. (Averaging them gives a quarter of what the blocks were trained
+#    on. But accept a plain "shrink it to 8 × 8".) It assumes that what was worth finding in a patch is worth finding at
+#    half its size. (So B begins as A with blurred images, and cannot see more than its pixels hold.) A suggestion without
+#    an assumption earns half.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## 7 · In your own words: too good to be true
 #
-# Somebody trains as wav2vec 2.0 does, with 20 negatives, and changes a few things. The loss falls to nearly zero within
-# two hundred steps, and a linear probe for the words reads as little as from an untrained network. Three changes are
-# suspected:
+# A model is trained as wav2vec 2.0 is, with 20 negatives and about 24 masked frames in each sound, but with a few changes.
+# The loss falls to nearly zero within two hundred steps, and a linear probe for the words reads as little as from an
+# untrained network. Three changes are suspected:
 #
 # * **A.** "I draw the negatives from *other* sounds of the batch, there are more of them." (Each sound has its own
 #   speaker, and its own hum in the background.)
@@ -489,7 +495,8 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # %% [markdown]
 # ## Extension: attention rollout
 #
-# The two extensions are worth extra credit, and nothing is lost by leaving them out.
+# The two extensions are worth extra credit, and nothing is lost by leaving them out. (This one gives fewer points than
+# the second, because the lecture prints its formula.)
 #
 # Attention weights say what a layer averages. But the layers below have already mixed the rows that it averages. *Attention
 # rollout* ([@abnar2020]) follows the mixing through the whole stack. Each layer's weights are averaged over the heads, and half
@@ -555,9 +562,10 @@ if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# In our run it does not: without rollout's patches the ViT reads about a third of the digits, and without the most unusual
-# ones more than half. The lecture's models lose more by the most unusual patches. They saw normalised pixels for 450
-# steps, and yours saw raw pixels for 200; we have not looked which of the two makes the difference, and this is one run.
+# In our run rollout's patches cost most: without them the ViT reads about a third of the digits, and without the most
+# unusual ones more than half. The lecture's models lose more by the most unusual patches. They saw normalised pixels for
+# 450 steps, and yours saw raw pixels for 200. We have not tested which of the two makes the difference, and this is one
+# run.
 #
 # Rollout's correlation with ink is *negative*: your rollout prefers patches with little ink. Yet it passes the test:
 # without its patches your ViT reads far fewer digits than without any four. Ink fails the test: without the patches with
@@ -615,6 +623,7 @@ if solved("resize_positions") and solved("patchify") and solved("vit_forward"):
 # <details><summary>What to see</summary>
 #
 # With interpolated positions it reads about seven in ten, although no weight was changed: it can read strokes at places
-# that lie between those that it knows. Zeros after the learned positions give fewer than one in four, because patch 5 is
-# then no longer where position 5 was learned; random ones are no better than guessing. (A model that is then trained a little on the larger
-# images reads them better; this is how large ViTs are adapted to a higher resolution.)</details>
+# that lie between those that it knows. With zeros after the learned positions it reads about one in
+# five, because patch 5 is then no longer where position 5 was learned. Random positions are no better than guessing.
+# (A model that is then trained a little on the larger images reads them better. This is how large ViTs are adapted to a
+# higher resolution.)</details>

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 from torch import Tensor
 
 from attncourse._checks import check_boolean, check_shape
@@ -36,6 +36,8 @@ from attncourse.viz.style import (
     stage,
 )
 
+FEW = 0.045  # an attention weight: what is less has no number where many maps stand close together
+DARKEST = 0.6  # an attention weight: what is more is drawn alike, so that a diffuse map looks diffuse
 KAPPA = 0.1  # the temperature of the contrastive loss
 MOST_FRAMES = 200  # of a sound: with more of them a frame is less than a line
 SURE = 1.96  # standard errors to each side: 95 %
@@ -134,10 +136,12 @@ def two_probes(
     y_name: str,
     guessing: float,
     before: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    names: tuple[str, str] | None = None,
 ) -> None:
     """What two probes read, each as a share: a mark (x, y) for each seed of a group; x by `guessing` is dotted.
 
-    Groups may have marks `before`, too: what is read one step earlier. They are hollow and small.
+    Groups may have marks `before`, too: what is read one step earlier. They are hollow and small, with no face, so that
+    none hides another. A legend gives the `names` of the full and of the hollow ones.
     """
     drawn, ax = figure(6.8, 3.6)
     said = []
@@ -148,8 +152,8 @@ def two_probes(
         said.append(f"{name}: " + ", ".join(f"({x:.2f}, {y:.2f})" for x, y in points))
         earlier = (before or {}).get(name, [])
         if earlier:
-            ax.plot(*zip(*earlier, strict=True), marker, color=colour, markersize=6, markeredgewidth=1.6, zorder=4,
-                    linestyle="none", markerfacecolor="white")  # fmt: skip
+            ax.plot(*zip(*earlier, strict=True), marker, color=colour, markersize=6, markeredgewidth=1.3, zorder=4,
+                    linestyle="none", markerfacecolor="none")  # fmt: skip
             said.append("hollow, before: " + ", ".join(f"({x:.2f}, {y:.2f})" for x, y in earlier))
         ax.annotate(name, (max(x for x, _ in [*points, *earlier]), sum(ys) / len(ys)), (10, 0), fontsize=10, color=INK,
                     textcoords="offset points", ha="left", va="center")  # fmt: skip
@@ -159,6 +163,10 @@ def two_probes(
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
     name_lines(ax, x_name, y_name)
+    if names is not None:
+        marks = [Line2D([], [], linestyle="none", marker="o", color=INK, markerfacecolor=face, markersize=size)
+                 for face, size in ((INK, 8), ("none", 6))]  # fmt: skip
+        ax.legend(marks, names, loc="center right", fontsize=9.5, frameon=False)
     show(drawn, f"{y_name} against {x_name}, a mark a seed. {'; '.join(said)}. Guessing, dotted: x = {guessing:.2f}.")
 
 
@@ -208,9 +216,9 @@ def image_row(images: Sequence[Tensor], names: Sequence[str], alt: str = "") -> 
 
 
 def picture_to_sequence(image: Tensor, patch: int, d: int) -> None:
-    """A picture (height, width) with its patches numbered, and the sequence that is made of them, class token in front.
+    """A picture (height, width), its patches counted row by row, and the sequence of them, class token in front.
 
-    Below the picture one patch is flattened and multiplied by W, to `d` numbers.
+    Below the picture one patch, with a thick frame, is flattened and multiplied by W, to `d` numbers.
     Raises ValueError where the patch does not divide the picture.
     """
     height, width = image.shape
@@ -219,17 +227,20 @@ def picture_to_sequence(image: Tensor, patch: int, d: int) -> None:
     rows, columns = height // patch, width // patch
     n = rows * columns
     pieces = image.unfold(0, patch, patch).unfold(1, patch, patch).flatten(0, 1)          # (n, patch, patch)
-    drawn, ax = figure(8.6, 3.9)
-    stage(ax, (-0.6, 25.5), (-6.3, 5.1))
+    drawn, ax = figure(8.9, 3.9)
+    stage(ax, (-1.7, 25.5), (-6.3, 5.1))
     ax.set_aspect("equal")
     side = 4.4 / max(rows, columns)
     _picture(ax, image, (0, 4.4 - rows * side, columns * side, rows * side))
     for i in range(n):
         row, column = divmod(i, columns)
         left, top = column * side, 4.4 - row * side
-        ax.add_patch(Rectangle((left, top - side), side, side, fill=False, edgecolor=ORANGE, linewidth=1.2))
-        ax.text(left + 0.08, top - 0.06, f"{i}", ha="left", va="top", fontsize=9, color=ORANGE, fontweight="bold",
-                path_effects=[withStroke(linewidth=2, foreground="white")])  # fmt: skip
+        one = i == min(5, n - 1)  # the patch that is flattened below
+        ax.add_patch(Rectangle((left, top - side), side, side, fill=False, edgecolor=ORANGE,
+                               linewidth=2.8 if one else 1.2, zorder=3 if one else 2))  # fmt: skip
+        if column == 0:
+            ax.text(-0.2, top - side / 2, f"{i}–{i + columns - 1}", ha="right", va="center", fontsize=9.5, color=ORANGE,
+                    fontweight="bold")  # fmt: skip
     _flattened(ax, min(5, n - 1), pieces[min(5, n - 1)].flatten(), d)
     arrow(ax, (4.6, 2.15), (8.8, 2.15))
     ax.text(6.7, 2.35, "cut", ha="center", va="bottom", fontsize=10)
@@ -252,24 +263,23 @@ def picture_to_sequence(image: Tensor, patch: int, d: int) -> None:
     rows_at = [7.5, *(9.65 + 1.9 * k + (1.2 if n > 9 and k >= 6 else 0) for k in range(len(shown)))]
     for at in rows_at:
         arrow(ax, (at, -2.05), (at, -2.75))
-    box(ax, (left + right) / 2, -3.3, f"stack of encoder blocks: {1 + n} rows in, {1 + n} rows out", GREEN,
+    box(ax, (left + right) / 2, -3.3, f"encoder blocks, then the norm: {1 + n} rows in, {1 + n} rows out", GREEN,
         width=right - left)  # fmt: skip
     arrow(ax, (7.5, -3.85), (7.5, -4.75))
     box(ax, 7.5, -5.3, "row 0", PURPLE, width=1.7)
     arrow(ax, (8.45, -5.3), (9.4, -5.3))
-    box(ax, 10.35, -5.3, "norm", GREEN, width=1.7)
-    arrow(ax, (11.3, -5.3), (12.25, -5.3))
-    box(ax, 13.4, -5.3, "$W_{head}$", BLUE, width=2.1)
-    arrow(ax, (14.55, -5.3), (15.5, -5.3))
-    ax.text(15.7, -5.3, "logits, one for each class\n(the other rows are not read out)", ha="left", va="center",
+    box(ax, 10.55, -5.3, "$W_{head}$", BLUE, width=2.1)
+    arrow(ax, (11.7, -5.3), (12.65, -5.3))
+    ax.text(12.85, -5.3, "logits, one for each class\n(the other rows are not read out)", ha="left", va="center",
             fontsize=10)  # fmt: skip
-    ax.text(0, 4.6, f"{height} × {width} pixels, {rows} × {columns} patches", ha="left", va="bottom", fontsize=10)
+    words = f"{height} × {width} pixels, cut into {n} patches of {patch} × {patch}"
+    ax.text(-1.7, 4.6, words, ha="left", va="bottom", fontsize=10)
     show(
         drawn,
         f"A picture of {height} by {width} pixels is cut into {n} patches of {patch} by {patch}, numbered row by row. "
         f"Each is flattened to {patch * patch} numbers and multiplied by W, to {d}. A class token stands in front; "
-        f"every row gets a position, the class token the first. The {1 + n} rows go through a stack of encoder blocks; "
-        f"row 0, normalised, times the head's matrix, gives the logits.",
+        f"every row gets a position, the class token the first. The {1 + n} rows go through encoder blocks and a norm; "
+        f"row 0, times the head's matrix, gives the logits.",
     )
 
 
@@ -284,7 +294,117 @@ def _flattened(ax: Axes, i: int, numbers: Tensor, d: int) -> None:
     arrow(ax, (2.2, -2.05), (2.2, -2.75))
     box(ax, 2.2, -3.3, f"× W  ({len(numbers)} × {d})", BLUE, width=4.2)
     arrow(ax, (2.2, -3.85), (2.2, -4.75))
-    box(ax, 2.2, -5.3, f"$x_{{{i}}}W$: {d} numbers", BLUE, width=4.6)
+    box(ax, 2.2, -5.3, f"$x_{{{i}}}W\\ (+\\,b)$: {d} numbers", BLUE, width=5.9)
+
+
+def convolution(image: Tensor, weights: Tensor, at: tuple[int, int]) -> None:
+    """One window of a convolution with stride 1 and a border of zeros, the next one, and max pooling 2 × 2.
+
+    From left to right: the picture (height, width) with its border; the `weights`, (3, 3), and their products with the
+    window whose middle is the pixel `at`; all sums, (height, width); the largest of each 2 × 2 of them.
+    Raises ValueError for weights of another size, and for a picture that 2 × 2 do not divide.
+    """
+    height, width = image.shape
+    check_shape("weights", weights, "rows columns", rows=3, columns=3)
+    if height % 2 or width % 2:
+        raise ValueError(f"image: got {height} by {width}, expected even numbers")
+    padded = np.pad(image.numpy(), 1)                                                     # (height + 2, width + 2)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3))                    # (height, width, 3, 3)
+    products = windows * weights.numpy()
+    sums = products.sum(axis=(2, 3))                                                      # (height, width)
+    pooled = sums.reshape(height // 2, 2, width // 2, 2).max(axis=(1, 3))
+    row, column = at
+    drawn, ax = figure(10.4, 4.6)
+    middle, output = width + 3.6, width + 9.0
+    right = output + width + 2.4
+    stage(ax, (-0.2, right + width / 2 + 0.4), (-height - 4.2, 2.4))
+    ax.set_aspect("equal")
+    _numbers(ax, padded, (0, 1), "image, with a border\nof zeros (padding)")
+    for i, j in np.ndindex(*padded.shape):
+        if i in (0, height + 1) or j in (0, width + 1):
+            ax.add_patch(Rectangle((j, -i), 1, 1, facecolor="none", edgecolor=PALE, hatch="////", linewidth=0))
+    for step, colour, dashes in ((1, BLUE, (0, (3, 2))), (0, ORANGE, "-")):
+        ax.add_patch(Rectangle((column + step, -row - 2), 3, 3, fill=False, edgecolor=colour, linewidth=2.4,
+                               linestyle=dashes, zorder=4))  # fmt: skip
+        ax.add_patch(Rectangle((output + column + step, -row - 1), 1, 1, fill=False, edgecolor=colour, linewidth=2.4,
+                               linestyle=dashes, zorder=4 - step))  # fmt: skip
+    _numbers(ax, weights.numpy(), (middle, 0), "× weights")
+    _numbers(ax, products[row, column], (middle, -5), "= nine products")
+    ax.add_patch(Rectangle((middle, -8), 3, 3, fill=False, edgecolor=ORANGE, linewidth=2.4, zorder=4))
+    arrow(ax, (width + 2.1, -1.5), (middle - 0.2, -1.5), colour=ORANGE)
+    words = f"sum: {_signed(sums[row, column])}"
+    ax.text(middle + 1.5, -8.8, words, ha="center", va="center", fontsize=11, color=ORANGE)
+    arrow(ax, (middle + 3.2, -6.5), (output - 0.2, -row - 0.5), colour=ORANGE)
+    _numbers(ax, sums, (output, 0), "all sums: one\nfeature at every place")
+    for i, j in np.ndindex(*pooled.shape):
+        ax.add_patch(Rectangle((output + 2 * j, -2 * i - 2), 2, 2, fill=False, edgecolor=PURPLE, linewidth=1.4))
+    _numbers(ax, pooled, (right, -height / 4), "max pooling: the\nlargest of each 2 × 2")
+    arrow(ax, (output + width + 0.3, -height / 2), (right - 0.3, -height / 2), colour=PURPLE)
+    for x, words in (
+        (0, "stride 1: the next window (dashed)\nis one pixel further; they overlap"),
+        (output, "stride 2: windows of 2 × 2 (purple) do not overlap,\nnor do those of the patch embedding"),
+    ):
+        ax.text(x, -height - 2.7, words, ha="left", va="center", fontsize=10)
+    show(
+        drawn,
+        f"A convolution. A 3 by 3 window on a picture with a border of zeros, its middle in row {row} and column "
+        f"{column}, times nine weights: the products' sum {sums[row, column]:g} is one number of the output. The next "
+        f"window is one pixel further to the right, its sum {sums[row, column + 1]:g}. Of each 2 by 2 sums max pooling "
+        f"keeps the largest: {height} by {width} become {height // 2} by {width // 2}.",
+    )
+
+
+def _numbers(ax: Axes, table: np.ndarray, corner: tuple[float, float], title: str) -> None:
+    """A table of numbers in cells of one unit, darker for more, from its upper left `corner`, under its title."""
+    left, top = corner
+    rows, columns = table.shape
+    most = float(abs(table).max())
+    low = -most if table.min() < 0 else 0.0
+    ax.pcolormesh(np.arange(left, left + columns + 0.5), top - np.arange(rows + 1.0), table, vmin=low, vmax=2.2 * most,
+                  cmap="Greys", edgecolors="white", linewidth=0.8)  # fmt: skip
+    for (i, j), number in np.ndenumerate(table):
+        ax.text(left + j + 0.5, top - i - 0.5, _signed(number), ha="center", va="center", fontsize=9, zorder=3)
+    ax.text(left + columns / 2, top + 0.25, title, ha="center", va="bottom", fontsize=10)
+
+
+def _signed(number: float) -> str:
+    return f"{number:g}".replace("-", "−")
+
+
+def leads(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]], times: float, ratios: Collection[str]) -> None:
+    """Leads before and after, a line for each seed, {title: (before, after)}; beside them the means with intervals.
+
+    An interval goes `times` the standard error to each side. Leads of the `ratios` are logarithms: they are drawn as
+    the ratios themselves, on a logarithmic axis. The level of no lead is dotted.
+    """
+    drawn, axes = figure(8.6, 3.3, columns=len(panels))
+    said = []
+    for ax, (title, pair) in zip(np.atleast_1d(np.asarray(axes)), panels.items(), strict=True):
+        shown = np.exp if title in ratios else np.asarray
+        for before, after in zip(*pair, strict=True):
+            ax.plot([0, 1], shown([before, after]), "-o", color=BLUE, linewidth=1.1, markersize=5, mfc="white")
+        for x, values in zip((-0.22, 1.22), pair, strict=True):
+            middle = float(np.mean(values))
+            half = times * float(np.std(values, ddof=1)) / np.sqrt(len(values))
+            low, at, high = shown([middle - half, middle, middle + half])
+            ax.plot([x, x], [low, high], color=INK, linewidth=2)
+            ax.plot([x], [at], "D", color=INK, markersize=7)
+            ax.annotate(f"{at:.1f}", (x, at), (9 if x > 0 else -9, 0), textcoords="offset points", fontsize=10.5,
+                        ha="left" if x > 0 else "right", va="center")  # fmt: skip
+            said.append(f"{title}, {'before' if x < 0 else 'after'}: mean {at:.2f}, from {low:.2f} to {high:.2f}")
+        if title in ratios:
+            ax.set_yscale("log")
+            ax.set_ylim(bottom=0.9)
+            ax.set_yticks([1, 2, 3, 4], ["1", "2", "3", "4"])
+            ax.yaxis.set_minor_locator(NullLocator())
+        level = float(shown([0.0])[0])
+        ax.axhline(level, color=GREY, linestyle=":", linewidth=1.4)
+        ax.annotate("no lead", (0.5, level), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=9.5,
+                    color=GREY)  # fmt: skip
+        ax.set_xlim(-0.6, 1.6)
+        ax.set_xticks([0, 1], ["intact", "shuffled"])
+        ax.set_title(title, fontsize=10.5)
+    show(drawn, f"Leads by seed, lines from intact to shuffled, diamonds their means and intervals. {'; '.join(said)}.")
 
 
 def attention_on_images(
@@ -316,11 +436,16 @@ def attention_on_images(
     show(drawn, f"Shares of patches in percent, by (row, column), counted from 0. {'. '.join(said)}.")
 
 
-def attention_by_head(pictures: Sequence[Tensor], weights: Tensor, names: Sequence[str]) -> None:
+def attention_by_head(
+    pictures: Sequence[Tensor], weights: Tensor, names: Sequence[str], framed: Collection[tuple[int, int]] = (),
+    marked: Collection[tuple[int, int, int, int]] = (),
+) -> None:  # fmt: skip
     """Where each head looks, (pictures, layers, heads, rows, columns): two rows of maps and more for each picture.
 
-    The picture stands at the left of its maps, with its name; numbers are percent, and every map is darkest at its
-    largest. Raises ValueError where names or maps are not as many as the pictures, and for what are no shares.
+    The picture stands at the left of its maps, with its name; numbers are percent, those below FEW are left out, and
+    all maps have one scale, which ends at DARKEST. Places that are `framed`, (row, column), have a dashed frame in
+    every map; what is `marked`, (layer, head, row, column), has a thick one for each picture.
+    Raises ValueError where names or maps are not as many as the pictures, and for what are no shares.
     """
     check_shape("weights", weights, "n n_layers n_heads rows columns", n=len(pictures))
     n, n_layers, n_heads = weights.shape[:3]
@@ -336,7 +461,15 @@ def attention_by_head(pictures: Sequence[Tensor], weights: Tensor, names: Sequen
             first.imshow(picture.numpy(), cmap="Greys", interpolation="nearest")
             first.set_ylabel(f"{name},\nlayer {layer}", rotation=0, ha="right", va="center", labelpad=8)
             for head in range(n_heads):
-                _look(grid[i, layer, 1 + head], picture, weights[i, layer, head], numbers=True)
+                ax = grid[i, layer, 1 + head]
+                _look(ax, picture, weights[i, layer, head], numbers=True, most=DARKEST, least=FEW)
+                high, wide = (size / count for size, count in zip(picture.shape, weights.shape[3:], strict=True))
+                for row, column in framed:
+                    ax.add_patch(Rectangle((column * wide - 0.5, row * high - 0.5), wide, high, fill=False,
+                                           edgecolor=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=4))  # fmt: skip
+                for row, column in [place[2:] for place in marked if place[:2] == (layer, head)]:
+                    ax.add_patch(Rectangle((column * wide - 0.5, row * high - 0.5), wide, high, fill=False,
+                                           edgecolor=ORANGE, linewidth=3, zorder=5))  # fmt: skip
             most = ", ".join(_place(table) for table in weights[i, layer])
             said.append(f"{name}, layer {layer}: by head most at {most}")
     for head in range(n_heads):
@@ -651,8 +784,13 @@ def _picture(ax: Axes, image: Tensor, place: tuple[float, float, float, float], 
     ax.pcolormesh(xs, ys, image.numpy(), cmap="Greys", vmin=0, vmax=top)
 
 
-def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most: float | None = None) -> AxesImage:
-    """How much each patch was looked at, with the picture's outline over it; `most` is darkest, else the largest."""
+def _look(
+    ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most: float | None = None, least: float = 0
+) -> AxesImage:  # fmt: skip
+    """How much each patch was looked at, with the picture's outline over it; `most` is darkest, else the largest.
+
+    With `numbers`, those from `least` on are written in percent.
+    """
     check_shape("table", table, "rows columns")
     check_places(rows=table.shape[0], columns=table.shape[1])
     if not 0 <= float(table.min()) <= float(table.sum()) <= 1.01:  # not so either where one is NaN
@@ -666,14 +804,16 @@ def _look(ax: Axes, picture: Tensor, table: Tensor, numbers: bool = False, most:
     image = ax.imshow(shares, cmap=WEIGHTS, vmin=0, vmax=top, extent=extent, interpolation="nearest")
     ringed = np.pad(picture.numpy(), 1)  # empty pixels around it: no outline stays open at an edge
     ax.contour(np.arange(-1, width + 1), np.arange(-1, height + 1), ringed, levels=[0.5 * float(picture.max())],
-               colors=[ORANGE], linewidths=1.1)  # fmt: skip
+               colors=[ORANGE], linewidths=1.1, alpha=0.45)  # fmt: skip
     ax.set_xlim(extent[0], extent[1])
     ax.set_ylim(extent[2], extent[3])
     for (i, j), share in np.ndenumerate(shares) if numbers else ():
+        if share < least:
+            continue
         high, wide = height / shares.shape[0], width / shares.shape[1]
         colour = "white" if share > 0.6 * top else INK
         ax.text((j + 0.5) * wide - 0.5, (i + 0.5) * high - 0.5, f"{100 * share:.0f}", ha="center", va="center",
-                fontsize=9, color=colour)  # fmt: skip
+                fontsize=9, color=colour, zorder=6)  # fmt: skip
     return image
 
 

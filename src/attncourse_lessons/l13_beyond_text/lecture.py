@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Lecture @beyond_text · Beyond text: images and sound as sequences
 #
-# *About 53 minutes, of which less than one is computing time. You need the encoder of [lecture
+# *About 60 minutes, of which less than one is computing time. You need the encoder of [lecture
 # @transformer](@transformer), positions ([lecture @order](@order)), and temperature ([lecture @lookup](@lookup)).
 # Convolutions are explained where they are needed.*
 #
@@ -27,7 +27,7 @@
 # Which lines of the Transformer of lecture @transformer are about language? Only two: the first looks up a row for
 # each token in a table, and the last gives a logit to each token of the vocabulary. Queries, keys, softmax, heads,
 # norms and the feed-forward network between them do not depend on where the rows come from. So we give it other rows:
-# first images, then sound. (Between the two halves is a good place for a break.)
+# first images, then sound.
 
 # %% tags=["hide-input"]
 try:
@@ -74,7 +74,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # > **Guess first.** Take a photograph. What would you make the rows of? There is an obvious answer, and it is too expensive.
 
 # %% [markdown]
-# ## Images as sequences: patches, not pixels
+# ## Images as sequences: what is a token?
 #
 # A Transformer can read a photograph if it becomes a sequence of rows. What would you make the rows of? There is an
 # obvious answer, and it is too expensive. *Before you read on:* which is it, and why?
@@ -95,9 +95,9 @@ for patch in (1, 8, 16, 32):
 
 # %% [markdown] teaches="images: the Vision Transformer"
 # With pixels, one head of one layer has two and a half billion attention weights ([lecture
-# @cheap_attention](@cheap_attention) is about that). So in the **Vision Transformer**, ViT ([@dosovitskiy2021]), a
-# token is a square **patch** of, say, 16 × 16 pixels. Halve the side of a patch, and there are four times as many rows
-# and sixteen times as many weights.
+# @cheap_attention](@cheap_attention) is about such costs). So in the **Vision Transformer**, ViT ([@dosovitskiy2021]),
+# a token is a square **patch** of, say, 16 × 16 pixels. Halve the side of a patch, and there are four times as many
+# rows and sixteen times as many weights.
 #
 # ## The Vision Transformer (ViT): patches, class token, positions
 #
@@ -110,7 +110,8 @@ labels = torch.tensor(labels)
 print("one of", len(images), "images, as numbers:")
 print((images[3, 0] * 16).int())
 figures.picture_to_sequence(images[3, 0], patch=2, d=64)
-#| caption: An image becomes a sequence of patches.
+#| caption: An image becomes a sequence of patches. Beside each row of patches stand their
+#|   numbers.
 #| label: patches
 
 # %% [raw] slide
@@ -133,17 +134,17 @@ figures.picture_to_sequence(images[3, 0], patch=2, d=64)
 
 # %% [markdown]
 # Read the figure from left to right. The image is cut into patches, numbered row by row. Each patch is flattened to a
-# vector and multiplied by one matrix $W$, the same for all: the **patch embedding** (below the image, for patch 5). In
-# front stands the **class token** (written [CLS], as in BERT). It is a learned vector, the same for every image, and it
-# belongs to no patch. A **learned position embedding** is added to every row. Then comes the encoder. At the end the
-# class token's row is normalised and read out:
+# vector and multiplied by one matrix $W$, the same for all: the **patch embedding** (below the image, for patch 5). The
+# **class token** ([CLS], as in BERT) comes first: a learned vector, the same for every image, that belongs to no patch.
+# A **learned position embedding** is added to every row. Then comes the encoder, which ends with a norm. Only the class
+# token's row is passed to the head:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{norm}\bigl(\operatorname{blocks}(X)\bigr)_0\, W_{\text{head}}$$ (eq:vit)
 #
-# The matrix $W_{\text{head}}$ turns row 0 into ten logits. Both products have a bias, too. To check the formula, send
-# one image through the package's `ViT`, note what goes into the stack and what comes out (in torch by a **forward
-# hook**), and compute single rows by hand:
+# The matrix $W_{\text{head}}$ turns row 0 into ten logits. (Both matrices also have a bias.) To check the formula, we
+# send one image through the package's `ViT`, note what goes into the stack of blocks and what comes out of its norm (in
+# torch by a **forward hook**), and compute single rows by hand:
 
 # %%
 def patches_of(picture, side):
@@ -179,9 +180,9 @@ with torch.no_grad():
     print("the logits need row 0 alone:", torch.equal(model.head(Y[:, 0]), logits))
 
 # %% [markdown]
-# Is this a convolution? A **convolution** slides a small window over the image and multiplies the pixels in the window
-# by a matrix. Its **stride** is how far the window moves each time. *Guess:* what does a convolution compute if its
-# stride is a whole patch?
+# Is the patch embedding a convolution? A **convolution** slides a small window over the image. At each place it
+# multiplies the pixels in the window by learned weights and adds the products up. Its **stride** is how far the window
+# moves each time. *Guess:* what does a convolution compute if its stride is a whole patch?
 
 # %%
 W = torch.randn(64, 1, 2, 2)                                  # (d, channels, patch, patch)
@@ -190,8 +191,8 @@ multiplied = patchify(images, 2) @ W.flatten(1).mT            # (1797, 16, 64)
 print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1e-5))
 
 # %% [markdown]
-# It computes the same numbers. So the patch embedding is a convolution whose window and stride are the patch, and published code
-# often writes it this way. It is the only convolution in a ViT, and no two of its windows overlap.
+# It computes the same numbers as cutting and multiplying. So the patch embedding is a convolution whose window and
+# stride are the patch, and published code often writes it this way. It is the only convolution in a ViT.
 #
 # > **Check yourself.** (1) What is the class token for? What else could be handed to the head? (2) How many rows does $P$
 # > have here? (3) Which parameters would not fit if the images were 16 × 16, with the same patch?
@@ -210,9 +211,9 @@ print("the same numbers:", torch.allclose(slid.flatten(2).mT, multiplied, atol=1
 # ## Training a ViT on digits: does it read?
 #
 # The 1,797 images are shuffled once and split: 1,200 are the **training set**; 200 are the **validation set**, on
-# which choices are made, such as the learning rate; 397 are the **test set**, whose numbers are reported. Every model
-# takes 450 training steps if nothing else is said. The same people wrote the digits of all three sets, so every number
-# below would probably be worse for other people's digits.
+# which choices are made, such as the learning rate; 397 are the **test set**, whose numbers are reported. Unless stated
+# otherwise, every model is trained for 450 steps. The same writers contributed to all three sets, so expect every
+# accuracy below to be lower on digits by new writers.
 
 # %%
 order = torch.randperm(len(images), generator=torch.Generator().manual_seed(12))
@@ -260,8 +261,33 @@ assert accuracy(vit, test) > 0.94
 # %% [markdown]
 # The encoder of lecture @transformer, unchanged, has learned to read digits from 1,200 examples. Is its accuracy good?
 # We compare it with three other methods: a logistic regression on the 64 pixels; the label of the nearest training
-# image, which needs no training; a small **convolutional neural network** (CNN). *Which of them will do better than
-# the ViT?*
+# image, which needs no training; a small **convolutional neural network** (CNN). The CNN has two convolutions with
+# windows of 3 × 3 and a stride of 1. The figure shows one such window:
+
+# %% tags=["hide-input"]
+edge = torch.tensor([[-1, 0, 1]] * 3)                         # more ink right than left
+figures.convolution((images[3, 0] * 16).int(), edge, at=(1, 2))
+#| caption: A convolution: one window, its nine products and their sum, the next window, all
+#|   sums; then max pooling.
+#| label: convolution
+
+# %% [raw] slide
+# ## A convolution, and max pooling
+# {figure}
+#
+# A **feature**: how well the weights fit at one place.
+
+# %% [markdown]
+# The orange window is multiplied by nine weights, and the sum of the products is
+# one number of the output. The next window, one pixel further, overlaps with the first. Zeros around the image, the
+# **padding**, give the border pixels windows, too, so the output is as large as the image. Each number is a
+# **feature**: it says how well the weights fit at one place. These weights find ink that has less ink on its left. Our
+# first convolution learns 16 such sets of weights. The windows of the second read all 16 features, and it learns 32
+# sets. **ReLU** sets negative sums to zero. **Max pooling** keeps the largest of each 2 × 2. The last layer, the
+# **readout**, has a weight for each of the 32 features at each of the
+# 4 × 4 places that are left, and for each class. In training, **dropout** sets three in ten of its inputs to zero.
+#
+# *Which of the three methods will do better than the ViT?*
 
 # %%
 def small_cnn():
@@ -279,9 +305,10 @@ print(f"CNN: test {accuracy(train(small_cnn()), test):.1%}")
 # The CNN does better in this run. But one run says little. So this page keeps a record of the same program with six
 # seeds. A seed decides the first weights, the batches and, where pixels are shuffled, their new order.
 #
-# In the figure each mark is a run, and the long line is the mean. The grey bar is a 95 % interval: 397 test images
-# cannot tell apart the error rates that lie in it. All models read the same images, so a comparison of two models is
-# more precise than their bars suggest.
+# In the figure each mark is a run, and the long line is the mean. The grey bar is a 95 % interval for the error rate,
+# as if the mean were one result on 397 test images. It shows how little 397 images say. It does not show how far seeds
+# scatter, so a mark may lie outside it. All models read the same images, so a comparison of two models is more precise
+# than their bars suggest.
 
 # %%
 record = measured("vision")
@@ -301,13 +328,11 @@ figures.mistakes(rows, n=397)
 
 # %% tags=["hide-input"]
 print("mistakes among the 200 of the validation set, three seeds")
-chosen_by = {}
 for rate in (0.001, 0.002, 0.004, 0.008):
-    for name in ("ViT", "CNN"):
-        runs = record["models"][name if rate == 0.004 else f"{name}, learning rate {rate}"][:3]
-        chosen_by[name, rate] = [round(200 * (1 - run["choose"])) for run in runs]
-    print(f"learning rate {rate}: ViT {chosen_by['ViT', rate]}, CNN {chosen_by['CNN', rate]}")
-assert all(sum(chosen_by[name, 0.004]) <= sum(wrong) for (name, _), wrong in chosen_by.items())
+    end = "" if rate == 0.004 else f", learning rate {rate}"
+    wrong = [[round(200 * (1 - run["choose"])) for run in record["models"][name + end][:3]]
+             for name in ("ViT", "CNN")]
+    print(f"learning rate {rate}: ViT {wrong[0]}, CNN {wrong[1]}")
 
 # %% [raw] slide
 # ## The nearest neighbour makes fewer mistakes than our ViT
@@ -326,8 +351,8 @@ assert all(sum(chosen_by[name, 0.004]) <= sum(wrong) for (name, _), wrong in cho
 
 # %% [markdown]
 # The nearest neighbour, which is not trained, makes fewer mistakes than our ViT. So does the small CNN. The regression
-# makes about as many as the ViT. This is not a bug, and not a bad learning rate: none of four makes fewer mistakes on
-# the validation set than ours, for either model. The paper found the same pattern on its own scale: trained on a
+# makes about as many as the ViT. The learning rate is not the reason: of the four rates that we tried, none did better
+# on the validation set than ours, for either model. The paper found the same pattern on its own scale. Trained on a
 # million images, ViT was a few percentage points worse than convolutional networks of its size. It needed fourteen
 # million, or better three hundred million, to overtake them. With a better recipe the million is enough: see *Where
 # this went*.
@@ -340,23 +365,27 @@ assert all(sum(chosen_by[name, 0.004]) <= sum(wrong) for (name, _), wrong in cho
 # Equivariance can be checked without any training:
 
 # %%
-here, there = torch.zeros(1, 1, 12, 12), torch.zeros(1, 1, 12, 12)
-here[0, 0, 2:10, 1:9], there[0, 0, 2:10, 2:10] = images[3, 0], images[3, 0]  # one pixel right
+def digit_at(left):                                           # in a frame of 12 × 12 pixels
+    return F.pad(images[3:4], (left, 4 - left, 2, 2))
+
+
 kernel = torch.randn(8, 1, 3, 3)
-a, b = F.conv2d(here, kernel), F.conv2d(there, kernel)        # (1, 8, 10, 10)
+a, b = F.conv2d(digit_at(1), kernel), F.conv2d(digit_at(2), kernel)      # (1, 8, 10, 10)
 print("convolution: the output has moved along:", torch.equal(a[..., :-1], b[..., 1:]))
-old, new = patchify(here, 2)[0], patchify(there, 2)[0]        # (36, 4), a row for each patch
-inked = [patch for patch in new if patch.sum() > 0]
-known = [patch for patch in inked if (old == patch).all(dim=1).any()]        # equals an old row
-print(f"patches: of {len(inked)} with ink, {len(known)} were among the old ones")
+old = patchify(digit_at(1), 2)[0]                             # (36, 4), a row for each patch
+for pixels in (1, 2):
+    inked = [x for x in patchify(digit_at(1 + pixels), 2)[0] if x.sum() > 0]
+    known = [x for x in inked if (old == x).all(dim=1).any()]            # equals an old row
+    print(f"moved by {pixels}: of {len(inked)} patches with ink, {len(known)} are old ones")
 
 # %% [markdown]
 # The convolution's output has moved along. The ViT's rows have not: after a move by one pixel, every patch with ink is
-# new.
+# new. After a move by a whole patch the rows are the old ones at other places. So the patch embedding is equivariant to
+# moves by whole patches alone, and the position embedding then breaks even this.
 #
 # Now make both assumptions of the CNN false. Shuffle the sixteen patches, in the same way for all images. Then go
 # further, and shuffle all 64 pixels. To you the digits are now unreadable. *What happens to the CNN? To the nearest
-# neighbour? To a plain **multilayer perceptron** (MLP) on the pixels? To the ViT?*
+# neighbour? To a plain **multilayer perceptron** (MLP: 64 pixels → 128 → 10, with the CNN's dropout)? To the ViT?*
 
 # %%
 moved_patches, moved_pixels = (torch.randperm(n, generator=torch.Generator().manual_seed(5))
@@ -372,16 +401,11 @@ figures.image_row([x[i, 0] - normed.min() for x in versions.values() for i in (3
 # ## Unreadable to you
 # {figure}
 
-# %%
+# %% tags=["hide-input"]
 compared = ("CNN", "CNN, patches shuffled", "CNN, pixels shuffled",
             "MLP", "MLP, pixels shuffled", "ViT", "ViT, pixels shuffled")
 figures.mistakes({name: mistakes(name) for name in compared}, n=397)
 #| caption: Test errors when patches or pixels are shuffled, six seeds each.
-
-# %% tags=["hide-input"]
-pairs = zip(mistakes("CNN"), mistakes("CNN, pixels shuffled"), strict=True)
-assert all(intact < without_places for intact, without_places in pairs), "in every seed"
-assert mean(mistakes("MLP")) < mean(mistakes("ViT")) - 2
 
 # %% [raw] slide
 # ## The CNN's bias is worth something; the MLP is ahead of the ViT, too
@@ -392,7 +416,8 @@ assert mean(mistakes("MLP")) < mean(mistakes("ViT")) - 2
 # %% [markdown]
 # The nearest neighbour cannot notice: a distance between images is the same in any order of their pixels. The MLP does
 # not notice, either. The CNN makes more mistakes in every seed: its bias is worth something. But look at the MLP once
-# more. It knows nothing of neighbours, and is ahead of the ViT, too.
+# more. It knows nothing of neighbours, and is ahead of the ViT, too. (Like the CNN, it has dropout and a weight for
+# every place.)
 #
 # For shuffled patches we need not train the ViT. Shuffle its positions in the same way as the patches. Then
 # the same rows enter the stack, in another order. Self-attention is permutation equivariant ([lecture
@@ -410,9 +435,9 @@ print("the same logits:", same)
 assert same
 
 # %% [markdown]
-# A ViT's positions start as random numbers, so training finds either of the two equally easily. A ViT does not know
-# that an image has two dimensions, or that patch 5 lies below patch 1. It assumes only that the four pixels of a patch
-# belong together, and that all patches deserve the same matrix.
+# A ViT's positions start as random numbers, so training finds either of the two models equally easily. A ViT does not
+# know that an image has two dimensions, or that patch 5 lies below patch 1. It assumes only that the four pixels of a
+# patch belong together, and that all patches deserve the same matrix.
 #
 # ## How much of the CNN's lead is inductive bias? Shuffle for both
 #
@@ -420,86 +445,113 @@ assert same
 # images**. So something else must differ, too. *Make a list before you look.*
 #
 # One suspect is the **readout**. The CNN's last layer is **dense**: it has a weight for every feature *at every place*.
-# The ViT's head reads one row. So give the ViT a dense last layer ("ViT, all rows read"), and let the CNN do without
-# ("CNN, mean over places"). Then shuffle the pixels for both models *with the same readout*, because the ViT has some
-# locality, too: the four pixels of a patch. *Guess:* what does shuffling cost the CNN, and what the ViT?
+# The ViT's head reads one row. So give the ViT a dense last layer ("ViT, all rows read"). Then shuffle the pixels for
+# both models *with the same readout*, because the ViT has some locality, too: the four pixels of a patch. In the figure
+# above shuffling cost the CNN about five mistakes. *Guess:* does shuffling cost a ViT with a dense readout more, less,
+# or the same? And how much of the CNN's **lead** goes with the geometry: one part in four, or more than half?
+#
+# There are two ways to count a lead: as a difference (how many *more* mistakes the ViT makes) or as a ratio (how many
+# *times as many*). For ratios we average the differences of logarithms. That gives the logarithm of the geometric mean
+# of the ratios: 0.69 means $e^{0.69} = 2$ times as many. *Guess again:* will the two counts agree?
 
 # %% [raw] slide
 # ## How much of the CNN's lead is inductive bias?
 # On shuffled pixels the CNN still makes fewer mistakes than the ViT on intact images. A suspect: the **readout**.
 #
 # - "ViT, all rows read": a dense last layer, like the CNN's
-# - "CNN, mean over places": the CNN without it
+# - "CNN, mean over places": the CNN without it (later)
 #
-# > **Guess first.** Shuffle the pixels for both models with the dense readout. What does it cost the CNN, and what the ViT?
+# > **Guess first.** Shuffle the pixels for both models with the dense readout. The CNN pays five mistakes. The ViT more, less, the same? How much of the lead goes: one part in four, or more than half?
 
-# %%
-def with_interval(differences):                               # 95 %, for six seeds
-    half = 2.57 * stdev(differences) / math.sqrt(6)
-    return f"{mean(differences):4.1f} ± {half:.1f}"
+# %% tags=["hide-input"]
+def interval(values):                                         # 2.57: Student's t, six seeds
+    return f"{mean(values):5.2f} ± {2.57 * stdev(values) / math.sqrt(6):.2f}"
 
 
-costs = {}                                                    # by seed
-print(f"{'dense readout':<20} intact  shuffled  shuffling costs (paired by seed)")
+def lead(count, end=""):                                      # of the CNN, by seed
+    cnn, vit = mistakes("CNN" + end), mistakes("ViT, all rows read" + end)
+    return [count(b) - count(a) for a, b in zip(cnn, vit, strict=True)]
+
+
+shuffling = ", pixels shuffled"
+print("dense readout, mean mistakes       intact  shuffled")
 for name in ("CNN", "ViT, all rows read"):
-    before, after = mistakes(name), mistakes(f"{name}, pixels shuffled")
-    costs[name] = [b - a for a, b in zip(before, after, strict=True)]
-    print(f"{name:<20} {mean(before):6.1f} {mean(after):9.1f}  {with_interval(costs[name])}")
-pairs = zip(costs["CNN"], costs["ViT, all rows read"], strict=True)
-print("it costs the CNN more by", with_interval([cnn - vit for cnn, vit in pairs]))
-times = {}                                                    # by seed: ln of the ratio
-for name in costs:
-    before, after = mistakes(name), mistakes(f"{name}, pixels shuffled")
-    times[name] = [math.log(b / a) for a, b in zip(before, after, strict=True)]
-    print(f"{name}: times {math.exp(mean(times[name])):.1f} by shuffling (geometric mean)")
+    print(f"{name:<35}{mean(mistakes(name)):6.1f}  {mean(mistakes(name + shuffling)):8.1f}")
+leads = {}
+for scale, count in (("mistakes", float), ("logarithms", math.log)):
+    before, after = leads[scale] = lead(count), lead(count, shuffling)
+    gone = [b - a for a, b in zip(after, before, strict=True)]
+    print(f"the CNN's lead in {scale + ':':<11}", interval(before), "intact,",
+          interval(after), "shuffled,", interval(gone), "gone")
+figures.leads({"how many more mistakes the ViT makes": leads["mistakes"],
+               "how many times as many": leads["logarithms"]},
+              times=2.57, ratios=["how many times as many"])
+#| caption: The CNN's lead with dense readouts, counted in two ways: a line for each seed,
+#|   diamonds the means with 95 % intervals.
+#| label: leads
+
+# %% [raw] slide
+# ## The CNN's lead, counted in two ways
+# {figure}
+#
+# An answer that depends on the scale is not yet an answer.
+
+# %% [markdown]
+# **With the same readout, shuffling costs both models something**: the CNN five mistakes, the ViT four. Each line of
+# the figure is one seed. Does the lead fall from intact to shuffled pixels? Counted in mistakes, it falls in some seeds
+# and not in others, by one mistake on average. Counted in ratios, it falls in every seed. How much of the CNN's lead
+# was inductive bias?
+#
+# | we count | lead on intact pixels | lead on shuffled pixels | so bias explains |
+# |---|---|---|---|
+# | mistakes | 4.2 more | 3.2 more | one part in four; the interval includes zero (1.0 ± 2.7) |
+# | ratios | 2.1 times as many | 1.4 times as many | more than half, in logarithms; the interval excludes zero (0.45 ± 0.37) |
+#
+# The data do not choose between the two scales, and an answer that depends on the scale is not yet an answer. By either
+# count a part of the lead remains without the geometry: both intervals on the right lie above "no lead".
+#
+# Now exchange the readouts: the ViT has the dense layer, and the CNN takes the mean of each feature over all places
+# ("CNN, mean over places"). *Which makes fewer mistakes?*
 
 # %% tags=["hide-input"]
 readouts = {"CNN": "dense", "ViT, all rows read": "dense",
-            "CNN, pixels shuffled": "dense,\npixels shuffled",
-            "ViT, all rows read, pixels shuffled": "dense,\npixels shuffled",
-            "CNN, mean over places": "mean", "ViT": "class token",
-            "ViT, pixels shuffled": "class token,\npixels shuffled"}
+            "CNN, mean over places": "mean", "ViT": "class token"}
 figures.mistakes({name: mistakes(name) for name in readouts}, n=397, groups=readouts)
-#| caption: Test errors of CNN and ViT by readout, on intact and on shuffled pixels, six seeds
-#|   each.
+#| caption: Test errors of CNN and ViT by readout, on intact pixels, six seeds each.
 
 # %% tags=["hide-input"]
-controls = ("ViT, dropout before the head", "ViT, all rows read, no dropout", "CNN, no dropout")
-for name in (*readouts, "ViT, three times the steps", "ViT, no positions", *controls):
-    wrongs = mistakes(name)
-    print(f"{name:<36} {mean(wrongs):5.1f} mistakes, the mean of {len(wrongs)} seeds")
-assert mean(mistakes("CNN, pixels shuffled")) < mean(mistakes("ViT"))
-assert abs(mean(costs["CNN"]) - mean(costs["ViT, all rows read"])) < 2
-assert min(mistakes("CNN, mean over places")) > max(mistakes("ViT, all rows read"))
-assert mean(mistakes("ViT, no positions")) > 3 * mean(mistakes("ViT"))
-for one, other in (("ViT, all rows read, no dropout", "ViT"),
-                   ("CNN, no dropout", "CNN, mean over places")):
-    pairs = zip(mistakes(one), mistakes(other)[:3], strict=True)
-    assert all(fewer < more for fewer, more in pairs), "not dropout"
+print("mean mistakes, six seeds")
+for name in (*readouts, "ViT, pixels shuffled"):
+    print(f"{name:<36} {mean(mistakes(name)):5.1f}")
+grid = {"ViT, class token": ("ViT", "ViT, dropout before the head"),
+        "ViT, all rows read": ("ViT, all rows read, no dropout", "ViT, all rows read"),
+        "CNN, mean over places": ("CNN, mean over places", None),
+        "CNN, dense": ("CNN, no dropout", "CNN")}
+print("\nmean mistakes, the first three seeds  no dropout  dropout 0.3")
+for name, both in grid.items():
+    shown = [f"{mean(mistakes(one)[:3]):.1f}" if one else "–" for one in both]
+    print(f"{name:<36} {shown[0]:>11} {shown[1]:>12}")
+for name in ("ViT, three times the steps", "ViT, no positions"):
+    print(f"{name:<36} {mean(mistakes(name)):>11.1f}")
 
 # %% [raw] slide
-# ## Exchanging both readouts reverses the order
+# ## Give each the other readout, and the order is reversed
 # {figure}
 #
 # A table that fits your explanation is not a test of it.
 
 # %% [markdown]
-# **With the same readout, shuffling costs both models something**: five mistakes and four. In mistakes the costs are about
-# the same; in ratio the CNN, which begins lower, loses more. What the bias explains of the CNN's lead is the difference of
-# the two costs: about one mistake, with an interval from none to nearly all of the lead. So six seeds on one test set
-# cannot say how much. What they do show: three of the four mistakes of the lead are there when both have lost the geometry.
+# **Give each model the other kind of readout, and the order is reversed.** The CNN with the mean makes 19.0 mistakes,
+# the ViT with the dense readout 7.7, and no seed contradicts it. (The mean and the class token are two different
+# readouts, so do not compare 19.0 with 14.2.) After 450 steps the ViT makes about eleven mistakes more than the CNN. A
+# dense readout with dropout removes six or seven of them.
 #
-# **Exchanging both readouts reverses the order.** The CNN with the mean makes 19.0 mistakes, the ViT with the dense
-# readout 7.7, and no seed contradicts it. (The mean and the class token are two
-# different readouts, so 19.0 and 14.2 do not compare like with like.) The dense readout alone takes the ViT from 14.2 to
-# 7.7. So after 450 steps six in ten of the ViT's eleven mistakes more than the CNN go with the readout. A part of this may
-# be speed: three times the steps help the ViT with the class token, too. Our guess why the dense readout helps: every digit here
-# stands in the middle, at one size, so a weight for each place is useful. What makes up the rest we do not know.
+# Is this the work of the layer or of the dropout? In the control (three seeds, printed above) the ViT makes 15.0
+# mistakes with the class token and 15.3 with dropout before its head. A dense layer without dropout brings them down to
+# 9.7, and both together to 8.3. So the layer does most of the work. Our guess at the reason: every digit here stands in
+# the middle, at one size, so a weight for each place is useful. We do not know what makes up the rest of the lead.
 #
-# <details><summary>Is it the readout's dropout, or its parameters? Would more steps help? And how sure is all this?</summary>
-#
-# *Dropout* stands before the dense layer. The last three lines printed above are controls: dropout alone does not help
-# the ViT, and without dropout the layer still helps, in both models.
+# <details><summary>Is it the number of parameters? Would more steps help? And how sure is all this?</summary>
 #
 # *Parameters*: the CNN's last layer has $512 \cdot 10 + 10 = 5{,}130$ of its 9,930; the mean over places leaves it
 # 330. The ViT's head has $64 \cdot 10 + 10 = 650$; to read all rows takes $17 \cdot 64 \cdot 10 + 10 = 10{,}890$,
@@ -507,7 +559,8 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # CNN has also lost its only global layer, since its features see 6 × 6 pixels. So the ViT's half of the exchange is the
 # cleaner one.
 #
-# *Optimisation*: three times the steps help the ViT in two of three seeds.
+# *Optimisation*: three times the steps help the ViT with the class token, in two of three seeds. So a part of what the
+# dense readout gains may be speed.
 #
 # *Positions*: without them the ViT reads a bag of patches, and about three digits in four.
 #
@@ -517,7 +570,7 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # </details>
 #
 # What is not built in must be learned: that part of the usual explanation stands. But "a CNN is better because of its
-# inductive bias" is a claim about a cause, and one like-for-like control left most of the lead unexplained. **A table that fits your
+# inductive bias" is a claim about a cause, and a part of the lead has another cause. **A table that fits your
 # explanation is not a test of it. Look for the row that could contradict it.**
 #
 # ## Data augmentation: what is not built in can be shown
@@ -531,7 +584,7 @@ for one, other in (("ViT, all rows read, no dropout", "ViT"),
 # ## Data augmentation: what is not built in can be shown
 # > **Guess first.** Test digits moved by up to one pixel. Which of CNN and ViT needs training with shifts?
 
-# %%
+# %% tags=["hide-input"]
 def read_moved(*names):
     for name in names:
         runs = record["models"][name]
@@ -542,37 +595,32 @@ def read_moved(*names):
 
 read_moved("CNN", "CNN, shifts", "ViT", "ViT, shifts", "ViT, shifts, three times the steps")
 
-# %% tags=["hide-input"]
-short, long = (record["models"][f"ViT, shifts{more}"]
-               for more in ("", ", three times the steps"))
-assert all(a[key] + 0.07 < b[key] for a, b in zip(short, long, strict=True)
-           for key in ("report", "moved")), "in every seed"
 # %% [raw] slide
 # ## Both need shifts
 # {print}
 #
-# Data can replace a bias that is not built in; here that costs more steps.
+# Data can make up for much of a bias that is not built in, at the price of more steps.
 
 # %% [markdown]
-# Both need them; one pixel in eight is a large shift. Trained on digits in the middle, both models fail on moved
+# Both need the shifts: one pixel in eight is a large shift. Trained on digits in the middle, both models fail on moved
 # digits, the ViT more often. Trained with shifts, the CNN reads moved digits nearly as well as unmoved ones. The ViT
 # with shifts misreads 15 % of both. Are shifts not enough, or are 450 steps too few? With three times the steps it
-# misreads one in twenty. So data can replace a bias that is not built in, but it takes more steps. Even then the ViT
-# has not caught up with the CNN.
+# misreads one in twenty. So data can make up for much of a bias that is not built in, at the price of more steps. Even
+# after three times as many, the ViT still makes more than three times the CNN's mistakes on moved digits.
 #
-# Why does the CNN fail without shifts, although convolutions are equivariant? The usual answer: its last layer has
-# learned *where* to expect the features. *Going further* puts this answer to a test.
+# Why does the CNN fail without shifts, although convolutions are equivariant? The usual answer is that its last layer
+# has learned *where* to expect the features. *Going further* puts this answer to a test.
 #
 # ## The position map: what makes it appear?
 #
 # A trained ViT has a position embedding for each place, and nothing in the model says which places are neighbours. In
 # figure 7 of the paper, the **cosine similarity** of each position embedding with all others shows rows and columns.
-# *What do you expect of ours:* are neighbours more alike than opposite corners?
+# *What do you expect from our model:* are neighbours more alike than opposite corners?
 #
 # The paper's model was trained on many millions of images. Ours saw 1,200 digits that all stand in the middle. So we
 # take three conditions, for digits in a frame of 12 × 12 pixels (36 patches): always in the middle; each digit **moved
 # once**, by up to two pixels, before training; each digit **moved anew** at every step. The second condition is the
-# control: digits stand everywhere, but no single drawing is ever seen in two places.
+# control: digits stand everywhere, but no single drawing is ever seen in two places. (400 steps, three seeds.)
 
 # %% [raw] slide
 # ## The position map: what makes it appear?
@@ -604,8 +652,8 @@ for how, runs in record["places"].items():
 
 # %% [markdown]
 # Here are the same cosines as maps, for the first seed and every second row and column of the 6 × 6 grid. Each panel
-# belongs to one place, the one with the orange dot, and shows the whole grid: blue where the position is similar to that
-# of the orange place, red where it is opposite, white where it is neither:
+# belongs to one place, the one with the orange dot, and shows the whole grid: blue where the position is similar to
+# that of the orange place, red where it is opposite, white where it is neither:
 
 # %% tags=["hide-input"]
 maps = {how: torch.tensor(table) / 100 for how, table in record["maps"].items()}   # (36, 36)
@@ -614,32 +662,39 @@ place = torch.arange(36)
 row, column = place // 6, place % 6
 down = (column[:, None] == column) & ((row[:, None] - row).abs() == 3)   # (36, 36)
 across = (row[:, None] == row) & ((column[:, None] - column).abs() == 3)
+apart = (row[:, None] - row).abs() + (column[:, None] - column).abs()    # (36, 36)
+inner = (row % 5 > 0) & (column % 5 > 0)                      # (36,)  not at the border
+beside = (apart == 1) & inner[:, None] & inner
+print("cosines: three steps down or up, three left or right, one step between inner places")
 for how, cosine in maps.items():
-    print(f"{how:<14} three steps down or up: {cosine[down].mean():5.2f},",
-          f"three steps left or right: {cosine[across].mean():5.2f}")
+    print(f"{how:<14}", *(f"{cosine[pairs].mean():6.2f}" for pairs in (down, across, beside)))
 #| caption: Similarity of learned positions: nine places, each to all others, in three
 #|   conditions. Colours end at ± 0.6.
-
-# %% tags=["hide-input"]
-for how, by_distance in cosines.items():
-    for near, far in zip(by_distance[1], by_distance[4], strict=True):
-        assert (near > far + 0.2) == (how != "in the middle")
 
 # %% [raw] slide
 # ## The control gives the same map
 # {figure}
 
 # %% [markdown]
-# With digits in the middle, neighbours are no more alike than other places. The twenty patches of the border are
-# always empty, and they resemble each other, however far apart: a blue ring, and a curve that rises. With digits
-# moved anew, neighbours resemble each other. So a model can learn from its data which places are near each other, as
-# the paper's did. Mostly *top and bottom* are told apart: three steps down or up the cosine is −0.3 in the first seed,
-# three steps left or right it is about 0.
+# With digits in the middle, neighbours are no more alike than other places. The twenty patches of the border are always
+# empty, and their positions resemble each other, however far apart they are. (Our guess: they always carry the same
+# patch, so little in training tells them apart.) So the maps of border places, in the top row and the left column, show
+# a blue ring, and the curve rises with the distance. The other two curves rise again at the longest distances, between
+# opposite corners, perhaps for the same reason: corners are mostly empty there, too.
 #
-# But look at the control. Digits that were moved *once* give the same map, a little fainter, though that model never
-# saw a drawing in two places. So it was enough that digits stood in **many places**: the same stroke must be recognised
-# at neighbouring places. Our guess at the rest: similar positions let one set of weights do both. (The two models with a
-# map read the digits less well than the one without; whether the map stays when they are trained longer we have not looked.)
+# With digits moved anew, neighbours resemble each other. So a model can learn from its data which places are near each
+# other, as the paper's did. Our map tells *top from bottom* better than left from right: in the first seed the cosine
+# is −0.3 three steps down or up, and about 0 three steps left or right.
+#
+# But look at the control. Digits that were moved *once* give the same kind of map. Neighbours are less alike (cosines
+# of 0.29 against 0.44 at one step), but top and bottom are told apart as clearly. Yet that model never saw a drawing in
+# two places. So it was enough that digits stood in **many places**. The empty border alone does not explain why the
+# first condition has no map: among its sixteen inner places, too, neighbours are not alike (the last column printed
+# above). Our guess at the reason for a map: positions that are alike let the same weights recognise a stroke at either
+# place.
+#
+# (Each model reads best the kind of digits on which it was trained. After 400 steps the two with moved digits are far
+# from finished. We have not tested whether the map stays when they are trained longer.)
 # A figure in a paper is a finding about that model, and about its data.
 #
 # ## Attention maps and rollout: do they show what mattered?
@@ -662,9 +717,10 @@ with torch.no_grad():
 some = [int((labels[test] == digit).nonzero()[0]) for digit in (3, 8, 0)]
 pictures = images[test][some, 0]                              # (3, 8, 8)
 looks = weights[some, :, :, 0, 1:].unflatten(-1, (4, 4))      # row of the class token
-figures.attention_by_head(pictures[:2], looks[:2], ["a 3", "an 8"])
-#| caption: The class token's attention to the patches of a 3 and of an 8, in percent, by layer
-#|   and head; orange, the digit's outline.
+figures.attention_by_head(pictures[:2], looks[:2], ["a 3", "an 8"], framed=[(1, 1), (2, 1)],
+                          marked=[(0, 3, 2, 1)])
+#| caption: The class token's attention in percent (below 5: no number; colours end at 60).
+#|   Dashed: where an 8 is closed. Thick: the same patch in both.
 
 # %% tags=["hide-input"]
 open_side = looks[0, :, :, 1:3, 1].amax(dim=-1)               # (layers, heads)
@@ -675,10 +731,11 @@ assert open_side.min() < 0.05 < 0.2 < open_side.max()
 # {figure}
 
 # %% [markdown]
-# An 8 is closed on the left where a 3 is open, so a person looks there, at the second patch of rows 1 and 2. Some heads
-# give it much, others hardly anything. Some heads follow the place and not the digit: head 3 of layer 0 gives nearly all
-# weight to one patch of both. Others change with the digit, by no rule that we can name. A further reason for caution: in
-# layer 1, the row at the place of patch 5 is no longer patch 5 alone: layer 0 has mixed all patches into it.
+# An 8 is closed on the left where a 3 is open, so a person looks at the two patches with dashed frames: column 1 of
+# rows 1 and 2, counted from 0. Some heads give them much weight, others hardly any. Some heads follow the place and not
+# the digit: head 3 of layer 0 gives nearly all its weight to the same patch in both (thick frames). Others change with
+# the digit, by no rule that we can name. There is a further reason for caution. In layer 1 the row at the place of
+# patch 5 is no longer patch 5 alone, because layer 0 has mixed all patches into it.
 #
 # **Attention rollout** ([@abnar2020]) follows the mixing down to the patches. It averages each layer's weights over
 # the heads, counts half of each row as kept by the residual connection, and multiplies the layers:
@@ -691,16 +748,16 @@ last = weights[:, -1].mean(dim=1)[:, 0, 1:].view(-1, 4, 4)               # mean 
 figures.attention_on_images(list(pictures), {"last layer": list(last[some]),
                                              "rollout": list(rolled[some])},
                             ["a 3", "an 8", "a 0"])
-#| caption: Attention of the class token in percent, in the last layer alone (mean over heads)
-#|   and by rollout, for three digits.
+#| caption: Attention of the class token in percent, in the last layer (mean over heads) and by
+#|   rollout. Each column has its own scale of colours.
 #| label: attention-on-images
 
 # %% [markdown]
-# Rollout's numbers are smaller, partly because at least a quarter of its row stays with the class token (half in each of
-# two layers). The maps look plausible. Are they right? A map of attention weights claims that *these patches mattered*,
-# and this claim can be tested. Replace the four patches to which rollout gives most by the average of what stands
-# there. If they mattered, accuracy must fall more than for four patches at random, and more than for the four to which
-# rollout gives least.
+# Rollout's numbers are smaller, partly because at least a quarter of its row stays with the class token (half in each
+# of two layers). The maps look plausible. Are they right? A map of attention weights claims that *these patches
+# mattered*, and this claim can be tested. Replace the four patches to which rollout gives most by the average of what
+# stands there. If they mattered, accuracy must fall more than for four patches at random, and more than for the four to
+# which rollout gives least.
 #
 # *Guess:* does rollout pass, in the six ViTs of the record? Could a rule that needs no model find patches that matter
 # more?
@@ -728,49 +785,38 @@ print("rollout's correlation with ink, by seed:",
 #| caption: Accuracy of six ViTs when four patches are taken away, by how they were chosen.
 #|   Hollow: drawn or chosen without the model. The axis begins at 0.3.
 
-# %% tags=["hide-input"]
-for run in record["removed"]:
-    assert run["rollout's most"] < run["changed as much"] < run["any four"]
-    assert run["the most unusual"] < run["rollout's most"] < run["last layer's most"]
-    added, first = run["both layers, added"], run["first layer's most"]
-    assert run["rollout's most"] < min(added, first)
-means = {name: mean(runs) for name, runs in left.items()}
-gain, of = (means["last layer's most"] - means[name]
-            for name in ("both layers, added", "rollout's most"))
-assert 0.5 < gain / of < 0.6 and abs(means["most ink"] - means["any four"]) < 0.01
-by_change = means["any four"] - means["changed as much"]
-assert 0.5 < by_change / (means["any four"] - means["rollout's most"]) < 0.6
 # %% [raw] slide
 # ## Rollout passes, and a baseline without a model
 # {figure}
 
 # %% [markdown]
-# Compare each row with any four patches, drawn at random. The patches that rollout points at matter more, and those
-# that it leaves out matter less. So rollout passes this test. Was it useful to follow the mixing? The last layer alone
-# does worse in all six models. So do two controls that multiply nothing: the first layer alone, and both layers'
-# weights *added*. But the sum brings more than half of what rollout gains over the last layer. So following the mixing
-# helps, but a little more than half of its gain lies in using the first layer, too.
+# Rollout passes: its patches matter more than four at random, and the patches to which it gives least matter less. But
+# a map can pass for many reasons, so each reason gets its own control:
 #
-# Now look at the rows without a model. The four patches that differ most from what usually stands there cost even more
-# accuracy. But this test favours a rule that picks the largest change. So rollout needs a fairer control,
-# too: four random patches that change the image *as much* as rollout's (the nearest of many draws). Beyond what any four
-# cost, they bring a little more than half of what rollout's do,
-# and rollout's four cost more in all six models. So part of rollout's success is that its patches are unusual, and part
-# is not. Ink does not explain it: the patches with most ink cost on average no more than any four.
+# | question | compare rollout's four with | answer |
+# |---|---|---|
+# | Does it help to follow the mixing? | both layers' weights *added*: for two layers $R = \tfrac14 (A_1 A_0 + A_1 + A_0 + I)$, so the sum is rollout without its product | Yes: the sum does worse in all six models, and so does each layer alone. But the sum already gives a little more than half of rollout's gain over the last layer |
+# | Does rollout only pick unusual patches? | four at random that change the image *as much* | No: rollout's cost more in all six models. But unusual patches account for a little more than half of the extra damage |
+# | Does rollout only follow ink? | the four with most ink | No: on average these cost no more than any four |
+# | Could a rule without a model do better? | the four that differ most from what usually stands there | Yes, in all six models; but this test favours a rule that picks the largest change |
 #
 # Before you believe a map, compare it with a **baseline** that does not use the model; a13's first extension asks the
-# same of your ViT. Rollout uses neither the values nor the feed-forward networks. Such controls have a literature: *sanity checks* ([@adebayo2018], who compare maps with an edge detector), removal
-# with retraining (ROAR, [@hooker2019]), and a map that uses gradients, too ([@chefer2021]).
+# same of your ViT. Such controls have a literature: *sanity checks* ([@adebayo2018] compare
+# maps with an edge detector) and removal with retraining (ROAR, [@hooker2019]). Rollout uses neither the values nor the
+# feed-forward networks; [@chefer2021] use gradients, too.
 #
 # ## Sound as a sequence: harmonics, formants, spectrogram
+#
+# *Half of the lecture is behind you: a good place for a break.* At the end of this half you will know why one changed
+# line decides whether a model hears *what* is sung or *who* sings.
 #
 # Sound, too, is a sequence of numbers: the pressure at the ear, measured 8,000 or 16,000 times a second. Recordings are
 # cheap, but transcripts are not. Can a Transformer learn something from sound *alone*?
 #
 # To see what was learned, we need sounds about which we know everything. So we make them: a voice sings vowel after
-# vowel on one pitch, each for 0.08 to 0.2 seconds. A voice is a sum of **harmonics**, whole multiples of the pitch.
-# The resonances of the mouth, the **formants**, decide how loud each harmonic is. In our sounds the formants alone
-# decide the vowel. Here is one vowel on two pitches, as our formula makes it:
+# vowel on one pitch, each for 0.08 to 0.2 seconds (the first and the last may be cut short). A voice is a sum of
+# **harmonics**, whole multiples of the pitch. The resonances of the mouth, the **formants**, decide how loud each
+# harmonic is. In our sounds the formants alone decide the vowel. Here is one vowel on two pitches, from our formula:
 
 # %% tags=["hide-input"]
 def loudness(hertz):                                          # decibels, in the vowel of "head"
@@ -790,9 +836,9 @@ figures.harmonics_and_formants(voices, (hertz.tolist(), (loudness(hertz) - top).
 #|   fall of the voice's own harmonics times the formants.
 
 # %% [markdown]
-# The pitch decides where the harmonics stand, the formants how high. So pitch and vowel are two different things in one
-# sound. Each voice of ours has its own pitch and its own size of head, a factor of all formants. Each vowel is named by
-# an English word that has it (the values are from [@peterson1952]).
+# The pitch decides where the harmonics stand; the formants decide how loud they are. So pitch and vowel are two
+# different things in one sound. Each voice of ours has its own pitch and its own size of head, a factor of all
+# formants. Each vowel is named by an English word that contains it (the values are from [@peterson1952]).
 
 # %% [raw] slide
 # ## Sound as a sequence
@@ -804,6 +850,8 @@ figures.harmonics_and_formants(voices, (hertz.tolist(), (loudness(hertz) - top).
 draws = torch.Generator().manual_seed(1)
 train_sounds = vowels(400, noise=0.1, generator=draws)
 test_sounds = vowels(200, noise=0.1, generator=draws)
+
+# %% tags=["hide-input"]
 waveform, size = train_sounds.waveform[0], train_sounds.size[0].item()   # (8000,), a number
 vowel = train_sounds.vowel[0].tolist()                                   # 8000 numbers, 0 to 4
 names = list(FORMANTS)
@@ -822,6 +870,7 @@ def spectra(waveform):                                        # 25 ms at a time,
     return (torch.fft.rfft(frames).abs().square() + 0.01).log()          # (..., n_frames, 101)
 
 
+# %% tags=["hide-input"]
 formants = [[hertz * size for hertz in FORMANTS[word]] for word in words]
 figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=160,
                                  formants=formants, title="one second of a synthetic voice",
@@ -835,9 +884,10 @@ figures.waveform_and_spectrogram(waveform, spectra(waveform), spoken, RATE, hop=
 
 # %% [markdown]
 # Below the waveform is a **spectrogram**: it shows how loud each frequency is, in short pieces of sound (darker is
-# louder). The dashed orange lines are the formants as they were sung. The first, F1, lies on the strong band, whose
-# fine stripes are harmonics. F2 and F3 are mostly lost in the noise, because a voice is weak at high frequencies: about
-# 20 and 30 decibels weaker than at F1 in the figure before.
+# louder). The dashed orange lines are the formants of each vowel; the voice glides from one to the next within 40 ms.
+# The lowest formant, F1, follows the dark band; the fine stripes in the band are harmonics. F2 and F3 are mostly lost
+# in the noise, because a voice is weak at high frequencies: about 20 and 30 decibels weaker than at F1 (see the figure
+# before).
 #
 # ## Linear probes: which vowels are confused?
 #
@@ -859,7 +909,7 @@ for word in sorted(FORMANTS, key=FORMANTS.get):               # from the lowest 
 # Such a listener will confuse *heed* with *who'd*, and *heard* with *head*. *Hod* stands alone. To test this
 # prediction we need something that reads the vowel. A **linear probe** is the usual way to find out what a
 # representation holds: fit a linear map from it to something that we know, here the vowel of each frame, and test the
-# map on new sounds. What a *linear* map can read, any later layer can use directly. Ours is fitted by least squares
+# map on new sounds. Any later layer can use directly what a *linear* map can read. Ours is fitted by least squares
 # with a small penalty on large weights (**ridge regression**). The minimum of $\|XW - Y\|^2 + \lambda \|W\|^2$ has a
 # closed form: $W = (X^\top X + \lambda I)^{-1} X^\top Y$.
 
@@ -886,7 +936,7 @@ predicted, truth = scores.argmax(dim=-1), test_sounds.vowel[:, centres]  # (200,
 by_spectra = torch.bincount(5 * truth.flatten() + predicted.flatten(), minlength=25).view(5, 5)
 print(f"from log spectra: {(predicted == truth).double().mean():.0%} of the frames right")
 
-# %%
+# %% tags=["hide-input"]
 listened = measured("sound")
 tables = {"F1 alone, known exactly": torch.tensor(listened["confusions"]["first formant"]),
           "log spectra": by_spectra}
@@ -910,11 +960,12 @@ print(f"the best possible reader of F1 alone: {dense.amax(0).sum() * 0.01 / 5:.0
 # {figure}
 
 # %% [markdown]
-# The prediction holds. The left probe was given F1 as it was drawn (its logarithm, with the square and the cube), and
-# nothing else. It reads 72 %, and nearly all of
-# its mistakes lie in the framed cells. The best possible reader of F1 alone would read 74 %. The right probe was given the log
-# spectra. It reads 78 %, more than any reader of F1 alone could: it uses part of F2 and F3, too, or loudness. Most of
-# its mistakes are the predicted ones, too.
+# The prediction holds. The probe on the left was given nothing but the true F1 (its logarithm, squared and cubed as
+# well). It gets 72 % of the frames right, and nearly all of its mistakes are in the framed cells. (It also takes a few
+# *hod* for *head*, although their ranges do not touch: a linear map by least squares is not the best possible reader of
+# F1. That reader would be right in 74 %.) The right probe was given the log spectra. It reads 78 %, more than any
+# reader of F1 alone could: it uses part of F2 and F3, too, or loudness. Most of its mistakes, too, are the predicted
+# ones.
 #
 # ## Frames: a convolution makes the sequence
 #
@@ -940,20 +991,22 @@ assert length == 400 and hop == 320 and frames.shape[1] == 49
 
 # %% [markdown] teaches="sound: wav2vec 2.0"
 # A second becomes 49 rows. Now sound is a sequence like any other. For our sounds, at half the rate, two convolutions
-# are enough: with kernels of 80 and 4 samples and strides of 40 and 4 they, too, come to 25 and 20 milliseconds.
+# are enough. With kernels of 80 and 4 samples and strides of 40 and 4, their frames, too,
+# are made from 25 milliseconds of sound, one every 20 milliseconds.
 #
 # ## Self-supervised learning: mask, and tell the target from negatives
 #
 # How can a model learn without labels? In text, a token is masked and the model predicts it ([lecture
 # @transformer](@transformer)). The label is made from the data itself: this is **self-supervised learning**. The same
-# can be done with frames. But what does it mean to predict a *frame*? It is a vector of real numbers, and much of it
-# is noise. And if the frames are themselves learned, there is a trivial solution: make them all equal, and every
-# prediction is right (**collapse**). Wrong candidates rule it out. So wav2vec 2.0 asks: *here are 101 frames of this
-# sound* (on this page, eleven). *One of them was masked at this place. Which?*
+# can be done with frames. But what does it mean to predict a *frame*? It is a vector of real numbers, and much of it is
+# noise. And if the frames are themselves learned, there is a trivial solution: make them all equal, and every
+# prediction is right (**collapse**). Wrong candidates rule this solution out. So wav2vec 2.0 asks: *here are 101 frames
+# of this sound* (on this page, eleven). *One of them was masked at this place. Which?*
 
 # %% [raw] slide
 # ## Self-supervised learning: mask, and pick the target
-# wav2vec 2.0 (Baevski et al. 2020): convolutions make **frames** of 25 ms, 49 a second. A span is masked; which of these frames stood there?
+# wav2vec 2.0 (Baevski et al. 2020): convolutions make **frames** of 25 ms, 49 a second. A span is masked; which of
+# these frames stood there?
 #
 # $$\mathcal L_t = -\log \frac{\exp\bigl(\cos(c_t, q_t)/\kappa\bigr)} {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}$$
 #
@@ -979,14 +1032,23 @@ figures.wav2vec_diagram(targets="matrix")
 # {\sum_{\tilde q} \exp\bigl(\cos(c_t, \tilde q)/\kappa\bigr)}, \qquad \tilde q \text{ over } q_t
 # \text{ and the negatives}$$ (eq:contrastive)
 #
-# This **contrastive loss** is known as **InfoNCE** ([@oord2018]). It is a lookup again [@eq:soft-attention]: the guess
-# is the query, the candidates are the keys, and $\kappa$ is the temperature of lecture @lookup. ($c$ is the
-# Transformer's output, not the context vector of lecture @cross_attention.) Here are a guess's cosines with its target
-# and ten negatives, and the probabilities that softmax makes of them at two temperatures.
+# This **contrastive loss** is known as **InfoNCE** ([@oord2018]; NCE is *noise-contrastive estimation*). It is a lookup
+# again [@eq:soft-attention]: the guess is the query, the candidates are the keys, and $\kappa$ is the temperature of
+# lecture @lookup. ($c$ is the Transformer's output, not the context vector of lecture @cross_attention.)
+#
+# <details><summary>Why "Info"?</summary>
+#
+# If the $K$ negatives are independent draws, then $\log(1 + K) - \mathcal L$ is, on average, a lower bound of the
+# <b>mutual information</b> of guess and target. So $K$ negatives can certify at most $\log(1 + K)$. Our negatives come
+# from the same sound, so they are not independent draws, and we claim no bound.
+#
+# </details>
 #
 # > **A common mistake: "what is masked is masked for the targets, too."** It is not. In the first figure of the wav2vec
 # > 2.0 paper the targets are made of what stands *below* the mask: what is hidden from the Transformer is not hidden from
 # > the targets.
+#
+# Here are a guess's cosines with eleven candidates, and the probabilities that softmax makes of them:
 
 # %% tags=["hide-input"]
 figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], kappas=(1.0, 0.1))
@@ -997,8 +1059,8 @@ figures.info_nce([0.8, 0.3, -0.2, 0.5, 0.1, -0.5, 0.0, 0.6, -0.1, 0.2, -0.3], ka
 # > **Guess first.** Ten negatives, κ = 1, a perfect guess: how low can the loss get?
 
 # %% [markdown]
-# Cosines lie between −1 and 1. *Before you run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for a
-# perfect guess?
+# Cosines lie between −1 and 1. *Before you run it:* with ten negatives and $\kappa = 1$, how low can the loss get, for
+# a perfect guess?
 
 # %%
 c = torch.eye(2)[:1]                                          # (1, 2)
@@ -1019,14 +1081,14 @@ print(f"with the right one among the negatives: at best {twice:.2f} = log 2")
 # At $\kappa = 1$ a perfect guess still has a loss of 0.86, because cosines cannot lie further apart than 2. At 0.1,
 # the paper's choice, its loss is nearly 0.
 #
-# If negatives are drawn from *all* masked frames, the target is sometimes among them. Then the model is asked to tell a
-# frame from itself, and the loss of that guess is at least log 2.
+# If the negatives may include the target's own frame, the target is sometimes among its own negatives. Then the model
+# is asked to tell a frame from itself, and the loss of that guess is at least log 2.
 #
 # ## Span masking: how much, and why not single frames
 #
-# How much should be masked? In wav2vec 2.0 a share $p = 0.065$ of the frames, drawn at random, start a span (we draw each
-# frame by itself), and a span has $M = 10$ frames. Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or another share?* (A frame
-# stays visible if no span starts at it or at one of the nine frames before it.)
+# How much should be masked? In wav2vec 2.0 a share $p = 0.065$ of the frames is drawn at random, and a span of $M = 10$ frames
+# starts at each. (We draw each frame by itself.) Spans may overlap. *How much of the sound is masked: 6.5 %, 65 %, or
+# another share?* (A frame stays visible if no span starts at it or at one of the nine frames before it.)
 
 # %% [raw] slide
 # ## Span masking
@@ -1057,12 +1119,14 @@ viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "spa
 # **Now you:** a@beyond_text, exercises 3 to 5
 
 # %% [markdown]
-# Half of it: a frame is visible with probability $(1 - p)^M$, and masked with $1 - (1 - p)^M$.
+# About half of it: a frame is visible with probability $(1 - p)^M$, and masked with $1 - (1 - p)^M$.
 #
 # Why spans? Set the span to 1 at p = 0.5. Half is masked, and three in four of the masked frames have a visible
 # neighbour, 20 milliseconds away, most often in the same vowel. A copy of the neighbour is then a good guess, and
 # nothing has to be learned. So a span should be longer than the time over which neighbours are alike. Our vowels last
-# 4 to 10 frames, and our spans have three: an easier task than the paper's, for a small model.
+# 4 to 10 frames, and our spans have three: an easier task than the paper's, for a small model. (a13 measures the price:
+# copying the nearest visible frame names the right vowel in 68 % of such spans, in 44 % with spans of ten. Both models
+# below have the same spans, so the comparison is fair.)
 #
 # **Now you:** [a13](@beyond_text/assignment), exercises 3 to 5.
 #
@@ -1070,7 +1134,7 @@ viz.explore(spans, p=[0.065, 0.2, 0.5], span=[1, 3, 10], start={"p": 0.065, "spa
 #
 # Where should the negatives come from? The paper draws them from other masked frames of the same sound. We could draw
 # them from the whole batch instead, which has more frames, from many voices. Is that better? The two variants differ
-# in one line:
+# only in the line that draws the negatives:
 
 # %%
 def one_sound(mask, generator):                               # negatives from the same sound
@@ -1114,10 +1178,13 @@ with torch.no_grad():
 # > **Guess first.** Whose loss falls faster?
 
 # %% [markdown]
-# The untrained model is worse than guessing, because at κ = 0.1 random cosines count as confident guesses. Both
-# models are trained for 360 steps of 24 sounds, from three seeds. *Both* start with negatives from any sound, and at
-# step 30 one of them changes to negatives from the same sound. *Guess:* whose loss falls faster? And what happens at
-# step 30 to the loss of the run that switches?
+# The untrained model is worse than guessing, because at κ = 0.1 random cosines count as confident guesses. Both models
+# are trained for 360 steps on batches of 24 sounds, with three seeds. The first draws its negatives from any sound
+# throughout. The second does so for its first 30 steps only, as a head start, and from then on draws them from the same
+# sound. (Without the head start, one seed of three was still at guessing after 360 steps.)
+#
+# *Write down two predictions.* (1) Whose loss falls faster, and what happens to the other model's loss at step 30? (2)
+# Each sound has one pitch throughout, and its vowels change. Which model will encode the vowel, and which the pitch?
 
 # %% tags=["hide-input"]
 print(listened["command"])
@@ -1127,12 +1194,8 @@ for name in ("any sound", "one sound"):
     lines[name] = {step: [losses[step // 10 - 1] for losses in listened["losses"][name]]
                    for step in steps}
 figures.runs_over(lines, "training step", "contrastive loss (nats, mean of 10 steps)",
-                  level=("guessing", math.log(11)), event=("step 30: one run changes", 30))
-for name in ("untrained", "any sound, 30 steps"):
-    reads = listened["probes"][name]
-    print(f"{name:<19} a linear probe reads, by seed, of the vowels",
-          *(f"{run['vowel']:.0%}" for run in reads), " of the pitch's variance",
-          *(f"{run['pitch']:.0%}" for run in reads))
+                  level=("guessing", math.log(11)),
+                  event=("step 30: “one sound” changes its negatives", 30))
 #| caption: Contrastive loss in training, with negatives from any sound and from the same sound.
 
 # %% [raw] slide
@@ -1142,18 +1205,14 @@ for name in ("untrained", "any sound, 30 steps"):
 # > **Write down two predictions.** What will each model have learned, the vowel or the pitch?
 
 # %% [markdown]
-# With negatives from any sound the loss drops early and far. The other run goes back to guessing after step 30, stays
-# there for another 60 to 100 steps, depending on the seed, and then falls, less far. At step 30 it had begun to tell
-# singers apart (printed above: a probe then reads more of the pitch than before, and no more of the vowels). Among frames
-# of one singer this does not help.
+# With negatives from any sound the loss drops early and far. The other model's loss returns to the level of guessing
+# after step 30, stays there for another 60 to 100 steps, depending on the seed, and then falls, less far. (We come back
+# to the reason.)
 #
 # But the two losses belong to two different games. Frames of other singers are easier to tell apart, so the lower loss
-# is not the better score. What counts is what each model has learned.
-#
-# *Write down two predictions.* Each sound has one pitch throughout, and its vowels change. Which model will encode the
-# vowel, and which the pitch? Linear probes read both from the Transformer's output, with nothing masked, and once more
-# from the frames $z$ before the Transformer. $R^2$ is the share of the variance of the pitch's logarithm that the probe
-# explains.
+# is not the better score. What counts is what each model has learned: your second guess. Linear probes read vowel and
+# pitch from the Transformer's output, with nothing masked, and once more from the frames $z$ before the Transformer.
+# $R^2$ is the share of the variance of the pitch's logarithm that the probe explains.
 
 # %% tags=["hide-input"]
 order_of_rows = ("any sound", "one sound", "untrained", "log spectra")
@@ -1165,64 +1224,63 @@ for name in order_of_rows:
         frames_z[name] = [(run["vowel of frames"], run["pitch of frames"])
                           for run in probes[name]]
 figures.two_probes(output, "share of frames whose vowel a linear probe reads",
-                   "$R^2$ of the log pitch, by a linear probe", guessing=1 / 5, before=frames_z)
-#| caption: What linear probes read from the output (hollow: from the frames z), a mark for each
-#|   seed, by where the negatives of the training came from.
-
-# %% tags=["hide-input"]
-vowel, pitch = ({name: [run[what] for run in probes[name]] for name in order_of_rows}
-                for what in ("vowel", "pitch"))
-for i in range(3):
-    assert pitch["any sound"][i] > 0.85 and vowel["any sound"][i] < vowel["one sound"][i] - 0.2
-    assert vowel["one sound"][i] > vowel["untrained"][i] + 0.2 and pitch["one sound"][i] < 0.6
-    assert vowel["any sound"][i] < vowel["untrained"][i]
-    assert vowel["log spectra"][0] > vowel["one sound"][i], "an engineer still does better"
+                   "$R^2$ of the log pitch, by a linear probe", guessing=1 / 5, before=frames_z,
+                   names=("output", "frames z"))
+for name in ("untrained", "any sound, 30 steps", "one sound, from the start"):
+    print(f"{name:<25}  vowels", *(f"{run['vowel']:.0%}" for run in probes[name]),
+          "  R² of the pitch", *(f"{run['pitch']:.2f}" for run in probes[name]))
+#| caption: What linear probes read from output and frames, a mark for each seed, by where the
+#|   negatives of the training came from.
 
 # %% [raw] slide
 # ## Nothing forces it to keep the rest
 # {figure}
 
 # %% [markdown]
-# With negatives from any sound the output holds the pitch nearly perfectly. A linear probe reads the vowels less well
-# than from the untrained network. With negatives from the same sound the pitch is useless, since all candidates share
-# it. Now the probe reads about two vowels in three, though the network has seen no label. All sounds are new to model
-# and probe. Most of it is already in the frames: the hollow marks of the trained models lie close to the full ones. The
-# frames were shaped by two gradients, one through the Transformer and one through the targets; we have not told them apart.
+# With negatives from any sound the output holds the pitch nearly perfectly, and a linear probe reads the vowels less
+# well than from the untrained network. With negatives from the same sound the pitch is useless, since all candidates
+# share it. Now the probe reads about two vowels in three, though the network has seen no label. (All sounds are new to
+# model and probe.) Most of this is already in the frames: the hollow marks of the trained models lie close to the full
+# ones. The frames receive gradients from two sides, through the Transformer and through the targets. We have not
+# separated their effects.
+#
+# The printed lines explain the head start. After 30 steps with negatives from any sound a probe reads more of the pitch
+# than before, and no more of the vowels. Among frames of one singer the pitch does not help, so the loss goes back to
+# guessing. Without the head start, the two seeds that learned anything read as many vowels, and even less of the pitch.
 #
 # Our explanation: to tell a frame from those of other singers, the voice is enough. An experiment could refute it. Give
 # all singers one pitch and one size of head, and change nothing else. *Guess:* what will negatives from any sound teach
-# if all singers are one?
+# if there is only one singer?
 
 # %% [raw] slide
 # ## A test of the explanation
 # To tell a frame from those of other singers, the voice is enough. So give all singers one pitch and one size of head.
 #
-# > **Guess first.** What will negatives from *any* sound teach if all singers are one?
+# > **Guess first.** What will negatives from *any* sound teach if there is only one singer?
 
 # %% tags=["hide-input"]
-print("vowels that a probe reads where all singers are one, by seed")
+print("vowels that a probe reads if there is only one singer, by seed")
 for name in ("one singer, untrained", "one singer, any sound"):
     for what, where in (("vowel of frames", "frames z"), ("vowel", "output")):
         print(f"{name:<22} {where:<9}", *(f"{run[what]:.0%}" for run in probes[name]))
-for before, after in zip(*(probes[f"one singer, {how}"] for how in ("untrained", "any sound")),
-                         strict=True):
-    assert after["vowel of frames"] > before["vowel of frames"] + 0.1
-    assert after["vowel"] > before["vowel"]
 
 # %% [raw] slide
-# ## If all singers are one
+# ## If there is only one singer
 # {print}
 
 # %% [markdown]
-# Now the same negatives teach vowels: a probe reads more of them than from the untrained network, in every seed. With
-# many singers the same training took vowels away. So the explanation has survived a test that it could have failed.
+# Now the same negatives teach vowels: a probe reads more vowels than before the training, in every seed. With many
+# singers the same training took vowels away. So the explanation has survived a test that it could have failed.
+# (Compare within these four rows only: with one singer, vowels are easier to read even before training. And the output
+# holds *less* of the vowel than the frames. A representation is not always best at its top.)
 #
 # **A contrastive model learns what tells the target from its negatives, and nothing forces it to keep the rest.** When
-# you read of a new method of this kind, look first for where its negatives come from. A negative can also be too like
-# its target: where a sound repeats a vowel, the loss asks the model to tell two equal things apart. Assignment
-# @beyond_text counts such **false negatives**.
+# you read of a new method of this kind, look first for where its negatives come from. A negative can also be too
+# similar to its target: where a sound repeats a vowel, the loss asks the model to tell two equal things apart.
+# Assignment @beyond_text counts such **false negatives**.
 #
-# Are its mistakes those of a listener who hears F1, the predicted pairs?
+# Back to the model trained with negatives from one sound. Does it confuse the pairs that we predicted for a listener
+# who hears only F1?
 
 # %% tags=["hide-input"]
 by_listener = {name: torch.tensor(listened["confusions"][name])
@@ -1236,19 +1294,20 @@ for name, table in (by_listener | {"log spectra": by_spectra}).items():
 #|   same sound; three seeds together.
 
 # %% [markdown]
-# With negatives from one sound, eight in ten of the mistakes are the predicted pairs. But seven in ten of those from log
-# spectra lie there, too: these vowels sound alike to any reader. So the mistakes are consistent with a model that uses
-# F1, but they do not prove it.
+# The predicted pairs fill 4 of the 20 cells off the diagonal, so chance would put a fifth of the mistakes there. The
+# model with negatives from any sound is near chance. The model with negatives from one sound makes eight in ten of its
+# mistakes there. But a probe of log spectra makes seven in ten there, too: these vowels sound alike to any reader. So
+# the mistakes are consistent with a model that uses F1, but they do not prove it.
 #
-# Log spectra, which engineers designed, are still better: the model had 400 sounds, and began with raw samples. The
-# paper's largest model had 53,000 hours. Fine-tuned with CTC (below) on *ten minutes* of transcribed speech, and helped by a
-# language model, it gets 4.8 % of the words wrong on LibriSpeech's clean test set.
+# Log spectra, which engineers designed, are still better: the model had only 400 sounds, and began with raw samples.
+# The paper's largest model had 53,000 hours. Fine-tuned with CTC (below) on *ten minutes* of transcribed speech, and
+# helped by a language model, it gets 4.8 % of the words wrong on LibriSpeech's clean test set.
 #
 # ## Where this went: DeiT, MAE, CLIP, HuBERT, Whisper
 #
-# What came next, and the idea of this page in it:
+# The main successors, and where each uses an idea of this page:
 #
-# | model | what it changed | the idea on this page |
+# | model | what is new | the idea on this page |
 # |---|---|---|
 # | DeiT ([@touvron2021]) | ViT on ImageNet's 1.2 million images alone: heavy augmentation brings 83.1 % (at 384 × 384 pixels), a CNN as teacher up to 85.2 %. A plain ViT with standard augmentation reaches 80 % ([@beyer2022]); how to choose: [@steiner2022] | augmentation teaches what is not built in |
 # | MAE ([@he2022]) | masks 75 % of the patches, and reconstructs their pixels; the encoder sees only the visible ones | masking must leave a task that no interpolation solves |
@@ -1259,14 +1318,14 @@ for name, table in (by_listener | {"log spectra": by_spectra}).items():
 #
 # <details><summary>And eight more (SimCLR is older): SimCLR, SigLIP, Swin, DINO, registers, 2-D RoPE, LLaVA, DiT</summary>
 #
-# | model | what it changed | the idea on this page |
+# | model | what is new | the idea on this page |
 # |---|---|---|
 # | SimCLR ([@chen2020]) | two augmented crops of an image against other images | augmentation makes useless what is to be ignored |
 # | SigLIP ([@zhai2023]) | CLIP with a sigmoid for each pair: match or not? No softmax over the batch | negatives without competition |
 # | Swin ([@liu2021]) | attention within windows that shift from layer to layer: cost linear in the image | locality put back (lecture @cheap_attention) |
 # | DINO ([@caron2021]) | a student predicts, from one crop, what a slowly moving average of itself says of another; the class token's maps outline objects without a label | no negatives; test the maps all the same |
 # | registers ([@darcet2024]) | in large ViTs the vectors of a few background patches become large and collect weight: the model stores information about the whole image there; a few extra learned tokens take over that job, and the maps become clean | a map need not show what lies in its patches |
-# | 2-D rotary positions ([@heo2024]) | half of the pairs turn with the row, half with the column; no learned table, so other image sizes fit | the map need not be learned (lecture @order) |
+# | 2-D rotary positions ([@heo2024]) | axial: half of the pairs turn with the row, half with the column; the paper's own variant learns for each pair a mixture of both. No learned table, so other image sizes fit | the map need not be learned (lecture @order) |
 # | LLaVA ([@liu2023]) | CLIP's patch vectors, through a learned projection, as tokens of a language model | no layer depends on where its rows come from |
 # | DiT ([@peebles2023]) | a ViT in place of the convolutions of a diffusion model: noisy patches of a compressed image in, the noise out | an image as output: patches put together again |
 #
@@ -1282,11 +1341,12 @@ for name, table in (by_listener | {"log spectra": by_spectra}).items():
 # | InfoNCE | $-\log \operatorname{softmax}(\cos(c, \tilde q) / \kappa)$ at the target; guessing costs $\log(1 + K)$ with $K$ negatives | one per masked frame |
 # | masked share | $1 - (1 - p)^M$ | |
 #
-# An image becomes a sequence of patches, a sound a sequence of frames; the Transformer in between stays the same. A
-# ViT has little inductive bias, so it must learn from data what is built into a convolution. But with the same readout
-# shuffled pixels cost both, and after 450 steps the readout alone made up about six tenths of the CNN's lead: an
-# explanation needs a control. So does a map of attention weights. Positions became a map when digits stood in many
-# places. A contrastive model learns what tells the target from its negatives.
+# An image becomes a sequence of patches, a sound a sequence of frames; the Transformer in between stays the same. A ViT
+# has little inductive bias, so it must learn from data what is built into a convolution. But with the same readout
+# shuffled pixels cost both, and how much of the CNN's lead this explains depends on how mistakes are compared: by
+# difference or by ratio. After 450 steps the readout (a dense layer, its dropout and 10,240 more parameters) made up
+# about six tenths of the lead. An explanation needs a control, and so does a map of attention weights. Positions became
+# a map when digits stood in many places. A contrastive model learns what tells the target from its negatives.
 #
 # **In the package.** `attncourse.beyond_text` has `patchify`, `ViT`, `attention_rollout`, `FeatureEncoder`,
 # `span_mask`, `sample_negatives`, `contrastive_loss`, `Quantizer`, `diversity_loss` and `Wav2Vec2`, which has the
@@ -1306,8 +1366,9 @@ for name, table in (by_listener | {"log spectra": by_spectra}).items():
 # > </details>
 #
 # **Now do** [assignment @beyond_text](@beyond_text/assignment) (about two hours): five exercises, two questions in
-# words, and two extensions. **Next:** [lecture @errata_lab](@errata_lab). There you ask of programs what this lecture
-# asks of representations: what does a falling loss show? Below are four sections for those who have time left.
+# words, and two extensions. **Next:** [lecture @errata_lab](@errata_lab). It asks about programs
+# what this lecture asks about representations: what does a falling loss show? Four more sections follow, for those who
+# have time.
 #
 # **Further reading.** [+@dosovitskiy2021]: section 3 is two pages, section 4.3 is about the number of images that a
 # ViT needs. [+@abnar2020]. [+@adebayo2018]; [+@hooker2019]; [+@chefer2021]. [+@baevski2020]: sections 2 and 3 describe
@@ -1343,14 +1404,6 @@ averaging = "CNN, mean over places"
 read_moved(averaging, f"{averaging}, no pooling", f"{averaging}, wide frame",
            f"{averaging}, wide frame, no pooling", "CNN, wide frame, no pooling")
 
-# %% tags=["hide-input"]
-models = record["models"]
-invariant = models[f"{averaging}, wide frame, no pooling"]
-assert all(run["report"] == run["moved"] for run in invariant)
-for name, least in ((f"{averaging}, no pooling", 0.3), (f"{averaging}, wide frame", 0.1),
-                    ("CNN, wide frame, no pooling", 0.5)):
-    assert all(run["report"] - run["moved"] > least for run in models[name])
-
 # %% [markdown]
 # The last two rows differ in the readout alone, and there the usual answer holds. With a weight for each place the CNN
 # reads 98 % of the digits, and 41 % of the moved ones. With the mean it reads exactly as many moved as unmoved digits,
@@ -1359,7 +1412,7 @@ for name, least in ((f"{averaging}, no pooling", 0.3), (f"{averaging}, wide fram
 #
 # In the other rows these conditions do not hold. Pooling alone costs the averaging CNN 19 points (from 91.5 % to
 # 72.7 %). The border alone costs 35 points (from 87.8 % to 52.8 %), as many as both together. (Invariance has a price,
-# too: after 450 steps that CNN reads only 73 % of either.)
+# too: after 450 steps that CNN reads only 73 % of both.)
 #
 # ## Going further: CLIP, InfoNCE in both directions
 #
@@ -1388,17 +1441,17 @@ print(f"the right image's probability: {own[0]:.2f} for the lazy caption,",
 assert which_image > 2 * which_caption
 
 # %% [markdown]
-# The rows hardly notice: each image but one has a better caption than the lazy one. The columns notice: the lazy caption
-# gives its own image a probability of only 0.43, and every other caption gives its own image more than 0.99.
+# The rows hardly notice: each image but one has a better caption than the lazy one. The columns notice: the lazy
+# caption gives its own image a probability of only 0.43, and every other caption gives its own image more than 0.99.
 #
 # To classify images without training a classifier, write a caption for each class ("a photo of a cat") and take the one
-# with the highest cosine (**zero-shot**). The rule of this page holds here, too: nothing forces the model to keep what no
-# caption tells apart.
+# with the highest cosine (**zero-shot**). The rule of this page holds here, too: nothing forces the model to keep what
+# no caption tells apart.
 #
 # ## Going further: a tenth of the images
 #
-# How much does each model lose with fewer images? The figure shows the same 450 steps with 120 images in place of 1,200,
-# for three seeds:
+# How much does each model lose with fewer images? The figure shows the same 450 steps with 120 images in place of
+# 1,200, for three seeds:
 
 # %%
 shares = {}
@@ -1412,11 +1465,8 @@ figures.rows_of_runs(shares, "share of the test images that are right",
 #| caption: Test accuracy with 1,200 training images and with a tenth of them (hollow), three
 #|   seeds each. The axis begins at 0.73.
 
-# %% tags=["hide-input"]
-assert all(a < b - 0.05 for a, b in zip(shares["ViT, 120"], shares["CNN, 120"], strict=True))
-
 # %% [markdown]
-# The ViT loses most, by far. (Large ViTs are usually trained once, on as many images as can be had, and then adapted:
+# The ViT loses most, by far. (Large ViTs are usually trained once, on as many images as possible, and then adapted:
 # **pre-training** and **fine-tuning**.) But look at the MLP. It has no locality either, and loses no more points than
 # the CNN. So a lack of locality does not explain why the ViT loses so much.
 #
@@ -1433,44 +1483,42 @@ figures.wav2vec_diagram()
 #| caption: wav2vec 2.0 as it is: a codebook makes the targets.
 
 # %% [markdown]
-# A choice is not differentiable. Three tricks help. First, Gumbel noise $g$ is added to the scores $s$, so that each
-# entry is the largest with its softmax probability (the **Gumbel-max trick**). Second, a softmax with temperature $T$
-# takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([@jang2017]; [@maddison2017] call
-# it the Concrete distribution). Third, the forward pass uses the hard choice all the same, and only the backward pass
-# uses the softmax:
+# A choice is not differentiable. Three tricks make it trainable. First, Gumbel noise $g$ is added to the scores $s$;
+# each entry then has the largest sum with exactly its softmax probability (the **Gumbel-max trick**). Second, a softmax
+# with temperature $T$ takes the place of the arg max, and can be differentiated: the **Gumbel-softmax** ([@jang2017];
+# [@maddison2017] call it the Concrete distribution). Third, the forward pass uses the hard choice all the same, and
+# only the backward pass uses the softmax:
 #
 # $$\text{forward: } \operatorname{onehot}(\arg\max_e (s_e + g_e)) \qquad
 # \text{backward, as if: } \operatorname{softmax}((s + g) / T)$$
 #
 # This is the **straight-through estimator** ([@bengio2013]). The temperature $T$ falls during training: at first a soft
 # gradient reaches all entries, later the gradient is nearer to the choice. We watch this where we know the answer. The
-# points are of eight kinds and are seen twice with different noise. The codebook has 16 entries, and the model is not told
-# the kinds.
+# points are of eight kinds and are seen twice with different noise. The codebook has 16 entries, and the model is not
+# told the kinds. It is trained for 300 steps.
 
 # %%
 codes = {}
 for run in listened["codes"]:
-    codes.setdefault(run["name"], []).append(run)
+    name = run["name"].replace("diversity", "favourite + diversity")
+    codes.setdefault(name, []).append(run)
 figures.codes_used({name: torch.tensor(runs[0]["shares"]) for name, runs in codes.items()})
 for name, runs in codes.items():
-    print(f"{name:<17} entries in use, by seed:", *(f"{run['entries']:.1f}" for run in runs))
+    print(f"{name:<28} entries in use, by seed:", *(f"{run['entries']:.1f}" for run in runs))
 #| caption: How often the entries of a codebook are used, in the first of three seeds.
 
-# %% tags=["hide-input"]
-fair, favoured, _, cured = ([run["entries"] for run in runs] for runs in codes.values())
-assert max(favoured) < min(fair) and all(a < b for a, b in zip(favoured, cured, strict=True))
-
 # %% [markdown]
-# (The number printed is the exponential of the entropy: how many entries there would be, if all were used alike.) From
-# a fair start the model finds the eight kinds by itself, with an entry or so for each. In the second run one entry was
-# ahead from the beginning. It wins too often, so the others are seldom chosen and seldom get better. Several kinds
-# share one code for good: **codebook collapse**, here halfway. (In a complete collapse all targets are one code, and
-# no two of them can be told apart.)
+# (The printed number is the exponential of the entropy: how many equally used entries would have the same entropy.)
+# From a fair start the model finds the eight kinds by itself, with about one entry for each. In the second run one
+# entry was ahead from the beginning. This entry wins too often, so the others are seldom chosen and seldom get better.
+# Several kinds share one code for good: **codebook collapse**, here halfway. (In a complete collapse all targets are
+# one code, and no two of them can be told apart.)
 #
-# The last two runs add the **diversity loss**, the negative entropy of how often the entries are used on average,
-# which is lowest when all are used alike. With a weight of 100 eight or more entries are in use in two seeds of three,
-# with 1,000 in all three. The paper's weight is 0.1. Ours must undo a start that was made bad on purpose: the
-# favourite is so far ahead that the softmax is nearly one-hot, and almost no gradient comes through it.
+# The last two runs have the same favourite, and add the **diversity loss**: the negative entropy of how often the
+# entries are used on average, divided by the number of entries (16 here, 640 in the paper). It is lowest when all are
+# used alike. With a weight of 100 eight or more entries are in use in two seeds of three, with 1,000 in all three. The
+# paper's weight is 0.1. Ours must undo a start that was made bad on purpose: the favourite is so far ahead that the
+# softmax is nearly one-hot, and almost no gradient comes through it.
 #
 # With codes our small listener takes several times as long before its loss falls. `Wav2Vec2.loss` is the whole loss, if
 # you would like to train one yourself.

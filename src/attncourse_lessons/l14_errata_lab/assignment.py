@@ -9,11 +9,11 @@
 # %% [markdown]
 # # Assignment @errata_lab · A vote, a page of code to review, and a test of your own
 #
-# You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose answer
-# is known, something trusted, and training last. Here you ask them: of a line (a limiting case), of a table that was
-# transcribed three times (a differential test), of two training runs (a paired comparison), and of a whole page of code
-# (all four). In the fifth exercise you write the test yourself. It gets blocks, some of them sound and some broken, and
-# must tell them apart.
+# You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose
+# answer is known, something trusted, and training last. Here you ask these questions about a line (a limiting case),
+# about a table that was transcribed three times (a differential test), about two training runs (a paired comparison), and
+# about a whole page of code (a metamorphic relation, then all four). In the sixth exercise you write a test that gets
+# blocks, some of them sound and some broken, and must tell them apart.
 #
 # Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on
@@ -47,9 +47,9 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Weights that were masked too late
 #
-# "Mask out the future by artificially setting attention weights to 0", say two decks. Somebody took it for the recipe,
-# and the scores are gone: you have only the weights, from a softmax without a mask. They can be repaired, and exactly:
-# the result must be what masking the *scores* would have given.
+# "Mask out the future by artificially setting attention weights to 0", say two decks. A programmer took this for the
+# recipe, and the scores are gone: you have only the weights, from a softmax without a mask. They can be repaired. Up to
+# rounding, the result must be what masking the *scores* would have given.
 
 # %% locked=true
 def weights_misread(weights, mask):
@@ -70,9 +70,9 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
 check("repair_weights", repair_weights)
 
 # %% [markdown]
-# **Use it.** Five tokens, sampled scores. One minus the sum of a printed row is the weight that had gone to the future.
-# *Guess first:* which row loses most, and which nothing? Then look at a **limiting case**: all values are 1, so each
-# output must be 1. How far off is it as printed, and how far with your repair?
+# **Use it.** There are five tokens, with sampled scores. One minus the sum of a printed row is the weight that the future
+# had. *Guess first:* which row loses most, and which loses nothing? Then look at a **limiting case**: all values are 1,
+# so each output must be 1. How far off is it as printed, and how far with your repair?
 
 # %%
 if solved("repair_weights"):
@@ -91,17 +91,17 @@ if solved("repair_weights"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Row 0 loses most: it may attend to one token of five, and keeps 0.07. The last row loses nothing, since nothing is forbidden
-# to it. As printed the average of ones is off by 0.9, with your repair by rounding alone. So a limiting case with one call
-# tells the two apart, without knowing the right weights.
+# Row 0 loses most: it may attend to one token of five, and keeps 0.07. The last row loses nothing, since nothing is
+# forbidden to it. As printed the average of ones is off by 0.9; with your repair it is off by rounding alone. So one call
+# in a limiting case tells the two apart, without the right weights.
 #
 # </details>
 
 # %% [markdown]
 # ## 2 · A vote of transcriptions
 #
-# Three decks print one table, and their numbers differ. Nobody knows who slipped. Write the vote: what do *more than
-# half* of the transcriptions say, and where do they not all agree?
+# Three decks print one table, and their numbers differ. We do not know which deck slipped. Write the vote: what do *more
+# than half* of the transcriptions say, and where do they not all agree?
 
 # %% exercise="majority_reading"
 def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,10 +117,10 @@ def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
 check("majority_reading", majority_reading)
 
 # %% [markdown]
-# **Use it.** Five people transcribe a table of 1,000 numbers, and each gets one number in ten wrong. *Guess first:* in how
-# many places does your vote say something wrong, and in how many nothing? And if two of the five, or three, or four have
-# copied from one another, mistakes and all? Then the table that three of our decks print: are the three outvoted about
-# equally often?
+# **Use it.** Five people transcribe a table of 1,000 numbers, and each gets one number in ten wrong. *Guess first:* in
+# how many places does your vote say something wrong, and in how many does it say nothing? What if two of the five have
+# the same table, because one copied from the other, mistakes and all? Or three, or four? Then comes the table that three
+# of our decks print: are the three outvoted about equally often?
 
 # %%
 if solved("majority_reading"):
@@ -154,33 +154,38 @@ if solved("majority_reading"):
 #
 # <details><summary>What to see</summary>
 #
-# Five independent voters, each with one number in ten wrong, are hardly ever outvoted by a common mistake: where the vote
-# fails, it says nothing. With two copies of the first, three of five have one table, and its mistakes win, every one.
-# The vote is as good as its voters are independent. *Foundations of NLP* is outvoted nearly always: its author may
-# have been careless, or the other two have one source. Votes do not tell these apart. What would? A witness from outside:
-# the table in the paper itself. Or a mistake that two decks share and that can be proved without any vote: it points to a
-# common source; agreement on what is right does not. The lecture has two of these. In the row of 8 layers two decks say 4096,
-# where the number of parameters needs 4608, and the same two say ReLU for the paper's GeLU. But they are *Foundations* and
-# *CSE5321*: these slips join the outvoted deck to CSE5321, not CSE 576 to CSE5321. So all three may go back to one copy, and
-# *Foundations* changed it later. The vote does not say.
+# Five independent voters, each with one number in ten wrong, hardly ever share a mistake. Where their vote fails, it
+# mostly says nothing. With one copy it says nothing in more places, because two of the five now make the same mistakes.
+# With two copies, three of five have the same table, and every mistake in it wins. The vote is only as good as its voters
+# are independent.
+#
+# *Foundations of NLP* is outvoted nearly always. Either its author was careless, or the other two decks have one source.
+# The vote does not tell these apart. A witness from outside would: the table in the paper itself. So would a mistake that
+# two decks share and that can be proved without any vote, because a shared mistake points to a common source. (Agreement
+# on what is right does not.) The lecture has two such mistakes: 4096 in the row of 8 layers, where the number of
+# parameters needs 4608, and ReLU for the paper's GeLU. But the decks that share them are *Foundations* and *CSE5321*.
+# They say nothing about *CSE 576*, which agrees with CSE5321 nearly everywhere. Perhaps all three decks go back to one
+# copy; then someone corrected the two slips in *CSE 576*, and other numbers changed in *Foundations*. The vote cannot
+# decide that.
 #
 # </details>
 
 # %% [markdown]
 # ## 3 · Told apart: a paired comparison of two models
 #
-# Two models, one printed and one repaired, were trained on the same seeds: with the same seed both saw the same texts
+# Two models, one printed and one repaired, were trained from the same seeds. With the same seed both saw the same texts
 # in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
-# for each seed, and divide the mean of these differences by its own uncertainty, the standard error: the differences'
-# standard deviation (with n − 1) over √n. The quotient is the **paired t statistic** (Student's t). As a rule of thumb,
-# with five seeds anything between −3 and 3 may be luck.
+# for each seed, and divide the mean of these differences by its standard error: the differences' standard deviation (with
+# n − 1) over √n. The quotient is the **paired t statistic** (Student's t). As a rule of thumb, with five seeds anything
+# between −3 and 3 may be luck.
 
 # %% exercise="told_apart"
-def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
+def told_apart(printed: Tensor, repaired: Tensor) -> tuple[Tensor, Tensor]:
     """Whether two models differ by more than luck, from their losses at equal seeds.
 
     printed, repaired: (n,), n at least 2; number i of both is of the same seed
-    returns the mean difference, printed minus repaired, and the same in standard errors
+    returns two numbers: the mean difference, printed minus repaired, and the same difference
+        divided by its standard error (tensors without axes, or plain numbers)
     """
     ...  # solution
 
@@ -188,11 +193,12 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[float, float]:
 check("told_apart", told_apart)
 
 # %% [markdown]
-# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. How many seeds would have been enough?
-# Your function is asked twice, about the first three seeds and about all ten. The 95 % interval excludes 0 from |t| = 4.3
-# on with three seeds, from 2.3 on with ten. *Guess first:* does t grow from three seeds to ten, and for which faults
-# would three have left it open? (One fault has no t: with texts as short as these it *is* the right model, all
-# differences are 0, and 0/0 is NaN. And with a dozen tests you should ask for more: among many tests some pass by luck.)
+# **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. (Two of them have no losses: a crash and a
+# NaN.) How many seeds would have been enough? Your function is asked twice, about the first three seeds and about all
+# ten. The 95 % interval excludes 0 from |t| = 4.3 on with three seeds, and from 2.3 on with ten. *Guess first:* does t
+# grow from three seeds to ten, and for which faults would three have left the question open? (One fault has no t. With
+# texts as short as these it *is* the right model, so all differences are 0, and 0/0 is NaN. And a dozen tests need
+# stricter limits, since among many tests some pass by luck.)
 
 # %%
 if solved("told_apart"):
@@ -212,21 +218,21 @@ if solved("told_apart"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Three seeds leave two faults open, with |t| below 4.3: *weights set to 0* and *ε outside the root*. Ten seeds decide the first,
-# and it is the *lower* loss that is certain. ε stays open: its two models differ by less than the third decimal. Where there is
-# a difference, |t| grows from three seeds to ten: by √(10/3) ≈ 1.8 if mean and spread stayed as they are. A large |t| says
-# that a difference is certain, not that it is large: *the residual from the normalised x* changes the loss half as much as
-# *weights set to 0*, and its |t| is three times as large.
+# Three seeds leave two faults open, with |t| below 4.3: *weights set to 0* and *ε outside the root*. Ten seeds decide the
+# first: its loss is *lower*. ε stays open: its two models differ by less than the third decimal. Where there is a
+# difference, |t| grows from three seeds to ten, by √(10/3) ≈ 1.8 if mean and spread stay as they are. A large |t| says
+# that a difference is certain, not that it is large: *the residual from the normalised x* changes the loss half as much
+# as *weights set to 0*, and its |t| is three times as large.
 #
 # </details>
 
 # %% [markdown]
-# ## 4 · Capstone: review a page
+# ## 4 · Capstone, first part: test a page of code
 #
-# This page of code is like the deck's, and its faults are others: we planted them, and they stand in no deck and not in
-# the lecture. What is meant: a decoder-only language model of pre-norm layers. Each layer has norms and sublayers of
+# This page of code is like the deck's, but its faults are others: we planted them, and they stand in no deck and not in
+# the lecture. What is meant is a decoder-only language model of pre-norm layers. Each layer has norms and sublayers of
 # its own. The positions are learned, and token number t gets row t of their table. The model runs, and its loss falls.
-# Several of its lines are wrong; we do not say which, nor how many. `Attention` and `FeedForward` are sound.
+# Several of its lines are wrong; we do not say which lines, nor how many. `Attention` and `FeedForward` are sound.
 
 # %% locked=true
 class Attention(nn.Module):
@@ -280,17 +286,63 @@ class PageLM(nn.Module):
 
 
 # %% [markdown]
-# **Test it first**, in cells of your own, before you read line by line. `model = PageLM(20, 16, 2, 3)` is a small one. Four
-# kinds of questions from the lecture help:
+# **Test it before you read it** line by line. The first test is a metamorphic relation. A causal model gives a token the
+# same logits whether the text goes on or ends after this token. So compare the whole text with each of its
+# **beginnings**, and report the largest change.
+
+# %% exercise="prefix_gap"
+def prefix_gap(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:
+    """By how much the logits of a text's tokens change when the text goes on.
+
+    model: takes tokens (batch, n) for any n from 1 on, returns logits (batch, n, vocab_size)
+    tokens: (batch, n), n at least 2
+    returns one number: over all k from 1 to n − 1, the largest absolute difference between the
+        logits of `tokens[:, :k]` and the logits of the same tokens in the whole text
+    """
+    ...  # solution
+
+# %% check="prefix_gap"
+check("prefix_gap", prefix_gap)
+
+# %% [markdown]
+# **Use it** on untrained models: the page, the lecture's right model, and three of its mutants. *Guess first:* for which
+# of the five is the gap more than rounding? (One of the mutants breaks batch invariance.)
+
+# %%
+if solved("prefix_gap"):
+    from attncourse_lessons.slides.model import SlideModel
+
+    faults = ("i > i", "weights set to 0", "positions by the batch")
+    torch.manual_seed(0)
+    models = {"the page": PageLM(20, 16, 2, 3), "the right model": SlideModel(20, d_model=16)}
+    models |= {name: SlideModel(20, d_model=16, faults=(name,)) for name in faults}
+    tokens = torch.randint(20, (3, 9))
+    with torch.no_grad():
+        for name, model in models.items():
+            print(f"{name:>22}: largest change of a logit {prefix_gap(model, tokens):.0e}")
+
+# %% [markdown]
+# <details><summary>What to see</summary>
 #
-# * *metamorphic*: which two calls must agree? A text and the beginning of the same text, for instance;
+# The page has a large gap, so something in it depends on what comes later, or on how long the text is. *i > i* and
+# *weights set to 0* have a gap, too. The right model and *positions by the batch* have none: a beginning stands at the
+# same place in its batch as the whole text, so this relation is blind to the batch. Each relation finds its own kind of
+# fault.
+#
+# </details>
+
+# %% [markdown]
+# ## 5 · Capstone, second part: write what is meant
+#
+# Ask more of the page, in cells of your own; `model = PageLM(20, 16, 2, 3)` is a small one:
+#
+# * *metamorphic*: which other two calls must agree?
 # * *limiting case*: what must come out if some sublayers return 0, all of them or one kind?
 # * *gradient*: which parameters have none after one `backward`?
 # * *boundary and count*: what does the longest allowed text do, and how many parameters does each part have?
 #
 # Then write the whole module that is meant. It has the parts of the page's model under the same names, `embedding`,
-# `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an `nn.LayerNorm` after the last
-# layer.
+# `positions`, `norm_1`, `attention`, `norm_2`, `ff` and `logits`, and one more, `norm`: an `nn.LayerNorm`.
 
 # %% exercise="ReviewedLM"
 class ReviewedLM(nn.Module):
@@ -312,9 +364,9 @@ class ReviewedLM(nn.Module):
 check("ReviewedLM", ReviewedLM)
 
 # %% [markdown]
-# **Use it.** Train the page's model and yours on number words, letter by letter, from three seeds each. *Guess first:* would
-# the loss alone make you suspicious? Then read the same 100 texts once more as a model does when it writes: one letter
-# more with each call, and only the newest prediction counts. For a causal model both losses are one number. Last, each
+# **Use it.** Train the page's model and yours on number words, letter by letter, from three seeds each. *Guess first:*
+# would the loss alone make you suspicious? Then read the same 100 texts once more as a model does when it writes: one
+# letter more with each call, and only the newest prediction counts. For a causal model both losses are equal. Last, each
 # model writes 100 texts, and we count how many of their words exist.
 
 # %%
@@ -359,20 +411,25 @@ if solved("ReviewedLM"):
             real = sum(word in words for word in written) / len(written)
             print(f"{kind.__name__:>10} {seed}: in one call {at_once:.3f}, letter by letter"
                   f" {sum(grown) / 24:.3f}; words that exist: {real:.0%}")
+        if solved("prefix_gap"):
+            with torch.no_grad():
+                gap = prefix_gap(kind(len(letters), 32, 4, 2), fresh)
+            print(f"{kind.__name__:>10} before any training: prefix gap {gap:.0e}")
         size = sum(parameter.numel() for parameter in model.parameters())
         print(f"{kind.__name__:>10} has {size:,} parameters, and wrote {texts[0].strip()!r}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The page's loss falls too, and stays behind: a small model that learns slowly, one would think. But letter by letter its loss
-# is *higher* than in one call, for each seed, and no training curve shows that. There are six faults:
+# The page's loss falls too, but it stays higher: you might think that this small model learns slowly. But letter by
+# letter its loss is *higher* than in one call, for each seed, and no training curve shows that. The prefix gap tells the
+# two models apart before any training. There are six faults:
 #
 # | line | what finds it |
 # |---|---|
-# | `weight[-n:]`: the *last* n rows, so that a token's row depends on how long the text is | a text and its beginning |
+# | `weight[-n:]`: the *last* n rows, so that a token's row depends on how long the text is | a text and its beginnings |
 # | `.data`: the positions never learn | no gradient reaches `positions` |
-# | `x = x + ff(norm_2(h))`: the sum begins before attention, and what attention found is lost | zero the feed-forward networks alone (with all sublayers zeroed one sees nothing) |
+# | `x = x + ff(norm_2(h))`: the sum begins before attention, and what attention found is lost | zero the feed-forward networks alone (with all sublayers zeroed the fault does not show) |
 # | `Embedding(128, …)`, whatever `max_len` says | the longest text |
 # | `[norm] * n` is *one* module, n times over; `norm_2(x)` after the loop is the last layer's norm again | count the parameters |
 # | `range(1, n)` makes one network too few, and `zip` drops the last layer | no gradient reaches `norm_1[-1]` and `attention[-1]` |
@@ -380,7 +437,7 @@ if solved("ReviewedLM"):
 # </details>
 
 # %% [markdown]
-# ## 5 · A test of your own, and its mutants
+# ## 6 · A test of your own, and its mutants
 #
 # You are handed a block that is said to be the pre-norm block of a decoder, and the losses of a training run in which it
 # was used. You cannot read its code, but you can call it, and it has two knobs. `block(x, a, f)` multiplies the output of
@@ -422,8 +479,8 @@ check("structural_test", structural_test)
 
 # %% [markdown]
 # **Use it:** mutation testing of your test. Ten of the lecture's fourteen faults change a block: five its wiring or its
-# mask, five its norms. *Guess first:* which of the ten must your test let live, because a sound block may have any kind of
-# norm? And which two of the norms are killed all the same?
+# mask, five its norms. *Guess first:* which of the ten must your test let live, because a sound block may have any kind
+# of norm? And which two of the norms are killed all the same?
 
 # %%
 if solved("structural_test"):
@@ -457,15 +514,17 @@ if solved("structural_test"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Three must live: *a sum for the mean*, *unit mean* and *ε outside the root*. Each is another norm, but its output stays when x is
-# multiplied by ten. *A root too many* divides by √σ, and its output grows with √10. *A product for the difference* makes σ
-# of products, which grow with the square of x, so its output shrinks. To kill the three that live one needs a peer: torch's
-# LayerNorm, if it is LayerNorm that was promised.
+# Three must live: *a sum for the mean*, *unit mean* and *ε outside the root*. Each is another norm, but its output stays
+# the same when x is multiplied by ten. *A root too many* is killed: it divides by √σ, so its output grows with √10. *A
+# product for the difference* is killed, too: its σ is made of products, which grow with the square of x, so its output
+# shrinks. To kill the three that live you need a peer: torch's LayerNorm, if LayerNorm was promised.
+#
+# Your test had no use for `losses`. Losses that fall say nothing about whether the block is the one that was promised.
 #
 # </details>
 
 # %% [markdown]
-# ## 6 · In your own words: the loss fell
+# ## 7 · In your own words: the loss fell
 #
 # A course-mate has copied the block of a slide, in which both residual connections start at the normalised x. You say
 # so, and get the answer: "I trained it. The loss fell to what the paper reports, within the spread over three seeds.
@@ -497,7 +556,7 @@ if solved("structural_test"):
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 7 · In your own words: be fair
+# ## 8 · In your own words: be fair
 #
 # A slide says: "After LayerNorm, the mean and variance of vector elements is 0 and 1 … variance of sum = sum of
 # variances = $d_k$."
@@ -525,11 +584,12 @@ if solved("structural_test"):
 # %% [markdown]
 # ## Extension: what a step needs of the past
 #
-# The four extensions from here on are worth extra credit, and nothing is lost by leaving them out: more lines to repair.
+# The four extensions from here on are more lines to repair. They are worth extra credit, and you lose nothing by leaving
+# them out.
 #
 # "At every timestep, we could change the set of keys and queries to include only past words (Inefficient!)", say three
-# decks. They mean attention over the prefix, recomputed in full. Somebody took it for what must be *kept*, and programmed
-# that:
+# decks. They mean attention over the prefix, recomputed in full. A programmer took the line for a list of what must be
+# *kept*, and programmed this:
 
 # %% locked=true
 def past_misread(x, W_Q, W_K, W_V):
@@ -555,8 +615,8 @@ def repair_past(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
 check("repair_past", repair_past)
 
 # %% [markdown]
-# **Use it:** two metamorphic relations. *Guess first:* a text of eight tokens; which rows of the output may move if token 3
-# becomes another, and which if the last three tokens are left out?
+# **Use it:** two metamorphic relations. *Guess first:* of a text of eight tokens, which rows of the output may move if
+# token 3 changes, and which if the last three tokens are left out?
 
 # %%
 if solved("repair_past"):
@@ -566,7 +626,7 @@ if solved("repair_past"):
     rows, other = repair_past(x, *matrices), x.clone()
     other[3] += 1
     moved = (repair_past(other, *matrices) - rows).abs().amax(dim=-1) > 1e-6
-    print("token 3 is another one: rows", moved.nonzero().flatten().tolist(), "move")
+    print("token 3 changed: rows", moved.nonzero().flatten().tolist(), "move")
     shorter = repair_past(x[:5], *matrices)
     off = (shorter - rows[:5]).abs().max()
     print(f"three tokens fewer: the first five rows move by {off:.0e}")
@@ -578,10 +638,10 @@ if solved("repair_past"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Rows 3 to 7 move: token 3 itself and all that attend to it. Rows 0 to 2 stay, and so do the first five when the last three
-# tokens are left out. That is why a cache works: what is computed for a token never changes later. The misread line keeps
-# t + 1 queries and one value, so its shapes do not fit at the second token. (Here `+= 1` is a change that is noticed. In a
-# block whose norm subtracts the mean it would be none.)
+# Rows 3 to 7 move: token 3 itself and all that attend to it. Rows 0 to 2 stay, and so do the first five when the last
+# three tokens are left out. That is why a cache works: what is computed for a token never changes later. The misread line
+# keeps t + 1 queries and one value, so its shapes do not fit at the second token. (Here `+= 1` changes the outputs. In a
+# block whose norm subtracts the mean it would change nothing.)
 #
 # </details>
 
@@ -589,7 +649,7 @@ if solved("repair_past"):
 # ## Extension: absolute, or relative?
 #
 # One deck prints Shaw's formula, $e_{ij} = x_i W_Q\,(x_j W_K + a_{ij})^\top / \sqrt d$, under the heading *Absolute*.
-# Somebody has believed the heading:
+# A programmer believed the heading:
 
 # %% locked=true
 def relative_as_printed(query, key, table):
@@ -612,8 +672,9 @@ def repair_relative(query: Tensor, key: Tensor, table: Tensor) -> Tensor:
 check("repair_relative", repair_relative)
 
 # %% [markdown]
-# **Use it:** a metamorphic relation that says what *relative* means. Five tokens stand at the places 0 to 4, then, after three
-# other tokens, at 3 to 7. *Guess first:* which version gives the five the same scores with each other in both places?
+# **Use it:** a metamorphic relation that says what *relative* means. Five tokens stand at the places 0 to 4, then, after
+# three other tokens, at 3 to 7. *Guess first:* which version gives the five the same scores with each other in both
+# places?
 
 # %%
 if solved("repair_relative"):
@@ -629,7 +690,8 @@ if solved("repair_relative"):
 # <details><summary>What to see</summary>
 #
 # Your scores do not move: the five tokens have the same distances from each other in both places. As printed, the vector
-# belongs to the key's own place, and all five places have changed: that is an absolute position, whatever the formula says.
+# belongs to the key's own place, and all five places have changed: that is an absolute position, whatever the formula
+# says.
 #
 # </details>
 
@@ -637,7 +699,7 @@ if solved("repair_relative"):
 # ## Extension: two texts of one length
 #
 # "output = softmax(ZQ(HK)ᵀ) × HV", say two decks of cross-attention, and one of them adds that the table of scores is
-# in R^(T×T). Somebody has typed that as it stands, × and all:
+# in R^(T×T). A programmer typed the line as it stands, with its ×:
 
 # %% locked=true
 def cross_attention_as_printed(Z, H, W_Q, W_K, W_V):
@@ -665,8 +727,8 @@ def repair_cross_attention(
 check("repair_cross_attention", repair_cross_attention)
 
 # %% [markdown]
-# **Use it** on three target and five source tokens. *Guess first:* the source tokens come in another order. What happens to
-# the outputs, and what to the weights?
+# **Use it** on three target and five source tokens. *Guess first:* the source tokens come in another order. What happens
+# to the outputs, and what happens to the weights?
 
 # %%
 if solved("repair_cross_attention"):
@@ -686,9 +748,9 @@ if solved("repair_cross_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The outputs stay, up to rounding: a weighted sum does not depend on the order of its terms. The columns of the weights change
-# places as the source tokens do. So cross-attention alone does not know the source's order; the encoder's states must say
-# it. As printed, the view (T, T) fails as soon as the two texts differ in length.
+# The outputs stay, up to rounding: a weighted sum does not depend on the order of its terms. The columns of the weights
+# change places as the source tokens do. So cross-attention alone does not know the source's order; the encoder's states
+# must say it. As printed, the view (T, T) fails as soon as the two texts differ in length.
 #
 # </details>
 
@@ -721,8 +783,8 @@ def repair_row(
 check("repair_row", repair_row)
 
 # %% [markdown]
-# **Use it** on the two rows. The paper gives the parameters of the whole model; from these we take the embeddings, 50,257
-# tokens and 2,048 positions. *Guess first:* is the misprint in the same column both times?
+# **Use it** on the two rows. The paper gives the parameters of the whole model; from these we subtract the embeddings of
+# 50,257 tokens and 2,048 positions. *Guess first:* is the misprint in the same column both times?
 
 # %%
 if solved("repair_row"):
@@ -735,7 +797,8 @@ if solved("repair_row"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# It is not. In XL the number of heads is wrong, 24 for 16; in 13B the width, 5140 for 5120. That heads times their width is
-# not the model's width says *that* something is wrong. Only a second relation, the number of parameters, says *what*.
+# It is not. In XL the number of heads is wrong, 24 for 16; in 13B the width is wrong, 5140 for 5120. The first relation,
+# heads times their width is the model's width, says *that* something is wrong. The second, the number of parameters, says
+# *what*.
 #
 # </details>

@@ -261,6 +261,78 @@ def four_blocks() -> None:
     show(drawn, f"Four blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")
 
 
+def row_or_column(weights: Tensor, k: int) -> None:
+    """Causal weights (n, n): framed are row k, which token k should use, and column k, which it uses as printed."""
+    n = len(weights)
+    allowed = weights.new_ones(n, n).tril().bool()
+    names = [f"{i}" for i in range(n)]
+    drawn, ax = figure(6.4, 3.0)
+    hold_still(drawn, left=0.1, right=0.99, bottom=0.28, top=0.98)
+    cells(ax, weights.numpy(), names, names, True, allowed=allowed)
+    said = []
+    for colour, style, corner, size, mixed, where in (
+        (BLUE, "-", (0.05, k + 0.05), (n - 0.1, 0.9), weights[k], (n + 0.25, k + 0.5)),
+        (ORANGE, "--", (k + 0.05, 0.05), (0.9, n - 0.1), weights[:, k], (k + 0.5, n + 1.0)),
+    ):
+        ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linestyle=style, linewidth=2.6))
+        tokens = ", ".join(f"{i}" for i in mixed.nonzero().flatten().tolist())
+        name = "corrected" if colour == BLUE else "as printed"
+        words = f"{name}: token {k} mixes tokens {tokens}; sum {mixed.sum():.2f}"
+        beside = {"ha": "left", "va": "center"} if colour == BLUE else {"ha": "center", "va": "top"}
+        shown = words.replace(": ", ":\n").replace("; ", "\n") if colour == BLUE else words
+        ax.text(*where, shown, fontsize=10.5, color=colour, **beside)
+        said.append(words)
+    ax.set_xlim(0, n + 2.4)
+    ax.set_ylabel("query")
+    ax.set_xlabel("key", x=n / 2 / (n + 2.4), labelpad=0)
+    show(drawn, f"Causal weights, rows are queries, columns keys; the future is hatched. {'. '.join(said)}.")
+
+
+def regrouped() -> None:
+    """A model of two printed blocks and a final norm; above and below it the two ways to bracket its parts."""
+    drawn, ax = figure(9.4, 2.2)
+    hold_still(drawn, left=0.005, right=0.995, bottom=0.01, top=0.99)
+    stage(ax, (-2.4, 20.3), (-2.1, 2.7))
+    ax.text(-1.7, 0, "embed-\ndings", ha="center", va="center", fontsize=10, color=INK)
+    ax.text(19.4, 0, "logits", ha="center", va="center", fontsize=10.5, color=INK)
+    step = 4.2
+    arrow(ax, (-1.05, 0), (-0.65, 0))
+    for k, sublayer in enumerate(("attn", "ff", "attn", "ff")):
+        x = step * k
+        box(ax, x, 0, "norm", GREY, width=1.25)
+        arrow(ax, (x + 0.65, 0), (x + 1.3, 0))
+        box(ax, x + 1.9, 0, sublayer, GREY, width=1.15)
+        arrow(ax, (x + 2.5, 0), (x + 2.85, 0))
+        ax.text(x + 3.1, 0, "+", ha="center", va="center", fontsize=11, color=INK,
+                bbox={"boxstyle": "circle,pad=0.1", "facecolor": "white", "edgecolor": INK})  # fmt: skip
+        ax.plot([x + 0.95, x + 0.95, x + 3.1], [0, 0.95, 0.95], color=INK, linewidth=1.6)
+        arrow(ax, (x + 3.1, 0.95), (x + 3.1, 0.36), colour=INK, width=1.6)
+        ax.plot(x + 0.95, 0, "o", color=INK, markersize=4.5, zorder=3)
+        arrow(ax, (x + 3.35, 0), (x + step - 0.65, 0))
+    box(ax, 4 * step, 0, "norm", GREY, width=1.25)
+    arrow(ax, (4 * step + 0.65, 0), (18.6, 0))
+    said = []
+    for y, colour, name, first, alone, at in (
+        (1.45, ORANGE, "printed block", -0.8, "final norm", 4 * step + 0.25),
+        (-1.0, GREEN, "post-norm block", 1.2, "first norm", -0.25),
+    ):
+        tip, words = (y + 0.35, y + 0.5) if y > 0 else (y - 0.35, y - 0.5)
+        va = "bottom" if y > 0 else "top"
+        for k in range(2):
+            left = 2 * step * k + first
+            right = left + 2 * step - 0.25
+            ax.plot([left, left, right, right], [y, tip, tip, y], color=colour, linewidth=2.4)
+            ax.text((left + right) / 2, words, f"{name} {k + 1}", ha="center", va=va, fontsize=10.5, color=colour)
+        ax.text(at, y, alone, ha="center", va=va, fontsize=10.5, color=colour)
+        said.append(f"{name} 1, {name} 2 and a {alone}")
+    show(
+        drawn,
+        "Embeddings, then four times norm, sublayer and sum (attention, feed-forward, attention, feed-forward), then a "
+        "norm and the logits; each residual path begins after a norm and ends at the next sum. Brackets above: from "
+        f"norm to sum, {said[0]}. Brackets below: from sublayer to the next norm, {said[1]}.",
+    )
+
+
 def two_relations() -> None:
     """Metamorphic relations: the same past before another future, and the same text alone and in a batch."""
     drawn, ax = figure(8.8, 3.1)
@@ -273,7 +345,7 @@ def two_relations() -> None:
                                    hatch="////" if i in hatched else "", linewidth=1.4))  # fmt: skip
             ax.text(x + 0.62 * i + 0.3, y, letter, ha="center", va="center", fontsize=10.5, color=colour)
 
-    for left, title in ((0.0, "another future"), (9.3, "another batch")):
+    for left, title in ((0.0, "the past stays"), (9.3, "batch invariance")):
         ax.text(left, 1.2, title, ha="left", va="center", fontsize=11, weight="bold", color=INK)
         for y in (0.0, -3.0):
             arrow(ax, (left + 3.3, y), (left + 3.7, y))
@@ -283,7 +355,7 @@ def two_relations() -> None:
     row(0, -3, "abcxy", changed=(3, 4))
     row(5.6, 0, "     ", hatched=(3, 4))
     row(5.6, -3, "     ", hatched=(3, 4), changed=(3, 4))
-    _equal(ax, 5.6, 3, -1.5, "equal up to the change")
+    _equal(ax, 5.6, 3, -1.5, "equal before the change")
     row(9.3, 0, "abcde")
     for k, word in enumerate(("abcde", "vwxyz")):
         row(9.3, -2.65 - 0.7 * k, word, changed=range(5) if k else ())
@@ -295,6 +367,40 @@ def two_relations() -> None:
         "Two relations. Left: a text and the same text with other tokens at its end go through the model; the outputs "
         "before the change must be equal, those after it are not compared. Right: a text alone and the same text in a "
         "batch with another; its row of outputs must be equal, the other row is not compared.",
+    )
+
+
+def position_rows() -> None:
+    """Which row of the position table each token gets, if positions count tokens and if they count texts.
+
+    Above three texts of five tokens in one batch, below the last of them alone.
+    """
+    n_texts, n = 3, 5
+    drawn, ax = figure(8.8, 3.4)
+    stage(ax, (-2.9, 16.4), (-5.6, 2.0))
+    said = []
+    for left, title, by_text in ((0.0, "right: positions count tokens", False),
+                                 (10.2, "faulty: positions count texts", True)):  # fmt: skip
+        colour = ORANGE if by_text else BLUE
+        ax.text(left, 1.6, title, ha="left", va="center", fontsize=11, weight="bold", color=INK)
+        read = {f"text {k}": [k if by_text else i for i in range(n)] for k in range(n_texts)}
+        read[f"text {n_texts - 1}, alone"] = [0 if by_text else i for i in range(n)]
+        for top, (name, rows) in zip((0.0, -1.0, -2.0, -4.9), read.items(), strict=True):
+            ax.text(left - 0.25, top, name, ha="right", va="center", fontsize=10, color=INK)
+            for i, row in enumerate(rows):
+                ax.add_patch(Rectangle((left + 1.1 * i, top - 0.42), 1.04, 0.84, facecolor="white", edgecolor=colour,
+                                       linewidth=1.4))  # fmt: skip
+                ax.text(left + 1.1 * i + 0.52, top, f"{row}", ha="center", va="center", fontsize=10.5, color=colour)
+        for i in range(n):
+            x = left + 1.1 * i + 0.52
+            ax.text(x, 0.75, f"{'' if i else 'token '}{i}", ha="center", va="center", fontsize=9.5, color=GREY)
+            ax.text(x, -3.45, "≠" if by_text else "=", ha="center", va="center", fontsize=13,
+                    color=ORANGE if by_text else GREEN)  # fmt: skip
+        said.append("; ".join(f"{name}: {' '.join(map(str, rows))}" for name, rows in read.items()))
+    show(
+        drawn,
+        "The row of the position table that each of five tokens gets, for three texts in a batch and the last of them "
+        f"alone. Right, {said[0]}. Faulty, {said[1]}.",
     )
 
 

@@ -36,11 +36,17 @@ MOST_WAYS = 16  # in which a rule is tried at one expression
 
 @dataclass(frozen=True)
 class Kind:
-    """What an expression was when it was first evaluated: its type, a tensor's shape, a number's values."""
+    """What an expression was when it was first evaluated: its type, a tensor's shape, a number's values.
+
+    By `print`, three sums over its numbers, two tensors of a shape can be told apart: weighted by their order, plain,
+    and the root of the squares'. Only arrays of numbers, and numbers that are not whole, have one. A list of whole
+    numbers has its length as shape.
+    """
 
     type: str  # "float", "truth" and "int" are tensors; then "number", "real", "bool", "list", "function", "other"
     shape: tuple[int, ...] = ()
     value: Any = None
+    print: tuple[float, ...] | None = None
 
 
 @dataclass
@@ -60,17 +66,29 @@ class Seen:
 def kind_of_value(value: Any) -> Kind:
     """The kind of a value.
 
-    >>> kind_of_value(torch.ones(2, 3))
-    Kind(type='float', shape=(2, 3), value=None)
+    >>> kind_of_value(torch.ones(2, 3, dtype=torch.bool)).shape
+    (2, 3)
     """
+    is_float = isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+    prints, numbers = None, None
+    if isinstance(value, Tensor) and (is_float or value.numel() > 1) and 0 < value.numel() <= 100_000:
+        numbers = (value.detach().abs() if value.is_complex() else value.detach()).double().flatten()
+    elif type(value) is float:
+        numbers = torch.tensor([value], dtype=torch.double)
+    if numbers is not None:
+        numbers = numbers.nan_to_num(7e8, 8e8, -9e8).clamp(-1e9, 1e9)  # one number each for NaN and infinity
+        order = torch.cos(1.7 * torch.arange(len(numbers), dtype=torch.double))
+        prints = (float((order * numbers).sum()), float(numbers.sum()), float(numbers.norm()))
     if isinstance(value, Tensor):
-        is_float = value.is_floating_point() or value.is_complex()
-        return Kind("truth" if value.dtype == torch.bool else "float" if is_float else "int", tuple(value.shape))
+        type_ = "truth" if value.dtype == torch.bool else "float" if is_float else "int"
+        return Kind(type_, tuple(value.shape), None, prints)
     if isinstance(value, bool):
         return Kind("bool", value=value)
     if isinstance(value, int | float):
-        return Kind("number" if isinstance(value, int) else "real", value=value)
-    return Kind("list" if isinstance(value, list | tuple) else "function" if callable(value) else "other")
+        return Kind("number" if isinstance(value, int) else "real", (), value, prints)
+    if isinstance(value, list | tuple):
+        return Kind("list", (len(value),) if all(type(item) is int for item in value) else ())
+    return Kind("function" if callable(value) else "other")
 
 
 Note = Callable[[int | str, Kind], None]  # what an expression, by number, or a name is
@@ -255,6 +273,7 @@ def _is_module(node: ast.expr) -> bool:
 def statements_back(function: ast.FunctionDef, seen: Seen) -> Iterator[Step]:
     """What changes more than one statement, and is one mistake."""
     yield from _every_return_inverted(function, seen)
+    yield from _a_copy_written_into(function, seen)
     for parent, field_, _, value in places(function):
         if isinstance(value, list):
             for block, at in _in_the_next(value):
@@ -295,6 +314,33 @@ def _every_return_inverted(function: ast.FunctionDef, seen: Seen) -> Iterator[St
             if isinstance(node, ast.Return) and node.value is not None:
                 node.value = ast.copy_location(ast.UnaryOp(ast.Invert(), node.value), node)
         yield Step(function, "body", None, twin.body, min(returns, key=lambda one: one.lineno))
+
+
+def _a_copy_written_into(function: ast.FunctionDef, seen: Seen) -> Iterator[Step]:
+    """A copy made of an argument, on top: what is at fault is the first statement that writes into it."""
+    statements = [each for each in ast.walk(function) if isinstance(each, ast.stmt)]
+    for name in seen.arguments:
+        writing = [each for each in statements if name in _written(each)]
+        if writing and name in seen.named("float", "truth", "int"):
+            copied = ast.Assign([ast.Name(name, ast.Store())], _method(_name(name), "clone"))
+            yield Step(function, "body", None, [copied, *function.body], min(writing, key=lambda each: each.lineno))
+
+
+def _written(statement: ast.stmt) -> list[str]:
+    """The names of the tensors into which a statement writes: `x[i] = …`, `x += …`, `x[i].add_(…)`."""
+    match statement:
+        case ast.Assign(targets):
+            into: list[ast.expr] = [target for target in targets if isinstance(target, ast.Subscript)]
+        case ast.AugAssign(target):
+            into = [target]
+        case ast.Expr(ast.Call(ast.Attribute(value, method))) if method.endswith("_"):
+            into = [value]
+        case _:
+            into = []
+    for i, each in enumerate(into):
+        while isinstance(each, ast.Subscript | ast.Attribute):
+            into[i] = each = each.value
+    return [each.id for each in into if isinstance(each, ast.Name)]
 
 
 def _wrapped(node: ast.expr, kind: Kind, seen: Seen) -> Iterator[ast.expr]:

@@ -347,18 +347,22 @@ def _edited_by_both(base: Callable, one: Mapping[str, str], other: Mapping[str, 
     return None  # both replace the same place
 
 
+def definition(signature: inspect.Signature, body: str) -> str:
+    """The text of a function `answer` of this signature and body, without its types."""
+    plain = signature.replace(
+        parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()],
+        return_annotation=signature.empty,
+    )
+    return f"def answer{plain}:\n{textwrap.indent(body, '    ')}\n"
+
+
 def compiled(signature: inspect.Signature, body: str, names: Mapping[str, Any], title: str) -> Callable:
     """A function of this signature and body, which sees the names of the module that it comes from.
 
     A traceback shows its lines, under the file name <title>. It is compiled when it is first called: a check that finds
     nothing wrong need not pay for the mistakes.
     """
-    plain = signature.replace(
-        parameters=[p.replace(annotation=p.empty) for p in signature.parameters.values()],
-        return_annotation=signature.empty,
-    )
-    file = f"<{title}>"
-    text = f"def answer{plain}:\n{textwrap.indent(body, '    ')}\n"
+    file, text = f"<{title}>", definition(signature, body)
 
     @cache
     def function() -> Callable:

@@ -42,10 +42,11 @@ from torch import Tensor, nn
 
 from lessonkit.exercises import back
 from lessonkit.exercises.exercise import Aspect, Exercise
-from lessonkit.exercises.judge import fault_of, observe_known
+from lessonkit.exercises.judge import fault_of, judge, observe_known
 from lessonkit.exercises.local_runner import Guard, LocalRunner
 from lessonkit.exercises.observe import Observation, observe_aspect
 from lessonkit.exercises.steps import Step, steps
+from lessonkit.exercises.trace import first_wrong
 
 SECONDS = 10.0  # for the whole search
 A_TRY = 0.5  # seconds that a changed answer may take for one aspect, or ten times as long as the answer took
@@ -81,6 +82,7 @@ class Found:
     complete: bool
     made: str = ""  # the answer that earned all, for whoever looks after the search: no learner is shown it
     lines: tuple[int, ...] = ()  # every line at which a change of the same rank made it right
+    name: str = ""  # of the mistake whose numbers begin there, where no change was found
 
     def __str__(self) -> str:
         """What a learner reads."""
@@ -89,6 +91,11 @@ class Found:
             return (
                 f"{rest}, {self.tried} in all, and none made it right: more than one place is wrong, or one "
                 "needs more than a small change."
+            )
+        if self.name:
+            return (
+                f"Look at line {self.place.line}:\n\n    {self.place.text}\n\n"
+                f"At `{self.place.piece}` the numbers become what “{self.name}” gives, and before it they are right."
             )
         others = sorted(line for line in self.lines if line != self.place.line)
         too = f" A change at line {' or '.join(map(str, others[:3]))} would do it, too." if others else ""
@@ -132,10 +139,11 @@ def followed(messages: Iterable[Message], seconds: float, told: Callable[[float]
     and the masked scores alike: of those the first at which all inputs have met, for there the quantity was made.
     """
     places: list[tuple[int, tuple[int, int], Place, str]] = []  # its rank, size and inputs not met, and what was found
+    traced: tuple[Place, str] | None = None
     until, tried, elapsed = seconds, 0, 0.0
     try:
         for message in messages:
-            tried, elapsed = message.number, message.elapsed
+            tried, elapsed, traced = message.number, message.elapsed, message.traced or traced
             told(min(elapsed / seconds, 1.0))
             if message.found and not (places and message.rank > places[0][0]):
                 places.append((message.rank, (message.size, -message.met), *message.found))
@@ -146,6 +154,9 @@ def followed(messages: Iterable[Message], seconds: float, told: Callable[[float]
             until = math.inf
     except GivenUp:
         pass
+    if not places and traced:
+        place, name = traced
+        return Found(place, tried, elapsed, until == math.inf, lines=(place.line,), name=name)
     if not places:
         return Found(None, tried, elapsed, until == math.inf)
     *_, place, made = min(places, key=lambda entry: (entry[1], entry[2].line))
@@ -177,6 +188,7 @@ class Message:
     found: tuple[Place, str] | None = None
     met: int = 0  # how many of the inputs have met there
     size: int = 0  # of the change: how many pieces are new, or gone
+    traced: tuple[Place, str] | None = None  # where the numbers of a known mistake begin, and its name
 
 
 Saw = TypeVar("Saw")
@@ -224,6 +236,8 @@ def together(searches: Sequence[Search], skip: int) -> Iterator[Message]:
     yield Message(0, skip, clock() - started)
     number = 0
     ranks = [search.ranks() for search in searches]
+    if traced := searches[0].traced:
+        yield Message(0, skip, clock() - started, traced=traced)
     for rank in range(len(ranks[0])):
         for search, own in zip(searches, ranks, strict=True):
             for step in own[rank]():
@@ -310,6 +324,9 @@ class Search:
         self.took: dict[str, float] = before.took if before else {}
         self.seed: int
         self.failing: list[Aspect]
+        self.own = _of_self(exercise.solution)
+        self.observed: dict[str, Observation] = {}
+        self.traced: tuple[Place, str] | None = None
         self.seed, self.failing = (before.seed, before.failing) if before else self._failing()
         self.done: set[str] = set()
         self.inputs: set[str] = set()
@@ -321,11 +338,13 @@ class Search:
             for aspect in self.exercise.aspects:
                 before = time.perf_counter()
                 try:  # the learner's own would write into what it knows
-                    right = self.bench.look(self.source.tree, partial(self._is_right, aspect, seed, HANGS))
+                    observed = self.bench.look(self.source.tree, lambda look: look(aspect, seed, HANGS, True))  # noqa: B023
                 except NotMade as error:
                     raise Nothing("its code cannot be run alone") from error
                 self.took[aspect.name] = time.perf_counter() - before
-                if not right:
+                if observed is not None:
+                    self.observed[aspect.name] = observed
+                if not self._right(aspect, seed, observed):
                     failing.append(aspect)
             if failing:
                 return seed, sorted(failing, key=lambda aspect: self.took[aspect.name])
@@ -337,8 +356,9 @@ class Search:
 
     def ranks(self) -> list[Callable[[], Iterator[Step]]]:
         """The steps to try, none twice: those of one rank before those of the next."""
-        tree, seen = self.source.tree, self._watched()
+        tree, seen = self.source.tree, self._watched(self.failing)
         self.inputs = {argument.arg for argument in tree.args.args} & set(seen.named("float"))
+        self.traced = self._traced()
 
         def new(rank: int, every: Callable[[], Iterator[Step]]) -> Iterator[Step]:
             for step in self._ordered(every(), seen, last_first=rank == BACK):
@@ -348,7 +368,7 @@ class Search:
 
         ranks: tuple[Callable[[], Iterator[Step]], ...] = (
             lambda: back.steps_of_rules(tree, self.exercise, seen),
-            lambda: itertools.chain(back.statements_back(tree, seen), steps(tree)),
+            lambda: itertools.chain(back.statements_back(tree, seen), steps(tree, self.own)),
             lambda: back.steps_back(tree, seen),
             lambda: back.steps_of_rules(tree, self.exercise, seen, loosely=True),
         )
@@ -390,11 +410,11 @@ class Search:
 
         return sorted(filter(reached, every), key=place)
 
-    def _watched(self) -> back.Seen:
-        """What the answer's expressions are, in the aspects that fail."""
+    def _watched(self, aspects: Sequence[Aspect]) -> back.Seen:
+        """What the answer's expressions are, in these aspects: in the first in which they are evaluated."""
         seen = back.Seen()
         twin, note = back.watched(self.source.tree, seen)
-        for aspect in self.failing:
+        for aspect in aspects:
             try:
                 observed = self.bench.watch(twin, note, lambda look: look(aspect, self.seed, HANGS, False))  # noqa: B023
             except NotMade:
@@ -402,6 +422,19 @@ class Search:
             if observed is None or (observed.problem and observed.problem.kind == "raised"):
                 seen.complete = False
         return seen
+
+    def _traced(self) -> tuple[Place, str] | None:
+        """Where the numbers of the mistake begin that the check names, and its name; None unless it names one."""
+        if len(self.observed) < len(self.exercise.aspects):
+            return None
+        match judge(self.exercise, self.observed, self.seed).misconceptions:
+            case (code,):
+                for aspect in self.failing:
+                    seen = self._watched([aspect])
+                    node = first_wrong(self.exercise, code, aspect, self.seed, self.source.tree, seen)
+                    if node is not None:
+                        return self.source.place(node), code.name
+        return None
 
     def _earns_all(self) -> bool:
         """Whether the answer as it stands now does."""
@@ -425,7 +458,9 @@ class Search:
         return max(A_TRY, 10 * self.took.get(aspect.name, 0))
 
     def _is_right(self, aspect: Aspect, seed: int, limit: float, look: Look, guarded: bool = True) -> bool:
-        observed = look(aspect, seed, limit, guarded)
+        return self._right(aspect, seed, look(aspect, seed, limit, guarded))
+
+    def _right(self, aspect: Aspect, seed: int, observed: Observation | None) -> bool:
         expected = observe_known(self.exercise, self.exercise.reference, seed)[aspect.name]
         return observed is not None and fault_of(aspect, observed, expected, self.exercise.writes_init) is None
 
@@ -521,6 +556,12 @@ def inputs_of(function: ast.FunctionDef, node: ast.AST) -> set[str]:
         found |= left
         left = set().union(*(made_of.get(name, set()) for name in left)) - found
     return found
+
+
+def _of_self(solution: Any) -> frozenset[str]:
+    """What the solution uses of `self`: a learner's answer has it, too, and may use another in its place."""
+    used = solution.__code__ if inspect.isfunction(solution) else getattr(solution, "forward", None)
+    return frozenset(re.findall(r"\bself\.(\w+)", inspect.getsource(used))) if used else frozenset()
 
 
 def _met(function: ast.FunctionDef, node: ast.AST, inputs: set[str]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -83,10 +83,11 @@ def _locate(new: ast.AST, at: ast.AST) -> None:
         _locate(child, at)
 
 
-def steps(function: ast.FunctionDef) -> Iterator[Step]:
-    """Every one-step change of the function's body."""
+def steps(function: ast.FunctionDef, of_self: Iterable[str] = ()) -> Iterator[Step]:
+    """Every one-step change of the function's body. What `self` has, `of_self`, may be known from elsewhere, too."""
     names = sorted(names_of(function))
-    own = sorted({n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and _is(n.value, "self")})
+    used = {n.attr for n in ast.walk(function) if isinstance(n, ast.Attribute) and _is(n.value, "self")}
+    own = sorted(used | set(of_self)) if used else []
     documented = ast.get_docstring(function) is not None
     for parent, field, index, value in places(function):
         if index is None and isinstance(value, list):
@@ -168,7 +169,7 @@ def _instead(node: ast.AST, names: list[str], own: list[str]) -> Iterator[ast.AS
                 yield from (ast.Attribute(value, other, ast.Load()) for other in own if other != name)
             elif name in TWINS:
                 yield ast.Attribute(value, TWINS[name], ast.Load())
-            if name == "mT":
+            if name in ("mT", "data"):
                 yield value
         case ast.Subscript(value, part, ast.Load()):
             yield value

@@ -26,21 +26,21 @@ exercise = Exercise(
     hints=(
         "Two things go into a mean: a sum over the real positions, and how many there are. Write both shapes down: "
         "values are (batch, n, d), the mask (batch, n); which axis must the mask gain, and which must the count keep?",
-        "A product does not silence ∞, for 0 · ∞ is NaN. *Choose* between the value and 0 by the mask: "
+        "A product does not remove ∞, because 0 · ∞ is NaN. *Choose* between the value and 0 by the mask: "
         "`masked_fill`, with `~mask[..., None]`, or `torch.where`.",
         "Where nothing is real the sum is 0 already. What may you divide it by, so that 0/0 never happens and no "
-        "other row's mean changes? See `clamp(min=…)`. (What is NaN first and mended afterwards has a gradient of "
+        "other row's mean changes? See `clamp(min=…)`. (A NaN that is repaired afterwards still has a gradient of "
         "NaN.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
-def _padded(draw, filled_with=0.0):
-    """Values (batch, n, d) with something in the padding, and the mask (batch, n) that says where it is."""
+def _padded(draw):
+    """Values (batch, n, d) with zeros in the padding, and the mask (batch, n) that says where it is."""
     batch, n, d = draw.sizes(3, 3, 8)
     mask = draw.padding_mask(batch, n)
-    return torch.where(mask[..., None], draw.normal(batch, n, d), filled_with), mask
+    return torch.where(mask[..., None], draw.normal(batch, n, d), 0.0), mask
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -74,8 +74,10 @@ def what_stands_in_the_padding(answer, draw):
 
 @aspect("∞ in the padding", points=1, hint=2)
 def in_the_padding(answer, draw):
-    """changes nothing either"""
-    return answer(*_padded(draw, torch.inf))
+    """changes nothing either, and the mask may have holes"""
+    values, mask = _padded(draw)
+    mask[0, (mask.shape[1] - 1) // 2] = False  # real, not real, and real again
+    return answer(values.masked_fill(~mask[..., None], torch.inf), mask)
 
 
 def _one_empty(draw, batch, n):
@@ -113,10 +115,12 @@ VALUES = (
 ALL = (*VALUES, "gradient")
 LENGTH = ("short sequences", "∞ in the padding")
 PADDING = ("what stands in the padding", "∞ in the padding", "nothing but padding")
+LENGTH_AND_PADDING = ("short sequences", "what stands in the padding", "∞ in the padding")
 DIVISOR = ("nothing to leave out", "short sequences", "∞ in the padding", "nothing but padding")
 CHOSEN, PRODUCT = "values.masked_fill(~mask[..., None], 0.0)", "(values * mask[..., None])"
 PADS, TOKENS = "~mask[..., None]", "mask[..., None]"
 COUNT, GUARDED = "mask.sum(dim=1, keepdim=True)", "count.clamp(min=1)"
+SOFTMAX = "(values * mask.float().softmax(dim=1)[..., None])"
 
 slip("divided by the padded length", LENGTH,
      {GUARDED: "values.shape[1]"},
@@ -151,14 +155,14 @@ slip("zeros for those who are there", VALUES,
     real were left out: in this course True means "this position counts", and `masked_fill` fills where *its* mask is
     True.""")
 slip("averaged over the batch", VALUES, {".sum(dim=1)": ".sum(dim=0)", COUNT: "mask.sum(dim=0)[:, None]"}, words="""
-    The axis that has gone is the batch: one mean for each position, over different sequences. Each sequence wants its
-    own mean, over its positions. Which axis of (batch, n, d) must go?""")
+    The axis that has gone is the batch: one mean for each position, over different sequences. Each sequence needs a
+    mean of its own, over its positions. Which axis of (batch, n, d) must go?""")
 slip("averaged over the features", VALUES, {".sum(dim=1)": ".mean(dim=-1)", f" / {GUARDED}": ""}, words="""
     The axis that has gone is d: each position's features were averaged with each other. The mean keeps the features and
     runs over the positions. Which axis of (batch, n, d) must go?""")
 slip("divided by the whole batch's count", DIVISOR, {COUNT: "mask.sum()"}, words="""
     `mask.sum()` without an axis counts the real positions of the whole batch. Each sequence is divided by its own
-    count: sum the mask along one axis.""")
+    count: along which axis of (batch, n) is that a sum?""")
 slip("a sum, not a mean", DIVISOR, {f" / {GUARDED}": ""}, words="""
     The positions were added up and not divided by how many there are: a long sequence gets a large result, whatever
     stands in it.""")
@@ -185,6 +189,30 @@ slip("NaN on the way back", ("gradient",),
     The output is right, but the gradient is NaN. In a sequence of padding 0/0 came out and was replaced afterwards; on
     the way back the division multiplies the 0 that arrives there by 1/0, and 0 · ∞ is NaN. See to it that the divisor
     is never 0 in the first place.""")
+slip("the mask read as a length", ("∞ in the padding",),
+     {PADS: "~(torch.arange(values.shape[1]) < mask.sum(dim=1)[:, None])[..., None]"},
+     {PADS: "~mask.cumprod(dim=1).bool()[..., None]", COUNT: "mask.cumprod(dim=1).sum(dim=1, keepdim=True)"},
+     words="""
+    The mask was read as a length, as if the real positions of a row stood together at its beginning. The mask says
+    *which* positions are real, and there may be a hole between two of them, such as a product that a customer has not
+    rated.""")
+slip("the features counted, too", DIVISOR, {GUARDED: f"({GUARDED} * values.shape[-1])"}, words="""
+    The sum was divided by how many *numbers* are real, which is d for each position. But every feature has a mean of
+    its own, over the positions. How many numbers are added up for one feature?""")
+slip("divided by the root of the count", DIVISOR, {GUARDED: f"{GUARDED}.sqrt()"}, words="""
+    The sum was divided by the square root of the count. Four equal vectors then come out twice as large as they are.
+    What should the mean of equal vectors be?""")
+slip("softmax of the mask", LENGTH_AND_PADDING,
+     {CHOSEN: SOFTMAX, f"total / {GUARDED}": "total * (count > 0)"}, words="""
+    The mask went through a softmax, to make weights that sum to one. They do, but the softmax takes False for a score
+    of 0 and makes exp(0) = 1 of it, more than a third of what a real position gets. Which weight should the padding
+    have?""")
+slip("softmax of the mask", (*LENGTH_AND_PADDING, "nothing but padding"),
+     {CHOSEN: SOFTMAX, f" / {GUARDED}": ""})  # and a mean of the padding where nobody is there
+slip("one empty sequence, and all are zeros", ("nothing but padding", "gradient"),
+     {CHOSEN: f"({CHOSEN} * mask.any(dim=1).all())"}, words="""
+    As soon as one sequence has no real position, the *whole batch* gets zeros, and the other sequences lose their
+    means. For which rows does the contract ask for zeros?""")
 slip("cut off from the gradient", ("gradient",), {"values.masked_fill": "values.detach().masked_fill"}, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and
     `torch.tensor(...)` hand over bare numbers and forget where they came from, so nothing before them can learn. Stay
@@ -197,7 +225,7 @@ slip("cut off from the gradient", ("gradient",), {"values.masked_fill": "values.
 @misconception("one mean for the whole batch", fails=VALUES)
 def one_mean_for_the_whole_batch(values, mask):
     """`values[mask]` picks the real positions of all sequences and puts them into one long list, so the batch is gone
-    and the mean is that of them all. Each sequence wants its own."""
+    and the mean is that of them all. Each sequence needs a mean of its own."""
     return values[mask].mean(dim=0)
 
 
@@ -321,7 +349,7 @@ def true_where_there_is_padding(values, mask):
     meanings={"nothing to leave out": "where every position is real, the plain sum over √n",
               "short sequences": "a short sequence has what it has alone"},
     without=("divided by the padded length", "pads kept", "averaged over the features", "a sum, not a mean",
-             "NaN on the way back"),
+             "NaN on the way back", "divided by the root of the count", "softmax of the mask"),
 )
 def by_the_root_of_the_count(values, mask):
     total = values.masked_fill(~mask[..., None], 0.0).sum(dim=1)     # (batch, d)

@@ -25,9 +25,9 @@ exercise = Exercise(
     difficulty=1,
     minutes=12,
     hints=(
-        "How wide must the rectangle be? Fill it with `pad` first, or lengthen each list by as many as it lacks: "
-        "`sequence + [pad] * k` is a new list and leaves the old one alone. Of whole numbers `torch.tensor` makes "
-        "whole numbers; `torch.zeros` and `torch.full` make what `dtype` says.",
+        "How wide must the rectangle be? Fill it with `pad` first, or add to each list the pads that it lacks: "
+        "`sequence + [pad] * k` is a new list and leaves the old one alone. `torch.tensor` turns whole numbers into "
+        "whole numbers; `torch.zeros` and `torch.full` make the type that `dtype` names.",
         "A position is real if it lies before the end of its sequence: that is a question about positions and lengths, "
         "not about ids.",
         "`torch.arange(n)` is (n,) and the lengths, with `[:, None]`, are (batch, 1). What shape does a comparison of "

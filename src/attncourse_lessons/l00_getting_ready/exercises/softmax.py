@@ -29,9 +29,9 @@ exercise = Exercise(
         "Write the shapes down: the exponentials are (*batch, n), and so is the result. What shape must their sums "
         "have to divide them row by row, and which argument of `sum` keeps it so?",
         "`dim=-1` is the last axis whatever stands before it.",
-        "Any number may be taken away from all the scores of a row, and the weights stay the same. Which number makes "
+        "You may subtract any number from all the scores of a row, and the weights stay the same. Which number makes "
         "the largest exponential exactly 1, in each row? (A score of −∞ then has the exponential 0, as it should: do "
-        "not treat it apart. And stay with tensors: `.item()`, `.tolist()` and `torch.tensor(…)` end the gradient.)",
+        "not treat it apart. And stay with tensors: `.item()`, `.tolist()` and `torch.tensor(…)` stop the gradient.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
@@ -303,8 +303,8 @@ def gradient_of_powers(answer, draw):
               "large scores": "scores of 1000 overflow nowhere, and beside 0 scores of −1000 get nothing",
               "a score of −∞": "gets a weight of exactly 0, and the others share with the extra score"},
     hints=(exercise.hints[0], exercise.hints[1],
-           "Any number may be taken away from all the scores of a row, that of the extra one too, and the weights stay "
-           "the same. Which is the largest of all of them, the extra one included?"),
+           "You may subtract any number from all the scores of a row, the extra one included, and the weights stay "
+           "the same. Which is the largest of all these scores, the extra one included?"),
     without=("exponentials out of range", "moved, but not by the maximum", "one maximum for all rows",
              "divided by the maximum", "a low number for −∞"),  # beside the extra 0, −100 is low enough
 )

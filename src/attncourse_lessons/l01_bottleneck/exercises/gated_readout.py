@@ -26,9 +26,9 @@ exercise = Exercise(
         "found, (batch, d), meets all questions of its own text. Which axis does it lack?",
         "What is computed from two vectors by adding can shift a number and cannot switch it off. For that the two "
         "must be multiplied, number by number, and no function goes around the product.",
-        "A share lies between 0 and 1, and each number has one of its own: which function makes that of any number? "
-        "(Where all must share one unit, it is another one.) All of it with tensors: after `.detach()` or numpy the "
-        "question could never learn what to ask for.",
+        "A share lies between 0 and 1, and each number has its own share: which function turns any number into one? "
+        "(If the shares had to add up to one, it would be another function.) Use tensors throughout: after `.detach()` "
+        "or numpy the question could never learn what to ask for.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

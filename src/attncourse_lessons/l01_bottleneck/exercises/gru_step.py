@@ -23,7 +23,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "Compute r, z and then the candidate: three lines that look alike. `W_x[0]` is the reset gate's matrix.",
+        "Compute r, z and then the candidate: three lines that look alike. `W_x[0]` is the reset gate's matrix. In the "
+        "picture, start at the × of r and go against the arrows: what it multiplies has just left a matrix.",
         "Gates are sigmoids, the candidate is a tanh. The reset gate multiplies `state @ W_h[2]`, and nothing else.",
         "Test yourself: what must come out if z is 1 everywhere, and what if z is 0? And what does the old "
         "state learn through? Nothing may be detached: the gates are there for the gradient's sake.",

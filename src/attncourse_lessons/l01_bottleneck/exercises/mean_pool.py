@@ -94,6 +94,7 @@ def gradient(answer, draw):
 RAGGED = ("short sentences", "past the end", "a batch of one word")
 ALL = ("full sentences", *RAGGED)
 SIZE = ("full sentences", "short sentences")
+WORDS = "torch.arange(states.shape[1]) < lengths[:, None]"
 MASKED, DIVIDED = "states.masked_fill(~mask[..., None], 0.0)", " / lengths[:, None]"
 
 slip("divides by the padded length", ("short sentences", "a batch of one word"),
@@ -124,6 +125,23 @@ slip("the last word left out of the sum", (*SIZE, "a batch of one word"),
      {"< lengths[:, None]": "< lengths[:, None] - 1"}, words="""
     The divisor is right, and the last word of each sentence is missing from the sum. A sentence of 3 words stands at
     the positions 0, 1 and 2: those below its length.""")
+slip("the first word left out", (*SIZE, "a batch of one word"),
+     {WORDS: f"({WORDS}) & (torch.arange(states.shape[1]) > 0)"},
+     {WORDS: f"({WORDS}) & (torch.arange(states.shape[1]) > 0)", DIVIDED: " / (lengths[:, None] - 1).clamp(min=1)"},
+     words="""
+    The first word of each sentence is missing. Positions are counted from 0, and at position 0 there is a word: every
+    sentence has at least one.""")
+slip("words sought at the end", RAGGED,
+     {"torch.arange(states.shape[1]) <": "torch.arange(states.shape[1]).flip(0) <"}, words="""
+    The *last* positions of each row were averaged, as if the padding stood in front. Here a sentence begins at
+    position 0, and the padding comes after its last word.""")
+slip("divided by the root of the length", SIZE, {DIVIDED: " / lengths[:, None].sqrt()"}, words="""
+    The sum was divided by the square root of the length. Four equal states then come out twice as large as they are.
+    What should the mean of equal states be?""")
+slip("the features counted, too", (*SIZE, "a batch of one word"),
+     {DIVIDED: " / (lengths[:, None] * states.shape[-1])"}, words="""
+    The sum was divided by how many *numbers* the words of a sentence have, which is d for each word. But every feature
+    has a mean of its own, over the words. How many numbers are added up for one feature?""")
 slip("one length for all", ("short sentences",),
      {DIVIDED: " / lengths.float().mean()"},
      {DIVIDED: " / lengths.float().mean().round()"}, words="""
@@ -161,6 +179,17 @@ def the_last_state(states, lengths):
     """This is the state after the last word, the other simple summary. The mean counts every position the same, the
     first word's as much as the last one's."""
     return states[torch.arange(len(states)), lengths - 1]
+
+
+@misconception("the newest word counts half", fails=SIZE)
+def the_newest_word_counts_half(states, lengths):
+    """At each word the mean so far and the new state were averaged, half and half. The last word then counts one half,
+    the one before it a quarter, and the first words hardly at all. Try it with three words: how much of each state
+    belongs in their mean?"""
+    mean = states[:, 0]
+    for t in range(1, states.shape[1]):
+        mean = torch.where((t < lengths)[:, None], (mean + states[:, t]) / 2, mean)
+    return mean
 
 
 @misconception("the last position", fails=ALL)

@@ -22,7 +22,7 @@ exercise = Exercise(
     difficulty=1,
     minutes=10,
     hints=(
-        "A model that finds every token as likely as one side of a die with k sides has the perplexity k. Try k = 4.",
+        "A model that gives each token the probability of one side of a die with k sides has perplexity k. Try k = 4.",
         "The logarithms are natural ones, so what undoes them is e to the power.",
         "Over the real tokens of all texts together: mean of the logarithms, minus, exponential. In this order: "
         "a product of a thousand probabilities would be smaller than any float.",
@@ -59,7 +59,10 @@ def full_texts(answer, draw):
 @aspect("short texts", points=1, hint=3)
 def short_texts(answer, draw):
     """each real token of all texts counts the same, padding counts for nothing"""
-    return torch.as_tensor(answer(*_log_p(draw)))
+    log_p, mask = _log_p(draw)
+    mask[0, (mask.shape[1] - 1) // 2] = False  # a hole between two tokens
+    mask[-1] = True  # and one text is full
+    return torch.as_tensor(answer(log_p, mask))
 
 
 @aspect("a long text", points=1, hint=3)
@@ -98,6 +101,10 @@ slip("divides by the padding too", ("short texts",), {"log_probabilities[mask]":
      words="""
     Padding adds nothing to the sum and still counts in the divisor, which makes the model look better than it is, and
     the more padding there is, the better. Divide by the number of real tokens.""")
+slip("the mask read as a length", ("short texts",),
+     {"[mask]": "[torch.arange(mask.shape[1]) < mask.sum(dim=1)[:, None]]"}, words="""
+    The mask was read as a length: so many places from the front. That is right only where all padding stands behind.
+    The mask says *where* tokens are, not only how many there are.""")
 slip("certain tokens not counted", ("full texts", "short texts"),
      {".mean()": ".sum() / log_probabilities[mask].count_nonzero()"}, words="""
     Tokens whose logarithm is 0 were not counted. Their probability is 1: the model was certain, and that makes its

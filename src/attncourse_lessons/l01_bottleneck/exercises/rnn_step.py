@@ -34,9 +34,9 @@ exercise = Exercise(
     hints=(
         "Write the shapes beside the equation. Which two products give (batch, d_hidden), and what may be added to it?",
         "Everything is added up first, and tanh comes once, around the whole sum.",
-        "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`. And `there` has one truth "
-        "for each row: which axis does it lack to choose, for each text, between two rows of (batch, d_hidden)? "
-        "(Choose with tensors: `.data` and `.item()` on the way end the gradient.)",
+        "Row vectors: a state is a row and stands on the left of its matrix, `state @ W_h`. And `there` has "
+        "True or False for each row: which axis does it lack to choose, for each text, between two rows of "
+        "(batch, d_hidden)? (Choose with tensors: `.data` and `.item()` on the way end the gradient.)",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

@@ -55,9 +55,10 @@ def dot_products(answer, draw):
 @aspect("scale", points=2, hint=2)
 def scale(answer, draw):
     """divided by √d_k"""
-    batch, n_query, n_key = draw.sizes(3, 4, 9)  # from 4 on, none is another's square
+    batch, n_query, n_key = draw.sizes(3, 5, 7)  # none is another's square, nor 3 or 4, roots of d_k rounded, nor 9
     d_k = 11 + int(draw.integers(5, 1))
-    return answer(draw.normal(batch, n_query, d_k), draw.normal(batch, n_key, d_k))
+    query = 2 * draw.normal(batch, n_query, d_k)  # or the scores' own spread would be about √d_k
+    return answer(query, draw.normal(batch, n_key, d_k))
 
 
 @aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key"))
@@ -98,6 +99,19 @@ slip("scaled by a number that does not depend on the width", SCALE,
      {ROOT: "10"}, words="""
     The scores were divided by the same number whatever the width. √64 = 8 is right for keys of 64 numbers and for
     no others: ask the keys how wide they are.""")
+slip("the root rounded", SCALE,
+     {ROOT: "math.isqrt(query.shape[-1])"},
+     {ROOT: "round(query.shape[-1] ** 0.5)"}, words="""
+    The scores were divided by a whole number, because the root was rounded. Few widths are squares: what is the root of
+    12?""")
+slip("the fourth root", SCALE, {ROOT: "query.shape[-1] ** 0.25"}, words="""
+    The scores were divided by the fourth root of d_k. If the scale is shared out, *both* sides must be divided by the
+    fourth root; or the root was taken twice. By what is a dot product divided altogether?""")
+slip("divided by the spread of the scores", ALL,
+     {SCORES: "(scores := query @ key.mT) / scores.std(dim=-1, keepdim=True)"}, words="""
+    The scores were divided by their own standard deviation. They then have the same spread whatever the vectors are,
+    and no query can prefer one key much more clearly than another query does. √d_k depends on the width alone.""")
+slip("divided by the spread of the scores", SCALE, {SCORES: "(scores := query @ key.mT) / scores.std()"})
 slip("scaled by the wrong axis", SCALE,
      {"key.shape[-1]": "key.shape[1]"},
      {"key.shape[-1]": "query.shape[1]"},
@@ -109,6 +123,8 @@ slip("the length of the key vector", ALL,
      {ROOT: "key.norm(dim=-1)[:, None].sqrt()"},
      {ROOT: "key.norm(dim=-1)[:, None]"},
      {ROOT: "(query.norm(dim=-1, keepdim=True) * key.norm(dim=-1)[:, None])"},  # and the query's: the cosine
+     {"key.mT": "(key / key.norm(dim=-1, keepdim=True)).mT"},  # and by √d_k besides
+     {"query @ key.mT": "(query / query.norm(dim=-1, keepdim=True)) @ (key / key.norm(dim=-1, keepdim=True)).mT"},
      words="""
     The scores were divided by the *norm* of each key (some slides write √|k|, which invites it). That favours short
     keys over long ones and changes who wins. √d_k is one number for the whole table: the root of how many components a

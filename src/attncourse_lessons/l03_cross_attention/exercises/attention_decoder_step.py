@@ -30,11 +30,11 @@ exercise = Exercise(
     difficulty=3,
     minutes=30,
     hints=(
-        "Follow the equations above the cell, one line of code each. The cell eats two vectors put side by side, "
+        "Follow the equations above the cell, one line of code each. The cell takes two vectors side by side, "
         "[embedding; attentional vector], and, as its second argument, the state that came in.",
-        "The *new* state asks. It has no target axis, and the scores are (batch, n_source): give it an axis of length "
-        "one for the product with `encoder_states`, and take that axis away afterwards. Then as in exercise 2: −∞ for "
-        "padding, softmax over the source.",
+        "The *new* state is the query. It has no target axis, and the scores are (batch, n_source): give it an axis of "
+        "length one for the product with `encoder_states`, and take that axis away afterwards. Then as in exercise 2: "
+        "−∞ for padding, softmax over the source.",
         "Context vector first, state second, along the last axis; `combine`, then tanh: that is the attentional "
         "vector, and `output` of it gives the logits. Return logits, state, attentional vector and weights, and let "
         "nothing be detached on the way.",
@@ -106,7 +106,7 @@ def _beside(got, *right):
     ),
 )
 def weights(answer, draw):
-    """the new state asks, the encoder answers"""
+    """softmax of the new state's dot products with the encoder states"""
     step, inputs = _step(answer, draw)
     _, state, _, weights = step(*inputs)
     require_variation(state)
@@ -122,8 +122,9 @@ def weights(answer, draw):
     ),
 )
 def padding(answer, draw):
-    """what stands in the padding changes nothing, even where the tokens' scores are in the hundreds below 0"""
+    """padded states change nothing, even where the tokens' scores are in the hundreds below 0"""
     step, inputs = _step(answer, draw, fed=False, padded=True)
+    inputs[4][0, 1] = False  # a hole between two tokens, beside the padding at the end
     state = _go_on(step, inputs)[0].detach()
     other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
     low = [states - 500 * state.sign()[:, None] * inputs[4][..., None] for states in (inputs[3], other)]
@@ -227,21 +228,30 @@ slip("ignores the mask", ("padding",), {MASKED: ""}, words="""
     another batch. Give padded positions a score of −∞.""")
 slip("mask upside down", ("weights", "padding", "attentional vector", "logits", "large scores", "gradient"),
      {"~mask": "mask"}, words="""
-    The tokens were silenced and the padding was heard; where there is no padding, everything is NaN. True means "may
+    The tokens were masked and the padding was kept; where there is no padding, everything is NaN. True means "may
     attend": fill where the mask is False, `~mask`.""")
 slip("a forbidden score that is not low enough", ("padding",),
      {"-torch.inf": "-100.0"},
      {"scores.masked_fill(~mask, -torch.inf)": "(scores - 100.0 * ~mask)"}, words="""
     The padding got a low score, and it is not low enough: where the tokens' own scores are in the hundreds below 0, it
     gets more than they do. Only −∞, or something as far below every score as −1e9, leaves it nothing.""")
+slip("a score of 0 for padding", ("padding",),
+     {"-torch.inf": "0.0"},
+     {"scores.masked_fill(~mask, -torch.inf)": "(scores * mask)"}, words="""
+    The scores of the padding were set to 0. The softmax makes exp(0) = 1 of it, which is more than any token with a
+    negative score gets. Which score becomes a weight of exactly 0?""")
+slip("the mask read as a length", ("padding",),
+     {"~mask": "~(torch.arange(mask.shape[1]) < mask.sum(dim=1)[:, None])"}, words="""
+    The mask was read as a length: so many positions from the front. That is right only where all padding stands behind.
+    The mask says *which* positions hold tokens, not only how many there are.""")
 slip("no input feeding", ("input feeding",), {FED: "self.embedding(token), torch.zeros_like(attentional)]"}, words="""
     The cell never saw the attentional vector of the step before. The decoder is then not told what that step found, and
     must infer it from the tokens that it wrote. Feed it in beside the embedding.""")
 slip("the old state asks", WEIGHTS, {CELL: "old, state = state, self.cell", "@ state": "@ old"}, words="""
     The query was the state before this token was read. Bahdanau et al. (2015) do it that way; here, as in Luong et al.
-    (2015), the cell moves on first and the new state asks.""")
+    (2015), the cell moves on first and the new state is the query.""")
 slip("the attentional vector asks", WEIGHTS, {"@ state": "@ attentional"}, words="""
-    The query was the attentional vector of the step before. The cell reads that vector, and what asks is the cell's new
+    The query was the attentional vector of the step before. The cell reads that vector, and the query is the cell's new
     state.""")
 slip("the old state is combined", COMBINED,
      {CELL: "old, state = state, self.cell", "[context, state]": "[context, old]"}, words="""
@@ -263,6 +273,9 @@ slip("[s̃; embedding]", STATE, {FED: "attentional, self.embedding(token)]"}, wo
 slip("the cell without its state", STATE, {"dim=-1), state)": "dim=-1))"}, words="""
     The cell was not given the state that came in. It then starts from zeros at every step and forgets all that was
     written before. Which second argument does a `GRUCell` take?""")
+slip("the attentional vector in the state's place", STATE, {"dim=-1), state)": "dim=-1), attentional)"}, words="""
+    The cell was given the attentional vector as its state. That vector comes in beside the embedding; what the cell
+    carries from step to step is its own state. Which second argument does a `GRUCell` take?""")
 slip("masks after the softmax", ("padding",), {MASKED: "", "softmax(dim=-1)": "softmax(dim=-1) * mask"}, words="""
     The padding's weights are 0, but its scores were still in softmax's denominator, so the rows no longer sum to one
     and what stands in the padding changes the answer. Mask the scores first.""")
@@ -285,8 +298,8 @@ slip("mean pooling", ("padding", "attentional vector", "gradient"),
     The weights were computed and then not used: every state counted the same, the padding too. The context vector is
     the average *by these weights*.""")
 slip("scores for weights", WEIGHTS, {RETURNED: f"{OUTPUT}, state, attentional, scores"}, words="""
-    What came back as weights are scores, from before the softmax: they do not sum to one. Whoever draws the alignment
-    needs the weights.""")
+    What came back as weights are scores, from before the softmax: they do not sum to one. A drawing of the
+    alignment needs the weights.""")
 slip("something else in s̃'s place", COMBINED,
      {"attentional = torch": "combined = torch", OUTPUT: "self.output(combined)"},  # the old one
      {RETURNED: f"{OUTPUT}, state, state, weights"},

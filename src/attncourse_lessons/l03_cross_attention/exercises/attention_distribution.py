@@ -28,7 +28,7 @@ exercise = Exercise(
         "Which axis runs over the source positions? Along that one a row must sum to one. torch's softmax takes each "
         "row's largest score away before it takes exponentials; if you write your own, do so too.",
         "What must the score of a padded position be, for softmax to give it exactly 0? Set it *before* the softmax: "
-        "afterwards, nobody gets what the padding had, and a high score of the padding has left the tokens nothing.",
+        "afterwards, no token gets what the padding had, and high padding scores have left the tokens nothing.",
         "In a row of padding alone every score is −∞, and softmax divides 0 by 0. Let softmax run, then put zeros "
         "wherever the mask is False. (On the way back, filling the padded scores keeps the NaN from them; adding −∞ "
         "does not.)",
@@ -57,9 +57,10 @@ def padding(answer, draw):
 
 @aspect("beside padding", points=1, hint=2, explain=row_sums)
 def beside_padding(answer, draw):
-    """the tokens that are there share everything"""
-    batch, n_target, n_source = draw.sizes(3, 2, 7)
+    """the tokens' weights sum to one, wherever the padding is"""
+    batch, n_target, n_source = draw.sizes(3, 3, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
+    mask[0, 0, (n_source - 1) // 2] = False  # a hole between two tokens
     return answer(draw.normal(batch, n_target, n_source), mask) * mask
 
 
@@ -72,7 +73,7 @@ def _one_empty(draw, batch, n_source):
 
 @aspect("nothing but padding", points=1, hint=3, explain=row_sums)
 def nothing_but_padding(answer, draw):
-    """zeros where there is nobody to attend to, and only there"""
+    """all weights are 0 in a row of nothing but padding, and only there"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     return answer(draw.normal(batch, n_target, n_source), _one_empty(draw, batch, n_source))
 
@@ -96,7 +97,7 @@ def large_scores(answer, draw):
 
 @aspect("high scores in the padding", points=1, hint=2, explain=row_sums)
 def high_scores_in_the_padding(answer, draw):
-    """however far above the tokens' scores those of the padding are, the tokens share everything"""
+    """the tokens' weights sum to one, however far the padding's scores lie above theirs"""
     batch, n_target, n_source = draw.sizes(3, 2, 7)
     mask = draw.padding_mask(batch, n_source)[:, None]
     scores = draw.normal(batch, n_target, n_source)
@@ -136,7 +137,7 @@ slip("masks after the softmax", ("beside padding", *HIGH), {MASKED: ""}, words="
     first, and let softmax share out the whole among what is left.""")
 slip("ignores the mask", UNMASKED, {MASKED: "", ZEROED: ""}, words="""
     Padding got a share. A padded position holds no token, yet its score is as good a number as any, so softmax cannot
-    know: only the mask can say who is there.""")
+    know: only the mask can say where a token is.""")
 slip("a score of 0 for padding", FILLED,
      {"-torch.inf": "0.0", ZEROED: ""},
      {f"scores{MASKED}": "(scores * mask)", ZEROED: ""}, words="""
@@ -150,7 +151,7 @@ slip("0 · ∞", EVERYTHING, {f"scores{MASKED}": "(scores + (1 - mask.float()) *
     arithmetic calls it NaN, not 0. Choose between the score and −∞ by a condition instead: `masked_fill` or
     `torch.where`.""")
 slip("mask upside down", VALUES, {"~mask, -torch.inf": "mask, -torch.inf", ZEROED: ""}, words="""
-    The tokens were silenced and the padding was heard. In this course True means "may attend", as it does for torch's
+    The tokens were masked and the padding was kept. In this course True means "may attend", as it does for torch's
     `scaled_dot_product_attention`: fill where the mask is False, `~mask`.""")
 slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="""
     In a row with nothing but padding every exponential is 0, and so is their sum: 0/0. One such row makes the whole
@@ -158,6 +159,15 @@ slip("NaN for a row of padding", ("nothing but padding",), {ZEROED: ""}, words="
 slip("−1e9 instead of −∞", ("nothing but padding",), {"-torch.inf": "-1e9", ZEROED: ""}, words="""
     With −1e9 a row of nothing but padding becomes uniform: all its scores are equally bad, and softmax only compares.
     (In float16 −1e9 does not even exist.) Use −∞ and put zeros where the mask is False.""")
+slip("the mask read as a length", ("beside padding",),
+     {MASKED: ".masked_fill(~(torch.arange(mask.shape[-1]) < mask.sum(dim=-1, keepdim=True)), -torch.inf)",
+      ZEROED: ".masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)"}, words="""
+    The mask was read as a length: so many positions from the front. That is right only where all padding stands behind.
+    The mask says *which* positions hold tokens, not only how many there are.""")
+slip("one empty sentence, and all are zeros", ("nothing but padding", "gradient"),
+     {ZEROED: f"{ZEROED} * mask.any(dim=-1).all()"}, words="""
+    As soon as one sentence has nothing to attend to, the *whole batch* gets zeros, and the other sentences lose their
+    weights. For which rows does the contract ask for zeros?""")
 slip("log_softmax", VALUES, {".softmax": ".log_softmax", ZEROED: ""}, words="""
     These are the logarithms of the weights: none is above 0, and padding holds −∞. A loss likes logarithms; an average
     needs the weights themselves.""")
@@ -356,7 +366,7 @@ def true_where_there_is_padding(scores, mask):
         attention.masked_softmax(scores, mask) + ~mask.any(-1, keepdim=True) / mask.shape[-1]
     ),
     contract={"with nothing to attend to is all zeros": "with nothing to attend to is 1/n_source throughout"},
-    meanings={"nothing but padding": "equal shares where there is nobody to attend to, and only there"},
+    meanings={"nothing but padding": "equal weights in a row of nothing but padding, and only there"},
     hints=(*exercise.hints[:2],
            "In a row of padding alone every score is −∞, and softmax divides 0 by 0. What does it make of a row in "
            "which all scores are equal, and finite? Give it such scores there: then no NaN arises on the way back."),

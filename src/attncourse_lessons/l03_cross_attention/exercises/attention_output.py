@@ -35,7 +35,7 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("output", points=2, hint=1)
+@aspect("output", points=1, hint=1)
 def output(answer, draw):
     """a weighted average of the encoder states, one for each target position"""
     batch, n_target, n_source, d = draw.sizes(4, 2, 9)
@@ -104,7 +104,7 @@ slip("cut off from the gradient", ("gradient",),
 @misconception("sums over the targets", fails=ALL)
 def sums_over_the_targets(weights, encoder_states):
     """There is one result for each source position, so the target positions were added up. The answer belongs to
-    whoever asked: keep the target axis and sum over the source."""
+    the query: keep the target axis and sum over the source."""
     return torch.einsum("bti,bid->bid", weights, encoder_states)
 
 

@@ -115,7 +115,7 @@ def _beside_own(answer, given, draw) -> Tensor:
 LOSS = explain_worst("the loss is {size} away from the mean cross-entropy of your logits")
 
 
-@aspect("loss", points=1, hint=3, explain=LOSS)
+@aspect("loss", points=2, hint=3, explain=LOSS)
 def loss(answer, draw):
     """the mean cross-entropy of the tokens that come next"""
     given = _sentences(draw, 5)
@@ -193,8 +193,8 @@ slip("cut between the steps", ("gradient",),
      {"rows.append(logits)": "rows.append(logits)\n    state, attentional = state.detach(), attentional.detach()"},
      {"(logits.flatten(0, 1)": "(logits.detach().flatten(0, 1)"}, words="""
     The numbers are right, but the gradient is cut between the steps, so a step never learns what the later ones needed
-    from it. (In long texts one cuts on purpose, to save memory: truncated backpropagation through time. Here the whole
-    sentence fits.)""")
+    from it. (In long texts the gradient is cut on purpose, to save memory: truncated backpropagation through time.
+    Here the whole sentence fits.)""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

@@ -96,7 +96,7 @@ def windows(answer, draw):
 
 @aspect("a window wider than the sequence", points=0.5, hint=2, explain=_call(0))
 def a_window_wider_than_the_sequence(answer, draw):
-    """nobody meets more positions than there are"""
+    """no position meets more positions than there are"""
     d, width = draw.sizes(1, 9, 12)[0], draw.sizes(1, 3, 6)[0]
     return _costs(answer, 0, [(kind, width + 2, d, width) for kind in WINDOWED])
 

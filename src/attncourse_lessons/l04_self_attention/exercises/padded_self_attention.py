@@ -36,12 +36,12 @@ exercise = Exercise(
     hints=(
         "Give one token a query of zeros and a key that is not: feature 0 alone in the token, and zeros in row 0 of "
         "W_Q. All its scores are 0, so it must receive the plain mean of the real values. (A vector of zeros shows "
-        "nothing: its key is zero, too.) And one feature more, zero in every token, may change nothing. Which line "
-        "breaks either rule?",
+        "nothing: its key is zero, too.) And one more feature, zero in every token, must not change anything. Which "
+        "line breaks either rule?",
         "Write down a matrix of scores for three tokens, the last of them padding. Whose row is it, and whose column? "
         "Which of the two must not count when the others take their average?",
-        "Leave somebody out *before* the softmax, by a score that makes the weight exactly 0. Whether the rows of "
-        "padding come out as zeros is a second question, asked of the output. (`masked_fill` does both, and passes the "
+        "Leave a token out *before* the softmax, with a score that makes its weight exactly 0. Whether the rows of "
+        "padding come out as zeros is a second question, about the output. (`masked_fill` does both, and passes the "
         "gradient on.)",
     ),
 )
@@ -79,7 +79,9 @@ def equal_scores(answer, draw):
 @aspect("beside padding", points=1, hint=3)
 def beside_padding(answer, draw):
     """real tokens receive what they would receive alone, padding receives zeros"""
-    return answer(*_padded(draw))
+    x, real, *matrices = _padded(draw)
+    real[0, 2] = False  # a hole between two tokens
+    return answer(x, real, *matrices)
 
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("x", "W_Q", "W_K", "W_V"))
@@ -121,6 +123,10 @@ slip("padding answers", MASKED,
     Padding takes its part of every average. Either no score was masked, or the *rows* of padding were, its questions:
     a row that is filled throughout with one number has equal weights after the softmax, so nothing shows. Who answers
     stands in the columns of the matrix of scores.""")
+slip("the mask read as a length", ("beside padding",),
+    {"x @ W_V ": "x @ W_V\nreal = torch.arange(x.shape[1]) < real.sum(dim=1)[:, None] "}, words="""
+    The mask was read as a length: so many positions from the front. That is right only where all padding stands behind.
+    The mask says *where* tokens are, not only how many there are.""")
 slip("a score of 0 for padding", MASKED,
     {"-torch.inf": "0.0"},
     {FILL: " * real[:, None]"}, words="""

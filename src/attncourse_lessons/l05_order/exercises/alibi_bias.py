@@ -89,6 +89,11 @@ slip("whole exponents", SLOPES,
     words="""
     The exponents were rounded to whole numbers, by `//` or by `int`. Up to 8 heads nothing shows, since 8u / h is whole
     there; with 16 heads, every second slope appears twice and the one between is missing. Divide with `/`.""")
+slip("heads on the last axis", (*SLOPES, *DISTANCES),
+    {"slopes[:, None, None] * distance": "slopes * distance[..., None]"},
+    words="""
+    The numbers are right, and the heads are the last axis: (n, n, n_heads). Scores are (batch, n_heads, n, n), so a
+    bias that is added to them has its heads first: (n_heads, n, n).""")
 slip("signed distance", DISTANCES,
     {"(place - place[:, None]).abs()": "place[:, None] - place"},
     {"(place - place[:, None]).abs()": "place - place[:, None]"},

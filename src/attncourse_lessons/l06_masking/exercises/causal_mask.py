@@ -32,10 +32,10 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? "
-        "For the last?",
-        "Now draw it for 2 queries and 5 keys. The last query stands at the last key. At which position stands the "
-        "first one, and how many keys may it see? Which mask is it for a single query?",
+        "Draw it for 3 queries and 3 keys. Row i is a query, column j a key. Which cells may be True for the first "
+        "row? For the last?",
+        "Now draw it for 2 queries and 5 keys. The last query stands at the last key. At which position does the "
+        "first one stand, and how many keys may it see? Which mask does a single query need?",
         "With the queries' positions as a column and the keys' positions 0, 1, … as a row, one comparison is a whole "
         "table. Where do the queries' positions begin?",
     ),
@@ -191,8 +191,8 @@ def true_where_it_is_forbidden(n_query, n_key):
     contract={"Who may attend to whom,": "Who may attend to whom, nobody to themselves,"},
     meanings={"itself": "it does not attend to itself, so the token of a text that has only one attends to nothing",
               "one query": "a single query, the newest position, sees all keys but its own"},
-    hints=("Draw it for 3 queries and 3 keys. Row i asks, column j answers. Which cells may be True for the first row? "
-           "For the last?", *exercise.hints[1:]),
+    hints=("Draw it for 3 queries and 3 keys. Row i is a query, column j a key. Which cells may be True for the first "
+           "row? For the last?", *exercise.hints[1:]),
     without=("not even itself", "one step of the future", "future for past", "itself alone"),
 )
 def the_past_alone(n_query, n_key):

@@ -1,4 +1,4 @@
-"""feed_forward: Widen, take the maximum of 0 and each number, come back; and which hidden units never answer."""
+"""feed_forward: The position-wise feed-forward network, and which of its hidden units are dead."""
 
 import math
 
@@ -110,14 +110,14 @@ SILENT, ALL = "(hidden == 0).reshape(-1, len(b_1))", "silent.all(dim=0)"
 
 slip("no activation function", BOTH, {".relu()": ""}, words="""
     Two linear maps in a row are one linear map: W_1 W_2 could have been written down at once, and the wide middle gains
-    nothing. What stands between them must be no linear map: what it makes of a sum must not be just the sum of what it
-    makes of the parts.""")
+    nothing. What stands between them must not be a linear map: its result for a sum must not be just the sum of
+    its results for the parts.""")
 slip("the activation function at the end", VALUES, {OUTPUT: f"({OUTPUT}).relu()"}, words="""
     The output was cut off at zero. It is what the rest of the network goes on with, and must be free to be negative:
     the maximum with 0 stands in the middle, in the wide layer, and nowhere else.""")
 slip("the activation function before W_1", BOTH, {HIDDEN: "x.relu() @ W_1 + b_1"}, words="""
-    The input itself was cut off at zero, and half of what attention has collected is gone before anybody has looked at
-    it. First the product with W_1, then the maximum.""")
+    The input itself was cut off at zero, and half of what attention has collected is gone before it is
+    used. First the product with W_1, then the maximum.""")
 slip("the activation function before the bias", BOTH, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
     b_1 was added after the maximum with 0. Inside, it decides from where each hidden unit answers; outside, all
     answer from zero on, and b_1 could be moved into b_2.""")

@@ -43,12 +43,14 @@ aspect, slip, misconception, variant, alternative = exercise.decorators()
 def _starts(draw) -> Tensor:
     """Where a new document begins, (batch, n): in the middle of every row, and elsewhere by chance.
 
-    Not at the first place, so that a count of them begins with 0; and in the first two rows not at the same places.
+    Not at the first place, so that a count of them begins with 0. In the first two rows not at the same places: each
+    has a pair of neighbours in one document that the other has not.
     """
-    batch, n = draw.sizes(2, 3, 9)
+    batch, n = draw.sizes(2, 4, 9)
     starts = draw.uniform(batch, n) < 0.4
     starts[:, 0], starts[:, n // 2] = False, True
-    starts[1, -1] = ~starts[0, -1]
+    starts[0, 1], starts[0, -1] = False, True
+    starts[1, 1], starts[1, -1] = True, False
     return starts
 
 
@@ -91,6 +93,7 @@ def a_document_that_goes_on_later(answer, draw):
 
 LATER = ("a document that goes on later",)
 ALL = ("mask", "numbers of any kind", *LATER)
+RETURNED = "return same & torch.ones(n, n, dtype=torch.bool).tril()"
 
 slip("the future of the document", ("mask",), {" & torch.ones(n, n, dtype=torch.bool).tril()": ""}, words="""
     Documents are kept apart, but inside one every position attends to all others, the future too. The second
@@ -101,7 +104,7 @@ slip("earlier documents too", ALL, {"==": ">="}, words="""
     The numbers were compared by ≤, so a document sees those with smaller numbers. A number is a name here, not a size:
     same or not the same.""")
 slip("one condition is enough", ALL, {"same &": "same |"}, words="""
-    The two conditions were joined by "or": whoever satisfies one is let in. Both must hold.""")
+    The two conditions were joined by "or", so a pair that satisfies one is allowed. Both must hold.""")
 slip("not even itself", ("mask",), {"tril()": "tril(-1)"}, words="""
     The diagonal is False: a position may not attend to itself, and the first token of every document has nothing left
     to attend to.""")
@@ -115,20 +118,29 @@ slip("a change of number starts a new document", LATER,
     words="""
     The mask was made from the places where the number changes. A document may be interrupted by another one and go on
     later: equal numbers mean the same document, wherever they stand. Compare the numbers for equality.""")
-slip("mask upside down", ALL, {"return same & torch.ones(n, n, dtype=torch.bool).tril()":
+slip("mask upside down", ALL, {RETURNED:
      "return ~(same & torch.ones(n, n, dtype=torch.bool).tril())"}, words="""
-    What is allowed is False, and everything else is True. True means "may attend".""")
+    The mask is False where a position may attend, and True everywhere else. True means "may attend".""")
 slip("future for past", ALL, {"tril()": "triu()"}, words="""
     Each position attends to itself and to what comes *after* it in its document. Row i is a query: it may attend to the
     keys j ≤ i.""")
 slip("document 0 is padding", ("mask", "numbers of any kind"),
      {"return same": "return same & (documents != 0)[:, None]"}, words="""
-    What bears the number 0 was taken for padding. Nothing is padded here, and 0 is a document's number like any
-    other.""")
+    The document with the number 0 was taken for padding. Nothing is padded here, and 0 is a number like any other.""")
 slip("one row's documents for all", ALL, {"documents[:, :, None] == documents[:, None, :]":
      "(documents[:1, :, None] == documents[:1, None, :]).expand(len(documents), -1, -1)"}, words="""
     Every row was cut where the first one is. Each row of the batch holds documents of its own: compare the numbers row
     by row.""")
+slip("one mask for the whole batch", ALL,
+     {RETURNED: "return (torch.ones(n, n, dtype=torch.bool).tril() & same).any(dim=0).expand_as(same)"},
+     {RETURNED: "return (torch.ones(n, n, dtype=torch.bool).tril() & same).all(dim=0).expand_as(same)"}, words="""
+    The masks of all rows were joined into one, which then served for every row. Each row of the batch holds documents
+    of its own, which begin and end elsewhere. Which axis of the mask runs over the rows?""")
+slip("blocks in the order of the numbers", ("numbers of any kind", *LATER),
+     {"same =": "documents = documents.sort(dim=1).values\nsame ="}, words="""
+    It was counted how long each document is, or the numbers were sorted, and the documents' blocks then stand in the
+    order of their *numbers*. Where a document really stands is lost. Try it with a row of 7 7 3: which positions belong
+    to document 3?""")
 slip("one document's neighbour too", ALL, {"documents[:, :, None] == documents[:, None, :]":
      "(documents[:, :, None] - documents[:, None, :]).abs() <= 1"}, words="""
     Documents whose numbers lie one apart were taken for the same. A number is a name here: same or not the same.""")

@@ -114,9 +114,13 @@ slip("mask upside down", ALL_MASKS, {FIRST: "place >= lengths[:, None]", LAST: "
 slip("one too many", BEHIND, {FIRST: "place <= lengths[:, None]"}, words="""
     It is off by one: a sentence of 2 tokens stands at the positions 0 and 1. Try it with one token, and count the
     Trues.""")
-slip("positions counted from one", ALL_MASKS, {"arange(n)": "arange(1, n + 1)"}, words="""
-    The positions are counted from one, and torch counts from zero: a sentence of 2 tokens stands at the positions 0 and
-    1, or, with the padding in front, at n − 2 and n − 1. Try it with one token, and count the Trues.""")
+slip("one position off", ALL_MASKS,
+    {"arange(n)": "arange(1, n + 1)"},
+    {FIRST: f"{FIRST} - 1", LAST: "place > n - lengths[:, None]"},  # one too few on either side
+    words="""
+    It is off by one. torch counts positions from zero: a sentence of 2 tokens stands at the positions 0 and 1, or, with
+    the padding in front, at n − 2 and n − 1. Try it with one token, and count the Trues.""")
+slip("one position off", BEHIND, {FIRST: f"{FIRST} - 1"})
 slip("tokens at the end", BEHIND, {FIRST: "place >= n - lengths[:, None] + 0"}, words="""
     The mask is for sentences with their padding in *front*. Without `in_front` the tokens come first, at the positions
     0 to lengths[b] − 1, and the padding comes after them.""")
@@ -135,13 +139,23 @@ slip("in front, one too many", FRONT, {LAST: "place >= n - lengths[:, None] - 1"
 slip("in front, one too few", FRONT, {LAST: "place > n - lengths[:, None]"}, words="""
     With the padding in front it is off by one: a sentence of 2 tokens in 5 places begins at position 3, and position 3
     belongs to it. Try it with one token, and count the Trues.""")
-slip("in front, as far as the longest", FRONT, {LAST: "place >= lengths.max() - lengths[:, None]"}, words="""
-    With the padding in front every sentence ends at position n − 1. Here it ends where the longest sentence of the
-    batch ends. It is n that says how wide the batch is.""")
+slip("in front, as far as the longest", FRONT,
+    {LAST: "place >= lengths.max() - lengths[:, None]"},
+    {LAST: "(place >= lengths.max() - lengths[:, None]) & (place < lengths.max())"}, words="""
+    With the padding in front every sentence ends at position n − 1. Here its first position was counted back from the
+    end of the batch's longest sentence. It is n that says how wide the batch is.""")
+slip("in front, the sentences turned round", FRONT, {LAST: "is_token.flip(0)"}, words="""
+    With `in_front` the *sentences* have changed places, the first with the last, and each has its padding behind it as
+    before. Which axis of (batch, n) runs over the positions?""")
 slip("as wide as the longest sentence", ("no full sentence", *FRONT),
     {"arange(n)": "arange(int(lengths.max()))"}, words="""
     The width was taken from the longest sentence of the batch. It is n that says how wide the batch is: it may have
     been padded further, to a fixed size.""")
+slip("an empty sentence may read everything", ("no full sentence", *FRONT),
+    {ROW: "(is_token | (lengths == 0)[:, None])[:, None, :]"}, words="""
+    A sentence without tokens got a row of nothing but True, perhaps so that its softmax would not be 0/0. The mask then
+    says that there are tokens where there are none. Whose task is it to deal with a row without tokens: the mask's, or
+    that of the attention that uses it?""")
 slip("numbers for booleans", ("tokens and padding",), {ROW: f"{ROW}.int()"}, words="""
     These are numbers, and a mask is boolean: `~mask` of numbers is not its opposite, and `&` may refuse them. A
     comparison makes booleans; leave them as they are.""")

@@ -58,10 +58,10 @@ def _vectors(draw):
 
 
 def _padded(batch, n):
-    """Where each sentence begins and ends, and (batch, n), True between: padding on both sides, in front, behind."""
+    """(batch, n), True where a token is: padding on both sides of a sentence, in front, behind."""
     places = [(1, n - 1), (3, n), (0, n), (0, n - 2), (2, n), (1, n), (2, n - 1)][:batch]
     at = torch.arange(n)
-    return places, torch.stack([(start <= at) & (at < end) for start, end in places])
+    return torch.stack([(start <= at) & (at < end) for start, end in places])
 
 
 # ----------------------------------------------------------------------------------------------------- what is observed
@@ -99,12 +99,13 @@ def not_the_future(answer, draw):
 def not_the_padding(answer, draw):
     """a sentence gets what it gets alone, wherever its padding stands"""
     query, key, value = _vectors(draw)
-    places, is_token = _padded(len(query), query.shape[2])
+    is_token = _padded(len(query), query.shape[2])
+    is_token[2, 2] = False                                                # between two tokens, too
     output = require_variation(answer(query, key, value, is_token))
     off = torch.zeros_like(query)
-    for i, (start, end) in enumerate(places):
-        alone = [x[i : i + 1, :, start:end] for x in (query, key, value)]
-        off[i, :, start:end] = output[i, :, start:end] - answer(*alone, is_token[i : i + 1, start:end])[0]
+    for i, there in enumerate(is_token):
+        alone = [x[i : i + 1, :, there] for x in (query, key, value)]
+        off[i, :, there] = output[i, :, there] - answer(*alone, is_token[i : i + 1, there])[0]
     return off
 
 
@@ -112,7 +113,7 @@ def not_the_padding(answer, draw):
 def nothing_to_attend_to(answer, draw):
     """a place of the padding gets a number, and not NaN, although it may attend to nothing"""
     query, key, value = _vectors(draw)
-    _, is_token = _padded(len(query), query.shape[2])
+    is_token = _padded(len(query), query.shape[2])
     return require_variation(answer(query, key, value, is_token)).isfinite().flatten(2).all(dim=2)
 
 
@@ -120,7 +121,7 @@ def nothing_to_attend_to(answer, draw):
 def gradient(answer, draw):
     """queries, keys and values can learn from the tokens' output, padding or no padding"""
     vectors = [x.requires_grad_() for x in _vectors(draw)]
-    _, is_token = _padded(len(vectors[0]), vectors[0].shape[2])
+    is_token = _padded(len(vectors[0]), vectors[0].shape[2])
     tokens = is_token[:, None, :, None].expand_as(vectors[2])             # nobody learns from the padding's output
     query, key, value = vectors
     right = reference(query, key, value, is_token)
@@ -160,7 +161,10 @@ slip("queries in place of keys", (*PADDING, *NOBODY),
     The mask forbids the *queries* of the padding: it lies on their axis. What these get is thrown away anyhow, and
     their rows are now 0/0. What matters is that no token attends to the padding: its keys are what must be hidden, and
     keys are the last axis.""")
-slip("another sentence's mask", PADDING, {TOKENS: "is_token[:, None, :]"}, words="""
+slip("another sentence's mask", PADDING,
+     {TOKENS: "is_token[:, None, :]"},
+     {TOKENS: "is_token[:, None, :]", "-torch.inf": "-1e9", f"weights = weights{ZEROS}": "pass"},
+     words="""
     `is_token` lacks an axis. Beside scores (batch, n_heads, n, n) it must be (batch, 1, 1, n). With one axis less its
     batch is taken for the heads: an error, or, where there are as many heads as sentences, each head uses the mask of a
     sentence and nobody complains.""")
@@ -179,10 +183,11 @@ slip("NaN where nothing is allowed", NOBODY,
     this layer's gradients already. Give such a row numbers.""")
 slip("NaN on the way back", ("gradient",),
      {FILLED: "(scores + torch.where(mask, 0.0, -torch.inf))"},
+     {f"weights = weights{ZEROS}": "pass", "weights @ value": "(weights @ value).nan_to_num()"},
      words="""
     The output is right, and the gradient is NaN. A row in which nothing is allowed came out of the softmax as 0/0,
-    and was mended afterwards; on the way back the softmax still multiplies by its own NaN. If the forbidden scores are
-    *filled*, no gradient passes that place; if −∞ is added, it does.""")
+    and was mended afterwards; on the way back its NaN is still a factor, in the softmax or in the average of the
+    values. Fill the forbidden *scores* before the softmax, and the *weights* with 0 right after it.""")
 slip("masked after the softmax", (*FUTURE, *PADDING),
      {f"{FILLED}.softmax": "scores.softmax"},
      {f"{FILLED}.softmax(dim=-1)": "scores.softmax(dim=-1)", f"weights{ZEROS}": "weights * mask"},

@@ -135,6 +135,18 @@ slip("group outputs averaged", NOT_GROUPED,
     words="""
     The heads of a group were averaged at the end, so there is one output for each group. What is shared is keys and
     values; each query head found something of its own, and W_O wants all of it.""")
+slip("one softmax for a group", NOT_GROUPED,
+    {OUTPUT: "grouped = scores.unflatten(1, (-1, shared)).transpose(2, 3)\n"
+             "weights = grouped.flatten(3).softmax(dim=-1).view_as(grouped).transpose(2, 3).flatten(1, 2)\n"
+             "return weights @ value"}, words="""
+    The heads of a group went through one softmax, so that their weights *together* sum to one. They share keys and
+    values, and nothing else. Over what must the weights of one query in one head sum to one?""")
+slip("the heads come back in another order", ("groups",),
+    {OUTPUT: "return (scores.softmax(dim=-1) @ value).unflatten(1, (-1, shared)).transpose(1, 2).flatten(1, 2)"},
+    words="""
+    Each head's output is right, and they stand in another order: first the first head of every group, then the second
+    of every group. W_O expects them as the query heads came. With 6 query heads in 2 groups, which head stands second
+    in your output?""")
 slip("the first keys for all", ("groups", "one for each"), {KEYS: "key[:, :1]", VALUES: "value[:, :1]"}, words="""
     Every query head used the first head of keys and values, and the others were never used. Head i belongs to
     group i // (n_heads / n_kv_heads).""")
@@ -154,6 +166,9 @@ slip("root of the wrong size", ("one for each",),
     product: it still sums over one head's columns, the last axis.""")
 slip("cut off from the gradient", ("gradient",),
     {"= key.": "= key.detach().", "= value.": "= value.detach()."},
+    {"= key.": "= key.detach()."},
+    {"= value.": "= value.detach()."},
+    {QUERY: f"{QUERY}.detach()"},
     words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data` and `torch.tensor(...)` forget
     where numbers came from. (A cache holds numbers without gradients; in training there is no cache.)""")

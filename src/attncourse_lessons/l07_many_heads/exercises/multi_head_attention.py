@@ -101,11 +101,12 @@ def mask(answer, draw):
     """a sentence gets what it would get if there were no padding, with a memory and without one"""
     module, x, memory = _module(answer, draw)
     mask = draw.padding_mask(*memory.shape[:2]).roll(-1, dims=0)          # (batch, n_key), padding in the first row
+    mask[-1, (mask.shape[1] - 1) // 2] = False                            # and in the last in front of a token
     padded = memory + 3 * draw.normal(*memory.shape) * ~mask[..., None]
     output = module(x, padded, mask[:, None])
     if torch.equal(output, module(x, 1 - padded, mask[:, None])):
         raise AspectFailed(Problem("unusable", "changing the memory makes no difference"))
-    alone = [(x[i : i + 1], memory[i : i + 1, :n], mask[i : i + 1, None, :n]) for i, n in enumerate(mask.sum(dim=1))]
+    alone = [(x[i : i + 1], memory[i : i + 1, real], mask[i : i + 1, None, real]) for i, real in enumerate(mask)]
     off = apart(require_variation(output), torch.cat([module(*sentence) for sentence in alone]))
     own = draw.padding_mask(*x.shape[:2])[:, None]                        # x for its own memory: the same, said twice
     return torch.stack([off, module(x, None, own) - module(x, x.clone(), own)])
@@ -178,6 +179,12 @@ slip("no W_O", ("self-attention", "one head", "gradient"), {f"self.output({MERGE
 slip("softmax over the heads", ("self-attention", "one head", "mask"), {"dim=-1": "dim=1"}, words="""
     `dim=1` is now the heads' axis: for each pair of tokens the weights summed to one over the heads. Every head has
     weights of its own, which sum to one over the keys: the last axis, however many there are in front.""")
+slip("normalised over the queries", ("self-attention", "one head", "a memory", "mask"),
+    {"dim=-1": "dim=-2"},
+    {"dim=-1": "dim=-2", "-torch.inf": "-1e9"},
+    words="""
+    The weights sum to one down each column, over the queries. The weights of each *query* must sum to one over the
+    keys, which are the last axis.""")
 slip("ignores the memory", ("a memory", "mask"),
     {MEMORY: "memory = x"},
     {"self.value(memory)": "self.value(x)"},  # for the values alone
@@ -199,6 +206,10 @@ slip("no mask in self-attention", MASK,
     The mask was used where there is a memory, and not in self-attention. An encoder's sentences are padded, too, and
     there x is its own memory. Whether there is a memory and whether there is a mask are two questions; ask them one
     after the other, not one inside the other.""")
+slip("the mask read as a length", MASK,
+    {"~mask[": "~(torch.arange(mask.shape[-1]) < mask.sum(dim=-1, keepdim=True))["}, words="""
+    The mask was read as a length: so many keys from the front. That is right only where all padding stands behind. The
+    mask says *which* keys are tokens, not only how many there are.""")
 slip("one sentence's mask for all", MASK, {"mask[:, None]": "mask[:1, None]"}, words="""
     Every sentence got the mask of the first one in the batch. Each has a length, and a mask, of its own.""")
 slip("a forbidden score that is not low enough", MASK,

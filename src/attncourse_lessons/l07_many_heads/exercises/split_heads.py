@@ -89,6 +89,10 @@ slip("transposed before the cut", ("heads",),
     Tokens and columns were exchanged first, and then the numbers were broken into rows of another length. `reshape`
     reads them in the order in which they lie, so each piece has numbers of several tokens. Cut the *last* axis in two,
     and then exchange axes.""")
+slip("heads that overlap", HEADS,
+    {"x.view(batch, n, n_heads, d_model // n_heads)": "x.unfold(2, d_model // n_heads, 1)[:, :, :n_heads]"}, words="""
+    Each head begins one column after the head before it, so that they share most of their columns. A head begins where
+    the one before it ends, d_head columns further on.""")
 slip("heads in the batch", HEADS, {SWAP: ".transpose(1, 2).flatten(0, 1)"}, words="""
     Batch and heads were joined into one axis. `bmm` asks for that; the contract keeps the two apart: (batch, n_heads,
     n, d_head).""")

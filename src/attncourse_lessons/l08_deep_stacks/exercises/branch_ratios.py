@@ -104,6 +104,8 @@ def what_each_branch_reads(answer, draw):
 def padding(answer, draw):
     """only real tokens enter the mean, all of them alike: the same ratios as for a batch of nothing but these"""
     x, branches, real = _stack(draw, 2, all_real=False)
+    real[-1, 1] = False                                                       # a hole between two tokens
+    real[0, -2:] = False                                                      # and fewer tokens in the first sentence
     alone = x[real][None]                                                     # (1, tokens, d_model)
     ratios = require_variation(answer(x, branches, real))
     return ratios - answer(alone, branches, torch.ones(alone.shape[:2], dtype=torch.bool))
@@ -160,6 +162,10 @@ slip("padding counted", ("padding", "not moved by padding"),
      words="""
     Padding entered the mean. What stands there is nobody's token, and a batch with more padding would have other
     ratios.""")
+slip("the mask read as a length", ("padding",),
+     {MEAN: "ratio[torch.arange(ratio.shape[1]) < real.sum(dim=1)[:, None]].mean()"}, words="""
+    The mask was read as a length: so many places from the front. That is right only where all padding stands behind.
+    The mask says *where* tokens are, not only how many there are.""")
 slip("zeros for the padding", ("padding",), {MEAN: "(ratio * real).mean()"}, words="""
     The padding's ratios were set to zero, and then counted: the sum was divided by all places. Divide by the number of
     real tokens.""")

@@ -36,8 +36,8 @@ exercise = Exercise(
     minutes=10,
     hints=(
         "The blocks hold their residual connections themselves. What is left to do between them?",
-        "In a pre-norm stack no norm stands in the path of x. How large is x after twelve blocks, and who has seen to "
-        "it that the output layer reads something of the usual size?",
+        "In a pre-norm stack no norm stands in the path of x. How large is x after twelve blocks, and what ensures "
+        "that the output layer reads something of the usual size?",
         "Two things are kept apart: x, which goes on to the next block as the last block left it, and the list of what "
         "an output layer would read. How many entries has that list if there are no blocks?",
     ),

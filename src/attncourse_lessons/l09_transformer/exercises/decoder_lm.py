@@ -72,14 +72,14 @@ exercise = Exercise(
     difficulty=3,
     minutes=30,
     hints=(
-        "What a module learns is what its attributes hold: layers, parameters, and containers of torch's such as "
-        "`nn.ModuleList`. What stands in a plain Python list, or is made in `forward`, no optimiser will ever find. "
+        "A module learns what its attributes hold: layers, parameters and torch's containers, such as `nn.ModuleList`. "
+        "An optimiser never finds what is kept in a plain Python list, or is made in `forward`. "
         "Print `[name for name, _ in model.named_parameters()]`.",
-        "Tied means one tensor in two roles. The table (vocab_size, d_model) has a row for each token: to look one up "
-        "is the embedding; the dot product of a state with every row is the logits. Which matrix product gives all of "
-        "these at once?",
-        "In `forward`: rows of `tokens`, plus the first n rows of `positions`; each block of `blocks` in turn, on what "
-        "the block before has made, with a mask (n, n) that is True on and below the diagonal; the norm; and the "
+        "Tied means one tensor in two roles. The table (vocab_size, d_model) has a row for each token: the "
+        "embedding looks one up, and the logits are the dot products of a state with every row. Which matrix product "
+        "gives all of these at once?",
+        "In `forward`: rows of `tokens`, plus the first n rows of `positions`; each block of `blocks` in turn, on the "
+        "output of the block before, with a mask (n, n) that is True on and below the diagonal; the norm; and the "
         "product with the transposed table.",
     ),
 )
@@ -264,11 +264,16 @@ slip("no last norm", ("logits", "learns"), {"self.norm(x)": "x"}, words="""
 slip("the norm after every block", LOGITS, {LOOP: "x = self.norm(block(x, mask))", "self.norm(x)": "x"}, words="""
     What has passed the norm went on to the next block. In a pre-norm model nothing normalises the path from block to
     block: the norm stands once, after the last of them.""")
+slip("the norm before the blocks", LOGITS,
+     {f"self.tokens(tokens){POSITIONS}": f"self.norm(self.tokens(tokens){POSITIONS})", "self.norm(x)": "x"},
+     words="""
+    The last norm stands before the first block. Each block of a pre-norm model normalises what it reads by itself; what
+    needs one more norm is the sum of all blocks, before it meets the table.""")
 slip("the tokens shifted", LOGITS,
      {"self.tokens(tokens)": "self.tokens(F.pad(tokens, (1, 0))[:, :-1])"},
      {"self.tokens(tokens)": "F.pad(self.tokens(tokens), (0, 0, 1, 0))[:, :-1]"}, words="""
     The tokens were moved by a place inside of the model. At place t it reads the token at t and gives the logits of the
-    next one; whoever trains it moves the targets.""")
+    next one. The training loop moves the targets, not the model.""")
 slip("every block on the same input", ("logits", "learns"),
      {LOOP: "y = block(x, mask)", "self.norm(x)": "self.norm(y)"}, words="""
     Each block was given the embedded tokens, and only what the last one made was used. A block works on what the block

@@ -125,8 +125,8 @@ slip("norms in front alone", BLOCK,
     This is the pre-norm block of the lecture (or one half of it is): a norm in front, and what the sublayer returns is
     added as it is. Here each sublayer has a second norm *after* it, before the sum.""")
 slip("norms after it alone", ("attention", "network", "both"), {"norm_1(x)": "x", "norm_3(x)": "x"}, words="""
-    The sublayers read x as it was, and only what they returned was normalised. (OLMo 2 has its blocks so.) Here each
-    sublayer has a norm in front as well.""")
+    The sublayers read x as it was, and only what they returned was normalised. (The blocks of OLMo 2 are like this.)
+    Here each sublayer has a norm in front as well.""")
 slip("no norm in front of the network", HALF[1], {"norm_3(x)": "x"}, words="""
     The network got x as it was, with no norm in front, and `norm_3` was not used.""")
 slip("norms after the sums", BLOCK,
@@ -140,6 +140,7 @@ slip("residual from the normalised x", BLOCK,
      {"h = ": "x = h = ", f"x + norm_4({THINKS})": f"norm_3(x) + norm_4({THINKS})"},
      {"h = ": "x = h = "},
      {f"x + norm_4({THINKS})": f"norm_3(x) + norm_4({THINKS})"},
+     {"x + norm_2": "h + norm_2"},  # as the second, with both names kept
      words="""
     The normalised x took the place of x, and the sum was made with that. So the original x is lost at the first
     norm, and the residual path with it. Give what the norm returns a name of its own.""")
@@ -170,15 +171,20 @@ slip("both norms in front", BLOCK,
      {f"norm_2({ATTENDS})": ATTENDS, "h = norm_1(x)": "h = norm_2(norm_1(x))",
       f"norm_4({THINKS})": "feed_forward(norm_4(norm_3(x)))"},
      words="""
-    Both norms of a sublayer stand in front of it, one after the other. A sandwich has its bread on two sides: one norm
-    reads x, the other what the sublayer returned.""")
+    Both norms of a sublayer stand in front of it, one after the other. In a sandwich block one norm reads x, and the
+    other reads what the sublayer returned.""")
 slip("one norm for both parts", HALF[1], {"norm_3": "norm_1"}, words="""
     `norm_1` served both sublayers. Each norm has a gain and a bias of its own, learned for the part after it.""")
 slip("the network reads the old x", HALF[1],
      {f"x = x + norm_2({ATTENDS})\nreturn x": f"return x + norm_2({ATTENDS})"}, words="""
-    Both sublayers read the original x, and both findings were added. (Some models are built so, to save time:
-    "parallel" blocks.) Here the second line starts from what the first one made: the network is to work on what
+    Both sublayers read the original x, and both findings were added. (Some models do this on purpose, to save
+    time: "parallel" blocks.) Here the second line starts from what the first one made: the network is to work on what
     attention has brought.""")
+slip("added to the first x", (*BLOCK, "gradient"),
+     {f"x = x + norm_2({ATTENDS})": f"y = x + norm_2({ATTENDS})", THINKS: "feed_forward(norm_3(y))"},
+     words="""
+    The network read what attention had brought, but its output was added to the *old* x. So what attention found goes
+    through the network and no further. If the network returns zeros, what should come out?""")
 slip("ignores the mask", ("mask",), {"mask": "None"}, words="""
     The mask was not handed on: change the padding, and the outputs at the tokens change. A block has no use for the
     mask itself; the attention in it has.""")

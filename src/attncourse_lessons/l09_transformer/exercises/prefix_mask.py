@@ -86,8 +86,8 @@ EVERY_PREFIX = ("prefix and rest", "no prefix", "nothing but prefix")
 ALLOWED = "past | prefix[:, None]"
 
 slip("causal alone", ("prefix and rest", "nothing but prefix"), {ALLOWED: "past.expand(len(lengths), n, n)"}, words="""
-    The prefix is read from left to right like the rest. Nobody has to predict the prefix: it may be read as an
-    encoder would, in both directions.""")
+    The prefix is read from left to right like the rest. The prefix need not be predicted, so it may be
+    read in both directions, as an encoder does.""")
 slip("the prefix sees the rest", ("prefix and rest",), {"prefix[:, None]": "prefix[:, :, None]"}, words="""
     Positions of the prefix were allowed to attend to everything, the answer included; and the answer's positions attend
     to the prefix, so it leaks to them. It is the *key* that must lie in the prefix.""")
@@ -99,7 +99,7 @@ slip("both reasons needed", EVERY_PREFIX, {" | ": " & "}, words="""
     enough.""")
 slip("one position too many", ("prefix and rest",), {"position < lengths": "position <= lengths"}, words="""
     The prefix has grown by one: positions are counted from 0, so the last of `length` positions is length − 1. The
-    first token of the answer is now read by those who are to predict it.""")
+    first token of the answer is now read by positions that are to predict it.""")
 slip("the rest does not see the prefix", ("prefix and rest",),
      {ALLOWED: "torch.where(prefix[:, :, None], prefix[:, None], past & ~prefix[:, None])"}, words="""
     Two masks were put side by side, one within the prefix and one within the rest, and no position of the rest sees the

@@ -132,7 +132,7 @@ slip("no gate", ("output", "gradient"),
      {"W_gate": "W_up", VALUE: ""},
      {VALUE: ""},  # with the gate's matrix
      words="""
-    This is the plain network of 2017 with a different bend: one matrix up, one down, and the third learns nothing.""")
+    This is the plain network of 2017 with another activation: one matrix up, one down; the third learns nothing.""")
 slip("exponentials that overflow", ("large numbers",),
      {"torch.sigmoid(z)": "z.exp() / (1 + z.exp())"},
      {GATE: "z / (1 + (-z).exp())"},  # on the way back alone

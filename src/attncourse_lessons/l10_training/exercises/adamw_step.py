@@ -40,10 +40,10 @@ exercise = Exercise(
         "Five lines, in the order of the contract: m, v, the two corrected, the step. If all gradients were 1, m would "
         "be 1 − β₁ after one step and 1 − β₁² after two. What comes back as m and v is not corrected: the next step "
         "begins with it.",
-        "ε is added to the root, and the root is taken of the corrected v. Weight decay is no part of the gradient: "
-        "m and v never see it. It joins the step behind them, and lr multiplies it as well.",
+        "ε is added to the root, and the root is taken of the corrected v. Weight decay is not part of the gradient: "
+        "m and v never see it. It is added to the step after them, and lr multiplies it as well.",
         "Let `update` be the corrected m over (the root of the corrected v, plus ε). Where the parameter has two axes "
-        "or more, λ times the parameter is added to it. At the end lr times all of it is taken away.",
+        "or more, λ times the parameter is added to it. At the end, subtract lr times `update`.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

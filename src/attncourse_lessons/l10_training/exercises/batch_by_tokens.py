@@ -29,7 +29,7 @@ exercise = Exercise(
     extra=True,
     hints=(
         "If you take the sentences from the shortest to the longest, how large is the rectangle of the batch that you "
-        "are filling when one more comes in? Its length is then the newcomer's.",
+        "are filling when one more comes in? It is then as wide as the new sentence is long.",
         "Sort the indices, not the lengths: `sorted` takes a `key`, and leaves equal ones in the order in which they "
         "came. For each index, (sentences in the last batch + 1) × its length is the new rectangle. Does it fit? One "
         "of exactly `batch_tokens` does.",

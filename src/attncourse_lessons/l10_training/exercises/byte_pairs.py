@@ -67,7 +67,7 @@ exercise = Exercise(
     extra=True,
     hints=(
         "Keep every word as a list of its pieces, at first its letters. A merge goes through such a list from the left "
-        "and puts one piece in place of two wherever the pair stands. Which pair it is, the training words alone say.",
+        "and puts one piece in place of two wherever the pair stands. The training words alone decide which pair.",
         "Each round: count the neighbours in the *training* words anew, as they are cut by now, find the pair with "
         "the largest count (of equal counts, the first in the alphabet: the smallest of the tuples `(-count, pair)` "
         "is both), and merge it in all words, the test's too.",

@@ -32,9 +32,9 @@ exercise = Exercise(
         "five: five numbers that sum to one.",
         "It is a mixture: 1 − ε of all on the truth, and ε spread evenly over the whole vocabulary. So the loss is a "
         "mixture, too: 1 − ε times −log p(truth), and ε times the mean of −log p over the vocabulary.",
-        "`log_softmax`, and no softmax before it: that makes 0 of small probabilities, whose logarithm is −∞. `gather` "
-        "finds the first part, a mean over the last axis the second: both (batch, n). Mix them, keep the real tokens, "
-        "all sentences together; their mean goes back as a tensor, not as a float.",
+        "Use `log_softmax`, with no softmax before it: a softmax rounds small probabilities to 0, whose logarithm is "
+        "−∞. `gather` finds the first part, a mean over the last axis finds the second; both are (batch, n). Mix them, "
+        "keep the real tokens of all sentences together, and return their mean as a tensor, not as a float.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

@@ -57,9 +57,10 @@ exercise = Exercise(
         "decoder alone, so each meets about half of the N parameters.",
         "A product of (n, a) and (a, b) takes n · a · b multiplications and as many additions. Write a small function "
         "that makes a step's FLOPs of a number of multiply-adds: 2 for each, and 3 times that. Which tokens "
-        "pass the two matrices of the feed-forward networks, and which the one that makes logits?",
-        "List who passes the four projections: in the encoder all source tokens; in the decoder's self-attention all "
-        "target tokens; in cross-attention the target tokens pass two of them and the source tokens the two others. "
+        "pass the two matrices of the feed-forward networks, and which tokens pass the one that makes logits?",
+        "List which tokens pass the four projections: in the encoder all source tokens; in the decoder's "
+        "self-attention all target tokens; in cross-attention the target tokens pass two of them and the source tokens "
+        "the two others. "
         "Scores have a pair for each query and each key, and the average of the values has them once more.",
     ),
 )

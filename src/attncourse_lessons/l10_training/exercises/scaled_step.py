@@ -38,9 +38,9 @@ exercise = Exercise(
         "Multiply the loss by the scale *before* `backward()`. Where is the gradient then, and of what type is it?",
         "Turn the gradient into float32 first and divide by the scale afterwards: what float16 cannot hold is lost in "
         "any other order. `isfinite()` is False for ∞ and for NaN.",
-        "Two ways out. Not all finite: the weights as they came, half the scale, a count of 0. Else one step on the "
-        "float32 weights and one more good step; and if that makes `growth_interval` of them, twice the scale and a "
-        "count of 0.",
+        "There are two cases. If not all numbers are finite, return the weights as they came, half the scale and a "
+        "count of 0. Otherwise take one step on the float32 weights and count one more good step; if that makes "
+        "`growth_interval` of them, return twice the scale and a count of 0.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

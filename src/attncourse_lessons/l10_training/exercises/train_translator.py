@@ -151,8 +151,8 @@ exercise = Exercise(
         "AdamW, a rate of about 0.01 at its highest with a warm-up and a decline to zero, gradients clipped to norm 1, "
         "batches of about 32 pairs of like length, some 300 steps: the loss should end below 0.05.",
         "`translate(model, sources)` writes for all sources at once, in their order, without <bos> and <eos>. It asks "
-        "the model for the token after each that it has written: so in training the target goes in without its last "
-        "token, and ought to come out without its first.",
+        "the model for the token after each token that it has written. So in training, put the target in without its "
+        "last token, and ask for the target without its first.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()

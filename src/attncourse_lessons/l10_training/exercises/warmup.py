@@ -28,8 +28,8 @@ exercise = Exercise(
     difficulty=1,
     minutes=5,
     hints=(
-        "Begin with the falling curve, and check it at step 16 of the table. How high is it at `warmup_steps`? A "
-        "straight line through 0 that is so high there has this height, divided by `warmup_steps`, as its slope.",
+        "Begin with the falling curve, and check it at step 16 of the table. How high is it at `warmup_steps`? The "
+        "slope of a straight line from 0 to this height is the height divided by `warmup_steps`.",
         "Without the width, the curve is `step ** -0.5` and the line is `step * warmup_steps ** -1.5`. At "
         "`warmup_steps` they are equal; which of the two is the smaller one before it, and which after it?",
     ),

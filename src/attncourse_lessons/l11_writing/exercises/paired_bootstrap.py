@@ -95,6 +95,8 @@ def better(answer, draw):
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
 EVERYTHING = ("difference", "interval", "better")
+DRAWN = "score(ours[draws]) - score(theirs[draws])"
+QUANTILES = "resampled.quantile(torch.tensor([0.025, 0.975]))"
 SCORES = "    matches, totals = counts.sum(dim=-2).unbind(dim=-1)"
 
 slip("a mean over sentences", EVERYTHING,
@@ -115,10 +117,26 @@ slip("nine in ten", ("interval",), {"[0.025, 0.975]": "[0.05, 0.95]"}, words="""
     The interval holds nine in ten of the differences. Nineteen in twenty are asked for: a fortieth is left out on each
     side.""")
 slip("a normal interval", ("interval",),
-     {"resampled.quantile(torch.tensor([0.025, 0.975]))":
-      "resampled.mean() + 1.96 * resampled.std() * torch.tensor([-1.0, 1.0])"}, words="""
-    The interval is the mean of the differences and 1.96 standard deviations to either side. That supposes a normal
-    distribution. The contract asks for the quantiles of the differences themselves.""")
+     {QUANTILES: "resampled.mean() + 1.96 * resampled.std() * torch.tensor([-1.0, 1.0])"},
+     {QUANTILES: "difference + 1.96 * resampled.std() * torch.tensor([-1.0, 1.0])"},  # from the test set's own
+     words="""
+    The interval reaches 1.96 standard deviations to either side of a middle. That supposes a normal distribution. The
+    contract asks for the quantiles of the differences themselves.""")
+slip("the quantiles subtracted", ("interval",),
+     {QUANTILES: "score(ours[draws]).quantile(q := torch.tensor([0.025, 0.975])) - score(theirs[draws]).quantile(q)"},
+     words="""
+    The quantiles of each system's scores were taken first, and then subtracted. The test set on which our score is low
+    need not be the one on which theirs is, so the pairing is lost. Of which numbers does the contract ask for the
+    quantiles?""")
+slip("the test set's total for every draw", ("interval",),
+     {DRAWN: "100 * (ours[draws][..., 0].sum(dim=1) / ours[:, 1].sum()"
+             " - theirs[draws][..., 0].sum(dim=1) / theirs[:, 1].sum())"}, words="""
+    The matches of every drawn test set were divided by the total of the original one. A long sentence may be drawn
+    twice, or not at all. What is the total of the sentences that were drawn?""")
+slip("each sentence once", ("interval", "better"),
+     {DRAWN: "torch.stack([score(ours[rows.unique()]) - score(theirs[rows.unique()]) for rows in draws])"}, words="""
+    A sentence that was drawn several times was counted once. The draws are made with replacement: how often a sentence
+    comes is part of the drawn test set. How many sentences must each of them have?""")
 slip("sentences counted, not test sets", ("better",),
      {"(resampled > 0)": "(ours[:, 0] / ours[:, 1] > theirs[:, 0] / theirs[:, 1])"}, words="""
     This is the share of the *sentences* on which ours is better. Asked for is the share of the drawn test sets on which
@@ -128,11 +146,12 @@ slip("the mean of the draws as the difference", ("difference",),
     The difference is the mean over the drawn test sets. Asked for is the difference on the test set itself; the draws
     say how far to trust it.""")
 slip("from the least to the largest", ("interval",), {"[0.025, 0.975]": "[0.0, 1.0]"}, words="""
-    The interval reaches from the least to the largest difference, so it grows with the number of draws.""")
+    The interval reaches from the smallest to the largest difference. The more draws there are, the wider it becomes.
+    What share of the differences should lie in it?""")
 slip("ties count as better", ("better",), {"resampled > 0": "resampled >= 0"}, words="""
     Test sets on which the two have the same score were counted as won. The higher score is asked for.""")
 slip("the score of 1", ("difference", "interval"), {"100 * matches": "matches"}, words="""
-    The scores are of 1 and not of 100.""")
+    The scores lie between 0 and 1. They are asked for as percentages, between 0 and 100.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -39,8 +39,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "`output` is a sum like `total`, with the values in it. What happens to one, when a larger score turns up, "
-        "must happen to the other.",
+        "`output` is a sum like `total`, with the values in it. What happens to one of them when a larger score "
+        "turns up must happen to the other.",
         "Nothing is divided here: the caller divides `output` by `total` once, when all tiles have been seen.",
         "Four lines: the tile's scores; the largest so far; the factor for all that was summed before it; the two "
         "sums, old part times the factor plus the tile's part.",

@@ -86,7 +86,7 @@ OFF = "{}: the output is off by {{size}}, at {{place}}, from what your own block
 
 @aspect("one by one", points=1, hint=2, explain=explain_worst(OFF.format("token by token")))
 def one_by_one(answer, draw):
-    """token by token comes to the same"""
+    """token by token gives the same result"""
     return _in_chunks(answer, draw, *[1] * LENGTH)
 
 
@@ -111,7 +111,7 @@ def caches(answer, draw):
 
 @aspect("gradient", points=1, hint=1, explain=explain_way_back("x", "W_Q", "W_K", "W_V", "W_O", "W_up", "W_down"))
 def gradient(answer, draw):
-    """x and all matrices can learn"""
+    """gradients reach x and all matrices"""
     x, empty, matrices = _block(draw)
     inputs = [each.requires_grad_() for each in (x, *matrices)]
     got, right = (each(x, *empty, *matrices)[0] for each in (answer, solution))
@@ -175,6 +175,9 @@ slip("not scaled", PLAIN, {" / math.sqrt(query.shape[-1])": ""}, words="""
     The scores were not divided by the root of the head's width.""")
 slip("no norm", PLAIN, {"heard = norm(x)": "heard = x"}, {"norm(x) @ W_up": "x @ W_up"}, words="""
     One of the two norms is missing. In a pre-norm block both attention and feed-forward network hear norm(x).""")
+slip("the normed x goes on", PLAIN, {"x = x + (weights": "x = heard + (weights"}, words="""
+    What attention finds was added to norm(x). The norm is for what a sublayer reads: what it finds is added to x as it
+    came.""")
 slip("no residual connection", PLAIN, {"x = x + (weights": "x = (weights"},
      {"return x + (norm(x)": "return (norm(x)"}, words="""
     What a sublayer found took the place of x, where it is to be added to it.""")

@@ -69,7 +69,7 @@ def _past(draw, batch: int, n_kv_heads: int, n: int, d_head: int) -> list[Tensor
 
 @aspect("the first token", points=1, hint=1)
 def the_first_token(answer, draw):
-    """with an empty cache it finds itself alone"""
+    """with an empty cache a token attends to itself alone"""
     n_heads, d_head = draw.sizes(2, 2, 7)
     return answer(*_token(draw, 1, n_heads, n_heads, d_head), *_past(draw, 1, n_heads, 0, d_head))[0]
 

@@ -67,10 +67,10 @@ def all_keys(answer, draw):
 
 
 @aspect(
-    "shares", points=1, hint=2, explain=explain_worst("values that are all 1 come out as {got}, at {place}")
+    "weights sum to one", points=1, hint=2, explain=explain_worst("values that are all 1 come out as {got}, at {place}")
 )
 def shares(answer, draw):
-    """the weights of a row sum to one, with all keys and with the past alone, in a batch of one"""
+    """values that are all 1 come out as 1, with all keys and with the past alone, in a batch of one"""
     query, key, value = _vectors(draw, batch=1)
     value[..., 0] = 1.0
     sums = torch.stack([require_variation(answer(query, key, value, causal))[..., 0] for causal in (False, True)])
@@ -102,14 +102,14 @@ def no_square_matrix(answer, draw):
 
 @aspect("gradient", points=1, hint=2, explain=explain_way_back("query", "key", "value"))
 def gradient(answer, draw):
-    """queries, keys and values can be learned"""
+    """gradients reach queries, keys and values"""
     query, key, value = (x.requires_grad_() for x in _vectors(draw))
     return way_back(answer(query, key, value, False), reference(query, key, value, False), [query, key, value], draw)
 
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-VALUES, SHARES, PAST = ("all keys", "the past"), ("all keys", "shares", "the past"), ("the past",)
+VALUES, SHARES, PAST = ("all keys", "the past"), ("all keys", "weights sum to one", "the past"), ("the past",)
 DIVIDED = " / (query * z).sum(dim=-1, keepdim=True)"
 Q, K = "features(query)", "features(key)"
 PAIRS, KEYS = "pairs.cumsum(dim=1)", "key.cumsum(dim=1)"
@@ -138,14 +138,15 @@ slip("scaled", VALUES,
      {K: "features(key / key.shape[-1] ** 0.5)"},
      words="""
     Queries or keys were divided by √d_k. The scale keeps a softmax from saturating, and there is none here.""")
-slip("the causal output over all weights", ("shares", "the past"), {KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
+slip("the causal output over all weights", ("weights sum to one", "the past"),
+     {KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
     In the causal form the values are summed over the past, and the weights over all keys. Both sums run over the same
     keys, or the weights do not sum to one: z grows along with S.""")
 slip("causal left out", PAST,
      {PAIRS: "pairs.sum(dim=1, keepdim=True)", KEYS: "key.sum(dim=1, keepdim=True)"}, words="""
     With `causal` the output is what it is without. Position i may use keys up to i: each position has sums of its
     own.""")
-slip("not even itself", ("shares", "the past"),
+slip("not even itself", ("weights sum to one", "the past"),
      {PAIRS: "pairs.cumsum(dim=1) - pairs", KEYS: "key.cumsum(dim=1) - key"},
      {PAIRS: "pairs.cumsum(dim=1) - pairs", KEYS: "key.cumsum(dim=1) - key + 1e-9"},  # with the 0 caught
      words="""
@@ -158,7 +159,7 @@ slip("summed along the features", PAST,
      {PAIRS: "pairs.cumsum(dim=2)", KEYS: "key.cumsum(dim=2)"}, words="""
     The running sums go along the features. It is the *positions* that are added up, one after the other, and their axis
     is the one after the batch.""")
-slip("squeezed axes", ("shares",),
+slip("squeezed axes", ("weights sum to one",),
      {"return summed": "return (summed", DIVIDED: f"{DIVIDED}).squeeze()"}, words="""
     `squeeze()` removes every axis of length one, the batch's too when there is one sentence in it. Name the axis that
     you mean.""")

@@ -34,8 +34,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=10,
     hints=(
-        "The new token's key and value go into the state first, because a token may attend to itself. What does the "
-        "sum S get more at this step, and what does z?",
+        "The new token's key and value go into the state first, because a token may attend to itself. What does this "
+        "step add to S, and what does it add to z?",
         "φ(k)ᵀ v is a matrix (d_k, d_v) for each sentence: a column times a row. `unsqueeze` gives each of the two the "
         "axis that it lacks.",
         "The output reads the new state: φ(q) S, divided by the number φ(q) · z. What comes back is the output and "
@@ -95,7 +95,7 @@ def the_first_token(answer, draw):
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("query", "key", "value", "s", "z"))
 def gradient(answer, draw):
-    """the token can be learned, and the past through the state"""
+    """gradients reach the new token and, through the state, the earlier ones"""
     sizes = draw.sizes(3, 2, 7)
     inputs = [x.requires_grad_() for x in (*_token(draw, *sizes), *_state(draw, *sizes))]
     query, key, value, s, z = inputs

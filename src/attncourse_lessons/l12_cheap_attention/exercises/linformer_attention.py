@@ -79,16 +79,17 @@ def padding(answer, draw):
     query, key, value, E, F, mask = _mixed(draw, 0)
     mask = draw.padding_mask(2, key.shape[1])
     mask[1, len(E) - 1 :] = False  # padding at a place that has a mixture of the same number, too
+    mask[0, len(E) - 1] = False  # and there, between two tokens, in the other sentence
     alone = []
-    for i, n in enumerate(mask.sum(dim=1).tolist()):
-        sentence = query[i : i + 1], key[i : i + 1, :n], value[i : i + 1, :n]
-        alone.append(answer(*sentence, E[:, :n], F[:, :n], mask[i : i + 1, :n]))
+    for i, real in enumerate(mask):
+        sentence = query[i : i + 1], key[i : i + 1, real], value[i : i + 1, real]
+        alone.append(answer(*sentence, E[:, real], F[:, real], mask[i : i + 1, real]))
     return apart(require_variation(answer(query, key, value, E, F, mask)), torch.cat(alone))
 
 
 @aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("query", "key", "value", "E", "F"))
 def gradient(answer, draw):
-    """queries, keys, values and both mixings can be learned"""
+    """gradients reach queries, keys, values, E and F"""
     *inputs, mask = _mixed(draw, 0)
     inputs = [x.requires_grad_() for x in inputs]
     return gradient_reaches(answer(*inputs, mask), inputs, draw)
@@ -106,7 +107,8 @@ MASKED_SCORES = "math.sqrt(d)).masked_fill(~mask[:, None], -torch.inf)"
 slip("multiplied in place of divided", OUTPUT, {" / math": " * math"}, words="""
     The scores were multiplied by the root of the width. Dividing by it keeps them of size about 1.""")
 slip("not scaled", OUTPUT, {" / math.sqrt(d)": ""}, words="""
-    The scores went into the softmax without the root of the width.""")
+    The scores went into the softmax as they were. A dot product of wide vectors is large; what takes that out again?
+    """)
 
 slip("scaled by how many keys there are", OUTPUT, {"math.sqrt(d)": "math.sqrt(len(E))"}, words="""
     The scores were divided by the root of a *number of keys*. What a dot product adds up over is the width of queries
@@ -117,7 +119,7 @@ slip("E for the values too", (*OUTPUT, "gradient"), {F_HERE: E_HERE}, words="""
     this sharing too, and it costs little; the contract here has two matrices.)""")
 
 slip("E and F have changed places", OUTPUT, {E_HERE: F_HERE, F_HERE: E_HERE}, words="""
-    F has mixed the keys and E the values. E belongs to the keys.""")
+    F mixed the keys and E mixed the values. In the contract it is the other way round.""")
 
 slip("the weights are mixed", OUTPUT,
      {"mixed_keys.mT": "key.mT", "math.sqrt(d))": MASKED_SCORES, "return weights": f"return weights @ {E_HERE}.T"},
@@ -128,15 +130,15 @@ slip("the weights are mixed", OUTPUT,
 slip("the queries are mixed too", (*OUTPUT, "padding"),
      {"(query @": "(E[:, : query.shape[1]] @ query[:, : E.shape[1]] @"},
      words="""
-    The output has k rows. Every query wants an answer of its own, so queries are not mixed, only the keys are.""")
+    The output has k rows. Every query needs an answer of its own, so queries are not mixed, only the keys are.""")
 
 slip("the last columns for a short sequence", SHORTER, {E_HERE: "E[:, -n_key:]", F_HERE: "F[:, -n_key:]"}, words="""
     A short sequence was mixed by the *last* columns of E and F. Column j belongs to position j, and positions are
     counted from the beginning.""")
 
 slip("only sequences of n_max", SHORTER, {E_HERE: "E", F_HERE: "F"}, words="""
-    E has a column for each of n_max positions, and there are fewer keys than that: the product does not fit. The
-    columns of the positions that are not there are not needed.""")
+    E has a column for each of n_max positions, and there are fewer keys than that, so the shapes of the product do not
+    fit. Which columns belong to the positions that the keys have?""")
 
 slip("ignores the mask", PADDING, {KEYS: "key", VALUES: "value"}, words="""
     Padded keys and values went into the mixtures, so what happens to stand in the padding decides the answer.""")
@@ -152,9 +154,29 @@ slip("masks the scores, as before", PADDING,
      {KEYS: "key", VALUES: "value",
       "math.sqrt(d))": "math.sqrt(d)).masked_fill(~mask[:, None, : len(E)], -torch.inf)"})  # cut until it fits
 
-slip("masks the keys alone", PADDING, {VALUES: "value"}, words="""
-    The padded keys are out of their mixtures, but the padded values are still in theirs. There is no weight left that
-    could keep them out: a mixture has one weight for all that is in it.""")
+slip("the mask read as a length", PADDING,
+     {"missing = ~mask[": "missing = ~(torch.arange(n_key) < mask.sum(dim=1)[:, None])["}, words="""
+    The mask was read as a length: so many keys from the front. That is right only where all padding stands behind. The
+    mask says *which* keys are tokens, not only how many there are.""")
+
+slip("one mask for the whole batch", PADDING, {"missing = ~mask[:, :, None]": "missing = ~mask.any(dim=0)[:, None]"},
+     words="""
+    A place was taken for padding only where *no* sentence has a token, so a short sentence keeps the padding that
+    stands beside the tokens of a longer one. Which axis of the mask runs over the sentences?""")
+
+slip("a mixture taken for a mean", OUTPUT,
+     {E_HERE: f"({E_HERE} / mask.sum(dim=1)[:, None, None])", F_HERE: f"({F_HERE} / mask.sum(dim=1)[:, None, None])"},
+     words="""
+    The mixtures were divided by the number of keys, as a mean is. A mixture is a weighted sum, and its weights are the
+    rows of E and F: they are learned, and nothing says that they sum to the length of the sentence. Does the formula of
+    a mixture have a divisor?""")
+
+slip("a mixture taken for a mean", (*OUTPUT, "padding"),
+     {E_HERE: f"({E_HERE} / n_key)", F_HERE: f"({F_HERE} / n_key)"})  # the padding counted, too
+
+slip("masks one of the two alone", PADDING, {VALUES: "value"}, {KEYS: "key"}, words="""
+    Of keys and values only one was cleared of padding: it is still in the mixtures of the other. No later weight can
+    keep it out, because a mixture has one weight for all that is in it. Which of the two did you treat?""")
 
 slip("−∞ in the keys", PADDING,
      {KEYS: "key.masked_fill(missing, -torch.inf)", VALUES: "value.masked_fill(missing, -torch.inf)"},

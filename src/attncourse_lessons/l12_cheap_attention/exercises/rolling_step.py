@@ -42,8 +42,8 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "With w = 4: token 0 goes to slot 0, token 3 to slot 3. Whose place does token 4 take, and who may never be "
-        "looked at again from then on?",
+        "With w = 4: token 0 goes to slot 0, token 3 to slot 3. Whose place does token 4 take, and "
+        "which token is never needed again from then on?",
         "The slots are not in the order of the text once the cache is full. Does the output of attention depend on the "
         "order of keys and values, if both have the same?",
         "While t is smaller than w − 1 some slots hold nothing of this text. How many of them have been written, when "
@@ -69,7 +69,7 @@ def _caches(draw, batch: int, n_heads: int, w: int, d_head: int) -> list[Tensor]
 
 @aspect("the first token", points=1, hint=3)
 def the_first_token(answer, draw):
-    """token 0 finds itself alone, whatever the slots hold, in a batch of one"""
+    """token 0 attends to itself alone, whatever the slots hold, in a batch of one"""
     n_heads, w, d_head = draw.sizes(3, 3, 7)
     return answer(*_token(draw, 1, n_heads, d_head), *_caches(draw, 1, n_heads, w, d_head), 0)[0]
 

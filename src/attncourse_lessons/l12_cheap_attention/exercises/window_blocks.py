@@ -104,7 +104,7 @@ def mask_at_the_ends(answer, draw):
 
 @aspect("gradient", points=1, hint=2, explain=explain_way_back("x"))
 def gradient(answer, draw):
-    """what is looked at can be learned"""
+    """gradients reach x wherever a query may attend"""
     [width], [batch, d] = draw.sizes(1, 3, 5), draw.sizes(2, 2, 7)
     x = draw.normal(batch, 3 * width, d).requires_grad_()
     return way_back(answer(x, width)[0], reference(x, width)[0], [x], draw)

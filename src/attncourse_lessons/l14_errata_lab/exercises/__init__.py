@@ -2,6 +2,7 @@
 
 from . import (
     majority_reading,
+    prefix_gap,
     repair_cross_attention,
     repair_past,
     repair_relative,
@@ -19,6 +20,7 @@ EXERCISES = tuple(
         repair_weights,
         majority_reading,
         told_apart,
+        prefix_gap,
         reviewed_lm,
         structural_test,
         repair_past,

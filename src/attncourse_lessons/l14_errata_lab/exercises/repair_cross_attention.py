@@ -53,7 +53,7 @@ def _two_texts(draw, n_target, n_source):
 
 @aspect("weights", points=1, hint=2, explain=row_sums)
 def weights(answer, draw):
-    """what each target word gives to each source word"""
+    """what each target token gives to each source token"""
     return answer(*_two_texts(draw, n_target=4, n_source=6))[1]
 
 

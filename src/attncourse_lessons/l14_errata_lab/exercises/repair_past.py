@@ -37,7 +37,7 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "At step t one word is new. How many questions are asked at this step, and of how many words?",
+        "At step t one token is new. How many questions are asked at this step, and of how many tokens?",
         "Look at the shapes at step t: one query (1, d_k), t + 1 keys (t + 1, d_k), so that there are t + 1 weights. "
         "How many values must there be? `torch.stack` makes one tensor of all rows, and passes the gradient on.",
     ),
@@ -67,7 +67,7 @@ def the_past_stays(answer, draw):
     return apart(require_variation(answer(x, *matrices))[:-1], answer(other, *matrices)[:-1])
 
 
-@aspect("one word", points=1, hint=2)
+@aspect("one token", points=1, hint=2)
 def one_word(answer, draw):
     """a text of one token: its own value"""
     return answer(*_one_text(draw, n=1))
@@ -88,7 +88,7 @@ KEYS, VALUES = "x[: t + 1] @ W_K", "x[: t + 1] @ W_V"
 slip("everybody sees everybody", STEPS, {KEYS: "x @ W_K", VALUES: "x @ W_V"}, words="""
     There is no past any more: each word looks at the whole text, what is still to come included.""")
 
-slip("not even itself", ("output", "one word"), {KEYS: "x[:t] @ W_K", VALUES: "x[:t] @ W_V"}, words="""
+slip("not even itself", ("output", "one token"), {KEYS: "x[:t] @ W_K", VALUES: "x[:t] @ W_V"}, words="""
     The word itself is missing from those that it sees: a slice up to t ends before t. The first word then sees
     nobody.""")
 
@@ -130,7 +130,7 @@ def keys_and_queries(x, W_Q, W_K, W_V):
     return torch.stack(outputs)
 
 
-@variant("not even itself", fails=("output", "one word"))
+@variant("not even itself", fails=("output", "one token"))
 def not_even_itself_by_a_mask(x, W_Q, W_K, W_V):
     """By a mask, NaN replaced."""
     query, key, value = x @ W_Q, x @ W_K, x @ W_V

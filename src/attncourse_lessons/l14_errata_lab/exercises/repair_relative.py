@@ -59,7 +59,7 @@ def _relative_inputs(draw, n=None, k=None):
 
 @aspect("scores", points=1, hint=1)
 def scores(answer, draw):
-    """of a text of 2k + 1 words"""
+    """of a text of 2k + 1 tokens"""
     return answer(*_relative_inputs(draw))
 
 
@@ -71,7 +71,7 @@ def far_apart(answer, draw):
 
 @aspect("moved along", points=1, hint=2, explain=explain_worst("at {place} it changes by {size}"))
 def moved_along(answer, draw):
-    """where all words are the same, moving both one step along leaves the score as it was"""
+    """where all tokens are the same, moving both one step along leaves the score as it was"""
     n, k = 6, 3
     query, key, table = _relative_inputs(draw, n=n, k=k)
     scores = require_variation(answer(query[:1].expand(n, -1).clone(), key[:1].expand(n, -1).clone(), table))
@@ -80,7 +80,7 @@ def moved_along(answer, draw):
 
 @aspect("a short text", points=1, hint=1)
 def a_short_text(answer, draw):
-    """three words and a table for more; even a single word gets a table of scores"""
+    """three tokens and a table for more; even a single token gets a table of scores"""
     three, one = (answer(*_relative_inputs(draw, n=n, k=4)) for n in (3, 1))
     return torch.cat([three.flatten(), one[0]])
 

@@ -72,7 +72,7 @@ exercise = Exercise(
     returns=("logits",),
     forbidden=READY_MADE,
     difficulty=3,
-    minutes=35,
+    minutes=27,
     hints=(
         "Do not read harder: ask. Build the page's model, and call it with a text and with the first half of it; with "
         "a text alone and in a batch; with more tokens than 128; with all sublayers zeroed, and with one kind of them "
@@ -120,7 +120,7 @@ def registered(answer, draw):
     return sizes_by_part(model.parameters, PARTS)
 
 
-@aspect("batch", points=1, hint=1, explain=explain_worst("its logits move by {size} at {place}"))
+@aspect("batch", points=0.5, hint=1, explain=explain_worst("its logits move by {size} at {place}"))
 def batch_invariance(answer, draw):
     """a text gets the same logits alone and as the last of its batch"""
     model, tokens = _model(answer, draw)
@@ -128,14 +128,14 @@ def batch_invariance(answer, draw):
     return torch.where(moved.abs() < 1e-3, 0.0, moved)  # where sublayers read no norm, scores are large: rounding grows
 
 
-@aspect("longest text", points=1, hint=3)
+@aspect("longest text", points=0.5, hint=3)
 def longest_text(answer, draw):
     """a model for 150 tokens reads 150 tokens"""
     model, _ = _model(answer, draw, max_length=150)
     return torch.tensor(model(draw.integers(VOCAB_SIZE, 1, 150)).shape)
 
 
-@aspect("zeroed sublayers", points=2, hint=2,
+@aspect("zeroed sublayers", points=1, hint=2,
         explain=explain_worst("with sublayers whose numbers are zero it is off by {size}"))  # fmt: skip
 def zeroed_sublayers(answer, draw):
     """with zeroed sublayers the logits are those of embeddings and positions, after the final norm"""

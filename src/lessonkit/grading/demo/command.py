@@ -95,8 +95,13 @@ def prepare(root: Path, course: Path, assignment: str) -> None:
     (root / CONFIG).write_text(config + CONFIG_HERE, encoding="utf-8")
 
 
-def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tuple[Results, list[str]]:
-    """Take the example class through nbgrader's loop in `root`: its results, and what is wrong with them."""
+def grade_class(
+    root: Path, course: Course, assignment: str, stage: Stage, one_in: int = 1
+) -> tuple[Results, list[str]]:
+    """Take the example class through nbgrader's loop in `root`: its results, and what is wrong with them.
+
+    With `one_in` it is a smaller one (see `make_class`).
+    """
     from lessonkit.grading.demo.example_class import discrepancies, make_class
     from lessonkit.grading.report.similarity import similar
 
@@ -115,7 +120,7 @@ def grade_class(root: Path, course: Course, assignment: str, stage: Stage) -> tu
         run("generate_assignment", assignment, what="nbgrader generate_assignment")
         source = _only_notebook(root / "solutions" / assignment)
         exercises = course.exercises_of(assignment)  # torch with them
-        students = make_class(exercises, solutions(nbformat.read(source, as_version=4)))
+        students = make_class(exercises, solutions(nbformat.read(source, as_version=4)), one_in)
         n = len(students)
         _write_roster(root / "roster.csv", students)
         run("db", "student", "import", "roster.csv")

@@ -41,10 +41,11 @@ class Student:
         return plain.decode().lower().replace("'", "")
 
 
-def make_class(exercises: Sequence[Exercise], solutions: Mapping[str, str]) -> list[Student]:
+def make_class(exercises: Sequence[Exercise], solutions: Mapping[str, str], one_in: int = 1) -> list[Student]:
     """The class, by family name. `solutions` are the model answers by grade id, those in words too.
 
     The solution, the untouched release, another style, each misconception, an unfinished cell, a crash, an empty file.
+    A smaller class has one in so many misconceptions of each exercise.
     """
     names = [exercise.name for exercise in exercises]
     middle, after = names[len(names) // 2], names[min(len(names) // 2 + 1, len(names) - 1) :]
@@ -55,7 +56,7 @@ def make_class(exercises: Sequence[Exercise], solutions: Mapping[str, str]) -> l
         ({**solutions, **{e.name: e.alternatives[0].body for e in exercises}}, {}),
     ]
     for exercise in exercises:
-        for wrong in exercise.misconceptions:
+        for wrong in exercise.misconceptions[::one_in]:
             everything.append(({**solutions, exercise.name: wrong.body}, {exercise.name: Loss(wrong)}))
     everything += [
         ({**solutions, middle: UNFINISHED}, {middle: Loss(reason="SyntaxError")}),

@@ -1,4 +1,4 @@
-"""Which line the class stumbles over: each wrong answer is searched for the line where one small change makes it right.
+"""Which line the class stumbles over: each wrong answer is searched for the line at which it goes wrong.
 
 The answers and all changes of them run in the sandbox, and nowhere else. Answers that are the same but for names,
 comments and layout are searched once, those of most students first. What a search came to is kept in
@@ -43,7 +43,7 @@ LATE = 10.0  # seconds after the end of all the time, and what has not come back
 
 @dataclass(frozen=True)
 class Line:
-    """A line at which one small change makes an answer right, the piece of it, and who wrote it."""
+    """A line at which an answer goes wrong, the piece of it, and who wrote it."""
 
     text: str
     piece: str

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from lessonkit.grading.report.lines import Stumbling
     from lessonkit.grading.report.similarity import Pair
 
-LINES = "lines that the class stumbles over: one small change there makes all right"
+LINES = "lines that the class stumbles over: there an answer goes wrong"
 UNSAFE_NOTE = (
     "Nothing kept students’ code from writing marks, its own or others’: "
     "look at surprising marks yourself, or grade again where there is a sandbox."

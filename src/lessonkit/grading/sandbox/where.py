@@ -94,16 +94,19 @@ class _Sandbox:
         self._trials: Trials | None = None
 
     def look(self, tree: ast.FunctionDef, looking: Callable[[Look], Saw]) -> Saw | None:
+        return self._look(tree, looking, "")
+
+    def _look(self, tree: ast.FunctionDef, looking: Callable[[Look], Saw], first: str) -> Saw | None:
         called, code = self.answer, ast.unparse(tree)
         if self.is_module:
             called, code = CHANGED, f"class {CHANGED}({self.answer}):\n{textwrap.indent(code, '    ')}"
         saw: list[Saw] = []
-        if not self._trial(f"{code}\n{self._check(called)}", lambda: saw.append(looking(self._observed))):
+        if not self._trial(f"{first}{code}\n{self._check(called)}", lambda: saw.append(looking(self._observed))):
             raise NotMade
         return saw[0] if saw else None
 
     def watch(self, twin: ast.FunctionDef, note: back.Note, looking: Callable[[Look], Saw]) -> Saw | None:
-        saw = self.look(twin, looking)
+        saw = self._look(twin, looking, f"{KINDS}.clear()\n")  # what another aspect has told is not this one's
         told: dict[Any, Any] = {}
 
         def looking_at_what_it_told() -> None:
@@ -155,9 +158,11 @@ class _Sandbox:
 
 def _is_kind(value: Any) -> bool:
     """Whether what the process says is a kind (see `back.Kind`)."""
-    if not (isinstance(value, tuple) and len(value) == 3):
+    if not (isinstance(value, tuple) and len(value) == 4):
         return False
-    type_, shape, number = value
+    type_, shape, number, prints = value
+    if not (prints is None or (isinstance(prints, tuple) and [*map(type, prints)] == [float] * 3)):
+        return False
     is_shape = isinstance(shape, tuple) and len(shape) < 10 and all(type(n) is int for n in shape)
     return type_ in TYPES and is_shape and isinstance(number, int | float | None)
 
@@ -170,8 +175,8 @@ import math as {back.MATH}
 def _telling():
     import torch
     from torch import Tensor
-    def Kind(type, shape=(), value=None):
-        return type, shape, value
+    def Kind(type, shape=(), value=None, print=None):
+        return type, shape, value, print
 {textwrap.indent(_KIND_OF_VALUE, "    ")}
     def tell(number, value):
         if number not in {KINDS}:
