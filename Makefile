@@ -39,14 +39,14 @@ demo: $(firstword $(wildcard .venv/dev) .venv/grading)
 
 # What a contributor runs: two seeds for each known answer, some of the places where grading can be stopped, three lectures.
 test: setup
-	.venv/bin/pytest -n 2 --nbval-lax --nbval-current-env tests src $(sort lectures/00_getting_ready.ipynb \
+	.venv/bin/pytest -n 3 --nbval-lax --nbval-current-env tests src $(sort lectures/00_getting_ready.ipynb \
 	lectures/05_order.ipynb lectures/12_cheap_attention.ipynb $(CHANGED))
 	.venv/bin/ruff check
 	.venv/bin/mypy
 
 # Everything; continuous integration runs it.
 test-all: setup
-	.venv/bin/pytest -n 2 --all --nbval-lax --nbval-current-env tests src lectures
+	.venv/bin/pytest -n 3 --all --nbval-lax --nbval-current-env tests src lectures
 	.venv/bin/ruff check
 	.venv/bin/mypy
 

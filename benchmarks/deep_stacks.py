@@ -28,8 +28,7 @@ sublayers at the start, and see the same numbers in the same order. None stands 
   divide, at two learning rates without a warm-up.
 
 `--only mixing` (or `longer`, `warm_up`, `printed_normed`, `printed_final`, `norm_steps`) measures this part alone and
-puts it into the record that
-FILE holds. One thread; about twelve minutes of processor time.
+puts it into the record that FILE holds. One thread; about twelve minutes of processor time.
 """
 
 import argparse

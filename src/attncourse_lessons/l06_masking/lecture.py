@@ -101,8 +101,8 @@ def after_mixing(sharpness, rounds):
 
 
 viz.explore(
-    after_mixing, sharpness=[1.0, 2.0, 5.0], rounds=range(11),
-    start={"sharpness": 2.0, "rounds": 0},
+    after_mixing, rounds=range(11), sharpness=[1.0, 2.0, 5.0],
+    start={"rounds": 0, "sharpness": 2.0},
 )
 #| caption: Averages of averages: six paints, mixed again and again by random recipes (seed 1).
 #| label: averaging

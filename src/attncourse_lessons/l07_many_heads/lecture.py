@@ -37,8 +37,16 @@ try:
 
     from . import figures
     from .counting_letters import counting_letters
-    from .first_scores import cross_attention, gpt_3_sizes, variances
-    from .low_rank import largest_weights, overlaps, with_narrow_keys
+    from .first_scores import (
+        cross_attention,
+        gpt_3_sizes,
+        variances,
+    )
+    from .low_rank import (
+        largest_weights,
+        overlaps,
+        with_narrow_keys,
+    )
     from .mixtures import fixed_weights, hidden_readout
     from .patching import (
         answers_with,

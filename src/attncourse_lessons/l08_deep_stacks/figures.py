@@ -432,7 +432,8 @@ def runs_in_rows(
             if beyond > 1 or together:
                 place, count = (highest, beyond) if beyond > 1 else (max(within), len(within))
                 ax.annotate(f"× {count}", (place, at), (8, 0), textcoords="offset points", fontsize=9,
-                            va="top" if 2 * i >= len(settings) else "bottom", color=style["color"], annotation_clip=False)  # fmt: skip
+                            va="top" if 2 * i >= len(settings) else "bottom", color=style["color"],
+                            annotation_clip=False)  # fmt: skip
         listed = "; ".join(f"{setting} " + ", ".join("none" if v is None else f"{v:.2f}" for v in values)
                            for setting, values in row.items())  # fmt: skip
         said.append(f"{name}: {listed}")

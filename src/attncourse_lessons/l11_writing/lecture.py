@@ -478,14 +478,14 @@ print(f"width 5, α = 0: {by_seed('penalties', '0.0', 'words', 100)} words, % of
 # Did the search fail? The second table says no. A wider beam finds likelier texts: the mean $\log p$ rises with every
 # width. With width 128 nearly every text is likelier than its reference. A wide beam makes few search errors, and so
 # brings the model's own errors to light ([@koehn2017], section 3.6): these models prefer texts that are far too short.
-# In one run some are even empty. Stahlberg and Byrne ([-@stahlberg2019]) searched exactly. For more than half of their
+# In two runs some are even empty. Stahlberg and Byrne ([-@stahlberg2019]) searched exactly. For more than half of their
 # sentences the likeliest translation was the empty one. A known suspect is label smoothing, because it makes long texts
 # less likely ([@shi2020]; [@liang2022]). Our models were trained with it, too, but we have not tested what it does
 # here.
 #
 # The usual choice is a width of 4 or 5 with a length penalty, both chosen on a validation set. The penalty helps where
-# texts are too short. At width 5 ours are already a little too long without it (the last line), and it gains nothing
-# (the third table).
+# texts are too short. At width 5 this is so in the third run alone (the last line), and only in that run does the
+# penalty gain anything, about half a point (the third table).
 #
 # **Now you:** [assignment @writing](@writing/assignment), exercises 1 (greedy search) and 2 (beam search).
 #
@@ -550,7 +550,7 @@ for step, i in (("sure", order[len(order) // 2]), ("unsure", order[-1])):
     k = prefix.count(",")                                 # the number that is being written
     nearby = validation[row].source.split(", ")[max(0, k - 1) : k + 1]
     tail = ", ".join(prefix.split(", ")[-2:])
-    print(f"{step:>6} step: source … {', '.join(nearby)}, written … {tail} ___")
+    print(f"{step:>6} step, source:  … {', '.join(nearby)}\n{'written:':>21} … {tail} ___")
 figures.kept_tokens(panels, names)
 print(f"{'tokens that may be drawn':>24}" + "".join(f"{way:>16}" for way in ways))
 for step, by_way in n_kept.items():
@@ -1094,10 +1094,10 @@ for name, other in (("paired", second), ("not paired", shuffled)):
 assert min(low for low, _, _ in differences.values()) > 0
 
 # %% [raw] slide
-# ## About a point to either side
+# ## About a point to either side, for other captions
 # {figure}
 #
-# It answers for other *captions*, not for another *seed*.
+# Another *seed* moves the Transformer by up to four points.
 
 # %% [markdown]
 # *Left:* every dot lies above the diagonal. The cloud rises to the right, because captions that are easy for one model
@@ -1109,10 +1109,12 @@ assert min(low for low, _, _ in differences.values()) > 0
 #
 # > **What this interval does not know.** It covers other *captions*, but not another *seed*. Each of the four models
 # > was trained once, and no bootstrap tells how far a seed moves its BLEU. Only more runs can. With a beam, the three
-# > Transformers of the second table differ by less than a point, which is no more than other captions move a score.
+# > Transformers of the second table differ by up to four points, although nothing but the seed differs. Other captions
+# > move a score by little more than one. So one run of each model cannot settle a difference of 3.7 points, however
+# > narrow its interval is.
 #
-# **How a model decodes belongs to its score, too.** With greedy search the same three models score four to five points
-# lower. The last column suggests why: greedily they write about 40 % too many words. Where a text that does not end is
+# **How a model decodes belongs to its score, too.** With greedy search the same three models score about five points
+# lower. The last column suggests why: greedily they write 30 to 40 % too many words. Where a text that does not end is
 # cut must be the same for both searches, and must be reported. In the second table it was cut by its own source, as for
 # [@fig:beam-widths].
 #
@@ -1200,9 +1202,9 @@ print(records["Transformer"]["bleu_signature"], "\n" + records["Transformer"]["c
 # Transformer, each model was trained once, and the records keep no counts for each sentence, so there are no intervals.
 #
 # The beam gains two to three points for the recurrent models, but hardly anything for the Transformer. After the short
-# run it had gained four to five points in three runs (the table in the section on the bootstrap). Our guess is that the
-# short run had not yet taught the model to end its texts. We cannot test this, because the records of the long run do
-# not include the lengths.
+# training it had gained about five points, for each of three seeds. Our guess is that the short training had not yet
+# taught the model to end its texts. We cannot test this, because the records of the long runs do not include the
+# lengths.
 #
 # ## Error analysis: what went wrong, and why
 #
