@@ -148,7 +148,7 @@ LEAKS = {
     ),
     "gradients switched off above are missed, as they are for the student": Trouble(
         first=("torch.set_grad_enabled(False)",),
-        gets={SCORES: 3.0, WEIGHTS: 6.0, OUTPUT: 4.0, STEP: 9.0, FORCING: 5.0, LOCAL: 2.0},
+        gets={SCORES: 3.0, WEIGHTS: 6.0, OUTPUT: 3.0, STEP: 9.0, FORCING: 6.0, LOCAL: 2.0},
         says=dict.fromkeys((SCORES, WEIGHTS, OUTPUT, STEP, FORCING), "gradient"),
     ),
 }  # fmt: skip

@@ -94,6 +94,24 @@ def test_pots_stand_at_their_red_and_blue_inside_the_hulls_of_the_rounds_before(
 
 
 @proven
+def test_mixed_pots_are_those_of_the_round_that_is_asked_for():
+    rows, plane = axes(figures.mixed, POTS, 1)
+    assert strokes(plane) == [[tuple(place)] for place in POTS[1].tolist()]
+    assert strokes(rows) == [[(i + 0.5, 1.5)] for i in range(5)]
+    assert texts(plane) == [("0", 1, 0.75)] and plane.get_title() == "after 1 round: 76% of the spread"
+    assert labels(rows.xaxis) == {i + 0.5: name for i, name in enumerate("ABCDE")}
+    assert labels(rows.yaxis) == {turn + 0.5: str(turn) for turn in range(3)}
+    assert (plane.get_xlabel(), plane.get_ylabel()) == ("red", "blue")
+    hulls = [{tuple(corner) for corner in patch.get_xy().tolist()} for patch in plane.patches]
+    assert hulls == [{tuple(corner) for corner in pots[:4].tolist()} for pots in POTS[:2]]
+    squares = {(int(x), int(y)): colour for (x, y, *_), (colour, _) in cells(rows).items()}
+    assert squares == {
+        (i, turn): to_hex((red, 0.15, blue))
+        for turn, pots in enumerate(POTS[:2]) for i, (red, blue) in enumerate(pots.tolist())
+    }  # fmt: skip
+
+
+@proven
 def test_attention_joins_all_tokens_and_the_network_stays_in_each_ones_column():
     (ax,) = axes(figures.position_wise, ["the", "chef", "ran"], 4, 16)
     lines = strokes(ax)

@@ -108,6 +108,8 @@ HALF_TRUE |= {"the path for the steps", "one layer goes everywhere"}
 # Two slips at once that come to a third: W taken from the query's side and put on the key's is W transposed;
 # documents counted by rises, and compared by ≥, are the causal mask alone.
 HALF_TRUE |= {"W left out", "W on both sides", "a rise of the number starts a new document", "earlier documents too"}
+# Who compares the beginning of one token alone leaves out the longest, and has no token but the newest.
+HALF_TRUE |= {"the longest beginning left out", "the newest token alone"}
 # Two slips that come to the known one: neither bias corrected, neither count tripled, cross-attention left out in both,
 # the target's tokens alone in both; 2/3 of the half; and not scaled is both float32 all the way and unscaled.
 HALF_TRUE |= {"only m corrected", "only v corrected", "the counts of the forward pass", "the rule for the forward pass"}

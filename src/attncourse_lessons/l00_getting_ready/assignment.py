@@ -177,7 +177,7 @@ if solved("pad_batch"):
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Average each sequence's vectors over its real positions.
 
-    values: (batch, n, d)   mask: (batch, n), boolean, True where a position is real, in any order
+    values: (batch, n, d)   mask: (batch, n), boolean, True where a position is real, anywhere
     returns (batch, d); zeros for a sequence with no real position
     """
     ...  # solution

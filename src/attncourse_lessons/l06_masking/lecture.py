@@ -17,11 +17,11 @@
 #
 # * show what a stack of self-attention layers with one head can never do;
 # * write the **position-wise feed-forward network**, and say why it needs an **activation function**;
-# * explain **rank collapse**, and name the part of a Transformer that prevents it at initialisation;
-# * write a **causal mask** and a **padding mask**, combine them, and read the other masks that are in use;
-# * detect a leak of the future in a model without training the model;
-# * keep NaN out of masked attention, and out of its gradients;
-# * explain how one pass through an **autoregressive** model trains all positions of a text (**teacher forcing**).
+# * explain **rank collapse**, and what prevents it at initialisation;
+# * write a **causal mask** and a **padding mask**, combine them, and read other masks;
+# * detect a leak of the future without training the model;
+# * keep NaN out of masked attention and its gradients;
+# * explain how one **autoregressive** pass trains all positions of a text (**teacher forcing**).
 #
 # [Lecture @self_attention](@self_attention) ended with three things that self-attention lacks. Order was the first.
 # This lecture adds the other two. The first half is about computing something other than averages. The second half is

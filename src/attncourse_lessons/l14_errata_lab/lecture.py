@@ -160,10 +160,6 @@ definite = [entry for entry in ERRATA if entry.kind == "definite"]
 print(f"of the {len(definite)} definite ones {sum(entry.slip for entry in definite)} carry a †")
 print(erratum("sum over the query"))
 
-# %% [raw] slide
-# ## An entry is code that fails
-# {print}
-
 # %% [markdown]
 # Definite errors are the most frequent kind, but with 29 of 67 entries they are fewer than half. A † marks a possible
 # transcription error: 16 of the 29 have one, 13 do not.

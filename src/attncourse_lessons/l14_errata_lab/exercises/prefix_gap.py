@@ -115,7 +115,7 @@ def every_beginning(answer, draw):
 @aspect("every text", points=0.5, hint=3)
 def every_text(answer, draw):
     """finds a leak in the first text of the batch alone, or in the last alone"""
-    return _gaps(answer, draw, _when_whole(-1.0, text=0), _when_whole(-1.0, text=-1))
+    return _gaps(answer, draw, _when_whole(-1.0, text=0), _when_whole(1.0, text=-1))
 
 
 @aspect("no leak", points=0.5, hint=1)
@@ -145,7 +145,7 @@ slip("the newest token alone", BEGINNINGS, {GAP: "gap = model(tokens[:, :k])[:, 
 slip("the first text alone", TEXTS, {GAP: "gap = (model(tokens[:, :k]) - whole[:, :k])[0]"},
      {GAP: "gap = (model(tokens[:, :k]) - whole[:, :k])[-1]"}, words="""
     Only one text of the batch was compared. The largest difference may be in any of them.""")
-slip("without its size", ("the largest change",), {"gap.abs().max()": "gap.max()"}, words="""
+slip("without its size", ("the largest change", *TEXTS), {"gap.abs().max()": "gap.max()"}, words="""
     The largest difference was taken with its sign, so a logit that moves the other way is not found. Take the absolute
     value first.""")
 slip("without its size", LEAKS, {GAP: "gap = whole[:, :k] - model(tokens[:, :k])", "gap.abs().max()": "gap.max()"})
