@@ -16,6 +16,9 @@ import torch.nn.functional as F
 from torch import nn
 from unseen import right, two
 
+from attncourse_lessons.l09_transformer.exercises.decoder_lm import Block
+from attncourse_lessons.l10_training.exercises.train_translator import Translator, rectangle, translate
+
 # ---------------------------------------------------------------------------------------------------- decoder_attention
 
 
@@ -89,25 +92,6 @@ def decoder_attention__numerator_and_denominator(query, key, value, is_token):
 
 
 # ------------------------------------------------------------------------------------------------------------ DecoderLM
-
-
-class Block(nn.Module):  # as the notebook gives it
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.norm_1 = nn.LayerNorm(d_model)
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
-        self.norm_2 = nn.LayerNorm(d_model)
-        self.feed_forward = nn.Sequential(nn.Linear(d_model, 4 * d_model), nn.GELU(), nn.Linear(4 * d_model, d_model))
-
-    def forward(self, x, mask):
-        heads = self.qkv(self.norm_1(x)).unflatten(-1, (3, self.n_heads, -1))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        scores = query @ key.mT / math.sqrt(key.shape[-1])
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        x = x + self.output((weights @ value).transpose(1, 2).flatten(2))
-        return x + self.feed_forward(self.norm_2(x))
 
 
 class DecoderLM__one_block_many_times(nn.Module):
@@ -351,206 +335,136 @@ def split_heads__through_the_columns(x, n_heads):
 # ------------------------------------------------------------------------------------------------------------ TrainStep
 
 
-class GradientDescent:  # as the notebook gives it
-    def __init__(self, parameters):
-        self.parameters = list(parameters)
-
-    def zero_grad(self):
-        for parameter in self.parameters:
-            parameter.grad = None
-
-    @torch.no_grad()
-    def step(self, lr):
-        for parameter in self.parameters:
-            parameter -= lr * parameter.grad
-
-
-class TrainStep__mean_of_the_means(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
-
-    def forward(self, micro_batches, held_out, lr, clip):
-        self.model.train()
-        self.optimizer.zero_grad()
-        total = 0.0
-        for x, target in micro_batches:
-            loss = F.nll_loss(self.model(x), target) / len(micro_batches)  # here
-            loss.backward()
-            total += loss.item()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-        self.optimizer.step(lr)
-        self.model.eval()
-        with torch.no_grad():
-            after = F.nll_loss(self.model(held_out[0]), held_out[1])
-        return total, norm, after
-
-
-class TrainStep__never_back_to_training(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
-
-    def forward(self, micro_batches, held_out, lr, clip):
-        self.optimizer.zero_grad()
-        n_tokens = sum(len(target) for _, target in micro_batches)
-        sums = [F.nll_loss(self.model(x), target, reduction="sum") for x, target in micro_batches]
-        loss = torch.stack(sums).sum() / n_tokens
+def TrainStep__mean_of_the_means(self, micro_batches, held_out, lr, clip):
+    self.model.train()
+    self.optimizer.zero_grad()
+    total = 0.0
+    for x, target in micro_batches:
+        loss = F.nll_loss(self.model(x), target) / len(micro_batches)  # here
         loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-        self.optimizer.step(lr)
-        self.model.eval()  # here
-        with torch.no_grad():
-            validation = F.nll_loss(self.model(held_out[0]), held_out[1])
-        return loss.item(), norm.item(), validation.item()
+        total += loss.item()
+    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+    self.optimizer.step(lr)
+    self.model.eval()
+    with torch.no_grad():
+        after = F.nll_loss(self.model(held_out[0]), held_out[1])
+    return total, norm, after
 
 
-class TrainStep__each_parameter_clipped_alone(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
-
-    def forward(self, micro_batches, held_out, lr, clip):
-        self.train()
-        self.optimizer.zero_grad()
-        count = sum(x.shape[0] for x, _ in micro_batches)
-        loss = 0.0
-        for x, target in micro_batches:
-            part = F.nll_loss(self.model(x), target, reduction="sum") / count
-            part.backward()
-            loss = loss + part.detach()
-        squares = 0.0
-        for p in self.model.parameters():
-            length = p.grad.norm()
-            squares = squares + length**2
-            if length > clip:  # here
-                p.grad *= clip / length  # here
-        self.optimizer.step(lr)
-        self.eval()
-        with torch.no_grad():
-            x, target = held_out
-            return loss, squares.sqrt(), F.nll_loss(self.model(x), target)
+def TrainStep__never_back_to_training(self, micro_batches, held_out, lr, clip):
+    self.optimizer.zero_grad()
+    n_tokens = sum(len(target) for _, target in micro_batches)
+    sums = [F.nll_loss(self.model(x), target, reduction="sum") for x, target in micro_batches]
+    loss = torch.stack(sums).sum() / n_tokens
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+    self.optimizer.step(lr)
+    self.model.eval()  # here
+    with torch.no_grad():
+        validation = F.nll_loss(self.model(held_out[0]), held_out[1])
+    return loss.item(), norm.item(), validation.item()
 
 
-class TrainStep__short_gradients_stretched(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
-
-    def forward(self, micro_batches, held_out, lr, clip):
-        self.optimizer.zero_grad()
-        self.model.train()
-        n = sum(target.numel() for _, target in micro_batches)
-        losses = []
-        for x, target in micro_batches:
-            share = len(target) / n
-            loss = share * F.nll_loss(self.model(x), target)
-            loss.backward()
-            losses.append(float(loss))
-        gradients = [p.grad for p in self.model.parameters()]
-        norm = torch.cat([g.flatten() for g in gradients]).norm()
-        for g in gradients:
-            g.mul_(clip / (norm + 1e-12))  # here
-        self.optimizer.step(lr)
-        self.model.eval()
-        with torch.no_grad():
-            last = F.nll_loss(self.model(held_out[0]), held_out[1])
-        self.model.train()
-        return sum(losses), norm, last
+def TrainStep__each_parameter_clipped_alone(self, micro_batches, held_out, lr, clip):
+    self.train()
+    self.optimizer.zero_grad()
+    count = sum(x.shape[0] for x, _ in micro_batches)
+    loss = 0.0
+    for x, target in micro_batches:
+        part = F.nll_loss(self.model(x), target, reduction="sum") / count
+        part.backward()
+        loss = loss + part.detach()
+    squares = 0.0
+    for p in self.model.parameters():
+        length = p.grad.norm()
+        squares = squares + length**2
+        if length > clip:  # here
+            p.grad *= clip / length  # here
+    self.optimizer.step(lr)
+    self.eval()
+    with torch.no_grad():
+        x, target = held_out
+        return loss, squares.sqrt(), F.nll_loss(self.model(x), target)
 
 
-class TrainStep__gradient_of_the_step_before(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
+def TrainStep__short_gradients_stretched(self, micro_batches, held_out, lr, clip):
+    self.optimizer.zero_grad()
+    self.model.train()
+    n = sum(target.numel() for _, target in micro_batches)
+    losses = []
+    for x, target in micro_batches:
+        share = len(target) / n
+        loss = share * F.nll_loss(self.model(x), target)
+        loss.backward()
+        losses.append(float(loss))
+    gradients = [p.grad for p in self.model.parameters()]
+    norm = torch.cat([g.flatten() for g in gradients]).norm()
+    for g in gradients:
+        g.mul_(clip / (norm + 1e-12))  # here
+    self.optimizer.step(lr)
+    self.model.eval()
+    with torch.no_grad():
+        last = F.nll_loss(self.model(held_out[0]), held_out[1])
+    self.model.train()
+    return sum(losses), norm, last
 
-    def forward(self, micro_batches, held_out, lr, clip):
-        self.model.train()
-        tokens = sum(len(x) for x, _ in micro_batches)
-        summed = 0.0
-        for x, y in micro_batches:
-            log_p = self.model(x)
-            nll = -log_p.gather(1, y[:, None]).sum()
-            (nll / tokens).backward()  # here
-            summed += nll.item()
-        norm = nn.utils.clip_grad_norm_(self.parameters(), max_norm=clip)
-        self.optimizer.step(lr)
-        self.model.eval()
-        with torch.no_grad():
-            x, y = held_out
-            held_out_loss = F.nll_loss(self.model(x), y).item()
-        return summed / tokens, norm.item(), held_out_loss
+
+def TrainStep__gradient_of_the_step_before(self, micro_batches, held_out, lr, clip):
+    self.model.train()
+    tokens = sum(len(x) for x, _ in micro_batches)
+    summed = 0.0
+    for x, y in micro_batches:
+        log_p = self.model(x)
+        nll = -log_p.gather(1, y[:, None]).sum()
+        (nll / tokens).backward()  # here
+        summed += nll.item()
+    norm = nn.utils.clip_grad_norm_(self.parameters(), max_norm=clip)
+    self.optimizer.step(lr)
+    self.model.eval()
+    with torch.no_grad():
+        x, y = held_out
+        held_out_loss = F.nll_loss(self.model(x), y).item()
+    return summed / tokens, norm.item(), held_out_loss
 
 
 @two
-class TrainStep__evaluated_too_early_and_norm_too_late(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
-
-    def forward(self, micro_batches, held_out, lr, clip):
-        self.model.eval()
-        with torch.no_grad():
-            held = F.nll_loss(self.model(held_out[0]), held_out[1])  # here
-        self.model.train()
-        self.optimizer.zero_grad()
-        everything = sum(len(target) for _, target in micro_batches)
-        loss = sum(F.nll_loss(self.model(x), target, reduction="sum") for x, target in micro_batches) / everything
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), clip)
-        norm = sum(p.grad.square().sum() for p in self.model.parameters()).sqrt()  # here
-        self.optimizer.step(lr)
-        return loss.detach(), norm, held
+def TrainStep__evaluated_too_early_and_norm_too_late(self, micro_batches, held_out, lr, clip):
+    self.model.eval()
+    with torch.no_grad():
+        held = F.nll_loss(self.model(held_out[0]), held_out[1])  # here
+    self.model.train()
+    self.optimizer.zero_grad()
+    everything = sum(len(target) for _, target in micro_batches)
+    loss = sum(F.nll_loss(self.model(x), target, reduction="sum") for x, target in micro_batches) / everything
+    loss.backward()
+    nn.utils.clip_grad_norm_(self.model.parameters(), clip)
+    norm = sum(p.grad.square().sum() for p in self.model.parameters()).sqrt()  # here
+    self.optimizer.step(lr)
+    return loss.detach(), norm, held
 
 
 @right
-class TrainStep__gradients_added_by_hand(nn.Module):
-    def __init__(self, d, n_classes, dropout):
-        super().__init__()
-        self.model = nn.Sequential(
-            nn.Linear(d, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, n_classes), nn.LogSoftmax(dim=-1)
-        )
-        self.optimizer = GradientDescent(self.model.parameters())
-
-    def forward(self, micro_batches, held_out, lr, clip):
-        parameters = self.optimizer.parameters
-        self.model.train()
-        total, n, gradients = 0.0, 0, [torch.zeros_like(p) for p in parameters]
-        for x, target in micro_batches:
-            loss = -self.model(x)[torch.arange(len(target)), target].sum()
-            parts = torch.autograd.grad(loss, parameters)
-            gradients = [g + part for g, part in zip(gradients, parts, strict=True)]
-            total, n = total + loss.detach(), n + len(target)
-        gradients = [g / n for g in gradients]
-        norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
-        factor = (clip / norm).clamp(max=1.0)
-        for p, g in zip(parameters, gradients, strict=True):
-            p.grad = factor * g
-        self.optimizer.step(lr)
-        self.optimizer.zero_grad()
-        self.model.eval()
-        with torch.no_grad():
-            after = F.nll_loss(self.model(held_out[0]), held_out[1])
-        self.model.train()
-        return total / n, norm, after
+def TrainStep__gradients_added_by_hand(self, micro_batches, held_out, lr, clip):
+    parameters = self.optimizer.parameters
+    self.model.train()
+    total, n, gradients = 0.0, 0, [torch.zeros_like(p) for p in parameters]
+    for x, target in micro_batches:
+        loss = -self.model(x)[torch.arange(len(target)), target].sum()
+        parts = torch.autograd.grad(loss, parameters)
+        gradients = [g + part for g, part in zip(gradients, parts, strict=True)]
+        total, n = total + loss.detach(), n + len(target)
+    gradients = [g / n for g in gradients]
+    norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
+    factor = (clip / norm).clamp(max=1.0)
+    for p, g in zip(parameters, gradients, strict=True):
+        p.grad = factor * g
+    self.optimizer.step(lr)
+    self.optimizer.zero_grad()
+    self.model.eval()
+    with torch.no_grad():
+        after = F.nll_loss(self.model(held_out[0]), held_out[1])
+    self.model.train()
+    return total / n, norm, after
 
 
 # --------------------------------------------------------------------------------------------------------- cached_block
@@ -735,70 +649,43 @@ def extended_frequencies__how_often_slowed(theta, factor, low, high, trained):
 # --------------------------------------------------------------------------------------------------- MultiHeadAttention
 
 
-class MultiHeadAttention__values_from_the_keys_matrix(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
-
-    def forward(self, x, memory=None, mask=None):
-        memory = x if memory is None else memory
-        query = self.query(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        key = self.key(memory).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        value = self.key(memory).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)  # here
-        scores = query @ key.mT / math.sqrt(query.shape[-1])
-        if mask is not None:
-            scores = scores.masked_fill(~mask[:, None], -torch.inf)
-        return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
+def MultiHeadAttention__values_from_the_keys_matrix(self, x, memory=None, mask=None):
+    memory = x if memory is None else memory
+    query = self.query(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+    key = self.key(memory).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+    value = self.key(memory).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)  # here
+    scores = query @ key.mT / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], -torch.inf)
+    return self.output((scores.softmax(dim=-1) @ value).transpose(1, 2).flatten(2))
 
 
-class MultiHeadAttention__mask_only_with_a_memory(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
-
-    def forward(self, x, memory=None, mask=None):
-        if memory is None:
-            memory, mask = x, None  # here
-        batch, n_key, d_model = memory.shape
-        d_head = d_model // self.n_heads
-        q = self.query(x).view(batch, -1, self.n_heads, d_head)
-        k = self.key(memory).view(batch, n_key, self.n_heads, d_head)
-        v = self.value(memory).view(batch, n_key, self.n_heads, d_head)
-        scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(d_head)
-        if mask is not None:
-            scores = torch.where(mask.unsqueeze(1), scores, -torch.inf)
-        heads = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
-        return self.output(heads.reshape(batch, -1, d_model))
+def MultiHeadAttention__mask_only_with_a_memory(self, x, memory=None, mask=None):
+    if memory is None:
+        memory, mask = x, None  # here
+    batch, n_key, d_model = memory.shape
+    d_head = d_model // self.n_heads
+    q = self.query(x).view(batch, -1, self.n_heads, d_head)
+    k = self.key(memory).view(batch, n_key, self.n_heads, d_head)
+    v = self.value(memory).view(batch, n_key, self.n_heads, d_head)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(d_head)
+    if mask is not None:
+        scores = torch.where(mask.unsqueeze(1), scores, -torch.inf)
+    heads = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v)
+    return self.output(heads.reshape(batch, -1, d_model))
 
 
-class MultiHeadAttention__merged_without_exchange(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
-
-    def forward(self, x, memory=None, mask=None):
-        source = memory if memory is not None else x
-        q, k, v = (
-            torch.stack(projected.chunk(self.n_heads, dim=-1), dim=1)
-            for projected in (self.query(x), self.key(source), self.value(source))
-        )
-        scores = q @ k.transpose(-2, -1) * q.size(-1) ** -0.5
-        if mask is not None:
-            scores = scores.masked_fill(mask.logical_not()[:, None], float("-inf"))
-        heads = torch.softmax(scores, dim=-1) @ v  # (batch, n_heads, n_query, d_head)
-        return self.output(heads.reshape(x.shape))  # here
+def MultiHeadAttention__merged_without_exchange(self, x, memory=None, mask=None):
+    source = memory if memory is not None else x
+    q, k, v = (
+        torch.stack(projected.chunk(self.n_heads, dim=-1), dim=1)
+        for projected in (self.query(x), self.key(source), self.value(source))
+    )
+    scores = q @ k.transpose(-2, -1) * q.size(-1) ** -0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask.logical_not()[:, None], float("-inf"))
+    heads = torch.softmax(scores, dim=-1) @ v  # (batch, n_heads, n_query, d_head)
+    return self.output(heads.reshape(x.shape))  # here
 
 
 class MultiHeadAttention__queries_compete(nn.Module):
@@ -824,81 +711,54 @@ class MultiHeadAttention__queries_compete(nn.Module):
         return self.output(merged)
 
 
-class MultiHeadAttention__root_of_the_whole_width(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
-
-    def forward(self, x, memory=None, mask=None):
-        if memory is None:
-            memory = x
-        q = self.query(x) / math.sqrt(x.shape[-1])  # here
-        k, v = self.key(memory), self.value(memory)
-        d_head = q.shape[-1] // self.n_heads
-        found = []
-        for q_i, k_i, v_i in zip(q.split(d_head, -1), k.split(d_head, -1), v.split(d_head, -1), strict=True):
-            e = q_i @ k_i.mT  # (batch, n_query, n_key)
-            if mask is not None:
-                e = e.masked_fill(~mask, -torch.inf)
-            found.append(e.softmax(-1) @ v_i)
-        return self.output(torch.cat(found, dim=-1))
+def MultiHeadAttention__root_of_the_whole_width(self, x, memory=None, mask=None):
+    if memory is None:
+        memory = x
+    q = self.query(x) / math.sqrt(x.shape[-1])  # here
+    k, v = self.key(memory), self.value(memory)
+    d_head = q.shape[-1] // self.n_heads
+    found = []
+    for q_i, k_i, v_i in zip(q.split(d_head, -1), k.split(d_head, -1), v.split(d_head, -1), strict=True):
+        e = q_i @ k_i.mT  # (batch, n_query, n_key)
+        if mask is not None:
+            e = e.masked_fill(~mask, -torch.inf)
+        found.append(e.softmax(-1) @ v_i)
+    return self.output(torch.cat(found, dim=-1))
 
 
 @two
-class MultiHeadAttention__mask_times_scores_and_no_output(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
-
-    def forward(self, x, memory=None, mask=None):
-        memory = x if memory is None else memory
-        shape = (self.n_heads, x.shape[-1] // self.n_heads)
-        q = self.query(x).unflatten(2, shape).transpose(1, 2)
-        k = self.key(memory).unflatten(2, shape).transpose(1, 2)
-        v = self.value(memory).unflatten(2, shape).transpose(1, 2)
-        scores = q @ k.mT / math.sqrt(shape[1])
-        if mask is not None:
-            scores = scores * mask[:, None]  # here
-        heads = scores.softmax(dim=-1) @ v
-        return heads.transpose(1, 2).flatten(2)  # here
+def MultiHeadAttention__mask_times_scores_and_no_output(self, x, memory=None, mask=None):
+    memory = x if memory is None else memory
+    shape = (self.n_heads, x.shape[-1] // self.n_heads)
+    q = self.query(x).unflatten(2, shape).transpose(1, 2)
+    k = self.key(memory).unflatten(2, shape).transpose(1, 2)
+    v = self.value(memory).unflatten(2, shape).transpose(1, 2)
+    scores = q @ k.mT / math.sqrt(shape[1])
+    if mask is not None:
+        scores = scores * mask[:, None]  # here
+    heads = scores.softmax(dim=-1) @ v
+    return heads.transpose(1, 2).flatten(2)  # here
 
 
 @right
-class MultiHeadAttention__sum_over_the_heads(nn.Module):
-    def __init__(self, d_model, n_heads):
-        super().__init__()
-        self.n_heads = n_heads
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+def MultiHeadAttention__sum_over_the_heads(self, x, memory=None, mask=None):
+    memory = x if memory is None else memory
+    d_head = x.shape[-1] // self.n_heads
+    total = self.output.bias
+    for i in range(self.n_heads):
+        rows = slice(i * d_head, (i + 1) * d_head)
 
-    def forward(self, x, memory=None, mask=None):
-        memory = x if memory is None else memory
-        d_head = x.shape[-1] // self.n_heads
-        total = self.output.bias
-        for i in range(self.n_heads):
-            rows = slice(i * d_head, (i + 1) * d_head)
+        def of_head(layer, inputs, rows=rows):
+            return F.linear(inputs, layer.weight[rows], layer.bias[rows])
 
-            def of_head(layer, inputs, rows=rows):
-                return F.linear(inputs, layer.weight[rows], layer.bias[rows])
-
-            scores = torch.baddbmm(
-                x.new_zeros(()), of_head(self.query, x), of_head(self.key, memory).mT, beta=0, alpha=d_head**-0.5
-            )
-            if mask is not None:
-                scores = scores.where(mask, -torch.inf)
-            weights = (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
-            total = total + F.linear(weights @ of_head(self.value, memory), self.output.weight[:, rows])
-        return total
+        scores = torch.baddbmm(
+            x.new_zeros(()), of_head(self.query, x), of_head(self.key, memory).mT, beta=0, alpha=d_head**-0.5
+        )
+        if mask is not None:
+            scores = scores.where(mask, -torch.inf)
+        weights = (scores - scores.logsumexp(dim=-1, keepdim=True)).exp()
+        total = total + F.linear(weights @ of_head(self.value, memory), self.output.weight[:, rows])
+    return total
 
 
 # ----------------------------------------------------------------------------------------------------------- alibi_bias
@@ -957,42 +817,6 @@ def alibi_bias__ratio_and_triangles(n_heads, n):
 
 
 # ----------------------------------------------------------------------------------------------------- train_translator
-
-
-class Translator(nn.Module):  # as the notebook gives it
-    def __init__(self, vocab_size=40, d_model=48, max_length=24):
-        super().__init__()
-        self.source_tokens = nn.Embedding(vocab_size, d_model)
-        self.target_tokens = nn.Embedding(vocab_size, d_model)
-        self.positions = nn.Embedding(max_length, d_model)
-        options = dict(d_model=d_model, nhead=4, dim_feedforward=2 * d_model, dropout=0.0)
-        self.encoder = nn.TransformerEncoderLayer(**options, batch_first=True, norm_first=True)
-        self.decoder = nn.TransformerDecoderLayer(**options, batch_first=True, norm_first=True)
-        self.norms = nn.ModuleList([nn.LayerNorm(d_model), nn.LayerNorm(d_model)])
-        self.output = nn.Linear(d_model, vocab_size)
-
-    def forward(self, source, target):
-        n_source, n_target = source.shape[1], target.shape[1]
-        padding = source == 0
-        x = self.source_tokens(source) + self.positions.weight[:n_source]
-        memory = self.norms[0](self.encoder(x, src_key_padding_mask=padding))
-        future = torch.ones(n_target, n_target, dtype=torch.bool).triu(1)
-        y = self.target_tokens(target) + self.positions.weight[:n_target]
-        y = self.decoder(y, memory, tgt_mask=future, memory_key_padding_mask=padding)
-        return self.output(self.norms[1](y))
-
-
-def rectangle(rows):  # as the notebook gives it
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
-
-
-@torch.no_grad()
-def translate(model, sources):  # as the notebook gives it
-    source, written = rectangle(sources), torch.ones(len(sources), 1).long()
-    for _ in range(20):
-        best = model(source, written)[:, -1].argmax(dim=-1)
-        written = torch.cat([written, best[:, None]], dim=1)
-    return [row[: row.index(2)] if 2 in row else row for row in written[:, 1:].tolist()]
 
 
 def train_translator__order_of_the_lengths_kept(pairs, sources):

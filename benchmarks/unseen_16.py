@@ -502,40 +502,24 @@ def packed_mask__product_of_memberships(documents):
 # ------------------------------------------------------------------------------------------------- AttentionDecoderStep
 
 
-class AttentionDecoderStep__scores_of_padding_set_to_zero(nn.Module):
-    def __init__(self, vocab_size, d_embedding, d_hidden):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocab_size)
-
-    def forward(self, token, state, attentional, encoder_states, mask):
-        state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-        scores = (encoder_states @ state[:, :, None])[:, :, 0]
-        weights = scores.masked_fill(~mask, 0.0).softmax(dim=-1)  # here
-        context = (weights[:, None] @ encoder_states)[:, 0]
-        attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
-        return self.output(attentional), state, attentional, weights
+def AttentionDecoderStep__scores_of_padding_set_to_zero(self, token, state, attentional, encoder_states, mask):
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (encoder_states @ state[:, :, None])[:, :, 0]
+    weights = scores.masked_fill(~mask, 0.0).softmax(dim=-1)  # here
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = torch.tanh(self.combine(torch.cat([context, state], dim=-1)))
+    return self.output(attentional), state, attentional, weights
 
 
-class AttentionDecoderStep__hands_on_the_state_it_was_given(nn.Module):
-    def __init__(self, vocab_size, d_embedding, d_hidden):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocab_size)
-
-    def forward(self, token, state, attentional, encoder_states, mask):
-        fed = torch.cat((self.embedding(token), attentional), 1)
-        query = self.cell(fed, state)
-        scores = torch.einsum("bd,bnd->bn", query, encoder_states)
-        weights = torch.softmax(torch.where(mask, scores, -torch.inf), dim=1)
-        context = torch.einsum("bn,bnd->bd", weights, encoder_states)
-        combined = self.combine(torch.cat((context, query), 1)).tanh()
-        logits = self.output(combined)
-        return logits, state, combined, weights  # here
+def AttentionDecoderStep__hands_on_the_state_it_was_given(self, token, state, attentional, encoder_states, mask):
+    fed = torch.cat((self.embedding(token), attentional), 1)
+    query = self.cell(fed, state)
+    scores = torch.einsum("bd,bnd->bn", query, encoder_states)
+    weights = torch.softmax(torch.where(mask, scores, -torch.inf), dim=1)
+    context = torch.einsum("bn,bnd->bd", weights, encoder_states)
+    combined = self.combine(torch.cat((context, query), 1)).tanh()
+    logits = self.output(combined)
+    return logits, state, combined, weights  # here
 
 
 class AttentionDecoderStep__attentional_vector_in_the_place_of_the_state(nn.Module):
@@ -560,81 +544,49 @@ class AttentionDecoderStep__attentional_vector_in_the_place_of_the_state(nn.Modu
         return self.output(new_attentional), new_state, new_attentional, weights
 
 
-class AttentionDecoderStep__hands_on_the_context(nn.Module):
-    def __init__(self, vocab_size, d_embedding, d_hidden):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocab_size)
-
-    def forward(self, token, state, attentional, encoder_states, mask):
-        state = self.cell(torch.hstack([self.embedding(token), attentional]), state)
-        scores = (state[:, None, :] * encoder_states).sum(dim=-1)
-        scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
-        weights = scores.softmax(dim=-1)
-        context = (weights[:, :, None] * encoder_states).sum(dim=1)
-        logits = self.output(self.combine(torch.hstack([context, state])).tanh())
-        return logits, state, context, weights  # here
+def AttentionDecoderStep__hands_on_the_context(self, token, state, attentional, encoder_states, mask):
+    state = self.cell(torch.hstack([self.embedding(token), attentional]), state)
+    scores = (state[:, None, :] * encoder_states).sum(dim=-1)
+    scores = scores + torch.zeros_like(scores).masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(dim=-1)
+    context = (weights[:, :, None] * encoder_states).sum(dim=1)
+    logits = self.output(self.combine(torch.hstack([context, state])).tanh())
+    return logits, state, context, weights  # here
 
 
-class AttentionDecoderStep__no_gradient_to_what_is_fed_in(nn.Module):
-    def __init__(self, vocab_size, d_embedding, d_hidden):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocab_size)
-
-    def forward(self, token, state, attentional, encoder_states, mask):
-        embedded = self.embedding(token)
-        with torch.no_grad():  # here
-            fed = attentional + 0.0  # here
-        state = self.cell(torch.cat([embedded, fed], dim=1), state)
-        scores = encoder_states.matmul(state.unsqueeze(-1)).squeeze(-1)
-        weights = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
-        context = weights.unsqueeze(1).matmul(encoder_states).squeeze(1)
-        attentional = self.combine(torch.cat([context, state], dim=1)).tanh()
-        return self.output(attentional), state, attentional, weights
+def AttentionDecoderStep__no_gradient_to_what_is_fed_in(self, token, state, attentional, encoder_states, mask):
+    embedded = self.embedding(token)
+    with torch.no_grad():  # here
+        fed = attentional + 0.0  # here
+    state = self.cell(torch.cat([embedded, fed], dim=1), state)
+    scores = encoder_states.matmul(state.unsqueeze(-1)).squeeze(-1)
+    weights = F.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    context = weights.unsqueeze(1).matmul(encoder_states).squeeze(1)
+    attentional = self.combine(torch.cat([context, state], dim=1)).tanh()
+    return self.output(attentional), state, attentional, weights
 
 
 @two
-class AttentionDecoderStep__state_first_and_scores_scaled(nn.Module):
-    def __init__(self, vocab_size, d_embedding, d_hidden):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocab_size)
-
-    def forward(self, token, state, attentional, encoder_states, mask):
-        state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-        scores = (state[:, None] @ encoder_states.mT)[:, 0] / math.sqrt(state.shape[-1])  # here
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        context = (weights[:, None] @ encoder_states)[:, 0]
-        attentional = self.combine(torch.cat([state, context], dim=-1)).tanh()  # here
-        return self.output(attentional), state, attentional, weights
+def AttentionDecoderStep__state_first_and_scores_scaled(self, token, state, attentional, encoder_states, mask):
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = (state[:, None] @ encoder_states.mT)[:, 0] / math.sqrt(state.shape[-1])  # here
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    context = (weights[:, None] @ encoder_states)[:, 0]
+    attentional = self.combine(torch.cat([state, context], dim=-1)).tanh()  # here
+    return self.output(attentional), state, attentional, weights
 
 
 @right
-class AttentionDecoderStep__halves_of_W_and_a_softmax_by_hand(nn.Module):
-    def __init__(self, vocab_size, d_embedding, d_hidden):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, d_embedding)
-        self.cell = nn.GRUCell(d_embedding + d_hidden, d_hidden)
-        self.combine = nn.Linear(2 * d_hidden, d_hidden)
-        self.output = nn.Linear(d_hidden, vocab_size)
-
-    def forward(self, token, state, attentional, encoder_states, mask):
-        state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
-        scores = torch.einsum("bnd,bd->bn", encoder_states, state)
-        scores = torch.where(mask, scores, -torch.inf)
-        weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
-        weights = weights / weights.sum(dim=-1, keepdim=True)
-        context = torch.einsum("bn,bnd->bd", weights, encoder_states)
-        for_context, for_state = self.combine.weight.chunk(2, dim=1)
-        attentional = torch.tanh(context @ for_context.T + F.linear(state, for_state, self.combine.bias))
-        return self.output(attentional), state, attentional, weights
+def AttentionDecoderStep__halves_of_W_and_a_softmax_by_hand(self, token, state, attentional, encoder_states, mask):
+    state = self.cell(torch.cat([self.embedding(token), attentional], dim=-1), state)
+    scores = torch.einsum("bnd,bd->bn", encoder_states, state)
+    scores = torch.where(mask, scores, -torch.inf)
+    weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    context = torch.einsum("bn,bnd->bd", weights, encoder_states)
+    for_context, for_state = self.combine.weight.chunk(2, dim=1)
+    attentional = torch.tanh(context @ for_context.T + F.linear(state, for_state, self.combine.bias))
+    return self.output(attentional), state, attentional, weights
 
 
 # ---------------------------------------------------------------------------------------------------------- masked_mean

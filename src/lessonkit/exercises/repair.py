@@ -41,7 +41,7 @@ import torch
 from torch import Tensor, nn
 
 from lessonkit.exercises import back
-from lessonkit.exercises.exercise import Aspect, Exercise
+from lessonkit.exercises.exercise import Aspect, Exercise, body_of
 from lessonkit.exercises.judge import fault_of, judge, observe_known
 from lessonkit.exercises.local_runner import Guard, LocalRunner
 from lessonkit.exercises.observe import Observation, observe_aspect
@@ -560,8 +560,8 @@ def inputs_of(function: ast.FunctionDef, node: ast.AST) -> set[str]:
 
 def _of_self(solution: Any) -> frozenset[str]:
     """What the solution uses of `self`: a learner's answer has it, too, and may use another in its place."""
-    used = solution.__code__ if inspect.isfunction(solution) else getattr(solution, "forward", None)
-    return frozenset(re.findall(r"\bself\.(\w+)", inspect.getsource(used))) if used else frozenset()
+    used = solution if inspect.isfunction(solution) else getattr(solution, "forward", None)
+    return frozenset(re.findall(r"\bself\.(\w+)", body_of(used))) if used else frozenset()
 
 
 def _met(function: ast.FunctionDef, node: ast.AST, inputs: set[str]) -> int:
