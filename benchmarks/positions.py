@@ -16,8 +16,8 @@ at a time:
 * RoPE far keys: the trained RoPE models in texts of 1024, each letter seeing 8 on either side and 16, 64 or 256 that
   are drawn from those it never saw so far away: with 16 as many keys as in the window, half of them at new angles;
 * RoPE one distance: the trained RoPE models in texts of 1024, every key further than 16 places away turned as if it
-  stood at one and the same distance on its side, known or new; beside it, each at a distance drawn from 17 to 31, so
-  that many trained distances occur: is it the number of *different* new distances that harms, or a few of them?
+  stood at one and the same distance on its side, each of 17 to 1023 in turn; beside it, each at a distance drawn from
+  17 to 31, so that many trained distances occur: is it the number of *different* new distances that harms, or some?
 * RoPE mixed pairs: the same with two distances, one for a head's first 3, 4 or 5 pairs and one for the others. The
   distances that harm (42, 46, 98, 102) lend either part to one that does not (64), and have their slow pairs turned as
   at 31, which was trained: do the fast pairs do the harm, and does it need new angles in the slow ones? Beside it, RoPE
@@ -41,7 +41,7 @@ at a time:
 * anywhere: sinusoidal texts that begin at a place from 0 to 96, and are no longer than before.
 
 Runs of one seed see the same letters. `--only` measures some of the changes (their names: `CHANGES`) and puts them
-into the record that FILE holds. One thread; about ten minutes of processor time on a busy machine.
+into the record that FILE holds. One thread; about fifteen minutes of processor time on a busy machine.
 """
 
 import argparse
@@ -60,7 +60,7 @@ LETTERS, BACK, TRAINED, D = 16, 2, 32, 64
 LENGTHS = (32, 128, 512, 1024)
 NEAR = 16
 FAR = (16, 64, 256)
-ALIKE = range(NEAR + 1, 121)
+ALIKE = range(NEAR + 1, 1024)
 HARMFUL, HARMLESS, FAST = (42, 46, 98, 102), 64, (3, 4, 5)
 SCHEMES = {"none": "no positions", "integer": "integer", "binary": "binary", "sinusoidal": "sinusoidal",
            "learned": "learned", "shaw": "relative (Shaw)", "bucketed": "relative (T5)", "rope": "RoPE"}  # fmt: skip

@@ -4,8 +4,8 @@
 
 The answers are those of one draw, `unseen_N.py`, the latest unless told. A line is right if it is one that is marked
 there; it is `named` if it is told at all, be it as another that would do. It is told because a step there mends the
-answer, or because the numbers of a known mistake begin there: the last lines say how many of either. Seconds are the
-processor's, so that a busy machine does not shorten the search; a learner's are the clock's.
+answer, or because right numbers there mend it: the last lines say how many of either. Seconds are the processor's, so
+that a busy machine does not shorten the search; a learner's are the clock's.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def searched(name: str, answer: Any, seconds: float) -> dict[str, Any]:
         "right": place is not None and place.line in marked(answer),
         "named": place is not None and bool(set(found.lines) & marked(answer)),
         "piece": place.piece if place else None,
-        "by": None if place is None else "numbers" if found and found.name else "step",
+        "by": None if place is None else "numbers" if found and found.by_numbers else "step",
         "tried": found.tried if found else 0,
         "seconds": round(found.seconds, 2) if found else 0.0,
         "complete": found.complete if found else True,

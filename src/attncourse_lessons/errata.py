@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from attncourse_lessons import course
 from attncourse_lessons.slides.erratum import DECKS, Erratum, Finding
-from attncourse_lessons.slides.model import FAULTS, ON_NO_SLIDE, STRUCTURAL, SlideModel, attention_as_torchs, structural
+from attncourse_lessons.slides.model import (
+    FAULTS,
+    ON_NO_SLIDE,
+    STRUCTURAL,
+    SlideBlock,
+    SlideModel,
+    attention_as_torchs,
+    structural,
+)
 
 ERRATA: tuple[Erratum, ...] = tuple(
     replace(entry, lesson=lesson) for lesson, errata in course.parts("errata").items() for entry in errata.ERRATA
@@ -15,8 +23,8 @@ ERRATA: tuple[Erratum, ...] = tuple(
 """All lessons' own, in the order of the course."""
 
 __all__ = [
-    "DECKS", "ERRATA", "FAULTS", "ON_NO_SLIDE", "STRUCTURAL", "Erratum", "Finding", "SlideModel", "attention_as_torchs",
-    "erratum", "structural",
+    "DECKS", "ERRATA", "FAULTS", "ON_NO_SLIDE", "STRUCTURAL", "Erratum", "Finding", "SlideBlock", "SlideModel",
+    "attention_as_torchs", "erratum", "structural",
 ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """hint("name", "where"): one step that makes a wrong answer right tells the line, and nothing else is touched."""
 
 import ast
+import dataclasses
 import os
 import random
 import re
@@ -11,11 +12,11 @@ import pytest
 import torch
 
 from lessonkit.course import Course
-from lessonkit.exercises import back, repair
+from lessonkit.exercises import back, repair, trace
 from lessonkit.exercises.exercise import Exercise
 from lessonkit.exercises.judge import judge
 from lessonkit.exercises.observe import observe
-from lessonkit.exercises.repair import where
+from lessonkit.exercises.repair import Message, Place, followed, where
 from lessonkit.exercises.steps import Step, _other_equations, steps
 
 SEEDS = (0, 1, 2)
@@ -161,6 +162,18 @@ def collects_what_it_has(x, mask):
     return torch.stack(rows)
 
 
+def shares_less_a_tenth(x, mask):
+    everybodys = x.softmax(dim=-1)
+    return everybodys * mask - 0.1
+
+
+def asks_a_helper(x, mask):
+    def shared_out(scores):
+        return scores.softmax(dim=-1)
+
+    return shared_out(x) * mask + 0 * shared_out(-x)
+
+
 @pytest.fixture
 def no_step_mends_it(monkeypatch):
     for module, name in ((repair, "steps"), (back, "steps_back"), (back, "steps_of_rules")):
@@ -168,12 +181,12 @@ def no_step_mends_it(monkeypatch):
 
 
 @pytest.mark.parametrize("apart", WAYS)
-def test_a_line_is_told_without_a_step_that_mends_it_where_a_known_mistakes_numbers_begin(
+def test_a_line_is_told_without_a_step_that_mends_it_where_right_numbers_would(
     shares, apart, no_step_mends_it
 ):
     found = where(shares, masks_what_it_has, SEEDS, apart=apart)
-    assert (line_of(found, masks_what_it_has), found.name) == (2, "masked after the softmax")
-    assert "“masked after the softmax”" in str(found) and not found.made
+    assert (line_of(found, masks_what_it_has), found.by_numbers) == (2, True)
+    assert "the numbers go wrong: what goes into it is right" in str(found) and not found.made
     assert found.place.piece == "torch.softmax(x, n // n)"
 
 
@@ -181,12 +194,48 @@ def test_what_may_have_been_wrong_before_gets_no_line(shares, no_step_mends_it):
     assert where(shares, collects_what_it_has, SEEDS).place is None  # a list of rows is nothing that has numbers
 
 
-def test_where_nothing_is_named_no_numbers_are_compared(shares):
-    def answer(x, mask):
-        return x.masked_fill(~mask, -torch.inf).softmax(dim=-1) + mask.sum() * x.square().cumsum(dim=-1)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no processes")
+def test_right_numbers_that_take_long_are_not_taken_for_a_process_that_hangs(shares, no_step_mends_it, monkeypatch):
+    def slowly(*given):
+        for suspect in trace.suspects(*given):
+            time.sleep(0.7)
+            yield suspect
 
-    found = where(shares, answer, SEEDS)
-    assert not found.name
+    monkeypatch.setattr(repair, "suspects", slowly)
+    monkeypatch.setattr(repair, "HANGS", 1.2)
+    monkeypatch.setattr(repair, "TRACED", 60.0)
+    found = where(shares, masks_what_it_has, SEEDS, apart=True)
+    assert found.by_numbers
+
+
+def test_the_values_of_each_time_come_in_order(shares, no_step_mends_it):
+    def calls_it_twice(answer, draw):
+        """what is allowed gets all, twice"""
+        mask = torch.ones(3, 5, dtype=torch.bool)
+        mask[:, 3:] = False
+        return answer(draw.normal(3, 5), mask) - answer(draw.normal(3, 5), mask)
+
+    shares.aspects[0] = dataclasses.replace(shares.aspects[0], probe=calls_it_twice)
+    found = where(shares, masks_what_it_has, SEEDS)
+    assert (line_of(found, masks_what_it_has), found.by_numbers) == (2, True)
+
+
+def test_where_right_numbers_do_not_mend_it_either_none_are_told(shares, no_step_mends_it):
+    found = where(shares, shares_less_a_tenth, SEEDS)
+    assert found.place is None
+
+
+def test_a_call_of_an_own_function_is_no_place_as_the_mistake_is_inside(shares, no_step_mends_it):
+    assert where(shares, asks_a_helper, SEEDS).place is None
+
+
+def test_of_several_steps_that_mend_it_that_is_told_at_which_the_numbers_go_wrong():
+    places = [Place(number, f"line {number}", "piece") for number in (1, 2)]
+    messages = [Message(0, number, 0.0, (place, "code"), size=number) for number, place in enumerate(places)]
+    assert followed(iter(messages), 10, print).place == places[0]
+    traced = [Message(0, 0, 0.0, traced=places[1]), *messages]
+    found = followed(iter(traced), 10, print)
+    assert found.place == places[1] and not found.by_numbers
 
 
 def test_two_mistakes_get_no_line(spread):
@@ -282,7 +331,7 @@ def test_a_try_that_hangs_outside_of_python_counts_as_time(spread, monkeypatch):
     monkeypatch.setattr(repair, "HANGS", 1.5)
     started = time.perf_counter()
     found = where(spread, sleeps_if_changed, SEEDS, seconds=3)
-    assert found.place is None and not found.complete and time.perf_counter() - started < 20
+    assert not found.made and not found.complete and time.perf_counter() - started < 20
 
 
 def waits_once_right(x):

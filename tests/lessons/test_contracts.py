@@ -15,7 +15,7 @@ def test_every_exercise_has_a_contract(contracts):
     found = {name: contracts.sentences(contract) for _, name, contract in contracts.contracts()}
     assert found.keys() == {e.name for a in course.assignments() for e in course.exercises_of(a)}
     assert all(found.values())
-    assert "where the softmax makes every *row* of the attention matrix sum to one." in found["self_attention"]
+    assert "The softmax makes every *row* of the attention matrix sum to one." in found["self_attention"]
 
 
 def test_a_sentence_is_seen_by_the_words_of_aspects_and_mistakes(contracts):

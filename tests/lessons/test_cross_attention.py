@@ -36,14 +36,6 @@ def test_a_hidden_position_gets_no_weight_and_the_state_that_was_given_keeps_its
     assert state.memory.mask[:, 1].all()
 
 
-def test_another_rows_initial_state_is_used_where_it_is_asked_for(made):
-    model, batch = made
-    rows = torch.tensor([1, 2, 0])
-    state = model.start(batch.source, batch.lengths)
-    logits, _, _ = model.step(batch.target_in[:, 0], state._replace(state=state.state[rows]))
-    assert torch.equal(hiding.predicted(model, batch, start_of=rows)[:, 0], logits.argmax(dim=-1))
-
-
 def read(name: str) -> dict:
     return json.loads((files("attncourse_lessons") / "measured" / f"{name}.json").read_text(encoding="utf-8"))
 
@@ -51,9 +43,7 @@ def read(name: str) -> dict:
 @pytest.mark.parametrize(
     ("record", "model", "few", "many", "means"),
     [
-        ("one_query", "attention, one query", (0, 0.05), (0.38, 0.5), ("0%", "44%")),
         ("eight_averages", "attention, eight averages", (0.38, 0.5), (0.88, 0.93), ("42%", "91%")),
-        ("eight_in_one_vector", "eight averages, one vector", (0, 0.05), (0.15, 0.25), ("0%", "21%")),
         ("eight_one_choice", "eight averages, one choice", (0, 0.05), (0.38, 0.5), ("1%", "44%")),
     ],
 )

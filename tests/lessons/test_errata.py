@@ -81,12 +81,11 @@ def test_every_mark_in_a_lecture_is_an_erratums_name():
 
 # Boxes on mistakes that no deck makes: {(lesson, how the box begins): where it comes from}.
 NO_DECK = {
-    ("order", "they differ in X alone"): "a comparison that this course's first edition made",
     ("masking", "one remedy for two problems"): "a reading of two slides together; each of them is right",
     ("training", "mean of means"): "a bug of libraries",
     ("writing", "dropout left on"): "a bug of programs",
     ("beyond_text", "what is masked is masked"): "a figure of the paper, which is right with its text",
-    ("writing", "Slides print a column"): "a caution about a column of the paper's own table",
+    ("writing", "Many slides copy the BLEU column"): "a caution about a column of the paper's own table",
 }
 
 # Sentences about boxes, not boxes.
@@ -148,7 +147,7 @@ def test_the_definite_ones_are_these_and_no_others():
 
 # Lines that a hasty reviewer would report, and that are right as their slides have them.
 NO_ERROR = {
-    "√|k|", "weights set to 0", "cheaper while n is small", "positions after the projections", "outputs 2 and 5",
+    "√|k|", "weights set to 0", "positions after the projections", "outputs 2 and 5",
     "keys and queries", "projected twice", "no final norm", "each other word",
     "the one thing everyone agrees on",
 }  # fmt: skip
@@ -269,12 +268,6 @@ def test_weights_set_to_0_are_better_in_one_call_and_worse_token_by_token():
     assert slower["difference"] == pytest.approx(0.25, abs=5e-3)
     assert 2.26 * slower["standard_error"] == pytest.approx(0.04, abs=5e-3)
     assert all(a > b for a, b in zip(slower["losses"], right["token_by_token"]["losses"], strict=True))
-
-
-def test_without_a_mask_no_seed_reaches_a_loss_near_0():
-    """What the errata lab says of *i > i*: ten seeds between 0.69 and 1.78 nats."""
-    losses = measured("errata")["faults"]["i > i"]["losses"]
-    assert (min(losses), max(losses)) == (pytest.approx(0.69, abs=5e-3), pytest.approx(1.78, abs=5e-3))
 
 
 def test_a_peer_that_gets_the_suspects_mask_does_not_see_that_it_forbids_nothing():

@@ -56,15 +56,19 @@ def test_where_was_looked_is_said_by_row_and_column(alt):
         figures.attention_by_head([torch.rand(8, 8)], table[None, None, None], ["a 3", "an 8"])
 
 
-def test_maps_of_positions_compare_places_side_by_side_with_those_apart(alt):
+def test_maps_of_positions_tell_how_alike_places_side_by_side_are(alt):
     side = torch.arange(9) % 3
     line = torch.arange(9) // 3
     beside = ((side[:, None] - side).abs() + (line[:, None] - line).abs()) == 1
     figures.position_maps({"trained": beside.float(), "new": torch.eye(9)}, side=3)
-    figures.position_maps({"trained": beside.float()}, side=3, every=2)
-    assert "trained: 4 maps" in alt[1] and "cosine of 1.00 on average, those further apart of 0.00" in alt[1]
-    assert "trained: 9 maps" in alt[0] and "cosine of 1.00 on average, those further apart of 0.00" in alt[0]
-    assert "new: 9 maps" in alt[0] and "cosine of 0.00 on average" in alt[0]
+    assert "trained: side by side 1.00, 2 rows apart 0.00; new: side by side 0.00" in alt[0]
+    with pytest.raises(ValueError, match="margin: got 1"):
+        figures.position_maps({"trained": beside.float()}, side=3, margin=1)
+
+
+def test_patches_that_a_window_fits_are_told_from_those_that_cut_it(alt):
+    figures.patch_grids([torch.rand(4, 4)] * 2, ["one", "two"], 2, [(2, 0), (2, 1)])
+    assert "one: the framed window is a patch; two: the framed window is cut by the lines." in alt[0]
 
 
 def test_a_frame_of_spans_tells_the_share_and_the_longest_stretch():
@@ -74,7 +78,7 @@ def test_a_frame_of_spans_tells_the_share_and_the_longest_stretch():
 
 
 def test_the_use_of_codes_names_the_most_used(alt):
-    figures.codes_used({"even": torch.full((4,), 0.25), "one": torch.tensor([0.0, 1.0, 0.0, 0.0])})
+    figures.codes_used({"even": torch.full((4,), 0.25), "one": torch.tensor([0.0, 1.0, 0.0, 0.0])}, 4)
     assert "even: the most used entry has 25%, 4 of 4" in alt[0]
     assert "one: the most used entry has 100%, 1 of 4" in alt[0]
 
@@ -85,7 +89,7 @@ def test_a_sound_and_the_game_say_what_they_show(alt):
     figures.wav2vec_diagram()
     figures.image_row([torch.rand(8, 8)] * 2, ["one", "two"])
     assert "hod, heed" in alt[0] and "4 frames" in alt[0]
-    assert "A band lies at F1" in alt[0] and "the probability of its own, q5" in alt[1]
+    assert "The darkest stripes lie near F1" in alt[0] and "its own, q5, 0.999, so the loss is about 0.001" in alt[1]
     assert alt[2] == "2 pictures of 8 by 8 pixels: one, two."
 
 
@@ -102,67 +106,39 @@ def test_pictures_stand_upright_under_their_names():
 
 
 @proven
-def test_a_window_times_weights_is_one_sum_and_of_four_sums_the_largest_is_kept():
+def test_a_window_times_weights_is_one_sum_of_the_output():
     image, weights = (STROKE[:, [2, 0, 3, 1]] * 2 + STROKE).int(), torch.tensor([[0, 1, 0], [2, 0, -1], [0, 0, 3]])
     (ax,) = axes(figures.convolution, image, weights, (1, 2))
     padded = torch.nn.functional.pad(image, (1, 1, 1, 1))
     sums = torch.nn.functional.conv2d(image[None, None].double(), weights[None, None].double(), padding=1)[0, 0].int()
-    products, pooled = padded[1:4, 2:5] * weights, sums.double()[None].unfold(1, 2, 2).unfold(2, 2, 2).amax((-1, -2))[0]
-    assert grids(ax) == [table.tolist() for table in (padded, weights, products, sums, pooled)]
-    corners = [(0, 1), (7.6, 0), (7.6, -5), (13, 0), (19.4, -1)]
-    titles = ["image, with a border\nof zeros (padding)", "× weights", "= nine products",
-              "all sums: one\nfeature at every place", "max pooling: the\nlargest of each 2 × 2"]  # fmt: skip
+    assert grids(ax) == [table.tolist() for table in (padded, weights, sums)]
+    corners = [(0, 1), (9, 0), (15, 0)]
+    titles = ["image, with a border of zeros", "× nine weights", "output: a sum at every place"]
     said = texts(ax)
-    for (left, top), title, part in zip(corners, titles, (padded, weights, products, sums, pooled), strict=True):
+    for (left, top), title, part in zip(corners, titles, (padded, weights, sums), strict=True):
         for i, row in enumerate(part.tolist()):
             for j, number in enumerate(row):
                 words = f"{number:g}".replace("-", "−")
                 assert (words, pytest.approx(left + j + 0.5), pytest.approx(top - i - 0.5)) in said
         assert (title, pytest.approx(left + part.shape[1] / 2), top + 0.25) in said
-    assert (f"sum: {sums[1, 2]}".replace("-", "−"), pytest.approx(9.1), -8.8) in said
-    below = [(words[:8], x, y) for words, x, y in said if words[:6] == "stride"]
-    assert below == [("stride 1", 0, -6.7), ("stride 2", 13, -6.7)]
+    words = f"the products\nsum to {sums[1, 2]}".replace("-", "−")
+    assert [(words, 10.5, -4.3), ("dashed: the\nnext window", 10.5, -6.6)] == [
+        (what, pytest.approx(x), pytest.approx(y)) for what, x, y in said if what[:3] in ("the", "das")
+    ]  # fmt: skip
     frames = [*cells(ax)]
     border = [(j, -i, 1, 1) for i in range(6) for j in range(6) if i in (0, 5) or j in (0, 5)]
     assert frames[:20] == border and all(cells(ax)[place][1] == "////" for place in border)
-    assert frames[20:24] == [(3, -3, 3, 3), (16, -2, 1, 1), (2, -3, 3, 3), (15, -2, 1, 1)], "the next one, the window"
-    assert frames[24] == (pytest.approx(7.6), -8, 3, 3)
-    assert frames[25:] == [(13 + 2 * j, -2 * i - 2, 2, 2) for i in range(2) for j in range(2)]
-    assert arrows(ax) == [((6.1, -1.5), (pytest.approx(7.4), -1.5)), ((pytest.approx(10.8), -6.5), (12.8, -1.5)),
-                          ((17.3, -2), (pytest.approx(19.1), -2))]  # fmt: skip
+    assert frames[20:] == [(3, -3, 3, 3), (18, -2, 1, 1), (2, -3, 3, 3), (17, -2, 1, 1)], "the next one, the window"
+    assert arrows(ax) == [(pytest.approx((6.3, -1.5)), pytest.approx((8.7, -1.5))),
+                          (pytest.approx((12.3, -1.5)), pytest.approx((14.7, -1.5)))]  # fmt: skip
 
 
-def test_a_convolution_is_told_in_words_and_its_sizes_are_checked(alt):
+def test_a_convolution_is_told_in_words_and_its_weights_are_checked(alt):
     image, weights = torch.eye(4).int(), torch.tensor([[0, 1, 0], [2, 0, -1], [0, 0, 3]])
     figures.convolution(image, weights, (1, 1))
-    assert "sum 3 is one number" in alt[0] and "its sum 2." in alt[0] and "4 by 4 become 2 by 2" in alt[0]
-    with pytest.raises(ValueError, match="expected even numbers"):
-        figures.convolution(image[:3], weights, (1, 1))
+    assert "sum 3 is one number" in alt[0] and "its sum 2." in alt[0]
     with pytest.raises(ValueError, match="weights"):
         figures.convolution(image, weights[:2], (1, 1))
-
-
-@proven
-def test_leads_are_a_line_for_each_seed_between_their_means():
-    logs = [[math.log(ratio) for ratio in ratios] for ratios in ((2, 4, 8), (1, 2, 0.5))]
-    more, ratios = axes(figures.leads, {"more": ([1, 2, 6], [5, 4, 0]), "ratios": logs}, 2, ["ratios"])
-    half = 2 * math.sqrt(7 / 3)
-    assert strokes(more) == [
-        [(0, 1), (1, 5)], [(0, 2), (1, 4)], [(0, 6), (1, 0)],
-        [(-0.22, pytest.approx(3 - half)), (-0.22, pytest.approx(3 + half))], [(-0.22, 3)],
-        [(1.22, pytest.approx(3 - half)), (1.22, pytest.approx(3 + half))], [(1.22, 3)], [(0, 0), (1, 0)],
-    ]  # fmt: skip
-    half = math.exp(2 * math.log(2) / math.sqrt(3))
-    lines = [[(x, pytest.approx(y, rel=1e-4)) for x, y in line] for line in (
-        [(0, 2), (1, 1)], [(0, 4), (1, 2)], [(0, 8), (1, 0.5)], [(-0.22, 4 / half), (-0.22, 4 * half)], [(-0.22, 4)],
-        [(1.22, 1 / half), (1.22, half)], [(1.22, 1)], [(0, 1), (1, 1)])]  # fmt: skip
-    assert strokes(ratios) == lines
-    assert (more.get_yscale(), ratios.get_yscale()) == ("linear", "log")
-    assert texts(more) == [("3.0", -0.22, 3), ("3.0", 1.22, 3), ("no lead", 0.5, 0)]
-    assert texts(ratios) == [("4.0", -0.22, pytest.approx(4)), ("1.0", 1.22, pytest.approx(1)), ("no lead", 0.5, 1)]
-    assert (more.get_title(), ratios.get_title()) == ("more", "ratios")
-    assert labels(more.xaxis) == labels(ratios.xaxis) == {0: "intact", 1: "shuffled"}
-    assert labels(ratios.yaxis) == {1: "1", 2: "2", 3: "3", 4: "4"}
 
 
 @proven
@@ -236,6 +212,19 @@ def test_where_was_looked_lies_beside_its_picture_under_its_title():
     assert [len(contours(ax)) for ax in found] == [0, 1, 1, 0, 1, 1]
 
 
+def test_the_four_largest_of_the_framed_map_have_a_frame_and_no_others():
+    table = torch.tensor([[0.2, 0.0, 0.1, 0.0], [0.0, 0.3, 0.0, 0.15]])                  # two rows of patches, 2 × 1
+    maps = {"last": [table.roll(1)], "rollout": [table]}
+    picture, last, rollout = axes(figures.attention_on_images, [STROKE], maps, ["a 3"], framed="rollout")
+    assert not cells(picture) and not cells(last)
+    assert sorted(cells(rollout)) == [(-0.5, -0.5, 1, 2), (0.5, 1.5, 1, 2), (1.5, -0.5, 1, 2), (2.5, 1.5, 1, 2)]
+
+
+def test_a_frame_is_told_in_words(alt):
+    figures.attention_on_images([STROKE], {"rollout": [torch.rand(4, 4) / 16]}, ["a 3"], framed="rollout")
+    assert "The four patches with most rollout have a frame." in alt[0]
+
+
 def at(image, x, y):
     """Between pixels, in proportion: for a place on a line between two that are neighbours. Around the image is 0."""
     image, x, y = torch.nn.functional.pad(image, (1, 1, 1, 1)), x + 1, y + 1
@@ -248,7 +237,7 @@ def at(image, x, y):
 @proven
 def test_every_head_has_a_map_in_the_row_of_its_layer_and_picture():
     weights = torch.arange(48.0).view(2, 2, 3, 2, 2).roll(5) / 410
-    found = axes(figures.attention_by_head, [STROKE, STROKE.T * 2], weights, ["a 3", "an 8"], [(1, 0)], [(1, 2, 0, 1)])
+    found = axes(figures.attention_by_head, [STROKE, STROKE.T * 2], weights, ["a 3", "an 8"])
     assert [ax.get_title() for ax in found] == ["", "head 0", "head 1", "head 2", *[""] * 12]
     assert [ax.get_ylabel() for ax in found[::4]] == [
         "a 3,\nlayer 0", "a 3,\nlayer 1", "an 8,\nlayer 0", "an 8,\nlayer 1",
@@ -263,8 +252,6 @@ def test_every_head_has_a_map_in_the_row_of_its_layer_and_picture():
             numbers = [(f"{100 * share:.0f}", x, y)
                        for share, (x, y) in zip(table.flatten().tolist(), where, strict=True) if share >= figures.FEW]
             assert texts(ax) == numbers
-            mark = [(1.5, -0.5, 2, 2)] if (row % 2, head) == (1, 2) else []
-            assert [*cells(ax)] == [(-0.5, 1.5, 2, 2), *mark], "the second row's first place, two pixels high and wide"
             assert ax.images[0].get_clim() == (0, figures.DARKEST), "one scale for all"
             ((level, _, outline),) = contours(ax)
             assert level == image.max() / 2
@@ -272,50 +259,41 @@ def test_every_head_has_a_map_in_the_row_of_its_layer_and_picture():
 
 
 @proven
-def test_each_place_has_a_map_with_a_dot_where_it_is():
+def test_a_cell_is_the_mean_cosine_of_all_places_so_far_apart():
     similarity = torch.arange(16.0).view(4, 4) / 16
-    turned = similarity.flip(0)
-    *maps, _ = axes(figures.position_maps, {"one": similarity, "two": turned}, 2)        # the last is the colour bar
-    for row in range(2):
-        places_in_row = maps[5 * row : 5 * row + 5]
-        assert not places_in_row[2].axison                                               # between two titles
-        for k, cosines in enumerate((similarity, turned)):
-            for column in range(2):
-                ax = places_in_row[3 * k + column]
-                assert grid(ax) == cosines[2 * row + column].view(2, 2).tolist()
-                assert strokes(ax) == [[(column, row)]]
-    assert [words for ax in maps for words, *_ in texts(ax)] == ["one", "two"]
-    assert [i for i, ax in enumerate(maps) if ax.get_title() == " "] == [0, 3]           # an empty line above them
+    similarity = (similarity + similarity.T) / 2
+    one, two, bar = axes(figures.position_maps, {"one": similarity, "two": similarity / 2}, 2, most=0.5)
+    right = (similarity[0, 1] + similarity[2, 3]) / 2
+    below = (similarity[0, 2] + similarity[1, 3]) / 2
+    expected = [[similarity[3, 0], below, similarity[2, 1]], [right, similarity.diag().mean(), right],
+                [similarity[1, 2], below, similarity[0, 3]]]  # fmt: skip
+    for ax, title, share in ((one, "one", 1), (two, "two", 0.5)):
+        assert grid(ax) == [[pytest.approx(share * float(cosine)) for cosine in line] for line in expected]
+        assert strokes(ax) == [[(0, 0)]] and ax.images[0].get_clim() == (-0.5, 0.5)
+        assert ax.get_title() == f"{title}\nside by side: {share * float(right + below) / 2:.2f}"
+        assert ax.get_xlabel() == "columns apart"
+    assert (one.get_ylabel(), bar.get_ylabel()) == ("rows apart", "mean cosine")
 
 
 @proven
-def test_maps_of_every_second_place_end_at_the_colours_that_they_are_told():
-    similarity = torch.arange(81.0).view(9, 9) / 162
-    *maps, bar = axes(figures.position_maps, {"one": similarity}, 3, every=2, most=0.5)
-    corners = [(0, 0), (0, 2), (2, 0), (2, 2)]
-    for ax, (row, column) in zip(maps, corners, strict=True):
-        expected = similarity[3 * row + column].view(3, 3).tolist()
-        assert grid(ax) == [[pytest.approx(cosine, rel=1e-5) for cosine in line] for line in expected]
-        assert strokes(ax) == [[(column, row)]] and ax.images[0].get_clim() == (-0.5, 0.5)
-    assert [words for ax in maps for words, *_ in texts(ax)] == ["one"]
-    assert [ax.get_title() for ax in maps] == [" ", "", "", ""]                          # an empty line above them
-    assert bar.get_ylabel() == "cosine"
+def test_places_of_the_margin_and_steps_past_the_reach_are_left_out():
+    inner = torch.zeros(5, 5)
+    inner[1:4, 1:4] = 1
+    both = inner.flatten()[:, None] * inner.flatten()                            # 1 where both places are inner ones
+    ax, _ = axes(figures.position_maps, {"one": both}, 5, margin=1)
+    assert grid(ax) == [[1] * 5] * 5 and ax.get_title() == "one\nside by side: 1.00"
+    ax, _ = axes(figures.position_maps, {"one": both}, 5, margin=1, reach=1)
+    assert grid(ax) == [[1] * 3] * 3 and ax.get_title() == "one\nside by side: 1.00"
 
 
 @proven
-def test_cosines_become_probabilities_that_a_low_temperature_sharpens():
-    cosines, mild, sharp = axes(figures.info_nce, [0.5, -0.25, 0.0], (1.0, 0.25))
-    names = ["target", "1", "2"]
-    assert bars(cosines) == {"": dict(zip(names, [0.5, -0.25, 0.0], strict=True))}
-    for ax, kappa in ((mild, 1.0), (sharp, 0.25)):
-        expected = (torch.tensor([0.5, -0.25, 0.0], dtype=torch.double) / kappa).softmax(dim=0).tolist()
-        assert bars(ax) == {"": {name: pytest.approx(p, rel=1e-5) for name, p in zip(names, expected, strict=True)}}
-        p = expected[0]
-        assert [words for words, *_ in texts(ax)] == [f"target: {p:.3f}\nloss: −ln {p:.3f} = {-math.log(p):.2f}"]
-    assert [ax.get_ylabel() for ax in (cosines, mild, sharp)] == ["cosine", "probability", "probability"]
-    assert [ax.get_title() for ax in (cosines, mild, sharp)] == [
-        "cosine with the guess", "probability, κ = 1", "probability, κ = 0.25",
-    ]  # fmt: skip
+def test_a_window_is_framed_over_the_lines_of_the_patches():
+    one, two = axes(figures.patch_grids, [STROKE, STROKE.T], ["one", "two"], 2, [(2, 0), (2, 1)])
+    assert [grid(one), grid(two)] == [STROKE.tolist(), STROKE.T.tolist()]
+    assert [*cells(one)] == [(-0.5, 1.5, 2, 2)] and [*cells(two)] == [(0.5, 1.5, 2, 2)]
+    lines = [[(at, 0), (at, 1)] for at in (-0.5, 1.5, 3.5)] + [[(0, at), (1, at)] for at in (-0.5, 1.5, 3.5)]
+    assert strokes(one) == lines == strokes(two)
+    assert (one.get_title(), two.get_title()) == ("one", "two")
 
 
 @proven
@@ -335,6 +313,12 @@ def test_a_sound_is_drawn_over_its_seconds_with_low_tones_below_and_the_words_be
     assert down.images[0].get_extent() == [0, 2, 0, 1]                           # seconds, and half the rate in hertz
     assert (down.get_xlabel(), down.get_ylabel(), bar.get_ylabel()) == ("seconds", "hertz", "log power")
     assert not down.yaxis_inverted() and down.get_ylim() == (0, 0.9)             # what is higher is left out
+
+
+def test_the_pitch_and_its_multiples_are_named():
+    wave, loudness = torch.tensor([0.0, 1, -0.75, 0.5]), torch.tensor([[1.0, 2, 4], [8, 16, 32]])
+    _, down, _ = axes(figures.waveform_and_spectrogram, wave, loudness, [(0.0, 2.0, "hod")], 2, 2, pitch=0.25)
+    assert texts(down) == [("pitch", 1, 0.25), ("2 · pitch", 1, 0.5), ("3 · pitch", 1, 0.75)]
 
 
 @proven
@@ -358,31 +342,17 @@ def test_harmonics_are_counted_in_words(alt):
 
 
 @proven
-def test_every_run_has_a_mark_at_its_mistakes_over_what_the_test_set_can_tell():
+def test_every_run_has_a_mark_at_its_mistakes_and_their_mean_is_a_line_with_its_number():
     (ax,) = axes(figures.mistakes, {"CNN": [4, 2, 4, 2], "ViT": [16]}, 100)
     assert labels(ax.yaxis) == {0: "CNN", 1: "ViT"}
-    mean, marks, other_mean, other = strokes(ax)
+    mean, marks, other = strokes(ax)                                             # a single run is its own mean
     assert [x for x, _ in marks] == [4, 2, 4, 2] and other == [(16, 1)]
     assert [y for _, y in marks] == pytest.approx([-0.065, -0.065, 0.065, 0.065])        # equal runs are all to be seen
-    assert mean == [(3, -0.3), (3, 0.3)] and other_mean == [(16, 0.7), (16, 1.3)]
-    first, second = ((bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches)
-    assert first == pytest.approx((1.03, 8.45), abs=0.01)                        # Wilson's, for 3 of 100
-    assert second == pytest.approx((10.10, 24.42), abs=0.01)                     # and for 16
+    assert mean == [(3, -0.3), (3, 0.3)]
+    assert texts(ax) == [("mean 3.0", 3, -0.3), ("16", 16, 1)]
+    assert ax.get_xlim() == (0, pytest.approx(1.08 * 16))
     with pytest.raises(ValueError, match="mistakes from 0 to n = 3"):
         figures.mistakes({"CNN": [4]}, 3)
-
-
-@proven
-def test_rows_of_a_group_stand_between_lines_with_its_name_beside_them():
-    runs = {"CNN": [4], "ViT": [6], "ViT, all rows": [5]}
-    (ax,) = axes(figures.mistakes, runs, 100, {"CNN": "before", "ViT": "readout", "ViT, all rows": "readout"})
-    assert texts(ax) == [("before", 1.02, 0), ("readout", 1.02, 1.5)]
-    assert labels(ax.yaxis) == {0: "CNN", 1: "ViT", 2: "ViT, all rows"}
-    at = ((4, 0), (6, 1), (5, 2))
-    marks = [line for x, y in at for line in ([(x, y - 0.3), (x, y + 0.3)], [(x, y)])]
-    assert strokes(ax) == [*marks, [(0, 0.5), (1, 0.5)]]
-    bars_of = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
-    assert bars_of == [pytest.approx(ends, abs=0.01) for ends in ((1.57, 9.84), (2.78, 12.48), (2.15, 11.18))]
 
 
 @proven
@@ -406,55 +376,28 @@ def test_a_line_runs_through_the_means_of_the_seeds():
 
 
 @proven
-def test_names_stand_at_the_left_where_lines_lie_apart():
-    runs = {"any": {1: [1.0, 3.0], 2: [0.5]}, "one": {1: [4.0], 2: [0.75]}}
-    (ax,) = axes(figures.runs_over, runs, "steps", "cosine", ("not alike", 0.25), names_left=True)
-    assert texts(ax) == [("any", 1, 2), ("one", 1, 4), ("not alike", 1.02, 0.25)]
-    assert strokes(ax) == [
-        [(1, 1), (1, 3)], [(2, 0.5)], [(1, 2), (2, 0.5)], [(1, 4)], [(2, 0.75)], [(1, 4), (2, 0.75)],
-        [(0, 0.25), (1, 0.25)],
-    ]  # fmt: skip
-    assert ax.get_xlim()[0] < 0.8 and [*ax.get_xticks()] == [1, 2]
-
-
-@proven
-def test_runs_of_a_group_stand_in_its_row_and_a_guide_runs_over_all_rows():
+def test_runs_of_a_group_stand_in_its_row_under_their_mean():
     groups = {"map": [0.5, 0.75], "ink": [0.25]}
-    (ax,) = axes(figures.rows_of_runs, groups, "accuracy", hollow=["ink"], guides={"intact": 0.875})
-    assert labels(ax.yaxis) == {0: "map", 1: "ink"} and texts(ax) == [("intact", 0.875, 1)]
+    (ax,) = axes(figures.rows_of_runs, groups, "accuracy", hollow=["ink"], start=0.125)
+    assert labels(ax.yaxis) == {0: "map", 1: "ink"}
+    assert texts(ax) == [("mean 62", 62.5, -0.3), ("mean 25", 25, 0.7)]
     assert strokes(ax) == [
-        [(0.625, -0.36), (0.625, 0.36)], [(0.5, -0.125), (0.75, 0.125)], [(0.25, 0.64), (0.25, 1.36)], [(0.25, 1)],
-        [(0.875, 0), (0.875, 1)],
+        [(62.5, -0.3), (62.5, 0.3)], [(50, -0.1), (75, 0.1)], [(25, 0.7), (25, 1.3)], [(25, 1)],
     ]  # fmt: skip
     assert [line.get_markerfacecolor() == "white" for line in ax.lines if line.get_marker() in "os"] == [False, True]
-    assert ax.get_xlabel() == "accuracy"
+    assert ax.get_xlabel() == "accuracy" and ax.get_xlim()[0] == 12.5
 
 
 @proven
 def test_what_two_probes_read_is_one_mark_a_seed():
     groups = {"one": [(0.25, 0.5), (0.375, 0.625)], "other": [(0.75, 0.125)]}
     (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2)
-    assert strokes(ax) == [groups["one"], groups["other"], [(0.2, 0), (0.2, 1)]]
-    assert texts(ax) == [("one", 0.375, 0.5625), ("other", 0.75, 0.125), ("guessing", 0.2, 0)]
-    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (0, 1))
+    assert strokes(ax) == [groups["one"], groups["other"], [(0.2, 0), (0.2, 1)], [(0, 0), (1, 0)]]
+    assert texts(ax) == [
+        ("one", 0.375, 0.5625), ("other", 0.75, 0.125), ("chance", 0.2, 0.5), ("always the mean", 1, 0),
+    ]  # fmt: skip
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 1), (-0.08, 1.03))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("vowel", "pitch")
-
-
-@proven
-def test_what_was_read_before_is_hollow_beside_its_group():
-    groups, before = {"one": [(0.25, 0.5), (0.375, 0.625)], "other": [(0.75, 0.125)]}, {"one": [(0.5, 0.25)]}
-    (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2, before)
-    assert strokes(ax) == [groups["one"], before["one"], groups["other"], [(0.2, 0), (0.2, 1)]]
-    assert [line.get_markerfacecolor() == "none" for line in ax.lines[:3]] == [False, True, False]
-    assert texts(ax) == [("one", 0.5, 0.5625), ("other", 0.75, 0.125), ("guessing", 0.2, 0)]
-
-
-def test_a_legend_tells_full_marks_from_hollow_ones():
-    groups = {"one": [(0.25, 0.5)]}
-    (ax,) = axes(figures.two_probes, groups, "vowel", "pitch", 0.2, groups, ("output", "frames"))
-    full, hollow = ax.get_legend().get_lines()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["output", "frames"]
-    assert (full.get_markerfacecolor(), hollow.get_markerfacecolor()) == (figures.INK, "none")
 
 
 @proven
@@ -536,10 +479,9 @@ def test_masked_frames_are_hatched_in_the_row_of_their_sound():
 @proven
 def test_codes_stand_in_the_order_of_their_use():
     even, uneven = axes(figures.codes_used, {"even": torch.tensor([0.125, 0.375, 0.5]),
-                                         "uneven": torch.tensor([0.25, 0.0, 0.0, 0.75])})  # fmt: skip
-    assert (even.get_title(), uneven.get_title()) == ("even", "uneven")
-    assert bars(even) == {"": {1: 0.5, 2: 0.375, 3: 0.125}}
-    assert bars(uneven) == {"": {1: 0.75, 2: 0.25, 3: 0, 4: 0}}
-    assert texts(even) == [("all alike: 1/3", 1, pytest.approx(1 / 3))]
-    assert texts(uneven) == [("all alike: 1/4", 1, 0.25)]
-    assert strokes(even) == [[(0, 0.333333), (1, 0.333333)]] and strokes(uneven) == [[(0, 0.25), (1, 0.25)]]
+                                         "uneven": torch.tensor([0.25, 0.0, 0.0, 0.75])}, 2)  # fmt: skip
+    assert (even.get_title(), uneven.get_title()) == ("even", "uneven") and even.get_ylabel() == "share of the points"
+    assert bars(even) == {"": {"1": 0.5, 2: 0.375, 3: 0.125}}  # ticks at 1 and at every fourth
+    assert bars(uneven) == {"": {"1": 0.75, 2: 0.25, 3: 0, "4": 0}}
+    assert texts(even) == texts(uneven) == [("one kind: 1/2", 1, 0.5)]
+    assert strokes(even) == strokes(uneven) == [[(0, 0.5), (1, 0.5)]]

@@ -34,7 +34,27 @@ def test_each_state_of_an_unrolled_network_reads_a_token_and_guesses_the_next():
     assert [(round(start[0], 2), round(end[0], 2)) for start, end in level] == [(-1.35, -0.6), (0.6, 2.0), (3.2, 4.6)]
     matrices = {words: [round(x, 2) for said, x, y in texts(ax) if said == words] for words in
                 ("$W_x$", "$W_h$", r"$E^\top$")}  # fmt: skip
-    assert matrices == {"$W_x$": [0.12, 2.72, 5.32], "$W_h$": [1.25, 3.85], r"$E^\top$": [0.12, 2.72, 5.32]}
+    assert matrices == {"$W_x$": [0.12, 2.72, 5.32], "$W_h$": [-0.98, 1.25, 3.85], r"$E^\top$": [0.12, 2.72, 5.32]}
+
+
+def test_a_path_leads_from_what_one_state_reads_to_what_another_predicts(shown):
+    tokens = ["<bos>", "Return", "the", "lamp"]
+    (ax,) = axes(figures.unrolled_rnn, tokens, path=(2, 3))
+    assert on_the_path(ax) == [
+        ((2.6, 0.35), (2.6, 1.08)), ((2.6, 2.12), (2.6, 3.38)), ((3.2, 3.9), (4.6, 3.9)), ((5.2, 4.42), (5.2, 5.68)),
+        ((5.2, 6.72), (5.2, 7.85)),
+    ]  # fmt: skip
+    (plain,) = axes(figures.unrolled_rnn, tokens)
+    assert on_the_path(plain) == [] and arrows(plain) == arrows(ax)
+    for drawn, orange in ((ax, ["lamp"]), (plain, [])):
+        assert [text.get_text() for text in drawn.texts if text.get_color() == figures.ORANGE] == orange
+    figures.unrolled_rnn(tokens, path=(2, 3))
+    assert "from Return to state 3 and its prediction" in shown[-1]
+
+
+def on_the_path(ax):
+    return [tuple((round(x, 2), round(y, 2)) for x, y in patch._posA_posB) for patch in ax.patches
+            if isinstance(patch, FancyArrowPatch) and to_hex(patch.get_edgecolor()) == figures.ORANGE]  # fmt: skip
 
 
 class Drawn:
@@ -112,7 +132,7 @@ def test_the_drawn_gru_computed_along_its_arrows_is_torchs():
         return torch.tanh(read + past + b[2])
 
     boxes = {
-        "×": torch.mul, "+": torch.add, "1 −": lambda z: 1 - z, "$h_t$": lambda h: h,
+        "×": torch.mul, "+": torch.add, "1 − z": lambda z: 1 - z, "$h_t$": lambda h: h,
         "to step t + 1\nand the logits": lambda h: h, r"$\tilde h=\tanh(\cdot)$": candidate,
         r"$W_{\tilde h}$": lambda read: read @ W[2], r"$U_{\tilde h}$": lambda past: past @ U[2],
         r"$r=\sigma(\cdot)$": lambda both: torch.sigmoid(both[0] @ W[0] + both[1] @ U[0] + b[0]),
@@ -167,7 +187,7 @@ def test_the_kinds_of_a_cells_boxes_are_told_apart_in_grey_and_are_those_of_the_
     for ax in axes(figures.lstm_and_gru):
         assert {colour for colour, _ in cells(ax).values()} <= {to_hex(face) for face in faces}
         for words in boxed(ax):
-            kind = figures.INK if words in ("×", "+", "1 −", "tanh") else figures.AMBER if words in GATES else "white"
+            kind = figures.INK if words in ("×", "+", "1 − z", "tanh") else figures.AMBER if words in GATES else "white"
             kind = figures.MATRIX if words in (r"$W_{\tilde h}$", r"$U_{\tilde h}$") else kind
             assert _face_behind(ax, words) == {to_hex(kind)}
 
@@ -206,6 +226,7 @@ def test_only_the_last_state_reaches_the_decoder_which_reads_what_it_wrote():
     over = "$s_0 = h_2$\none vector:\n$d$ numbers"
     words = places(ax, over, "encoder", "decoder")
     assert at["$h_2$"] < words[over][0] < at["$s_1$"] and words[over][1] > 2.5
+    assert [(x, y) for said, x, y in texts(ax) if said == "not\npassed on"] == [(at["$h_1$"], 2.7)]
     assert at["$h_1$"] < words["encoder"][0] < at["$h_2$"] and words["decoder"][0] == at["$s_2$"]
 
 
@@ -238,19 +259,37 @@ def test_two_readers_differ_only_in_which_states_reach_attend():
         )
 
 
+def at_the_end(ax):
+    """{name beside the axes: (its share of their height, the points of the line in its colour)}."""
+    lines = {to_hex(line.get_color()): stroke for line, stroke in zip(ax.lines, strokes(ax), strict=True)}
+    beside = [words for words in ax.texts if words.xycoords == "axes fraction" and words.xy[0] == 1]
+    return {words.get_text(): (words.xy[1], lines[to_hex(words.get_color())]) for words in beside}
+
+
 @proven
 def test_lines_of_several_seeds_go_through_the_means_with_a_point_for_each_seed():
     panels = {"one": {"d = 2": {1: [0.9, 1.0], 4: [0.2, 0.4]}, "d = 4": {1: [1.0, 1.0], 4: [0.5, 0.9]}},
               "all": {"d = 2": {1: [1.0, 0.8], 4: [0.7, 0.7]}, "d = 4": {1: [0.6, 0.8], 4: [0.1, 0.3]}}}  # fmt: skip
     one, every = axes(figures.seed_lines, panels, "pairs", "right")
     assert [ax.get_title() for ax in (one, every)] == ["one", "all"]
-    assert curves(every) == {"d = 2": {"1": 0.9, "4": 0.7}, "d = 4": {"1": 0.7, "4": 0.2}}
     assert strokes(one) == [[(1, 0.95), (4, 0.3)], [(1, 1.0), (4, 0.7)]]
+    assert strokes(every) == [[(1, 0.9), (4, 0.7)], [(1, 0.7), (4, 0.2)]]
     for ax, lines in ((one, panels["one"]), (every, panels["all"])):
         assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
         assert (ax.get_xscale(), ax.get_ylim(), ax.get_xlabel()) == ("log", (0, 1.06), "pairs")
         assert labels(ax.xaxis) == {1: "1", 4: "4"}
+        assert {name: line for name, (_, line) in at_the_end(ax).items()} == dict(zip(lines, strokes(ax), strict=True))
     assert one.get_ylabel() == "right"
+
+
+def test_a_line_is_named_where_it_ends_and_names_do_not_cover_each_other():
+    lines = {"low": {1: [1.0], 2: [0.11]}, "lower": {1: [1.0], 2: [0.1]}, "two\nlines": {1: [1.0], 2: [0.13]},
+             "high": {1: [1.0], 2: [0.8]}}  # fmt: skip
+    (ax,) = axes(figures.seed_lines, {"": lines}, "pairs", "right")
+    heights = {name: height for name, (height, _) in at_the_end(ax).items()}
+    assert heights["high"] == pytest.approx(0.8 / 1.06)
+    assert heights["low"] - heights["lower"] >= 0.066 and heights["two\nlines"] - heights["low"] >= 0.099
+    assert heights["lower"] == pytest.approx(0.1 / 1.06, abs=0.12)
 
 
 @proven
@@ -258,10 +297,12 @@ def test_a_single_panel_of_seeds_may_have_a_logarithmic_height_and_even_steps():
     lines = {"all": {1: [500.0, 480.0], 2: [70.0, 66.0], 5: [37.0, 37.0]}, "half": {1: [520.0, 500.0], 5: [60.0, 58.0]}}
     (ax,) = axes(figures.seed_lines, {"text": lines}, "order", "perplexity", log_x=False, log_y=True)
     assert (ax.get_title(), ax.get_xlabel(), ax.get_ylabel()) == ("text", "order", "perplexity")
-    assert curves(ax) == {"all": {"1": 490, "2": 68, "5": 37}, "half": {"1": 510, "5": 59}}
+    assert {name: line for name, (_, line) in at_the_end(ax).items()} == {
+        "all": [(1, 490), (2, 68), (5, 37)], "half": [(1, 510), (5, 59)],
+    }  # fmt: skip
     assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
     assert (ax.get_xscale(), ax.get_yscale(), labels(ax.xaxis)) == ("linear", "log", {1: "1", 2: "2", 5: "5"})
-    assert [words.get_text() for words in ax.get_legend().get_texts()] == ["half", "all"]  # as lines end, from above
+    assert at_the_end(ax)["half"][0] > at_the_end(ax)["all"][0]
 
 
 def test_panels_share_a_logarithmic_height():
@@ -271,18 +312,37 @@ def test_panels_share_a_logarithmic_height():
     assert fresh.get_ylim()[0] < 1e-9 and fresh.get_ylim()[1] > 1e5
 
 
-def test_a_range_of_heights_is_kept_and_small_numbers_are_said(shown):
-    (ax,) = axes(figures.seed_lines, {"": {"a": {1: [3.9], 2: [3.5]}}}, "x", "loss", log_x=False, y_range=(3.0, 4.0))
-    assert ax.get_ylim() == (3.0, 4.0)
+def test_small_numbers_are_said(shown):
     figures.seed_lines({"": {"a": {1: [1e-20, 3e-20]}}}, "x", "gradient", log_x=False, log_y=True)
     assert "a: 2e-20 at 1" in shown[0]
+
+
+def test_a_name_may_say_how_much_is_left_at_the_end():
+    lines = {"a": {1: [2.0], 60: [2e-12]}, "b": {1: [0.5], 60: [0.25]}}
+    (ax,) = axes(figures.seed_lines, {"": lines}, "steps", "gradient", log_y=True, ratios=True)
+    assert [*at_the_end(ax)] == ["a: $10^{-12}$ left", "b: 0.5 left"]
+
+
+@proven
+def test_each_seed_may_have_a_line_and_marks_beside_those_of_other_names():
+    lines = {"a": {5: [1.0, 0.9], 10: [0.2, 0.8]}, "b": {5: [1.0, 1.0], 10: [0.5, 0.6]}}
+    (ax,) = axes(figures.seed_lines, {"": lines}, "k", "right", log_x=False, apart=1.0)
+    assert strokes(ax) == [
+        [(4.5, 1.0), (9.5, 0.2)], [(4.5, 0.9), (9.5, 0.8)], [(5.5, 1.0), (10.5, 0.5)], [(5.5, 1.0), (10.5, 0.6)],
+    ]  # fmt: skip
+    assert dots(ax) == [
+        (4.5, 1.0), (4.5, 0.9), (9.5, 0.2), (9.5, 0.8), (5.5, 1.0), (5.5, 1.0), (10.5, 0.5), (10.5, 0.6),
+    ]  # fmt: skip
+    assert labels(ax.xaxis) == {5: "5", 10: "10"}
+    assert {name: line for name, (_, line) in at_the_end(ax).items()} == {"a": strokes(ax)[1], "b": strokes(ax)[3]}
 
 
 def test_a_line_may_have_a_colour_of_its_own_and_a_wider_vector_a_darker_blue():
     lines = {name: {1: [0.9], 2: [0.5]} for name in ("a", "b", "c")}
     (ax,) = axes(figures.seed_lines, {"": lines}, "pairs", "right", colours={"a": "#d55e00", "c": "#123456"})
-    drawn = {line.get_label(): to_hex(line.get_color()) for line in ax.lines}
+    drawn = {words.get_text(): to_hex(words.get_color()) for words in ax.texts}
     assert drawn == {"a": "#d55e00", "b": figures.ORANGE, "c": "#123456"}
+    assert [to_hex(line.get_color()) for line in ax.lines] == [*drawn.values()]
     blues = figures.blues((16, 32, 64))
     lightness = [sum(to_rgb(blues[width])) for width in (16, 32, 64)]
     assert lightness[0] > lightness[1] + 0.2 > lightness[2] + 0.4
@@ -294,7 +354,7 @@ def test_what_guessing_gives_may_be_a_line_in_each_panel(shown):
     for ax in pair:
         assert [(0, 0.125), (1, 0.125)] in strokes(ax) and "guessing" in [words for words, *_ in texts(ax)]
     (alone,) = axes(figures.seed_lines, {"": lines}, "pairs", "right", chance=0.125)
-    assert [words.get_text() for words in alone.get_legend().get_texts()] == ["a"]
+    assert [*at_the_end(alone)] == ["a"]
     figures.seed_lines({"": lines}, "pairs", "right", chance=0.125)
     assert "Guessing gives 0.125." in shown[-1]
 
@@ -306,83 +366,56 @@ def test_guessing_may_be_named_where_no_mark_is():
 
 
 @proven
-def test_a_band_lies_under_the_lines_and_says_which_of_them_are_on_it(shown):
-    lines = {"": {"a": {1: [0.9, 0.7], 2: [0.4, 0.6]}}}
-    given = {"band": ("the most frequent", {1: 1.0, 2: 0.55}), "on_band": "a: on the band"}
-    (ax,) = axes(figures.seed_lines, lines, "pairs", "right", **given)
-    assert curves(ax) == {"a": {"1": 0.8, "2": 0.5}, "the most frequent": {"1": 1.0, "2": 0.55}}
-    assert dots(ax) == [(1, 0.9), (1, 0.7), (2, 0.4), (2, 0.6)]
-    line, band = ax.lines
-    assert band.get_linewidth() > 4 * line.get_linewidth() and band.get_zorder() < line.get_zorder()
-    assert places(ax, "a: on the band") == {"a: on the band": pytest.approx((2, 0.55))}
-    assert [words.get_text() for words in ax.get_legend().get_texts()] == ["the most frequent", "a"]
-    figures.seed_lines(lines, "pairs", "right", **given)
-    assert "the most frequent, a grey band: 1 at 1, 0.55 at 2" in shown[-1]
+def test_a_player_to_compare_with_has_a_dotted_line_and_a_name_at_its_end(shown):
+    lines, player = {"a": {1: [1.0, 0.8], 2: [0.5]}}, ("no\nletters", {1: 1.0, 2: 0.55})
+    (ax,) = axes(figures.seed_lines, {"": lines}, "pairs", "right", floor=player)
+    assert strokes(ax) == [[(1, 0.9), (2, 0.5)], [(1, 1.0), (2, 0.55)]]
+    assert [line.get_linestyle() for line in ax.lines] == ["-", ":"]
+    assert dots(ax) == [(1, 1.0), (1, 0.8), (2, 0.5)], "the player has no seeds"
+    ends = at_the_end(ax)
+    assert {name: line for name, (_, line) in ends.items()} == dict(zip(("a", "no\nletters"), strokes(ax), strict=True))
+    assert ends["no\nletters"][0] > ends["a"][0] and labels(ax.xaxis) == {1: "1", 2: "2"}
+    figures.seed_lines({"": lines}, "pairs", "right", floor=player)
+    assert "no letters: 1 at 1, 0.55 at 2." in shown[-1]
 
 
 @proven
 def test_a_bracket_joins_the_two_lines_that_do_the_same_multiplications(shown):
     lines = {"one by one": {16: 6.0, 1024: 5.0}, "attention": {16: 2.0, 1024: 8.0}, "at once": {16: 2.0, 1024: 1.0}}
     (ax,) = axes(figures.times, lines, ("one by one", "at once"), 1024)
-    assert curves(ax) == {"one by one": {"16": 6, "1,024": 5}, "attention": {"16": 2, "1,024": 8},
-                          "at once": {"16": 2, "1,024": 1}}  # fmt: skip
+    assert {name: line for name, (_, line) in at_the_end(ax).items()} == {
+        "one by one": [(16, 6), (1024, 5)], "attention": [(16, 2), (1024, 8)], "at once": [(16, 2), (1024, 1)],
+    }  # fmt: skip
     assert labels(ax.xaxis) == {16: "16", 1024: "1,024"} and (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     (bracket,) = [words for words in ax.texts if words.arrow_patch is not None]
     (x, low), (x_high, high) = bracket.xy, bracket.xyann
     assert x == x_high == 1024 and 1.0 < low < 1.3 and 4.0 < high < 5.0
-    where, height = places(ax, "the same\nmultiplications")["the same\nmultiplications"]
+    said = "the same\nmultiplications:\n5.0 times as long"
+    where, height = places(ax, said)[said]
     assert where == 1024 and 1.0 < height < 5.0
-    assert [words.get_text() for words in ax.get_legend().get_texts()] == ["attention", "one by one", "at once"]
+    heights = {name: height for name, (height, _) in at_the_end(ax).items()}
+    assert sorted(heights, key=heights.get) == ["at once", "one by one", "attention"]
     figures.times(lines, ("one by one", "at once"), 1024)
     assert "at 1,024 the first takes 5 times as long" in shown[-1]
 
 
-def test_lines_are_named_once_where_all_panels_have_the_same_and_in_each_where_not():
-    def named(panels):
-        legends = [ax.get_legend() for ax in axes(figures.seed_lines, panels, "steps", "gradient")]
-        return [legend and [words.get_text() for words in legend.get_texts()] for legend in legends]
-
-    a, b = ({name: {1: [0.9], 2: [0.5]}} for name in "ab")
-    assert named({"fresh": a, "changed": a}) == [None, ["a"]]
-    assert named({"fresh": a, "changed": b}) == [["a"], ["b"]]
-
-
-def test_a_place_on_the_axis_may_have_words(shown):
-    lines = {"": {"a": {1: [3.9], 2: [3.5]}}}
-    (ax,) = axes(figures.seed_lines, lines, "x", "loss", log_x=False, y_range=(3.0, 4.0), ticks={1: "≤ 1 (12%)"})
-    assert labels(ax.xaxis) == {1: "≤ 1 (12%)", 2: "2"}
-    figures.seed_lines(lines, "x", "loss", log_x=False, ticks={1: "≤ 1 (12%)"})
-    assert "a: 3.9 at ≤ 1 (12%), 3.5 at 2" in shown[-1]
-
-
 @proven
-def test_a_knobs_line_goes_through_the_means_of_its_seeds_on_one_height_for_all_knobs():
-    panels = {
-        "factor": {"near": {1: [1e-9, 3e-9], 4: [100.0, 300.0]}, "far": {1: [1e-8, 1e-8], 4: [1.0, 3.0]}},
-        "bias": {"near": {0: [1e-5, 1e-5], 3: [0.5, 1.5]}, "far": {0: [1e-6, 1e-6], 3: [0.05, 0.05]}},
-    }
-    factor, bias = axes(figures.turned_knobs, panels, "gradient")
-    assert curves(factor) == {"near": {1: pytest.approx(2e-9), 4: 200.0}, "far": {1: 1e-8, 4: 2.0}}
-    assert strokes(bias) == [[(0, 1e-5), (3, 1.0)], [(0, 1e-6), (3, 0.05)]]
-    for ax, lines in zip((factor, bias), panels.values(), strict=True):
-        assert dots(ax) == [(x, value) for points in lines.values() for x, values in points.items() for value in values]
-        assert ax.get_yscale() == "log" and ax.get_ylim() == factor.get_ylim()
-        assert ax.get_ylim()[0] < 1e-9 and ax.get_ylim()[1] > 300
-    assert [ax.get_xlabel() for ax in (factor, bias)] == ["factor", "bias"] and factor.get_ylabel() == "gradient"
-    of_near, of_far = ({ax.lines[i].get_color() for ax in (factor, bias)} for i in (0, 1))
-    assert len(of_near) == len(of_far) == 1 and of_near != of_far
-    assert [words.get_text() for words in factor.get_legend().get_texts()] == ["near", "far"]
-    assert bias.get_legend() is None
-
-
-def test_a_line_that_one_knob_alone_has_is_named_there_and_places_may_have_words():
-    lines = {"near": {1: [1.0]}, "far": {1: [0.5]}}
-    panels = {"factor": lines, "bias": {**lines, "along c": {1: [0.1]}}}
-    factor, bias = axes(figures.turned_knobs, panels, "gradient", {"bias": {1: "1\n0.73"}})
-    assert [words.get_text() for words in bias.get_legend().get_texts()] == ["along c"]
-    assert [words.get_text() for words in factor.get_legend().get_texts()] == ["near", "far"]
-    assert [line.get_color() for line in bias.lines[:2]] == [line.get_color() for line in factor.lines]
-    assert len({line.get_color() for line in bias.lines}) == 3 and labels(bias.xaxis) == {1: "1\n0.73"}
+def test_a_bar_leads_from_the_reader_to_compare_with_to_what_one_change_makes_of_it(shown):
+    rows = {"wider": [0.9, 0.94], "other readout": [0.2, 0.3]}
+    given = ("one vector", [0.7, 0.8]), rows, "right", ("most frequent", 0.35)
+    (ax,) = axes(figures.one_change, *given)
+    assert labels(ax.yaxis) == {0: "wider", 1: "other readout"} and ax.get_ylim()[0] > ax.get_ylim()[1]
+    base, floor, *bars = strokes(ax)
+    assert base == [(0.75, 0), (0.75, 1)] and floor == [(0.35, 0), (0.35, 1)]
+    assert bars == [[(0.75, 0), (0.92, 0)], [(0.75, 1), (0.25, 1)]]
+    assert dots(ax) == [(0.9, 0), (0.94, 0), (0.2, 1), (0.3, 1)]
+    assert [to_hex(line.get_color()) for line in ax.lines[2:]] == [figures.BLUE, figures.ORANGE]
+    assert places(ax, "one vector: 0.75", "most frequent: 0.35", "0.92", "0.25") == {
+        "one vector: 0.75": pytest.approx((0.75, 1)), "most frequent: 0.35": pytest.approx((0.35, 1)),
+        "0.92": pytest.approx((1, 0)), "0.25": pytest.approx((1, 1)),
+    }  # fmt: skip
+    figures.one_change(*given)
+    assert "one vector: 0.75; most frequent: 0.35; wider: 0.92; other readout: 0.25" in shown[-1]
 
 
 @proven
@@ -393,11 +426,17 @@ def test_a_signal_walks_through_every_cell_or_straight_to_the_end():
     steps = [("1", "2"), ("2", "3"), ("3", "4")]
     assert sorted(joined(recurrent)) == sorted([*steps, *((f"$x_{{{t}}}$", f"{t}") for t in (1, 2, 3, 4))])
     assert lit(recurrent) == ["2", "3", "4"]
-    into_last = sorted(start for start, end in arrows(attention) if end == (3, 2.35))
-    into_middle = sorted(start for start, end in arrows(attention) if end == (1, 2.35))
-    assert into_last == [(t, 0.15) for t in range(4)] and into_middle == [(0, 0.15), (1, 0.15)]
-    assert len(arrows(attention)) == len(into_last) + len(into_middle)
-    assert [words for words, *_ in texts(attention)[:4]] == ["1"] * 4
+    (signal,) = arrows(attention)
+    assert signal == ((1, 0.15), (3, 2.35))
+    into_last = sorted(start for start, end in strokes(attention) if end == (3, 2.35))
+    into_middle = sorted(start for start, end in strokes(attention) if end == (1, 2.35))
+    assert into_last == [(t, 0.15) for t in (0, 2, 3)] and into_middle == [(0, 0.15), (1, 0.15)]
+    assert len(strokes(attention)) == len(into_last) + len(into_middle)
+    led = {(to_hex(line.get_color()), end) for line, (_, end) in zip(attention.lines, strokes(attention), strict=True)}
+    assert led == {(figures.GREY, (3, 2.35)), (figures.PALE, (1, 2.35))}
+    for ax, high in ((recurrent, 1.6), (attention, 2.9)):
+        assert places(ax, "step") == {"step": (-0.5, pytest.approx(high))}
+    assert [words for words, *_ in texts(attention)[:5]] == ["step", *["1"] * 4]
     assert [left for left, *_ in lit_cells(attention)] == [pytest.approx(2.7)]
     for ax in (recurrent, attention):
         assert places(ax, *(f"$x_{{{t + 1}}}$" for t in range(4))) == {f"$x_{{{t + 1}}}$": (t, -0.15) for t in range(4)}

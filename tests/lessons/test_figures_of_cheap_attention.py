@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, curves, grid, grids, joined, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, cells, grid, grids, joined, labels, places, strokes, texts
 from matplotlib.patches import Rectangle
 from proven import proven
 
@@ -167,43 +167,42 @@ def joined_in_order(rounds, n):
     return held
 
 
-@pytest.mark.parametrize("n", [2, 8, 64])
-def test_both_scans_give_every_position_all_steps_up_to_its_own_in_order(n):
-    for rounds in (figures.doubling_rounds(n), figures.tree_rounds(n)):
-        assert joined_in_order(rounds, n) == [list(range(i + 1)) for i in range(n)]
+@pytest.mark.parametrize("n", [2, 6, 8, 64])
+def test_a_scan_gives_every_position_all_steps_up_to_its_own_in_order(n):
+    assert joined_in_order(figures.doubling_rounds(n), n) == [list(range(i + 1)) for i in range(n)]
 
 
-def test_doubling_takes_fewer_rounds_and_the_tree_fewer_joins():
-    doubling, tree = figures.doubling_rounds(1024), figures.tree_rounds(1024)
+def test_doubling_takes_so_many_rounds_and_joins_as_the_page_says():
+    doubling = figures.doubling_rounds(1024)
     assert (len(doubling), sum(map(len, doubling))) == (10, 10 * 1024 - 1023)
-    assert (len(tree), sum(map(len, tree))) == (19, 2 * 1024 - 2 - 10)
+    assert len(figures.doubling_rounds(100_000)) == 17
 
 
 @proven
 def test_a_scan_is_drawn_with_a_dot_where_two_are_joined():
-    doubling, tree = axes(figures.scan_circuits, 4)
-    for ax, rounds, title in (
-        (doubling, figures.doubling_rounds(4), "doubling: 2 rounds, 5 joins"),
-        (tree, figures.tree_rounds(4), "a tree, up and down: 3 rounds, 4 joins"),
-    ):
-        upright, joins = strokes(ax)[:4], strokes(ax)[4:]
-        assert ax.get_title() == title and upright == [[(i, 0), (i, len(rounds))] for i in range(4)]
-        expected = []
-        for level, joined_now in enumerate(rounds):
-            for start, end in joined_now:
-                expected += [[(start, level), (end, level + 1)], [(end, level + 1)]]
-        assert joins == expected
-        above = [words for words, _, y in texts(ax) if y > len(rounds)]
-        below = [(words, x) for words, x, y in texts(ax) if y < 0]
-        sides = [(words, y) for words, x, y in texts(ax) if x < 0]
-        assert above == ["1", "1–2", "1–3", "1–4"] and below == [(f"{i + 1}", i) for i in range(4)]
-        assert sides == [(f"round {level + 1}", level + 1) for level in range(len(rounds))]
-        assert [words for words, x, y in sorted(texts(ax), key=lambda text: text[1]) if y > len(rounds)] == above
+    (ax,) = axes(figures.scan_circuit, 4)
+    rounds = figures.doubling_rounds(4)
+    upright, joins = strokes(ax)[:4], strokes(ax)[4:]
+    assert upright == [[(i, 0), (i, 2)] for i in range(4)]
+    expected = []
+    for level, joined_now in enumerate(rounds):
+        for start, end in joined_now:
+            expected += [[(start, level), (end, level + 1)], [(end, level + 1)]]
+    assert joins == expected
+    inside = [(words, x, y) for words, x, y in texts(ax) if x <= 3]
+    above = [words for words, x, y in sorted(inside, key=lambda text: text[1]) if y > 2]
+    below = [(words, x) for words, x, y in inside if y < 0]
+    sides = [(words, y) for words, x, y in inside if x < 0]
+    assert above == ["1", "1–2", "1–3", "1–4"] and below == [(f"{i + 1}", i) for i in range(4)]
+    assert sides == [("round 1", 1), ("round 2", 2)]
+    beside = {words: y for words, x, y in texts(ax) if x > 3}
+    assert [*beside] == ["3–4", "1–4", "steps joined", "step"] and (beside["3–4"], beside["1–4"]) == (1, 2)
+    assert beside["steps joined"] > 2 > 0 > beside["step"]
 
 
-def test_a_scan_of_another_number_of_steps_is_refused():
-    with pytest.raises(ValueError, match="n: got 6, expected a power of two"):
-        figures.scan_circuits(6)
+def test_a_scan_of_a_single_step_is_refused():
+    with pytest.raises(ValueError, match="n: got 1, expected at least two steps"):
+        figures.scan_circuit(1)
 
 
 @proven
@@ -261,7 +260,7 @@ def test_tiles_are_numbered_down_the_columns_in_2022_and_along_the_rows_in_2023(
     names = [words.get_text() for words in old.figure.legends[0].get_texts()]
     assert names == ["stays for the inner loop", "comes and goes", "step 3", "done"]
     stays, passes, at_work, done = old.figure.legends[0].get_patches()
-    for ax, kept, moved in ((old, {"$K_2V_2$"}, {"$Q_1$", "$O_1$"}), (new, {"$Q_1$", "$O_1$"}, {"$K_3V_3$"})):
+    for ax, kept, moved in ((old, {"$K_2, V_2$"}, {"$Q_1$", "$O_1$"}), (new, {"$Q_1$", "$O_1$"}, {"$K_3, V_3$"})):
         lit = {sample: {words for words, x, y in texts(ax) for patch in ax.patches if isinstance(patch, Rectangle)
                         if patch.get_facecolor() == sample.get_facecolor() and patch.get_fill()
                         if patch.get_bbox().contains(x, y)}
@@ -280,24 +279,26 @@ def test_tiles_are_numbered_down_the_columns_in_2022_and_along_the_rows_in_2023(
 
 @proven
 def test_the_memories_stand_one_above_the_other_with_their_rates():
-    (ax,) = axes(figures.memory_levels)
+    (ax,) = axes(figures.memory_levels, (68e6, 17e6))
     at = places(ax)
-    assert boxed(ax) == ["arithmetic", "SRAM, on the chip", "HBM, beside the chip"]
-    assert at["arithmetic"][1] > at["SRAM, on the chip"][1] > at["HBM, beside the chip"][1]
-    for name, size in (("arithmetic", "312 TFLOP/s in 16 bits"), ("SRAM, on the chip", "108 × 192 KB"),
-                       ("HBM, beside the chip", "40 or 80 GB")):  # fmt: skip
-        assert at[name][1] < at[size][1] < at[name][1] + 1
-    levels = [at[name][1] for name in ("HBM, beside the chip", "SRAM, on the chip", "arithmetic")]
-    assert levels[0] < at["1.5 to 2.0 TB/s"][1] < levels[1] < at["about 19 TB/s"][1] < levels[2]
-    assert joined(ax)[:2] == [("HBM, beside the chip", "SRAM, on the chip"), ("SRAM, on the chip", "arithmetic")]
-    for x, words in (
-        (9.9, ("in HBM: inputs, output,\nscores, weights", "in SRAM:\none step at a time", "usual attention")),
-        (14.0, ("in HBM:\ninputs, output", "in SRAM:\nall steps on a tile", "one fused kernel")),
-    ):
-        assert [at[each] for each in words] == [(x, y) for y in levels]
-    crossing = {words: x for words, x, y in texts(ax) if x > 8 and y == 1.75}
-    assert ["4n^2" in words for words in sorted(crossing, key=crossing.get)] == [True, False]
-    assert arrows(ax)[2:] == [((x, 1.1), (x, 2.4)) for x in (8.5, 12.6)]
+    names = ["HBM, beside the chip: 80 GB", "SRAM, on the chip: 108 × 192 KB", "arithmetic: 312 TFLOP/s"]
+    framed = [box for box in cells(ax) if box[3] == 1]
+    levels = [at[name][1] for name in names]
+    assert sorted(low + 0.5 for _, low, _, _ in framed) == pytest.approx(levels) and levels == sorted(levels)
+    widths = [wide for _, low, wide, _ in sorted(framed, key=lambda box: box[1])]
+    assert widths == sorted(widths, reverse=True)
+    assert [left + wide / 2 for left, _, wide, _ in framed] == pytest.approx([at[name][0] for name in names])
+    assert levels[0] < at["2.0 TB/s"][1] < levels[1] < at["about 19 TB/s"][1] < levels[2]
+    assert joined(ax) == [(names[0], names[1]), (names[1], names[2])]
+    usual, fused = sorted(box for box in cells(ax) if box[3] != 1)
+    assert usual[3] == pytest.approx(4 * fused[3]) and usual[1] == fused[1]
+    for bar, numbers, words in ((usual, "68 million", "usual attention"), (fused, "17 million", "one fused kernel")):
+        middle = bar[0] + bar[2] / 2
+        assert at[numbers] == pytest.approx((middle, bar[1] + bar[3] + 0.1))
+        (below,) = [name for name in at if name.startswith(words)]
+        assert at[below][0] == pytest.approx(middle) and at[below][1] < bar[1]
+    assert ["4n^2" in words for words in at if "attention:" in words or "kernel:" in words] == [True, False]
+    assert at["numbers moved to and from HBM"][1] > at["68 million"][1]
 
 
 @proven
@@ -318,20 +319,24 @@ def test_online_softmax_is_drawn_with_what_the_factor_leaves_of_the_old():
     total, output = 1 + e[2], 20 + 10 * e[2]
     new = 1 + e[2], 50 + 30 * e[2]
     assert first.get_title().splitlines() == [
-        "chunk 1: $m$ = 3", "nothing is old", f"$\\ell$ = {total:.3f}", f"$o$ = {output:.2f}",
-        f"$o / \\ell$ = {output / total:.4f}",
+        "chunk 1: $m$ = 3", f"$\\ell$ = {total:.3f}", f"$o$ = {output:.2f}",
     ]  # fmt: skip
     both = scores.softmax(dim=0) @ values
     assert second.get_title().splitlines() == [
-        "chunk 2: $m$ = 4", f"factor exp(3 − 4) = {e[1]:.3f}",
-        f"$\\ell$ = {e[1]:.3f} · {total:.3f} + {new[0]:.3f} = {total * e[1] + new[0]:.3f}",
-        f"$o$ = {e[1]:.3f} · {output:.2f} + {new[1]:.2f} = {output * e[1] + new[1]:.2f}", f"$o / \\ell$ = {both:.4f}",
+        "chunk 2: $m$ = 4", f"factor = exp(3 − 4) = {e[1]:.2f}",
+        f"$\\ell$ = factor · {total:.3f} + {new[0]:.3f} = {total * e[1] + new[0]:.3f}",
+        f"$o$ = factor · {output:.2f} + {new[1]:.2f} = {output * e[1] + new[1]:.2f}", f"$o / \\ell$ = {both:.4f}",
     ]  # fmt: skip
     assert labels(first.xaxis) == {0: "1\n10", 1: "3\n20", 2: "?", 3: "?"}
     assert labels(second.xaxis) == {0: "1\n10", 1: "3\n20", 2: "2\n30", 3: "4\n50"}
     assert labels(first.yaxis) == labels(second.yaxis)
+
     legend = first.figure.legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["new", "old, times the factor", "old, before it"]
+
+def test_without_a_larger_score_no_bar_of_online_softmax_has_an_outline():
+    _, later = axes(figures.online_softmax_steps, torch.tensor([4.0, 3, 2, 1]), torch.arange(4.0), 2)
+    assert not cells(later) and later.get_title().splitlines()[1] == "factor = exp(4 − 4) = 1.00"
 
 
 def bars_of(ax):
@@ -364,6 +369,11 @@ def test_softmax_takes_the_first_product_first_and_linear_attention_the_last():
         assert start[1] == end[1] == pytest.approx(middles[before][1])
         x, y = places(ax, cost)[cost]
         assert start[0] < x < end[0] and y < start[1]
+    times = sorted((y < -9, x) for words, x, y in texts(ax) if words == "×")
+    assert times == [(boxes[at][1] < -9, pytest.approx(boxes[at][0] - 0.4)) for at in (1, 3, 6, 9)]
+    [[(x, low), (again, high)]] = strokes(ax)
+    assert boxes[7][0] + boxes[7][2] < x == again < boxes[8][0]
+    assert [low, high] == pytest.approx([boxes[8][1], boxes[8][1] + boxes[8][3]])
     assert start[0] < end[0] and places(ax, "exp, divide")["exp, divide"][0] == places(ax, costs[0])[costs[0]][0]
     titles = [words for words, x, y in sorted(texts(ax), key=lambda text: -text[2]) if x == 0]
     assert titles == ["softmax attention: the attention matrix first, 100 multiplications",
@@ -397,13 +407,6 @@ def test_chunks_write_out_their_own_pairs_and_take_earlier_ones_from_the_state_b
         figures.chunkwise(7, 2)
 
 
-HALF = "$6\\,d_\\mathrm{model}$: the pairs are half of the operations"
-
-
-def legend_of(ax):
-    return ax.get_legend().get_texts(), ax.get_legend().get_lines()
-
-
 @proven
 def test_a_context_stands_beside_six_times_the_width_with_the_share_of_the_pairs():
     [ax] = axes(figures.context_lengths, {"short": (2018, 512, 1024), "long": (2024, 131_072, 16_384)})
@@ -412,33 +415,32 @@ def test_a_context_stands_beside_six_times_the_width_with_the_share_of_the_pairs
     ]  # fmt: skip
     halves, contexts = ax.lines[1::3], ax.lines[2::3]
     assert {line.get_color() for line in halves} == {ORANGE} and {line.get_color() for line in contexts} == {BLUE}
-    named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    assert named == {HALF: halves[0], "context n, and the pairs' share": contexts[0]}
-    legend = [(words.get_text(), mark.get_color()) for words, mark in zip(*legend_of(ax), strict=True)]
-    assert legend == [(HALF, ORANGE), ("context n, and the pairs' share", BLUE)]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["512", "2,048", "8,192", "32,768", "131,072"]
-    assert [words for words, *_ in texts(ax)] == ["8%", "57%"]
+    assert texts(ax) == [
+        ("8%", 0, 512), ("57%", 1, 131_072),
+        ("$6\\,d_\\mathrm{model}$: here the pairs\nare half of the operations", 1, 98_304),
+        ("context n, and\nthe share of the pairs", 1, 131_072),
+    ]  # fmt: skip
+    assert [text.get_color() for text in ax.texts] == [BLUE, BLUE, ORANGE, BLUE]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["short\n2018", "long\n2024"]
 
 
 @proven
-def test_a_cache_stands_in_its_row_beside_that_with_full_attention_and_that_with_own_heads():
-    used, full = {"dense": 64.0, "shared": 8.0, "mixed": 2.0}, {"dense": 64.0, "shared": 8.0, "mixed": 16.0}
-    [ax] = axes(figures.cache_sizes, used, full, {"dense": 64.0, "shared": 32.0, "mixed": 128.0})
+def test_a_cache_stands_in_its_row_beside_a_plain_one_with_the_factor_between_them():
+    used, plain = {"dense": 64.0, "shared": 8.0, "mixed": 0.5}, {"dense": 64.0, "shared": 32.0, "mixed": 128.0}
+    [ax] = axes(figures.cache_sizes, used, plain)
     assert strokes(ax) == [
-        [(64, 0), (64, 0)], [(64, 0)], [(64, 0)], [(64, 0)],
-        [(8, 1), (32, 1)], [(32, 1)], [(8, 1)], [(8, 1)],
-        [(2, 2), (128, 2)], [(128, 2)], [(16, 2)], [(2, 2)],
+        [(64, 0), (64, 0)], [(64, 0)], [(64, 0)],
+        [(8, 1), (32, 1)], [(32, 1)], [(8, 1)],
+        [(0.5, 2), (128, 2)], [(128, 2)], [(0.5, 2)],
     ]  # fmt: skip
-    triangles, rings, points = ax.lines[1::4], ax.lines[2::4], ax.lines[3::4]
-    for lines, colour, mark in ((triangles, GREEN, "^"), (rings, ORANGE, "o"), (points, BLUE, "o")):
+    for lines, colour, mark in ((ax.lines[1::3], ORANGE, "^"), (ax.lines[2::3], BLUE, "o")):
         assert {(line.get_color(), line.get_marker()) for line in lines} == {(colour, mark)}
-    (names,) = ax.figure.legends
-    legend = [(words.get_text(), mark.get_color()) for words, mark in
-              zip(names.get_texts(), names.get_lines(), strict=True)]  # fmt: skip
-    assert legend == [("as it is", BLUE), ("full attention in every layer", ORANGE),
-                      ("… and a key and a value for every query head", GREEN)]  # fmt: skip
-    assert [words for words, *_ in texts(ax)] == ["64.0", "8.0", "2.0"]
+    assert texts(ax) == [
+        ("64, no saving", 64, 0), ("8", 8, 1), ("÷ 4", 16, 1), ("0.5", 0.5, 2), ("÷ 256", 8, 2),
+        ("as it is", 64, 0), ("with plain multi-head\nattention in every layer", 64, 0),
+    ]  # fmt: skip
+    assert [text.get_color() for text in ax.texts[-2:]] == [BLUE, ORANGE]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["dense", "shared", "mixed"]
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0.25", "1", "4", "16", "64", "256", "1024"]
 
@@ -490,33 +492,34 @@ def test_every_family_stands_beside_its_pairs_what_it_keeps_what_it_changes_and_
 
 
 @proven
-def test_loss_curves_have_a_line_a_seed_and_a_thick_one_for_the_median():
-    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 1.0], [1.5, 0.4], [1.9, 0.5]], "b": [[2.1, 2.0]]}, 5, 1.7)
-    assert curves(ax) == {"a": {2.5: 1.9, 7.5: 0.5}, "b": {2.5: 2.1, 7.5: 2.0}}
-    seeds = [[y for _, y in line] for line in strokes(ax)]
-    assert seeds[:3] == [[2.0, 1.0], [1.5, 0.4], [1.9, 0.5]] and seeds[-1] == [1.7, 1.7]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("training step", "loss (nats)") and [*places(ax)] == ["guessing"]
-    assert places(ax)["guessing"] == (1, 1.7)
-
-
-def test_a_peak_of_the_loss_leaves_the_frame_and_what_lies_below_guessing_stays_large():
-    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 9.0, 0.5]]}, 5, 2.0)
-    assert ax.get_ylim() == (0, pytest.approx(2.8))
-    (ax,) = axes(figures.loss_curves, {"a": [[2.0, 0.5]]}, 5, 2.0)
-    assert ax.get_ylim() == (0, pytest.approx(2.3))
+def test_sparse_patterns_stand_side_by_side_with_the_layers_that_they_need():
+    window, never = dense_mask(sliding_window(2), 6), torch.eye(6, dtype=torch.bool)
+    never[0, 3] = True
+    a, b = axes(figures.pattern_panels, {"window": window, "apart": never})
+    assert (a.get_title(), b.get_title()) == ("window:\n24 pairs, 3 layers", "apart:\n7 pairs, never complete")
+    assert grid(a) == window.float().tolist() and grid(b) == never.float().tolist()
+    assert (a.get_xlabel(), b.get_xlabel(), a.get_ylabel(), b.get_ylabel()) == ("key", "key", "query", "")
+    with pytest.raises(ValueError, match="expected a square one"):
+        figures.pattern_panels({"a": window[:4]})
 
 
 @proven
-def test_the_shares_of_the_largest_singular_values_are_bars_with_their_numbers():
-    kept = {"column": {1: 98.6, 4: 100.0}, "diagonal": {1: 3.2, 4: 13.0}}
-    column, diagonal = axes(figures.singular_shares, kept)
-    for ax, (title, shares) in zip((column, diagonal), kept.items(), strict=True):
-        assert bars_of(ax) == [[*shares.values()]] and ax.get_title() == title
-        assert [bar.get_x() + bar.get_width() / 2 for bar in ax.containers[0]] == [0, 1]
-        assert texts(ax) == [(f"{share:.0f}", at, share + 2) for at, share in enumerate(shares.values())]
-        assert labels(ax.xaxis) == {0: "1", 1: "4"} and labels(ax.yaxis) == {0: "0", 50: "50", 100: "100"}
-        assert ax.get_xlabel() == "largest k"
-    assert (column.get_ylabel(), diagonal.get_ylabel()) == ("share of squares, %", "")
+def test_steps_of_learning_stand_in_rows_in_the_colour_of_their_group():
+    groups = {"one": {"full": [45, 40], "few": [41, 44]}, "two": {"far": [125, 230], "twice": [90, 80, 90]},
+              "none": {"window": [None, None]}}  # fmt: skip
+    (ax,) = axes(figures.learning_steps, groups, 350)
+    assert labels(ax.yaxis) == {0: "full", 1: "few", 2: "far", 3: "twice", 4: "window"} and ax.yaxis_inverted()
+    assert strokes(ax) == [
+        [(0, 0), (1, 0)], [(45, 0), (40, 0)], [(0, 1), (1, 1)], [(41, 1), (44, 1)], [(0, 2), (1, 2)],
+        [(125, 2), (230, 2)], [(0, 3), (1, 3)], [(90, 2.85), (80, 3), (90, 3.15)], [(0, 4), (1, 4)],
+    ]  # fmt: skip
+    assert places(ax) == {"one": (357, 0), "two": (357, 2), "not learned in 350 steps": (7, 4), "none": (357, 4)}
+    colours = [line.get_color() for line in ax.lines if line.get_marker() not in ("None", "")]
+    assert colours == [BLUE, BLUE, ORANGE, ORANGE]
+    assert {text.get_text(): text.get_color() for text in ax.texts} == {
+        "one": BLUE, "two": ORANGE, "not learned in 350 steps": GREEN, "none": GREEN
+    }  # fmt: skip
+    assert ax.get_xlim() == (0, 350) and ax.get_xlabel() == "training steps until the loss is below 0.5"
 
 
 @proven
@@ -525,17 +528,16 @@ def test_lines_over_sizes_have_a_mark_a_seed_and_pass_through_the_medians():
     panels, beside = {"16": lines, "64": {"b": {2: [0.6], 4: [0.5]}}}, {"s": {2: [0.8, 0.85, 0.7], 4: [0.75]}}
     left, right = axes(figures.seed_lines, panels, "pairs", "right", 0.125, beside, {"64": (0.55, "9/16")})
     assert (left.get_title(), right.get_title(), left.get_ylabel()) == ("16", "64", "right")
-    assert curves(right) == {"s": {"2": 0.8, "4": 0.75}, "b": {"2": 0.6, "4": 0.5}}
+    assert strokes(right)[0] == [(2, 0.8), (4, 0.75)] and strokes(right)[3] == [(2, 0.6), (4, 0.5)]
     assert strokes(left)[:4] == [
         [(2, 0.8), (4, 0.75)],
         [(2, 1.0), (2, 0.9), (2, 0.95)], [(4, 0.5), (4, 0.7), (4, 0.4)], [(2, 0.95), (4, 0.5)],
     ]  # fmt: skip
     assert strokes(left)[4:7] == [[(2, 0.3)], [(4, 0.2)], [(2, 0.3), (4, 0.2)]]
-    assert [text.get_text() for text in left.figure.legends[0].get_texts()] == ["s", "a", "b"]
-    assert places(left) == {"75%": (4, 0.75), "50%": (4, 0.5), "20%": (4, 0.2), "guessing": (0, 0.125)}
-    assert places(right) == {"75%": (4, 0.75), "50%": (4, 0.5), "guessing": (0, 0.125), "9/16": (0, 0.55)}
+    assert places(left) == {"s: 75%": (4, 0.75), "a: 50%": (4, 0.5), "b: 20%": (4, 0.2), "guessing": (0, 0.125)}
+    assert places(right) == {"s: 75%": (4, 0.75), "b: 50%": (4, 0.5), "guessing": (0, 0.125), "9/16": (0, 0.55)}
     assert strokes(left)[-1] == strokes(right)[-2] == [(0, 0.125), (1, 0.125)]
-    assert strokes(right)[-1] == [(0, 0.55), (0.8, 0.55)] and right.lines[-1].get_linestyle() == ":"
+    assert strokes(right)[-1] == [(0, 0.55), (0.65, 0.55)] and right.lines[-1].get_linestyle() == ":"
     for ax in (left, right):
         assert ax.get_xlabel() == "pairs" and labels(ax.xaxis) == {2: "2", 4: "4"}
     colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in (left, right)]
@@ -561,28 +563,19 @@ def test_shares_in_rows_are_points_on_their_row():
 
 
 @proven
-def test_what_was_measured_stands_beside_the_slopes_of_its_powers():
+def test_what_was_measured_has_its_name_and_its_growth_at_the_end_of_its_line():
     measures = {
         "time": {"a": {2: 1.0, 8: 16.0}, "b": {2: 1.0, 8: 4.0}},
-        "memory": {"a": {2: 2.0, 8: 32.0}, "b": {2: 1.0, 8: 4.0}},
+        "memory": {"a": {2: 2.0, 8: 8.0}, "b": {2: 1.0, 8: 9.0}},
     }
-    for ax, lines in zip(axes(figures.against_length, measures, {"a": 2, "b": 1}), measures.values(), strict=True):
-        drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines]
-        for (name, line), power in zip(lines.items(), (2, 1), strict=True):
-            assert (list(line), list(line.values())) in drawn, name
-            guide = ([2, 8], [1.7 * line[2], pytest.approx(1.7 * line[2] * 4**power)])
-            assert guide in drawn, name
-        assert curves(ax) == {name: dict(zip(("2", "8"), line.values(), strict=True)) for name, line in lines.items()}
-        steep = places(ax, "slope of $n^2$", "slope of $n$")
-        assert steep["slope of $n^2$"] == (8, pytest.approx(1.7 * lines["a"][2] * 16))
-        assert steep["slope of $n$"] == (8, pytest.approx(1.7 * lines["b"][2] * 4))
-        assert ax.get_xlim()[1] > 1.5 * 8, "room for the names"
-        assert labels(ax.xaxis) == {2: "2", 8: "8"} and labels(ax.yaxis)[10] == "10"
-
-
-def test_without_powers_no_slope_is_drawn():
-    (ax,) = axes(figures.against_length, {"time": {"a": {2: 1.0, 8: 16.0}, "b": {2: 1.0, 8: 4.0}}})
-    assert [line.get_label() for line in ax.lines] == ["a", "b"] and texts(ax) == []
+    grown = {"time": (4, 2), "memory": (2, 3)}
+    for ax, (measure, lines) in zip(axes(figures.against_length, measures), measures.items(), strict=True):
+        assert strokes(ax) == [list(line.items()) for line in lines.values()] and ax.get_ylabel() == measure
+        assert places(ax) == {f"{name}:\n× {factor}.0 when n doubles": (8, line[8])
+                              for (name, line), factor in zip(lines.items(), grown[measure], strict=True)}  # fmt: skip
+        assert [text.get_color() for text in ax.texts] == [line.get_color() for line in ax.lines] == [BLUE, ORANGE]
+        assert 8 < ax.get_xlim()[1] < 10, "the names stand beside the axes"
+        assert labels(ax.xaxis) == {2: "2", 8: "8"} and labels(ax.yaxis)[10] == "10" and ax.get_xlabel() == "length n"
 
 
 @proven
@@ -590,7 +583,7 @@ def test_a_roofline_rises_to_its_ridge_and_has_a_point_for_each_piece_of_work():
     work = {"decode": 1.0, "table": 32.0, "tiles": 400.0, "more": 800.0}
     (ax,) = axes(figures.roofline, 300e12, 1.5e12, work)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert ax.get_xlabel().startswith("arithmetic intensity") and ax.get_ylabel() == "at most, TFLOP/s"
+    assert ax.get_xlabel().startswith("arithmetic intensity") and ax.get_ylabel() == "highest possible, TFLOP/s"
     lines = strokes(ax)
     assert lines[0] == [(0.5, 0.75), (200.0, 300.0), (4096.0, 300.0)] and lines[1][0][0] == lines[1][1][0] == 200.0
     points = {line.get_xdata()[0]: (line.get_ydata()[0], line.get_marker()) for line in ax.lines
@@ -602,3 +595,28 @@ def test_a_roofline_rises_to_its_ridge_and_has_a_point_for_each_piece_of_work():
     assert (memory_bound[0], memory_bound[2]) == (0.5, 199.5)
     said = [words for words, *_ in texts(ax)]
     assert said == ["decode: 1", "table: 32", "tiles: 400", "more: 800", "memory-bound, below 200", "compute-bound"]
+
+
+def test_measured_speeds_are_bands_under_the_roof_at_their_height():
+    (ax,) = axes(figures.roofline, 300e12, 1.5e12, {"table": 32.0}, {"first": (0.25, 0.5)})
+    (left, low, width, high), words = [*cells(ax)][1], {words: (x, y) for words, x, y in texts(ax)}
+    assert (left, left + width) == (200, 4096) and (low, low + high) == pytest.approx((75, 150))
+    x, y = words["measured, first: 75 to 150"]
+    assert x > left and 75 < y < 150
+
+
+@proven
+def test_states_are_drawn_to_scale_under_what_they_recall():
+    shares = {(16, 64): [0.5, 0.7, 0.6], (64, 16): [0.9, 0.8, 0.95], (64, 64): [0.99, 0.97, 0.96]}
+    above, below = axes(figures.states_to_scale, shares, "share")
+    xs = [x for (x, _), *_ in strokes(above)]
+    assert xs == sorted({*xs}) and above.get_ylabel() == "share"
+    assert strokes(above) == [[(x, share) for share in values] for x, values in zip(xs, shares.values(), strict=True)]
+    medians = {words: y for words, (_, y) in places(above).items()}
+    assert medians == {"60%": 0.6, "90%": 0.9, "97%": 0.97}
+    assert [text.get_position()[0] > x for text, x in zip(above.texts, xs, strict=True)] == [True] * 3
+    for cell, x, (d_k, d_v) in zip(cells(below), xs, shares, strict=True):
+        assert cell == pytest.approx((x - d_v / 2, -d_k, d_v, d_k))
+    names = [f"keys {d_k}, values {d_v}:\n{d_k * d_v:,} numbers" for d_k, d_v in shares]
+    assert {name: x for name, (x, _) in places(below).items()} == dict(zip(names, xs, strict=True))
+    assert above.get_xlim() == below.get_xlim()

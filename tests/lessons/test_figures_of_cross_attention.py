@@ -5,11 +5,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from drawn import axes, boxed, cells, curves, grid, joined, labels, places, strokes, table, texts, written
+from drawn import axes, boxed, cells, grid, joined, labels, places, strokes, table, texts, written
 from matplotlib.collections import PolyCollection
+from matplotlib.patches import FancyArrowPatch, Rectangle
 from proven import proven
 
-from attncourse.viz.style import BLUE, GREY, INK, ORANGE
+from attncourse.viz.style import BLUE, GREEN, GREY, INK, ORANGE, PAGE
 from attncourse_lessons import course
 from attncourse_lessons.results import Compared
 
@@ -58,6 +59,14 @@ def test_a_decoding_step_goes_from_the_words_by_weighted_values_to_the_next_toke
         (x, low), (right, _), (_, high) = way
         assert at[state][0] < x < right and abs(low - at[state][1]) < 0.5 and high == at[value][1]
         assert at[score][0] + 0.55 < right
+    over = [line.get_zorder() for line in ax.lines[:4]]
+    (softmax_bar,) = [patch for patch in ax.patches if isinstance(patch, Rectangle) and patch.get_width() > 5]
+    assert min(over) > softmax_bar.get_zorder(), "the values do not go through the softmax"
+    assert all(line.get_path_effects() for line in ax.lines[:4]), "a bridge: white on both sides"
+    assert all(abs(bar["softmax"][0] - way[1][0]) > 0.9 for way in ways[:4]), "no value crosses the word"
+    named = places(ax, "key", "value")
+    assert at["$h_4$"][0] + 0.2 < named["key"][0] < ways[3][1][0] < named["value"][0]
+    assert {text.get_text(): text.get_color() for text in ax.texts}["value"] == ax.lines[0].get_color() == BLUE
     # The query meets every key: a line between the states and the scores, and a joint and an arrow at each.
     down, across, *joints = ways[4:]
     assert down[0] == (at["$s_t$"][0], 2.45) and down[1] == across[1]
@@ -77,7 +86,7 @@ def test_of_two_decoders_one_asks_with_the_old_state_and_one_with_the_new():
     }  # fmt: skip
     assert set(joined(right)) == attention | {
         ("$s_t$", "attention"), ("$c_t$", r"$\tilde s_t$"), ("$s_t$", r"$\tilde s_t$"), (r"$\tilde s_t$", "next token"),
-        (fed, "$s_t$"),
+        (fed, "$s_t$"), (r"$\tilde s_t$", "into the\nnext cell\n(input\nfeeding)"),
     }  # fmt: skip
     asked = [words for ax in (left, right) for words, *_ in texts(ax) if "query" in words]
     assert asked == ["the old state\nis the query", "the new state\nis the query"]
@@ -92,48 +101,50 @@ def test_of_two_decoders_one_asks_with_the_old_state_and_one_with_the_new():
 
 
 @proven
-def test_a_table_carries_the_sums_of_its_rows_and_columns():
-    weights = torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.85, 0.15]])
-    left, right = axes(figures.tables_with_sums, {"a": weights, "b": 2 * weights}, ["x", "y", "z"], ["s", "t"])
+def test_a_table_carries_the_sums_of_its_rows_and_where_asked_of_its_columns():
+    weights = torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.6, 0.4]])
+    names = ["x", "y", "z"], ["s", "t"]
+    left, right = axes(figures.tables_with_sums, {"a": weights, "b": 2 * weights}, *names, column_sums=True)
     assert (left.get_title(), right.get_title()) == ("a", "b")
-    shown = {"x": {"s": 0.1, "t": 0.9}, "y": {"s": 0.3, "t": 0.7}, "z": {"s": 0.85, "t": 0.15}}
-    assert table(left) == shown
-    twice = {row: {column: 2 * share for column, share in line.items()} for row, line in shown.items()}
-    assert table(right) == twice
-    assert (left.get_xlabel(), left.get_ylabel()) == ("source (keys)", "target (queries)")
+    assert table(left) == {"x": {"s": 0.1, "t": 0.9}, "y": {"s": 0.3, "t": 0.7}, "z": {"s": 0.6, "t": 0.4}}
+    assert grid(right) == pytest.approx(np.array([[0.2, 1.8], [0.6, 1.4], [1.2, 0.8]]))
+    assert (left.get_xlabel(), left.get_ylabel(), right.get_ylabel()) == ("source (keys)", "target (queries)", "")
     for ax, factor in ((left, 1), (right, 2)):
         said = {(x, y): words for words, x, y in texts(ax)}
         assert [said[2.5, i + 0.5] for i in range(3)] == [f"{factor:.2f}"] * 3
-        assert [said[j + 0.5, 3.5] for j in range(2)] == [f"{factor * total:.2f}" for total in (1.25, 1.75)]
-        assert [said[j + 0.5, 0.5] for j in range(2)] == [f"{factor * share:.2f}" for share in (0.1, 0.9)]
-        assert [[said[j + 0.5, i + 0.5] for j in range(2)] for i in (1, 2)] == [
-            [f"{factor * share:.2f}" for share in row] for row in ((0.3, 0.7), (0.85, 0.15))
+        assert [[said[j + 0.5, i + 0.5] for j in range(2)] for i in range(3)] == [
+            [f"{factor * share:.2f}" for share in row] for row in ((0.1, 0.9), (0.3, 0.7), (0.6, 0.4))
         ]
-        assert said[2.5, -0.2] == said[-0.12, 3.5] == "sum" and ax.yaxis_inverted()
+        assert said[2.5, -0.15] == "sum" and ax.yaxis_inverted()
+        assert list(labels(ax.xaxis).values()) == ["s", "t"]
     bold = [text.get_text() for text in left.texts if text.get_fontweight() == "bold"]
-    assert bold == ["1.00"] * 3, "those that are one"
-    colours = {text.get_text(): text.get_color() for ax in (left, right) for text in ax.texts}
+    assert bold == ["1.00"] * 4, "those that are one: all rows, and a column"
+    colours = {text.get_text(): text.get_color() for ax in (left, right) for text in ax.texts
+               if text.get_position()[0] == 2.5}  # fmt: skip
     assert colours["1.00"] == INK and colours["2.00"] == ORANGE, "a row that does not sum to one is an error"
-    assert {colours[total] for total in ("1.25", "1.75", "2.50", "3.50")} == {GREY}, "a column need not"
+    below = [[(text.get_text(), text.get_position()[0], text.get_color()) for text in ax.texts
+              if text.get_position() in ((0.5, 3.4), (1.5, 3.4))] for ax in (left, right)]  # fmt: skip
+    assert below == [[("1.00", 0.5, INK), ("2.00", 1.5, GREY)], [("2.00", 0.5, GREY), ("4.00", 1.5, GREY)]]
+    assert left.get_ylim()[0] == right.get_ylim()[0] > 3.4
 
 
 @proven
-def test_wide_tables_stand_below_each_other_and_what_the_mask_forbids_is_hatched():
-    weights = torch.tensor([[0.2, 0.8, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0]])
-    mask = torch.tensor([[True, True, False, True, False]])
-    tables = {"a": weights, "b": weights.flip(0)}
-    above, below = axes(figures.tables_with_sums, tables, ["x", "y"], [*"stuvw"], mask)
-    assert (above.get_title(), below.get_title()) == ("a", "b")
-    first = dict(zip("stuvw", weights[0].tolist(), strict=True))
-    assert table(above)["x"] == table(below)["y"] == pytest.approx(first)
-    assert above.get_position().y0 > below.get_position().y1, "one above the other"
-    for ax in (above, below):
-        hatched = [patch.get_bbox().bounds for patch in ax.patches if patch.get_hatch()]
-        assert hatched == [(2, 0, 1, 2), (4, 0, 1, 2)]
-        rows = [(words, y) for words, x, y in texts(ax) if x == 5.5 and 0 < y < 2]
-        assert rows == [("1.00", 0.5), ("1.00", 1.5)]
-        columns = [words for words, x, y in texts(ax) if y == 2.5 and 0 < x < 5]
-        assert columns == ["0.70", "1.30", "0.00", "0.00", "0.00"]
+def test_what_the_mask_forbids_is_hatched_where_it_has_no_weight():
+    weights = torch.tensor([[0.2, 0.8, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
+    spread = torch.tensor([[0.1, 0.6, 0.1, 0.2], [0.3, 0.4, 0.2, 0.1]])
+    mask = torch.tensor([[True, True, False, False]])
+    none, masked = axes(figures.tables_with_sums, {"a": spread, "b\nc": weights}, ["x", "y"], [*"stuv"], mask)
+    assert (none.get_title(), masked.get_title()) == ("a", "b\nc")
+    assert list(table(none)) == ["x", "y"] and list(table(none)["x"].values()) == pytest.approx(spread[0].tolist())
+    assert grid(masked) == pytest.approx(weights.numpy())
+    assert none.get_position().x1 < masked.get_position().x0, "side by side"
+    hatched = [[patch.get_bbox().bounds for patch in ax.patches if patch.get_hatch()] for ax in (none, masked)]
+    assert hatched == [[], [(2, 0, 1, 2), (3, 0, 1, 2)]]
+    for ax in (none, masked):
+        rows = [(words, y) for words, x, y in texts(ax) if x == 4.5 and 0 < y < 2]
+        assert rows == [("1.00", 0.5), ("1.00", 1.5)] and list(labels(ax.xaxis).values()) == [*"stuv"]
+        assert max(y for _, _, y in texts(ax)) < 2, "the sums of the columns only where they are asked for"
+    assert none.figure.get_size_inches()[0] <= PAGE
 
 
 @proven
@@ -147,11 +158,11 @@ def test_the_two_models_of_one_training_are_joined_and_what_has_no_partner_stand
     assert [way for way in strokes(ax) if way in joins and len(way) == 2] == joins[:1]
     points = {way[0]: line.get_color() for way, line in zip(strokes(ax), ax.lines, strict=True)
               if line.get_marker() == "o"}  # fmt: skip
-    assert points == {(10, 0): BLUE, (16.5, 0): ORANGE, (21.25, 1): ORANGE, (30, 2): GREY}
+    assert points == {(10, 0): BLUE, (16.5, 0): GREEN, (21.25, 1): GREEN, (30, 2): GREY}
     assert texts(ax) == [
         ("10.00", 10, -0.22), ("16.50", 16.5, -0.22), ("+6.50", 13.25, -0.08), ("21.25", 21.25, 0.78),
         ("30.00", 30, 1.78),
-        ("RNNencdec", 10, -0.62), ("RNNsearch", 16.5, -0.62),
+        ("RNNencdec\n(one vector)", 10, -0.62), ("RNNsearch\n(attention)", 16.5, -0.62),
     ]  # fmt: skip
 
 
@@ -163,16 +174,22 @@ def test_lists_right_are_a_line_through_the_means_and_a_band_from_the_worst_seed
     left, right = axes(figures.right_by_length, panels)
     assert (left.get_title(), right.get_title()) == ("450 steps", "1,800 steps")
     a, b = {1: 0.9, 2: 0.4, 3: 0.05}, {1: 0.9, 2: 0.7, 3: 0.6}
-    named = {"a": {str(n): share for n, share in b.items()}, "b": {str(n): share for n, share in a.items()}}
-    assert curves(right) == named
-    assert list(labels(left.xaxis).values()) == ["1", "2", "3"]
-    lines = strokes(left)
-    assert [lines[0], lines[2]] == [[*a.items()], [*b.items()]]
-    for dotted, share in zip(left.lines[1::2], (0.4, 0.7), strict=True):
-        assert dotted.get_linestyle() == ":" and [*dotted.get_xdata()] == [2, 3]
-        assert [*dotted.get_ydata()] == pytest.approx([share, share**1.5])
-    named_dotted = [text.get_text() for text in right.get_legend().get_texts()][-1]
-    assert named_dotted == "if numbers went\nwrong independently" and left.get_legend() is None
+    lines = [[[*map(float, ys)] for ys in (line.get_ydata() for line in ax.lines)] for ax in (left, right)]
+    assert lines[0] == [pytest.approx([*a.values()]), pytest.approx([*b.values()])]
+    assert lines[1] == [pytest.approx([*b.values()]), pytest.approx([*a.values()])]
+    assert [[*line.get_xdata()] for ax in (left, right) for line in ax.lines] == [[1, 2, 3]] * 4
+    assert left.get_legend() is None and right.get_legend() is None
+    named = {text.get_text(): (*text.xy, text.get_color()) for text in right.texts}
+    inside = {text.get_text(): (*text.xy, text.get_color()) for text in left.texts}
+    assert inside == {
+        name: (2, pytest.approx(y), line.get_color())
+        for (name, y), line in zip({"a": 0.4, "b": 0.7}.items(), left.lines, strict=True)
+    }, "beside the middle points"
+    assert named == {
+        name: (3, pytest.approx(y), line.get_color())
+        for (name, y), line in zip({"a": 0.6, "b": 0.05}.items(), right.lines, strict=True)
+    }
+    assert list(labels(right.xaxis).values()) == ["1", "2", "3"]
     assert left.get_ylabel() == "lists exactly right" and left.get_xlabel() == right.get_xlabel()
     for ax, spans in ((left, (one, two)), (right, (two, one))):
         bands = [each for each in ax.collections if isinstance(each, PolyCollection)]
@@ -183,6 +200,13 @@ def test_lists_right_are_a_line_through_the_means_and_a_band_from_the_worst_seed
             assert {n: (min(ys), max(ys)) for n, ys in found.items()} == {
                 int(n): (min(seed[n] for seed in seeds), max(seed[n] for seed in seeds)) for n in seeds[0]
             }
+
+
+def test_names_at_the_ends_of_lines_that_meet_stand_apart():
+    same = [{"1": 1.0, "2": 0.4}]
+    _, ax = axes(figures.right_by_length, {"x": {"a": same, "b": same}, "y": {"a": same, "b": same}})
+    high, low = (text.xy[1] for text in ax.texts)
+    assert high == pytest.approx(0.4) and low == pytest.approx(0.31)
 
 
 @proven
@@ -213,6 +237,8 @@ def test_the_still_of_the_steps_joins_each_target_token_to_what_it_attends_to():
     ways = [("x", "a", 0.9), ("x", "b", 0.1), ("y", "b", 0.96), ("z", "a", 0.5), ("z", "b", 0.5)]
     assert strokes(ax) == [[(at[target][0], 0), (at[source][0], 2)] for target, source, _ in ways]
     assert [line.get_linewidth() for line in ax.lines] == pytest.approx([5 * weight for *_, weight in ways])
+    assert places(ax, "0.90")["0.90"] == pytest.approx((0.1, 0.4)), "on its line"
+    assert [words for words, *_ in texts(ax) if words.startswith("0.")] == ["0.90"], "from 0.5 to 0.95"
     named = {words: y for words, _, y in texts(ax) if "(" in words}
     assert named == {"source (keys)": 2.2, "target (queries)": -0.2}
     assert len(figures.steps(weights, ["a", "b"], ["x", "y", "z"]).frames) == 3, "it moves as before"
@@ -220,13 +246,13 @@ def test_the_still_of_the_steps_joins_each_target_token_to_what_it_attends_to():
 
 @proven
 def test_what_is_hidden_is_hatched_and_beside_it_stand_marks_for_what_is_still_right():
-    found = {(0,): [0.9, 0.25], (1, 2): [0.5, 0.0]}
+    found = {(0,): [0.9, 0.25], (1, 2): [0.5, 0.0]}                  # in the first row they differ by more than half
     left, right = axes(figures.hidden_positions, found, ["a", "b", "c"], ["one", "other"], 0.125)
     assert [patch.get_xy() for patch in left.patches if patch.get_hatch()] == [(0, 0), (1, 1), (2, 1)]
     assert texts(left) == [("b", 1.5, 0.5), ("c", 2.5, 0.5), ("a", 0.5, 1.5)]
     assert labels(left.yaxis) == {0.5: "without a", 1.5: "only a"}
     assert left.yaxis_inverted() and right.yaxis_inverted()
-    marks = curves(right)
+    marks = {line.get_label(): dict(zip(*line.get_data(), strict=True)) for line in right.lines[-2:]}
     assert {name: [*points] for name, points in marks.items()} == {"one": [0.9, 0.5], "other": [0.25, 0]}
     for points in marks.values():
         assert [*points.values()] == pytest.approx([0.5, 1.5], abs=0.2), "each in its row"
@@ -234,99 +260,79 @@ def test_what_is_hidden_is_hatched_and_beside_it_stand_marks_for_what_is_still_r
     assert right.get_title() == "units predicted right"
     (dotted,) = [line for line in right.lines if line.get_linestyle() == ":"]
     assert list(dotted.get_xdata()) == [0.125, 0.125]
-    assert [(words, x) for words, x, _ in texts(right)] == [("chance", 0.125)]
+    said = [(words, pytest.approx(x), y) for words, x, y in texts(right)]
+    assert said[0][:2] == ("chance", 0.125)
+    beside = [("one", 0.87, marks["one"][0.9]), ("other", 0.28, marks["other"][0.25])]
+    assert said[1:] == beside, "where they differ most"
 
 
 @proven
-def test_a_bar_for_each_model_is_shared_out_over_the_positions_from_the_true_partner_on():
+def test_a_softmax_barfor_each_model_is_shared_out_over_the_positions_from_the_true_partner_on():
     counts = {"seed 0": [0, 1, 3], "seed 1": [0, 4, 0], "seed 2": [0, 0, 4]}
     (ax,) = axes(figures.largest_weights, counts, ["a", "b", "c"], "unit")
-    assert [*labels(ax.yaxis).values()] == [*counts] and ax.yaxis_inverted()
+    assert [*labels(ax.yaxis).values()] == ["seed 2", "seed 0", "seed 1"] and ax.yaxis_inverted(), "most first"
     bars = [bar for bar in ax.patches if bar.get_width()]
     at = [(bar.get_y() + bar.get_height() / 2, bar.get_x()) for bar in bars]
     widths = dict(zip(at, (bar.get_width() for bar in bars), strict=True))
-    assert widths == {(0, 0): 0.75, (0, 0.75): 0.25, (1, 0): 1, (2, 0): 1}
+    assert widths == {(0, 0): 1, (1, 0): 0.75, (1, 0.75): 0.25, (2, 0): 1}
     colour = dict(zip(at, (bar.get_facecolor() for bar in bars), strict=True))
-    assert colour[0, 0] == colour[2, 0] != colour[1, 0] == colour[0, 0.75], "a colour is a position"
+    assert colour[0, 0] == colour[1, 0] != colour[2, 0] == colour[1, 0.75], "a colour is a position"
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["c", "b"], "a was never the largest"
-    assert "unit" in ax.get_xlabel()
+    assert "unit" in ax.get_xlabel() and not ax.texts
 
 
 @proven
-def test_a_point_for_each_model_and_position_says_what_it_attends_to_and_what_it_gets_right_without():
-    found = {"six": [(1.0, 0.25), (0.0, 0.75), (0.01, 0.99)], "and": [(0.0, 1.0), (0.6, 0.9), (0.3, 0.7)]}
-    (ax,) = axes(figures.attended_and_needed, found, [3, 5, 8], 0.125)
-    at = places(ax, "chance", "if weights told\nwhat is needed", "2 of 6 points lie in the corner")
-    assert at["2 of 6 points lie in the corner"][0] < 0.1 < 0.9 < at["2 of 6 points lie in the corner"][1]
-    assert at["chance"][1] < 0.125 < at["if weights told\nwhat is needed"][1]
-    assert {name: [*points.items()] for name, points in curves(ax).items()} == found
-    beside = {words: (x, y) for words, x, y in texts(ax) if words.isdigit()}
-    assert beside == {"3": pytest.approx((0.98, 0.25)), "5": pytest.approx((0.58, 0.9))}, "those with most of them"
-    colours = {text.get_text(): text.get_color() for text in ax.texts}
-    six, and_ = [line for line in ax.lines if line.get_marker() != "None"]
-    assert (colours["3"], colours["5"]) == (six.get_color(), and_.get_color()) and colours["3"] != colours["5"]
-    (dotted,) = [line for line in ax.lines if line.get_linestyle() == ":"]
-    assert [*zip(*dotted.get_data(), strict=True)] == [(0, 1), (1, 0.125)]
-    (level,) = [line for line in ax.lines if line not in (six, and_, dotted)]
-    assert [*level.get_ydata()] == [0.125, 0.125]
-    assert ax.get_xlabel() == "units whose largest weight is on the position"
-    assert ax.get_ylabel() == "units right while it is hidden"
-
-
-@proven
-def test_of_lists_of_five_every_seed_is_a_mark_open_after_few_steps_and_filled_after_many():
+def test_of_lists_of_five_every_seed_is_a_mark_and_a_key_names_the_budgets():
     few, many = [{"4": 0.9, "5": 0.1}, {"4": 0.8, "5": 0.2}], [{"4": 0.9, "5": 0.5}, {"4": 0.8, "5": 0.7}]
     best = [{"4": 1.0, "5": 0.9}, {"4": 1.0, "5": 0.8}]
-    found = {"a": {"450": few, "1,800": many}, "b": {"450": many, "1,800": best}}
-    (ax,) = axes(figures.lists_of_five, found, same=1)
-    assert labels(ax.yaxis) == {0: "a", 1: "b"} and ax.yaxis_inverted()
-    drawn = [(way, line.get_markerfacecolor()) for way, line in zip(strokes(ax), ax.lines, strict=True)
-             if line.get_marker() == "o"]  # fmt: skip
-    assert [[x for x, _ in way] for way, _ in drawn] == [[0.1, 0.2], [0.5, 0.7], [0.5, 0.7], [0.9, 0.8]]
-    assert [way[0][1] for way, _ in drawn] == pytest.approx([-0.14, 0.14, 0.86, 1.14]), "the two stand apart"
-    assert [face for _, face in drawn] == ["white", BLUE] * 2
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["450", "1,800"]
-    assert ax.get_xlabel() == "lists of five exactly right"
-    (parting,) = [line for line in ax.lines if line.get_color() == INK]
-    assert list(parting.get_ydata()) == [0.5, 0.5], "between the two kinds"
-    beside = {words: y for words, _, y in texts(ax)}
-    assert beside == {"the same vector\nat every step": 0, "a new choice\nat every step": 1}
-
-
-@proven
-def test_of_the_variants_one_alone_has_an_arrow_back_from_every_state_of_the_decoder():
-    panels = axes(figures.handed_over)
-    assert [ax.get_title().replace("\n", " ") for ax in panels] == [
-        "one query", "eight averages, one choice", "eight averages, one vector", "eight averages",
+    first, second, third = "450 steps", "1,800 steps", "5,400 steps"
+    found = {"a": {second: many, third: best}, "b": {second: many}, "c": {first: few, second: best}}
+    (ax,) = axes(figures.lists_of_five, found, same=2)
+    assert labels(ax.yaxis) == {0: "a", 1: "b", 2: "c"} and ax.yaxis_inverted()
+    open_, full, square = ("o", "white"), ("o", BLUE), ("D", figures.DARK)
+    drawn = [(way, (line.get_marker(), line.get_markerfacecolor()))
+             for way, line in zip(strokes(ax), ax.lines, strict=True) if line.get_marker() in "oD"]  # fmt: skip
+    assert drawn[:5] == [
+        ([(0.5, 0), (0.7, 0)], full), ([(0.9, 0), (0.8, 0)], square), ([(0.5, 1), (0.7, 1)], full),
+        ([(0.1, 2), (0.2, 2)], open_), ([(0.9, 2), (0.8, 2)], full),
     ]  # fmt: skip
-    states, eight, source = ["$s_1$", "$s_2$", "$s_3$"], [*"12345678"], "$h_1, …, h_n$"
-    for ax, one in zip(panels, ("one average", "one average", "one vector", None), strict=True):
-        between = [] if ax is panels[0] else eight
-        assert boxed(ax) == [source, *between, *([one] if one else []), *states]
-        ways = joined(ax)
-        assert [way for way in ways if way[0] == source] == [(source, name) for name in between or [one]]
-        if one:
-            assert [way for way in ways if way[1] == one] == [(name, one) for name in between or [source]]
-            assert ways[-3:] == [(one, state) for state in states], "the same for all"
-        else:
-            asked = [way for way in ways if way[0] in states]
-            assert [state for state, _ in asked] == states and {name for _, name in asked} <= {*eight}
-            assert [state for name, state in ways if name in eight] == states
-    named = [{words for words, *_ in texts(ax)} & {"query $s_0$", "matrix"} for ax in panels]
-    bracket = [[(0.3, 3.4), (0.3, 3.65), (5.7, 3.65), (5.7, 3.4)]]
-    assert [strokes(ax) for ax in panels] == [[], [], [], bracket], "over all eight"
-    assert named == [{"query $s_0$"}, {"query $s_0$"}, {"matrix"}, set()], "what makes one of the eight"
+    key = {words: (x, y) for words, x, y in texts(ax) if words.endswith("steps")}
+    assert list(key) == [first, second, third], "from the fewest to the most"
+    for (((x, y),), look), (words, (right, level)), expected in zip(
+        drawn[5:], key.items(), (open_, full, square), strict=True
+    ):
+        assert look == expected and x < right < x + 0.05 and y == level < 0, words
+    assert ax.get_xlabel() == "lists of five exactly right" and ax.get_legend() is None
+    (parting,) = [line for line in ax.lines if line.get_color() == INK]
+    assert list(parting.get_ydata()) == [1.5, 1.5], "between the two kinds"
+    beside = {words: y for words, _, y in texts(ax) if "vector" in words or "choice" in words}
+    assert beside == {"the same vector\nat every step": 0.5, "a new choice\nat every step": 2}
 
 
 @proven
-def test_gradients_are_a_mark_for_each_seed_and_a_line_through_their_means():
-    gradients = {"a": {5: [1.0, 3.0], 10: [0.0005, 0.0003]}, "b": {5: [2.0, 4.0], 10: [1.0, 3.0]}}
-    left, near = axes(figures.gradients_by_length, gradients)
-    slow = [[(5, 3), (10, 2)], [(5, 2), (5, 4), (10, 1), (10, 3)]]
-    fast = [[(5, 2), (10, 0.0004)], [(5, 1), (5, 3), (10, 0.0005), (10, 0.0003)]]
-    assert strokes(left) == fast + slow
-    assert strokes(near) == [*slow, [(5, 7.5), (10, 3.75)]], "those that fall slowly, and 1/n"
-    assert left.get_yscale() == near.get_yscale() == near.get_xscale() == "log" and left.get_xscale() == "linear"
-    assert [words for words, *_ in texts(left)] == ["a", "b"] and [words for words, *_ in texts(near)] == ["b", "∝ 1/n"]
-    assert [*labels(near.xaxis).values()] == ["5", "10"] and left.get_legend() is None
-    assert (left.get_title(), near.get_title()) == ("all three models", "two of them, both axes logarithmic")
+def test_one_choice_is_the_same_for_all_and_a_new_choice_has_an_arrow_back_to_every_step():
+    one, anew = axes(figures.handed_over)
+    assert [ax.get_title() for ax in (one, anew)] == ["eight averages, one choice",
+                                                      "eight averages, a choice at every step"]  # fmt: skip
+    steps, eight, source = ["step 1", "step 2", "step 3"], [*"12345678"], "encoder states"
+    vectors, only = ["$c_1$", "$c_2$", "$c_3$"], "one vector $c$"
+    assert boxed(one) == [source, *eight, *steps, only, "$s_0$"]
+    assert boxed(anew) == [source, *eight, *steps, *vectors]
+    for ax in (one, anew):
+        assert [way for way in joined(ax) if way[0] == source] == [(source, name) for name in eight]
+    ways = joined(one)
+    assert sorted(way for way in ways if way[1] == only) == [(name, only) for name in ("$s_0$", *eight)], "it chooses"
+    assert ways[-3:] == [(only, step) for step in steps], "the same for all"
+    assert set(joined(anew)) == {
+        *((source, name) for name in eight), *((name, vector) for name in eight for vector in vectors),
+        *zip(steps, vectors, strict=True), *zip(vectors, steps, strict=True),
+    }  # fmt: skip
+    thick = [[way for way, patch in zip(joined(ax), filter(_is_arrow, ax.patches), strict=True)
+              if patch.get_linewidth() > 3] for ax in (one, anew)]  # fmt: skip
+    assert thick == [[("3", only)], [("2", "$c_1$"), ("7", "$c_2$"), ("5", "$c_3$")]], "each a choice of its own"
+    named = [{said: x for said, x, _ in texts(ax) if said == "query"} for ax in (one, anew)]
+    assert named == [{"query": 0.5}, {"query": 0.85}], "beside the first query"
+
+
+def _is_arrow(patch) -> bool:
+    return isinstance(patch, FancyArrowPatch)

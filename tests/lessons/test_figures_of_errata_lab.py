@@ -46,16 +46,15 @@ def test_runs_of_one_seed_are_joined():
 
 @proven
 def test_the_residual_path_begins_after_the_norm_as_printed_and_before_it_repaired():
-    (ax,) = axes(figures.four_blocks)
-    rows = {0.0: (2.5, 9.9), -3.0: (0.2, 9.9), -6.0: (2.5, 7.6), -9.0: (0.2, 7.6)}
+    (ax,) = axes(figures.two_blocks)
+    rows = {0.0: (2.5, 9.9), -3.0: (0.2, 7.6)}
     expected = []
     for y, starts in rows.items():
         for start, plus in zip(starts, (6.85, 14.25), strict=True):
             expected += [[(start, y), (start, y + 1), (plus, y + 1)], [(start, y)]]
     assert strokes(ax) == expected
-    assert boxed(ax) == 4 * ["norm", "attention", "norm", "feed-forward"]
-    names = [words for words, x, y in texts(ax) if x == -0.9]
-    assert names == ["printed", "first_repaired", "second_repaired", "repaired"]
+    assert boxed(ax) == 2 * ["norm", "attention", "norm", "feed-forward"]
+    assert [words for words, x, y in texts(ax) if x == -0.9] == ["printed", "repaired"]
     said = []
     for words, x, y in texts(ax):
         if words.endswith(" the norm"):
@@ -67,16 +66,14 @@ def test_the_residual_path_begins_after_the_norm_as_printed_and_before_it_repair
         assert any(y == pytest.approx(row) for row in rows)
         if words == "+":
             assert x in (6.85, pytest.approx(14.25))
-    after, before = "after the norm", "before the norm"
-    assert said == [(words, pytest.approx(y + 1.15)) for y, both in
-                    zip(rows, ((after, after), (before, after), (after, before), (before, before)), strict=True)
-                    for words in both]  # fmt: skip
+    assert said == [(words, pytest.approx(y + 1.15)) for y, words in
+                    zip(rows, ("after the norm", "before the norm"), strict=True) for _ in range(2)]  # fmt: skip
     styles = [line.get_linestyle() for line in ax.lines if line.get_marker() == "None"]
-    assert styles == ["--", "--", "-", "--", "--", "-", "-", "-"]
+    assert styles == ["--", "--", "-", "-"]
     along = [(start, end) for start, end in arrows(ax) if start[1] == end[1]]
     down = [(start, end) for start, end in arrows(ax) if start[0] == end[0]]
-    assert len(along) == 4 * 7 and all(start[0] < end[0] for start, end in along)
-    assert len(down) == 4 * 2 and all(start[1] > end[1] for start, end in down)
+    assert len(along) == 2 * 7 and all(start[0] < end[0] for start, end in along)
+    assert len(down) == 2 * 2 and all(start[1] > end[1] for start, end in down)
 
 
 @proven
@@ -94,7 +91,8 @@ def test_masked_tables_print_the_sum_of_each_row_and_hatch_the_future():
         inside = {(x, y): words for words, x, y in texts(ax) if x < 3 and y > 0}
         assert inside == {(j + 0.5, i + 0.5): f"{weights[i, j]:.2f}" for i in range(3) for j in range(3)}
         assert ("sum", 3.18, -0.1) in texts(ax)
-        assert ("right" if title == "right" else "wrong: rows lose weight", 1.5, -0.55) in texts(ax)
+        assert ("✓ rows sum to 1" if title == "right" else "✗ not all rows sum to 1", 1.5, -0.95) in texts(ax)
+        assert ("✓ the future is empty", 1.5, -0.5) in texts(ax)
         assert ax.get_xlim() == pytest.approx((0, 4.2)), "the sums stand within, not in the next table"
 
 
@@ -104,55 +102,37 @@ def test_a_wrong_cell_is_framed():
     tables = axes(figures.masked_tables, {"leak": leak, "blind": blind}, allowed)
     framed = [{(int(x), int(y)) for (x, y, *_), (_, hatch) in cells(ax).items() if not hatch} for ax in tables]
     assert framed == [{(1, 0), (0, 1)}, {(0, 0), (1, 0), (1, 1)}]
-    found = [next(words for words, _, y in texts(ax) if y == -0.55) for ax in tables]
-    assert found == ["wrong: the future has weight", "wrong: NaN, no weight for itself"]
+    found = [[words for words, _, y in texts(ax) if y in (-0.95, -0.5)] for ax in tables]
+    assert found == [
+        ["✓ rows sum to 1", "✗ the future is not empty"], ["✗ not all rows sum to 1", "✗ the future is not empty"]
+    ]  # fmt: skip
 
 
 LINES = {"right": [[3.0, 3.0], [3.2, 3.0]], "wrong": [[2.9, 4.0], [2.9, 4.0]]}
+TESTED = {"right": [[2.0, 2.0], [2.5, 2.5]], "wrong": [[2.1, 3.2], [2.2, 3.1]]}
 
 
 @proven
-def test_seeds_are_thin_lines_and_their_mean_a_marked_one():
-    (ax,) = axes(figures.seed_curves, LINES, [1, 8], "texts", "loss")
-    marked = [line for line in ax.lines if line.get_marker() != "None"]
-    assert [list(line.get_ydata()) for line in marked] == [pytest.approx([3.1, 3.0]), [2.9, 4.0]]
-    thin = [list(line.get_ydata()) for line in ax.lines if line.get_marker() == "None"]
-    assert thin == [*LINES["right"], *LINES["wrong"]]
-    assert ax.get_legend() is None, "each mean has its name at its end"
-    assert texts(ax) == [("right (mean of 2 seeds)", 8, pytest.approx(3.0)), ("wrong (mean of 2 seeds)", 8, 4.0)]
-    assert [text.get_color() for text in ax.texts] == [line.get_color() for line in marked]
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("texts", "loss", "log")
-    assert list(ax.get_xticks()) == [1, 8] and [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
-
-
-def test_steps_of_a_training_stand_on_an_even_axis():
-    (even,) = axes(figures.seed_curves, LINES, [10, 20], "steps", "loss", False)
-    assert even.get_xscale() == "linear" and list(even.get_xticks()) == [10, 20]
-
-
-@proven
-def test_a_loss_is_compared_with_that_of_one_text_and_with_the_other_models():
-    alone, beside = axes(figures.batch_curves, LINES, [1, 8], "loss")
-    assert [list(line.get_ydata()) for line in alone.lines] == [
-        pytest.approx([0, 0]), pytest.approx([0, -0.2]), pytest.approx([0, 1.1]), pytest.approx([0, 1.1]), [0, 0]
+def test_means_of_seeds_are_beside_how_each_of_them_depends_on_the_batch():
+    curve, batch = axes(figures.training_and_batches, LINES, [10, 20], TESTED, [1, 8])
+    assert [list(line.get_xdata()) for line in curve.lines] == 2 * [[10, 20]]
+    assert [list(line.get_ydata()) for line in curve.lines] == [pytest.approx([3.1, 3.0]), [2.9, 4.0]]
+    assert [list(line.get_xdata()) for line in batch.lines] == 4 * [[1, 8]]
+    assert [list(line.get_ydata()) for line in batch.lines] == [
+        [0, 0], [0, 0], pytest.approx([0, 1.1]), pytest.approx([0, 0.9])
     ]  # fmt: skip
-    *seeds, zero = [list(line.get_ydata()) for line in beside.lines]
-    assert seeds == [pytest.approx([-0.1, 1.0]), pytest.approx([-0.3, 1.0])] and zero == [0, 0]
-    assert [text.get_text() for text in alone.get_legend().get_texts()] == ["right", "wrong"]
-    colours = [line.get_color() for line in alone.lines]
-    assert colours[0] == colours[1] != colours[2] == colours[3]
-    assert {line.get_color() for line in beside.lines[:-1]} == {colours[2]}
-    assert alone.get_ylim() == beside.get_ylim(), "one scale for both"
-    low, high = alone.get_ylim()
-    assert low < -0.3 and high > 1.1, "all points are within"
-    for ax, y_name in ((alone, "loss"), (beside, "")):
-        assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xscale()) == ("texts in a batch", y_name, "log")
-        assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "8"]
-    assert [ax.get_title() for ax in (alone, beside)] == [
-        "against itself in batches of one", "against “right” of the same seed"
-    ]  # fmt: skip
-    said = [("higher than the right model's", 0.03, 0.97), ("lower than the right model's", 0.97, 0.03)]
-    assert texts(beside) == said
+    colours = [line.get_color() for line in curve.lines]
+    assert [line.get_color() for line in batch.lines] == [colours[0]] * 2 + [colours[1]] * 2
+    assert texts(batch) == [("right", 8, pytest.approx(0.0)), ("wrong", 8, pytest.approx(1.0))]
+    assert [text.get_color() for text in batch.texts] == colours
+    assert [words for words, *_ in texts(curve)] == ["right", "wrong"]
+    assert [text.get_color() for text in curve.texts] == colours
+    assert not any(ax.get_legend() for ax in (curve, batch))
+    beside = "test loss, minus that in batches of one"
+    for ax, *said in ((curve, "training steps", "nats per token", "training loss"),
+                      (batch, "texts in a batch", "", beside)):  # fmt: skip
+        assert [ax.get_xlabel(), ax.get_ylabel(), ax.get_title()] == said
+    assert batch.get_xscale() == "log" and [label.get_text() for label in batch.get_xticklabels()] == ["1", "8"]
 
 
 def test_the_game_asks_all_entries_and_judgements_count_for_its_score():
@@ -199,14 +179,25 @@ def test_a_test_that_catches_a_fault_is_dark_and_marked_in_its_row():
     at = {(x, y): words for words, x, y in texts(ax)}
     assert [at[-0.1, y] for y in (0.5, 1.5, 2.5)] == ["no mask", "no scale", "none"]
     assert [at[x, -0.25] for x in (-0.1, 0.5, 1.5)] == ["mutant", "one", "two"]
-    assert [[at[x, y] for x in (0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [["● 0.3", "·"], ["·", "●"], ["·", "·"]]
+    assert [[at[x, y] for x in (0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [["● 0.3", ""], ["", "●"], ["", ""]]
+    assert [at[x, 3.5] for x in (-0.1, 0.5, 1.5)] == ["kills, of 3", "1", "1"]
     assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ax.lines] == [([1, 1], [-1.3, 3])]
+
+
+def test_a_fault_without_numbers_is_grey_where_it_is_caught():
+    rows = {"a": {"one": (True, "NaN"), "two": (True, ""), "three": (False, "")},
+            "b": {"one": (True, "0.3"), "two": (False, ""), "three": (False, "")}}  # fmt: skip
+    (ax,) = axes(figures.caught_table, rows, broken={"a"})
+    colours = {place[:2]: colour for place, (colour, _) in cells(ax).items()}
+    grey, orange = colours[0, 0], colours[0, 1]
+    assert colours[1, 0] == grey != orange and orange != "#ffffff"
+    assert {colours[place] for place in ((2, 0), (1, 1), (2, 1))} == {"#ffffff"}
 
 
 def test_groups_of_faults_have_their_names_beside_them_and_a_line_above():
     rows = {name: {"one": (False, ""), "two": (True, "")} for name in "abc"}
     (ax,) = axes(figures.caught_table, rows, {"norm": 2, "model": 1})
-    assert [(words, y) for words, x, y in texts(ax) if x == -3.55] == [("norm", 1), ("model", 2.5)]
+    assert [(words, y) for words, x, y in texts(ax) if x == -3.15] == [("norm", 1), ("model", 2.5)]
     assert [list(line.get_ydata()) for line in ax.lines[1:]] == [[0, 0], [2, 2]]
 
 
@@ -224,12 +215,12 @@ def test_what_may_change_is_hatched_and_what_must_be_equal_is_not():
     hatched = [sum(bool(hatch) for (x, y), hatch in small.items() if x > left and low < y < low + 0.5)
                for left, low in ((5.5, -0.5), (5.5, -3.4), (14.8, -0.5), (14.8, -3.1), (14.8, -3.8))]  # fmt: skip
     assert hatched[1:] == [2, 0, 0, 5] and hatched[0] == 2
-    assert [words for words, _, y in seen if words != "=" and y in (-1.5, -1.3)] == [
+    assert [words for words, _, y in seen if words != "=" and y == -1.4] == [
         "equal before the change", "the whole row equal"
     ]  # fmt: skip
     assert [words for words, _, y in seen if y == 1.2] == ["the past stays", "batch invariance"]
     assert boxed(ax).count("model") == 4
-    assert sum(words == "=" for words, _, y in seen if y == -1.5) == 3 and sum(words == "=" for words, *_ in seen) == 8
+    assert [y for words, _, y in seen if words == "="] == 8 * [-1.4], "three of the past, five of a row, at one height"
     assert arrows(ax) == [
         (pytest.approx((left + begin, y)), pytest.approx((left + begin + 0.4, y)))
         for left in (0, 9.3) for y in (0, -3) for begin in (3.3, 5.1)
@@ -247,7 +238,7 @@ def test_right_positions_count_the_tokens_of_a_text_and_faulty_ones_the_texts_of
     }
     assert read[0.0] == {name: list("01234") for name in tops}, "alone as in the batch"
     assert read[10.2] == {"text 0": 5 * ["0"], "text 1": 5 * ["1"], "text 2": 5 * ["2"], "text 2, alone": 5 * ["0"]}
-    halves = (0.0, "right: positions count tokens", "="), (10.2, "faulty: positions count texts", "≠")
+    halves = (0.0, "repaired: positions count tokens", "="), (10.2, "faulty: positions count texts", "≠")
     for left, title, sign in halves:
         assert at[left, 1.6] == title
         assert [at[round(left - 0.25, 2), top] for top in tops.values()] == list(tops)
@@ -281,6 +272,9 @@ def test_a_row_of_causal_weights_sums_to_one_and_a_column_mixes_later_tokens():
         patch.get_edgecolor() if isinstance(patch.get_edgecolor(), str) else to_hex(patch.get_edgecolor())
         for patch in (row, column)
     ]  # fmt: skip
+    (joined,) = ax.lines
+    assert list(joined.get_xdata()) == pytest.approx([1.1, 1.1])
+    assert list(joined.get_ydata()) == pytest.approx([3, 3.88]), "from the column down to its words"
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_xlim()) == ("key", "query", (0, pytest.approx(5.4)))
     ticks = [[label.get_text() for label in labels] for labels in (ax.get_xticklabels(), ax.get_yticklabels())]
     assert ticks == 2 * [["0", "1", "2"]]
@@ -296,13 +290,18 @@ def test_post_norm_blocks_begin_after_the_first_norm_and_end_with_the_last():
     assert residuals == [[(x, 0), (x, 0.95), (end, 0.95)] for x, end in zip(starts, pluses, strict=True)]
     assert [stroke for stroke in lines if len(stroke) == 1] == [[(x, 0)] for x in starts]
     brackets = [stroke for stroke in lines if len(stroke) == 4]
-    assert [(stroke[0][0], stroke[-1][0], stroke[0][1] > 0) for stroke in brackets] == [
-        (-0.8, 7.35, True), (7.6, 15.75, True), (1.2, 9.35, False), (9.6, 17.75, False)
+    alone = [brackets.pop(2), brackets.pop()]
+    assert [(stroke[0][0], stroke[-1][0], stroke[0][1] > 0) for stroke in alone] == [
+        (pytest.approx(16.0), pytest.approx(17.5), True), (-0.8, 0.7, False)
+    ]  # fmt: skip
+    assert [(stroke[0][0], pytest.approx(stroke[-1][0]), stroke[0][1] > 0) for stroke in brackets] == [
+        (-0.8, 7.48, True), (7.6, 15.88, True), (0.8, 9.08, False), (9.2, 17.48, False)
     ]  # fmt: skip
     assert all(abs(stroke[1][1]) > abs(stroke[0][1]) and stroke[1][1] == stroke[2][1] for stroke in brackets)
     norms = [0, 4.2, 8.4, 12.6, 16.8]
     for left, right, above in [(stroke[0][0], stroke[-1][0], stroke[0][1] > 0) for stroke in brackets]:
         assert sum(left < x < right for x in norms) == 2 and sum(left < x < right for x in pluses) == 2
+        assert [left < x < right for x in starts] == [left < x < right for x in pluses], "its residual paths, whole"
         assert (min(x for x in norms if x > left) < min(x for x in pluses if x > left)) == above
     at = {words: (x, y) for words, x, y in texts(ax)}
     for k, (upper, lower) in enumerate(zip(brackets[:2], brackets[2:], strict=True), start=1):
@@ -310,7 +309,7 @@ def test_post_norm_blocks_begin_after_the_first_norm_and_end_with_the_last():
             x, y = at[name]
             assert x == pytest.approx((stroke[0][0] + stroke[-1][0]) / 2) and abs(y) > abs(stroke[1][1])
             assert y * stroke[1][1] > 0
-    assert at["final norm"] == pytest.approx((17.05, 1.45)) and at["first norm"] == (-0.25, -1.0)
+    assert at["final norm"] == pytest.approx((16.75, 1.95)) and at["first norm"] == pytest.approx((-0.05, -1.5))
     assert at["embed-\ndings"] == (-1.7, 0) and at["logits"] == (19.4, 0)
     assert [x for words, x, _ in texts(ax) if words == "+"] == pytest.approx(pluses)
     along = [(start[0], end[0]) for start, end in arrows(ax) if start[1] == end[1]]
@@ -320,4 +319,29 @@ def test_post_norm_blocks_begin_after_the_first_norm_and_end_with_the_last():
     first, second = (next(text.get_color() for text in ax.texts if text.get_text() == name)
                      for name in ("final norm", "first norm"))  # fmt: skip
     colours = [line.get_color() for line in ax.lines if len(line.get_xdata()) == 4]
-    assert colours == [first, first, second, second] and first != second
+    assert colours == 3 * [first] + 3 * [second] and first != second
+
+
+@proven
+def test_missed_mutants_are_filled_beyond_their_bars_and_luck_is_grey():
+    missed = {"lower": (-0.04, 0.01), "open": (-0.002, 0.003), "higher": (0.003, 0.001)}
+    (ax,) = axes(figures.missed_mutants, missed, 0.015)
+    points = [line for line in ax.lines if len(line.get_xdata()) == 1]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in points] == [(-0.04, 0), (-0.002, 1), (0.003, 2)]
+    assert [line.get_marker() for line in points] == ["<", "o", ">"]
+    assert [line.get_markerfacecolor() == "white" for line in points] == [False, True, False]
+    bars = [line for line in ax.lines if len(line.get_xdata()) == 2 and list(line.get_xdata()) != [0, 0]]
+    assert [list(line.get_xdata()) for line in bars] == [
+        pytest.approx([middle - half, middle + half]) for middle, half in missed.values()
+    ]
+    assert [list(line.get_ydata()) for line in bars] == [[0, 0], [1, 1], [2, 2]]
+    assert [to_hex(line.get_color()) for line in bars] == [to_hex(line.get_color()) for line in points]
+    assert len({line.get_color() for line in bars}) == 3
+    (zero,) = [line for line in ax.lines if list(line.get_xdata()) == [0, 0]]
+    assert list(zero.get_ydata()) == [0, 1]
+    (band,) = ax.patches
+    assert band.get_bbox().x0 == pytest.approx(-0.015) and band.get_bbox().x1 == pytest.approx(0.015)
+    ((words, x, y),) = texts(ax)
+    assert "up to 0.015" in words and (x, y) == (0, 1.5)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["lower", "open", "higher"] and ax.yaxis_inverted()
+    assert ax.get_xlabel().startswith("nats per token") and ax.get_legend() is None

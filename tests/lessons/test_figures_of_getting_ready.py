@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, dots, labels, places, strokes, texts
+from drawn import arrows, axes, boxed, cells, dots, joined, labels, places, strokes, texts
+from matplotlib.colors import to_hex
 from proven import proven
 
 from attncourse import viz
@@ -57,57 +58,65 @@ def test_attention_in_three_lines_has_the_numbers_of_each_line_and_fills_what_me
     scores = customers @ products.mT / 4
     weights = scores.softmax(dim=-1)
     expected = weights @ means[:, None]
-    tables = {(0.0, 6.0): (customers, "g"), (4.9, 5.5): (products.mT / 4, "g"), (9.8, 6.0): (scores, ".2f"),
-              (9.8, 1.0): (weights, ".2f"), (15.2, 0.0): (means[:, None], ".2f"),
-              (18.9, 1.0): (expected, ".2f")}  # fmt: skip
+    tables = {(0.0, 11.5): (customers, "g"), (5.2, 11.0): (products.mT / 4, "g"), (10.4, 11.5): (scores, ".2f"),
+              (0.0, 5.9): (scores, ".2f"), (14.3, 5.9): (weights, ".3f"), (0.0, 0.4): (weights, ".3f"),
+              (5.2, -0.6): (means[:, None], ".2f"), (10.0, 0.4): (expected, ".2f")}  # fmt: skip
     for (left, bottom), (table, form) in tables.items():
         rows, columns = table.shape
         middles = [round(bottom + rows - 0.5 - i, 3) for i in range(rows)]
         there = [[at[round(left + j + 0.5, 3), y] for j in range(columns)] for y in middles]
         assert there == [[f"{number:{form}}" for number in row] for row in table.tolist()]
-    named = {(1.5, 8.45): "customers (2, 3)", (6.9, 8.95): "products.mT (3, 4)", (11.8, 8.45): "scores (2, 4)",
-             (11.8, 3.45): "weights (2, 4)", (15.7, 4.45): "means (4, 1)", (19.4, 3.45): "expected (2, 1)",
-             (1.5, 9.05): "queries", (6.9, 9.55): "keys", (15.7, 5.05): "values",
-             (3.4, 7): "@", (9.35, 7): "=", (14.5, 2): "@", (18.3, 2): "=",
-             (11.5, 4.5): "line 2: softmax\nalong each row",
-             (-2.6, 9.5): "line 1: dot products", (14.8, 6.1): "line 3: average of the values",
-             (9.6, -1.7): "p's average:",
-             (-0.2, 7.5): "p", (-0.2, 6.5): "q", (9.6, 2.5): "p", (9.6, 1.5): "q",
-             (12.2, 5.55): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
-             (9.6, -0.4): "sums of the rows: 1.00 and 1.00", (9.6, -1.05): "p's weight for z:"}  # fmt: skip
+    named = {(1.5, 13.95): "customers (2, 3)", (7.2, 14.45): "products.mT (3, 4)", (12.4, 13.95): "scores (2, 4)",
+             (2.0, 8.35): "scores (2, 4)", (16.3, 8.35): "weights (2, 4)", (2.0, 2.85): "weights (2, 4)",
+             (5.7, 3.85): "means (4, 1)", (10.5, 2.85): "expected (2, 1)",
+             (1.5, 14.55): "queries", (7.2, 15.05): "keys", (5.7, 4.45): "values",
+             (3.5, 12.5): "@", (9.8, 12.5): "=", (4.6, 1.4): "@", (9.4, 1.4): "=",
+             (-2.7, 15.4): "① dot products of all pairs", (-2.7, 9.3): "② softmax along each row",
+             (-2.7, 4.3): "③ average of the values",
+             (12.4, 11.1): f"2 · 0.75 + 0.5 · 0.375 + 1 · 0.625 = {scores[0, 3]:g}",
+             (18.45, 7.4): "sum 1.00", (18.45, 6.4): "sum 1.00", (9.15, 7.8): "p's weight for the z:"}  # fmt: skip
     assert {place: at[place] for place in named} == named
-    assert [at[round(5.4 + j, 3), 5.3] for j in range(4)] == [at[round(10.3 + j, 3), 0.8] for j in range(4)] == names
-    assert [at[16.3, 3.5 - j] for j in range(4)] == names
-    assert [at[j + 0.5, 5.75] for j in range(3)] == [at[4.8, 8 - j] for j in range(3)] == ["l", "h", "d"]
+    for bottom in (11.5, 5.9, 0.4):
+        assert [at[-0.2, round(bottom + 1.5 - i, 3)] for i in range(2)] == ["p", "q"]
+    assert [at[round(5.7 + j, 3), 10.8] for j in range(4)] == [at[round(14.8 + j, 3), 5.7] for j in range(4)] == names
+    assert [at[6.35, round(2.9 - j, 3)] for j in range(4)] == names
+    assert [at[j + 0.5, 11.2] for j in range(3)] == [at[5.1, 13.5 - j] for j in range(3)] == ["l", "h", "d"]
     of_first = " + ".join(f"{a:.3f} · {b:g}" for a, b in zip(weights[0].tolist(), means.tolist(), strict=True))
-    assert at[9.8, -1.7] == f"{of_first} = {expected[0, 0]:.2f}"
+    assert at[11.2, 1.9] == f"= {of_first}"
     powers = [f"exp({score:g})" for score in scores[0].tolist()]
-    assert at[9.8, -1.05] == f"{powers[3]} / ({' + '.join(powers)}) = {weights[0, 3]:.2f}"
+    assert at[9.15, 7.3] == f"{powers[3]} / ({' + '.join(powers)}) = {weights[0, 3]:.3f}"
     full = {(round(x, 3), round(y, 3)) for (x, y, *_), (face, _) in cells(ax).items() if face in (BLUE, ORANGE, GREEN)}
-    of_the_row = {(0.0, 7.0), (1.0, 7.0), (2.0, 7.0), (7.9, 7.5), (7.9, 6.5), (7.9, 5.5), (12.8, 7.0)}
-    below = {(9.8 + j, 2.0) for j in range(4)} | {(15.2, float(i)) for i in range(4)} | {(18.9, 2.0)}
-    assert full == of_the_row | {(round(x, 3), y) for x, y in below}
-    assert arrows(ax) == [((11.8, 5.15), (11.8, 3.85))]
+    first = {(0.0, 12.5), (1.0, 12.5), (2.0, 12.5), (8.2, 13.0), (8.2, 12.0), (8.2, 11.0), (13.4, 12.5)}
+    second = {(float(j), 6.9) for j in range(4)} | {(17.3, 6.9)}
+    third = {(float(j), 1.4) for j in range(4)} | {(5.2, i - 0.6) for i in range(4)} | {(10.0, 1.4)}
+    assert full == first | second | {(x, round(y, 3)) for x, y in third}
+    assert arrows(ax) == [((4.4, 6.9), (13.9, 6.9))]
 
 
 @proven
 @pytest.mark.parametrize("w", [4.0, -0.5])
-def test_the_record_has_each_step_its_value_and_the_slope_that_torch_computes(w):
+def test_the_record_has_both_paths_with_their_values_and_adds_the_slopes_that_torch_computes(w):
     (ax,) = axes(figures.record, w)
     parameter = torch.tensor(w, requires_grad=True)
-    ((parameter - 1) ** 2).backward()
-    slope = f"{parameter.grad.item():g}".replace("-", "−")
-    at = {(round(x, 3), y): words.replace("−", "-") for words, x, y in texts(ax)}
-    assert [at[x, 0] for x in (0, 5.6, 11.2)] == [f"w = {w:g}", f"w - 1 = {w - 1:g}", f"(w - 1)² = {(w - 1) ** 2:g}"]
-    assert [at[x, -1.1].replace("-", "−") for x in (0, 5.6)] == [f"slope {slope}"] * 2
-    assert at[11.2, -1.1] == "slope 1: the loss itself"
-    assert (at[2.8, 0.6], at[8.4, 0.6]) == ("subtract 1", "square")
-    assert (at[2.8, -0.6], at[8.4, -0.6].replace("-", "−")) == ("× 1", f"× 2 (w − 1) = {slope}")
-    assert (at[5.6, 1.6], at[5.6, -2]) == ("forward: values →", "← backward: slopes of the loss")
-    ends = [((1.45, 0.2), (4.15, 0.2)), ((4.15, -0.2), (1.45, -0.2)), ((7.05, 0.2), (9.75, 0.2)),
-            ((9.75, -0.2), (7.05, -0.2))]  # fmt: skip
-    assert [end for pair in arrows(ax) for end in pair] == [pytest.approx(end) for pair in ends for end in pair]
-    assert boxed(ax) == [words for words, _, y in texts(ax) if y == 0]
+    ((parameter - 1) ** 2 + 2 * parameter).backward()
+    at = {(round(x, 3), round(y, 3)): words.replace("−", "-") for words, x, y in texts(ax)}
+    first = f"{2 * (w - 1):g}"
+    boxes = {(0, 0): f"w = {w:g}", (5.6, 1.9): f"w - 1 = {w - 1:g}", (12.6, 1.9): f"(w - 1)² = {(w - 1) ** 2:g}",
+             (9.1, -1.9): f"2w = {2 * w:g}", (18.2, 0): f"loss = {(w - 1) ** 2 + 2 * w:g}"}  # fmt: skip
+    slopes = {(0, -0.95): f"slope {first} + 2 = {parameter.grad.item():g}", (5.6, 2.85): f"slope {first}",
+              (12.6, 2.85): "slope 1", (9.1, -2.85): "slope 1", (18.2, -0.95): "slope 1"}  # fmt: skip
+    ways = {(9.1, 3.75): "forward: values →", (9.1, -3.45): "← backward: slopes of the loss"}
+    assert {place: at[place] for place in boxes | slopes | ways} == boxes | slopes | ways
+    assert sorted(boxed(ax)) == sorted(words.replace("-", "−") for words in boxes.values())
+    # What each step does stands over its arrows, and its own slope under them.
+    steps = sorted((x, y, words) for (x, y), words in at.items() if (x, y) not in boxes | slopes | ways)
+    assert [words for *_, words in steps] == [
+        "subtract 1", "× 1", "× 2", "double", f"× 2 (w - 1) = {first}", "square", "add", "× 1", "× 1", "add"
+    ]  # fmt: skip
+    assert [y > 0 for _, y, _ in steps] == [True, True, False, False, True, True, False, False, True, True]
+    named = [(start.split(" = ")[0], end.split(" = ")[0]) for start, end in joined(ax)]
+    assert named == [pair for step in (("w", "w − 1"), ("w − 1", "(w − 1)²"), ("(w − 1)²", "loss"), ("w", "2w"),
+                                       ("2w", "loss")) for pair in (step, step[::-1])]  # fmt: skip
 
 
 def numbers(ax, left, right):
@@ -152,65 +161,95 @@ def test_a_rectangle_is_hatched_where_it_is_padded():
     at = {(x, y): words for words, x, y in texts(ax)}
     rows = [[at[x, y] for x in (-0.15, 0.5, 1.5, 2.3)] for y in (2.5, 1.5, 0.5)]
     assert rows == [
-        ["lamp", "5", "0", "5 / 1 = 5.00"], ["kettle", "4", "3", "7 / 2 = 3.50"], ["bowl", "7", "0", "7 / 1 = 7.00"]
+        ["lamp", "5", "0", "5 / 1 = 5"], ["kettle", "4", "3", "7 / 2 = 3.5"], ["bowl", "7", "0", "7 / 1 = 7"]
     ]  # fmt: skip
-    assert at[2.3, 3.35] == "sum / count = mean"
+    assert at[2.3, 3.35] == "sum / count = mean" and at[1.5, -0.35] == "padding"
+
+
+def test_a_cell_is_hatched_where_its_position_is_not_below_the_length_beside_it():
+    lengths = {"lamp": 1, "kettle": 3, "bowl": 2}
+    (ax,) = axes(figures.padded_batch, {name: [4] * n for name, n in lengths.items()}, pad=0, compared=True)
+    at = {(x, y): words for words, x, y in texts(ax)}
+    assert [at[j + 0.5, 3.35] for j in range(3)] == ["0", "1", "2"] and at[1.5, 3.9] == "position"
+    assert [(at[-1.4, y], at[-0.65, y]) for y in (2.5, 1.5, 0.5)] == [("lamp", "1"), ("kettle", "3"), ("bowl", "2")]
+    assert at[-0.65, 3.35] == "length"
+    for (x, y, *_), (_, hatch) in cells(ax).items():
+        counts = int(at[x + 0.5, 3.35]) < int(at[-0.65, y + 0.5])
+        assert (hatch, at[x + 0.5, y + 0.5]) == (("", "4") if counts else ("////", "0"))
 
 
 def test_padding_that_is_counted_stands_in_the_divisor():
-    (ax,) = axes(figures.padded_batch, {"lamp": [5], "kettle": [4, 3]}, pad=0, means=[2.5, 3.5], counted=True)
-    assert [words for words, *_ in texts(ax) if "/ 2" in words] == ["5 / 2 = 2.50", "7 / 2 = 3.50"]
+    rows = {"lamp": [5], "kettle": [4, 3, 1, 1, 1, 1, 1, 1]}
+    (ax,) = axes(figures.padded_batch, rows, pad=0, means=[0.625, 1.625], counted=True, marked="lamp")
+    assert [text.get_text() for text in ax.texts if text.get_color() == ORANGE] == ["5 / 8 = 0.625"]
+    assert [words for words, *_ in texts(ax) if "/ 8" in words] == ["5 / 8 = 0.625", "13 / 8 = 1.625"]
     assert {hatch for _, hatch in cells(ax).values()} == {""}
+    assert "#ffffff" not in {face for face, _ in cells(ax).values()}
 
 
 @proven
-def test_clouds_are_scattered_where_their_points_are_over_what_is_impossible():
+def test_clouds_are_scattered_where_their_points_are_the_first_in_orange():
     clouds = {"a": (torch.tensor([1.0, 2, 4]), torch.tensor([0.1, 0.5, 0.2])),
               "b": (torch.tensor([3.0, 5]), torch.tensor([0.7, 0.3]))}  # fmt: skip
-    a, b = axes(figures.scatter_panels, clouds, "length", "loss", impossible=(0, 0.25), diagonal="y = x", band="no")
-    assert [words.get_text() for words in a.get_legend().get_texts()] == ["no", "y = x"] and b.get_legend() is None
+    a, b = axes(figures.scatter_panels, clouds, "length", "loss", diagonal="y = x")
+    assert texts(a) == [("y = x  ", 3.7, 3.7)] and texts(b) == []
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("length", "loss")
     assert dots(a) == [(1, 0.1), (2, 0.5), (4, 0.2)] and dots(b) == [(3, 0.7), (5, 0.3)]
     assert strokes(a) == [[(1, 1), (4, 4)]] and strokes(b) == [[(3, 3), (5, 5)]]
-    for ax in (a, b):
-        assert [*cells(ax)] == [(0, 0, 1, 0.25)]                 # all along, in shares of the axes
+    for ax, colour in ((a, ORANGE), (b, BLUE)):
+        assert ax.title.get_color() == to_hex(ax.collections[0].get_facecolor()[0]) == colour
         assert ax.get_ylim() == a.get_ylim()
+
+
+@proven
+def test_each_loss_is_drawn_at_its_step_and_named_over_its_end():
+    (ax,) = axes(figures.falling, {"a": [8.0, 4.0, 3.0], "b": [8.0, 2.0, 0.5]}, "error")
+    assert strokes(ax) == [[(1, 8), (2, 4), (3, 3)], [(1, 8), (2, 2), (3, 0.5)]]
+    assert places(ax) == {"a": (3, pytest.approx(3.6)), "b": (3, pytest.approx(0.6))}
+    assert [text.get_color() for text in ax.texts] == [line.get_color() for line in ax.lines]
+    assert (ax.get_yscale(), ax.get_xlabel(), ax.get_ylabel()) == ("log", "training step", "error")
 
 
 @proven
 def test_exponents_stand_where_they_are_with_the_softmax_of_each_row():
     (ax,) = axes(figures.exp_range, torch.tensor([0.0, 2.0, 5.0]), 90)
-    assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0), (-3, 0), (0, 0)]
-    assert labels(ax.yaxis) == {1: "as written", 0: "largest\nsubtracted"}
-    assert ax.get_title() == "scores shifted by +90"
+    assert dots(ax) == [(90, 1), (92, 1), (95, 1), (-5, 0.22), (-3, 0.22), (0, 0.22)]
+    assert labels(ax.yaxis) == {1: "as written", 0.22: "largest\nsubtracted"}
+    assert ax.get_title() == "scores 0, 2, 5, shifted by +90"
     at = places(ax)
-    assert at["softmax = NaN, NaN, NaN  wrong"] == (-8, 0.77) and at["softmax = 0.006, 0.047, 0.946"] == (-8, -0.23)
-    assert at["exp = ∞, ∞, ∞"] == (-8, 1.23) and at["exp = 0.00674, 0.0498, 1"] == (-8, 0.23)
+    assert at["softmax = NaN, NaN, NaN  wrong"] == (0, 0.72) and at["softmax = 0.006, 0.047, 0.946"] == (0, -0.06)
+    assert at["exp = ∞, ∞, ∞"] == (0, 1.27)
     assert [f"{x:.2f}" for x in torch.tensor([0.0, 2, 5]).softmax(0)] == ["0.01", "0.05", "0.95"]
     # Where torch's exp is infinite, and where it is 0.
-    (high, _, far, _), (low, _, wide, _) = cells(ax)
+    (high, _, far, _), (low, _, wide, _), (few, _, broad, _) = cells(ax)
     assert torch.tensor([high - 0.001, high + 0.001]).exp().isinf().tolist() == [False, True]
     assert (torch.tensor([low + wide - 0.1, low + wide + 0.1]).exp() == 0).tolist() == [True, False]
     assert (high + far, low) == (135, -135)
     assert high < at["exp = ∞"][0] < 135 and -135 < at["exp = 0"][0] < low + wide
-    up, down, *rows = strokes(ax)
+    # Between the smallest number at all and the smallest with all its digits.
+    assert few == pytest.approx(low + wide) and torch.tensor(few + broad).exp() == pytest.approx(2.0**-126, rel=1e-4)
+    assert few + broad < at["← subnormal: few digits"][0] < 0                # beside the band, which is narrow
+    hatched, again, pale = cells(ax).values()
+    assert hatched == again and hatched[1] == "////" and pale == (figures.FILL[ORANGE], "")
+    up, down, full, *rows = strokes(ax)
+    assert full == [(pytest.approx(few + broad), 0), (pytest.approx(few + broad), 1)]
     assert up == [(pytest.approx(high), 0), (pytest.approx(high), 1)]
     assert down == [(pytest.approx(low + wide), 0), (pytest.approx(low + wide), 1)]
-    assert rows == [[(0, 1), (1, 1)], [(0, 0), (1, 0)]]
+    assert rows == [[(0, 1), (1, 1)], [(0, 0.22), (1, 0.22)]]
 
 
 @pytest.mark.parametrize(
     ("shift", "exponentials", "weights"),
     [
         (-106, "0, 0, 1.4e−44", "0.000, 0.000, 1.000  wrong"),
-        (-102, "5.61e−45, 3.78e−44, 7.47e−43", "0.007, 0.048, 0.945  wrong"),
+        (-104, "0, 5.61e−45, 1.01e−43", "0.000, 0.053, 0.947  wrong"),
         (0, "1, 7.39, 148", "0.006, 0.047, 0.946"),
     ],
 )
 def test_the_exponentials_of_what_is_written_stand_over_it(shift, exponentials, weights):
     drawn, _ = figures.exp_range(torch.tensor([0.0, 2.0, 5.0]), shift)
     at = {(x, y): words for words, x, y in texts(drawn.axes[0])}
-    assert at[-8, 1.23] == f"exp = {exponentials}" and at[-8, 0.77] == f"softmax = {weights}"
+    assert at[0, 1.27] == f"exp = {exponentials}" and at[0, 0.72] == f"softmax = {weights}"
 
 
 @proven
@@ -219,7 +258,7 @@ def test_the_drills_picture_asks_and_does_not_answer():
     said = [words for words, *_ in texts(ax)]
     assert said[3:] == [
         "1", "x (5, 2, 7)", "x.sum(dim=-2)", "(5, 2)   (2, 7)   (5, 7)   (5, 1, 7)",
-        "2", "x (5, 2, 7)", "x / x.norm(dim=1, keepdim=True)", "(5, 1, 7)   (5, 7)   an error   (5, 2, 7)",
+        "2", "x (5, 2, 7)", "x / x.amax(dim=1, keepdim=True)", "(5, 1, 7)   (5, 7)   an error   (5, 2, 7)",
     ]  # fmt: skip
     assert [y for _, _, y in texts(ax)] == [-1] * 3 + [0] * 4 + [1] * 4 and texts(ax)[3][1] < texts(ax)[4][1]
     assert "Answers" not in viz.shape_drill(figures.SAY_THE_SHAPE[:2], told=False).still()[1]
@@ -228,5 +267,7 @@ def test_the_drills_picture_asks_and_does_not_answer():
 def test_the_page_folds_every_answer_of_the_drills():
     page = (course.lesson("a00").folder / "lecture.py").read_text(encoding="utf-8")
     folded = " ".join(re.sub(r"\n# ", " ", page).split())
-    for place, question in enumerate(figures.SAY_THE_SHAPE):
-        assert f"({place % 6 + 1}) {question.right}: {question.why}" in folded
+    for question in figures.SAY_THE_SHAPE:
+        right = f"<code>{question.right}</code>." if question.right.startswith("(") else "An error."
+        assert f"<li>{right} {question.why}</li>" in folded
+    assert folded.count("<li>") == len(figures.SAY_THE_SHAPE)

@@ -153,7 +153,7 @@ def test_a_frame_of_a_lookup_has_a_bar_a_key_and_the_answers_over_the_day():
     assert texts(left) == [("0.25", 0, 0.27), ("0.75", 1, 0.77)]
     before = [(0, 50), (6, 44), (12, 38), (24, 26)]
     assert strokes(right) == [before, [(0, 1), (6, 37), (12, 145), (24, 577)], [(7, 0), (7, 1)]]
-    assert dots(right) == [(2, 10), (8, 50)]
+    assert dots(right) == [(2, 10), (8, 50), (7, 37)] and texts(right) == [("37", 7, 37)]
     assert left.get_ylabel() == "weight, asked at 7:00"
 
 
@@ -194,16 +194,18 @@ def test_a_table_of_weights_has_a_row_a_query_with_what_is_large_in_numbers():
 
 @proven
 def test_a_topic_is_a_frame_around_its_queries_and_its_keys():
-    weights = torch.tensor([[0.9, 0.1, 0, 0], [0.2, 0.8, 0, 0], [0, 0, 0.3, 0.7], [0, 0, 0.6, 0.4]])
-    (ax,) = axes(figures.lookup_table, weights, "qrst", "abcd", topics=2)
+    weights = torch.tensor([[0.9, 0.1, 0, 0], [0.2, 0.8, 0, 0], [0, 0.7, 0.3, 0], [0, 0, 0.6, 0.4]])
+    (ax,) = axes(figures.lookup_table, weights, "qrst", "abcd", topics=["one", "two"])
     assert table(ax)["r"] == {"a": 0.2, "b": 0.8, "c": 0, "d": 0}
     assert written(ax) == {
         "q": {"a": "0.9", "b": "0.1"}, "r": {"a": "0.2", "b": "0.8"},
-        "s": {"c": "0.3", "d": "0.7"}, "t": {"c": "0.6", "d": "0.4"},
+        "s": {"b": "0.7", "c": "0.3"}, "t": {"c": "0.6", "d": "0.4"},
     }  # fmt: skip
     (plain,) = axes(figures.lookup_table, weights, "qrst", "abcd")
     frames = [(*frame.get_xy(), frame.get_width(), frame.get_height()) for frame in ax.patches]
     assert frames == [(0, 0, 2, 2), (2, 2, 2, 2)]
+    beside = [("one", 4.6, 1), ("two", 4.6, 3), ("✗", 4.3, 2.5)]          # the third query's largest weight is astray
+    assert texts(ax) == [*texts(plain), *beside]
     assert not plain.patches and table(plain) == table(ax) and written(plain) == written(ax)
 
 
@@ -278,22 +280,23 @@ def test_an_error_has_its_slope_at_one_hour_and_is_zero_where_the_answer_is_righ
     hours = torch.tensor([0.0, 6, 8, 10, 24])
     answers = {"soft": torch.tensor([100.0, 300, 350, 50, 50]), "hard": torch.tensor([0.0, 300, 300, 300, 100])}
     top, ax = axes(figures.error_curves, answers, 200, hours, at=8)
-    lines = [[*zip(hours.tolist(), line.tolist(), strict=True)] for line in answers.values()]
-    assert strokes(top) == [[(0, 200), (1, 200)], *lines, [(8, 0), (8, 1)]]
+    line = [*zip(hours.tolist(), answers["soft"].tolist(), strict=True)]
+    gap = (None, None)                                                   # a staircase, without what joins its steps
+    stairs = [(0, 0), gap, (6, 300), (8, 300), (10, 300), gap, (24, 100)]
+    assert strokes(top) == [[(0, 200), (1, 200)], line, stairs, [(8, 0), (8, 1)]]
     soft, tangent, point, hard, flat, other, level = strokes(ax)
     assert level == [(8, 0), (8, 1)]
-    assert [soft, hard] == [
-        [*zip(hours.tolist(), errors, strict=True)] for errors in ([1, 1, 2.25, 2.25, 2.25], [4, 1, 1, 1, 1])
-    ]
+    assert soft == [*zip(hours.tolist(), [1, 1, 2.25, 2.25, 2.25], strict=True)]
+    assert hard == [(0, 4), gap, (6, 1), (8, 1), (10, 1), (24, 1)]
     assert tangent == [(pytest.approx(6.8), pytest.approx(1.875)), (pytest.approx(9.2), pytest.approx(2.625))]
     assert flat == [(pytest.approx(6.8), 1), (pytest.approx(9.2), 1)]
     assert [point, other] == [[(8, 2.25)], [(8, 1)]]
     assert texts(ax) == [("soft: slope 0.31", 8, 2.25), ("hard: slope 0.00", 8, 1)]
     crossed = [3, 9]
     assert [x for x, y in dots(top)] == [x for x, y in dots(ax)] == crossed
-    assert texts(top) == [("200", 0, 200)] and list(curves(top))[:2] == ["soft", "hard"]
+    assert texts(top) == [("200", 0, 200), ("soft", 3, 200), ("hard", 10, 300)]
     assert {y for x, y in dots(top)} == {200} and {y for x, y in dots(ax)} == {0}
-    colours = [[line.get_color() for line in each.lines if len(line.get_xdata()) == 5] for each in (top, ax)]
+    colours = [[line.get_color() for line in each.lines if len(line.get_xdata()) > 4] for each in (top, ax)]
     assert colours[0] == colours[1] == [viz.style.ORANGE, viz.style.BLUE]
     assert labels(ax.xaxis) == labels(top.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 3)}
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("hour asked for", "squared error / 100²")
@@ -301,79 +304,34 @@ def test_an_error_has_its_slope_at_one_hour_and_is_zero_where_the_answer_is_righ
 
 
 @proven
-def test_a_valley_has_a_dot_at_its_lowest_and_the_true_curves_error_as_its_floor():
-    temperatures = torch.tensor([0.01, 0.1, 1.0, 30.0])
-    errors = {"sample 0": torch.tensor([50.0, 40, 45, 90]), "sample 1": torch.tensor([60.0, 55, 44, 80])}
-    (ax,) = axes(figures.valleys, errors, temperatures, {"sample 0": 34.0, "sample 1": 39.0})
-    first, floor, second, other = strokes(ax)
-    for got, line in ((first, errors["sample 0"]), (second, errors["sample 1"])):
-        assert [y for x, y in got] == line.tolist() and [x for x, y in got] == pytest.approx(temperatures.tolist())
-    assert floor == [(1, 34), (30, 34)] and other == [(1, 39), (30, 39)]
-    assert dots(ax) == [(pytest.approx(0.1), 40), (1, 44)] and sizes(ax) == [150, 110]     # one may lie on another
-    assert texts(ax) == [("error of the true curve", 1, 34)] and list(curves(ax))[:2] == ["sample 0", "sample 1"]
-    assert ax.get_xscale() == "log" and ax.get_ylim() == (0, pytest.approx(94.5))
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("temperature", "RMSE (bicycles)")
-
-
-@proven
 def test_counts_have_a_panel_for_each_curve_through_them():
     hours, counted, xs = torch.tensor([1.0, 5, 9]), torch.tensor([10.0, 50, 20]), torch.tensor([0.0, 12, 24])
-    curves_ = {"cold": torch.tensor([0.0, 30, 5]), "hot": torch.tensor([20.0, 25, 22])}
-    weights = {"cold": torch.tensor([0.5, 0.25, 0.25]), "hot": torch.tensor([0.0, 0.2, 0.8])}
+    curves_ = {0.001: torch.tensor([0.0, 30, 5]), 1.0: torch.tensor([20.0, 25, 22])}
     truth = torch.tensor([15.0, 40, 10])
-    panels = axes(figures.smoothings, curves_, xs, hours, counted, weights, 8.5, truth)
-    titles = ("cold: 2.7 keys at 8:30", "hot: 1.5 keys at 8:30")             # 1 / 0.375 and 1 / 0.68
-    for ax, (name, curve), title in zip(panels, curves_.items(), titles, strict=True):
+    panels = axes(figures.smoothings, curves_, {0.001: 8.25, 1.0: 12.5}, xs, hours, counted, truth)
+    for ax, curve, title in zip(panels, curves_.values(), ("T = 0.001: RMSE 8", "T = 1: RMSE 12"), strict=True):
         assert dots(ax) == [(1, 10), (5, 50), (9, 20)] and ax.get_title() == title
-        shares = weights[name] / weights[name].max()
-        assert sizes(ax) == pytest.approx((10 + 40 * shares).tolist())
-        opaque = ax.collections[0].get_facecolors()[:, 3]
-        assert opaque.tolist() == pytest.approx((0.25 + 0.75 * shares).tolist())
-        lines = [[*zip(xs.tolist(), line.tolist(), strict=True)] for line in (truth, curve)]
-        assert strokes(ax) == [[(8.5, 0), (8.5, 1)], *lines]
+        assert strokes(ax) == [[*zip(xs.tolist(), line.tolist(), strict=True)] for line in (truth, curve)]
         assert labels(ax.xaxis) == {hour: f"{hour}" for hour in range(0, 25, 6)}
         assert ax.get_xlabel() == "hour of the day" and ax.get_ylim() == (-10, 52.5)
+    assert not texts(panels[0]) and [words for words, x, y in texts(panels[1])] == ["true curve", "soft\nlookup"]
     assert panels[0].get_ylabel() == "bicycles in an hour"
 
 
 @proven
-def test_every_run_is_a_mark_and_a_line_goes_through_the_medians():
-    runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 3.5, 4.0]}, "scaled": {8: [0.5, 0.75, 1.0], 32: [0.25, 0.5, 1.5]}}
-    levels, notes = {"weight": 2.25, "average": 0.5}, {"average": (32, "more below")}
-    panels = axes(figures.losses_by_width, {"weight": runs, "average": runs}, levels, notes)
-    for ax, level, sees in zip(panels, (2.25, 0.5), ("weight", "average"), strict=True):
-        level_line, *lines = strokes(ax)
-        assert level_line == [(0, level), (1, level)]
-        for (medians, marks), aside, points in zip(
-            (lines[:2], lines[2:]), (0.85, 1.18), runs.values(), strict=True
-        ):
-            middle = {8: sorted(points[8])[1], 32: sorted(points[32])[1]}
-            assert medians == [(pytest.approx(aside * x), y) for x, y in middle.items()]
-            seeds = zip((1 / 1.1, 1, 1.1) * 2, (8, 8, 8, 32, 32, 32), points[8] + points[32], strict=True)
-            assert marks == [(pytest.approx(aside * x * side, rel=1e-4), y) for side, x, y in seeds]
-        assert texts(ax) == [
-            ("equal weights", 8, level), ("dot", pytest.approx(48), 3.5), ("scaled", pytest.approx(48), 0.5),
-            *([("more below", pytest.approx(0.85 * 32), 4.0)] if sees == "average" else []),
-        ]  # fmt: skip
-        assert ax.get_title() == f"the loss sees the {sees}"
-        assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
-
-
-@proven
-def test_gradients_of_queries_stand_longest_first_with_the_median_query_marked():
-    lengths = {"plain, d_k = 4": torch.tensor([0.5, 2.0, 0.25, 1e-9]), "scaled": torch.tensor([1.0, 0.5, 0.25, 0.75])}
-    (ax,) = axes(figures.lengths_by_query, lengths, 1e-6)
-    plain, scaled, median = strokes(ax)
-    share = (0.125, 0.375, 0.625, 0.875)
-    assert [x for x, y in plain] == [x for x, y in scaled] == pytest.approx(share)
-    assert [y for x, y in plain] == pytest.approx([2, 0.5, 0.25, 1e-7])
-    assert [y for x, y in scaled] == [1, 0.75, 0.5, 0.25]
-    assert median == [(0.5, 0), (0.5, 1)] and texts(ax) == [("median query", 0.5, 10)]
-    assert list(curves(ax))[:2] == ["plain, $d_k$ = 4", "scaled"]
-    assert len({line.get_color() for line in ax.lines}) == len({line.get_linestyle() for line in ax.lines}) == 3
-    assert ax.get_yscale() == "log" and ax.get_ylim() == pytest.approx((1e-6, 10)) and ax.get_xlim() == (0, 1)
-    assert ax.get_xlabel() == "share of the queries, longest gradient first"
-    assert ax.get_ylabel() == "length of the gradient"
+def test_every_run_is_a_mark_and_a_line_joins_the_medians():
+    runs = {"dot": {8: [1.0, 2.0, 4.5], 32: [3.0, 4.0, 3.5]}, "scaled": {8: [0.5, 1.0, 0.75], 32: [0.25, 0.5, 1.5]}}
+    (ax,) = axes(figures.losses_by_width, runs, 2.25, ("dot", 8, "one of three"))
+    level_line, *lines = strokes(ax)
+    assert level_line == [(0, 2.25), (1, 2.25)]
+    for medians, marks, aside, points in zip(lines[::2], lines[1::2], (0.96, 1.04), runs.values(), strict=True):
+        assert medians == [(pytest.approx(aside * x), sorted(ys)[1]) for x, ys in points.items()]
+        assert marks == [(pytest.approx(aside * x), y) for x, ys in points.items() for y in ys]
+    assert texts(ax) == [
+        ("equal weights: nothing learned", 8, 2.25), ("dot", pytest.approx(38.4), 3.5),
+        ("one of three", pytest.approx(7.68), 4.5), ("scaled", pytest.approx(38.4), 0.5),
+    ]  # fmt: skip
+    assert labels(ax.xaxis) == {8: "8", 32: "32"} and ax.get_xscale() == "log" and ax.get_ylim()[0] == 0
 
 
 @proven
@@ -392,8 +350,11 @@ def test_spread_and_entropy_stand_side_by_side_against_the_width():
         assert len(found) == len(drawn) + (runs is entropy)
         for got, expected in zip(found, drawn, strict=False):
             assert got == [pytest.approx(point, abs=1e-4) for point in expected]
+        names = [(name, 16, pytest.approx(sum(points[16]) / 3)) for name, points in runs.items()]
         if runs is entropy:
-            assert found[-1] == [(0, most), (1, most)] and list(curves(ax))[:2] == ["plain", "scaled"]
+            assert found[-1] == [(0, most), (1, most)]
+            names.append(("equal weights: ln 20", 4, most))
+        assert texts(ax) == names
         assert labels(ax.xaxis) == {4: "4", 16: "16"} and ax.get_xscale() == "log"
     assert panels[0].get_yscale() == "log" and panels[1].get_ylim()[0] == 0
     assert panels[0].get_ylabel() == "standard deviation of the scores"
@@ -401,13 +362,14 @@ def test_spread_and_entropy_stand_side_by_side_against_the_width():
 
 
 @proven
-def test_worlds_have_a_mark_for_each_seed_in_the_row_of_its_score():
-    runs = {"one": {"dot": [0.9, 0.95], "additive": [0.2, 0.4]}, "two": {"dot": [0.1, 0.3], "additive": [0.7, 0.8]}}
-    panels = axes(figures.worlds, runs, chance=0.125)
-    for ax, (world, scores) in zip(panels, runs.items(), strict=True):
-        rows = [[(value, y) for value in values] for y, values in enumerate(scores.values())]
-        assert strokes(ax) == [*rows, [(0.125, 0), (0.125, 1)]]
-        assert ax.get_title() == world and ax.get_xlim() == (0, 1) and ax.yaxis_inverted()
-        assert labels(ax.xaxis) == {0: "0", 0.5: "0.5", 1: "1"}
-    assert labels(panels[0].yaxis) == {0: "dot", 1: "additive"}
-    assert texts(panels[0]) == [("guessing", pytest.approx(0.155), 0.5)]
+def test_worlds_are_a_table_with_each_seed_in_numbers_and_darker_for_a_higher_median():
+    runs = {"one": {"dot": [0.9, 0.95, 0.5], "additive": [0.2, 0.4, 0.3]},
+            "two": {"dot": [0.1, 0.3, 0.2], "additive": [0.7, 0.8, 1.0]}}  # fmt: skip
+    (ax,) = axes(figures.worlds, runs, chance=0.125)
+    assert table(ax) == {"one": {"dot": 0.9, "additive": 0.3}, "two": {"dot": 0.2, "additive": 0.8}}
+    assert written(ax) == {
+        "one": {"dot": "0.90   0.95   0.50", "additive": "0.20   0.40   0.30"},
+        "two": {"dot": "0.10   0.30   0.20", "additive": "0.70   0.80   1.00"},
+    }
+    assert list(table(ax)) == ["one", "two"] and ax.yaxis_inverted()
+    assert ax.get_xlabel() == "accuracy of three seeds; guessing gives 0.125"

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from drawn import arrows, axes, cells, curves, labels, places, strokes, table, texts, written
+from drawn import arrows, axes, cells, labels, places, strokes, table, texts, written
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Rectangle
 from proven import proven
@@ -82,7 +82,7 @@ def test_latent_attention_makes_every_heads_keys_and_values_from_one_vector():
 @proven
 def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_changes():
     new = {"what layer 0 writes": [0.8, 0.5], "the key": [0.0, 0.01], "the value": [0.75, 0.25]}
-    old = {"what layer 0 writes": [0.1, 0.4], "the key": [1.0, 0.99], "the value": [0.2, 0.7]}
+    old = {"what layer 0 writes": [0.15, 0.4], "the key": [1.0, 0.97], "the value": [0.2, 0.7]}
     (ax,) = axes(figures.composition, ("Anna", "she", "sold"), new, old, "Eva")
     at = [(words, x, y) for words, x, y in texts(ax)]
     heights = sorted({y for words, _, y in at if words == "Anna"})
@@ -90,7 +90,7 @@ def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_chang
     assert rows == [["Anna", "she", "sold"], ["Anna", "she: Anna", "sold"], ["Anna", "she", "sold: Anna"]]
     where = {words: (x, y) for words, x, y in at if words in ("k", "v", "q", "she: Anna", "sold: Anna")}
     where["sold"], where["weight"] = next((x, y) for words, x, y in at if words == "sold" and y == heights[1]), (
-        next((line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_markersize() == 7)
+        next((line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_color() == INK)
     )
 
     def near(point, words, reach=0.8):
@@ -104,7 +104,7 @@ def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_chang
         expected = INK if words in "kvq" else BLUE if "Anna" in words else GREY
         assert to_hex(patch.get_edgecolor()) == to_hex(expected)
         assert (to_hex(patch.get_facecolor()) == "#ffffff") == (words in "kvq")
-    stream = [stroke for stroke in strokes(ax) if len(stroke) == 2]      # each token's vector goes up
+    stream = [stroke for stroke in strokes(ax) if len(stroke) == 2 and stroke[0][0] < 6]  # each token's vector goes up
     columns = sorted({x for words, x, y in at if y == heights[0] and 1 < x < 6})
     assert len(stream) == 6 and sorted({start[0] for start, _ in stream}) == columns
     for start, end in stream:
@@ -126,26 +126,45 @@ def test_a_composition_is_drawn_with_its_three_ways_and_what_each_exchange_chang
     assert [line.get_color() for line in marks] == [ORANGE] * 6
     middles = [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks]
     for (start, end), place, letter in zip(ways, middles[::2], "abc", strict=False):
-        assert place == pytest.approx(((start[0] + end[0]) / 2, (start[1] + end[1]) / 2))
+        if letter == "a":                                                # where what layer 0 writes comes to the box
+            assert math.dist(place, end) < 0.15 and math.dist(place, start) > math.dist(end, start)
+        else:
+            assert place == pytest.approx(((start[0] + end[0]) / 2, (start[1] + end[1]) / 2))
         assert [words for words, *where in at if where == pytest.approx(place)] == [letter]
-    said = {
-        "what layer 0 writes ⇄\nthe new name 80%, 50%\nthe old name 10%, 40%": "a",
-        "the key ⇄\nthe new name 0%, 1%\nthe old name 100%, 99%": "b",
-        "the value ⇄\nthe new name 75%, 25%\nthe old name 20%, 70%": "c",
-    }
-    assert [words for words, *_ in at if "the new name" in words] == [*said]
-    for (words, letter), (x, y) in zip(said.items(), middles[1::2], strict=True):  # beside its letter
-        ((left, middle),) = [place for spoken, *place in at if spoken == words]
-        assert x < left and abs(y - middle) < 0.3
-        assert [spoken for spoken, *where in at if where == pytest.approx((x, y))] == [letter]
-    assert "⇄ exchanged for that of the run with Eva:\nanswers, seed by seed" in [words for words, *_ in at]
+    lines = [stroke for stroke in strokes(ax) if len(stroke) == 2 and stroke[0][0] > 6]
+    across = sorted((stroke for stroke in lines if stroke[0][1] == stroke[1][1]), key=lambda stroke: -stroke[0][1])
+    (from_0, to_1), *others = [(start[0], end[0]) for start, end in across]
+    assert len(across) == 6 and {*others} == {(from_0, to_1)}
+    ticks = {x: words for words, x, y in at if words in ("0%", "50%", "100%") and from_0 <= x <= to_1}
+    assert [words for _, words in sorted(ticks.items())] == ["0%", "50%", "100%"]
+    assert sorted(ticks) == pytest.approx([from_0, (from_0 + to_1) / 2, to_1])
+    upright = sorted(start[0] for start, end in lines if start[0] == end[0])
+    assert upright == pytest.approx(sorted(ticks))
+    dots = [(*stroke[0], to_hex(line.get_markerfacecolor())) for stroke, line in zip(strokes(ax), ax.lines, strict=True)
+            if line.get_markersize() == 7 and line.get_color() == ORANGE]  # fmt: skip
+    rows = iter(across)
+    for (place, letter), what in zip(zip(middles[1::2], "abc", strict=True), new, strict=True):
+        assert [words for words, *where in at if where == pytest.approx(place)] == [letter]
+        assert [words for words, x, y in at if y == place[1] and x > place[0]] == [what]
+        for seed in range(2):
+            y = next(rows)[0][1]
+            assert 0 < place[1] - y < 0.45
+            shown = {face: (x - from_0) / (to_1 - from_0) for x, level, face in dots if level == y}
+            assert shown == pytest.approx({to_hex(ORANGE): new[what][seed], "#ffffff": old[what][seed]}, abs=1e-4)
+            beside = [words for words, x, level in at if level == pytest.approx(y, abs=1e-4)]
+            assert beside == [f"seed {seed}", f"{new[what][seed]:.0%}"]
+    key = {face: [words for words, x, y in at if y == level and 0 < x - left < 0.3]
+           for left, level, face in dots if level > across[0][0][1]}  # fmt: skip
+    assert key == {to_hex(ORANGE): ["become Eva"], "#ffffff": ["stay Anna"]}
+    heading = "replaced by the vector from Eva's run:\nshare of answers that"
+    assert heading in [words for words, *_ in at]
     listed = [y for letter in "abc" for words, x, y in at if words == letter and x > 6]
     assert len(listed) == 3 and listed == sorted(listed, reverse=True)             # from the top
 
 
 def test_a_composition_of_other_numbers_is_refused():
-    with pytest.raises(ValueError, match="words, new, old: got 2, 3 and 3, expected three of each"):
-        figures.composition(("Anna", "she"), *2 * [{"a": [1.0], "b": [1.0], "c": [1.0]}], "Eva")
+    with pytest.raises(ValueError, match="words, new: got 2 and 3, expected three of each"):
+        figures.composition(("Anna", "she"), {"a": [1.0], "b": [1.0], "c": [1.0]}, {}, "Eva")
 
 
 def test_a_number_of_key_heads_that_does_not_divide_is_refused():
@@ -320,6 +339,7 @@ def test_concat_times_w_o_is_drawn_as_a_sum_of_heads_times_their_blocks():
     n, d_model, n_heads = 5, 12, 3
     (ax,) = axes(figures.sum_of_heads, n, d_model, n_heads)
     found = blocks(ax)
+    ((*output, of_output),) = found.pop("output")
     order = ["Concat", "$W_O$", *(label for i in range(3) for label in (f"head {i}", f"$W_O^{{({i})}}$"))]
     assert sorted(found, key=lambda label: found[label][0][0]) == order
     colours = [part[-1] for part in found["Concat"]]
@@ -338,7 +358,8 @@ def test_concat_times_w_o_is_drawn_as_a_sum_of_heads_times_their_blocks():
         assert said[round((left + right) / 2, 3), round(low - 0.11, 3)] == f"{rows}×{columns}"
         assert head is None or [part[-1] for part in parts] == [colours[int(head)]]
         edges[label] = left, right
-    signs = sorted((x, words) for words, x, _ in texts(ax) if words in ("·", "=", "+"))
+    line = strokes(ax)[0][0][1]
+    signs = sorted((x, words) for words, x, y in texts(ax) if words in ("·", "=", "+") and y > line)
     assert [words for _, words in signs] == ["·", "=", "·", "+", "·", "+", "·"]
     for (x, _), before, after in zip(signs, order[:-1], order[1:], strict=True):
         assert edges[before][1] < x < edges[after][0]
@@ -350,7 +371,19 @@ def test_concat_times_w_o_is_drawn_as_a_sum_of_heads_times_their_blocks():
     assert len(lines) == 3 and [line.get_color() for line in ax.lines] == [*figures.HEADS[:3]]
     for i, (start, end) in enumerate(lines):
         assert (start[0], end[0]) == pytest.approx((edges[f"head {i}"][0], edges[f"$W_O^{{({i})}}$"][1]))
-        assert said[round((start[0] + end[0]) / 2, 3), round(start[1] - 0.13, 3)] == f"{n}×12"
+        assert start[1] == end[1] == line
+    # Below each line the product in the head's colour, as wide as the output, and their sum.
+    products = sorted((*box, colour) for box, (colour, _) in cells(ax).items() if box[1] + box[3] < line)
+    assert [colour for *_, colour in products] == [*colours, of_output] and [*products[-1][:4]] == output
+    for (left, low, across, up, _), (start, end) in zip(products[:3], lines, strict=True):
+        assert (across, up) == pytest.approx((12 * figures.UNIT, n * figures.UNIT)) and low == pytest.approx(output[1])
+        assert left + across / 2 == pytest.approx((start[0] + end[0]) / 2)
+    for left, low, across, *_ in products:
+        assert said[round(left + across / 2, 3), round(low - 0.11, 3)] == f"{n}×12"
+    added = sorted((x, words) for words, x, y in texts(ax) if words in ("=", "+") and y < line)
+    assert [words for _, words in added] == ["+", "+", "="]
+    for (x, _), before, after in zip(added, products[:-1], products[1:], strict=True):
+        assert before[0] + before[2] < x < after[0]
 
 
 def test_a_sum_of_heads_that_do_not_divide_the_width_is_refused():
@@ -455,73 +488,67 @@ def test_a_mixture_that_prefers_no_day_has_no_line():
         figures.two_answers(0.5)
 
 
-@proven
-def test_keys_of_one_column_are_points_on_a_line_joined_to_their_names_and_how_often_each_is_found():
-    seeds = {"seed 3": (torch.tensor([1.0, -2.0, 0.5]), [0.1, 0.9, 0.5]),
-             "seed 4": (torch.tensor([-3.0, 4.0, 1.0]), [0.95, 0.85, 0.8])}  # fmt: skip
-    (ax,) = axes(figures.keys_on_a_line, seeds, ["Mon", "Tue", "Wed"], 0.8)
-    at = {0: {"Mon": 0.5, "Tue": -1, "Wed": 0.25}, -1: {"Mon": -0.75, "Tue": 1, "Wed": 0.25}}
-    colour = {0: {"Mon": BLUE, "Tue": ORANGE, "Wed": BLUE}, -1: {"Mon": ORANGE, "Tue": ORANGE, "Wed": BLUE}}
-    said = {0: ["Tue 90%", "Wed 50%", "Mon 10%"], -1: ["Mon 95%", "Wed 80%", "Tue 85%"]}  # from the left
-    for y, keys in at.items():
-        points = {round(stroke[0][0], 6): line.get_color() for line, stroke in zip(ax.lines, strokes(ax), strict=True)
-                  if len(stroke) == 1 and stroke[0][1] == y}  # fmt: skip
-        assert points == {keys[name]: colour[y][name] for name in keys}
-        assert [(-1, y), (1, y)] in strokes(ax)
-        above = sorted((text.get_position()[0], text.get_text(), text.get_color()) for text in ax.texts
-                       if y < text.get_position()[1] < y + 0.5)  # fmt: skip
-        assert [(x, words) for x, words, _ in above] == list(zip((-1, 0, 1), said[y], strict=True))
-        for x, words, drawn in above:
-            name = words.split()[0]
-            assert drawn == colour[y][name]
-            assert [(keys[name], y), (x, pytest.approx(y + 0.3))] in [
-                [(round(start, 6), low), (end, high)] for (start, low), (end, high) in
-                (stroke for stroke in strokes(ax) if len(stroke) == 2)
-            ]  # fmt: skip
-    looks = {(line.get_color(), line.get_marker()) for line in ax.lines if line.get_marker() != "None"}
-    assert looks == {(ORANGE, "s"), (BLUE, "o")}
-    assert labels(ax.yaxis) == {0: "seed 3", -1: "seed 4"} and labels(ax.xaxis) == {0: "0"}
-    assert ax.get_xlabel() == "the one number of a key"
-    (legend,) = ax.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["found in more than 80%", "found less often"]
-
-
-def test_keys_of_two_columns_have_no_line():
-    with pytest.raises(ValueError, match=r"seed 5: got keys of shape \(2, 1\), expected \(2,\)"):
-        figures.keys_on_a_line({"seed 5": (torch.ones(2, 1), [])}, ["Mon", "Tue"], 0.8)
-
-
-def test_how_often_each_key_is_found_is_said(shown):
-    figures.keys_on_a_line({"seed 5": (torch.tensor([2.0, 1.0, 3.0]), [0.1, 0.2, 0.9])}, ["Mon", "Tue", "Wed"], 0.8)
-    assert "seed 5, from the left, with how often each is found: Tue 20%, Mon 10%, Wed 90%" in shown[0]
+LINE = torch.tensor([[1.0], [-1.0], [0.5]]), torch.tensor([[1.0], [-2.0], [0.5]])
+PLANE = torch.tensor([[3.0, 0.0], [0.0, -0.5], [-1.0, 0.0]]), torch.tensor([[-4.0, 0.0], [4.0, 0.0], [0.0, -2.0]])
+FOUND = [[True, True, False], [True, True, True]]
 
 
 @proven
-def test_keys_are_points_and_queries_arrows_in_their_directions():
-    queries, keys = torch.tensor([[3.0, 0.0], [0.0, -0.5]]), torch.tensor([[0.0, -2.0], [4.0, 0.0]])
-    (ax,) = axes(figures.keys_in_a_plane, {"seed 5": (queries, keys)}, ["Mon", "Tue"])
-    assert strokes(ax) == [[(0, -2)], [(4, 0)]] and ax.get_title() == "seed 5"
-    for (start, end), query in zip(arrows(ax), queries, strict=True):
+def test_keys_are_points_on_a_line_and_in_a_plane_and_queries_arrows_in_their_directions():
+    names, found = ["Mon", "Tue", "Wed"], [FOUND[0], [True, True, False]]
+    on_line, in_plane = axes(figures.keys_found, LINE, PLANE, names, found)
+    # On a line: each key below its name, which is joined to it.
+    keys = {"Mon": (0.5, ORANGE, "s"), "Tue": (-1, ORANGE, "s"), "Wed": (0.25, GREY, "o")}
+    drawn = [*zip(on_line.lines, strokes(on_line), strict=True)]
+    points = [(stroke[0], line.get_color(), line.get_marker()) for line, stroke in drawn if len(stroke) == 1]
+    assert sorted(points) == sorted(((x, 0), colour, marker) for x, colour, marker in keys.values())
+    above = sorted((text.get_position()[0], text.get_text(), text.get_color()) for text in on_line.texts
+                   if text.get_text() in keys)  # fmt: skip
+    assert above == [(-1, "Tue", ORANGE), (0, "Wed", GREY), (1, "Mon", ORANGE)]
+    assert all(y > 0.3 for words, _, y in texts(on_line) if words in keys)
+    joins = [([(keys[name][0], 0), (x, pytest.approx(0.3))], colour) for x, name, colour in above]
+    joined = [(stroke, line.get_color()) for line, stroke in drawn if len(stroke) == 2 and stroke[1][1] > 0.1]
+    assert sorted(joined, key=lambda join: join[0][1]) == joins
+    assert [(-1.1, 0), (1.1, 0)] in strokes(on_line)
+    at = places(on_line)
+    for (start, end), words in zip(arrows(on_line), ("negative queries", "positive queries"), strict=True):
+        assert start[0] == 0 and start[1] == end[1] > at[words][1]
+        assert end[0] * at[words][0] > 0 and (end[0] > 0) == words.startswith("positive")
+    (tick,) = [stroke for stroke in strokes(on_line) if len(stroke) == 2 and stroke[0][0] == stroke[1][0] == 0]
+    assert tick[0][1] == -tick[1][1] < 0 and at["0"][0] == 0 > tick[0][1] > at["0"][1]
+    # In a plane.
+    queries, keys = PLANE
+    assert strokes(in_plane) == [[tuple(key)] for key in keys.tolist()]
+    looks = [(line.get_color(), line.get_marker()) for line in in_plane.lines]
+    assert looks == [(ORANGE, "s"), (ORANGE, "s"), (GREY, "o")]
+    for (start, end), query in zip(arrows(in_plane), queries, strict=True):
         assert start == (0, 0)
         assert torch.allclose(torch.tensor(end) / math.hypot(*end), query / query.norm())
-    assert len({round(math.hypot(*end), 6) for _, end in arrows(ax)}) == 1         # a direction, no length
-    at = [(words, (x, y)) for words, x, y in texts(ax)]
-    assert [words for words, _ in at] == ["Mon", "Mon", "Tue", "Tue"]               # a key, then its query
-    for (_, place), vector in zip(at, [keys[0], queries[0], keys[1], queries[1]], strict=True):
+    assert len({round(math.hypot(*end), 6) for _, end in arrows(in_plane)}) == 1   # a direction, no length
+    at = [(words, (x, y)) for words, x, y in texts(in_plane)]
+    assert [words for words, _ in at] == ["Mon", "Mon", "Tue", "Tue", "Wed", "Wed"]  # a key, then its query
+    for (_, place), vector in zip(at, [v for pair in zip(keys, queries, strict=True) for v in pair], strict=True):
         assert torch.allclose(torch.tensor(place) / math.hypot(*place), vector / vector.norm())
-    (legend,) = ax.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["key of a day", "direction of a day's query"]
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("first column", "second column")
+    (legend,) = on_line.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "key that is found", "key that is missed", "direction of a query",
+    ]  # fmt: skip
+    assert (in_plane.get_xlabel(), in_plane.get_ylabel()) == ("first column", "second column")
+    titles = [f"$d_k$ = {d_k}: 2 of 3 keys are found" for d_k in (1, 2)]
+    assert [ax.get_title() for ax in (on_line, in_plane)] == titles
 
 
-def test_keys_of_three_columns_have_no_plane():
-    with pytest.raises(ValueError, match=r"seed 5: got keys of shape \(2, 3\), expected \(2, 2\)"):
-        figures.keys_in_a_plane({"seed 5": (torch.ones(2, 2), torch.ones(2, 3))}, ["Mon", "Tue"])
+def test_keys_of_other_numbers_of_columns_are_neither_on_a_line_nor_in_a_plane():
+    with pytest.raises(ValueError, match=r"d_k = 2: got queries of shape \(3, 1\), expected \(3, 2\)"):
+        figures.keys_found(LINE, LINE, ["Mon", "Tue", "Wed"], FOUND)
+    with pytest.raises(ValueError, match=r"d_k = 1: got queries of shape \(3, 2\), expected \(3, 1\)"):
+        figures.keys_found(PLANE, PLANE, ["Mon", "Tue", "Wed"], FOUND)
 
 
-def test_the_highest_key_of_each_query_is_said(shown):
-    figures.keys_in_a_plane({"seed 5": (torch.eye(2), torch.eye(2).flip(0))}, ["Mon", "Tue"])
-    assert "seed 5: Mon finds Tue, Tue finds Mon" in shown[0]
+def test_the_keys_that_are_found_and_the_highest_key_of_each_query_are_said(shown):
+    figures.keys_found(LINE, PLANE, ["Mon", "Tue", "Wed"], FOUND)
+    assert "from the left: Tue (found), Wed, Mon (found)" in shown[0]
+    assert "Mon finds Tue, Tue finds Wed, Wed finds Mon" in shown[0]
 
 
 @proven
@@ -556,7 +583,16 @@ def rows_of(ax):
 @proven
 def test_what_heads_read_and_what_is_lost_are_two_tables_each_on_its_own_scale():
     reads, lost = torch.tensor([[0.75, 0.25], [0.5, 0.0]]), torch.tensor([[0.02, 0.08], [-0.01, 0.04]])
-    left, right = axes(figures.reads_and_losses, reads, lost, ["head 0", "head 1"], ["gave", "got"], ["read", "lost"])
+    names = ["head 0", "head 1"], ["gave", "got"], ["read", "lost"]
+    left, right = axes(figures.reads_and_losses, reads, lost, *names, [(1, 0)], largest=[1])
+    # The cell to look at is row 1, column 0; the largest of column 1 stands in row 0, on both sides.
+    for ax in (left, right):
+        frames = {to_hex(frame.get_edgecolor()): frame for frame in ax.patches}
+        assert {colour: frame.get_xy() for colour, frame in frames.items()} == {
+            to_hex(ORANGE): (0, 1), to_hex(INK): (1, 0)
+        }  # fmt: skip
+        for frame in frames.values():
+            assert (frame.get_width(), frame.get_height()) == (1, 1) and not frame.get_fill()
     assert (left.get_title(), right.get_title()) == ("read", "lost")
     assert table(left) == {"head 0": {"gave": 0.75, "got": 0.25}, "head 1": {"gave": 0.5, "got": 0}}
     assert written(left) == {"head 0": {"gave": "0.75", "got": "0.25"}, "head 1": {"gave": "0.50", "got": "0.00"}}
@@ -570,7 +606,7 @@ def test_what_heads_read_and_what_is_lost_are_two_tables_each_on_its_own_scale()
 
 
 @proven
-def test_each_letters_weights_are_a_row_the_future_is_hatched_and_the_letter_that_followed_is_outlined():
+def test_each_letters_weights_are_a_row_the_future_is_hatched_and_last_the_letter_that_followed_is_outlined():
     draws = torch.Generator().manual_seed(0)
     heads = {name: torch.rand(5, 5, generator=draws).tril() for name in ("one head", "another")}
     places = {0.5: "a", 1.5: "b", 2.5: "c", 3.5: "a", 4.5: "b"}
@@ -583,7 +619,8 @@ def test_each_letters_weights_are_a_row_the_future_is_hatched_and_the_letter_tha
         hatched = {(left, low) for (left, low, *_), (_, hatch) in cells(ax).items() if hatch}
         assert hatched == {(key, query) for query in range(5) for key in range(query + 1, 5)}  # the future
         outlined = {(left, low) for (left, low, *_), (_, hatch) in cells(ax).items() if not hatch}
-        assert outlined == {(1, 3), (2, 4)}  # the second a has b after the first, the second b has c
+        # The second a has b after the first, the second b has c.
+        assert outlined == ({(1, 3), (2, 4)} if name == "another" else set())
         assert not any(patch.get_clip_on() for patch in ax.patches if not patch.get_hatch())  # nothing cut off
 
 
@@ -614,33 +651,22 @@ def test_each_query_head_is_joined_to_the_keys_of_its_group():
 
 
 @proven
-def test_sizes_of_caches_are_lines_with_their_names_at_the_ends_beside_the_parameters():
-    few, many = [0.03125, 0.0625, 0.125], [1.0, 3.0, 4.0]
-    (ax,) = axes(figures.cache_sizes, {"8 heads": many, "1 head": few}, [1024, 2048, 4096], 3.2)
-    lines = strokes(ax)
-    assert lines[:2] == [[*zip((1024, 2048, 4096), many, strict=True)], [*zip((1024, 2048, 4096), few, strict=True)]]
-    assert lines[2] == [(1024, 3.2), (4096, 3.2)]
-    assert {words: (x, y) for words, x, y in texts(ax)} == {
-        "8 heads: 4 GiB": (4096, 4), "1 head: 0.125 GiB": (4096, 0.125), "all parameters: 3 GiB": (1024, 3.2)
-    }  # fmt: skip
-    assert [text.get_color() for text in ax.texts[:2]] == [line.get_color() for line in ax.lines[:2]]
-    assert labels(ax.xaxis) == {1024: "1,024", 2048: "2,048", 4096: "4,096"}
-    assert labels(ax.yaxis) == {0.03125: "1/32", 0.125: "1/8", 0.5: "1/2", 2: "2"}
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("tokens in the cache", "memory (GiB)")
-    assert ax.get_xscale() == ax.get_yscale() == "log"
-
-
-def test_a_line_of_too_few_sizes_is_refused():
-    with pytest.raises(ValueError, match="8 heads: got 1 sizes, expected 2, one for each length"):
-        figures.cache_sizes({"8 heads": [1.0]}, [1024, 2048], 3.0)
+def test_sizes_of_caches_are_bars_with_their_numbers_beside_the_parameters():
+    (ax,) = axes(figures.cache_sizes, {"8 heads": 4.0, "1 head": 0.5}, 3.2)
+    bars = sorted((patch.get_y() + patch.get_height() / 2, patch.get_x(), patch.get_width()) for patch in ax.patches)
+    assert bars == [(pytest.approx(0), 0, 4.0), (pytest.approx(1), 0, 0.5)]
+    assert labels(ax.yaxis) == {0: "8 heads", 1: "1 head"} and ax.yaxis_inverted()
+    at = places(ax)
+    assert at["4 GiB"] == (pytest.approx(4.8), 0) and at["0.5 GiB"] == (pytest.approx(1.3), 1)
+    assert strokes(ax) == [[(3.2, 0), (3.2, 1)]] and at["all parameters: 3 GiB"][0] == 3.2
+    assert ax.get_xlabel() == "memory (GiB)" and ax.get_xlim()[0] == 0 and ax.get_xlim()[1] > 4
 
 
 @proven
 def test_without_a_cache_all_tokens_so_far_are_computed_at_each_step_and_with_one_the_newest():
     n = 4
     without, with_cache = axes(figures.caching, n)
-    assert without.get_title() == "without a cache: 10 pairs (k, v)"
-    assert with_cache.get_title() == "with a KV cache: 4 pairs (k, v)"
+    assert (without.get_title(), with_cache.get_title()) == ("without a cache", "with a KV cache")
     (legend,) = without.figure.legends
     names = [text.get_text() for text in legend.get_texts()]
     assert names == ["computed at this step", "read from the cache", "the future"]
@@ -675,22 +701,73 @@ def test_rows_of_seeds_have_a_mark_for_each_their_mean_in_words_and_dotted_refer
 
 
 @proven
-def test_what_two_heads_cost_beyond_the_sum_is_a_pair_of_marks_for_each_seed():
-    (ax,) = axes(figures.beyond_the_sum, {"3": (0.2, 0.05), "7": (0.1, -0.02)})
-    assert strokes(ax)[:4] == [
-        [(0, 0.05), (0, 0.2)], [(1, -0.02), (1, 0.1)], [(0, 0.2), (1, 0.1)], [(0, 0.05), (1, -0.02)],
+def test_removed_heads_are_a_line_and_a_point_in_a_panel_for_each_seed_beside_what_is_enough():
+    lines = {"seed 0": [1.0, 0.9, 0.2], "seed 1": [0.95, 0.5, 0.1]}
+    points = {"seed 0": (2, 0.3), "seed 1": (1, 0.4)}
+    panels = axes(figures.heads_removed, lines, points, 0.8)
+    words = {"seed 0": "2 at once: 30%", "seed 1": "1 at once: 40%"}
+    for ax, (name, line) in zip(panels, lines.items(), strict=True):
+        n, share = points[name]
+        assert ax.get_title() == name
+        assert strokes(ax) == [[*enumerate(line)], [(n, line[n]), (n, share)], [(n, share)], [(0, 0.8), (1, 0.8)]]
+        assert [each.get_color() for each in ax.lines] == [BLUE, ORANGE, ORANGE, INK]
+        x, y = places(ax)[words[name]]
+        assert n - 1 < x < n and y == share
+        assert ax.yaxis.get_major_formatter()(0.8) == "80%" and ax.get_ylim() == (0, 1.06)
+        assert "removed" in ax.get_xlabel() and [*ax.get_xticks()] == [0, 1, 2]
+    assert "accuracy" in panels[0].get_ylabel()
+    told = [(text.get_text(), text.get_color()) for ax in panels for text in ax.texts]
+    assert told == [
+        ("2 at once: 30%", ORANGE), ("one after the other,\nthe cheapest first", BLUE), ("1 at once: 40%", ORANGE),
     ]  # fmt: skip
-    assert labels(ax.xaxis) == {0: "3", 1: "7"} and ax.get_ylim() == pytest.approx((-0.04, 0.24))
-    assert [words for words, *_ in texts(ax)] == [
-        "with its partner", "with another head,\nmean of six", "mean difference: 13.5 points"
-    ]  # fmt: skip
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("seed", "percentage points\nbeyond the sum")
-    assert ax.yaxis.get_major_formatter()(0.1) == "10"
+
+
+BY_DAY = torch.tensor([[0.001, 0.9, 0.1], [1.0, 0.0, 0.0], [0.25, 0.004, 0.75]])
 
 
 @proven
-def test_removed_heads_are_a_line_for_each_seed_beside_what_is_enough():
-    (ax,) = axes(figures.heads_removed, {"seed 0": [1.0, 0.9, 0.2], "seed 1": [0.95, 0.5, 0.1]}, 0.8)
-    assert curves(ax) == {"seed 0": {"0": 1, "1": 0.9, "2": 0.2}, "seed 1": {"0": 0.95, "1": 0.5, "2": 0.1}}
-    assert strokes(ax)[2] == [(0, 0.8), (1, 0.8)] and [words for words, *_ in texts(ax)] == ["80%"]
-    assert ax.get_ylim() == (0, 1.06) and "removed" in ax.get_xlabel() and "accuracy" in ax.get_ylabel()
+def test_tables_by_day_print_what_does_not_round_to_zero():
+    names = ["Mon", "Tue", "Wed"]
+    one, other = axes(figures.by_day, {"one": BY_DAY, "other": BY_DAY.flip(0)}, names)
+    for ax, title, shown in ((one, "one", BY_DAY), (other, "other", BY_DAY.flip(0))):
+        assert (ax.get_title(), ax.get_xlabel()) == (title, "key") and ax.yaxis_inverted() and not ax.patches
+        (grid,) = ax.collections
+        assert torch.tensor(grid.get_array().tolist()).numpy() == pytest.approx(shown.numpy())
+        assert grid.get_clim() == (0, 1) and labels(ax.xaxis) == {0.5: "Mon", 1.5: "Tue", 2.5: "Wed"}
+        said = {(x, y): words for words, x, y in texts(ax) if words}
+        assert said == {(j + 0.5, i + 0.5): f"{shown[i, j]:.2f}" for i, j in (shown > 0.005).nonzero().tolist()}
+    assert labels(one.yaxis) == {0.5: "Mon", 1.5: "Tue", 2.5: "Wed"} and not labels(other.yaxis)
+    assert one.get_ylabel() == "query"
+
+
+@proven
+def test_whole_numbers_by_day_have_their_zeros_and_the_largest_of_each_row_is_outlined():
+    scores = torch.tensor([[-7.2, 11.4, 0.3], [12.6, -0.4, 2.0], [3.0, 20.7, -1.0]])
+    (ax,) = axes(figures.by_day, {"": scores}, ["Mon", "Tue", "Wed"], 0, True)
+    assert [words for words, *_ in texts(ax)] == ["−7", "11", "0", "13", "0", "2", "3", "21", "−1"]
+    assert [(x, y) for _, x, y in texts(ax)] == [(j + 0.5, i + 0.5) for i in range(3) for j in range(3)]
+    assert [patch.get_xy() for patch in ax.patches] == [(1, 0), (0, 1), (1, 2)]
+    assert {to_hex(patch.get_edgecolor()) for patch in ax.patches} == {to_hex(ORANGE)}
+    assert not any(patch.get_fill() for patch in ax.patches) and ax.yaxis_inverted()
+    assert ax.collections[0].get_clim() == pytest.approx((-7.2, 20.7))
+    assert labels(ax.xaxis) == labels(ax.yaxis) == {0.5: "Mon", 1.5: "Tue", 2.5: "Wed"}
+    (grid,) = ax.collections
+    assert torch.tensor(grid.get_array().tolist()).numpy() == pytest.approx(scores.numpy())
+
+
+def test_the_largest_number_of_each_day_is_said(shown):
+    figures.by_day({"one": BY_DAY}, ["Mon", "Tue", "Wed"])
+    assert "one. The largest number of each row: Mon: 0.90 at Tue; Tue: 1.00 at Mon; Wed: 0.75 at Wed." in shown[0]
+
+
+def test_a_marked_viewer_frames_its_rows_where_it_shows_all_heads_and_is_still():
+    weights = torch.rand(2, 2, 3, 3, generator=torch.Generator().manual_seed(0)).softmax(dim=-1)
+    viewer = figures.MarkedViewer(weights, ["a", "b", "c"], view="all", rows={1: 2, 2: 0})
+    drawn, said = viewer.still()
+    assert said.startswith("Attention viewer")
+    framed = {number: [patch.get_y() for patch in ax.patches] for number, ax in enumerate(drawn.axes) if ax.patches}
+    assert framed == {1: [1.5], 2: [-0.5]}
+    for patch in (patch for ax in drawn.axes for patch in ax.patches):
+        assert (patch.get_x(), patch.get_width(), to_hex(patch.get_edgecolor())) == (-0.5, 3, to_hex(ORANGE))
+    viewer.view = "one"
+    assert not any(ax.patches for ax in viewer.still()[0].axes)

@@ -12,7 +12,7 @@ from matplotlib.patches import Circle
 from proven import proven
 
 from attncourse.positions import relative_index, rope_angles, sinusoidal
-from attncourse.viz.style import ORANGE, PALE, SERIES
+from attncourse.viz.style import ORANGE, SERIES
 from attncourse_lessons import course
 
 figures = course.part("order", "figures")
@@ -40,9 +40,15 @@ def test_turning_shows_the_same_angle_at_every_shift_and_another_at_another_offs
 def test_position_vectors_say_how_often_the_columns_change_their_sign(shown):
     table = sinusoidal(torch.arange(64), 8)
     figures.position_vectors(table, columns=[0, 4], title="vectors")
-    flips = (table[1:].sign() != table[:-1].sign()).sum(dim=0)
+    flips = (table[2:].sign() != table[1:-1].sign()).sum(dim=0)           # a sine has no sign at 0
     assert "vectors: 64 positions by 8 columns, and 2 of the columns as curves." in shown[0]
     assert f"the sign changes: column 0 {flips[0]} times, column 4 {flips[4]} times" in shown[0]
+
+
+def test_products_say_what_they_are_at_the_ends_and_how_much_a_diagonal_varies(shown):
+    figures.offset_products(torch.tensor([[4.0, 2, 1], [2, 4, 2.5], [1, 2.5, 4]]), rows=[0, 1])
+    assert "of position 0 from 4.0 at offset 0 over 4.0 at 0 to 1.0 at 2; of position 1 from 2.0 at" in shown[0]
+    assert shown[0].endswith("On a diagonal they differ by at most 0.50.")
 
 
 def test_a_distance_table_is_read_out_row_by_row(shown):
@@ -77,26 +83,18 @@ def test_points_of_two_scales_are_read_out_seed_by_seed(shown):
     assert "binary, × 1: 90%, 95%; binary, × 8: 60%, 65%" in shown[0]
 
 
-def test_accuracy_past_the_end_is_told_in_both_texts_and_a_scheme_without_a_long_one_has_refused(shown):
-    long = [1.0] * 6 + [0.5] * 8
-    lines = {"A": {"a": {8: [[1.0] * 6, [0.5] * 6], 16: [long, [1.0] * 14]}}, "B": {"b": {8: [[1.0] * 6]}}}
-    figures.accuracy_past_training(lines, trained=8, chance={8: 0.25, 16: 0.125}, first=2, smooth=4)
-    assert "a: 75% in texts of 8, 50% to 100% beyond in texts of 16; b: 100% in texts of 8, refuses 16." in shown[0]
-    later = {"a": ("longer training", [[0.5] * 6 + [0.25] * 8])}
-    figures.accuracy_past_training(lines, trained=8, chance={}, first=2, later=later)
-    assert "100% beyond in texts of 16 (longer training: 25% to 25%); b" in shown[1]
-    assert "The most frequent letter of 8: 25%; The most frequent letter of 16: 12%" in shown[0]
-
-
 def test_reach_tells_the_mean_at_each_length(shown):
     lines = {"a": {"RoPE": {32: [1.0, 0.9], 128: [0.5, 0.7]}}, "b": {"T5": {32: [0.5, 0.4]}}}
     figures.reach(lines, trained=32, shortest=8)
     assert "a, RoPE: 95% at 32, 60% at 128; b, T5: 45% at 32." in shown[0]
 
 
-def test_one_distance_tells_where_the_answers_fall(shown):
-    figures.one_distance({3: [1.0], 4: [1.0], 5: [0.25], 6: [1.0]}, trained=5, alike=[5], others=[6], either=1)
-    assert "below 90% at 5, lowest 25%; below 5 it is at least 100%. Marked: 5, and without a band 6." in shown[0]
+def test_one_distance_tells_how_many_distances_do_harm_and_from_which_match_on(shown):
+    matches = {3: 0.25, 4: 0.5, 5: 0.75, 6: 0.5}
+    figures.one_distance({3: 1.0, 4: 0.96, 5: 0.25, 6: 1.0}, matches, trained=5)
+    assert "3 to 6: below 90% at 1 of 2 new distances, lowest 25%; at trained distances at least 96%." in shown[0]
+    assert "The smallest match with −2 of a distance below 90% is 0.75;" in shown[0]
+    assert shown[0].endswith("with a match below 0.5, 0 of 0 are below 90%, above 0.8 0 of 0.")
 
 
 def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
@@ -104,14 +102,6 @@ def test_attention_past_the_end_tells_the_largest_weights_apart(shown):
     matrix[4:] = 1 / 6
     figures.attention_past_training({"a": matrix, "b": torch.eye(6)}, trained=4)
     assert "a: largest weight of a query 1.00 inside, 0.17 beyond; b" in shown[0]
-
-
-def test_a_property_table_says_yes_and_no_and_what_was_measured(shown):
-    row = {"unique": (True, ""), "longer texts": (False, "12%")}
-    figures.property_table({"binary": row, "RoPE": row | {"longer texts": (True, "99%")}})
-    assert "binary: unique yes, longer texts no (12%); RoPE: unique yes, longer texts yes (99%)." in shown[0]
-    figures.property_table({"learned": {"unique": (True, ""), "longer texts": (None, "too few")}})
-    assert "learned: unique yes, longer texts not tested (too few)." in shown[1]
 
 
 # What is drawn
@@ -139,7 +129,7 @@ def test_each_family_of_schemes_has_an_arrow_to_the_place_where_the_position_ent
     assert boxed(ax) == [*path, "value"]
     upright = [(start[0] == end[0], pair) for (start, end), pair in zip(arrows(ax), joined(ax), strict=True)]
     places = [pair for straight, pair in upright if straight]
-    shaw = "Shaw, too: $v_j + a^V_{j-i}$"
+    shaw = "Shaw, here as well: $v_j + a^V_{j-i}$"
     assert places == [("absolute:\nsinusoidal, learned", "input x"), ("rotary:\nRoPE", "query, key"),
                       ("relative:\nT5, ALiBi, Shaw", "score"), (shaw, "value")]  # fmt: skip
     at = {words: (x, y) for words, x, y in texts(ax)}
@@ -158,6 +148,7 @@ def test_each_family_of_schemes_has_an_arrow_to_the_place_where_the_position_ent
 @pytest.mark.parametrize("position", [0, 5])
 def test_counting_has_a_row_a_position_in_digits_and_in_waves_and_the_distances_beside(position):
     left, middle, right = axes(figures.binary_and_waves, position)
+    assert texts(middle) == [(("sin", "cos")[i % 2], i + 0.5, -0.2) for i in range(8)], "which column is which"
     assert [ax.get_title() for ax in (left, middle, right)] == [
         "binary digits", "sines and cosines", f"how far from {position}"
     ]  # fmt: skip
@@ -190,6 +181,18 @@ def test_position_vectors_have_a_row_a_position_and_some_of_their_columns_are_cu
 
 
 @proven
+def test_products_of_all_pairs_have_frames_around_the_rows_that_are_curves_over_the_offset():
+    products = torch.tensor([[4.0, 2, 1], [2, 4, 2.5], [1, 2.5, 4]])
+    left, right, _ = axes(figures.offset_products, products, rows=[0, 1])
+    assert grid(left) == products.tolist() and left.yaxis_inverted()
+    assert [*cells(left)] == [(0, 0, 3, 1), (0, 1, 3, 1)]
+    assert labels(left.yaxis) == {0.5: "0", 1.5: "1", 2.5: "2"} and labels(left.xaxis) == {0.5: "0", 2.5: "2"}
+    assert curves(right) == {"position 0": {0: 4, 1: 2, 2: 1}, "position 1": {-1: 2, 0: 4, 1: 2.5}}
+    assert left.get_xlabel() == left.get_ylabel() == "position" and left.get_title() == "dot product of two positions"
+    assert (right.get_xlabel(), right.get_ylabel()) == ("offset k", "dot product")
+
+
+@proven
 def test_a_distance_table_has_a_row_a_query_and_a_column_a_key():
     (ax,) = axes(figures.distance_table, relative_index(3, 3, 1), ["we", "know", "that"], max_distance=1)
     assert table(ax) == {
@@ -213,7 +216,7 @@ def test_buckets_are_bands_behind_the_learned_numbers_and_costs_are_lines_over_t
     assert left.get_lines()[0].get_drawstyle() == "steps-mid"
     shaded = sorted((x, width) for x, _, width, _ in cells(left))
     assert shaded == [(-2.5, 2), (0.5, 1)], "every second bucket, as wide as the distances that share it"
-    assert texts(left) == [("5", -4, 0.98), ("−2", -2, 1)]
+    assert texts(left) == [("−2", -2, 1)]
     assert left.get_ylabel() == "added to the score"
     assert strokes(right) == [[(d, -slope * abs(d)) for d in given[0]] for slope in (2, 0.5)]
     assert texts(right) == [("slope 2", 3, -2), ("slope 1/2", 3, -0.5)]
@@ -224,23 +227,24 @@ def test_buckets_are_bands_behind_the_learned_numbers_and_costs_are_lines_over_t
 
 
 @proven
-def test_one_distance_has_a_mean_a_band_of_seeds_and_marks_where_keys_look_alike():
-    shares = {3: [1.0, 1.0], 4: [1.0, 0.5], 5: [0.25, 0.5], 6: [1.0, 1.0], 7: [1.0, 1.0]}
-    (ax,) = axes(figures.one_distance, shares, trained=5, alike=[5], others=[7], either=1)
-    marks, mean = strokes(ax)[:-1], strokes(ax)[-1]
-    assert marks == [[(5, 0), (5, 1)], [(7, 0), (7, 1)]]
-    assert mean == [(3, 1), (4, 0.75), (5, 0.375), (6, 1), (7, 1)]
-    (band,) = ax.collections
-    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
-    assert corners >= {(4, 0.5), (4, 1), (5, 0.25), (5, 0.5)}
-    behind = {(x, width): colour for (x, _, width, _), (colour, _) in cells(ax).items()}
-    trained, near = (
-        to_hex([share * part + 1 - share for part in to_rgb(colour)]) for colour, share in ((PALE, 0.6), (ORANGE, 0.18))
-    )
-    assert behind == {(2, 2.5): trained, (3.5, 3): near}
-    assert labels(ax.xaxis) == {3: "3", 4: "4", 5: "5", 7: "7"} and texts(ax) == [("trained", 3.25, 0.05)]
-    assert ax.yaxis.get_major_formatter()(0.5) == "50%"
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("the distance of all far keys", "accuracy")
+def test_one_distance_is_a_dot_against_the_distance_and_against_the_match_with_the_right_key():
+    shares = {3: 1.0, 4: 0.75, 5: 0.375, 6: 0.5, 7: 1.0}
+    matches = {3: 0.25, 4: -0.5, 5: 0.75, 6: 0.0, 7: -1.0}
+    left, right = axes(figures.one_distance, shares, matches, trained=5)
+    level = [(0, 0.9), (1, 0.9)]
+    borders = [[(0.5, 0), (0.5, 1)], [(0.8, 0), (0.8, 1)]]
+    assert strokes(left) == [[(5, 0.375), (6, 0.5), (7, 1)], [(3, 1), (4, 0.75)], level]
+    assert strokes(right) == [[(0.75, 0.375), (0, 0.5), (-1, 1)], [(0.25, 1), (-0.5, 0.75)], level, *borders]
+    assert [words for words, _, _ in texts(right)] == ["below 90%: 1 of 2", "0 of 0"] and texts(left) == []
+    for ax in (left, right):
+        new, known = ax.get_lines()[:2]
+        assert to_hex(known.get_color()) == to_hex(ORANGE) != to_hex(new.get_color())
+        assert known.get_markerfacecolor() == "none" and known.get_markersize() > new.get_markersize()
+        assert ax.get_ylim() == (0, 1.03) and ax.yaxis.get_major_formatter()(0.5) == "50%"
+    assert left.get_xlim()[1] >= 7 and right.get_xlim()[0] < -1 and right.get_xlim()[1] > 1
+    assert [text.get_text() for text in right.get_legend().get_texts()] == ["new distances", "trained distances"]
+    assert (left.get_xlabel(), left.get_ylabel()) == ("distance D of all far keys", "accuracy")
+    assert right.get_xlabel() == "match of the two fastest pairs with −2"
 
 
 @proven
@@ -282,7 +286,7 @@ def test_pairs_that_have_not_come_full_circle_meet_new_angles_above_one():
     assert [*cells(ax)] == [(1.5, 1, 2, pytest.approx(4.4))]
     assert labels(ax.yaxis) == {1: "× 1", 2: "× 2", 4: "× 4"} and ax.get_yscale() == "log"
     assert texts(ax) == [("no change", 0, 4), ("some", 0, 4), ("new angles", 3, pytest.approx(3.6)),
-                         ("full circle in training", 1, 0.74)]  # fmt: skip
+                         ("← full circle in training", 1, 0.74)]  # fmt: skip
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("pair of columns", "largest angle (trained: × 1)")
 
 
@@ -313,6 +317,30 @@ def test_points_of_a_scheme_stand_above_it_the_settings_side_by_side():
 
 
 @proven
+def test_a_note_stands_where_a_scheme_has_no_points_of_the_second_setting():
+    groups = {"none": {"32": [0.5], "128": [0.25]}, "learned": {"32": [0.75], "128": []}}
+    (ax,) = axes(figures.scale_points, groups, "accuracy", notes={"learned": "refuses"})
+    assert texts(ax) == [("refuses", 1.1, 0.1)]
+    assert [points for line in strokes(ax) for points in line] == [
+        (pytest.approx(x), y) for x, y in ((-0.2, 0.5), (0.2, 0.25), (0.8, 0.75))
+    ]  # fmt: skip
+    assert labels(ax.xaxis) == {0: "none", 1: "learned"}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["32", "128"]
+
+
+@proven
+def test_families_stand_above_their_schemes_and_seeds_are_joined_from_scheme_to_scheme():
+    groups = {"none": {"32": [0.5, 0.25]}, "a": {"32": [0.75, 1.0]}, "b": {"32": []}}
+    families = {"no": 1, "both": 2}
+    (ax,) = axes(figures.scale_points, groups, "accuracy", families=families, joined=["32"])
+    assert texts(ax) == [("no", 0, 1.06), ("both", 1.5, 1.06)]
+    assert labels(ax.xaxis) == {0: "none", 1: "a", 2: "b"}
+    paths, border = strokes(ax)[-3:-1], strokes(ax)[-1]
+    assert [[y for _, y in path] for path in paths] == [[0.5, 0.75], [0.25, 1]] and border == [(0.5, 0), (0.5, 1)]
+    assert [x for x, _ in paths[0]] < [x for x, _ in paths[1]]
+
+
+@proven
 @pytest.mark.parametrize(("offset", "shift"), [(1, 0), (2, 3)])
 def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not(offset, shift):
     circle, lines = axes(figures.rotated_pair, offset, shift)
@@ -322,6 +350,7 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
         return vector * complex(math.cos(math.radians(25 * position)), math.sin(math.radians(25 * position)))
 
     ends = [complex(x, y) for words, x, y in texts(circle) if not words]
+    assert [words for words, _, _ in texts(circle)].count("before") == 1
     expected = [query, turned(query, shift + offset), key, turned(key, shift)]
     assert ends == [pytest.approx(end, abs=1e-5) for end in expected]
     at = {words: (x, y) for words, x, y in texts(circle) if words}
@@ -332,7 +361,7 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
     start, end = (complex(math.cos(math.radians(a)), math.sin(math.radians(a))) for a in (arc.theta1, arc.theta2))
     assert [start, end] == [pytest.approx(v / abs(v), abs=1e-6) for v in (expected[3], expected[1])]
     score = (turned(query, offset) * key.conjugate()).real
-    assert curves(lines)["turned"] == {s: pytest.approx(score, abs=1e-5) for s in range(6)}
+    assert curves(lines)["rotated"] == {s: pytest.approx(score, abs=1e-5) for s in range(6)}
     for s, sum_ in curves(lines)["added"].items():
         tag = [complex(math.sin(math.radians(25 * p)), math.cos(math.radians(25 * p))) for p in (s + offset, s)]
         assert sum_ == pytest.approx(((query + tag[0]) * (key + tag[1]).conjugate()).real, abs=1e-4)
@@ -340,43 +369,19 @@ def test_turned_vectors_keep_their_angle_and_their_score_and_shifted_ones_do_not
 
 
 @proven
-def test_accuracy_past_the_end_has_a_line_a_seed_and_text_in_means_of_some_positions():
-    long, short = [1.0] * 6 + [0.5] * 4 + [0.25] * 3, [1.0, 0.5] * 3
-    lines = {"A": {"a": {8: [short], 15: [long, [0.75] * 13]}},
-             "B": {"b": {8: [short, [0.25] * 6]}, "c": {8: [short]}}}  # fmt: skip
-    chance, later = {8: 0.25, 15: 0.125}, {"a": ("later", [[0.5] * 4 + [0.25] * 4 + [0.125] * 5])}
-    given = {"trained": 8, "chance": chance, "first": 2, "smooth": 4, "later": later, "notes": {"b": ("here", 3, 0.5)}}
-    a, empty, b, c = axes(figures.accuracy_past_training, lines, **given)
-    assert [ax.get_title() for ax in (a, b, c)] == ["A: a", "B: b", "B: c"] and not empty.axison
-    assert [ax.get_ylabel() for ax in (a, b, c)] == ["accuracy", "accuracy", ""]
-    levels, each = [[(2, 0.125), (15, 0.125)], [(2, 0.25), (8, 0.25)]], [(2 + i, (1, 0.5)[i % 2]) for i in range(6)]
-    colours = {line.get_ydata()[0]: line.get_color() for line in a.get_lines()[:2]}
-    assert colours == {0.125: a.get_lines()[3].get_color(), 0.25: a.get_lines()[-1].get_color()}
-    assert strokes(a) == [
-        *levels, [(3.5, 0.5), (7.5, 0.25), (11.5, 0.125), (14, 0.125)],
-        [(3.5, 1), (7.5, 0.75), (11.5, 0.375), (14, 0.25)], [(x, 0.75) for x in (3.5, 7.5, 11.5, 14)], each
-    ]  # fmt: skip
-    assert strokes(b) == [*levels, each, [(2 + i, 0.25) for i in range(6)]]
-    for ax in (a, b, c):
-        assert [*cells(ax)] == [(0, 0, 8, 1)] and labels(ax.xaxis) == {0: "0", 8: "8", 15: "15"}
-        assert labels(ax.yaxis) == {0: "0%", 0.5: "50%", 1: "100%"}
-    assert strokes(c) == [*levels, each]
-    assert texts(a) == [] and texts(b) == [("refuses", 12, 0.5), ("here", 3, 0.5)] and texts(c) == texts(b)[:1]
-    (legend,) = a.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
-        "text of 8", "text of 15", "later", "always the most frequent letter", "trained positions"
-    ]  # fmt: skip
-
-
-@proven
 def test_reach_joins_means_and_has_a_mark_a_seed():
     lines = {"as it is": {32: [1.0, 0.5], 128: [0.5, 0.25]}, "window": {32: [0.75, 0.25], 128: [0.25, 0.5]}}
     left, right = axes(figures.reach, {"ours": lines, "theirs": {"window": {32: [0.5, 0.25]}}}, trained=32, shortest=8)
+
+    def seeds(*points):                                                              # the first to the left
+        beside = (1.05**-0.5, 1.05**0.5)
+        return [(pytest.approx(n * x, rel=1e-4), y) for n, *ys in points for x, y in zip(beside, ys, strict=True)]
+
     assert strokes(left) == [
-        [(32, 0.75), (128, 0.375)], [(32, 1), (32, 0.5), (128, 0.5), (128, 0.25)],
-        [(32, 0.5), (128, 0.375)], [(32, 0.75), (32, 0.25), (128, 0.25), (128, 0.5)],
+        [(32, 0.75), (128, 0.375)], seeds((32, 1, 0.5), (128, 0.5, 0.25)),
+        [(32, 0.5), (128, 0.375)], seeds((32, 0.75, 0.25), (128, 0.25, 0.5)),
     ]  # fmt: skip
-    assert strokes(right) == [[(32, 0.375)], [(32, 0.5), (32, 0.25)]]
+    assert strokes(right) == [[(32, 0.375)], seeds((32, 0.5, 0.25))]
     assert texts(left) == [("as it is", 160, 0.375), ("window", 160, pytest.approx(0.29))], "one below the other"
     assert texts(right) == [("window", 40, 0.375)]
     assert (left.get_title(), right.get_title()) == ("ours", "theirs")
@@ -385,7 +390,7 @@ def test_reach_joins_means_and_has_a_mark_a_seed():
     assert len(set(looks)) == 4
     for ax in (left, right):
         assert [*cells(ax)] == [(8, 0, 24, 1)]
-        assert labels(ax.xaxis) == {8: "8", 32: "32"} | ({128: "128"} if ax is left else {})
+        assert labels(ax.xaxis) == {32: "32"} | ({128: "128"} if ax is left else {})
         assert ax.get_xlabel() == "length of the text" and ax.get_ylabel() == ("accuracy" if ax is left else "")
 
 
@@ -411,7 +416,10 @@ def test_attention_past_the_end_has_lines_where_the_training_ended():
     matrix = torch.eye(4)
     matrix[2:] = torch.tensor([0.125, 0.5, 0.125, 0.25])
     tables = {"a": matrix, "b": torch.eye(4).roll(1, 1)}
-    a, b, key = axes(figures.attention_past_training, tables, trained=2, circled={"a": (3, 1)})
+    a, b, key = axes(figures.attention_past_training, tables, trained=2, circled={"a": (3, 1)}, enlarged={"b": 1})
+    assert [*cells(b)] == [(0.5, 0.5, 8, 8)]
+    (inset,) = b.child_axes
+    assert grid(inset) == [[0, 1, 0], [0, 0, 1], [0, 0, 0]] and a.child_axes == []
     assert key.get_ylabel() == "attention weight"
     assert (a.get_title(), b.get_title()) == ("a", "b") and (a.get_xlabel(), a.get_ylabel()) == ("key", "query")
     assert grid(a) == [[1, 0, 0, 0], [0, 1, 0, 0], [0.125, 0.5, 0.125, 0.25], [0.125, 0.5, 0.125, 0.25]]
@@ -420,18 +428,3 @@ def test_attention_past_the_end_has_lines_where_the_training_ended():
         assert strokes(ax) == [[(0, 1.5), (1, 1.5)], [(1.5, 0), (1.5, 1)]]
     assert texts(a) == [("0.50", 1, 3)] and texts(b) == []
     assert [patch.center for patch in a.patches if isinstance(patch, Circle)] == [(1, 3)]
-
-
-@proven
-def test_a_property_that_holds_is_filled_and_ticked_in_the_column_of_its_scheme():
-    rows = {"binary": {"unique": (True, ""), "longer": (False, "12%"), "near": (False, "3")},
-            "RoPE": {"unique": (False, "1"), "longer": (True, "99%"), "near": (None, "few")}}  # fmt: skip
-    (ax,) = axes(figures.property_table, rows)
-    at = {(x, y): words.strip() for words, x, y in texts(ax)}
-    assert [at[x, -0.42] for x in (0.5, 1.5)] == ["binary", "RoPE"] and ax.yaxis_inverted()
-    assert [[at[x, y] for x in (-0.08, 0.5, 1.5)] for y in (0.5, 1.5, 2.5)] == [
-        ["unique", "✓", "✗ 1"], ["longer", "✗ 12%", "✓ 99%"], ["near", "✗ 3", "few"]
-    ]  # fmt: skip
-    filled = {place[:2] for place, (colour, _) in cells(ax).items() if colour != "#ffffff"}
-    assert filled == {(0, 0), (1, 1)} and len(cells(ax)) == 6
-    assert [place[:2] for place, (_, hatch) in cells(ax).items() if hatch] == [(1, 2)], "what cannot be tested"

@@ -96,13 +96,18 @@ def test_of_each_schedule_the_peak_and_the_half_of_it_are_named(said):
 
 def test_the_step_says_what_is_kept_and_for_how_long(said):
     figures.training_step()
-    assert "Kept for the whole run: weights and m, v. Kept within one step: activations" in said[0]
+    assert "Kept for the whole run: weights and the averages m, v. Kept within one step: activations" in said[0]
 
 
 def test_the_best_rate_is_that_of_the_lowest_median_and_not_of_the_luckiest_run(said):
     figures.rate_sweep({1e-3: [2.0, 0.1, 2.2], 1e-2: [1.0, 1.1, 1.2]})
     assert said == ["Held-out loss against the learning rate, a point for each seed. 0.001: 2.00, 0.10, 2.20; "
                     "0.01: 1.00, 1.10, 1.20. Lowest median at 0.01."]  # fmt: skip
+
+
+def test_rates_whose_medians_are_equal_as_written_are_both_named(said):
+    figures.rate_sweep({1e-3: [2.0, 2.1, 2.2], 1e-2: [1.0, 1.842, 1.9], 3e-2: [1.7, 1.838, 1.9]})
+    assert said[0].endswith("Lowest median at 0.01 and 0.03.")
 
 
 def test_a_gpu_that_is_faster_than_the_launches_waits(said):
@@ -135,9 +140,11 @@ def test_of_each_step_the_milliseconds_are_said_and_how_long_the_gpu_is_busy(sai
 
 
 def test_of_a_run_every_look_is_said_and_the_predicted_end(said):
-    figures.run_curve([20.0, 40.0], {"loss": [6.0, 2.0], "BLEU": [1.0, 30.0]}, 5)
-    assert said == ["A run against its seconds. loss: 6.0 at 20 s, 2.0 at 40 s; BLEU: 1.0 at 20 s, 30.0 at 40 s. "
-                    "The end was predicted at 5 s."]  # fmt: skip
+    figures.run_curve([20.0, 40.0], [6.0, 2.0], 5)
+    assert said == ["A run's loss against its seconds: 6.0 at 20 s, 2.0 at 40 s. The end was predicted at 5 s."]
+    figures.run_curve([20.0, 40.0], [6.0, 2.0], 5, first="6.0: half of it\nis random")
+    assert said[1] == ("A run's loss against its seconds: 6.0 at 20 s, 2.0 at 40 s. Beside the first point stands "
+                       "\"6.0: half of it is random\". The end was predicted at 5 s.")  # fmt: skip
 
 
 def test_of_each_class_its_share_is_said(said):
@@ -156,7 +163,6 @@ def test_the_bits_of_each_format_are_said_and_what_they_buy(said):
 def test_what_each_gpu_holds_is_said(said):
     figures.data_parallel()
     assert "With DDP each holds all weights" in said[0] and "With FSDP each holds half of each" in said[0]
-    assert "With ZeRO stage 1 each holds half of Adam's averages" in said[0]
 
 
 # What is drawn
@@ -226,12 +232,19 @@ def test_the_gaps_of_a_seed_are_joined_and_written_in_points():
     assert strokes(few) == [[(-5, 0), (-10, 0)], [(-6, 1), (-13, 1)], [(-5, 0), (-6, 1)], [(-10, 0), (-13, 1)],
                             [(0, 0), (0, 1)]]  # fmt: skip
     assert strokes(many) == [[(2, 0), (-20, 0)], [(2, 0)], [(-20, 0)], [(0, 0), (0, 1)]]
-    sides = [("← underconfident", -0.4, -0.35), ("overconfident →", 0.4, -0.35)]
-    assert texts(few) == [("−5.0", -5, 0.18), ("−6.0", -6, 1.18), ("−10.0", -10, 0.18), ("−13.0", -13, 1.18), *sides]
-    assert texts(many) == [("2.0", 2, 0.18), ("−20.0", -20, 0.18), *sides]
+    sides = [("← underconfident", -0.4, -0.72), ("overconfident →", 0.4, -0.72)]
+    assert texts(few) == [("plain", -5, -0.16), ("−5.0", -5, 0.18), ("−6.0", -6, 1.18), ("smoothed", -10, -0.16),
+                          ("−10.0", -10, 0.18), ("−13.0", -13, 1.18), *sides]  # fmt: skip
+    assert texts(many) == [("plain", 2, -0.16), ("2.0", 2, 0.18), ("smoothed", -20, -0.16), ("−20.0", -20, 0.18),
+                           *sides]  # fmt: skip
     assert [ax.get_title() for ax in (few, many)] == ["few", "many"]
     assert few.get_xlim() == many.get_xlim() == (-24, 6), "one scale for both"
-    assert [text.get_text() for text in few.figure.legends[0].get_texts()] == ["plain", "smoothed"]
+
+
+def test_the_number_of_a_gap_near_zero_stands_beside_the_line_at_zero():
+    (ax,) = axes(figures.paired_gaps, {"one": {"plain": [-0.003, 0.05]}})
+    beside = {text.get_text(): (text.get_position()[0], text.get_ha()) for text in ax.texts}
+    assert beside["−0.3"] == (0.5, "left") and beside["5.0"] == (5, "center")
 
 
 @proven
@@ -240,9 +253,15 @@ def test_learning_rates_are_drawn_from_the_first_step_on_with_their_peaks_and_ha
     assert strokes(ax) == [[(1, 0.1), (2, 0.3), (3, 0.2), (4, 0.15)], [(2, 0.3), (4, 0.15)],
                            [(1, 0.4), (2, 0.25), (3, 0.1)], [(1, 0.4), (3, 0.1)]]  # fmt: skip
     at = places(ax)
-    assert at["half, step 4  "] == (4, 0.15) and at["  half, step 3"] == (3, 0.1)
+    (left, high), (right, low) = at["half the peak\nat step 4"], at["half the peak\nat step 3"]
+    assert 3.9 < left < 4 and 3 < right < 3.1 and (high, low) == (0.15, 0.1), "beside their points"
     assert at["up and down"][1] == 0.15 and at["down"][1] == 0.1 and at["warm-up"][0] < 2
     assert [*cells(ax)] == [(0, 0, 2, 1)], "the warm-up is shaded"
+
+
+def test_a_late_half_is_rounded_to_hundreds():
+    falling = [1 - step / 4401 for step in range(4401)]
+    assert "half the peak\nat step 2,200" in places(axes(figures.learning_rates, {"down": falling}, 2)[0])
 
 
 @proven
@@ -254,14 +273,17 @@ def test_a_step_of_adamw_is_drawn_with_its_numbers_from_the_gradient_to_the_para
     theta, decayed, new = "θ\n0.989", "decay λθ\n0.0989", "new θ\n0.9853"
     assert boxed(ax) == [gradient, m, v, m_hat, root, ratio, theta, decayed, new]
     boxes = {name: place for name, place in places(ax).items() if name in boxed(ax)}
-    assert {(box_at(boxes, start), box_at(boxes, end)) for start, end in arrows(ax)} == {
+    *straight, (corner, end) = arrows(ax)
+    assert {(box_at(boxes, start), box_at(boxes, end)) for start, end in straight} == {
         (gradient, m), (gradient, v), (m, m_hat), (v, root), (m_hat, ratio), (root, ratio), (ratio, new),
         (theta, decayed), (decayed, new),
     }  # fmt: skip
+    ((begin, bend),) = strokes(ax)
+    assert bend == corner and box_at(boxes, begin) == theta and box_at(boxes, end) == new, "θ itself, round a corner"
     at = places(ax)
     of_m, of_v = "average of g: 0.9 · 0.1 + 0.1 · (−0.5)", "average of g²: 0.98 · 0.02 + 0.02 · (−0.5)²"
     assert at["÷ 0.19"][1] > at["÷ 0.0396"][1] and at[of_m][1] > at[of_v][1]
-    assert at["upper ÷ lower"][0] == 9.2 and at["× λ = 0.1, not averaged, not divided"][1] < -2
+    assert at["upper ÷ lower"][0] == 9.2 and at["× λ = 0.1, not averaged, not divided"][1] < -1.5
     assert at["θ − 0.01 × (ratio + decay)"][0] == 12
 
 
@@ -272,10 +294,10 @@ def test_a_training_step_goes_round_from_the_weights_to_the_weights():
     assert {(box_at(at, start), box_at(at, end)) for start, end in arrows(ax)} == {
         ("batch", "forward"), ("forward", "loss"), ("loss", "backward"), ("clip", "AdamW"), ("AdamW", "weights"),
         ("weights", "forward"), ("weights", "backward"), ("forward", "activations"), ("activations", "backward"),
-        ("backward", "gradient"), ("gradient", "clip"), ("m, v", "AdamW"),
+        ("backward", "gradient"), ("gradient", "clip"), ("averages\nm, v", "AdamW"),
     }  # fmt: skip
     assert sorted(at, key=lambda name: (at[name][1], at[name][0])) == [
-        "activations", "gradient", "batch", "forward", "loss", "backward", "clip", "AdamW", "weights", "m, v",
+        "activations", "gradient", "batch", "forward", "loss", "backward", "clip", "AdamW", "weights", "averages\nm, v",
     ]  # fmt: skip
     for name, (x, y) in at.items():
         assert [tuple(plain(box)) for box in boxes_around(ax, x, y)] == [(plain(x - 0.8), 1.6)], name
@@ -309,21 +331,13 @@ def test_a_sweep_draws_each_run_and_joins_the_medians():
     beside = [rate * factor for rate in runs for factor in (1 / 1.07, 1, 1.07)]
     assert [rate for rate, _ in seen] == pytest.approx(beside, rel=1e-4)
     assert strokes(ax) == [[(0.001, 2.2), (0.01, 1.2), (0.1, 3.1)]]
-    assert [(words, x) for words, x, _ in texts(ax)] == [("2.20", 0.001), ("1.20", 0.01), ("3.10", 0.1)]
+    assert [(words, x) for words, x, _ in texts(ax)] == [
+        ("2.20", 0.001), ("1.20", 0.01), ("3.10", 0.1),
+        ("too slow: it has learned too little", 0.00125), ("too fast: it overshoots", 0.13),
+    ]  # fmt: skip
+    height = {words: y for words, _, y in texts(ax)}
+    assert height["too slow: it has learned too little"] == 2.2 and height["too fast: it overshoots"] > height["3.10"]
     assert labels(ax.xaxis) == {0.001: "0.001", 0.01: "0.01", 0.1: "0.1"} and ax.get_xscale() == "log"
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a run", "median"]
-
-
-@proven
-def test_every_measured_speed_is_drawn_and_the_medians_are_joined():
-    speeds = {"slow": {64: [1.0, 3.0, 2.0], 256: [4.0, 6.0, 5.0]}, "fast": {64: [7.0, 9.0, 8.0], 256: [10.0, 12, 11]}}
-    (ax,) = axes(figures.throughput, speeds)
-    assert strokes(ax)[::2] == [[(64, 2), (256, 5)], [(64, 8), (256, 11)]]
-    beside = [size * factor for size in (64, 256) for factor in (1 / 1.07, 1, 1.07)]
-    for runs, values in zip(strokes(ax)[1::2], ([1, 3, 2, 4, 6, 5], [7, 9, 8, 10, 12, 11]), strict=True):
-        assert [y for _, y in runs] == values and [x for x, _ in runs] == pytest.approx(beside, rel=1e-4)
-    assert texts(ax) == [("slow", 320, 5), ("fast", 320, 11)]
-    assert labels(ax.xaxis) == {64: "64", 256: "256"} and ax.get_xscale() == ax.get_yscale() == "log"
 
 
 @proven
@@ -340,7 +354,8 @@ def test_a_kernel_starts_when_it_is_launched_and_the_one_before_it_is_done():
     assert strokes(slow) == [[(5, 1), (5, 0.7)], [(10, 1), (25, 0.7)], [(15, 1), (45, 0.7)]]
     assert strokes(fast) == [[(5, 1), (5, 0.7)], [(10, 1), (10, 0.7)], [(15, 1), (15, 0.7)]]
     assert texts(slow)[:3] == [("1", 2.5, 1.35), ("1", 15, 0.35), ("2", 7.5, 1.35)]
-    assert texts(slow)[-1] == (" done after 65 µs", 65, 0.35) and texts(fast)[-1] == (" done after 17 µs", 17, 0.35)
+    assert texts(slow)[-1] == (" 60 µs of work, done after 65 µs", 65, 0.35)
+    assert texts(fast)[-1] == (" 6 µs of work, done after 17 µs", 17, 0.35)
 
 
 def lane(ax, low, height):
@@ -403,79 +418,97 @@ def test_a_roof_rises_with_the_bandwidth_to_the_peak_and_work_lies_on_it():
     assert [(left, width) for left, _, width, _ in cells(ax)] == [(1, 9), (50, 450)]
     assert [colour for colour, _ in cells(ax).values()] == ["#f0f6fa", "#fcf2eb"]
     assert ax.get_xscale() == ax.get_yscale() == "log"
+    assert min(ax.get_yticks()) >= 10 > max(thin[0][1], wide[0][1]), "no number where the names stand"
+
+
+def test_work_of_one_intensity_shares_a_line_and_a_name_on_the_roofline():
+    work = {"thin": (10.0, 5.0), "as thin": (100.0, 50.1)}
+    (ax,) = axes(figures.roofline, {"one": (100.0, 10.0)}, work)
+    assert len(strokes(ax)) == 2 and "as thin; thin: 2" in places(ax)
 
 
 @proven
-def test_memory_is_stacked_beside_what_there_is_and_a_part_too_thin_to_be_seen_is_said_once():
+def test_memory_is_stacked_beside_what_there_is_with_its_parts_in_numbers_at_its_end():
     held = {"small": {"state": 1e9, "activations": 2e9}, "large": {"state": 3e9, "activations": 30e9}}
-    held |= {"thin": {"state": 1e7, "activations": 5e9}, "also": {"state": 1e7, "activations": 4e9}}
+    held |= {"thin": {"state": 1e7, "activations": 5e9}}
     (ax,) = axes(figures.memory_bars, held, {"T4": 16e9}, {"thin": 7e9})
     lengths = [[bar.get_width() for bar in container] for container in ax.containers]
     starts = [[bar.get_x() for bar in container] for container in ax.containers]
-    assert lengths == [[1, 3, 0.01, 0.01], [2, 30, 5, 4]] and starts == [[0, 0, 0, 0], [1, 3, 0.01, 0.01]]
-    legend = [text.get_text() for text in ax.figure.legends[0].get_texts()]
-    assert legend == ["state", "activations", "measured"] and dots(ax) == [(7, 2)]
-    assert [places(ax)[words][1] for words in ("3.0 GB", "33.0 GB", "5.0 GB", "4.0 GB")] == [0, 1, 2, 3]
-    assert labels(ax.yaxis) == {0: "small", 1: "large", 2: "thin", 3: "also"}
-    assert places(ax)["T4: 16 GB"][0] == 16 and strokes(ax) == [[(16, 0), (16, 1)]]
-    assert "total" in places(ax)
-    (thin,) = [(words, x, y) for words, x, y in texts(ax) if words.startswith("state")]
-    assert thin[0] == "state: 0.01 GB" and 7 < thin[1] < 8 and thin[2] == 2, "beside the diamond"
+    assert lengths == [[1, 3, 0.01], [2, 30, 5]] and starts == [[0, 0, 0], [1, 3, 0.01]]
+    assert labels(ax.yaxis) == {0: "small", 1: "large", 2: "thin"} and ax.yaxis_inverted()
+    assert strokes(ax) == [[(16, 0), (16, 1)], [(7, 2)]] and places(ax)["T4: 16 GB"][0] == 16
+    at, end = places(ax), ax.get_xlim()[1]
+    written = {"1.0 + 2.0 GB": (3, 0), "3.0 + 30.0 GB": (33, 1), "measured 7.0 GB": (7, 1.99),
+               "predicted 0.01 + 5.0 GB": (7, 2.36)}  # fmt: skip
+    for words, (last, row) in written.items():
+        assert last < at[words][0] < last + 0.02 * end and at[words][1] == row
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["state", "activations"]
+
+
+def test_a_bar_whose_words_would_meet_a_line_has_them_inside():
+    held = {"met": {"state": 3e9, "activations": 9e9}, "beyond": {"state": 1e9, "activations": 29e9}}
+    (ax,) = axes(figures.memory_bars, held, {"T4": 16e9}, {})
+    sides = {text.get_text(): (text.get_ha(), text.get_position()[0]) for text in ax.texts}
+    (side, x), (other, further) = sides["3.0 + 9.0 GB"], sides["1.0 + 29.0 GB"]
+    assert side == "right" and 11 < x < 12 and other == "left" and further > 30
 
 
 @proven
-def test_a_step_is_divided_where_the_busy_time_is_known():
-    (ax,) = axes(figures.step_times, {"predicted": (3.0, 2.5), "alone": (30.0, 10.0), "run": (76.6, None)})
-    lengths = {each.get_label(): [bar.get_width() for bar in each] for each in ax.containers}
-    starts = [[bar.get_x() for bar in each] for each in ax.containers]
-    assert lengths == {"GPU busy": [2.5, 10, 0], "GPU waits": [0.5, 20, 0], "busy time not measured": [0, 0, 76.6]}
-    assert starts == [[0, 0, 0], [2.5, 10, 0], [3, 30, 0]]
-    assert labels(ax.yaxis) == {0: "predicted", 1: "alone", 2: "run"} and ax.yaxis_inverted()
+def test_a_step_is_divided_where_the_busy_time_is_known_and_its_parts_are_named():
+    rows = {"predicted": (3.0, 2.5), "alone": (30.0, 10.0), "run": (50.0, None), "next": (12.0, 12.0)}
+    (ax,) = axes(figures.step_times, rows, ("predicted", "next"))
+    bars = [(round(bar.get_y() + bar.get_height() / 2), bar.get_x(), bar.get_width(), bar.get_hatch() or "")
+            for each in ax.containers for bar in each]  # fmt: skip
+    assert bars == [(0, 0, 3, ""), (1, 0, 10, ""), (1, 10, 20, "////"), (2, 0, 50, ""), (3, 0, 12, "")]
+    outlined = [bar.get_linestyle() == "--" for each in ax.containers for bar in each]
+    assert outlined == [True, False, False, False, True], "forecasts alone"
+    assert labels(ax.yaxis) == {0: "predicted", 1: "alone", 2: "run", 3: "next"} and ax.yaxis_inverted()
     at = {words: (x, y) for words, x, y in texts(ax)}
-    assert [at[words][1] for words in ("3.0", "30", "77")] == [0, 1, 2]
-    assert 3 < at["3.0"][0] < 4 and 30 < at["30"][0] < 31 and 76.6 < at["77"][0] < 78
-    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == list(lengths)
+    assert (at["GPU busy"], at["GPU waits"], at["busy time not measured"]) == ((5, 1), (20, 1), (25, 2))
+    assert [at[words][1] for words in ("3.0 (GPU busy 2.5)", "30", "50", "12")] == [0, 1, 2, 3]
+    assert 3 < at["3.0 (GPU busy 2.5)"][0] < 4 and 30 < at["30"][0] < 31 and 50 < at["50"][0] < 51
 
 
 @proven
-def test_a_run_is_drawn_against_its_seconds_beside_its_predicted_end():
-    loss, score = axes(figures.run_curve, [20.0, 40.0, 50.0], {"loss": [6.0, 3.0, 2.0], "BLEU": [1.0, 20.0, 30.0]}, 5)
-    assert strokes(loss) == [[(20, 6), (40, 3), (50, 2)], [(5, 0), (5, 1)]]
-    assert strokes(score) == [[(20, 1), (40, 20), (50, 30)], [(5, 0), (5, 1)]]
-    assert [(words, x) for words, x, _ in texts(loss)] == [("6.0", 20), ("2.0", 50), ("predicted end: 5 s", 6)]
-    assert [(words, x) for words, x, _ in texts(score)] == [("1.0", 20), ("30.0", 50), ("predicted end: 5 s", 6)]
-    assert [ax.get_ylabel() for ax in (loss, score)] == ["loss", "BLEU"]
+def test_a_run_is_drawn_against_its_seconds_between_its_predicted_end_and_its_end():
+    (ax,) = axes(figures.run_curve, [20.0, 40.0, 50.0], [6.0, 3.0, 2.0], 5)
+    assert strokes(ax) == [[(20, 6), (40, 3), (50, 2)], [(5, 0), (5, 1)], [(50, 0), (50, 1)]]
+    assert [(words, x) for words, x, _ in texts(ax)] == [
+        ("6.0", 20), ("2.0", 50), ("predicted end: 5 s", 5.75), ("measured end: 50 s", 49.25)]  # fmt: skip
+    assert ax.get_ylabel() == "validation loss\n(nats per token)"
+
+
+def test_words_at_the_first_point_of_a_run_stand_beside_it_instead_of_its_loss():
+    (ax,) = axes(figures.run_curve, [20.0, 40.0, 50.0], [6.0, 3.0, 2.0], 5, "6.0: half random")
+    assert [words for words, _, _ in texts(ax)][:2] == ["6.0: half random", "2.0"]
+    assert places(ax)["6.0: half random"] == (21, 6)
 
 
 @proven
 def test_classes_of_operations_have_a_bar_for_each_share():
     flops = {"products": 996.0, "norms": 1.0, "rest": 3.0}
     (ax,) = axes(figures.class_shares, {"FLOPs": flops, "bytes": {"products": 3.0, "norms": 1.0, "rest": 4.0}})
-    lengths = {each.get_label(): [bar.get_width() for bar in each] for each in ax.containers}
-    assert lengths["FLOPs"] == pytest.approx([99.6, 0.1, 0.3]) and lengths["bytes"] == pytest.approx([37.5, 12.5, 50])
+    flops, moved = [[bar.get_width() for bar in each] for each in ax.containers]
+    assert flops == pytest.approx([99.6, 0.1, 0.3]) and moved == pytest.approx([37.5, 12.5, 50])
     assert [bar.get_x() for each in ax.containers for bar in each] == [0] * 6
     middles = [bar.get_y() + bar.get_height() / 2 for each in ax.containers for bar in each]
     assert middles == pytest.approx([-0.2, 0.8, 1.8, 0.2, 1.2, 2.2])
-    assert [words for words, _, _ in texts(ax)] == ["100%", "< 1%", "< 1%", "38%", "12%", "50%"]
+    words = ["100% of the FLOPs", "< 1%", "< 1%", "38% of the bytes", "12%", "50%"]
+    assert [said for said, _, _ in texts(ax)] == words
     assert [y for _, _, y in texts(ax)] == pytest.approx(middles)
     assert labels(ax.yaxis) == {0: "products", 1: "norms", 2: "rest"} and ax.yaxis_inverted()
-    assert [text.get_text() for text in ax.figure.legends[0].get_texts()] == ["FLOPs", "bytes"]
 
 
 @proven
-def test_ddp_holds_everything_twice_and_what_zero_shards_is_held_once():
-    ddp, zero, fsdp = axes(figures.data_parallel)
-    assert [ax.get_title(loc="left")[:6] for ax in (ddp, zero, fsdp)] == ["DDP: e", "ZeRO s", "FSDP ("]
-    whole = {(name, gpu): (0, 2, "all of it") for name in figures.HELD for gpu in (0, 1)}
-    halves = {("Adam's m, v", gpu): (gpu, gpu + 1, ("1st half", "2nd half")[gpu]) for gpu in (0, 1)}
-    assert held_by(zero) == whole | halves
-    assert [texts_near(zero, arrow) for arrow in arrows(zero)] == ["all-gather, after the step", "all-reduce"]
+def test_ddp_holds_everything_twice_and_what_is_sharded_is_held_once():
+    ddp, fsdp = axes(figures.data_parallel)
+    assert [ax.get_title(loc="left")[:6] for ax in (ddp, fsdp)] == ["DDP (t", "FSDP ("]
     assert held_by(ddp) == {(name, gpu): (0, 2, "all of it") for name in figures.HELD for gpu in (0, 1)}
     assert held_by(fsdp) == {(name, gpu): (gpu, gpu + 1, ("1st half", "2nd half")[gpu])
                              for name in figures.HELD for gpu in (0, 1)}  # fmt: skip
     assert [texts_near(ddp, arrow) for arrow in arrows(ddp)] == ["all-reduce"]
     assert [texts_near(fsdp, arrow) for arrow in arrows(fsdp)] == ["all-gather, block by block", "reduce-scatter"]
-    for ax in (ddp, zero, fsdp):
+    for ax in (ddp, fsdp):
         assert rows_of(ax) == {"batch": 3.05, "weights": 2.15, "gradient": 1.25, "Adam's m, v": 0.35}
         at = places(ax, "GPU 0", "GPU 1", "part 0", "part 1")
         assert [x for x, _ in at.values()] == [1, 1, 5.7, 5.7] and [*at] == ["GPU 0", "part 0", "GPU 1", "part 1"]

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from drawn import arrows, axes, boxed, cells, curves, joined, labels, strokes, texts
+from drawn import arrows, axes, bars, boxed, cells, joined, labels, strokes, texts
+from matplotlib.colors import to_rgba
 from proven import proven
 
 from attncourse import viz
+from attncourse.viz.style import BLUE, GREY, ORANGE, PURPLE
 from attncourse_lessons import course
 from attncourse_lessons.l09_transformer.figures import KINDS, block_lines
 
@@ -82,8 +84,8 @@ def pages(monkeypatch):
 def test_sampling_says_what_is_left_and_refuses_another_cut():
     logits = torch.tensor([2.0, 1.0, 0.0, -9.0])
     said = figures.sampling_frame(logits, ["a", "b"], 1.0, "top-k 2")[1]
-    assert "2 tokens are left" in said and "a 0.73, b 0.27; all tokens not shown 0.00" in said
-    assert "1 token is left, perplexity 1.0" in figures.sampling_frame(logits, ["a"], 0.1, "top-p 0.9")[1]
+    assert "2 of 4 tokens are left" in said and "a 0.73, b 0.27, all others 0.00" in said
+    assert "1 of 4 tokens is left" in figures.sampling_frame(logits, ["a"], 0.1, "top-p 0.9")[1]
     with pytest.raises(ValueError, match="cut: got 'beam 3'"):
         figures.sampling_frame(logits, ["a"], 1.0, "beam 3")
 
@@ -127,15 +129,26 @@ def test_a_mask_stands_beside_its_objective_row_by_row_and_what_it_forbids_is_ha
     drawn = {(grid[1].index(low), grid[0].index(left)): not hatch for left, low, hatch in beside}
     assert drawn == {(i, j): bool(mask[i, j]) for i in range(3) for j in range(2)}
     assert all(-2 * 2.9 + 0.95 < low < -2.9 + 0.4 for low in grid[1]), "in the row of its objective"
+    edges = {round(y, 2): patch.get_edgecolor() for patch in ax.patches for y in [patch.get_y() + 0.28]
+             if 0 <= patch.get_x() < 2 and patch.get_width() > 0.9}  # fmt: skip
+    assert edges == {y: to_rgba(PURPLE if i % 2 else GREY) for i, y in enumerate((0, -0.75, -2.9, -3.65))}
     said = {words: (x, y) for words, x, y in texts(ax)}
     assert said["causal"] == (pytest.approx(grid[0][0]), pytest.approx(-2.9 + 0.44))
     assert said["query"][0] < grid[0][0] and said["query"][1] == pytest.approx((grid[1][0] + grid[1][1]) / 2, abs=0.01)
     assert grid[0][0] < said["key"][0] < grid[0][1] + 1 and said["key"][1] < grid[1][-1]
 
 
+def test_the_axes_of_the_masks_are_named_once_and_a_mask_over_another_text_is_orange():
+    masks = {"decoder": torch.ones(2, 2).bool(), "cross": torch.ones(2, 3).bool()}
+    (ax,) = axes(figures.objectives, [figures.Objective("spans", ("a", "b"), (), ("c",), masks)] * 2)
+    assert sorted(words for words, _, _ in texts(ax) if words in ("query", "key")) == ["key", "query"]
+    colours = [colour for (left, _, _, _), (colour, _) in cells(ax).items() if left > 2]
+    assert colours == ([BLUE] * 4 + [ORANGE] * 6) * 2
+
+
 def test_the_objectives_of_the_lecture_have_the_masks_that_they_say(shown):
     figures.pretraining_objectives()
-    assert "its mask prefix of three, 7 queries by 7 keys, allows 63% of the pairs" in shown[0]
+    assert "its mask prefix of four, 8 queries by 8 keys, allows 66% of the pairs" in shown[0]
     assert "decoder reads <bos> <1> the number <2> in it; decoder predicts <1> the number <2> in it <3>" in shown[0]
 
 
@@ -166,24 +179,28 @@ def test_groups_of_changes_stand_under_their_titles_in_their_order():
     assert labels(ax.yaxis) == {0: "network", 1: "GELU", 2: "positions", 3: "RoPE"}
     marks = [line for line in ax.lines if len(line.get_xdata()) == 1]
     assert [(line.get_xdata()[0], round(line.get_ydata()[0], 2)) for line in marks] == [(-0.15, 2.83), (-0.01, 0.83)]
+    (ax,) = axes(figures.changes_to_the_block, studies, {"all": ("GELU", "RoPE")}, {"GELU": "−7 %"})
+    assert labels(ax.yaxis) == {0: "all", 1: "GELU (−7 %)", 2: "RoPE"}
 
 
 @proven
-def test_gains_are_hollow_before_filled_after_and_labelled(shown):
+def test_gains_are_grey_before_blue_after_and_labelled(shown):
     rows = {"RoPE": ((0.15, 0.03), (0.38, 0.02)), "untied": ((0.1, 0.02), (0.05, 0.02))}
-    figures.gains_before_and_after(rows)
+    figures.gains_before_and_after(rows, ("300", "1200"))
     assert "RoPE: 0.150 ± 0.030 before, 0.380 ± 0.020 after. untied: 0.100 ± 0.020 before" in shown[0]
-    (ax,) = axes(figures.gains_before_and_after, rows)
+    (ax,) = axes(figures.gains_before_and_after, rows, ("300", "1200"))
     marks = [line for line in ax.lines if len(line.get_xdata()) == 1]
     assert [line.get_xdata()[0] for line in marks] == [0.15, 0.38, 0.1, 0.05]
-    assert [line.get_markerfacecolor() == "white" for line in marks] == [True, False, True, False]
+    assert [(line.get_marker(), line.get_color()) for line in marks] == [
+        ("s", GREY), ("o", BLUE), ("s", GREY), ("o", BLUE)
+    ]  # fmt: skip
     assert [words for words, _, _ in texts(ax)] == ["grows: 0.15 → 0.38", "shrinks: 0.10 → 0.05"]
+    legend = ax.get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["300", "1200"]
+    assert [(line.get_marker(), line.get_color()) for line in legend.get_lines()] == [("s", GREY), ("o", BLUE)]
     assert labels(ax.yaxis) == {0: "RoPE", 1: "untied"} and ax.yaxis_inverted()
-    key = ax.get_legend()
-    assert [text.get_text() for text in key.get_texts()] == ["first setting", "second setting (after the arrow)"]
-    assert [line.get_markerfacecolor() == "white" for line in key.get_lines()] == [True, False]
     assert arrows(ax) == [((0.15, 0), (0.38, 0)), ((0.1, 1), (0.05, 1))]
-    assert strokes(ax)[1:] == [
+    assert strokes(ax)[1:-2] == [
         [(0.12, -0.13), (0.18, -0.13)], [(0.15, -0.13)], [(0.36, 0.13), (0.4, 0.13)], [(0.38, 0.13)],
         [(0.08, 0.87), (0.12, 0.87)], [(0.1, 0.87)], [(0.03, 1.13), (0.07, 1.13)], [(0.05, 1.13)],
     ]  # fmt: skip
@@ -191,7 +208,7 @@ def test_gains_are_hollow_before_filled_after_and_labelled(shown):
 
 
 def test_a_gain_that_becomes_a_loss_lies_left_of_zero_inside_the_axes():
-    (ax,) = axes(figures.gains_before_and_after, {"none": ((0.05, 0.01), (-0.04, 0.02))})
+    (ax,) = axes(figures.gains_before_and_after, {"none": ((0.05, 0.01), (-0.04, 0.02))}, ("a", "b"))
     assert [words for words, _, _ in texts(ax)] == ["becomes a loss: 0.05 → −0.04"]
     assert ax.get_xlim()[0] < -0.06 and [(-0.06, 0.13), (-0.02, 0.13)] in strokes(ax)
 
@@ -206,59 +223,85 @@ def test_a_curve_is_what_a_budget_buys_with_the_model_and_the_lowest_loss_on_it(
 
     models = {"small": (1e10, 6e11), "large": (2e11, 3e11)}
     figures.budget_curves(loss, models)
-    assert "small, 3.6e+22 FLOPs: 11.609 at 10 billion parameters, lowest 10.0" in shown[0]
+    assert "small, 3.6e+22 FLOPs, 60 tokens per parameter: 11.609 at 10 billion parameters, lowest 10.0" in shown[0]
     (ax,) = axes(figures.budget_curves, loss, models)
     lines = strokes(ax)
-    assert [len(line) for line in lines] == [301, 1, 1] * 2
-    for (curve, (mark,), (cross,)), size in zip((lines[:3], lines[3:]), (1e10, 2e11), strict=True):
+    assert [len(line) for line in lines] == [301, 1, 1, 2] * 2
+    for (curve, (mark,), (cross,), foot), size in zip((lines[:4], lines[4:]), (1e10, 2e11), strict=True):
         assert [y for _, y in curve] == pytest.approx([loss(x, 1) for x, _ in curve], abs=1e-3)
         assert mark == (size, pytest.approx(loss(size, 1), abs=1e-3))
         assert cross == min(curve, key=lambda point: point[1]) and cross[0] == pytest.approx(5e10, rel=0.02)
-    named = {name: list(points.values()) for name, points in curves(ax).items()}
-    assert named == {
-        "small: 3.6e+22 FLOPs": [pytest.approx(loss(1e10, 1), abs=1e-3)],
-        "large: 3.6e+23 FLOPs": [pytest.approx(loss(2e11, 1), abs=1e-3)],
-    }
+        assert foot == [cross, (pytest.approx(1.12 * size), cross[1])]
+    lowest = lines[2][0][1]
+    downwards = [((size, pytest.approx(loss(size, 1), abs=1e-3)), (size, pytest.approx(lowest, abs=1e-3)))
+                 for size in (1e10, 2e11)]  # fmt: skip
+    assert arrows(ax)[:2] == downwards
+    assert [words for words, _, _ in texts(ax)] == [
+        "small: budget 0.1 ×,\n60 tokens per parameter,\n1.603 above the lowest",
+        "large: budget 1 ×,\n1.5 tokens per parameter,\n1.380 above the lowest",
+    ]
+    assert [text.xy[0] for text in ax.texts] == [1e10, 2e11] and ax.get_legend() is None
     billions = {1e9 * number: f"{number:,}" for number in [5, 10, 20, 50, 100, 200, 500, 1000]}
     assert labels(ax.xaxis) == billions
     (ax,) = axes(figures.budget_curves, tokens_alone, {"one": (1e10, 6e11)})
+    (words,) = (words for words, _, _ in texts(ax))
+    assert words.startswith("one: budget 1 ×,\n60 tokens per parameter")
+    assert arrows(ax) == [((1e10, 6e11), (1e10, pytest.approx(6e9)))]
     assert labels(ax.xaxis) == billions
     paid = [x * y for x, y in strokes(ax)[0]]
     assert paid == pytest.approx([6e21] * 301, rel=1e-3), "of one budget"
 
 
 @proven
-def test_curves_add_up_the_likeliest_tokens_before_and_after_the_cut_and_a_stroke_stands_at_it():
+def test_an_arrow_leads_from_the_better_loss_to_where_the_baseline_reaches_it(shown):
+    baseline, other = {100: [4.1, 3.9], 400: [3.0]}, {100: [3.5], 400: [1.9, 2.1]}
+    assert figures.worth_in_steps(baseline, other, "RoPE") == pytest.approx([2.0, 4.0])
+    assert "many times the steps: 2.0 at 100 steps, 4.0 at 400 steps" in shown[0]
+    (ax,) = axes(figures.worth_in_steps, baseline, other, "RoPE")
+    assert [(start, tuple(map(pytest.approx, end))) for start, end in arrows(ax)] == [
+        ((100, 3.5), (200, 3.5)), ((400, 2.0), (1600, 2.0))
+    ]  # fmt: skip
+    (begin, end), *measured = strokes(ax)
+    assert begin == (400, 3.0) and end == (pytest.approx(1840), pytest.approx(3 - np.log(4.6) / np.log(4), abs=1e-3))
+    assert measured == [
+        [(100, 4.0), (400, 3.0)], [(100, 4.1), (100, 3.9), (400, 3.0)],
+        [(100, 3.5), (400, 2.0)], [(100, 3.5), (400, 1.9), (400, 2.1)],
+    ]  # fmt: skip
+    assert [words for words, _, _ in texts(ax)] == [
+        "2.0 times the steps", "4.0 times the steps (extrapolated)", "baseline", "RoPE"
+    ]  # fmt: skip
+    assert labels(ax.xaxis) == {300: "300", 600: "600", 1200: "1,200"} and ax.get_xscale() == "log"
+
+
+@proven
+def test_bars_of_the_likeliest_tokens_before_and_after_the_cut_and_one_of_all_others():
     logits = torch.tensor([0.0, 2.0, 1.0, -1.0])
     (ax,) = axes(figures.sampling_frame, logits, ["b", "c", "a"], 0.5, "top-k 2")
-    warm, own = ((logits / T).softmax(dim=0).sort(descending=True).values.cumsum(dim=0).tolist() for T in (0.5, 1.0))
-    drawn = {name: list(points.values()) for name, points in curves(ax).items()}
-    assert drawn["what we sample from"] == pytest.approx([warm[0] / warm[1], 1.0], abs=1e-5)
-    assert drawn["before the cut, T = 0.5"] == pytest.approx(warm, abs=1e-5)
-    assert drawn["the model's own, T = 1"] == pytest.approx(own, abs=1e-5)
-    assert [(2, 0), (2, 1)] in strokes(ax) and ax.get_xscale() == "log"
-    assert labels(ax.xaxis) == {1: "1\nb", 2: "2\nc", 3: "3\na"}
-
-
-def test_top_p_has_a_line_at_p_and_the_model_s_own_curve_is_drawn_where_it_differs():
-    (ax,) = axes(figures.sampling_frame, torch.tensor([0.0, 2.0, 1.0, -1.0]), ["b", "c", "a"], 1.0, "top-p 0.6")
-    assert [(0, 0.6), (1, 0.6)] in strokes(ax) and "the model's own, T = 1" not in curves(ax)
+    own = logits.softmax(dim=0).sort(descending=True).values.tolist()
+    after = (logits[1:3] / 0.5).softmax(dim=0).tolist()
+    rows = ["b", "c", "a", "all others"]
+    found = bars(ax)
+    assert found["the model's own"] == pytest.approx(dict(zip(rows, own, strict=True)), abs=1e-4)
+    assert found["what we sample from"] == pytest.approx(dict(zip(rows, [*after, 0, 0], strict=True)), abs=1e-4)
+    assert [words for words, _, _ in texts(ax)] == ["0.88", "0.12", "cut", "cut"] and ax.yaxis_inverted()
+    assert ax.get_title() == "T = 0.5, top-k 2: 2 of 4 tokens are left"
 
 
 @proven
 def test_stacks_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each_block():
     (ax,) = axes(figures.encoder_decoder_stacks, 2)
-    alone = [("the cat [?] here", "bidirectional", "[?] = sat"), ("<bos> the cat", "causal", "the cat sat")]
-    both = [("die Katze saß", "bidirectional", None), ("<bos> the cat", "causal, cross", "the cat sat")]
+    alone = [("the cat [?] here", "bidirectional", "sat"), ("<bos> the cat", "causal", "the cat sat")]
+    both = [("die Katze saß da", "bidirectional", None), ("<bos> the cat", "causal, cross", "the cat sat")]
     position = "embedding + position"
     expected = []
     for inputs, block, outputs in alone + both:
-        expected += [(inputs, position), (position, block), (block, block), (block, "norm")]
-        expected += [("norm", outputs)] if outputs else []
+        top = "norm, linear, softmax" if outputs else "norm"
+        expected += [(inputs, position), (position, block), (block, block), (block, top)]
+        expected += [(top, outputs)] if outputs else []
     assert joined(ax)[:-2] == expected
     assert all(start[1] < end[1] for start, end in arrows(ax)[:-2])
     assert boxed(ax) == [block for _, block, _ in alone + both for _ in range(2)]
-    tops = sorted({low + 0.5 for _, low, _, _ in cells(ax)})
+    tops = sorted({low + 0.5 for _, low, width, _ in cells(ax) if width > 1})
     # From above the encoder's last norm down beside its blocks, with an arrow to each of the decoder's.
     (start, corner), (foot, head) = strokes(ax)
     norm = {x: y for words, x, y in texts(ax) if words == "norm"}
@@ -267,12 +310,29 @@ def test_stacks_are_read_from_their_inputs_up_and_the_memory_goes_across_to_each
     assert [end for _, end in arrows(ax)[-2:]] == [(13.4, y) for y in tops]
     named = {words: x for words, x, y in texts(ax) if words.startswith(("encoder", "decoder"))}
     assert named == {"encoder-only": 1.9, "decoder-only": 6.1, "encoder–decoder": 12.5}
+    # Under each stack its masks, a row for each query and a column for each key.
+    masks = {1.9: (BLUE, 4, 4, False), 6.1: (BLUE, 3, 3, True), 10.5: (BLUE, 4, 4, False), 13.8: (BLUE, 3, 3, True),
+             15.5: (ORANGE, 3, 4, False)}  # fmt: skip
+    expected = {}
+    for x, (colour, n, n_keys, causal) in masks.items():
+        for i in range(n):
+            for j in range(n_keys):
+                place = round(x + 0.42 * (j - n_keys / 2), 2), round(-0.4 - 0.42 * (i + 1), 2)
+                expected[place] = (colour.lower(), False) if j <= i or not causal else ("#ffffff", True)
+    drawn = {(round(left, 2), round(low, 2)): (face, bool(hatch))
+             for (left, low, width, _), (face, hatch) in cells(ax).items() if width < 1}  # fmt: skip
+    assert drawn == expected
+    (beside,) = ((x, y) for words, x, y in texts(ax) if words == "← query")
+    (above,) = ((x, y) for words, x, y in texts(ax) if words == "key →")
+    assert beside == (pytest.approx(1.9 - 2 * 0.42 - 0.24), pytest.approx(-0.4 - 2 * 0.42)) and above == (1.9, -0.22)
+    named = [(words, x) for words, x, y in texts(ax) if y < 0 and words not in ("key →", "← query")]
+    assert named == [("all", 1.9), ("causal", 6.1), ("all", 10.5), ("causal", 13.8), ("cross: all", 15.5)]
 
 
 PARTS = {
     "encoder": [("norm 1", "attention"), ("norm 2", "feed forward")],
-    "decoder": [("norm 1", "attention"), ("norm 2", "cross"), ("norm 3", "feed forward")],
-    "decoder-only": [("norm 1", "attention"), ("norm 2", "feed forward")],
+    "decoder": [("norm 1", "causal\nattention"), ("norm 2", "cross"), ("norm 3", "feed forward")],
+    "decoder-only": [("norm 1", "causal\nattention"), ("norm 2", "feed forward")],
 }
 
 
@@ -289,7 +349,9 @@ def test_a_block_marks_its_line_in_the_code_and_its_box_in_the_drawing(kind, lin
     assert marked == ([height[lines[line - 1].code]] if line <= len(lines) else [])
     full = [words for words, x, y in texts(ax) for (left, low, width, _), (colour, _) in cells(ax).items()
             if left < x < left + width and low < y < low + 1 and min(bytes.fromhex(colour[1:])) < 0x60]  # fmt: skip
-    assert full == [box.replace("_", " ") for box in (lines[line - 1].boxes if line <= len(lines) else ())]
+    assert [words.removeprefix("causal\n") for words in full] == [
+        box.replace("_", " ") for box in (lines[line - 1].boxes if line <= len(lines) else ())
+    ]
     said = [(name, size) for name, x, y in texts(ax) for size, right, same in texts(ax)
             if x == 6.5 and right == 8.6 and y == same]  # fmt: skip
     shapes = lines[line - 1].shapes if line <= len(lines) else f"x (4, {n}, 64), the shape it came in"

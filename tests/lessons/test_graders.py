@@ -124,6 +124,9 @@ HALF_TRUE |= {"causal alone", "only the prefix is seen"}
 HALF_TRUE |= {"one too many to choose from", "the last is never drawn"}
 # Where all are tokens, either of two masks allows the future; a mask on the queries leaves the padding's keys and NaN.
 HALF_TRUE |= {"the future is read", "the padding takes part", "NaN where nothing is allowed"}
+# Sound blocks accused for their loss, and for rounding: the two together accuse those that a constant added does.
+HALF_TRUE |= {"a loss that rises is an error", "equal to the last digit"}
+
 
 # Of an answer that does several things, one: a mask of True alone does keep the pads; a code that holds two mistakes is
 # called by either; scores handed back as weights had no softmax; exponentials by hand that are multiplied by the mask

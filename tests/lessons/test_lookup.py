@@ -79,8 +79,8 @@ FIGURES = {
         "5:00 0.25, 8:00 0.50, 12:00 0.25; the values, so weighted, add up to 196",
     ),
     "runs": (
-        lambda: figures.losses_by_width({w: {"dot": {8: [1.0, 2.0]}} for w in "ab"}, {"a": 2.25, "b": 0.5}),
-        "the loss sees the b: dot: medians 1.50 at 8; equal weights have 0.50.",
+        lambda: figures.losses_by_width({"dot": {8: [1.0, 2.0]}}, 0.5),
+        "dot: 1.00 to 2.00 at 8; equal weights have 0.50.",
     ),
     "worlds": (
         lambda: figures.worlds({w: {"dot": [0.5, 0.75]} for w in "ab"}, chance=0.125),

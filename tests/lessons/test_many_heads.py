@@ -1,21 +1,19 @@
 """The records of heads hold what lecture 07 says of them, and their measures read what they name."""
 
 import random
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 
 import pytest
 import torch
 
 import benchmarks
-from attncourse.data.gossip import ADVERBS, NAMES, VOCABULARY, WOMEN, Gossip, gossip, tell
+from attncourse.data.gossip import ADVERBS, NAMES, VOCABULARY, WOMEN, gossip
 from attncourse.transformer import Weights
-from attncourse_lessons.l07_many_heads.low_rank import fitted
 from attncourse_lessons.l07_many_heads.patching import (
     Reader,
     answers_with,
     beyond_the_sum,
     givers,
-    guessing,
     mean_ablated,
     renamed,
     rows_at,
@@ -109,10 +107,6 @@ def test_in_thirty_seeds_a_head_attends_and_is_not_missed_and_pronouns_need_the_
     assert len({run["seed"] for run in runs}) == 30
     assert all(run["unmissed"] and run["by_pronoun"] < 0.9 < 0.99 < run["by_name"] for run in runs)
     assert all(len(pair["control"]) == 6 for run in runs for pair in run["unmissed"])
-    test = gossip(120, random.Random(12345))
-    asked = givers(test)
-    chance = guessing(test, asked.pronoun, test.asker[asked.means])
-    assert median(run["by_pronoun"] for run in runs) < chance["of that sex"]
 
 
 def test_two_to_five_heads_can_go_and_never_all_that_can_each_go_alone():
@@ -191,15 +185,6 @@ def test_what_is_put_into_a_run_is_what_the_other_run_had_there(readers, told):
     assert not any(module._forward_hooks for module in model.modules())          # none is left behind
 
 
-def test_a_guess_is_among_the_names_before_the_pronoun():
-    words, questions = tell(2, random.Random(26))                                # Ida showed Anna … because she …
-    tokens = torch.tensor([[VOCABULARY.index(word) for word in words]])
-    (verb,) = [i for i, question in enumerate(questions) if words[question.asker] == "sold" and question.kind == 0]
-    told = Gossip(tokens, torch.tensor([len(words)]), torch.zeros(len(questions), dtype=torch.long),
-                  *torch.tensor([tuple(question) for question in questions]).unbind(dim=1))  # fmt: skip
-    assert guessing(told, torch.tensor([verb]), torch.tensor([words.index("she")])) == {"all": 0.5, "of that sex": 0.5}
-
-
 def test_a_mean_ablation_makes_a_head_say_one_thing_everywhere_and_ends_with_its_block():
     torch.manual_seed(0)
     model, told = Reader().eval(), gossip(6, random.Random(0))
@@ -213,27 +198,6 @@ def test_a_mean_ablation_makes_a_head_say_one_thing_everywhere_and_ends_with_its
     (x,) = seen
     assert torch.equal(x[..., 32:48], x[:1, :1, 32:48].expand_as(x[..., 32:48])) and x[..., :32].std(dim=1).min() > 0
     assert torch.equal(model(told), before)
-
-
-def test_what_is_lost_beyond_the_sum_is_counted_by_case_and_by_seed():
-    pairs = [{"lost": [0.1, 0.2, 0.5], "control": [0.0, 0.2]}, {"lost": [0.0, 0.01, 0.11], "control": [0.3, 0.3]}]
-    found = beyond_the_sum([{"seed": 4, "unmissed": pairs}])
-    assert [pytest.approx(case) for case in found.cases] == [(0.2, 0.1, 0.2, 0.2), (0.1, 0.3, 0.3, 0.01)]
-    assert found.seeds == {"4": pytest.approx((0.15, 0.2))}
-    assert found.cheap == {"4": pytest.approx(-0.2)}                             # the second case alone
-
-
-def test_a_partner_that_costs_little_alone_costs_more_than_another_head_beside_the_one_it_stands_in_for():
-    cases, seeds, cheap = beyond_the_sum(measured("gossip_heads")["runs"])
-    assert len(cases) == 137 and sum(case[0] > case[2] for case in cases) == 76
-    gaps = [partner - another for partner, another in seeds.values()]
-    assert sum(gap > 0 for gap in gaps) == 29 and mean(gaps) > 2.05 * stdev(gaps) / 30**0.5
-    assert len(cheap) == 20 and mean(cheap.values()) > 2.09 * stdev(cheap.values()) / 20**0.5  # of 19 degrees
-    without_9 = [partner - another for seed, (partner, another) in seeds.items() if seed != "9"]
-    assert mean(gaps) - mean(without_9) > 0.01                                   # more than a point, by one seed
-    said = " ".join(beyond_the_sum(measured("gossip_heads")["runs"]).lines())
-    assert f"mean of 30 seeds:    {100 * mean(gaps):.1f} points" in said and "above zero in 29" in said
-    assert "76 of 137" in said and "mean of the 20 seeds that have such cases" in said and "(91 cases)" in said
 
 
 def test_the_weight_on_a_name_is_each_heads_mean_over_a_question(told):
@@ -272,6 +236,15 @@ def test_the_weight_on_a_place_is_each_heads_and_follows_a_key_that_is_exchanged
     assert not key._forward_hooks
 
 
-def test_weights_of_one_column_cannot_find_seven_days_and_two_can():
-    wanted = torch.eye(7).roll(1, dims=1)[None]
-    assert fitted(wanted, 1).item() < 0.8 < 0.95 < fitted(wanted, 2).item()
+def test_what_is_lost_beyond_the_sum_is_counted_by_case_and_by_seed():
+    pairs = [{"lost": [0.1, 0.2, 0.5], "control": [0.0, 0.2]}, {"lost": [0.0, 0.01, 0.11], "control": [0.3, 0.3]}]
+    found = beyond_the_sum([{"seed": 4, "unmissed": pairs}])
+    assert [pytest.approx(case) for case in found.cases] == [(0.2, 0.1, 0.2), (0.1, 0.3, 0.3)]
+    assert found.seeds == {"4": pytest.approx((0.15, 0.2))}
+
+
+def test_a_partner_costs_more_than_another_head_in_nearly_every_seed_and_than_each_of_six_in_half_of_the_cases():
+    cases, seeds = beyond_the_sum(measured("gossip_heads")["runs"])
+    gaps = [partner - another for partner, another in seeds.values()]
+    assert len(gaps) == 30 and sum(gap > 0 for gap in gaps) == 29 and mean(gaps) > 2.05 * stdev(gaps) / 30**0.5
+    assert len(cases) == 137 and sum(case[0] > case[2] for case in cases) == 76

@@ -13,7 +13,7 @@ from attncourse_lessons import course
 from attncourse_lessons.results import measured
 
 DEFINES = ("import torch\n", "pixels, labels =", "order = torch.randperm", "def train(", "def small_cnn", "def play(",
-           "def spectra(", "def probe(")  # fmt: skip
+           "def listener(", "def spectra(", "def probe(")  # fmt: skip
 RUNS = ("torch.manual_seed(0)\nvit", "torch.manual_seed(0)\nprint", "with torch.no_grad():\n    for", "formants =",
         "known =", "figures.")  # fmt: skip
 READOUTS = (650, 10890, 68544)  # the ViT's head, one that reads all rows, the rest of the ViT
@@ -152,6 +152,10 @@ def test_with_one_readout_shuffling_costs_both_models_about_the_same():
     wrongs = mistakes()
     cnn, vit = (mean(wrongs[f"{name}, pixels shuffled"]) - mean(wrongs[name]) for name in ("CNN", "ViT, all rows read"))
     assert cnn == pytest.approx(31 / 6, abs=0.1) and vit == pytest.approx(25 / 6, abs=0.1)
+    intact, shuffled = (mean(wrongs["ViT, all rows read" + end]) / mean(wrongs["CNN" + end])
+                        for end in ("", ", pixels shuffled"))  # fmt: skip
+    assert (intact, shuffled) == pytest.approx((2.2, 1.4), abs=0.05)
+    assert mean(wrongs["CNN"]) / mean(wrongs["ViT"]) == pytest.approx(1 / 4, abs=0.01)
     assert min(wrongs["CNN, mean over places"]) > max(wrongs["ViT, all rows read"])
     assert all(a < b for a, b in zip(wrongs["CNN"], wrongs["CNN, pixels shuffled"], strict=True))
     assert mean(wrongs["MLP"]) < mean(wrongs["ViT"]) - 2
@@ -170,6 +174,23 @@ def test_how_much_of_the_lead_is_gone_with_the_geometry_depends_on_the_scale(cou
     assert mean(lost) == pytest.approx(gone, abs=0.01)
     assert 2.57 * stdev(lost) / math.sqrt(6) == pytest.approx(half, abs=0.05)
     assert mean(leads[1]) > 2.57 * stdev(leads[1]) / math.sqrt(6), "a part remains"
+
+
+def test_over_a_model_without_assumptions_the_lead_of_the_cnn_goes_with_the_geometry():
+    wrongs = mistakes()
+    leads = [[mlp - cnn for mlp, cnn in zip(wrongs["MLP" + end], wrongs["CNN" + end], strict=True)]
+             for end in ("", ", pixels shuffled")]  # fmt: skip
+    lost = [before - after for before, after in zip(*leads, strict=True)]
+    assert [mean(lead) for lead in leads] == pytest.approx([6.7, 1.2], abs=0.05)
+    assert min(lost) > 0 and mean(lost) == pytest.approx(5.5, abs=0.05)
+    assert 2.57 * stdev(lost) / math.sqrt(6) == pytest.approx(2.0, abs=0.05)
+    assert abs(mean(wrongs["MLP, pixels shuffled"]) - mean(wrongs["MLP"])) < 0.5, "shuffling costs it none"
+
+
+def test_three_times_the_steps_help_the_vit():
+    wrongs = mistakes()
+    assert mean(wrongs["ViT, three times the steps"]) == pytest.approx(11.0, abs=0.05)
+    assert mean(wrongs["ViT"][:3]) == pytest.approx(15.0, abs=0.05)
 
 
 def test_dropout_alone_removes_no_mistakes_and_the_dense_layer_alone_about_half_of_the_lead():
@@ -214,10 +235,11 @@ def test_the_page_tells_the_parameters_of_the_readouts(vision):
     cnn, averaging, vit, all_rows = (build() for build in (
         vision.small_cnn, vision.averaging_cnn, vision.vit, vision.AllRowsRead))  # fmt: skip
     assert (parameters(cnn[-1]), parameters(cnn), parameters(averaging[-1])) == (5130, 9930, 330)
+    assert parameters(vision.mlp()) == 9610
     assert (parameters(vit.head), parameters(all_rows.head), parameters(vit) - parameters(vit.head)) == READOUTS
     text = next(lesson.folder for lesson in course.lessons if lesson.name == "beyond_text") / "lecture.py"
     said = text.read_text(encoding="utf-8").replace("{,}", ",")
-    assert all(f"{number:,}" in said for number in (5130, 9930, 330, *READOUTS))
+    assert all(f"{number:,}" in said for number in (5130, 9930, 330, 9610, *READOUTS))
 
 
 def test_a_part_is_put_into_the_record_that_stands_and_only_into_one_of_the_same_seeds(vision, tmp_path, monkeypatch):
@@ -243,6 +265,8 @@ def test_an_averaging_cnn_reads_moved_digits_as_well_as_others_where_nothing_mee
         "CNN, wide frame, no pooling")}  # fmt: skip
     border, pooling, neither, places = lost.values()
     assert neither == [0, 0, 0] and min(pooling) > 0.1 and min(border) > 0.3 and min(places) > 0.5
+    read = [mean(run["report"] for run in models[name]) for name in (averaging, *lost)]
+    assert read == pytest.approx([0.952, 0.878, 0.915, 0.734, 0.983], abs=0.001), "each change alone costs accuracy"
 
 
 def test_what_differs_most_from_the_usual_costs_more_than_rollouts_patches_and_ink_costs_no_more_than_any():
@@ -277,6 +301,12 @@ def test_without_a_map_inner_neighbours_are_not_alike_either_and_each_model_read
     for run, *others in zip(middle, *moved, strict=True):
         assert all(run["report"] > other["report"] + 0.2 for other in others)
         assert all(run["report_moved"] < other["report_moved"] - 0.3 for other in others)
+    ranges = [[100 * end(run[key] for run in runs) for end in (min, max)]
+              for runs in (middle, [*moved[0], *moved[1]]) for key in ("report", "report_moved")]  # fmt: skip
+    assert [[round(end) for end in pair] for pair in ranges] == [[95, 97], [20, 22], [59, 72], [54, 64]]
+    table, rim = record["maps"]["in the middle"], {*range(36)} - {*inner}
+    beside = [table[i][j] / 100 for i in rim for j in rim if abs(i // 6 - j // 6) + abs(i % 6 - j % 6) == 1]
+    assert mean(beside) == pytest.approx(0.37, abs=0.005)
 
 
 def test_no_other_learning_rate_did_better_on_the_validation_set():

@@ -59,11 +59,6 @@ def test_full_attention_is_learned_soon_at_the_rates_of_the_sparse_patterns_and_
     assert PATTERN["full"]["lr"] == 0.04 and [run["below"] for run in rates()[0.04]] == steps("full")
 
 
-def test_the_peaks_of_full_attention_come_with_its_rate():
-    assert max(run["highest_after"] for lr in (0.005, 0.01, 0.02) for run in rates()[lr]) < 0.13
-    assert sorted(run["highest_after"] for run in rates()[0.04])[1] > 1
-
-
 def test_a_window_does_damage_at_letters_and_the_first_token_repairs_it():
     for row in RECORD["sinks"]:
         assert row["weight_on_first"]["letter"] > 10 * row["weight_on_first"]["trigger"]
@@ -72,10 +67,9 @@ def test_a_window_does_damage_at_letters_and_the_first_token_repairs_it():
         assert row["loss"]["window"]["trigger"] < 0.05
 
 
-def test_each_change_of_the_first_token_does_what_the_table_says():
+def test_a_place_for_the_weight_does_not_help_and_any_letter_in_the_first_place_does_no_harm():
     assert min(at_letters("way_out")) > 0.1 > 0.01 > max(at_letters("way_out", "window + first token"))
-    assert max(at_letters("any_first")) < 0.01 and max(at_letters("own_answer")) > 0.1
-    assert min(at_letters("same_second")) > 0.02 and max(at_letters("same_second")) < 0.1 < min(at_letters("sinks"))
+    assert max(at_letters("any_first")) < 0.01 and min(at_letters("sinks")) > 0.1
 
 
 def test_the_width_the_feature_map_and_the_division_count_in_this_order():

@@ -74,21 +74,10 @@ def test_what_is_right_on_the_way_ends_as_what_is_counted_at_the_end():
         assert abs(run["watched"] - wrong - run["watched_right"]["550"]) <= 1  # a tie may be broken otherwise
 
 
-def test_lists_of_three_tokens_need_both_remedies_in_one_seed_alone():
-    suspects = measured("splits")["suspects"]
-    wrong = {name: [run["wrong"]["3"] for run in runs] for name, runs in suspects.items()}
-    assert wrong["mixed batches"] == [21, 3, 2] and wrong["both"] == [1, 2, 2]
-    assert {run["asked"]["3"] for runs in suspects.values() for run in runs} == {47}
-
-
-def test_what_the_beam_is_worth_depends_on_the_model_and_its_training():
+def test_attention_is_the_large_step_on_the_test_set_and_the_transformer_the_small_one():
     names = ("_mean_pool", "_last_state", "_attention", "")
-    records = [measured(f"training_cpu_de_en{name}") for name in names]
-    beam, greedily = [record["bleu"] for record in records], [record["curve"][-1]["test"] for record in records]
+    beam = [measured(f"training_cpu_de_en{name}")["bleu"] for name in names]
     assert round(beam[2] - max(beam[:2])) == 11 and round(beam[3] - beam[2]) == 4
-    assert round(greedily[2] - max(greedily[:2])) == 11 and round(greedily[3] - greedily[2]) == 7
-    gains = [one - other for one, other in zip(beam, greedily, strict=True)]
-    assert all(2 < gain < 3.1 for gain in gains[:3]) and gains[3] < 0.2
 
 
 @pytest.fixture(scope="module")
@@ -126,19 +115,11 @@ def test_wide_beams_find_likelier_texts_that_are_too_short_and_lose_bleu():
         assert bleu[-1] < 0.5 * max(each["bleu"] for each in widths.values())
         assert all(widths[n]["gain_interval"][1] < 0 for n in ("32", "64", "128"))
         assert all(low <= 0 <= high for low, high in (widths[n]["gain_interval"] for n in ("8", "16")))
-        too_short = run["penalties"]["0.0"]["words"] < 1  # then, and only then, the penalty gains something
-        gains = [run["penalties"][alpha]["gain_interval"][0] > 0 for alpha in ("0.6", "1.0")]
-        assert gains == [too_short] * 2 and too_short == (run["seed"] == 2)
-        low, high = run["penalties"]["0.6"]["interval"]
-        assert 2.5 < (high - low) / 2 < 3.6
-    assert sum(any(each["empty"] for each in run["widths"].values()) for run in runs) == 2
-    assert 0.3 < runs[2]["penalties"]["0.6"]["gain"] < runs[2]["penalties"]["1.0"]["gain"] < 0.7
 
 
 def test_a_seed_moves_bleu_further_than_other_captions_do():
     whole = [run["all"] for run in measured("beam_widths")["runs"]]
     assert all(each["5"]["gain_interval"][0] > 3.5 and 4.5 < each["5"]["gain"] < 5.5 for each in whole)
-    assert all(1.28 < each["1"]["words"] < 1.44 for each in whole)
     scores, intervals = ([each["5"][name] for each in whole] for name in ("bleu", "interval"))
     assert 4 < max(scores) - min(scores) < 4.5 and max(high - low for low, high in intervals) / 2 < 1.5
 
@@ -167,9 +148,3 @@ def test_both_suspects_are_guilty_and_mixing_costs_long_lists():
     long_ones = {name: [sum(count for n, count in run["wrong"].items() if int(n) > 8) for run in runs]
                  for name, runs in suspects.items()}  # fmt: skip
     assert all(old < new for name in (mixed, both) for old, new in zip(long_ones[before], long_ones[name], strict=True))
-
-
-def test_attention_is_the_large_step_of_the_ladder():
-    ladder = {rung: [run["right_in_test"] for run in runs] for rung, runs in measured("splits")["ladder"].items()}
-    assert max(ladder["mean pool"] + ladder["last state"]) < 0.3 < min(ladder["attention"])
-    assert max(ladder["attention"]) < min(ladder["Transformer"])

@@ -44,8 +44,8 @@ WEIGHTS = {
     "attention_by_head": lambda weights, names: beyond_text_figures.attention_by_head(
         [torch.ones(4, 4)], (weights / len(weights))[None, None, None], ["a"]
     ),
-    "mask_frame": lambda weights, names: masking_figures.mask_frame(
-        torch.ones(weights.shape, dtype=torch.bool), weights, names
+    "mask_ways": lambda weights, names: masking_figures.mask_ways(
+        torch.ones(weights.shape, dtype=torch.bool), {"a": weights}, names
     ),
     "step_through": lambda weights, names: viz.step_through(weights, names, names),
     "weight_maps": lambda weights, names: cheap_attention_figures.weight_maps({"a": weights}),
@@ -73,7 +73,7 @@ OTHERS = {
     "teacher_forcing": lambda n, m: masking_figures.teacher_forcing(words(n)),
     "unrolled": lambda n, m: bottleneck_figures.unrolled_rnn(words(n)),
 }
-AS_IT_IS = ("draw_weights", "mask_frame", "weight_tables")  # show tables that went wrong: that is what one looks for
+AS_IT_IS = ("draw_weights", "mask_ways", "weight_tables")  # show tables that went wrong: that is what one looks for
 NO_TOKENS = {
     "attention_past_training", "attention_on_images", "attention_by_head",
     "weight_maps", "dependence_maps",
@@ -169,13 +169,13 @@ def test_tables_that_do_not_fit_their_tokens_are_refused(name, n, m, message):
         OTHERS[name](n, m)
 
 
-@pytest.mark.parametrize("name", ["draw_masks", "span_frame", "mask_frame"])
+@pytest.mark.parametrize("name", ["draw_masks", "span_frame", "mask_ways"])
 def test_a_mask_of_numbers_is_refused(name):
     mask = torch.ones(3, 3)
     calls = {
         "draw_masks": lambda: viz.draw_masks(mask),
         "span_frame": lambda: beyond_text_figures.span_frame(mask, 0.5),
-        "mask_frame": lambda: masking_figures.mask_frame(mask, square(3), words(3)),
+        "mask_ways": lambda: masking_figures.mask_ways(mask, {"a": square(3)}, words(3)),
     }
     with pytest.raises(TypeError, match=r"mask.*: got torch.float32, expected torch.bool with True where"):
         calls[name]()

@@ -9,29 +9,38 @@
 # %% [markdown]
 # # Lecture @getting_ready · Getting ready: tensors, shapes, autograd
 #
-# *About 48 minutes, including a few seconds of computing time. You need Python, school calculus (the chain rule,
-# exponentials, logarithms), mean and variance, and you should have seen a PyTorch tensor. No knowledge of language
-# models or attention is assumed.*
+# *About 45 minutes to read, and twice as long with every guess and both drills, so plan two sittings. A good place to
+# stop is after the section "What a check tells you". You need Python, school calculus (the chain rule, exponentials,
+# logarithms), mean and variance, and a first look at PyTorch tensors, but no knowledge of language models or
+# attention.*
+#
+# Most of today's chatbots and translators rest on one network, the Transformer, and the Transformer rests on one
+# calculation, attention: a weighted mean in which the network itself decides how much each item counts. This course
+# explains both by building them, from the mean of a few ratings to a Transformer that translates German into English.
+# You write the parts yourself, and the assignments name your mistake when they recognise it.
+#
+# The tools come first: tensors, gradients and the softmax. We begin with a lamp that earned five stars but that a
+# program rates below one, and we end with attention itself, in three lines of code.
 #
 # After this lecture you can
 #
 # * say the **shape** of every line's result, and which axis a reduction removes;
 # * predict what **broadcasting** does, and catch the bug that it can hide;
-# * explain what `backward()`, `.grad` and `no_grad` do (**autograd**, backpropagation), and write a training loop with a
-#   **module** and an **optimiser**;
+# * explain what `backward()`, `.grad` and `no_grad` do (**autograd**), and write a training loop with a **module** and
+#   an **optimiser**;
 # * compute all dot products between the rows of two matrices, with `@` and with `einsum`;
 # * write a **softmax** that does not overflow, and average with a **boolean mask**;
-# * understand what a check of this course tells you.
+# * test for a wrong number in the right shape.
 #
 # ## A mean over padding: a wrong number in the right shape
 #
-# A shop wants to rank its products by their mean rating, from one star to five. The kettle has been rated eight times,
-# the lamp only once, by a customer who loved it. A tensor is a rectangle, so the short rows are filled with zeros. This
-# is called **padding**.
+# A shop wants to rank its products by their mean rating, from one star to five. The kettle has eight ratings, whereas
+# the lamp has only one, from a customer who loved it. A table in PyTorch must be rectangular, so the short rows are
+# filled up with zeros. This is called **padding**.
 
 # %% tags=["hide-input"]
 try:
-    from attncourse import check, viz
+    from attncourse import check, hint, viz
 
     from . import figures
 except ModuleNotFoundError:
@@ -48,6 +57,7 @@ from torch import nn
 from attncourse import attention, data
 
 torch.set_num_threads(1)  # what is computed here is too small to be split between threads
+assert callable(hint)  # the section on checks names it: a reader may call it here
 
 # %% [raw] slide
 # ## A mean over padding: which product is the best?
@@ -72,7 +82,7 @@ ratings = {"kettle": [4, 5, 3, 4, 4, 5, 4, 3], "toaster": [2, 3, 1, 2, 3],
            "umbrella": [1, 2], "lamp": [5]}
 table, _ = data.pad_batch(list(ratings.values()), pad=0)    # (4, 8)  the library pads
 padded_means = table.float().mean(dim=1)             # (4, 8) → (4,)
-figures.padded_batch(ratings, pad=0, means=padded_means.tolist(), counted=True)
+figures.padded_batch(ratings, pad=0, means=padded_means.tolist(), counted=True, marked="lamp")
 #| caption: Padding: rows of different lengths in one rectangle, filled with zeros, and the
 #|   mean of each row, zeros included.
 
@@ -87,50 +97,52 @@ assert padded_means[-1] < 1, "the lamp has fewer stars than anybody can give"
 
 # %% [raw] slide
 # ## How to use these pages
-# - `attncourse doctor` tests what the course needs and says how to fix what is missing.
 # - Shift-Enter runs a cell. Guess **before** you run it, in writing.
 # - Lost? *Kernel → Restart Kernel and Run All Cells*.
-# - **A common mistake**: errors found in public slides.
 # - Symbols: keep the page *Notation* open.
+# - **A common mistake**: errors found in public slides.
+# - `attncourse doctor` says what is missing on your computer.
 
 # %% [markdown]
-# The lamp was rated five out of five, but ends up with less than one star, on a scale that starts at one. Nothing
-# crashed, and there was no warning. The lamp's number also depends on the other products: without the kettle, the
-# rectangle would be narrower and the lamp's mean higher.
+# **The lamp was rated five out of five, and it ends up with less than one star**, on a scale that starts at one. Its
+# sum is divided by 8, the width of the rectangle, so seven zeros count as ratings. Nothing crashed, and there was no
+# warning. The mean even depends on the other products: without the kettle the rectangle would be five wide, and the
+# lamp would get 5 / 5 = 1 star.
 #
-# The models in this course are built from such averages. In **mean pooling**, a sentence becomes the mean of its words'
-# vectors. Attention is a mean in which some words count more than others. Sentences rarely have the same length, so the
-# bug that you have just seen, *a wrong number in the right shape*, can come back in every lecture. This lecture teaches
-# you to see it coming, and in the end the lamp gets its five stars.
+# Attention is also a mean, in which some words count more than others, and sentences rarely have the same length. So
+# this bug, *a wrong number in the right shape*, can turn up anywhere in the course. Today you learn to find it, and the
+# lamp gets its five stars.
 #
 # ## How to use these pages
 #
-# Open a terminal in the course's folder and run `attncourse doctor` (or, if that is not found,
-# `.venv/bin/attncourse doctor`). The command tests what the course needs, and marks what works with ✓ and what does not
-# with ✗. Below each ✗ it says how to fix it.
+# Shift-Enter runs a cell. Make each guess before you run the cell, in writing if you can, because an answer that
+# surprised you is easy to remember. If you lose track of the variables, choose *Kernel → Restart Kernel and Run All
+# Cells*. A line that begins with `figures.` or `viz.` only draws a picture or a drill. The symbols are explained in
+# [Notation](../docs/notation.md). If something does not run, `attncourse doctor` in a terminal says how to fix it.
 #
-# Shift-Enter runs a cell and moves to the next. Where the text asks for a guess, make it before you run the cell, in
-# writing if you can, because you will remember an answer that contradicts your guess. If you have lost track of changed
-# variables, *Kernel → Restart Kernel and Run All Cells* starts again.
+# Boxes named **A common mistake** show errors found in public slides, which you need not have seen (all are listed in
+# [lecture @errata_lab](@errata_lab)).
 #
-# Boxes named **A common mistake** show errors found in public slides, which you need not have seen. The symbols are
-# explained in [Notation](../docs/notation.md): keep it open in a second tab.
+# <details><summary>Going further: five decks of slides</summary>The course grew out of five public decks:
+# <em>CSE 576, Language Modeling: Attention</em>;
+# <em>Parametric Language Modeling: Transformers</em>; <em>Foundations of NLP, lecture 7</em>; <em>CSE5321, Introduction
+# to NLP, lecture 11</em>; and <a href="https://cmu-l3.github.io/anlp-spring2025/"><em>CS11-711, Advanced
+# NLP</em></a>.</details>
 #
 # ## Tensors, axes and shapes: say the shape
 #
-# A **tensor** is an array of numbers. Its **shape** is a tuple that says how the numbers are arranged. Each entry of
-# the tuple is the length of one **axis** (also called a dimension). In this course each axis keeps one meaning. Three
-# of them appear on every page:
+# To find a wrong number, you have to know what each number means. A **tensor** is an array of numbers. Its **shape** is
+# a tuple with the lengths of its **axes** (also called dimensions): (4, 8) for the padded ratings. In this course each
+# axis keeps one meaning, and three axes appear again and again:
 #
 # * **batch** says which sentence. Sentences in a batch must not influence each other.
-# * **n** says which position in the sentence. (Two lengths at once get two names, `n_source` and `n_target`.)
+# * **n** says which position in the sentence. Where two lengths occur, they are called `n_source` and `n_target`.
 # * **d** says which feature. A word enters a network as a vector of $d$ numbers.
 #
-# A tensor also has a **dtype**, the type of its numbers. The ratings above are integers (`int64`). torch refuses to
-# average integers, so `.float()` converts them to `float32`. And a tensor has a **device**, in this course always the
-# CPU.
+# The type of a tensor's numbers is its **dtype**. The ratings were integers (`int64`), which torch refuses to average,
+# so `.float()` turned them into `float32`.
 #
-# Here are two sentences of three words with four features, numbered from 0 to 23:
+# Here are two sentences of three words with four features. `view` cuts the numbers 0 to 23 into this shape:
 
 # %%
 x = torch.arange(24.0).view(2, 3, 4)                 # (2, 3, 4)  (batch, n, d)
@@ -149,12 +161,12 @@ print(x[1, 2])                                       # (4,)  sentence 1, positio
 # {code}
 
 # %% [markdown]
-# The comment at the end of a line gives the shape of its result. Nearly every line that changes a shape has one. Make
-# this a habit: the formula says what you mean, and the shape says what the line does.
+# The comment at the end of a line gives the shape of its result. Make this a habit: a shape that surprises you is a bug
+# that you have found.
 #
-# A **reduction**, such as `sum`, `mean` or `amax`, removes an axis. (`max` along an axis returns two tensors, the
-# values and their **indices**.) The argument `dim` names the axis that is *removed*. So `dim=1` does not mean "one mean
-# for each index along axis 1".
+# A **reduction**, such as `sum`, `mean` or `amax` (the largest value), removes an axis. **The argument `dim` names the
+# axis that is removed.** In the middle row of the figure, `dim=1` averages the three dark blue numbers into the dark
+# orange one, and n is gone:
 
 # %%
 figures.batch_axes(x)
@@ -166,39 +178,36 @@ figures.batch_axes(x)
 # {figure}
 
 # %% [raw] slide
-# ## Guess five shapes
+# ## Guess four shapes
 # `x` is (batch, n, d) = (2, 3, 4).
 #
 # > **Guess first.**
-# > 1. `x.mean(dim=1)`
-# > 2. `x[:, 0]`
-# > 3. `x[:, None]`
-# > 4. `x.mT`
-# > 5. `x.mean(dim=-1)`
+# > 1. `x[:, 0]`
+# > 2. `x[:, None]`
+# > 3. `x.mT`
+# > 4. `x.mean(dim=-1)`
 
 # %% [markdown]
-# *Guess five shapes before you run the cell.* `x.amax(dim=(0, 1))` reduces two axes at once. `x[:, 0]` takes the first
-# position. `x[:, None]` inserts a new axis of length one where `None` stands. `x.mT` swaps the last two axes and leaves
-# the batch axis alone. A negative `dim` counts the axes from the end.
+# *Guess four shapes before you run the cell.* `x[:, 0]` takes the first position of every sentence. `x[:, None]`
+# inserts a new axis of length one where `None` stands. `x.mT` swaps the last two axes, and a negative `dim` counts the
+# axes from the end.
 
 # %%
-print("x.amax(dim=(0, 1))", tuple(x.amax(dim=(0, 1)).shape))
-print("x[:, 0]           ", tuple(x[:, 0].shape))
-print("x[:, None]        ", tuple(x[:, None].shape))
-print("x.mT              ", tuple(x.mT.shape))
-print("x.mean(dim=-1)    ", tuple(x.mean(dim=-1).shape))
+print("x[:, 0]        ", tuple(x[:, 0].shape))
+print("x[:, None]     ", tuple(x[:, None].shape))
+print("x.mT           ", tuple(x.mT.shape))
+print("x.mean(dim=-1) ", tuple(x.mean(dim=-1).shape))
 
 # %% [raw] slide
-# ## Five shapes
+# ## Four shapes
 # {print}
 #
 # `dim=-1` is the features, with or without a batch in front.
 
 # %% [markdown]
-# `dim=-1` is the feature axis, with or without a batch axis in front. Code that uses `-1` and `-2` works for one
-# sentence and for a batch of sentences.
+# `dim=-1` is the feature axis, with or without a batch axis in front, so we count axes from the end where we can.
 #
-# Many people get the next step wrong. We want to subtract from each word its mean over the four features.
+# The next step is easy to get wrong. We subtract from each word the mean of its four features.
 
 # %%
 try:
@@ -216,7 +225,7 @@ print(centred[0, 0])
 
 # %% [raw] slide
 # ## Broadcasting: an axis of length one stretches
-# 1. Write the shapes one below the other, flush **right**; fill up with 1s on the left.
+# 1. Write the shapes one below the other, aligned on the **right**; pad with 1s on the left.
 # 2. In each column the numbers are equal, or one of them is 1, which stretches.
 # 3. Anything else is an error.
 #
@@ -227,15 +236,17 @@ print(centred[0, 0])
 # ```
 
 # %% [markdown]
-# The mean gave one number for each word, as it should. But it could not be subtracted, because its last axis was gone,
-# so torch tried to pair the three positions with the four features. `keepdim=True` leaves the axis in its place, with
-# length one. Then the one mean is used for all four features.
+# The mean removed the last axis, so torch tried to pair the three positions with the four features. With `keepdim=True`
+# the axis stays in its place, with length one, and the one mean is used for all four features.
+#
+# We were lucky to get an error. With one sentence of four words, (4, 4), the same line would have run: (4, 4) − (4,)
+# subtracts the mean of word $j$ from *feature* $j$ of every word.
 #
 # ## Broadcasting: an axis of length one stretches
 #
 # When two tensors of different shapes meet in a sum, a product or a comparison, torch **broadcasts** them by this rule:
 #
-# 1. Write the two shapes one below the other, flush *right*. Fill the shorter shape up with 1s on the left.
+# 1. Write the two shapes one below the other, aligned on the *right*. Pad the shorter shape with 1s on the left.
 # 2. In each column the two numbers must be equal, or one of them must be 1. A 1 is stretched to the other number.
 # 3. Anything else is an error.
 #
@@ -245,15 +256,16 @@ print(centred[0, 0])
 #   x - mean    (2, 3, 4)
 # ```
 #
-# Choose both shapes in the figure below. The dotted cells are not in memory: they are copies that broadcasting only
-# pretends to make. Predict each result before you look. Start with (3, 1) and (4,), then find a pair that does not fit.
-# Keep (3,) minus (3, 1) for last.
+# Choose both shapes in the figure below, and predict each result before you look. Start with (3, 1) and (4,), then find
+# a pair that does not fit, and save (3,) minus (3, 1) for last. The dotted cells are copies that exist only in the
+# picture: torch never makes them in memory.
 
 # %%
 shapes = ["(3,)", "(4,)", "(1, 4)", "(3, 1)", "(3, 4)"]
 pairs = [{"a": "(3, 1)", "b": "(4,)"}, {"a": "(3,)", "b": "(4,)"}, {"a": "(3,)", "b": "(3, 1)"}]
 viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pairs)
 #| caption: Broadcasting: choose two shapes and see what is stretched.
+#| label: broadcasting
 
 # %% [raw] slide
 # ## Broadcasting: choose both shapes
@@ -266,81 +278,90 @@ viz.explore(figures.broadcasting, a=shapes, b=shapes, start=pairs[0], still=pair
 # . . .
 # (3, 3): nine numbers, without a warning. (3, 1) is a **column vector**.
 # . . .
-# - A column minus a row is a table of all differences: useful for masks.
-# - Stretching costs no memory: the **stride** of a stretched axis is 0.
+# A column minus a row is a table of all differences. It is useful for masks, and a bug where you did not want it.
 
 # %% [markdown]
-# A column minus a row is a table of all differences. Such tables are useful: a mask compares a column of lengths with a
-# row of positions in the same way. But three numbers minus three numbers gave nine, without a warning, because one of
-# the tensors was a **column vector**, (3, 1).
+# **Three numbers minus three numbers gave nine, without a warning**, because one of the tensors was a **column
+# vector**, (3, 1). A row and a column together give the table of all differences. Often we want this table, for
+# instance when a mask compares a column of lengths with a row of positions. When we do not, nothing warns us.
 #
-# How can torch use cells that are not in memory? A tensor has **strides**: for each axis, the number of places in
-# memory from one index to the next. *Guess two things.* What is the stride of an axis that was stretched? And do `x.mT`
-# and `x.reshape(2, 4, 3)`, which have the same shape, hold the same numbers in the same places?
+# A second mistake is just as silent. `x.mT` and `x.reshape(2, 4, 3)` have the same shape. *Guess:* do they hold the
+# same numbers in the same places?
 
 # %%
-column = torch.tensor([[10], [20], [30]])            # (3, 1)
-stretched = column.expand(3, 4)                      # (3, 4)  what broadcasting does inside
-in_memory = stretched.untyped_storage().nbytes() // stretched.element_size()
-print("strides", stretched.stride(), " numbers in memory:", in_memory)
-print("mT      ", x.stride(), "→", x.mT.stride(), " rows", x.mT[0, :2].tolist())
-print("reshape ", x.stride(), "→", x.reshape(2, 4, 3).stride(),
-      " rows", x.reshape(2, 4, 3)[0, :2].tolist())
+print("mT      ", x.mT[0, :2].tolist())                       # the first two rows of each
+print("reshape ", x.reshape(2, 4, 3)[0, :2].tolist())
+
+# %% tags=["hide-input"]
+assert torch.tensor([[10], [20], [30]]).expand(3, 4).stride() == (1, 0)
+assert (x.stride(), x.mT.stride()) == ((12, 4, 1), (12, 1, 4))
+
+# %% [raw] slide
+# ## A reshape is not a transpose
+# `x.mT` and `x.reshape(2, 4, 3)` have the same shape, (2, 4, 3). The first two rows of each:
+#
+# {print}
 
 # %% [markdown]
-# The stride is zero: along the stretched axis torch reads the same number again and again. So stretching costs no
-# memory. (The *result* of the subtraction does: (200, 1) minus (200,) gives 40,000 numbers.)
+# **A reshape is not a transpose.** The first row of `x.mT` is the first feature of all three positions, (0, 4, 8).
+# `reshape` keeps the numbers in their old order and cuts them into new rows, so its first row, (0, 1, 2), is three
+# features of one position. Whoever confuses the two gets, again, a wrong number in the right shape. In [lecture
+# @many_heads](@many_heads) this can happen where attention is split into heads.
 #
-# Strides also explain the lines for `mT` and `reshape`. `x.mT` swaps two strides and moves no number, so its first row
-# is the first feature of all three positions, (0, 4, 8). `reshape` reads the numbers in their old order and cuts them
-# into new rows, so its first row, (0, 1, 2), is three features of one position. **A reshape is not a transpose.**
-# Confusing the two is a common bug in code that splits attention into heads ([lecture @many_heads](@many_heads)): again
-# a wrong number in the right shape.
+# <details><summary>Going further: strides, and why stretching costs no memory</summary>A tensor has
+# <strong>strides</strong>: for each axis, the number of places in memory from one index to the next. A column of shape
+# (3, 1) that is stretched to (3, 4) has the strides (1, 0), so along the stretched axis torch reads the same number
+# again and again. <code>x</code> has the strides (12, 4, 1), and <code>x.mT</code> has (12, 1, 4): it swaps two strides
+# and moves no number. <code>view</code> does what <code>reshape</code> does but refuses to copy, so
+# <code>x.mT.view(2, 12)</code> raises an error.</details>
 #
-# <details><summary>Going further: view and reshape</summary><code>view</code> does what <code>reshape</code> does, but
-# it refuses to copy. The numbers of <code>x.mT</code> are not stored in the order in which they are read. So
-# <code>x.mT.view(2, 12)</code> raises an error, whereas <code>reshape</code> makes a copy.</details>
-#
-# Now practise on six lines of code. Say the shape aloud before you choose, because only your first answer counts. If
-# you get fewer than five right, read the last two sections again and press *start again*.
+# Now practise on six lines of code. Say the shape aloud before you choose, because only your first answer counts. With
+# fewer than five right, read the last two sections again and press *start again*.
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
 
 # %% [markdown]
-# <details><summary>Answers and reasons, in case no buttons are shown above</summary>
-# (1) (5, 7): dim names the axis that goes: the last but one, of length 2. (2) (5, 2, 7): (5, 1, 7) stands below (5, 2,
-# 7), and the 1 stretches: nothing of x is lost. (3) an error: The mean is (6,), and flush right 6 stands below 4.
-# keepdim=True would fit. (4) (2, 6, 3): Flush right: (1, 6, 1) against (2, 1, 3). Each 1 stretches. (5) (4, 4, 3): (4,
-# 1, 3) against (1, 4, 3): every row minus every row. (6) (5, 2): x.mT is (5, 7, 2). A number in an index takes its axis
-# away; a colon keeps its own.</details>
+# <details><summary>Answers and reasons, in case no buttons are shown above</summary><ol><li><code>(5, 7)</code>. The
+# argument dim names the axis that goes, the last but one, of length 2.</li>
+# <li><code>(5, 2, 7)</code>. The shape (5, 1, 7) stands below (5, 2, 7), and its 1 stretches, so x keeps its
+# shape.</li>
+# <li>An error. The mean is (6,). Aligned on the right, 6 stands below 4. keepdim=True would fit.</li>
+# <li><code>(2, 6, 3)</code>. Padded on the left, a is (1, 6, 1). It meets (2, 1, 3), and each 1 stretches.</li>
+# <li><code>(4, 4, 3)</code>. The shapes (4, 1, 3) and (1, 4, 3) give every row minus every row.</li>
+# <li><code>(5, 2)</code>. First x.mT is (5, 7, 2). A number in an index takes its axis away, and a colon keeps its
+# own.</li></ol></details>
 
 # %% [raw] slide
 # ## Say the shape: a drill
 # {figure}
 
 # %% [markdown]
-# > **Check yourself.** `table` is (batch, n_target, n_source), with one number for each pair of positions of two
-# > sentences. `lengths` is (batch,). You want to compare every source position with its sentence's length, so that the
-# > result broadcasts against `table`. Which shapes must positions and lengths have?
-# > <details><summary>Answer</summary>The positions must be (n_source,), and the lengths (batch, 1, 1), with two new
-# > axes. Then the result is (batch, 1, n_source), and its 1 stretches over the targets. With lengths of shape
-# > (batch, 1) the result would be (batch, n_source), which lines up with the wrong axes.</details>
+# > **Check yourself.** `table` is (batch, n_target, n_source). `positions`, (n_source,), counts 0, 1, 2, …, and
+# > `lengths`, (batch,), has the length of each source sentence. You want `positions < lengths` in a shape that
+# > broadcasts against `table`. Which of the two needs new axes, and what goes wrong if `lengths` is only (batch, 1)?
+# > <details><summary>Answer</summary>The positions can stay (n_source,), but the lengths need two new axes, (batch, 1,
+# > 1). The result is (batch, 1, n_source), and its 1 stretches over the targets. With lengths of shape (batch, 1) the
+# > result would be (batch, n_source), and against (batch, n_target, n_source) its batch axis stands below n_target. As
+# > a rule that is an error. But if batch and n_target happen to be equal, it is a wrong number in the right
+# > shape.</details>
 #
-# ## Autograd: a gradient in ten lines
+# ## Autograd: gradients from a recorded computation
 #
-# To **train** a model is to measure how wrong it is with one number, the **loss**, and to change the model's numbers,
-# its **parameters**, so that the loss falls. In which direction should they change? The slope of the loss with respect
-# to one parameter is a **partial derivative**, and all these derivatives together form the **gradient**. A small step
-# against the gradient goes downhill. The **learning rate** says how long the step is.
+# Shapes say what a line computes. But the models of this course also *learn*, and for that we need slopes.
 #
-# Take the loss $(w - 1)^2$ at $w = 4$. In the **forward pass** torch computes the loss and records each operation in
-# the **computational graph**, which has two steps here. In the **backward pass** it applies the chain rule along the
-# graph, from the loss back to the parameter: each step in the figure multiplies the slope that arrives from its right
-# by a slope of its own.
+# To **train** a model, we measure how wrong it is by a single number, the **loss**. Then we change the model's own
+# numbers, its **parameters**, so that the loss falls. The slope of the loss with respect to one parameter is a
+# **partial derivative**, and all these slopes together are the **gradient**. A small enough step against the gradient
+# lowers the loss: each parameter loses its slope times a small number, the **learning rate**.
+#
+# Take the loss $(w - 1)^2 + 2w$ at $w = 4$. In the **forward pass** torch computes the loss and records each operation
+# in a **computational graph**. In the **backward pass** it walks along the graph from the loss to the parameter. By the
+# chain rule, it multiplies the slope that arrives at an operation by the operation's own slope, which for the square is
+# $2(w - 1) = 6$. Where two paths meet, it adds their slopes:
 
 # %% [raw] slide
-# ## Autograd: a gradient in ten lines
+# ## Autograd: gradients from a recorded computation
 # - **Loss**: one number that says how wrong a model is.
 # - **Parameters**: the numbers that we change so that the loss falls.
 # - **Gradient**: the slope of the loss with respect to each parameter.
@@ -350,83 +371,84 @@ viz.shape_drill(figures.SAY_THE_SHAPE[:6], told=False)
 
 # %%
 figures.record(w=4.0)
-#| caption: A computational graph: values that autograd records in the forward pass, and slopes
-#|   that it computes along the graph in the backward pass.
+#| caption: A computational graph: values that autograd records in the forward pass (blue), and
+#|   slopes of the loss that it computes in the backward pass (orange).
 #| label: autograd
 
 # %% [raw] slide
-# ## The computational graph of (w − 1)² at w = 4
+# ## The computational graph of (w − 1)² + 2w at w = 4
 # {figure}
 #
 # > **Guess first.** What does a second `backward()` leave in `.grad`, and what is `w` after a step of 0.1 against it?
 
 # %% [markdown]
-# Read the lower arrows from right to left: the loss has slope 1 with respect to itself, squaring multiplies this slope
-# by 6, and subtracting 1 leaves it as it is. This is **reverse-mode automatic differentiation**, and PyTorch's engine
-# for it is called **autograd**. Applied to a neural network, it is called **backpropagation**. It is cheap because the
-# loss is a single number: one backward pass, which costs a few forward passes at most, gives the slope with respect to
-# every parameter.
+# Read the orange arrows from right to left. The slope 6 arrives at $w$ through the square, and the slope 2 through
+# $2w$. **The gradient is their sum, 8.** PyTorch's engine for this is called **autograd**. The method is known as
+# **backpropagation** (in general, **reverse-mode automatic differentiation**). One backward pass gives the slopes of
+# *all* parameters. Nudging them one by one would take a forward pass for each, and a Transformer has millions.
+#
+# <details><summary>Going further: the cost, and a nudge as a test</summary>A forward and a backward pass together cost
+# only a few times as much as the forward pass alone, however many parameters there are. A nudge is still a good test of
+# one slope: at $w = 4.001$ the loss is 17.008001, so the slope is about 0.008001 / 0.001 ≈ 8.</details>
 #
 # Now in torch. *Guess:* what does a second `backward()` leave in `.grad`, and what is `w` after a step against it with
 # learning rate 0.1?
 
 # %%
 w = torch.tensor(4.0, requires_grad=True)            # torch records what is computed with w
-loss = (w - 1) ** 2
+loss = (w - 1) ** 2 + 2 * w
 loss.backward()                                      # walks the graph backwards …
 print("gradient:", w.grad.item())                    # … and adds the gradient to w.grad
-((w - 1) ** 2).backward()
+loss = (w - 1) ** 2 + 2 * w                          # a new graph: the old one is used up
+loss.backward()
 print("after a second backward:", w.grad.item())     # added up, not replaced
 with torch.no_grad():                                # inside this block nothing is recorded
     w -= 0.1 * w.grad                                # so w may be changed
 w.grad = None                                        # clear it, or the next gradient is added
 print("w:", round(w.item(), 2))
-print("requires_grad after detach:", w.detach().requires_grad)    # the number without its graph
 
-# %% [markdown]
-# Broadcasting uses a number more than once. Below, `b` has four numbers, and each is added to six numbers of `x`.
-# *Guess* the gradient of `b`.
-
-# %%
-b = torch.zeros(4, requires_grad=True)               # (4,)
-(x + b).sum().backward()                             # (2, 3, 4) + (4,): b is stretched
-print("gradient of b:", b.grad)
+# %% tags=["hide-input"]
+assert math.isclose(w.item(), 4 - 0.1 * 16, rel_tol=1e-6)
+b = torch.zeros(4, requires_grad=True)
+(x + b).sum().backward()
+assert b.grad.tolist() == [6, 6, 6, 6]
 
 # %% [raw] slide
 # ## What a second backward() and a step leave
-# {print 2}
+# {code}
 # . . .
 # {print}
 
 # %% [raw] slide
 # ## Four rules of autograd
-# 1. `backward()` **adds** to `.grad`: set it to `None` before the next step.
+# 1. `backward()` **adds** to `.grad`: set it to `None` before the next `backward()`.
 # 2. Change parameters under `torch.no_grad()`.
-# 3. `.item()` and `.tolist()` give plain numbers, `.detach()` a tensor without its graph.
+# 3. `.item()`, `.tolist()` and `.detach()` cut the graph: no gradient flows back through them.
 # 4. A gradient has the shape of its parameter; the gradients from all its uses are added up.
 
 # %% [markdown]
-# These two cells show four rules.
+# Four rules to remember:
 #
-# * `backward()` *adds* to `.grad`. That is why the step above used 12, although the gradient is 6. Set `.grad` to
-#   `None` before the next step. (An optimiser's `zero_grad()` does that.)
-# * Change parameters inside a `torch.no_grad()` block. Outside it, torch refuses a change in place (`w -= …`), and
-#   `w = w - …` makes a new tensor, whose `.grad` stays empty.
-# * `.item()` and `.tolist()` give plain numbers. `.detach()` gives a tensor without its graph, which is what NumPy
-#   needs. What is computed from any of these has no gradient. Most checks ask whether a gradient flows through your
-#   answer.
-# * A gradient always has the shape of its parameter. Where a number is used more than once, the gradients from all its
-#   uses are added up (the chain rule for several variables). Each number of `b` is used six times, so its gradient
-#   is 6.
+# * **`backward()` adds to `.grad`.** That is why the step above went to 2.4 instead of 3.2: it used 16 instead of 8.
+#   Set `.grad` to `None` before the next `backward()`.
+# * **Change parameters inside `torch.no_grad()`.** Outside it torch refuses `w -= …`, and `w = w - …` makes a new
+#   tensor, whose `.grad` stays empty.
+# * **`.item()`, `.tolist()` and `.detach()` cut the graph.** No gradient flows back through any of them.
+# * **A gradient has the shape of its parameter**, and the gradients from all uses of a number are added up.
+#
+# <details><summary>Going further: the gradient of what was stretched</summary>If <code>b</code> has the shape (4,),
+# <code>x + b</code> uses each of its numbers six times, once for each word. So <code>(x + b).sum()</code> gives each of
+# them the gradient 6.</details>
 #
 # ## A silent broadcasting bug: the loss falls anyway
 #
-# What happens if such a bug goes unnoticed? We train a very small model, `nn.Linear(3, 1)` (three weights and a bias),
-# to predict the rating of a product from three measured features. It returns a column, (200, 1). The first run
-# subtracts the ratings, (200,), from the column as it stands. The second run first gives the predictions the shape
-# (200,), with `prediction[:, 0]`. Otherwise the two runs are identical.
+# In [@fig:broadcasting], three numbers minus three numbers gave nine. What if nobody notices this in a training loop?
 #
-# *Guess:* will the loss of the first run fall? Will it fall to zero, to somewhere else, or stay?
+# We train a very small model, `nn.Linear(3, 1)` (three weights and a bias), to predict a product's rating from three
+# measured features. The model returns a column, (200, 1). The first run subtracts the ratings, (200,), from this
+# column. The second run first turns the predictions into (200,), with `prediction[:, 0]`. Nothing else differs.
+#
+# *Guess:* will the loss of the first run fall to zero, fall to somewhere else, or stay?
 
 # %% [raw] slide
 # ## A silent broadcasting bug
@@ -443,6 +465,7 @@ print("gradient of b:", b.grad)
 torch.manual_seed(0)
 features = torch.randn(200, 3)                                       # (200, 3)
 noise = 0.05 * torch.randn(200)
+# @ is a matrix product, explained below
 rating = 3 + features @ torch.tensor([0.4, -0.25, 0.15]) + noise     # (200,)
 
 
@@ -463,21 +486,21 @@ def train(as_column, steps=150):
     return losses, prediction.detach().flatten()                     # a list, (200,)
 
 # %%
-wrong, right = "shapes (200, 1) and (200,)", "shapes (200,) and (200,)"
+wrong, right = "wrong: (200, 1) − (200,)", "right: (200,) − (200,)"
 losses, predicted = {}, {}
 for name, as_column in {wrong: True, right: False}.items():
     losses[name], predicted[name] = train(as_column)
-viz.curves(losses, y_name="mean squared error", log_y=True)
-#| caption: Training loss (means of three steps, logarithmic axis) with predictions of the wrong
-#|   shape, a column, and of the right shape.
+figures.falling(losses, "mean squared error")
+#| caption: Training loss (logarithmic axis) with predictions of the wrong shape, a column, and
+#|   of the right shape.
 
 # %% [raw] slide
 # ## The loss falls anyway
 # {figure}
 
 # %% [markdown]
-# Both losses fall steeply, and the first settles as a healthy loss does. If you saw only that curve, you would tune the
-# learning rate, ask for more data, and report that the task is hard. Look at the predictions instead.
+# **Both losses fall steeply**, and the orange one then settles as a healthy loss does. If you saw only that curve, you
+# might tune the learning rate, ask for more data, and report that the task is hard. Look at the predictions instead.
 
 # %%
 clouds = {name: (rating, prediction) for name, prediction in predicted.items()}
@@ -493,6 +516,7 @@ figures.scatter_panels(clouds, "true rating", "predicted rating", diagonal="pred
 # %% tags=["hide-input"]
 assert losses[wrong][-1] < 0.25 * losses[wrong][0], "the wrong loss falls as if it learned"
 assert predicted[wrong].std() < 0.01 * rating.std(), "and it says the same for every product"
+assert math.isclose(predicted[wrong].mean(), rating.mean(), abs_tol=1e-3), "the mean of all"
 assert losses[right][-1] < 0.05 * losses[wrong][-1]
 
 # %% [raw] slide
@@ -509,101 +533,137 @@ assert losses[right][-1] < 0.05 * losses[wrong][-1]
 # ```
 
 # %% [markdown]
-# The first model predicts the same number for every product, the mean of all ratings. The difference had shape
-# (200, 200), every prediction $p_i$ against *every* rating $r_j$. The mean of its squares splits into three terms,
-# where $N$ is 200:
-#
-# $$\frac1{N^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
-#
-# The first and the third term become zero if all predictions are the mean rating $\bar r$. The second does not depend
-# on the model, so it remains. The wrong loss therefore *punishes* a model that tells products apart, and ends at the
-# variance of the ratings, which looks like an honest result:
+# **The first model predicts the same number for every product**, the mean of all ratings. Its difference had the shape
+# (200, 200): every prediction minus *every* rating. So the loss pulls each prediction towards *all* 200 ratings at
+# once. The one number with the smallest mean squared distance to all of them is their mean, and the loss that remains
+# is the variance of the ratings. That looks like an honest result:
 
 # %%
 print(f"last loss, wrong shapes: {losses[wrong][-1]:.4f}")
 print(f"variance of the ratings: {rating.var(correction=0):.4f}")
-print(f"every prediction: {predicted[wrong].mean():.3f}, "
-      f"mean of the ratings: {rating.mean():.3f}")
-print(f"last loss, right shapes: {losses[right][-1]:.4f}, "
-      f"variance of the noise: {noise.var(correction=0):.4f}")
 
 # %% tags=["hide-input"]
 assert math.isclose(losses[wrong][-1], rating.var(correction=0), rel_tol=1e-2)
 
 # %% [markdown]
-# **A falling loss is no proof.** One line would have caught the bug: `assert prediction.shape == rating.shape`. Write
-# it wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.) The right loss does not end at 0
-# either, because no model can predict the noise in the ratings. The variance of the noise remains, minus the little
-# that four parameters fit by chance.
+# **A falling loss is no proof.** Here one line would have caught the bug, `assert prediction.shape == rating.shape`, so
+# write it wherever broadcasting could hide a bug. (torch's own `mse_loss` at least warns.)
+#
+# <details><summary>Going further: where the loss ends</summary>
+#
+# Let $p_i$ be the predictions and $r_j$ the ratings, $N$ of each, with a bar for a mean. The mean of the squares splits
+# into three terms:
+#
+# $$\frac1{N^2} \sum_{i,j} (p_i - r_j)^2 = \operatorname{Var}(p) + \operatorname{Var}(r) + (\bar p - \bar r)^2$$
+#
+# The first term <em>punishes</em> a model that tells products apart. The first and the third are zero if every
+# prediction is the mean rating, and the second does not depend on the model. So the loss ends at the variance of the
+# ratings.
+#
+# </details>
 #
 # ## Modules and optimisers: one training step
 #
-# `nn.Linear(3, 1)` is a **module**: an object that holds its parameters, here a weight and a bias, and computes
-# $x W^\top + b$ when it is called. (The transpose is there because torch stores the weight as (out, in).)
-# `model.parameters()` lists everything that can be learned in a module and in the modules inside it.
+# The loop above changed every parameter by hand. PyTorch has two kinds of objects that take over this work.
 #
-# An **optimiser** does what we did by hand under `no_grad`: `zero_grad()` clears the old gradients, and `step()` goes
-# downhill. Ours is **SGD**, stochastic gradient descent. It is *stochastic* because each step sees a random **batch**
-# of rows, here 20. *Guess* the shapes of the two parameters, and the sign of the bias's gradient. (The bias starts near
-# 0, and the ratings lie around 3.)
-
-# %%
-torch.manual_seed(1)
-model = nn.Linear(3, 1)
-print({name: tuple(p.shape) for name, p in model.named_parameters()})
-optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-batch = torch.randperm(200)[:20]                                     # (20,)  which rows
-error = model(features[batch]) - rating[batch][:, None]              # (20, 1)  forward pass
-optimizer.zero_grad()                                                # clear the old gradients
-error.square().mean().backward()                                     # backward: new gradients
-before = model.bias.item()
-optimizer.step()                                                     # a step downhill
-print(f"gradient of the bias {model.bias.grad.item():.3f},",
-      f"the step changes it by {model.bias.item() - before:.3f}")
-
-# %% tags=["hide-input"]
-assert math.isclose(model.bias.item() - before, -0.05 * model.bias.grad.item(), rel_tol=1e-4)
-
-# %% [raw] slide
-# ## Modules and optimisers: one training step
-# {code}
-# . . .
-# {print}
+# A **module** holds its parameters and computes something when it is called. `nn.Linear(3, 1)` holds a weight, which
+# torch stores as (out, in), and a bias, and it computes $x W^\top + b$. Your own models will be classes like the one
+# below, in which `__init__` creates the parts and `forward` says what is computed.
 #
-# **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
-
-# %% [markdown]
-# A larger bias lowers the loss, so the gradient of the bias is negative. A training loop repeats this step. (Our first
-# loop used all rows.)
-#
-# Your own models will be classes like the one below. `__init__` creates the parts and keeps them in `self`. `forward`
-# defines what is computed when the model is called.
+# An **optimiser** changes the parameters: `zero_grad()` clears the old gradients, and `step()` goes downhill. Ours is
+# **SGD**, stochastic gradient descent. It is *stochastic* because each step sees a random **batch**, here of 20 rows.
+# *Guess* the sign of the bias's gradient, if the bias starts near 0 and the ratings lie around 3.
 
 # %%
 class Rater(nn.Module):
     def __init__(self, d):
-        super().__init__()                       # before any part is made
-        self.linear = nn.Linear(d, 1)            # its parameters are the model's, too
+        super().__init__()                                           # before any part is made
+        self.linear = nn.Linear(d, 1)                                # a part: it has parameters
 
-    def forward(self, features):                                         # (batch, d)
-        return self.linear(features)[:, 0]                               # (batch,)
+    def forward(self, features):                                     # (batch, d)
+        return self.linear(features)[:, 0]                           # (batch,)
 
 
+torch.manual_seed(1)
 model = Rater(3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)             # all that can be learned
+batch = torch.randperm(200)[:20]                                     # (20,)  which rows
+prediction = model(features[batch])                                  # (20,)  forward pass
+loss = ((prediction - rating[batch]) ** 2).mean()
+optimizer.zero_grad()                                                # clear the old gradients
+loss.backward()                                                      # backward: new gradients
+bias = model.linear.bias
+before = bias.item()
+optimizer.step()                                                     # a step downhill
 print({name: tuple(p.shape) for name, p in model.named_parameters()})
-print(tuple(model(features).shape))
+print(f"gradient of the bias {bias.grad.item():.3f},",
+      f"the step changes it by {bias.item() - before:.3f}")
+
+# %% tags=["hide-input"]
+assert math.isclose(bias.item() - before, -0.05 * bias.grad.item(), rel_tol=1e-4)
+assert bias.grad < 0 and prediction.shape == rating[batch].shape
+
+# %% [raw] slide
+# ## Modules and optimisers: one training step
+# **Module**: holds its parameters, is called like a function. **Optimiser**: takes the steps.
+#
+# ```python
+# prediction = model(features[batch])                  # forward pass
+# loss = ((prediction - rating[batch]) ** 2).mean()
+# optimizer.zero_grad()                                # clear the old gradients
+# loss.backward()                                      # backward: new gradients
+# optimizer.step()                                     # a step downhill
+# ```
+# . . .
+# {print}
 
 # %% [markdown]
-# **Now you:** [a00](@getting_ready/assignment), exercise 5: a loop with two bugs, and which learning rates work. The
-# exercises run from easy to hard, but each can be done alone, in any order. The section *What a check tells you*
-# explains the card under your answer.
+# **The gradient is negative**, because a larger bias lowers the loss, so the step against it raises the bias. A
+# training loop repeats five of these lines, from `prediction` to `step()`, with a new batch each time.
+#
+# ## What a check tells you
+#
+# Each exercise of the assignment has a check under it. Here is what the check of exercise 5 says to a learner who makes
+# the lamp's mistake. The exercise asks for the mean over the real positions of `values`, (batch, n, d), and gives a
+# `mask`, (batch, n), which is True where a position is real. The learner wrote this:
+
+# %%
+def masked_mean(values, mask):
+    return values.mean(dim=1)                                        # (batch, d)
+
+
+check("masked_mean", masked_mean)
+
+# %% [raw] slide
+# ## What a check tells you
+# - Several **aspects**, each with its own points: one slip does not cost you all of them.
+# - ✗ says what was found, what was expected, and where.
+# - A known mistake is named below the list.
+# - Your points come from a second check, with other numbers and sizes.
+# - Stuck? `hint("…", 1)`. Hints are not counted.
+#
+# **Now you:** a@getting_ready, exercise 1
+
+# %% [markdown]
+# **A check tests several aspects of your answer, each with its own points**, so one slip does not cost you all of them.
+# A ✗ says what was found, what was expected, and where. The first one means: rows 0 and 4 are right, and each other
+# row is right but for a factor of its own. If your numbers match those of a known mistake, the card names the mistake
+# below the list. Here it is *pads kept*, the lamp's mistake.
+#
+# Your points come from a second check, with other numbers and sizes. If you are stuck, ask for the hint that the card
+# names, for example `hint("masked_mean", 1)`. Hints are not counted.
+#
+# **Now you:** [a00](@getting_ready/assignment), exercise 1: a loop with two bugs, and which learning rates work. Then
+# stop for today, if you like.
 #
 # ## Dot products of all pairs: matrix multiplication and einsum
 #
-# Attention begins with the question "how well does each of these match each of those?" Two customers know what they
-# want, and each product has something to offer, both as vectors with the features *light*, *heat* and *dryness*. The
-# **dot product** measures how well they match: multiply feature by feature, and add up. *Guess* from the numbers below:
-# which product will each customer like best, and with which score?
+# A loss compares each prediction with *its* target. Attention asks a larger question: how well does *each* item of one
+# set match *each* item of another?
+#
+# Two customers want something and four products offer something. Each of them is a vector with the features *light*,
+# *heat* and *dryness*. The **dot product** scores how well they match: multiply feature by feature, and add up. *Guess*
+# from the numbers below: which product will each customer like best, and with what score?
 
 # %%
 #                          light heat dry
@@ -617,6 +677,8 @@ scores = torch.zeros(2, 4)                           # (2, 3) and (4, 3) → (2,
 for c in range(2):
     for p in range(4):
         scores[c, p] = (customers[c] * products[p]).sum()
+for c, who in enumerate(["reader", "from the rain"]):
+    print(f"{who:>14}:", dict(zip(ratings, scores[c].tolist(), strict=True)))
 
 # %% [raw] slide
 # ## All dot products: matrix multiplication and einsum
@@ -631,88 +693,86 @@ for c in range(2):
 # All three compute the same; the checks accept each of them.
 
 # %% [markdown]
-# The loop computes eight dot products, one at a time. It is clear, but hopelessly slow for thousands of rows. **Matrix
-# multiplication**, written `@` in Python, computes them all at once. (Code without the loop is called **vectorised**.)
-# `@` pairs the *last* axis of the left factor with the *last but one* of the right and sums over the pair. So the
-# products are transposed: (2, 3) @ (3, 4) is (2, 4).
+# **The reader likes the lamp best, and the customer from the rain likes the umbrella.** The loop computes one dot
+# product at a time. **Matrix multiplication**, written `@` in Python, computes them all at once (the code is then
+# **vectorised**). It pairs the *last* axis of the left factor with the *last but one* of the right, and sums over the
+# pair. Since both our tables have the features last, we transpose the products: (2, 3) @ (3, 4) is (2, 4).
 #
-# A third way needs no transpose and says what it does. In **einsum** (Einstein summation) each axis gets a letter, and
-# an axis whose letter is missing after the arrow is summed over. Here that letter is f, for the features.
+# **Einsum** (Einstein summation) needs no transpose. Each axis gets a letter, and an axis whose letter is missing after
+# the arrow, here f for the features, is summed over.
 
 # %%
 by_matmul = customers @ products.mT                            # (2, 3) @ (3, 4) = (2, 4)
 by_einsum = torch.einsum("cf,pf->cp", customers, products)     # customer, feature, product
 assert torch.equal(scores, by_matmul) and torch.equal(scores, by_einsum)
-for c, who in enumerate(["reader", "from the rain"]):
-    print(f"{who:>14}:", dict(zip(ratings, scores[c].tolist(), strict=True)))
 
 # %% [markdown] erratum="a star for a matrix product"
-# The loop, `@` and `einsum` compute the same numbers, and the course uses whichever is clearest.
+# The loop, `@` and `einsum` give the same numbers, and the course uses whichever is clearest.
 #
 # > **A common mistake: a star for a matrix product.** The last step of attention is sometimes printed as
 # > `softmax(…) * XV`. In Python `*` is **elementwise**: it multiplies entry by entry, with broadcasting. Often the
-# > shapes do not fit, and you get an error. In an example where everything is square, you get none:
-
-# %%
-torch.manual_seed(0)
-square, other = torch.rand(3, 3), torch.rand(3, 3)       # d happens to be n
-print(tuple((square * other).shape), tuple((square @ other).shape), "same shape")
-print("same numbers:", torch.allclose(square * other, square @ other))
+# > shapes do not fit, and you get an error. But where everything is square you get none: the result has the right shape
+# > and the wrong numbers.
+#
+# That is why in most examples of this course all sizes differ: with 2, 3 and 4, such a slip usually crashes.
+#
+# > **Check yourself.** `q` is (batch, n_target, d), and `k` is (batch, n_source, d). Compute all scores, once with `@`
+# > and once with `einsum`.
+# > <details><summary>Answer</summary><code>q @ k.mT</code>, because <code>@</code> and <code>.mT</code> leave the
+# > leading axes alone, and <code>torch.einsum("btd,bsd->bts", q, k)</code>. Both results are (batch, n_target,
+# > n_source). <code>k.T</code> would transpose the batch axis as well: <code>.T</code> is for matrices only.</details>
+#
+# Here are five more lines, some with `@` and `einsum`.
 
 # %% [raw] slide
 # ## A common mistake: a star for a matrix product
 # `softmax(…) * XV` is **elementwise**: it multiplies entry by entry.
 #
-# {print}
+# - Shapes that do not fit: an error.
+# - Everything square: no error, the right shape, the wrong numbers.
 # . . .
-# The examples of this course have sizes that are all different: with 2, 3 and 4 most mistakes crash, with 3, 3 and 3 they do not.
-
-# %% [markdown]
-# That is why this course's examples use sizes that all differ: with 2, 3 and 4, most mistakes crash.
-#
-# > **Check yourself.** `q` is (batch, n_target, d), and `k` is (batch, n_source, d). Compute all scores, once with `@`
-# > and once with `einsum`.
-# > <details><summary>Answer</summary><code>q @ k.mT</code>, because <code>@</code> and <code>.mT</code> leave the
-# > leading axes alone, and <code>torch.einsum("btd,bsd->bts", q, k)</code>. Both results are
-# > (batch, n_target, n_source). <code>k.T</code> would transpose the batch axis as well: <code>.T</code> is for
-# > matrices only.</details>
-#
-# Here are six more lines, some with `@` and `einsum`. If you get fewer than five right, reread *Broadcasting* or this
-# section, whichever you need, and press *start again*.
+# In most examples of this course all sizes differ: with 2, 3 and 4 such a slip usually crashes.
 
 # %%
 viz.shape_drill(figures.SAY_THE_SHAPE[6:], told=False)
 
 # %% [markdown]
-# <details><summary>Answers and reasons, in case no buttons are shown above</summary>
-# (1) (2, 3, 5): (3, 4) @ (4, 5) is (3, 5), in each of 2 sentences: all dot products. (2) an error: The last axis of q,
-# 4, meets the last but one of k, 5. k.mT is needed. (3) (2, 3): n is missing after the arrow: it is summed over, in
-# each of 2 sentences. (4) (3, 2): A row of weights averages 5 values: one average for each of 3. (5) an error: 3 stands
-# below 4. weights[..., None], (2, 3, 1), fits. (6) (2, 3, 5): (2, 1, 5) against (2, 3, 5): the bias of a sentence
-# serves all of its rows.</details>
+# <details><summary>Answers and reasons, in case no buttons are shown above</summary><ol><li><code>(2, 3)</code>. The
+# letter n is missing after the arrow, so n is summed over, in each of 2 sentences.</li>
+# <li><code>(3, 2)</code>. Each of the 3 rows of weights averages 5 values.</li>
+# <li>An error. The last axis of q, 4, meets the last but one of k, 5. k.mT is needed.</li>
+# <li>An error. Aligned on the right, 3 stands below 4. A last axis of length 1 would fit.</li>
+# <li><code>(2, 3, 5)</code>. The bias is (2, 1, 5), so the bias of a sentence serves all rows of the
+# sentence.</li></ol></details>
 #
-# **Now you:** [a00](@getting_ready/assignment), exercise 4: compute all *distances* at once.
+# **Now you:** [a00](@getting_ready/assignment), exercise 2: compute all *distances* at once.
 
 # %% [raw] slide
 # ## Say the shape: with @ and einsum
 # {figure}
+#
+# **Now you:** a@getting_ready, exercise 2
 
 # %% [raw] slide
 # ## Softmax: from scores to weights
 # $$\operatorname{softmax}(e)_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
-# **Weights**: positive, with a sum of one. Only differences of scores matter.
+# **Weights**: numbers from 0 to 1 that sum to one. Only differences of scores matter.
 #
 # > **Guess first.** Three scores, 0, 2 and 5. What are the weights if 100 is added to each? And −110?
 
 # %% [markdown]
 # ## Softmax: from scores to weights
 #
-# Scores can be any numbers. To average with them, we turn them into **weights**: positive numbers with a sum of one,
-# like probabilities. The usual way is the **softmax**. Take the exponential, which makes anything positive, and divide
-# by the sum:
+# Scores can be any numbers. To average with them, we need **weights**: numbers from 0 to 1 that sum to one, like
+# probabilities. The **softmax** makes them: take the exponential of each score $e_i$, and divide by the sum of all
+# exponentials:
 #
 # $$\operatorname{softmax}(e)_i = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
+#
+# Why the exponential? It turns a *difference* of scores into a *ratio* of weights, since
+# $\exp(a) / \exp(b) = \exp(a - b)$. One point more means $\exp(1) \approx 2.7$ times the weight, wherever the scores
+# lie.
 
 # %%
 def naive_softmax(scores):                                               # (n,)  one row
@@ -726,16 +786,21 @@ viz.draw_weights(interest, rows=rows, columns=list(ratings), title="weights")
 #| caption: The softmax of each customer's scores: one row for each customer, with a sum of one.
 
 # %% [markdown]
-# Each customer has one unit of interest and distributes it over the products. The largest score gets the most, and no
-# weight is exactly zero. (The umbrella's 0.00 is 0.002, rounded.) Each row is divided by its own sum.
+# **Each customer has one unit of interest and distributes it over the products.** The largest score gets the largest
+# weight. Mathematically no weight is exactly zero: the umbrella's 0.00 is 0.002, rounded.
 #
-# Adding the same number to all scores of a row should not change the weights, because only differences matter. *What
-# will the next cell print?*
+# Since only differences of scores matter, the same number added to all scores of a row should not change the weights.
+# *Guess* the weights of the scores 0, 2 and 5 when 100 is added to each, and when 110 is subtracted.
 
 # %%
 row = torch.tensor([0.0, 2.0, 5.0])
 for shift in (0.0, 100.0, -110.0):
-    print(f"{shift:>6}:", naive_softmax(row + shift).tolist())
+    print(f"{shift:>6}:", [round(weight, 3) for weight in naive_softmax(row + shift).tolist()])
+
+# %% tags=["hide-input"]
+assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
+assert round(math.log(torch.finfo(torch.float16).max)) == 11
+assert 0.0015 < interest[0, 2] < 0.0025
 
 # %% [raw] slide
 # ## Overflow and underflow
@@ -743,21 +808,6 @@ for shift in (0.0, 100.0, -110.0):
 # {print}
 # . . .
 # $\exp(88.8)$ overflows float32: ∞/∞ is `nan`. $\exp(-110)$ underflows to 0: 0/0 is `nan`.
-
-# %% [markdown]
-# Above 88.7 the exponential **overflows**: it is larger than the largest float32, so it becomes ∞. The quotient ∞/∞ has
-# no value: it is `nan`, **not a number**. At the other end, $\exp(-110)$ **underflows** to 0, and 0/0 is `nan`, too.
-# How large may a single score be? As large as the logarithm of the largest number that its type can hold. (What will
-# the last line of the next cell give?)
-
-# %%
-for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
-    print(f"{dtype!s:15} exp overflows above {math.log(torch.finfo(dtype).max):6.1f}")
-even = naive_softmax(torch.full((1000,), 82.0))
-print("1,000 scores of 82, their weights:", even[:3].tolist(), "…")
-
-# %% tags=["hide-input"]
-assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 
 # %% [raw] slide
 # ## The stable softmax: subtract the largest score
@@ -768,45 +818,47 @@ assert torch.tensor([88.7, 88.8]).exp().isinf().tolist() == [False, True]
 # > **Guess first.** Scores are shifted down until the naive softmax turns to `nan`. What comes just before, and is worse?
 
 # %% [markdown]
-# The limit of 88.7 is low: a dot product over a hundred features of size 1 can be 100. In float16, which takes half the
-# memory and is fast on GPUs, the limit is only about 11. (PyTorch's automatic mixed precision therefore computes `exp`
-# and `softmax` in float32. bfloat16 has the range of float32, with fewer digits.) The naive formula can fail earlier,
-# because the *sum* overflows before its terms do. With 1,000 scores of 82 each exponential is finite, but the sum is ∞,
-# so every weight is 0, without a `nan`.
+# **The formula is right, but its exponentials leave the range of float32.** Above 88.7 the exponential **overflows**:
+# it is larger than the largest float32, so it becomes ∞. The quotient ∞/∞ has no value: it is `nan`, **not a number**.
+# At the other end $\exp(-110)$ **underflows** to 0, and 0/0 is `nan` again. Scores like these are not rare: a dot
+# product over a hundred features of size 1 can be 100.
 #
-# The remedy uses the rule that only differences matter. Whatever number $m$ we subtract from *all* scores of a row, a
-# common factor cancels:
+# <details><summary>Going further: 16-bit numbers</summary>In float16, one of the two 16-bit formats used on GPUs, the
+# exponential overflows at about 11. The other, bfloat16, has the range of float32.</details>
+#
+# The remedy uses the fact that only differences matter. Subtract any number $m$ from *all* scores of a row, and the
+# common factor $\exp(-m)$ cancels:
 #
 # $$\frac{\exp(e_i - m)}{\sum_j \exp(e_j - m)} = \frac{\exp(-m)\, \exp(e_i)}{\exp(-m) \sum_j \exp(e_j)} = \frac{\exp(e_i)}{\sum_j \exp(e_j)}$$
 #
-# Let $m$ be the largest score of the row. Then the largest exponent is 0, so nothing overflows, and the sum is at least
-# 1, so nothing is divided by 0. This is the **stable softmax**. In the logarithm of the sum the shift does not cancel,
-# but it can be added back. That is the **log-sum-exp trick**, which is in every cross-entropy from lecture @bottleneck
-# on. (The assignment's extension asks where to add it.)
+# Let $m$ be the largest score of the row. Then the largest exponent is 0, so nothing overflows. And the sum is at least
+# 1, so we never divide by 0. This is the **stable softmax**.
 #
-# Shift the scores below and watch both softmaxes. On the left, before the softmax *as written* turns to `nan`, there is
-# a stretch where it does something worse. What is worse than `nan`?
+# Shift the scores below and compare the two softmaxes. For shifts far below zero, the softmax *as written* does
+# something worse before it turns to `nan`. What is worse than `nan`?
 
 # %%
 def weights_under_shift(shift):
     return figures.exp_range(row, shift)
 
 
-shifts = [-120, -106, -102, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
+shifts = [-120, -106, -104, -90, -60, -30, 0, 30, 60, 80, 85, 90, 120]
 viz.explore(weights_under_shift, shift=shifts, start={"shift": 90},
-            still=[{"shift": 90}, {"shift": -102}, {"shift": -106}])
-#| caption: The softmax of scores that are shifted by a constant: as written, and with the
-#|   largest score subtracted.
+            still=[{"shift": 90}, {"shift": -104}, {"shift": -106}])
+#| caption: The softmax of shifted scores, as written and with the largest subtracted. Each
+#|   short bar is an exponent, orange where the weights are wrong.
 
 # %% [raw] slide
 # ## Worse than NaN: weights that are wrong and look like weights
 # {figure}
 
 # %% [markdown]
-# For exponents below about −87, the exponentials are **subnormal** numbers, which have fewer digits the smaller they
-# are. Shifted by −102, the three are 4, 27 and 533 times the smallest number that float32 can hold, and the weights are
-# wrong in the third decimal. Shifted by −106, two of them are 0, so the third has all the weight. Both results *look*
-# like weights, whereas a `nan` can at least be seen. With the largest score subtracted, a shift changes nothing:
+# **Worse than `nan` are weights that are wrong and look right.** In the orange band, where the exponent is below about
+# −87, float32 has only **subnormal** numbers, with fewer and fewer digits. Shifted by −104, the first weight is 0 and
+# the second 0.053 instead of 0.047, yet the three still sum to one. Shifted by −106, the third has all the weight.
+# A `nan` can at least be seen.
+#
+# With the largest score subtracted, a shift changes nothing, not even a shift of 1000:
 
 # %%
 def softmax_of_a_row(scores):                                            # (n,)
@@ -814,38 +866,33 @@ def softmax_of_a_row(scores):                                            # (n,)
     return exponentials / exponentials.sum()                             # (n,)
 
 
-for shift in (0.0, 1000.0, -1000.0):
-    weights = softmax_of_a_row(row + shift)
-    print(f"{shift:>7}:", [round(weight, 3) for weight in weights.tolist()])
-    assert torch.allclose(weights, row.softmax(dim=-1), atol=1e-6)
+assert torch.allclose(softmax_of_a_row(row + 1000), row.softmax(dim=-1), atol=1e-6)
+assert torch.allclose(softmax_of_a_row(row - 1000), row.softmax(dim=-1), atol=1e-6)
 
 # %% [markdown]
-# torch's `softmax` does the same inside. The fast attention of [lecture @cheap_attention](@cheap_attention) relies on
-# this subtraction, done block by block. In the assignment you write the stable softmax for any number of rows.
+# torch's `softmax` does the same inside.
 #
-# > **Check yourself.** What is the softmax (1) of three equal scores, (2) of $(0, \ln 3)$? (3) If all scores are
-# > doubled, do the weights change? (4) Can three finite scores have exactly the weights (½, ½, 0)?
-# > <details><summary>Answers</summary>(1) One third each. (2) One quarter and three quarters, because the exponentials
-# > are 1 and 3. (3) Yes, unless all scores are equal: the differences double, and the largest score gets more weight.
-# > Only <em>adding</em> the same number to all scores changes nothing. (4) Mathematically no, because an exponential is
-# > above 0. In float32 yes: for the scores (0, 0, −110) the third exponential is rounded to 0.</details>
+# > **Check yourself.** (1) What is the softmax of $(0, \ln 3)$? (2) If all scores are doubled, do the weights change?
+# > (3) Can three finite scores have exactly the weights (½, ½, 0)?
+# > <details><summary>Answers</summary>(1) One quarter and three quarters, because the exponentials are 1 and 3. (2)
+# > Yes, unless all scores are equal: the differences double, and the largest score gets more weight. Only
+# > <em>adding</em> the same number to all scores changes nothing. (3) Mathematically no, because an exponential is
+# > always positive. In float32 yes: for the scores (0, 0, −110) the third exponential is rounded to 0.</details>
 #
-# **Now you:** [a00](@getting_ready/assignment), exercise 1.
+# **Now you:** [a00](@getting_ready/assignment), exercise 3.
 #
 # ## Zero, −∞ and NaN: how to mark an empty position
 #
-# We need a mark for an empty position. Our first mark was zero, and it spoilt the lamp's mean. Floating-point numbers
-# offer two more, $-\infty$ and NaN, and both follow fixed rules. *Guess each line:*
+# The softmax gives every position some weight, but padding must get none. So we need a mark for an empty position. Our
+# first mark was zero, and it spoilt the lamp's mean. Floating-point numbers offer two more, $-\infty$ and NaN. *Guess
+# each line:*
 
 # %%
-inf, nan = torch.tensor(torch.inf), torch.tensor(torch.nan)
+inf = torch.tensor(torch.inf)
 print("exp(-inf)      ", torch.exp(-inf).item())
-print("max(-inf, 3)   ", torch.maximum(-inf, torch.tensor(3.0)).item())
+print("softmax of -inf", torch.full((3,), -torch.inf).softmax(dim=-1).tolist())
+print("mean of 1, nan ", torch.tensor([1.0, torch.nan]).mean().item())
 print("0 * inf        ", (0 * inf).item())
-print("inf - inf      ", (inf - inf).item())
-print("nan == nan     ", (nan == nan).item())
-print("mean of 1, nan ", torch.stack([torch.tensor(1.0), nan]).mean().item())
-print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist())
 
 # %% [raw] slide
 # ## Zero, −∞ and NaN: three kinds of nothing
@@ -855,11 +902,14 @@ print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist(
 #
 # . . .
 # {print}
+#
+# **Now you:** a@getting_ready, exercise 3
 
 # %% [raw] slide
 # ## To leave something out, do not multiply: choose
 # - $-\infty$ is the score of a position that may not take part: $\exp(-\infty) = 0$.
-# - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it. A row of −∞ alone gives it.
+# - A row of −∞ alone gives NaN.
+# - NaN **propagates**, and is not equal to itself: `x.isnan()` finds it.
 # - `0 * inf` is NaN: use `masked_fill` or `torch.where`, **before** you compute.
 # . . .
 #
@@ -870,32 +920,45 @@ print("softmax of -inf", torch.stack([-inf, -inf, -inf]).softmax(dim=-1).tolist(
 # | mean | none: a mean has a sum *and a count* |
 
 # %% [markdown]
-# $-\infty$ is the score of a position that must not take part, because $\exp(-\infty)$ is exactly 0.
+# Line by line:
 #
-# NaN is the result when arithmetic has no answer, and it **propagates**: almost any arithmetic with NaN gives NaN, and
-# only a choice (`where`, `masked_fill`) gets rid of it. One NaN in a batch makes nearly every parameter NaN after the
-# next step. The exceptions are parameters that the spoilt example does not use, such as the embeddings of words that
-# occur only in other sentences. NaN is not even equal to itself, so `x == nan` never finds it, but `x.isnan()` does.
+# * **$-\infty$ is the score of a position that must not take part**, because $\exp(-\infty)$ is exactly 0.
+# * A row in which *every* score is $-\infty$ has nothing to distribute, so all its weights are NaN. [Lecture
+#   @masking](@masking) decides what such a row should give.
+# * **NaN propagates**: almost any arithmetic with NaN gives NaN, so one NaN in a batch spoils the loss, and the next
+#   step spoils nearly every parameter.
+# * `0 * inf` is the dangerous line: multiplying by 0 is the obvious way to leave a number out, but it fails if that
+#   number is ∞.
 #
-# The last line combines −∞ and NaN. A row in which *every* score is −∞ has nothing to distribute: its largest score is
-# −∞, and −∞ − (−∞) is NaN, so every weight is NaN. [Lecture @masking](@masking) decides what such a row should give.
+# <details><summary>Going further: how to find a NaN</summary>NaN is not even equal to itself, so <code>x == nan</code>
+# never finds it, but <code>x.isnan()</code> does.</details>
 #
-# The third line, `0 * inf`, is the dangerous one. The obvious idea is to multiply by 0 whatever does not count. This
-# works until one of these numbers is $\infty$. To leave something out, do not multiply. *Choose*, and choose **before**
-# you compute.
-#
-# `torch.where(v > 0, v.log(), 0.0)` computes both branches and then takes one. At $v = 0$ the output is right. But in
-# the backward pass the branch that was not taken gets the gradient 0, the logarithm multiplies it by $1/v = \infty$,
-# and $0 \cdot \infty$ is NaN. `v.masked_fill(v <= 0, 1.0).log()` never takes the logarithm of 0, so both passes are
-# safe.
+# **To leave something out, do not multiply: choose.** The mask in the next cell is True where a number counts:
 
 # %%
 there = torch.tensor([True, True, False])
 seen = torch.tensor([4.0, 2.0, torch.inf])
 print("multiplied  ", (seen * there).sum().item())
-print("masked_fill ", seen.masked_fill(~there, 0.0).sum().item())    # ~ flips True and False
+# ~ flips True and False, and masked_fill writes 0 where its mask is True
+print("masked_fill ", seen.masked_fill(~there, 0.0).sum().item())
+# seen where the mask is True, 0 elsewhere
 print("torch.where ", torch.where(there, seen, 0.0).sum().item())
 print("as a score  ", seen.masked_fill(~there, -torch.inf).softmax(dim=-1))
+
+# %% [markdown]
+# `there` is a **boolean mask**. In this course True always means *counts*, *is there*, *may attend*.
+#
+# <details><summary>Going further: masks in torch</summary>torch's <code>scaled_dot_product_attention</code> agrees, but
+# in the <code>key_padding_mask</code> of <code>nn.MultiheadAttention</code> True marks what is left out.</details>
+#
+# **Which filler is harmless depends on the operation that follows.** For a sum it is 0. For a softmax it is $-\infty$,
+# because 0 would be a score like any other. For a mean no filler is harmless, because a mean has a sum *and a count*,
+# and both must leave out what is not there. NaN is harmless nowhere, but as a mark it is hard to overlook.
+#
+# One trap remains. We want the logarithms of `v`, and 0 where `v` is 0. Both ways below give the right logarithms.
+# *Guess:* which of them has a gradient of NaN, `torch.where` or `masked_fill`?
+
+# %%
 v = torch.tensor([2.0, 0.0], requires_grad=True)
 for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log()):
     v.grad = None
@@ -903,30 +966,29 @@ for logs in (torch.where(v > 0, v.log(), 0.0), v.masked_fill(v <= 0, 1.0).log())
     print("logarithms", logs.detach(), " gradient", v.grad)
 
 # %% [markdown]
-# `there` is a **boolean mask**. In this course True always means *counts*, *is there*, *may attend*. In torch,
-# `scaled_dot_product_attention` follows this convention, but in the `key_padding_mask` of `nn.MultiheadAttention` True
-# marks what is to be left out. Look it up each time.
-#
-# Which filler is harmless depends on the operation that follows. For a sum it is 0. For a softmax it is $-\infty$,
-# because a 0 would be a score like any other, larger than all negative scores. For a mean no filler is harmless: a mean
-# has a sum *and a count*, and both must leave out what is not there.
+# **Choose before you compute.** `torch.where(v > 0, v.log(), 0.0)` computes both branches and then takes one. In the
+# backward pass the branch that was not taken gets the gradient 0. The logarithm multiplies it by $1/v = \infty$, and
+# $0 \cdot \infty$ is NaN. `v.masked_fill(v <= 0, 1.0).log()` takes the logarithm of 1 instead, which is 0, so both
+# passes are safe.
 #
 # ## Masked mean: the lamp again
 #
-# The mask of the shop's table comes from the lengths. A row of positions, (8,), is compared with a column of lengths,
-# (4, 1), and broadcasting makes the result (4, 8). Here the library's `lengths_to_mask` does this; in the assignment
-# you write the comparison. A row of the table, indexed with its row of the mask, keeps the entries where the mask is
-# True. Do not compute the mask from the table, as in `table != 0`. That works today, because no rating is 0, but it
-# fails as soon as zero stars are allowed.
+# Now we can repair the lamp's mean. The mask comes from the lengths: a row of positions, (8,), is compared with a
+# column of lengths, (4, 1), and broadcasting makes the result (4, 8). Here the library's `lengths_to_mask` does this.
+# (The mask `table != 0` would fail as soon as zero stars are allowed.)
 
 # %%
-lengths = torch.tensor([len(stars) for stars in ratings.values()])       # (4,)
+def mean_of_real(table, mask):                                       # (batch, n), (batch, n)
+    rows = [row[real].float().mean() for row, real in zip(table, mask, strict=True)]
+    return torch.stack(rows)                                         # (batch,)
+
+
+lengths = torch.tensor([len(stars) for stars in ratings.values()])   # (4,)
 mask = attention.lengths_to_mask(lengths, table.shape[1])            # (4, 8)
-print("toaster", mask[1].tolist())
-of_rows = [row[real].float().mean() for row, real in zip(table, mask, strict=True)]
-means = torch.stack(of_rows)                                         # (4,)  of what is True
-figures.padded_batch(ratings, pad="–", means=means.tolist())
-#| caption: The same rectangle with its mask: hatched cells take no part in the mean.
+means = mean_of_real(table, mask)                                    # (4,)
+figures.padded_batch(ratings, pad=0, means=means.tolist(), compared=True)
+#| caption: The same rectangle, zeros included. A cell counts where its position is below its
+#|   row's length; hatched cells (mask False) take no part in the mean.
 
 # %% tags=["hide-input"]
 by_hand = torch.tensor([sum(stars) / len(stars) for stars in ratings.values()])
@@ -939,14 +1001,57 @@ assert torch.allclose(means, by_hand)
 # **Boolean mask**: True means *counts*, *is there*, *may attend*.
 
 # %% [markdown]
-# Now the lamp has the highest mean, and its mean no longer depends on whether the shop sells kettles. (Whether one
-# rating should count as much as eight is another question.)
+# **Now the lamp has the highest mean**, and its mean no longer depends on whether the shop sells kettles.
 #
-# How much harm does the padded mean do in a whole catalogue? Below are five hundred products, each rated between one
-# and twenty times. How often a product was rated has nothing to do with how good it is. *Guess:* of the fifty products
-# with the highest padded means, how many are also among the fifty with the highest correct means?
+# <details><summary>Going further: is one rating enough for first place?</summary>Many rankings pull a mean of few
+# ratings towards the mean of all. That is a decision about ranking, whereas 0.625 was a bug.</details>
+#
+# How could you have found the bug without knowing the answer? All shapes were right, so no `assert` on a shape would
+# have helped. **Change something that must make no difference, and see whether the answer moves.** Four more columns of
+# padding are such a change:
 
 # %%
+for width in (8, 12):
+    wide = nn.functional.pad(table, (0, width - 8))                  # (4, width)  more zeros
+    masked = mean_of_real(wide, attention.lengths_to_mask(lengths, width))
+    assert torch.equal(masked, means)                                # the test passes
+    print(f"width {width:>2}: the lamp's masked mean {masked[-1]:.3f},",
+          f"its padded mean {wide.float().mean(dim=1)[-1]:.3f}")
+
+# %% [raw] slide
+# ## Change what must make no difference
+# All shapes are right, so no `assert` on a shape helps. Add padding, and see whether the answer moves:
+#
+# {print}
+
+# %% [markdown]
+# The masked mean stays the same, and the padded mean changes. This is an **invariance test**, and it needs no right
+# answer. It can only find a bug, never prove that there is none.
+#
+# <details><summary>Going further: what this test misses</summary>It would not notice padding that is added up, because
+# it adds only zeros.</details>
+#
+# Now replace products by sentences and ratings by words. In a model with the padded mean, the vector of a short
+# sentence shrinks towards zero, and the answer for a sentence depends on the longest sentence of its batch.
+#
+# <details><summary>Going further: how much harm in a whole catalogue?</summary>We invented three catalogues of 500
+# products. Each product is rated between one and twenty times, and the number of ratings has nothing to do with the
+# quality. The padded mean then says more about how often a product was rated than about how well: its correlation with
+# the number of ratings is above 0.75, and with the correct mean below 0.55. About a third of the products lie below one
+# star, the lowest possible rating. Of the fifty products with the highest padded means, at most sixteen are among the
+# fifty with the highest correct means.</details>
+#
+# **Now you:** [a00](@getting_ready/assignment), exercise 4, the rectangle and its mask, and exercise 5, the masked
+# mean.
+#
+# ## What this was for: attention in three lines
+#
+# All the parts are ready. The softmax has turned two customers' scores for four products into weights, and each product
+# has a mean rating. What rating may each customer expect, if each product counts in proportion to the customer's
+# interest? Each answer is a weighted average of four numbers, so both together are a matrix product. *Guess* the
+# reader's rating roughly: the reader's weight for the lamp was 0.98.
+
+# %% tags=["hide-input"]
 def catalogue(seed):
     torch.manual_seed(seed)
     times_rated = torch.randint(1, 21, (500,))                           # (500,)
@@ -956,115 +1061,23 @@ def catalogue(seed):
     stars = stars.masked_fill(~was_rated, 0.0)                           # (500, 20)
     by_width = stars.mean(dim=1)                                         # (500,)
     by_count = stars.sum(dim=1) / times_rated                            # (500,)
-    return times_rated, quality[:, 0], by_width, by_count
+    return times_rated, by_width, by_count
 
 
-times_rated, _, by_width, by_count = catalogue(seed=0)
-clouds = {"divided by 20": (times_rated, by_width),
-          "divided by the count": (times_rated, by_count)}
-figures.scatter_panels(clouds, "how often it was rated", "mean rating (stars)",
-                       impossible=(0, 1), band="below one star: impossible")
-#| caption: Mean rating against the number of ratings, divided by the wrong and by the right
-#|   count.
+for seed in range(3):  # what the folded text says of three catalogues
+    often, padded, correct = catalogue(seed)
+    best = [score.topk(50).indices for score in (padded, correct)]       # two of (50,)
+    assert torch.isin(best[0], best[1]).sum() <= 16, "fewer than a third"
+    assert 0.25 < (padded < 1).float().mean() < 0.4, "about a third"
+    how_often, how_well = torch.corrcoef(torch.stack([padded, often, correct]))[0, 1:]
+    assert how_often > 0.75 and how_well < 0.55, "it says more about how often"
 
 # %% [raw] slide
-# ## In a whole catalogue the padded mean measures how often
-# {figure}
+# ## An invariance test finds a bug, and proves nothing
+# - The masked mean stays the same, the padded mean changes: no right answer is needed.
+# - This test would not notice padding that is added up: it adds only zeros.
 #
-# **Now you:** a@getting_ready, exercises 1 to 5
-
-# %% [markdown]
-# The next cell compares both means in three catalogues, each from its own seed. *In common* counts the products in the
-# top fifty of both means. The *truly best* are the fifty products of the highest quality.
-
-# %%
-def correlation(a, b):
-    return torch.corrcoef(torch.stack([a, b]))[0, 1].item()
-
-
-def top_fifty(score):
-    return set(score.topk(50).indices.tolist())
-
-
-print("     | top fifty | truly best found by | padded mean's correlation with | padded mean")
-print("seed | in common | padded      correct | the count     the correct mean | below 1 star")
-for seed in range(3):
-    times, truth, padded, correct = catalogue(seed)
-    in_truth, in_padded, in_correct = top_fifty(truth), top_fifty(padded), top_fifty(correct)
-    print(f"{seed:>4} | {len(in_padded & in_correct):>9} | {len(in_truth & in_padded):>6}"
-          f"{len(in_truth & in_correct):>13} | {correlation(padded, times):>9.2f}"
-          f"{correlation(padded, correct):>21.2f} | {(padded < 1).float().mean():>12.0%}")
-
-# %% tags=["hide-input"]
-assert len(in_padded & in_correct) < 30
-assert correlation(padded, times) > correlation(padded, correct) + 0.1
-assert 0.2 < (by_width < 1).float().mean() < 0.5
-assert abs(correlation(by_count, times_rated)) < 0.2
-
-# %% [markdown]
-# The cloud on the right is level, as it should be, and widest where ratings are few, because a mean of one or two is
-# noisy. The cloud on the left is a fan that opens with the number of ratings. About a third of the products lie in the
-# hatched band, below one star, the lowest possible rating.
-#
-# The padded mean says more about how often a product was rated than about its correct mean, and it finds fewer of the
-# truly best products than the correct mean does. Replace products by sentences and ratings by words, and you have a
-# model in which short sentences count for little and long ones for much, and whose answer for a sentence depends on the
-# rest of the batch. No message warns you.
-#
-# For values with features, (batch, n, d), the mask needs one more axis, so that it broadcasts over the features:
-# `mask[..., None]` is (batch, n, 1).
-#
-# **Now you:** [a00](@getting_ready/assignment), exercise 2, the rectangle and its mask, and exercise 3, the masked
-# mean.
-#
-# ## What a check tells you
-#
-# Each exercise in the assignments has a check under it, like the one in the next cell. Suppose a learner was asked for
-# the masked mean of `values` (batch, n, d) with `mask` (batch, n), thought "the padding holds zeros anyway", and wrote
-# this:
-
-# %%
-def masked_mean(values, mask):
-    return values.sum(dim=1) / mask.count_nonzero(dim=1)[:, None]    # (batch, d) / (batch, 1)
-
-
-check("masked_mean", masked_mean)
-
-# %% [markdown]
-# A check tests several **aspects** of your answer. Each has its own points, so one slip does not cost you all of them.
-# A ✗ says what was found, what was expected, and at which index. If your numbers match those of a known mistake, the
-# card names that mistake below the list.
-#
-# As long as the padding is 0, short sequences have the right mean, but other numbers in the padding change it. In
-# *nothing but padding* one sequence is empty: its 3 numbers are infinite, because a sum was divided by a count of 0.
-# The last line asks whether a gradient arrives and is finite.
-#
-# > **Check yourself.** Now the learner multiplies the values by the mask before the sum. This earns 4 of the 7 points,
-# > because *what stands in the padding* passes. Which three lines still fail, and why?
-# > <details><summary>Answer</summary><em>∞ in the padding</em> fails because 0 · ∞ is NaN. <em>nothing but padding</em>
-# > fails because 0/0 is NaN, and <em>gradient</em> follows from 0/0. The repair is yours to make, in the
-# > assignment.</details>
-#
-# Three more rules hold for checks:
-#
-# * Your points come from a second check, with other numbers and sizes than the one that you see.
-# * A check does not care how you compute, by a loop or by `einsum`, in float32 or in float64, as long as a gradient can
-#   flow through your answer.
-# * A check refuses the function that *is* the answer:
-
-# %%
-check("masked_mean", attention.masked_mean)
-
-# %% [markdown]
-# If you are stuck in the assignment, ask for the hint that the card names. Each repairs one thing, and the later ones
-# say more. Hints are not counted.
-#
-# ## What this was for: attention in three lines
-#
-# The softmax has turned two customers' scores for four products into weights, and each product has a mean rating. What
-# rating may each customer expect, if each product counts in proportion to the customer's interest? Each customer's
-# answer is a weighted average of four numbers, so all answers together are a matrix product. *Guess* the reader's
-# rating roughly: the reader's weight for the lamp was 0.98, and the lamp has five stars.
+# **Now you:** a@getting_ready, exercises 4 and 5
 
 # %%
 scores = customers @ products.mT                                         # (2, 4)
@@ -1076,9 +1089,12 @@ print(f"the reader expects {expected[0].item():.2f} stars,",
 # %%
 wanted = ["light", "heat", "dry"]
 figures.three_lines(customers, products, means, rows, list(ratings), wanted, row=0, column=3)
-#| caption: Attention in three lines: scores of all pairs, weights along each row, and an
-#|   average of the values by the weights.
+#| caption: Attention in three lines. Dark: how the reader's answer comes about, followed for
+#|   the lamp alone in lines 1 and 2.
 #| label: three-lines
+
+# %% tags=["hide-input"]
+assert f"{weights[0, 3]:.2f}" == "0.98"
 
 # %% [raw] slide
 # ## What this was for: attention in three lines
@@ -1091,73 +1107,72 @@ figures.three_lines(customers, products, means, rows, list(ratings), wanted, row
 # | | |
 # |---|---|
 # | shape | batch, n, d: say it at every line; `dim` names the axis that goes |
-# | broadcasting | flush right; equal, or 1, which stretches; else an error |
+# | broadcasting | aligned on the right; equal, or 1, which stretches; else an error |
 # | autograd | `backward()` adds to `.grad`; a gradient has its parameter's shape |
 # | all dot products | `q @ k.mT`, `einsum("btd,bsd->bts", q, k)` |
 # | softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $\; m = \max_j e_j$ |
 # | masked mean | choose before you compute; divide by the count |
+# | tests | assert shapes; change what must make no difference |
 #
 # **Now do** assignment a@getting_ready. **Next:** lecture @bottleneck.
 
 # %% [markdown]
-# Scores between vectors that ask and vectors that are asked, a softmax along the right axis, and a weighted average:
-# that is attention. The customers' vectors are the **queries**, the products' vectors are the **keys**, and the
-# products' mean ratings are the **values**. This is unscaled **dot-product attention**. The Transformer divides the
-# scores by $\sqrt{d_k}$ first, and [lecture @lookup](@lookup) measures why. The rest of the course is about what
-# attention is good for, why it was needed and where its vectors come from.
+# **Score every query against every key, turn each row of scores into weights by a softmax, and average the values with
+# these weights: that is attention.** The vectors that ask, here the customers, are the **queries**. The vectors that
+# are asked, here the products, are the **keys**, and their mean ratings are the **values**. This is unscaled
+# **dot-product attention**. The Transformer first divides the scores by $\sqrt{d_k}$, where $d_k$ is the number of
+# features of a key, and [lecture @lookup](@lookup) measures why.
 #
-# ## Where the course comes from: five decks, one notation
+# Why not simply take the best match? `argmax` returns an index, which has no slope, so no gradient would reach the
+# scores. The softmax is a choice with slopes. Here we typed in the numbers. In a Transformer, modules like `nn.Linear`
+# compute queries, keys and values, so training changes what is asked for, offered and returned: **the network itself
+# decides how much each item counts**.
 #
-# The course grew out of five public slide decks on attention and the Transformer. Each deck begins with the same
-# question: how can a network use what it read long ago? They differ in how they build the answer:
+# The course has **one notation** for this: queries $q$, keys $k$, values $v$, scores $e$, weights $\alpha$, and the
+# average $c$, the context vector:
 #
-# | deck (the last one is linked) | what it is best at | lectures |
-# |---|---|---|
-# | *CSE 576, Language Modeling: Attention* | from the bottleneck to attention in equations, step by step | [@bottleneck](@bottleneck)–[@self_attention](@self_attention) |
-# | *Parametric Language Modeling: Transformers* | what a recurrence cannot do, and what self-attention still lacks | [@self_attention](@self_attention)–[@masking](@masking) |
-# | *Foundations of NLP, lecture 7* | several heads, training tricks, which changes to the Transformer help | [@many_heads](@many_heads)–[@transformer](@transformer) |
-# | *CSE5321, Introduction to NLP, lecture 11* | positions, results, drawbacks and variants | [@order](@order), [@transformer](@transformer), [@cheap_attention](@cheap_attention) |
-# | [*CS11-711, Advanced NLP*](https://cmu-l3.github.io/anlp-spring2025/) | the whole Transformer with its code, and what changed since | [@transformer](@transformer)–[@cheap_attention](@cheap_attention) |
+# $$e_{ij} = q_i \cdot k_j, \qquad \alpha_{ij} = \frac{\exp(e_{ij})}{\sum_{j'} \exp(e_{ij'})}, \qquad c_i = \sum_j \alpha_{ij}\, v_j$$
 #
-# Slides contain mistakes. [Lecture @errata_lab](@errata_lab) has the full list, and each entry has a test that fails on
-# it. Decks and papers also differ in their symbols. This course has **one notation**: $e$ for scores, $\alpha$ for
-# weights and $c$ for a context vector. Vectors are rows, and the softmax runs along the keys.
+# Vectors are rows, and the softmax runs along the keys $j$. For the reader and the lamp, $e = 6.25$ and
+# $\alpha = 0.984$.
 #
 # ## In short
 #
 # | | | shape |
 # |---|---|---|
 # | reduction | `x.mean(dim=1)`: the named axis is removed | (batch, n, d) → (batch, d) |
-# | broadcasting | flush right; equal, or one is 1 | (n,) − (n, 1) → (n, n) |
+# | broadcasting | aligned on the right; equal, or one is 1 | (n,) − (n, 1) → (n, n) |
 # | one training step | `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()` | `.grad` like its parameter |
-# | all dot products | `q @ k.mT`, `torch.einsum("td,sd->ts", q, k)` | (t, d), (s, d) → (t, s) |
 # | stable softmax | $\exp(e_i - m) / \sum_j \exp(e_j - m)$, $m = \max_j e_j$ | (…, n), sums to one |
-# | masked mean | sum over what is there / count of what is there | (batch, n, d) → (batch, d) |
-# | dot-product attention, unscaled | `(q @ k.mT).softmax(dim=-1) @ v` | (t, d), (s, d), (s, d_v) → (t, d_v) |
+# | masked mean | sum over what is there / count of what is there | (batch, n) → (batch,); with features, (batch, n, d) → (batch, d) |
+# | dot-product attention, unscaled | `(q @ k.mT).softmax(dim=-1) @ v` | (n_target, d), (n_source, d), (n_source, d_v) → (n_target, d_v) |
 #
-# A wrong number in the right shape does not crash, and the loss falls anyway, so say the shape and assert it.
-# `backward()` adds gradients to `.grad`, and `.item()` and `.detach()` cut the graph. To leave something out, choose
-# (`masked_fill`) instead of multiplying. What is missing becomes 0 in a sum and −∞ in a softmax. In a mean, leave it
-# out of the sum *and* of the count.
+# **A wrong number in the right shape does not crash.** Where the shape of an intermediate step is wrong, an `assert`
+# finds it. Where it is right, test the numbers: work out one example by hand, or change what must make no difference.
+# To leave something out, choose before you compute: fill in 0 for a sum and −∞ for a softmax, and for a mean keep it
+# out of both the sum *and* the count.
 #
 # > **Check yourself.** (1) `x` is (5, 7, 16). What are the shapes of `x.sum(dim=-2)`, `x - x[:, :1]` and `x @ x.mT`?
-# > (2) A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask your colleague to print? (3) A
-# > mask is (batch, n), and the scores are (batch, n_target, n). How do you make the two broadcast? (4)
-# > `(w.item() * x).sum().backward()` raises `element 0 of tensors does not require grad and does not have a grad_fn`.
-# > Why?
+# > (2) A colleague's loss falls from 9 to 1 and stays there. Which one line do you ask your colleague to print? (3) `x`
+# > is data, and `(w.item() * x).sum().backward()` raises `element 0 of tensors does not require grad and does not have
+# > a grad_fn`. Why? (4) A model reads sentences in batches. Which test shows that no sentence influences another?
 # > <details><summary>Answers</summary>(1) (5, 16), (5, 7, 16) and (5, 7, 7). (2) The shapes of prediction and target,
-# > side by side. (Or the predictions themselves: are they all the same?) (3) Write it as <code>mask[:, None]</code>,
-# > which is (batch, 1, n). (4) <code>.item()</code> gave a plain number. Nothing that was computed from it was
-# > recorded, so there is no graph to walk backwards.</details>
+# > side by side. (Or the predictions themselves: are they all the same?) (3) <code>.item()</code> gave a plain number.
+# > Nothing that was computed from it was recorded, so there is no graph to walk backwards. (4) An invariance test:
+# > change or remove one sentence, and assert that the results of all others stay the same.</details>
 #
 # **Now do** [assignment @getting_ready](@getting_ready/assignment) (about 75 minutes, and 10 more for the extension):
 # five exercises and a question in words. **Next:** [lecture @bottleneck](@bottleneck), on the problem that attention
 # was invented to solve.
 #
 # **Further reading.** [+@harris2020]: figure 1 shows shapes, axes and broadcasting on one page. [+@goodfellow2016]:
-# section 4.1 covers overflow and underflow, with softmax as the example, and section 6.5 covers back-propagation.
-# [+@blanchard2021]: where the plain formulas neither overflow nor underflow, the shifted formulas are about as
-# accurate. See also PyTorch's notes
-# [*Broadcasting semantics*](https://docs.pytorch.org/docs/stable/notes/broadcasting.html) and
-# [*Autograd mechanics*](https://docs.pytorch.org/docs/stable/notes/autograd.html). [+@rogozhnikov2022] gives names to
-# axes. [+@goldberg1991] explains the rounding errors behind sums such as 0.1 + 0.2.
+# sections 4.1 (overflow and underflow of the softmax) and 6.5 (back-propagation). PyTorch's own notes are
+# [*Broadcasting semantics*](https://docs.pytorch.org/docs/stable/notes/broadcasting.html) and [*Autograd
+# mechanics*](https://docs.pytorch.org/docs/stable/notes/autograd.html).
+#
+# <details><summary>More to read</summary>
+#
+# [+@blanchard2021] shows that subtracting the maximum costs almost no accuracy. [+@rogozhnikov2022] gives names to
+# axes. [+@goldberg1991] explains rounding errors.
+#
+# </details>

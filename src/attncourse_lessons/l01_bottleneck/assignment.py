@@ -9,16 +9,16 @@
 # %% [markdown]
 # # Assignment @bottleneck · The parts of a recurrent language model
 #
-# Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models are
-# compared, one step of a recurrent network, the loss that a language model learns from, a step with gates, and a
-# readout that can select from one vector. Every function is a few lines long. Several are easy to get wrong without any
-# error message. After each check comes a cell that *uses* what you wrote. It runs once the check gives all points, and
-# is not graded.
+# Here you build the parts of the models in [lecture @bottleneck](@bottleneck): the number by which language models
+# are compared, one step of a recurrent network, the loss that a language model learns from, a step with gates, and a
+# readout that can select from one vector. Every function is only a few lines long, but several are easy to get wrong
+# without any error message. After each check comes a cell that *uses* what you wrote; it runs once the check gives
+# all points, and is not graded.
 #
-# Each exercise has a check under it. Run the check as often as you like, even before you have written anything. It tells
-# you what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. Another check
-# with other numbers and other sizes decides your points, so an answer that is fitted to the visible check will not
-# pass.
+# Each exercise has a check under it, which you may run as often as you like, even before you have written anything.
+# It tells you what it found, what it expected, and, if it recognises your mistake, what you were probably thinking.
+# Another check with other numbers and other sizes decides your points, so an answer that is fitted to the visible
+# check will not pass.
 #
 # {exercises}
 #
@@ -46,14 +46,14 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Perplexity
 #
-# A loss of 3.4 nats means little to most people. Perplexity expresses it as a number of choices: a model of perplexity
-# 30 is as unsure as a player who guesses among 30 equally likely tokens. The lecture's formula, [@eq:perplexity],
-# multiplies the probabilities of all $N$ tokens. For a thousand tokens this product is too small for any float: it
-# becomes 0, and the perplexity becomes infinite. So you get the **natural logarithms** of the probabilities. Rewrite
-# the formula on paper so that no product is left.
+# A loss of 3.4 nats means little to most people, so perplexity expresses it as a number of choices: a model of
+# perplexity 30 is as unsure as a player who guesses among 30 equally likely tokens. The lecture's formula,
+# [@eq:perplexity], multiplies the probabilities of all $N$ tokens. For a thousand tokens this product is too small
+# for any float, so it becomes 0 and the perplexity infinite. That is why you get the **natural logarithms** of the
+# probabilities. Rewrite the formula on paper so that no product is left.
 #
 # You get several texts, padded to the same length. The mask is True where there is a token. $N$ is the number of tokens
-# in all texts together, and each token counts the same. The padding may hold any number.
+# in all texts together, and each token counts the same. The padding holds finite numbers that mean nothing.
 
 # %% exercise="perplexity"
 def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
 
     log_probabilities: (batch, n), natural logarithms
     mask: (batch, n), True where there is a token
-    returns one number: a tensor of shape (), or a float
+    returns a tensor of one number: shape ()
     """
     ...  # solution
 
@@ -69,10 +69,10 @@ def perplexity(log_probabilities: Tensor, mask: Tensor) -> Tensor:
 check("perplexity", perplexity)
 
 # %% [markdown]
-# **Use it.** Your function measures three n-gram models on docstrings that they have not seen. *Guess:* which order $n$
-# is best, and what kind of text is easiest? A course-mate computes a perplexity for *each text* and reports the mean.
-# Is this mean larger or smaller than your result, or the same? If it differs, is the hardest text alone the reason? The
-# last printed lines give the answer.
+# **Use it.** Your function measures three n-gram models on docstrings that they have not seen. *Guess:* which order
+# $n$ is best, and what kind of text is easiest? A course-mate computes a perplexity for *each text* and reports the
+# mean: is it larger or smaller than your result, or the same? If it differs, is the hardest text alone the reason?
+# The last printed lines give the answer.
 
 # %%
 if solved("perplexity"):
@@ -99,11 +99,11 @@ if solved("perplexity"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Order 3, with two tokens of context, is best here. Stock phrases are easy. Operators and names that the model has
-# never seen are hard. The mean over the texts is larger than the perplexity over all tokens, even without the hardest
-# text. Two things differ. Every text counts the same, however long it is. And *exponentials* are averaged, which gives
-# more than the exponential of the average. So average the losses over all tokens first, and take the exponential
-# last.</details>
+# Order 3, with two tokens of context, is best here. Stock phrases are easy, whereas operators and names that the
+# model has never seen are hard. The mean over the texts is larger than the perplexity over all tokens, even without
+# the hardest text, for two reasons: every text counts the same, however long it is, and *exponentials* are averaged,
+# which gives more than the exponential of the average. So average the losses over all tokens first, and take the
+# exponential last.</details>
 
 # %% [markdown]
 # ## 2 · One step
@@ -139,9 +139,9 @@ check("rnn_step", rnn_step)
 
 # %% [markdown]
 # **Use it.** Here is a state of one number, with weights set by hand. It reads an opening bracket as 1, a closing
-# bracket as −1 and anything else as 0. It should remember whether it is inside brackets. Three texts are read at once,
-# and the padding after the shorter texts consists of nothing but opening brackets. *Guess:* with which $w_h$ does the
-# state remember, 0.5 or 3? What happens at the second bracket? And what does the padding do?
+# bracket as −1 and anything else as 0, and it should remember whether it is inside brackets. Three texts are read at
+# once, and the padding after the shorter texts consists of nothing but opening brackets. *Guess:* with which $w_h$
+# does the state remember, 0.5 or 3? What happens at the second bracket? And what does the padding do?
 
 # %%
 if solved("rnn_step"):
@@ -164,9 +164,9 @@ if solved("rnn_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With $w_h = 0.5$ the state falls back towards 0 and the model forgets. With 3 the state stays where it is until the
-# next bracket. But one number says *that* a bracket is open, not how many are. After the first closing bracket, which
-# ends (d e), the state says "outside", although one bracket is still open.
+# With $w_h = 0.5$ the state falls back towards 0 and the model forgets, whereas with 3 the state stays where it is
+# until the next bracket. But this one number only says *that* a bracket is open, and cannot count how many are. After
+# the first closing bracket, which ends (d e), the state says "outside", although one bracket is still open.
 #
 # After its end each text keeps what it knew, whatever its padding says. If all texts took all steps, a decoder would
 # start for the shortest text with a state that has read mostly padding. Padding of 0 would not be enough, because a
@@ -193,9 +193,9 @@ if solved("rnn_step"):
 # | `the cat sat <eos>` | | padding: nothing came |
 #
 # All predicted tokens of the batch count the same, whichever text they come from. The first token of a text is read and
-# never predicted. The padding's id comes as an argument, so do not rely on its being 0. There is at least one token to
-# predict. A model may be very sure of itself, with logits hundreds apart. Where such a model is wrong, the loss must be
-# large, but not infinite.
+# never predicted. The padding's id comes as an argument, so do not rely on its being 0; `pad` never occurs inside a
+# text. There is at least one token to predict. A model may be very sure of itself, with logits hundreds apart. Where
+# such a model is wrong, the loss must be large, but not infinite.
 
 # %% exercise="shifted_loss"
 def shifted_loss(logits: Tensor, tokens: Tensor, pad: int) -> Tensor:
@@ -252,7 +252,7 @@ if solved("rnn_step") and solved("shifted_loss"):
         print(f"ln 900 nats over {n_letters:.1f} letters: {math.log(900) / n_letters:.2f}")
         written = torch.full((200, 1), letters.index("."))           # (200, 1)
         for _ in range(40):
-            p = letter_logits(written)[:, -1].softmax(dim=-1) ** 2   # temperature ½
+            p = letter_logits(written)[:, -1].softmax(dim=-1) ** 2   # favours likely letters
             written = torch.cat([written, torch.multinomial(p, 1)], dim=1)
     words = ["".join(letters[i] for i in row[1:]).split(".")[0] for row in written.tolist()]
     print(*words[:4], sep="\n")
@@ -265,8 +265,9 @@ if solved("rnn_step") and solved("shifted_loss"):
 #
 # Nearly all words are numbers, spelt correctly, and more than a quarter of them are numbers that the model was not
 # trained on. A third of all numbers were kept apart, and a model that only recites would write none of them. The loss
-# does not go to zero, because no model can know which of 900 numbers comes next. That alone costs $\ln 900 = 6.8$ nats
-# for each number, or 0.25 for each letter. So the model, with 0.27 on new numbers, has little left to learn.</details>
+# does not go to zero, because no model can know which of 900 numbers comes next. That alone costs $\ln 900 = 6.8$
+# nats for each number, or 0.25 for each letter, so the model, with 0.27 on new numbers, has little left to
+# learn.</details>
 
 # %% [markdown]
 # ## 4 · A state with gates
@@ -274,8 +275,8 @@ if solved("rnn_step") and solved("shifted_loss"):
 # A GRU ([@cho2014]) decides at each step, and for each number of its state, how much of the old state to keep. The
 # lecture draws its cell. Read the equations of the **reset gate** $r$, the **update gate** $z$, the **candidate** and
 # the new state off the lower half of [@fig:gated-cells], and write them for a batch. Watch what each × multiplies. Only
-# one thing is not in the picture: the three input matrices come stacked in `W_x`, the three matrices of the state in
-# `W_h` and the three biases in `b`, each in the order reset, update, candidate.
+# one thing is not in the picture: the three input matrices come stacked in `W_x`, the three matrices of the state ($U$
+# in the picture and the lecture) in `W_h`, and the three biases in `b`, each in the order reset, update, candidate.
 #
 # Test your equations on paper with the lecture's GRU of one number: the state is 0.8, the input is −1, the candidate's
 # weights are 1 for the input and 2 for the state, and $(r, z)$ is $(1, 0)$, $(0, 0)$ and $(0, 0.9)$. The new states
@@ -284,7 +285,7 @@ if solved("rnn_step") and solved("shifted_loss"):
 # **Before you write**, answer on paper, for one number of the state: (1) Which values of r and z make the step forget
 # everything that was read before, and what is the new state then? (2) Which value of z keeps the state for a thousand
 # steps, whatever is read? (3) In another paper z is the share of the *candidate*. What changes in your answers? The
-# check asks (1) and (2).
+# check tests (1) and (2) on your function.
 
 # %% exercise="gru_step"
 def gru_step(x: Tensor, state: Tensor, W_x: Tensor, W_h: Tensor, b: Tensor) -> Tensor:
@@ -335,19 +336,19 @@ if solved("gru_step"):
 # <details><summary>What to see</summary>
 #
 # Your step is torch's. With fresh gates the two states are the same after thirty tokens: nothing shows any more which
-# first state each came from. With 5 added to one bias, about two thirds of their distance is left, and each state still
-# points in its original direction. The open gate leaks, too: both states are shorter than at the start. But most of the
-# difference between them has survived. The gradient tells the same story: where a change of the first state no longer
-# changes the result, no gradient arrives. It has vanished.
+# first state each came from. With 5 added to one bias, about two thirds of their distance is left, and each state
+# still points in its original direction. Even the open gate leaks, since both states are shorter than at the start,
+# but most of the difference between them has survived. The gradient tells the same story: where a change of the first
+# state no longer changes the result, hardly any gradient arrives. It has vanished.
 #
 # The answers to the questions on paper: (1) $r = 0$ and $z = 0$ forget; the new state is the tanh of the input's part
 # plus the bias. (2) $z = 1$. (3) $z$ and $1 - z$ swap places: $r = 0$ and $z = 1$ forget, and $z = 0$ keeps.</details>
 
 # %% [markdown]
-# **Set the gates by hand.** A state of one number reads values, and some of the values carry a mark "write". The state
-# should take in each marked value and keep it while other values go by. A GRU does this with the weights below. The RNN
-# beside it has the same candidate and no gate. *Guess* what state the RNN ends in. Then change `write` and `keep`. What
-# does each change ruin?
+# **Set the gates by hand.** A state of one number reads values, and some of the values carry a mark "write". The
+# state should take in each marked value and keep it while other values go by. A GRU does this with the weights below,
+# and the RNN beside it has the same candidate but no gate. *Guess* what state the RNN ends in. Then change `write`
+# and `keep`: what does each change ruin?
 
 # %%
 if solved("gru_step"):
@@ -366,19 +367,20 @@ if solved("gru_step"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The GRU holds $\tanh 0.7 = 0.60$, then $\tanh(-0.3) = -0.29$. The RNN mixes whatever it reads into its state. A small
-# `keep` ruins the keeping: with 0 the gate is half open, and half of the state is replaced at each step. A `write` that
-# is too weak ruins the writing: with $-8$ half of a marked value gets in, and with 0 next to nothing.</details>
+# The GRU holds $\tanh 0.7 = 0.60$, then $\tanh(-0.3) = -0.29$, while the RNN mixes whatever it reads into its state.
+# A small `keep` ruins the keeping: with 0 the gate is half open, and half of the state is replaced at each step. A
+# `write` that is too weak ruins the writing: with $-8$ half of a marked value gets in, and with 0 next to
+# nothing.</details>
 
 # %% [markdown]
 # ## 5 · A readout that can select
 #
-# The lecture's reader has packed letters and digits into one vector. Then it is asked for one of the digits. How does
+# The lecture's reader has packed letters and digits into one vector when it is asked for one of the digits. How does
 # it get the answer out? **First find the fault.** A course-mate puts what was found and the question side by side and
 # multiplies the result by a matrix. The next cell asks two questions of two memories. *Test it:* for each memory,
 # subtract the answer to the second question from the answer to the first. Change the memories, the questions and the
-# seed. What does the difference never depend on? And why can a readout of this kind not answer "which digit stood with
-# a?"
+# seed. What does the difference never depend on? And why can a readout of this kind not answer "which digit stood
+# with a?"
 
 # %%
 def side_by_side(found, question, A):
@@ -395,11 +397,11 @@ for i, memory in enumerate(memories):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The difference never depends on the memory: it is the difference of the questions, times the lower rows of the matrix.
-# But the digits that stood with a and with b differ from memory to memory. So the difference of the right answers must
-# depend on the memory, too. A matrix alone cannot select. A matrix with a tanh layer after it can: a question can push
-# a number far into the flat part of the tanh, where the memory no longer matters. But a network learns this slowly, as
-# [@fig:readout] shows.</details>
+# The difference never depends on the memory: it is the difference of the questions, times the lower rows of the
+# matrix. But the digits that stood with a and with b differ from memory to memory, so the difference of the right
+# answers must depend on the memory, too. A matrix alone therefore cannot select. With a tanh layer after it, it can:
+# a question can push a number far into the flat part of the tanh, where the memory no longer matters. But a network
+# learns this slowly, as [@fig:readout] shows.</details>
 
 # %% [markdown]
 # To select, the question must decide how much of each number gets through, as a gate does. The question $q$ gives a
@@ -461,11 +463,11 @@ if solved("gated_readout"):
         for pairs in (1, 2, 4):
             letters, digits, asked, answer = letters_with_digits(1000, pairs, draws)
             right = reader(letters, digits, asked).argmax(dim=-1) == answer      # (1000,)
-            print(f"{name:>12}, {pairs} pairs: {right.float().mean().item():.2f}")
+            print(f"{name:>12}, pairs = {pairs}: {right.float().mean().item():.2f}")
     for pairs in (1, 2, 4):
         letters, digits, asked, answer = letters_with_digits(10_000, pairs, draws)
         right = digits.mode(dim=1).values == answer                  # (10000,)
-        print(f"the most frequent digit, {pairs} pairs: {right.float().mean().item():.2f}")
+        print(f"the most frequent digit, pairs = {pairs}: {right.float().mean().item():.2f}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
@@ -528,7 +530,7 @@ if solved("gated_readout"):
 # This exercise and the next earn extra credit, and you lose nothing by leaving them out.
 #
 # A network has read a batch of sentences and left one state for each position. A classifier or a decoder that comes
-# next needs one vector. So all states of a sentence must become one, and the simplest way is their mean:
+# next needs one vector, so all states of a sentence must become one. The simplest way is their mean:
 #
 # $$\bar h = \frac{1}{n} \sum_{t=1}^{n} h_t, \qquad n = \text{the number of words of }\textit{this}\text{ sentence}$$
 #
@@ -587,15 +589,15 @@ if solved("mean_pool"):
 # <details><summary>What to see</summary>
 #
 # A mean does not know which word was last: 205 and 502 have the same words. This does no harm where the first and the
-# last digit are both odd or both even. All errors occur where one is odd and the other even.</details>
+# last digit are both odd or both even, so all errors occur where one is odd and the other even.</details>
 
 # %% [markdown]
 # ## Extension: all states of a batch
 #
-# Exercise 2 is one step, and is told which texts still have a token. Now you get only the *lengths*, and the texts go
-# through all their steps, from $h_0 = 0$. After a text's end comes padding: numbers of any size that mean nothing.
-# Return two things: all states, with zeros where a text has ended, and the **last state** of each text, the state after
-# *its own* last token. Both are easy to get wrong without any error message.
+# Exercise 2 is one step, and is told which texts still have a token. Here you get only the *lengths*, and take the
+# texts through all their steps, from $h_0 = 0$. After a text's end comes padding: numbers of any size that mean
+# nothing. Return two things: all states, with zeros where a text has ended, and the **last state** of each text, the
+# state after *its own* last token. Both are easy to get wrong without any error message.
 
 # %% exercise="rnn_states"
 def rnn_states(

@@ -9,12 +9,13 @@
 # %% [markdown]
 # # Assignment @lookup · Attention is a lookup
 #
-# In this assignment you build hard attention, soft attention and its backward pass. You find the mistakes in a
-# course-mate's lookup. Then you build two of the four score functions of [lecture @lookup](@lookup): you write the plain
-# dot product along the way, and the bilinear score is an extension. The lecture asks one query at a time. Here many
-# queries come at once, and you answer them without a loop. No function needs more than six lines. The hard part is to
-# know which axis is which, and which factor of a product stands on the left. After each check comes a cell that *uses*
-# what you wrote. It waits until the check gives all points, and it is not graded.
+# In this assignment you build hard attention, soft attention and its backward pass, and you find the mistakes in a
+# course-mate's lookup. Then you build two of the four score functions of [lecture @lookup](@lookup), the additive and
+# the scaled dot product; the plain dot product you have met by then, and the bilinear score is an extension. Whereas
+# the lecture asks one query at a time, here many queries come at once, and you answer them without a loop. No
+# function needs more than six lines. The hard part is to know which axis is which, and which factor of a product
+# stands on the left. After each check comes a cell that *uses* what you wrote. It waits until the check gives all
+# points, and it is not graded.
 #
 # Each exercise has a check under it. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
@@ -22,10 +23,10 @@
 #
 # {exercises}
 #
-# If you are stuck, `hint("hard_lookup", 1)` prints a hint; later hints tell more. Your answers are
-# refused if they call the course's own attention or torch's: this is the place to build it. You may use torch's
-# `softmax`. Use torch operations throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a
-# gradient flows from what you return back to what you were given.
+# If you are stuck, `hint("hard_lookup", 1)` prints a hint, and later hints tell more. Answers that call the course's
+# own attention or torch's are refused, because this is the place to build it, but you may use torch's `softmax`. Use
+# torch operations throughout, without `.item()`, `.detach()` or NumPy: most checks also test whether a gradient flows
+# from what you return back to what you were given.
 
 # %% locked=true
 try:
@@ -76,8 +77,8 @@ def hard_lookup(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 check("hard_lookup", hard_lookup)
 
 # %% [markdown]
-# **Use it.** The bridge of the lecture, asked at every hour. *Guess* between which hours the answer jumps.
-# (At 10 and 20 two keys match equally well: rounding decides.)
+# **Use it.** We ask the bridge of the lecture at every hour. *Guess* between which hours the answer jumps. (At 10 and
+# 20 two keys match equally well, and rounding decides.)
 
 # %%
 if solved("hard_lookup"):
@@ -89,14 +90,15 @@ if solved("hard_lookup"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The answer jumps halfway between two counted hours, for instance between 6 and 7 from 45 to 310. At midnight it is still
-# the 40 of 23:00, because the clock goes round. In between nothing moves: this staircase has no slope.</details>
+# The answer jumps halfway between two counted hours, for instance from 45 to 310 between 6 and 7. At midnight it is
+# still the 40 of 23:00, because the clock goes round. Between two jumps nothing moves: this staircase has no
+# slope.</details>
 
 # %% [markdown]
 # ## 2 · Soft attention
 #
-# Now every key contributes. The dot products, divided by a temperature $T$, go through the softmax and become attention
-# weights; the answer is the average of the values by these weights:
+# Now every key contributes. The dot products, divided by a temperature $T$, go through the softmax and become
+# attention weights, and the answer is the average of the values with these weights:
 #
 # $$\alpha_i = \frac{\exp(q \cdot k_i / T)}{\sum_j \exp(q \cdot k_j / T)} \qquad \text{soft}(q) = \sum_i \alpha_i \, v_i$$
 #
@@ -118,9 +120,9 @@ def soft_lookup(
 check("soft_lookup", soft_lookup)
 
 # %% [markdown]
-# **Use it.** Your function is a kernel regression now. Here are sixty noisy counts; it predicts the bicycles at every
-# hour of the day. The temperature is chosen by leave-one-out: hide a count, predict it from the others. The counts were
-# drawn around a known curve. *Guess* where the prediction will miss that curve by the most.
+# **Use it.** Your function is a kernel regression now: from sixty noisy counts it predicts the bicycles at every hour
+# of the day. The temperature is chosen by leave-one-out, which hides each count and predicts it from the others. The
+# counts were drawn around a known curve. *Guess* where the prediction will miss that curve by the most.
 
 # %%
 if solved("soft_lookup"):
@@ -140,8 +142,9 @@ if solved("soft_lookup"):
     print("off by", {t: round(error) for t, error in errors.items()}, " best T:", best)
     day = torch.linspace(0, 24, 145)
     answers, _ = soft_lookup(clock(day), at, numbers, best)               # (145, 1)
-    lines = {"your lookup": answers[:, 0], "the truth": rush(day)}
-    viz.function_curves(lines, day, points=(hours, counted), x_name="hour", y_name="bicycles")
+    lines = {"the true curve": rush(day), "your lookup": answers[:, 0]}
+    ticks = range(0, 25, 6)
+    viz.function_curves(lines, day, (hours, counted), "hour", "bicycles", x_ticks=ticks)
     worst = (answers[:, 0] - rush(day)).abs().argmax()
     near = ((hours - day[worst]).abs() < 0.5).sum()
     at_hour, minute = divmod(round(60 * day[worst].item()), 60)
@@ -157,10 +160,10 @@ if solved("soft_lookup"):
 # %% [markdown]
 # ## 3 · The backward pass, by hand
 #
-# The lecture works out how an answer changes with a score, for values of one number. Now go the whole way. A loss $L$ was
-# computed from the outputs of a soft lookup. You are given its gradient with respect to these outputs: `upstream` holds
-# $\partial L / \partial c$, one number for each number of the output. What is the gradient of $L$ with respect to the
-# query, the keys and the values?
+# The lecture works out how an answer changes with the number that enters the softmax. Now go the whole way. A loss
+# $L$ was computed from the outputs of a soft lookup, and you are given its gradient with respect to these outputs:
+# `upstream` holds $\partial L / \partial c$, one number for each number of the output. What is the gradient of $L$
+# with respect to the query, the keys and the values?
 #
 # Work on paper first, for one query, and go backwards: from the output to the values and to the weights, from the weights
 # to the scores, from the scores to the two factors of a dot product. Then write it for many queries, with matrix products.
@@ -183,9 +186,10 @@ def lookup_gradient(
 check("lookup_gradient", lookup_gradient)
 
 # %% [markdown]
-# **Use it.** First your gradients beside autograd's. Then the lecture's question: at what time does the bridge's table say
-# 200? Your gradient at the query, times the slope of the clock, is the slope for the hour. We go downhill from seven
-# different hours. *Guess* which of these starts have not arrived after a hundred steps, and why. The lecture's curve is flat around 17:00.
+# **Use it.** First your gradients are compared with autograd's. Then comes the lecture's question: at what time does
+# the bridge's table say 200? Your gradient at the query, times the slope of the clock, is the slope for the hour, and
+# with it we go downhill from seven different hours. *Guess* which of these starts have not arrived after a hundred
+# steps, and why. (The lecture's curve is flat around 17:00.)
 
 # %%
 if solved("soft_lookup") and solved("lookup_gradient"):
@@ -280,10 +284,10 @@ if solved("leave_one_out"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Yours has a valley at 0.01 to 0.03. The suspicious one says 94 nearly everywhere and would choose the hottest temperature,
-# 1.0, at which both rush hours disappear. No error message and no strange shape gives it away: only a test does. It passes
-# the last of the four tests, because a row does not depend on its own value. It fails the other three. At a very low
-# temperature, for instance, the value of the nearest other key must come out.</details>
+# Yours has a valley at 0.01 to 0.03. The suspicious one says 94 nearly everywhere and would choose the hottest
+# temperature, 1.0, at which both rush hours disappear. No error message and no strange shape gives it away; only a
+# test does. It passes the last of the four tests, because a row does not depend on its own value, but it fails the
+# other three. At a very low temperature, for instance, the value of the nearest other key must come out.</details>
 
 # %% [markdown]
 # ## 5 · The additive score
@@ -298,7 +302,7 @@ if solved("leave_one_out"):
 # $$e_{ij} = \tanh\bigl([\,q_i;\ k_j\,]\, W\bigr) \cdot w$$
 #
 # Here all vectors are rows, so $W$ has a row for each input number and a column for each hidden unit. Every query has
-# to meet every key. That makes a table of pairs, with a hidden vector in each cell.
+# to meet every key, which makes a table of pairs with a hidden vector in each cell.
 
 # %% exercise="additive_score"
 def additive_score(query: Tensor, key: Tensor, W: Tensor, w: Tensor) -> Tensor:
@@ -420,8 +424,8 @@ if solved("scaled_dot_score"):
 # <details><summary>What to see</summary>
 #
 # Your function is the score of torch's attention. At width 16 the divisor hardly matters. Dividing by the root of the
-# number of keys even gives the *same* numbers, because there are sixteen keys: a test in which both numbers are 16 cannot
-# find this slip.
+# number of keys even gives the *same* numbers, because there are sixteen keys, so a test in which both numbers are 16
+# cannot find this slip.
 #
 # At width 512 the plain dot product finds the right key in a third of the tables at most. Its scores are $\sqrt{512}
 # \approx 23$ times as large as yours at the start, and the softmax is saturated. Dividing by $\sqrt{16} = 4$ is not enough
@@ -429,9 +433,8 @@ if solved("scaled_dot_score"):
 #
 # Dividing by $d_k$ works as well as the root here. Its scores start near 0, so the weights start nearly equal, and training
 # soon makes the scores larger. Scores that are too large at the start do more harm in this task than scores that are too
-# small. One recipe, [μP](https://github.com/microsoft/mup), divides by $d_k$ on purpose. Its reason: after training a query
-# and its key are no longer independent, so their product grows like $d_k$, as in question 5 of the lecture's *Check
-# yourself*.
+# small. One recipe, **μP** ([@yang2022]), divides by $d_k$ on purpose. Its reason is that after training a query and its
+# key are no longer independent, so their product grows like $d_k$, as in question 5 of the lecture's *Check yourself*.
 #
 # On paper: each product $q_m k_m$ has variance $s^4$, so the dot product has the standard deviation $s^2 \sqrt{d_k}$. Divide
 # by that.</details>
@@ -488,8 +491,9 @@ def bilinear_score(query: Tensor, key: Tensor, W: Tensor) -> Tensor:
 check("bilinear_score", bilinear_score)
 
 # %% [markdown]
-# **Use it.** The lecture's two languages: queries are directions in other coordinates than their keys, multiplied by an
-# orthogonal matrix $R$ that your score is not told. It learns the dictionary. *Guess* what $W$ will have to do with $R$.
+# **Use it.** In the lecture's two languages the queries are directions in other coordinates than their keys: each is
+# its key, multiplied by an orthogonal matrix $R$ that your score is not told. It learns the dictionary. *Guess* what
+# $W$ will have to do with $R$.
 
 # %%
 if solved("bilinear_score"):
@@ -541,8 +545,8 @@ def top_k_lookup(query: Tensor, keys: Tensor, values: Tensor, k: int) -> Tensor:
 check("top_k_lookup", top_k_lookup)
 
 # %% [markdown]
-# **Use it.** The bridge once more, by the two nearest keys. Longer vectors act like a lower temperature; here the
-# clock's vectors are multiplied by 3. *Guess* what the answer at seven is made of.
+# **Use it.** The bridge once more, this time by the two nearest keys. Longer vectors act like a lower temperature, so
+# here the clock's vectors are multiplied by 3. *Guess* what the answer at seven is made of.
 
 # %%
 if solved("top_k_lookup"):

@@ -21,7 +21,6 @@ from attncourse.viz.style import (
     INK,
     ORANGE,
     PALE,
-    PURPLE,
     WEIGHTS,
     check_places,
     figure,
@@ -85,9 +84,11 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
         ax.text(15.15, y, f"{_weight(weight)} ×", ha="center", va="center", fontsize=10, color=INK)
     answer = sum(weight * value for weight, value in zip(weights.tolist(), table.values(), strict=True))
     ax.text(18.37, middle, f"{answer:.0f}", ha="left", va="center", fontsize=12)
-    ax.text(14.1, foot, f"weights = softmax(scores / {T:g})", ha="center", va="center", fontsize=10.5)
+    divided = "scores" if T == 1 else f"scores / {T:g}"
+    ax.text(14.1, foot, f"weights = softmax({divided})", ha="center", va="center", fontsize=10.5)
+    least = max(0.005, sorted(weights.tolist())[-3])                                    # three terms have room
     pairs = zip(weights.tolist(), values, strict=True)
-    terms = [f"{_weight(weight)} × {value}" for weight, value in pairs if weight >= 0.005]
+    terms = [f"{_weight(weight)} × {value}" for weight, value in pairs if weight >= least][:3]
     added = " + ".join(terms) + (" + …" if len(terms) < len(keys) else "")
     ax.text(14.1, foot - 0.75, f"answer = {added} ≈ {answer:.0f}", ha="center", va="center", fontsize=10.5)
     said = ", ".join(f"{key} {_weight(weight)}" for key, weight in zip(keys, weights.tolist(), strict=True))
@@ -98,14 +99,14 @@ def two_lookups(table: Mapping[float, float], scores: Tensor, T: float, asked: f
         f"hash table: the query {keys[equal]} equals one key, and its value comes out, {values[equal]}; the query "
         f"{new} equals none, and comes to a KeyError. On the right a "
         f"soft lookup: the query {new} is compared with every key, which gives the scores {scored}; the softmax "
-        f"of scores / {T:g} gives the weights {said}; the values, so weighted, add up to {answer:.0f}.",
+        f"of {divided} gives the weights {said}; the values, so weighted, add up to {answer:.0f}.",
     )
 
 
 def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str = "", alt: str = "") -> None:
     """Keys on a clock of 24 hours, with a number at each (a score, a weight), and a hand at the hour that is asked.
 
-    `numbers` (n_keys,). The dot of a key grows with its number, where that is positive. Raises ValueError for another
+    `numbers` (n_keys,). The disc of a key grows with its number, where that is positive. Raises ValueError for another
     number of them, and for NaN or infinity.
     """
     check_places(hours=len(hours))
@@ -119,11 +120,11 @@ def clock_keys(hours: Sequence[float], numbers: Tensor, asked: float, title: str
     ax.plot(np.cos(around), np.sin(around), color=PALE, linewidth=1.2, zorder=1)
     for printed in range(0, 24, 3):
         x, y = _on_the_clock(printed)
-        ax.text(0.8 * x, 0.8 * y, f"{printed}", ha="center", va="center", fontsize=8.5, color=GREY)
+        ax.text(0.8 * x, 0.8 * y, f"{printed}", ha="center", va="center", fontsize=9, color=GREY)
     x, y = _on_the_clock(asked)
     arrow(ax, (0, 0), (x, y), colour=GREEN, width=2.2)
-    beside = (0.42 * x - 0.17 * y, 0.42 * y + 0.17 * x)
-    ax.text(*beside, f"query: {clock_time(asked)}", ha="center", va="center", fontsize=10, color=INK)
+    below = (0.4 * x - 0.1, 0.4 * y - 0.17)
+    ax.text(*below, f"query: {clock_time(asked)}", ha="center", va="center", fontsize=10, color=INK)
     for hour, number in zip(hours, numbers.tolist(), strict=True):
         x, y = _on_the_clock(hour)
         ax.scatter([x], [y], s=40 + 700 * max(0.0, number), color=BLUE, alpha=0.85, edgecolor="white", zorder=3)
@@ -155,12 +156,12 @@ def lookup_frame(
     for name, given in (("values", values), ("weights", weights)):
         check_shape(name, given, "n_keys", n_keys=len(hours))
     check_shares("weights", weights.numpy())
-    drawn, (left, right) = figure(6.5, 2.9, columns=2)
+    drawn, (left, right) = figure(6.5, 2.875, columns=2)
     hold_still(drawn, left=0.09, right=0.98, bottom=0.18, top=0.88, wspace=0.3)
     places = np.arange(len(hours))
     left.bar(places, weights.tolist(), color=BLUE, width=0.7)
     for place, weight in zip(places, weights.tolist(), strict=True):
-        left.text(place, weight + 0.02, _weight(max(weight, 1e-9)), ha="center", va="bottom", fontsize=8.5, color=INK)
+        left.text(place, weight + 0.02, _weight(max(weight, 1e-9)), ha="center", va="bottom", fontsize=9, color=INK)
     left.set_ylim(0, 1.12)
     left.set_xticks(places, [f"{hour}" for hour in hours])
     left.set_xlabel("key (hour)")
@@ -170,6 +171,10 @@ def lookup_frame(
     right.plot(xs.tolist(), answers.tolist(), color=ORANGE, linewidth=2)
     right.scatter(hours, values.tolist(), color=BLUE, s=34, zorder=4, edgecolor="white")
     right.axvline(asked, color=GREEN, linewidth=1.2, linestyle=":")
+    here = answers[(xs - asked).abs().argmin()].item()
+    right.scatter([asked], [here], color=GREEN, s=34, zorder=5, edgecolor="white")
+    right.annotate(f"{here:.0f}", (asked, here), (-6, 2), textcoords="offset points", ha="right", va="bottom",
+                   fontsize=10, color=INK)  # fmt: skip
     right.set_xlim(0, 24)
     right.set_xticks(range(0, 25, 6))
     right.set_ylim(-10, 1.12 * float(values.max()))
@@ -177,7 +182,6 @@ def lookup_frame(
     right.set_ylabel("answer (bicycles)")
     if title:
         drawn.suptitle(title, fontsize=11)
-    here = answers[(xs - asked).abs().argmin()].item()
     shown = [_weight(max(weight, 1e-9)) for weight in weights.tolist()]          # an exponential is never zero
     said = ", ".join(f"{clock_time(hour)} {words}" for hour, words in zip(hours, shown, strict=True))
     return drawn, (
@@ -224,13 +228,13 @@ def matrix_form(
         words |= {(at_scores + column + 0.5, above + d_k + 0.35): key, (at_weights + column + 0.5, n_query + 0.35): key}
         words |= {(at_answers - 0.75, above + n_key - column - 0.5): key}
     for (x, y), said in words.items():
-        ax.text(x, y, said, ha="center", va="center", fontsize=9 if "\n" in said or x < 0 else 8.2, color=INK)
+        ax.text(x, y, said, ha="center", va="center", fontsize=9, color=INK)
     pairs = f"$(n_\\mathrm{{query}}, n_\\mathrm{{key}})$\n({n_query}, {n_key})"
     names = {
         (d_k / 2, -0.8): f"$Q$\n$(n_\\mathrm{{query}}, d_k)$\n({n_query}, {d_k})",
         (at_scores + n_key / 2, -0.8): f"scores $QK^\\top$\n{pairs}",
         (at_weights + n_key / 2, -0.8): f"weights $\\alpha$\n{pairs}",
-        (at_answers + d_v / 2, -0.8): f"answers $\\alpha V$\n$(n_\\mathrm{{query}}, d_v)$\n({n_query}, {d_v})",
+        (at_answers + d_v / 2, -0.8): f"answers $C = \\alpha V$\n$(n_\\mathrm{{query}}, d_v)$\n({n_query}, {d_v})",
         (at_scores + n_key / 2, above + d_k + 0.95): f"$K^\\top$  $(d_k, n_\\mathrm{{key}})$  ({d_k}, {n_key})",
         (at_answers + d_v / 2, above + n_key + 0.45): f"$V$  $(n_\\mathrm{{key}}, d_v)$  ({n_key}, {d_v})",
     }
@@ -259,7 +263,7 @@ def _table(
         ax.add_patch(Rectangle(corner, 1, 1, facecolor=face, edgecolor="white", linewidth=1.2))
         ink = "white" if not colour and value > 0.6 else INK
         words = write(float(value))
-        ax.text(corner[0] + 0.5, corner[1] + 0.5, words, ha="center", va="center", fontsize=8.2, color=ink)
+        ax.text(corner[0] + 0.5, corner[1] + 0.5, words, ha="center", va="center", fontsize=8.6, color=ink)
 
 
 def pulls(hours: Sequence[float], values: Tensor, weights: Tensor, gradient: Tensor) -> None:
@@ -303,7 +307,9 @@ def error_curves(answers: Mapping[str, Tensor], target: float, hours: Tensor, at
     """{name: its answers at `hours`}, above; below the squared error of each, from `target`, in hundreds.
 
     Above, `target` is a line, and dots stand where the first of the answers crosses it; the same hours are dots below,
-    where the error is zero. On each error stands a point at the hour `at` with a piece of tangent.
+    where the error is zero. On each error stands a point at the hour `at` with a piece of tangent. The first name
+    stands to the left of the first crossing, the second to the right of its highest answer. The second is a staircase,
+    and is drawn without what joins its steps: a jump has no slope.
     """
     drawn, (top, ax) = figure(6.6, 5.2, rows=2)
     here = int((hours - at).abs().argmin())
@@ -317,16 +323,22 @@ def error_curves(answers: Mapping[str, Tensor], target: float, hours: Tensor, at
     top.annotate(f"{target:g}", (0, target), (4, 3), textcoords="offset points", fontsize=9.5, color=INK)
     said = []
     for i, (name, given) in enumerate(answers.items()):
-        style = line_style(i) | {"marker": "", "linestyle": ("-", "--")[i % 2], "color": (ORANGE, BLUE)[i % 2]}
+        style = line_style(i) | {"marker": "", "linestyle": "-", "color": (ORANGE, BLUE)[i % 2]}
         line = ((given - target) / 100) ** 2
-        top.plot(hours.tolist(), given.tolist(), label=name, **style)
-        ax.plot(hours.tolist(), line.tolist(), **style)
+        drawn_as = _steps if i % 2 else (lambda xs, ys: (xs.tolist(), ys.tolist()))
+        top.plot(*drawn_as(hours, given), label=name, **style)
+        last_of_highest = int((given == given.max()).nonzero()[-1])
+        place = (float(hours[last_of_highest]), float(given.max())) if i % 2 else ([*zeros, 0.0][0], target)
+        top.annotate(name, place, ((6, -2), (-12, -16))[1 - i % 2], textcoords="offset points", fontsize=10,
+                     ha=("right", "left")[i % 2], va="top", color=style["color"])  # fmt: skip
+        ax.plot(*drawn_as(hours, line), **style)
         slope = float((line[here + 1] - line[here - 1]) / (hours[here + 1] - hours[here - 1]))
         x, y = float(hours[here]), float(line[here])
         ax.plot([x - 1.2, x + 1.2], [y - 1.2 * slope, y + 1.2 * slope], color=INK, linewidth=2.2, zorder=5)
         ax.plot([x], [y], marker="o", markersize=8, color=style["color"], markeredgecolor="white", zorder=6)
-        ax.annotate(f"{name}: slope {_signed(slope)}", (x, y), ((34, 4), (20, 14))[i % 2], textcoords="offset points",
-                    ha="left", va="bottom", fontsize=10, color=style["color"])  # fmt: skip
+        ax.annotate(f"{name}: slope {_signed(slope)}", (x, y), ((34, 6), (20, 20))[i % 2], textcoords="offset points",
+                    ha="left", va="bottom", fontsize=10, color=style["color"],
+                    arrowprops={"arrowstyle": "-", "color": style["color"], "shrinkB": 6})  # fmt: skip
         low, high = f"{line.min():.2f}", f"{line.max():.2f}"
         said.append(f"{name}: from {low} to {high}; at {clock_time(at)} {y:.2f}, slope {slope:.2f}")
     top.scatter(zeros, [target] * len(zeros), color=INK, s=30, zorder=6)
@@ -339,7 +351,6 @@ def error_curves(answers: Mapping[str, Tensor], target: float, hours: Tensor, at
         each.set_axisbelow(True)
     top.set_ylim(bottom=0)
     ax.set_ylim(bottom=-0.1)
-    top.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     top.set_ylabel("answer (bicycles)")
     ax.set_xlabel("hour asked for")
     ax.set_ylabel("squared error / 100²")
@@ -351,75 +362,49 @@ def error_curves(answers: Mapping[str, Tensor], target: float, hours: Tensor, at
     )
 
 
+def _steps(xs: Tensor, ys: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """A staircase as a line with a gap at every jump."""
+    jumps = np.flatnonzero(np.abs(np.diff(ys.numpy())) > 1e-6) + 1
+    return np.insert(xs.numpy().astype(float), jumps, np.nan), np.insert(ys.numpy().astype(float), jumps, np.nan)
+
+
 def smoothings(
-    curves: Mapping[str, Tensor],
+    curves: Mapping[float, Tensor],
+    errors: Mapping[float, float],
     xs: Tensor,
     hours: Tensor,
     counted: Tensor,
-    weights: Mapping[str, Tensor],
-    at: float,
     truth: Tensor,
 ) -> None:
-    """Measured `counted` at `hours`, and a panel for each curve {name: its heights at `xs`} through them.
+    """Measured `counted` at `hours`, and a panel for each curve {temperature: its heights at `xs`} through them.
 
-    `truth` is what the counts scatter around, at `xs`: the same dashed line in each panel.
-
-    `weights` {name: (n_keys,)} are what a query at the hour `at` gives each count: it is larger and darker for more,
-    and the title says how many keys that comes to, 1 / Σα².
+    `truth` is what the counts scatter around, at `xs`: the same dashed line in each panel. `errors` {temperature: an
+    error on hidden counts} stand in the titles. A panel in the middle names its two lines.
     """
     drawn, axes = figure(8.8, 2.9, columns=len(curves))
-    said = []
-    for ax, (name, curve) in zip(axes, curves.items(), strict=True):
-        share = weights[name] / weights[name].max()
-        colours = [(*rgb(BLUE), 0.25 + 0.75 * float(each)) for each in share]
-        ax.scatter(hours.tolist(), counted.tolist(), color=colours, s=(10 + 40 * share).tolist(), zorder=4)
-        ax.axvline(at, color=GREEN, linewidth=1.2, linestyle=":")
-        effective = float(1 / weights[name].square().sum())
+    said, highest = [], float(counted.max())
+    for ax, (T, curve) in zip(axes, curves.items(), strict=True):
+        ax.scatter(hours.tolist(), counted.tolist(), color=[(*rgb(BLUE), 0.5)], s=16, zorder=2)
         ax.plot(xs.tolist(), truth.tolist(), color=INK, linewidth=1.3, linestyle="--", zorder=3)
         ax.plot(xs.tolist(), curve.tolist(), color=ORANGE, linewidth=2, zorder=3)
-        ax.set_title(f"{name}: {effective:.1f} keys at {clock_time(at)}", fontsize=10.5)
+        ax.set_title(f"T = {T:g}: RMSE {errors[T]:.0f}", fontsize=11)
         ax.set_xlim(0, 24)
-        ax.set_ylim(-10, 1.05 * float(counted.max()))
+        ax.set_ylim(-10, 1.05 * highest)
         ax.set_xticks(range(0, 25, 6))
         ax.set_xlabel("hour of the day")
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         ax.tick_params(labelleft=ax is axes[0])
-        keys = f"{effective:.1f} effective keys at {clock_time(at)}"
-        said.append(f"{name}: from {curve.min():.0f} to {curve.max():.0f}, {keys}")
+        said.append(f"T = {T:g}: from {curve.min():.0f} to {curve.max():.0f}, RMSE {errors[T]:.0f}")
+    ax = axes[len(axes) // 2]
+    ax.text(12.8, 0.86 * highest, "true curve", ha="center", va="center", fontsize=10, color=INK)
+    ax.text(12.3, 0.5 * highest, "soft\nlookup", ha="center", va="center", fontsize=10, color=ORANGE)
     axes[0].set_ylabel("bicycles in an hour")
     show(
         drawn,
         f"{len(hours)} counts, up to {counted.max():.0f}, the curve that they scatter around, from {truth.min():.0f} "
         f"to {truth.max():.0f}, and a soft lookup of them. {'; '.join(said)}.",
     )
-
-
-def valleys(errors: Mapping[str, Tensor], temperatures: Tensor, floors: Mapping[str, float]) -> None:
-    """{sample: its error at each of `temperatures`}, a line each, with a dot at its lowest.
-
-    `floors` {sample: error} are what the true curve leaves: a short level at the right, in the line's colour.
-    """
-    drawn, ax = figure(6.6, 3.5)
-    said, right = [], float(temperatures[-1])
-    for i, (name, line) in enumerate(errors.items()):
-        style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.")[i % 3]}
-        ax.plot(temperatures.tolist(), line.tolist(), label=name, **style)
-        low = int(line.argmin())
-        lowest = [float(temperatures[low])], [float(line[low])]
-        ax.scatter(*lowest, color=style["color"], edgecolor="white", s=150 - 40 * i, zorder=5)
-        ax.plot([right / 30, right], [floors[name]] * 2, **style)
-        said.append(f"{name}: lowest {line[low]:.0f} at {temperatures[low]:.3g}, true curve {floors[name]:.0f}")
-    ax.annotate("error of the true curve", (right / 30, min(floors.values())), (0, -4), textcoords="offset points",
-                ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_ylim(0, 1.05 * max(float(line.max()) for line in errors.values()))
-    ax.set_xlabel("temperature")
-    ax.set_ylabel("RMSE (bicycles)")
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="upper left")
-    show(drawn, f"Error on hidden counts against the temperature. {'; '.join(said)}.")
 
 
 def score_landscapes(
@@ -429,19 +414,19 @@ def score_landscapes(
     labels: Sequence[str],
     title: str = "",
 ) -> tuple[Figure, str]:
-    """Four score functions {name: score}: what each gives a query (2,) and every place where a key could be.
+    """Score functions {name: score}, a panel each: what they give a query (2,) and every place where a key could be.
 
     `keys` (n_keys, 2) are the keys that there are: each is a dot that grows with its weight, softmax of the scores,
     which stands beside it. Returns the figure and the words for it: for `explore`.
     """
     side = torch.linspace(-2, 2, 41)
     plane = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1).view(-1, 2)  # (41 · 41, 2)
-    drawn, axes = figure(7.2, 6.9, rows=2, columns=2)
-    hold_still(drawn, left=0.09, right=0.87, bottom=0.08, top=0.91, wspace=0.16, hspace=0.2)
+    drawn, axes = figure(9.2, 3.4, columns=len(scores))
+    hold_still(drawn, left=0.07, right=0.91, bottom=0.15, top=0.86, wspace=0.08)
     drawn.supxlabel("key, first number", fontsize=10.5)
     drawn.supylabel("key, second number", fontsize=10.5)
     levels, said = np.arange(-3.5, 4, 0.5), []
-    for ax, (name, score) in zip(axes.flat, scores.items(), strict=True):
+    for ax, (name, score) in zip(axes, scores.items(), strict=True):
         with torch.no_grad():
             heights = score(query[None], plane)[0].view(41, 41)
             weights = score(query[None], keys)[0].softmax(dim=-1)
@@ -458,11 +443,12 @@ def score_landscapes(
         ax.set_aspect("equal")
         ax.set_xticks([-2, 0, 2])
         ax.set_yticks([-2, 0, 2])
+        ax.tick_params(labelleft=ax is axes[0])
         best = labels[int(weights.argmax())]
-        ax.set_title(f"{name}: {best} gets most", fontsize=10)
+        ax.set_title(f"{name}: {best} gets most", fontsize=10.5)
         each = ", ".join(f"{label} {weight:.2f}" for label, weight in zip(labels, weights.tolist(), strict=True))
         said.append(f"{name}: scores from {heights.min():.1f} to {heights.max():.1f}; weights {each}")
-    key = drawn.colorbar(shade, cax=drawn.add_axes((0.9, 0.25, 0.022, 0.5)), ticks=range(-3, 4))
+    key = drawn.colorbar(shade, cax=drawn.add_axes((0.93, 0.2, 0.014, 0.6)), ticks=range(-3, 4))
     key.set_label("score of a key at this place", fontsize=10)
     if title:
         drawn.suptitle(title, fontsize=11)
@@ -485,10 +471,10 @@ def hill(query: Tensor, key: Tensor) -> Tensor:
 def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
     """The vectors of the hours, (n_hours, 2), each with its number and colour, joined in the order of the day.
 
-    All frames have the same frame, ±3.5. Where all vectors are shorter than 1, the dots are small, and only 7 and 8
+    All frames have the same frame, ±3.5. Where all vectors are shorter than 1, the discs are small, and only 7 and 8
     have their numbers, outside of the crowd. Returns the figure and the words for it: for `explore`.
     """
-    drawn, ax = figure(4.6, 4.6)
+    drawn, ax = figure(4.5, 4.5)                             # whole pixels, also side by side
     hold_still(drawn, left=0.13, right=0.98, bottom=0.12, top=0.92)
     ax.set_xlabel("first number of the vector")
     ax.set_ylabel("second number of the vector")
@@ -499,7 +485,7 @@ def learned_keys(vectors: Tensor, title: str = "") -> tuple[Figure, str]:
     ax.scatter(vectors[:, 0].tolist(), vectors[:, 1].tolist(), s=36 if crowded else 190, color=colours,
                edgecolor=INK, linewidth=0.5, zorder=3)  # fmt: skip
     for hour, (x, y) in () if crowded else enumerate(vectors.tolist()):
-        ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=8, color=INK, zorder=4)
+        ax.text(x, y, f"{hour}", ha="center", va="center", fontsize=9, color=INK, zorder=4)
     for hour in (7, 8) if crowded and len(vectors) > 8 else ():
         place = vectors[hour] / vectors[hour].norm().clamp(min=1e-9) * 1.3
         ax.annotate(f"{hour}", tuple(vectors[hour].tolist()), tuple(place.tolist()), ha="center", va="center",
@@ -527,77 +513,42 @@ def turns(vectors: Tensor) -> float:
 
 
 def losses_by_width(
-    ends: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]],
-    equal_weights: Mapping[str, float],
-    notes: Mapping[str, tuple[int, str]] | None = None,
+    ends: Mapping[str, Mapping[int, Sequence[float]]], equal_weights: float, lone: tuple[str, int, str] | None = None
 ) -> None:
-    """{what the loss sees: {score: {d_k: one loss a seed}}}: a panel for each loss, with its value at equal weights.
+    """{score: {d_k: one loss a seed}}, with a dotted level at the loss of equal weights.
 
-    Every run is a mark, those of the first score to the left, seeds side by side; a line goes through the medians.
-    `notes` {what the loss sees: (d_k, words)} stand to the left of the highest run of the first score at that width.
+    Every run is a mark, those of the first score a little to the left; a line joins the medians of a score. `lone`, a
+    score, a width and words: these are said of its worst run there.
     """
-    drawn, axes = figure(8.6, 3.3, columns=len(ends))
+    drawn, ax = figure(6.4, 3.4)
+    ax.axhline(equal_weights, color=INK, linewidth=1.2, linestyle=":")
+    ax.annotate("equal weights: nothing learned", (min(next(iter(ends.values()))), equal_weights), (-10, 3),
+                textcoords="offset points", ha="left", va="bottom", fontsize=10, color=INK)  # fmt: skip
     said = []
-    for ax, (sees, runs) in zip(axes, ends.items(), strict=True):
-        level, medians = equal_weights[sees], []
-        ax.axhline(level, color=INK, linewidth=1.2, linestyle=":")
-        ax.annotate("equal weights", (min(next(iter(runs.values()))), level), (0, -3), textcoords="offset points",
-                    ha="left", va="top", fontsize=9.5, color=INK)  # fmt: skip
-        for i, (name, points) in enumerate(runs.items()):
-            style = line_style(i) | {"markersize": 5, "markeredgewidth": 1.2, "markerfacecolor": "white"}
-            aside = (0.85, 1.18)[i % 2]
-            middle = [float(np.median(values)) for values in points.values()]
-            ax.plot([aside * x for x in points], middle, **style | {"marker": ""})
-            ax.plot([aside * x * 1.1 ** (j - len(ys) // 2) for x, ys in points.items() for j in range(len(ys))],
-                    [y for values in points.values() for y in values], **style | {"linestyle": "none"})  # fmt: skip
-            ax.text(1.5 * max(points), middle[-1], name, ha="left", va="center", fontsize=10, color=style["color"])
-            each = ", ".join(f"{y:.2f} at {x}" for x, y in zip(points, middle, strict=True))
-            medians.append(f"{name}: medians {each}")
-        if notes and sees in notes:
-            width, words = notes[sees]
-            highest = max(next(iter(runs.values()))[width])
-            ax.annotate(words, (0.85 * width, highest), (-12, 0), textcoords="offset points", ha="right", va="center",
-                        fontsize=9, color=INK)  # fmt: skip
-        said.append(f"the loss sees the {sees}: {'; '.join(medians)}; equal weights have {level:.2f}")
-        ax.set_xscale("log")
-        ax.set_xticks(list(points), [f"{x}" for x in points])
-        ax.minorticks_off()
-        ax.set_ylim(bottom=0)
-        ax.grid(axis="y", color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.set_title(f"the loss sees the {sees}")
-        ax.set_xlabel("width $d_k$ of queries and keys")
-    axes[0].set_ylabel("cross-entropy after 150 steps (nats)")
-    axes[1].set_ylabel("squared error after 150 steps")
-    show(drawn, f"Loss after 150 steps against the width d_k, a point for each seed. {'. '.join(said)}.")
-
-
-def lengths_by_query(lengths: Mapping[str, Tensor], bottom: float = 1e-8) -> None:
-    """{name: a length of the gradient for each query}: a line each, the longest first, with the median query marked.
-
-    The axis of the lengths ends at `bottom`; a line goes on below it, unseen.
-    """
-    drawn, ax = figure(6.6, 3.6)
-    said = []
-    for i, (name, given) in enumerate(lengths.items()):
-        falling = given.sort(descending=True).values
-        share = (torch.arange(len(falling)) + 0.5) / len(falling)
-        style = line_style(i) | {"marker": "", "linestyle": ("-", "-.", ":", "--")[i % 4]}
-        style |= {"color": (BLUE, GREEN, PURPLE, ORANGE)[i % 4], "linewidth": 2.4 if i % 4 == 2 else 2}
-        ax.plot(share.tolist(), falling.clamp(min=bottom / 10).tolist(), label=name.replace("d_k", "$d_k$"), **style)
-        said.append(f"{name}: longest {falling[0]:.2g}, median {falling.median():.2g}")
-    ax.axvline(0.5, color=INK, linewidth=1.2, linestyle=":")
-    ax.annotate("median query", (0.5, 10), (4, -2), textcoords="offset points", ha="left", va="top",
-                fontsize=9.5, color=INK)  # fmt: skip
-    ax.set_yscale("log")
-    ax.set_ylim(bottom, 10)
-    ax.set_xlim(0, 1)
-    ax.set_xlabel("share of the queries, longest gradient first")
-    ax.set_ylabel("length of the gradient")
+    for i, (name, points) in enumerate(ends.items()):
+        style = line_style(i) | {"markersize": 8, "markeredgewidth": 1.6, "markerfacecolor": "white"}
+        aside = (0.96, 1.04)[i % 2]
+        medians = [float(np.median(values)) for values in points.values()]
+        ax.plot([aside * x for x in points], medians, **style | {"marker": "", "linewidth": 1.4})
+        ax.plot([aside * x for x, ys in points.items() for _ in ys], [y for ys in points.values() for y in ys],
+                **style | {"linestyle": "none"})  # fmt: skip
+        ax.text(1.2 * max(points), medians[-1], name, ha="left", va="center", fontsize=10, color=style["color"])
+        each = ", ".join(f"{min(ys):.2f} to {max(ys):.2f} at {x}" for x, ys in points.items())
+        said.append(f"{name}: {each}")
+        if lone and lone[0] == name:
+            ax.annotate(lone[2], (aside * lone[1], max(points[lone[1]])), (-10, 0), textcoords="offset points",
+                        ha="right", va="center", fontsize=10, color=style["color"])  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_xticks(list(points), [f"{x}" for x in points])
+    ax.minorticks_off()
+    ax.set_xlim(right=2.8 * max(points))
+    ax.set_ylim(bottom=0)
     ax.grid(axis="y", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
-    ax.legend(frameon=False, loc="lower left", handlelength=2.8)
-    show(drawn, f"Length of a query's gradient against the share of queries with a longer one. {'. '.join(said)}.")
+    ax.set_xlabel("width $d_k$ of queries and keys")
+    ax.set_ylabel("squared error after 150 steps")
+    words = f"{'; '.join(said)}; equal weights have {equal_weights:.2f}"
+    show(drawn, f"Loss after 150 steps against the width d_k, a point for each seed. {words}.")
 
 
 def scores_by_width(
@@ -610,82 +561,93 @@ def scores_by_width(
     On the left the scores' standard deviation, on the right the entropy of the weights, with its most, ln n_keys.
     """
     drawn, (left, right) = figure(8.6, 3.3, columns=2)
-    said = ["standard deviation of the scores: " + "; ".join(_runs(left, spread, None))]
+    said = ["standard deviation of the scores: " + "; ".join(_runs(left, spread))]
     left.set_yscale("log", base=2)
     left.yaxis.set_major_formatter("{x:g}")
     left.set_ylabel("standard deviation of the scores")
     most = float(np.log(n_keys))
-    said.append("entropy of the weights: " + "; ".join(_runs(right, entropy, (most, f"ln {n_keys}: equal weights"))))
+    said.append("entropy of the weights: " + "; ".join(_runs(right, entropy)))
+    right.axhline(most, color=INK, linewidth=1.2, linestyle=":")
+    widths = sorted(next(iter(entropy.values())))
+    right.annotate(f"equal weights: ln {n_keys}", (widths[0], most), (0, -3), textcoords="offset points", ha="left",
+                   va="top", fontsize=9.5, color=INK)  # fmt: skip
     right.set_ylim(0, 1.08 * most)
     right.set_ylabel("entropy of the weights (nats)")
     for ax in (left, right):
         ax.set_xlabel("width $d_k$ of queries and keys")
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
-    right.legend(frameon=False, loc="lower left", handlelength=2.4)
     show(drawn, f"Against the width d_k, a point for each seed. {'. '.join(said)}. Equal weights have {most:.2f}.")
 
 
-def _runs(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]], level: tuple[float, str] | None) -> list[str]:
-    """Every run a point, a line through their means; a dotted line at `level`. Says the means of each line."""
+def _runs(ax: Axes, runs: Mapping[str, Mapping[int, Sequence[float]]]) -> list[str]:
+    """Every run a point, a line through their means with its name at a middle width. Says the means of each line."""
     said = []
-    for name, means in runs_and_means(ax, runs).items():
+    widths = list(next(iter(runs.values())))
+    middle = len(widths) // 2
+    for i, (name, means) in enumerate(runs_and_means(ax, runs).items()):
         each = ", ".join(f"{mean:.2f} at {x}" for x, mean in zip(runs[name], means, strict=True))
         said.append(f"{name}: means {each}")
-    if level:
-        ax.axhline(level[0], color=INK, linewidth=1.2, linestyle=":", label=level[1])
+        aside = {"ha": "right", "xytext": (-6, 6)} if means[middle] < means[-1] else {"ha": "left", "xytext": (6, 6)}
+        ax.annotate(name, (widths[middle], means[middle]), textcoords="offset points", va="bottom", fontsize=10,
+                    color=line_style(i)["color"], **aside)  # fmt: skip
     ax.set_xscale("log")
-    widths = list(next(iter(runs.values())))
     ax.set_xticks(widths, [f"{x}" for x in widths])
     ax.minorticks_off()
     return said
 
 
 def worlds(runs: Mapping[str, Mapping[str, Sequence[float]]], chance: float) -> None:
-    """{world: {score: one accuracy a seed}}: a panel for each world, a row for each score, a mark for each seed."""
-    drawn, axes = figure(7.6, 2.5, columns=len(runs))
+    """{world: {score: one accuracy a seed}} as a table, a row a world and a column a score: each seed in numbers.
+
+    The darker a cell, the higher the median of its seeds.
+    """
+    rows, columns = list(runs), list(next(iter(runs.values())))
+    medians = [[float(np.median(runs[world][score])) for score in columns] for world in rows]
+    drawn, ax = figure(6.8, 2.3)
+    ax.pcolormesh(np.array(medians), cmap=HEIGHTS, vmin=0, vmax=1, edgecolors="white", linewidth=2)
     said = []
-    for ax, (world, scores) in zip(axes, runs.items(), strict=True):
-        for y, values in enumerate(scores.values()):
-            ax.plot(values, [y] * len(values), clip_on=False, **line_style(y) | {"linestyle": "none"})
-        ax.axvline(chance, color=INK, linewidth=1.2, linestyle=":")
-        first = ax is axes[0]
-        if first:
-            ax.text(chance + 0.03, 0.5, "guessing", va="center", fontsize=8.5, color=INK)   # between two rows
-        ax.set_yticks(range(len(scores)), list(scores) if first else [""] * len(scores))
-        ax.set_ylim(len(scores) - 0.5, -0.5)
-        ax.set_xlim(0, 1)
-        ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        ax.tick_params(axis="y", length=0)
-        ax.grid(axis="y", color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.set_title(world)
-        each = ", ".join(f"{name} {min(values):.2f} to {max(values):.2f}" for name, values in scores.items())
-        said.append(f"{world}: {each}")
-    drawn.get_layout_engine().set(wspace=0.06)
-    drawn.supxlabel("accuracy: the right key has the largest weight", fontsize=10.5)
-    show(drawn, f"Accuracy of score functions, a mark for each seed. {'. '.join(said)}. Guessing gives {chance:.2f}.")
+    for i, world in enumerate(rows):
+        for j, score in enumerate(columns):
+            each = "   ".join(f"{value:.2f}" for value in runs[world][score])
+            ax.text(j + 0.5, i + 0.5, each, ha="center", va="center", fontsize=10.5, color=INK)
+        ranges = ", ".join(f"{score} {min(values):.2f} to {max(values):.2f}" for score, values in runs[world].items())
+        said.append(f"{world}: {ranges}")
+    ax.invert_yaxis()
+    ax.spines[:].set_visible(False)
+    ax.xaxis.tick_top()
+    ax.set_xticks(np.arange(len(columns)) + 0.5, columns)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    ax.tick_params(length=0, labelsize=10.5)
+    ax.set_xlabel(f"accuracy of three seeds; guessing gives {chance:g}")
+    ax.xaxis.set_label_position("bottom")
+    show(drawn, f"Accuracy of score functions, from seed to seed. {'. '.join(said)}. Guessing gives {chance:.2f}.")
 
 
 def lookup_table(
-    weights: Tensor, queries: Sequence[str], keys: Sequence[str], title: str = "", alt: str = "", topics: int = 1
+    weights: Tensor, queries: Sequence[str], keys: Sequence[str], topics: Sequence[str] = ()
 ) -> None:
     """Who answers whom, (n_queries, n_keys): darker for more, with the number where a weight is 0.1 or more.
 
-    Of several `topics`, equally many queries and keys each, in order, every one has a frame. Raises ValueError where
-    the shape does not fit the labels, and for what are no weights.
+    Each of the `topics`, equally many queries and keys each, in order, has a frame, and its name at the right end of
+    its rows; there ✗ marks a query whose largest weight is in another topic. Raises ValueError where the shape does not
+    fit the labels, and for what are no weights.
     """
     matrix = as_weights(weights, queries, keys)
     drawn, ax = figure(1.5 + 0.6 * len(keys), 1.0 + 0.27 * len(queries))
-    ax.pcolormesh(matrix, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors="white", linewidth=1)
+    ax.pcolormesh(matrix, cmap=WEIGHTS, vmin=0, vmax=1, edgecolors=PALE, linewidth=0.8)
     for (i, j), value in np.ndenumerate(matrix):
         if value >= 0.1:
             colour = "white" if value > 0.6 else INK
-            ax.text(j + 0.5, i + 0.5, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=colour)
-    high, across = len(queries) / topics, len(keys) / topics
-    for topic in range(topics) if topics > 1 else ():
-        frame = Rectangle((topic * across, topic * high), across, high, fill=False, edgecolor=ORANGE, linewidth=1.6)
+            ax.text(j + 0.5, i + 0.5, f"{value:.1f}", ha="center", va="center", fontsize=9, color=colour)
+    high, across = len(queries) // max(1, len(topics)), len(keys) // max(1, len(topics))
+    for i, topic in enumerate(topics):
+        frame = Rectangle((i * across, i * high), across, high, fill=False, edgecolor=ORANGE, linewidth=1.6)
         ax.add_patch(frame).set_clip_on(False)
+        ax.text(len(keys) + 0.6, (i + 0.5) * high, topic, ha="left", va="center", fontsize=10, color=ORANGE)
+    wrong = [i for i, best in enumerate(matrix.argmax(axis=1)) if topics and best // across != i // high]
+    for i in wrong:
+        ax.text(len(keys) + 0.3, i + 0.5, "✗", ha="center", va="center", fontsize=10, color=INK)
     ax.invert_yaxis()
     ax.spines[:].set_visible(False)
     ax.xaxis.tick_top()
@@ -695,9 +657,8 @@ def lookup_table(
     ax.tick_params(length=0, labelsize=9)
     ax.set_xlabel("keys")
     ax.set_ylabel("queries")
-    if title:
-        ax.set_title(title, pad=10)
-    show(drawn, alt or f"Table of weights{f', {title}' if title else ''}. {describe(matrix, keys, queries)}")
+    missed = f" In another topic: {', '.join(queries[i] for i in wrong)}." if wrong else ""
+    show(drawn, f"Table of weights. {describe(matrix, keys, queries)}{missed}")
 
 
 def clock_time(hour: float) -> str:

@@ -38,8 +38,6 @@ except ModuleNotFoundError:
         "folder, or choose a kernel of the environment in which you installed the course."
     ) from None
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -71,8 +69,8 @@ def attention_scores(decoder_states: Tensor, encoder_states: Tensor) -> Tensor:
 check("attention_scores", attention_scores)
 
 # %% [markdown]
-# **Use it.** Here is *four hundred and thirty-six*, with features as in the lecture: how much a token is about
-# hundreds, tens, units, and the joint between them. The table has four of the target tokens. *Guess* which row has no
+# **Use it.** Here is *four hundred and thirty-six*, with features as in the lecture: how strongly a token
+# stands for hundreds, tens, units, and the joint between them. The table has four of the target tokens. *Guess* which row has no
 # clear winner.
 
 # %%
@@ -91,7 +89,7 @@ if solved("attention_scores"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# *Vier* has no clear winner, because *four* and *hundred* are both about hundreds. *Sechs* and *dreißig* each have one,
+# *Vier* has no clear winner, because *four* and *hundred* both stand for hundreds. *Sechs* and *dreißig* each have one,
 # in the opposite order to the English tokens. *Und* prefers *and*, but not by much. The key of *and* contains some of
 # the unit, as a bidirectional encoder's state may: remember this when you see your own alignment. These are only
 # scores: nothing sums to one yet.</details>
@@ -211,8 +209,8 @@ if all(solved(name) for name in names):
 # previous step attended to. The layers are made for you in `__init__`; write `forward`.
 #
 # There is only one target position and no axis for it, so the scores and the mask are (batch, n_source). You may call
-# your functions from above, with `state[:, None]` to add the missing axis; but then a mistake in one of them costs
-# points here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
+# your functions from above, with `state[:, None]` and `mask[:, None]` to add the missing axis and `[:, 0]` to remove it
+# again; but then a mistake in one of them costs points here as well. Every source sentence has at least one token, and scores may be as large as in exercise 2.
 
 # %% exercise="AttentionDecoderStep"
 class AttentionDecoderStep(nn.Module):
@@ -291,14 +289,15 @@ if solved("AttentionDecoderStep"):
 
 # %% exercise="teacher_forcing"
 def teacher_forcing(step, target, state, encoder_states, mask, pad):
-    """Read the right translations: what does a decoder predict, and how large is its loss?
+    """Read the correct translations: what does a decoder predict, and how large is its loss?
 
     step: (token, state, attentional, encoder_states, mask)
           → (logits, state, attentional, weights)
     target: (batch, n) from <bos> to <eos>, then `pad`
     state: (batch, d_hidden), s₀
     encoder_states, mask: as in exercise 4
-    returns logits (batch, n - 1, vocab_size), and the loss, one number
+    pad: int, the id of the padding token
+    returns logits (batch, n - 1, vocab_size), and the loss, a tensor of shape ()
     """
     ...  # solution
 
@@ -308,36 +307,38 @@ check("teacher_forcing", teacher_forcing)
 # %% [markdown]
 # **Use it: one wrong token.** At inference the decoder reads its own mistakes. Here your function gives your trained
 # decoder the correct translations of the 200 new lists, and then the same translations with one token replaced by the
-# token at the same position of another list. This is either the first token after `<bos>`, a number word, or the second
-# one, which may be *und*, *hundert*, a comma or `<eos>`. *Guess* which of the two does more harm, and for how many
-# steps.
+# token at the same position of another list. The first token after `<bos>` becomes another number word; the second
+# often becomes a token of another kind, such as *und* for *hundert* or a comma for *und*. Lists that would end too
+# early are left out. *Guess* which of the two changes does more harm, and for how many steps.
 
 # %%
 if solved("AttentionDecoderStep") and solved("teacher_forcing"):
-    from attncourse.data import PAD, collate
+    from attncourse.data import EOS, PAD, collate
 
     batch = collate(encode_pairs(pairs.test, english, german))
     target = torch.cat([batch.target_in[:, :1], batch.target_out], dim=1)        # <bos> … <eos>
     memory = model.encode(batch.source, batch.lengths)
     rest = memory.start, memory.states, memory.mask, PAD
     _, loss = teacher_forcing(model.decoder, target, *rest)
-    print(f"loss on the right translations: {loss.item():.3f} nats per token")
-    for at, name in ((1, "first"), (2, "second")):
+    print(f"loss on the correct translations: {loss.item():.3f} nats per token")
+    for at, name in ((1, "first token replaced"), (2, "second token replaced")):
         other = target.clone()
         other[:, at] = target[:, at].roll(1)                         # from another list
         logits, _ = teacher_forcing(model.decoder, other, *rest)
         right = logits.argmax(dim=-1) == target[:, 1:]               # (batch, n - 1)
-        counted = (target[:, 1:] != PAD) & (other != target).any(dim=1, keepdim=True)
+        changed = (other[:, at] != target[:, at]) & (other[:, at] != EOS)        # (batch,)
+        counted = (target[:, 1:] != PAD) & changed[:, None]
         shares = [right[:, t][counted[:, t]].float().mean() for t in range(at, at + 5)]
-        print(f"{name:>6} token exchanged; right from then on:", [f"{x:.0%}" for x in shares])
+        print(f"{name:>21}; right from then on:", [f"{x:.0%}" for x in shares])
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# A wrong first token does almost no harm: the decoder reads from the source, by attention, which number comes next. A
-# wrong second token does more harm. Directly after it, the decoder hardly ever predicts the correct token (2 % in our
-# run), and it needs some steps to recover, although it reads correct tokens again. One guess is that the tokens tell
-# the decoder not what to say, but how far it has come. At inference nothing corrects its mistakes (**exposure bias**,
+# Replacing the first token, always by another number word, does almost no harm: the decoder reads from the source, by
+# attention, which number comes next. Replacing the second, often by a token of another kind, does more. Directly after
+# it, the decoder hardly ever predicts the correct token, and it needs some steps to recover, although it reads correct
+# tokens again. One guess is that the tokens tell the decoder not
+# what to say, but how far it has come. At inference nothing corrects its mistakes (**exposure bias**,
 # [lecture @writing](@writing)).</details>
 
 # %% [markdown]
@@ -379,19 +380,17 @@ if solved("AttentionDecoderStep") and solved("teacher_forcing"):
 # %% [markdown]
 # **Two questions about your decoder**, to answer in writing before you open the answers:
 #
-# 1. Which source position can your decoder not do without when it predicts the unit? Had the largest weight of *sechs*
-#    told you? Why is the largest weight alone not enough?
-# 2. Suppose that the query were $s_{t-1}$, as in Bahdanau et al. Which lines of your `forward` move, to where, and which
+# 1. Suppose that the query were $s_{t-1}$, as in Bahdanau et al. Which lines of your `forward` move, to where, and which
 #    new use of $c_t$ becomes possible?
+# 2. Suppose that the score were additive, with $d_a$ hidden units. Which parameters does the step need for it, of which
+#    shapes? Which product can be computed before the first step?
 #
 # <details><summary>Answers</summary>
 #
-# (1) It is the position whose row in the last printout has the lowest share, compared with the other rows (in our run
-# *and*). In our run the largest weight of *sechs* was on this position. But a weight belongs to a *state*, and the state
-# of a bidirectional encoder may contain other tokens, so the unit may be readable at other positions too. Only hiding a
-# position tests whether it is needed. (2) Scores, weights and context vector move in front of the cell: first attend
-# with the old state, then run the cell. Now $c_t$ can be an input to the cell at the same step, as in Bahdanau et
-# al.</details>
+# (1) Scores, weights and context vector move in front of the cell: first attend with the old state, then run the cell.
+# Now $c_t$ can be an input to the cell at the same step, as in Bahdanau et al. (2) $W_a$ and $U_a$ of shape (d_hidden,
+# $d_a$) and $v_a$ of shape ($d_a$,). The products $h_i U_a$ do not depend on the decoder, so they are computed once for
+# the whole source. The tanh and the product with $v_a$ come at every step, for every source position.</details>
 
 # %% [markdown]
 # ## 6 · In your own words

@@ -17,15 +17,12 @@ def hide(state: DecoderState, positions: Sequence[int]) -> DecoderState:
 
 
 @torch.inference_mode()
-def predicted(model: Seq2Seq, batch: Batch, hidden: Sequence[int] = (), start_of: Tensor | None = None) -> Tensor:
+def predicted(model: Seq2Seq, batch: Batch, hidden: Sequence[int] = ()) -> Tensor:
     """The likeliest token at each target position, (batch, n_target), while the model reads the right translation.
 
-    The `hidden` source positions are masked at every step. `start_of` are the rows whose initial state s₀ is used in
-    place of each sentence's own.
+    The `hidden` source positions are masked at every step.
     """
     state = hide(model.start(batch.source, batch.lengths), hidden)
-    if start_of is not None:
-        state = state._replace(state=state.state[start_of])
     found = []
     for token in batch.target_in.unbind(dim=1):
         logits, state, _ = model.step(token, state)

@@ -10,11 +10,10 @@
 # # Assignment @self_attention · Self-attention
 #
 # In this assignment you write the scaled dot-product self-attention of [lecture @self_attention](@self_attention)
-# twice: first token by token, following its sums, and then with matrices. Next, you find three mistakes in a
-# course-mate's layer with the help of rules that every such layer obeys. At the end, you compare the costs of four
-# kinds of layer. The code is short. The difficulty is to be sure who asks, who answers, and along which axis the
-# softmax runs. Each check is followed by a cell that *uses* what you wrote. The cell waits until the check gives all
-# points, and it is not graded.
+# twice: first token by token, following its sums, and then with matrices. Next, you write tests that find the mistakes
+# in a fellow student's layer without reading it, and at the end, you compare the costs of four kinds of layer. The code
+# is short; the difficulty is to be sure who asks, who answers, and along which axis the softmax runs. Each check is
+# followed by a cell that *uses* what you wrote. It waits until the check gives all points, and it is not graded.
 #
 # Each exercise has a check below it. Run the check as often as you like, even before you have written anything. It
 # tells you what it found, what it expected and, if it recognises your mistake, what you were probably thinking. A check
@@ -38,6 +37,7 @@ except ModuleNotFoundError:
     ) from None
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -60,9 +60,9 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # o_i = \sum_{j} \alpha_{ij} \, v_j$$
 #
 # Turn these formulas directly into code: a loop over the tokens that ask and, inside it, a loop over the tokens that
-# answer (or one product instead of the inner loop). Write the softmax yourself, and make sure that no exponential
-# overflows, as in [assignment @getting_ready](@getting_ready/assignment): the check tries scores of several hundred. In
-# the next exercise, matrices replace the loops.
+# answer (or one product instead of the inner loop). Write the softmax yourself, without any `softmax` or `logsumexp` of
+# torch, and make sure that no exponential overflows, as in [assignment @getting_ready](@getting_ready/assignment): the check tries scores of
+# several hundred. In the next exercise, matrices replace the loops.
 
 # %% exercise="self_attention_loop"
 def self_attention_loop(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> Tensor:
@@ -78,8 +78,7 @@ check("self_attention_loop", self_attention_loop)
 
 # %% [markdown]
 # **Use it.** Take *Anna lent Ben her book because he asked*, with the lecture's hand-made matrices. The 6 in $W_Q$ sets
-# how sharp the softmax is. Here we try 1, 6 and 600. *Guess* how much of the two names *her*, *lent* and *book* receive
-# each time.
+# how sharp the softmax is. Here we try 1, 6 and 600. *Guess* what share of each name *her*, *lent* and *book* receive.
 
 # %%
 if solved("self_attention_loop"):
@@ -97,21 +96,21 @@ if solved("self_attention_loop"):
             print(f"{sharpness:>4.0f}: {word:>4} receives {anna:.2f} of Anna, {ben:.2f} of Ben")
 
 # %% [markdown]
-# At 600, a score is 424, and exp(424) is too large for a float32. Your softmax survives because it subtracts the
-# maximum. Look at *lent*. Its scores for the two names are equal, so no sharpness can tell the lender from the
-# borrower.
+# At 600, a score is $600/\sqrt{2}$ = 424, and exp(424) is too large for a float32, but your softmax survives because it
+# subtracts the maximum. Now look at *lent*: its scores for the two names are equal, so no sharpness can tell the lender
+# from the borrower.
 
 # %% [markdown]
 # ## 2 · All tokens at once
 #
-# No token waits for what another token computes. So you can drop the loops, and compute a whole batch of sentences with
+# No token waits for what another token computes, so you can drop the loops and compute a whole batch of sentences with
 # a few matrix products:
 #
 # $$Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad A = \operatorname{softmax}\!\left(\frac{Q K^\top}{\sqrt{d_k}}\right)
 # \qquad O = A V$$
 #
-# where the softmax makes every *row* of the attention matrix sum to one. Return the output first and the weights
-# second.
+# The softmax makes every *row* of the attention matrix sum to one. Here you may use `.softmax`. Return the output first
+# and the weights second.
 
 # %% exercise="self_attention"
 def self_attention(x: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,68 +163,89 @@ if solved("self_attention"):
 
 # %% [markdown]
 # Two numbers are enough, because seven directions fit into a plane. With one number, a score is a product $q_i k_j$ of
-# two numbers. Then the largest score of any query belongs to the largest key or to the smallest key. Only these two
-# days can be found, so the layer is right for two days. It guesses the others, like the lecture's fixed weights.
-# (Lecture @many_heads comes back to the width of heads.)
+# two numbers, so a positive query scores highest with the largest key and a negative one with the smallest. Only the
+# days with these two keys can be found, so the layer is right for the two days before them. It guesses the others, like
+# the lecture's fixed weights. (Lecture @many_heads comes back to the width of heads.)
 
 # %% [markdown]
-# ## 3 · Debugging: a layer for padded sentences
+# ## 3 · Debugging: test a layer for padded sentences
 #
-# Sentences of different lengths share a batch, so the short ones end in padding. **Padding must not answer**: a real
-# token must receive the same output with and without padding. (Padding itself receives zeros.) The next cell contains a
-# course-mate's layer. It runs, its shapes are right and padding comes out as zeros, but **it has three mistakes**. None
-# of them raises an error.
+# Sentences of different lengths share a batch, so the short ones are filled up with padding. **Padding must not
+# answer**: a real token must receive the same output with and without padding, wherever in the sentence the padding is.
+# Padding itself receives zeros. The next cell contains a fellow student's layer. It runs, its shapes are right and
+# padding comes out as zeros, but it is wrong, and no error says so.
 #
-# Do not read the code first. *Test* the layer instead: three rules hold for every such layer, and they reveal the three
-# mistakes.
+# Do not read its code. *Test* it instead, by three rules that hold for every such layer:
 #
-# * The contents of the padding make no difference to what a real token receives.
-# * A token whose query is zero, and whose key is not, has the same score for every token, so it receives the mean of
-#   the real values. (Give the token feature 0 alone, and set row 0 of $W_Q$ to zero. Use a batch without padding: with
-#   padding, the mistake that the first rule finds would make this test fail, too.)
-# * If every token gets one more feature, which is zero, the output stays the same. (Each matrix then gets one more
-#   row.)
+# 1. **Padding.** If other numbers are written into the padding, real tokens receive the same as before.
+# 2. **Mean.** In a batch without padding, a token whose query is zero has the same score for every token, so it
+#    receives the mean of all values. (Give the token feature 0 alone, and set row 0 of $W_Q$ to zero, but not row 0 of
+#    $W_K$, or a layer that confuses query and key would pass.)
+# 3. **Feature.** If every token gets one more feature, which is zero, and each matrix one more row of any numbers, the
+#    output stays the same.
 #
-# The next cell also tests the first rule. In the cell below it, write tests of the other two rules, as functions of a
-# layer that return the largest difference. A good test returns more than 0.01 for `suspicious` and less than 0.00001
-# for a correct layer. The cell says at once whether your tests find a mistake. Then write the layer as it should be.
-# "Use it" runs your tests on it, beside two of ours, so write yours before you look there.
+# Write one test for each rule. The check gives your function right layers and wrong ones, and each wrong layer breaks
+# one rule, two or all three. A test earns its point if it finds every layer that breaks its rule and accuses no other.
+# A broken rule moves some number by more than 0.01, and rounding moves no number by more than 0.00001. Return `False`
+# for a rule that you do not test yet.
 
 # %%
 def suspicious(x, real, W_Q, W_K, W_V):
     Q, K, V = x @ W_Q, x @ W_K, x @ W_V                              # (batch, n, …) each
     scores = K @ Q.mT / math.sqrt(x.shape[-1])                       # (batch, n, n)
-    scores = scores.masked_fill(~real[:, :, None], -1e9)             # without padding
-    return scores.softmax(dim=-1) @ V * real[:, :, None]             # (batch, n, d_v)
+    A = scores.softmax(dim=-1) * real[:, None]                       # padding does not answer
+    return A @ V * real[..., None]                                   # (batch, n, d_v)
 
+# %% exercise="broken_rules"
+def broken_rules(
+    layer: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor],
+    x: Tensor, real: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor,
+) -> tuple[bool, bool, bool]:
+    """Which of the three rules a layer breaks: padding, mean, feature.
 
-def change_the_padding(layer):
-    torch.manual_seed(0)
-    x, real = torch.randn(2, 4, 6), torch.tensor([[True] * 4, [True, True, False, False]])
-    W_Q, W_K, W_V = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
-    other = torch.where(real[..., None], x, torch.randn(2, 4, 6))    # only padding differs
-    before, after = layer(x, real, W_Q, W_K, W_V), layer(other, real, W_Q, W_K, W_V)
-    return (after - before)[real].abs().max().item()                 # of real tokens
+    layer: layer(x, real, W_Q, W_K, W_V), in this order and without names, for tensors of any
+        sizes that fit together; returns (batch, n, d_v)
+    x: (batch, n, d_model)   real: (batch, n), boolean, True where a token is and no padding
+    W_Q, W_K: (d_model, d_k)   W_V: (d_model, d_v)
+        x to W_V are a batch to begin with, with padding; change copies of them
+    returns three truth values in the order of the rules, True where a rule is broken
+    """
+    ...  # solution
 
+# %% check="broken_rules"
+check("broken_rules", broken_rules)
 
-print(f"new padding moves real tokens by up to {change_the_padding(suspicious):.3f}")
+# %% [markdown]
+# **Use it** on two layers: the suspicious one, and your own layer of exercise 2, which does not look at `real`. *Guess
+# first:* which of the three rules does your own layer break, and how many does the suspicious one break?
 
 # %%
-def zero_query(layer):
-    """The second rule: the largest difference from the mean of the real values."""
-    ...
+def exercise_2(x, real, W_Q, W_K, W_V):
+    return self_attention(x, W_Q, W_K, W_V)[0]
 
 
-def one_more_feature(layer):
-    """The third rule: the largest difference that one more feature makes."""
-    ...
+def verdict(layer):
+    draws = torch.Generator().manual_seed(0)
+    x, real = torch.randn(3, 6, 8, generator=draws), torch.ones(3, 6, dtype=torch.bool)
+    real[1, 4:], real[2, 1] = False, False                           # at the end, in the middle
+    matrices = torch.randn(3, 8, 4, generator=draws) / 2
+    broken = broken_rules(layer, x, real, *matrices)
+    rules = zip(("padding", "mean", "feature"), broken, strict=True)
+    return ", ".join(f"{rule} {'BROKEN' if found else 'kept'}" for rule, found in rules)
 
 
-for test in (zero_query, one_more_feature):
-    found = test(suspicious)
-    said = "returns no number yet" if found is None else f"{found:.3f} for the suspicious layer"
-    good = " (more than 0.01: it finds a mistake)" if found is not None and found > 0.01 else ""
-    print(f"{test.__name__}: {said}{good}")
+if solved("broken_rules") and solved("self_attention"):
+    print("exercise 2:", verdict(exercise_2))
+    print("suspicious:", verdict(suspicious))
+
+# %% [markdown]
+# Your layer of exercise 2 breaks only the first rule, because its softmax gives padding a share. The suspicious layer
+# breaks all three, although its mask looks right.
+#
+# ## 4 · A layer for padded sentences
+#
+# Now read the code of `suspicious`: each broken rule points at one mistake. Write the layer as it should be. While you
+# work, `verdict(padded_self_attention)` tells you which rules it still breaks.
 
 # %% exercise="padded_self_attention"
 def padded_self_attention(
@@ -246,7 +266,7 @@ check("padded_self_attention", padded_self_attention)
 # %% [markdown]
 # **Use it.** *Anna lent Ben her book* goes through your layer and the suspicious one, first alone and then in a batch
 # with a longer sentence. *Guess* by how much each token's vector moves when its sentence shares a batch: by a rounding
-# error, by a few per cent, or by as much as its own length?
+# error, by a few per cent, or by more than a quarter of its own length?
 
 # %%
 if solved("padded_self_attention"):
@@ -264,41 +284,16 @@ if solved("padded_self_attention"):
         print(f"{name:>10}: moved by", ", ".join(f"{share:.0%}" for share in moved.tolist()))
 
 # %% [markdown]
-# In your layer, a token receives the same output in any batch. In the suspicious layer, its vector moves by about its
-# own length or more, only because a longer sentence is in the batch. The next cell runs all tests, ours and yours, on
-# both layers:
+# In your layer, a token receives the same output in any batch. In the suspicious layer, its vector moves by more than a
+# quarter of its length, only because a longer sentence is in the batch: padding takes a share in the softmax, and what
+# it takes is thrown away afterwards. Do your own tests acquit your layer?
 
 # %%
-if solved("padded_self_attention"):
-
-    def our_zero_query(layer):
-        torch.manual_seed(0)
-        x, real = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)       # no padding
-        W_Q, W_K, W_V = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
-        x[:, 0], W_Q[0] = torch.eye(6)[0], 0.0                       # token 0: feature 0 alone
-        received = layer(x, real, W_Q, W_K, W_V)[:, 0]               # (2, 5)
-        return (received - (x @ W_V).mean(dim=1)).abs().max().item()
-
-    def our_one_more_feature(layer):
-        torch.manual_seed(0)
-        x, real = torch.randn(2, 4, 6), torch.ones(2, 4, dtype=torch.bool)
-        matrices = torch.randn(6, 3), torch.randn(6, 3), torch.randn(6, 5)
-        wider = [torch.cat([W, torch.randn(1, W.shape[1])]) for W in matrices]   # (7, …) each
-        x_wider = nn.functional.pad(x, (0, 1))                       # (2, 4, 7)  the last is 0
-        return (layer(x_wider, real, *wider) - layer(x, real, *matrices)).abs().max().item()
-
-    ours = (change_the_padding, our_zero_query, our_one_more_feature)
-    for rule in (*ours, zero_query, one_more_feature):
-        theirs, yours = rule(suspicious), rule(padded_self_attention)
-        if theirs is not None and yours is not None:
-            good = "a good test" if theirs > 0.01 and yours < 1e-5 else "NOT a good test"
-            print(f"{rule.__name__:>20}: suspicious {theirs:.3f}, yours {yours:.6f}, {good}")
+if solved("padded_self_attention") and solved("broken_rules"):
+    print("yours:", verdict(padded_self_attention))
 
 # %% [markdown]
-# Each of our tests finds a mistake in the suspicious layer, and none in yours. If your tests gave other numbers than
-# ours, that is fine: they drew other tensors. What counts is which layer passes.
-#
-# ## 4 · What a layer costs
+# ## 5 · What a layer costs
 #
 # Now count the costs of four kinds of layer over a sequence of $n$ positions, in which every vector is $d$ wide (so
 # $d_k = d_v = d_\text{model} = d$):
@@ -363,30 +358,36 @@ if solved("layer_cost"):
 # On paper, $3nd^2 + 2n^2d > (2w + 1)\,nd^2$ if $n > d\,(w - 1)$. For ±9 this is $n > 4096$, so at 4,000 tokens the
 # convolution still costs a little more.
 #
-# If a short path counts, choose full attention. If steps count, choose any layer except the recurrence. The recurrence
-# takes the least arithmetic, but every position waits for the one before. In restricted attention, no position waits
-# and the arithmetic is cheap, but the path is long.
+# If a short path counts, choose full attention; if steps count, any layer except the recurrence. The recurrence takes
+# the least arithmetic, but every position waits for the one before. In restricted attention, no position waits and the
+# arithmetic is cheap, but the path is long.
 
 # %% [markdown]
-# ## 5 · In your own words
+# ## 6 · In your own words
 #
-# A course-mate wants to save parameters and sets $W_K = W_Q$. The matrix of scores is then symmetric, as the lecture shows.
+# A fellow student wants to save parameters and sets $W_K = W_Q$. The matrix of scores is then symmetric, as the lecture
+# shows.
 #
 # **(a)** Is the attention matrix symmetric too? Prove it, or refute it with symmetric scores of two tokens. Then say
-# exactly for which symmetric scores the weights are symmetric.
+# exactly for which symmetric scores the weights are symmetric. (2 points)
 #
-# **(b)** Seven days form a circle, and each day should attend most to the next: the largest weight of token $i$ should
-# be on token $i + 1$, and the largest weight of token 7 on token 1. Show that this is impossible, using only the
-# symmetry of the scores. (The lecture argues with the lengths of vectors. Your proof should hold for all symmetric
-# scores, even if they are not dot products, and even if no token may attend to itself.)
+# **(b)** Seven days form a circle, and each day should attend most to the next: the weight of token $i$ on token $i + 1$
+# should be *strictly larger* than each of its other weights, and likewise the weight of token 7 on token 1. Show that
+# this is impossible, using only the symmetry of the scores. (The lecture argues with the lengths of vectors. Your proof
+# should hold for all symmetric scores, even if they are not dot products, and even if no token may attend to itself.)
+# (1 point)
 #
 # **(c)** In a row, where the last token need not attend to the first, it is possible. Give three vectors
-# $u_1, u_2, u_3$ in the plane, each of them both query and key, such that token 1 attends most to token 2, and token 2
-# to token 3. Write down the nine scores $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: the order stays the same).
+# $u_1, u_2, u_3$ in the plane, each of them both query and key, such that the weight of token 1 on token 2 is strictly
+# larger than each of its other weights, and so is the weight of token 2 on token 3. Write down the nine scores
+# $u_i \cdot u_j$ (divided by $\sqrt{d_k}$ or not: the order stays the same). (1 point)
 #
-# Answer in five to ten sentences or lines of mathematics. (4 points)
+# **(d)** Another layer adds a learned number $b_{j-i}$ to each score $e_{ij}$ before the softmax. Is it permutation
+# equivariant? If not, say at which step the lecture's proof fails. (1 point)
+#
+# Answer in six to twelve sentences or lines of mathematics.
 
-# %% [markdown] written="one-matrix-for-two-roles" points=4 minutes=12 difficulty=2
+# %% [markdown] written="one-matrix-for-two-roles" points=5 minutes=25 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** One point for each.
 #
@@ -402,6 +403,10 @@ if solved("layer_cost"):
 # 4. (c) Any three vectors that do it, with their scores. For instance $u_1 = (1, 0)$, $u_2 = (1.5, 1)$, $u_3 = (1, 3)$: token
 #    1 has the scores (1, 1.5, 1), token 2 (1.5, 3.25, 4.5), token 3 (1, 4.5, 10). Half a point for right vectors with an
 #    arithmetical slip in the scores, or for the idea alone (each longer than the one before, and turned away from it).
+# 5. (d) No, except if all $b_{j-i}$ with $j \ne i$ are equal. The proof fails at the scores: with $B_{ij} = b_{j-i}$,
+#    those of $PX$ are $P\,QK^\top P^\top + B$ (with or without $\sqrt{d_k}$) and not $P\,(QK^\top + B)\,P^\top$,
+#    because $B$ belongs to the places and does not move with the tokens. Half a point for "no" with the reason (the
+#    layer sees how far apart the places are), but without the step. The exception need not be named.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -411,8 +416,8 @@ if solved("layer_cost"):
 #
 # If a sequence is long, each token can be restricted to its neighbourhood: itself and `width` tokens on each side
 # ([@vaswani2017], section 4, call this restricted self-attention). Compute all the scores as before, and forbid those
-# of tokens that are too far away. (This gives the right result but saves no work. Lecture @cheap_attention shows how to
-# save it.)
+# of tokens that are too far away. This gives the right result but saves no work; lecture @cheap_attention shows how to
+# save it.
 
 # %% exercise="restricted_self_attention"
 def restricted_self_attention(

@@ -11,8 +11,9 @@ from matplotlib.patches import Circle, Rectangle
 from torch import Tensor, nn
 
 from attncourse.attention import attend, scaled_dot_score
+from attncourse.data.diary import DAYS
 from attncourse.viz.diagrams import arrow, dots, rgb
-from attncourse.viz.figures import as_matrix, cells, check_shares, turn_labels
+from attncourse.viz.figures import as_matrix, cells, check_shares, describe, turn_labels
 from attncourse.viz.style import (
     BLUE,
     GREEN,
@@ -27,6 +28,41 @@ from attncourse.viz.style import (
     show,
     stage,
 )
+
+
+def one_row(title: str, words: Sequence[str], weights: Tensor, row: int) -> None:
+    """The attention weights (n, n) of a sentence with their numbers, the row of one word framed."""
+    side = 1.4 + 0.44 * len(words)
+    drawn, ax = figure(side, side - 0.1)
+    rows = _table(ax, title, words, weights, numbers=True)
+    turn_labels(ax)
+    ax.add_patch(Rectangle((0, row), len(words), 1, fill=False, edgecolor=PURPLE, linewidth=2.2, clip_on=False,
+                           zorder=3))  # fmt: skip
+    ax.get_yticklabels()[row].set(fontweight="bold", color=PURPLE)
+    said = f"{title}. Rows are queries, columns keys. {describe(rows, words, words)}"
+    show(drawn, f"A table of weights. {said} The row of “{words[row]}” is framed.")
+
+
+def weeks_as_they_fell(named: Mapping[str, tuple[Sequence[str], Tensor]]) -> None:
+    """Attention weights of weeks, {title: (days as they fell, (7, 7))}, two beside each other.
+
+    In each row the card of the next day has a frame, and the weight on it is written there.
+    """
+    lines = -(-len(named) // 2)
+    drawn, _ = figure(7.2, 3.4 * lines, lines, 2)
+    said = []
+    for at, (ax, (title, (days, weights))) in enumerate(zip(drawn.axes, named.items(), strict=True)):
+        rows = _table(ax, title, days, weights, first=at % 2 == 0)
+        turn_labels(ax)
+        found = []
+        for i, day in enumerate(days):
+            j = days.index(DAYS[(DAYS.index(day) + 1) % 7])
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, clip_on=False, zorder=3))
+            ax.text(j + 0.5, i + 0.5, f"{rows[i, j]:.2f}", ha="center", va="center", fontsize=9.5,
+                    color="white" if rows[i, j] > 0.7 else INK)  # fmt: skip
+            found.append(f"{day} {rows[i, j]:.2f}")
+        said.append(f"{title}, weight on the next day's card: {', '.join(found)}.")
+    show(drawn, f"Attention weights of weeks as the cards fell, the next day's card framed. {' '.join(said)}")
 
 
 def one_token(x: Tensor, i: int, W_Q: Tensor, W_K: Tensor, W_V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,13 +98,15 @@ def one_query(
     middle.set_xlim(0, 1.25)
     for i, value in enumerate(rows[0]):
         said = f"{value:.2f}".replace("-", "−")
-        left.text(max(value, 0) + 0.024 * reach, i, said, va="center", fontsize=9, color=INK)
+        left.text(max(value, 0) + 0.024 * reach, i, said, va="center", fontsize=9, color=INK if value else GREY)
     for i, value in enumerate(rows[1]):
-        middle.text(value + 0.03, i, f"{value:.2f}", va="center", fontsize=9, color=INK)
+        colour = INK if value > 0.05 else GREY
+        middle.text(value + 0.03, i, f"{value:.2f}", va="center", fontsize=9, color=colour)
     left.get_yticklabels()[asking].set(fontweight="bold", color=PURPLE)
     right.barh(np.arange(len(features)), received, color=ORANGE, height=0.6)
     right.set_yticks(np.arange(len(features)), features)
-    right.set_ylim(len(words) - 0.5, -0.5)
+    middle_of_both = (len(features) - 1) / 2
+    right.set_ylim(middle_of_both + len(words) / 2, middle_of_both - len(words) / 2)    # as thick, but not in line
     right.set_xlim(0, max(1.25, 1.25 * received.max()))
     right.tick_params(axis="y", length=0)
     right.set_title(f"“{words[asking]}” receives")
@@ -81,14 +119,15 @@ def one_query(
 
 
 def self_attention_shapes(
-    n: int, d_model: int, d_k: int, d_v: int, asking: int = 0, answering: int = 0, names: Sequence[str] = ("i", "j")
+    n: int, d_model: int, d_k: int, d_v: int, asking: int = 0, answering: int = 0, names: Sequence[str] = ("i", "j"),
+    weight: float | None = None,
 ) -> None:
     """The whole computation as rectangles, drawn to scale: X, the projections, scores, weights, output.
 
     A colour for each role, as in all lessons before: queries green, keys blue, values orange. The row
     of the token that asks is striped in purple from X through Q, scores and weights to the output; that of one that
-    answers in black from X through K and V, and its column in scores and weights. A ring is where both meet. `names`
-    are theirs.
+    answers in black from X through K and V, and its column in Kᵀ, scores and weights. A ring is where both
+    meet; beside the one in A stands `weight`. `names` are theirs.
     """
     unit = 0.11
     drawn, ax = figure(7.7, 4.8)
@@ -113,47 +152,58 @@ def self_attention_shapes(
 
     rows_y = (4.05, 2.45, 0.85)
     matrix(0.6, rows_y[1], n, d_model, "$X$", f"{n} × {d_model}", r"$n \times d_{model}$", INK, "#ffffff")
-    roles = (("Q", d_k, GREEN, "asks"), ("K", d_k, BLUE, "is found by"), ("V", d_v, ORANGE, "hands over"))
+    roles = (("Q", d_k, GREEN, "queries"), ("K", d_k, BLUE, "keys"), ("V", d_v, ORANGE, "values"))
     for y, (name, width, colour, role) in zip(rows_y, roles, strict=True):
         arrow(ax, (1.05, rows_y[1] + 0.3 * (y - rows_y[1])), (1.75, y))
         wide = "d_v" if name == "V" else "d_k"
         matrix(2.2, y, d_model, width, f"$W_{name}$", f"{d_model} × {width}", rf"$d_{{model}} \times {wide}$", colour)
-        arrow(ax, (2.6, y), (3.0, y), colour)
+        arrow(ax, (2.5, y), (2.85, y), colour)
         axes = rf"$n \times {wide}$"
-        matrix(3.45, y, n, width, f"${name} = XW_{name}$", f"{n} × {width}  {role}", axes, colour)
-    arrow(ax, (3.75, rows_y[0]), (4.62, rows_y[0] - 0.58), GREEN)
-    arrow(ax, (3.75, rows_y[1]), (4.62, rows_y[1] + 0.58), BLUE)
+        matrix(3.2, y, n, width, f"{role}  ${name} = XW_{name}$", f"{n} × {width}", axes, colour)
     middle = (rows_y[0] + rows_y[1]) / 2
+    matrix(4.2, rows_y[1], d_k, n, r"$K^\top$", f"{d_k} × {n}", r"$d_k \times n$", BLUE)
+    arrow(ax, (3.5, rows_y[0] - 0.1), (4.2, middle + 0.12), GREEN)
+    arrow(ax, (3.36, rows_y[1]), (3.71, rows_y[1]), BLUE)
+    arrow(ax, (4.28, rows_y[1] + 0.36), (4.28, middle - 0.14), BLUE)
+    arrow(ax, (4.4, middle), (4.67, middle))
     square = r"$n \times n$"
     matrix(5.15, middle, n, n, r"scores  $QK^\top / \sqrt{d_k}$", f"{n} × {n}", square, GREY, "#f4f4f4")
     arrow(ax, (5.68, middle), (6.27, middle))
     ax.text(5.97, middle - 0.1, "softmax\nalong\nrows", ha="center", va="top", fontsize=9, color=INK)
     matrix(6.8, middle, n, n, r"weights  $A$", f"{n} × {n}", f"{square}, rows sum to 1", GREY, "#f4f4f4")
-    arrow(ax, (6.8, middle - 0.88), (6.8, rows_y[2] + 0.7))
-    arrow(ax, (3.95, rows_y[2]), (6.4, rows_y[2]), ORANGE)
-    matrix(6.8, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", r"$n \times d_v$", INK, "#ffffff")
+    arrow(ax, (6.4, middle - 0.88), (6.4, rows_y[2] + 0.14))
+    arrow(ax, (3.6, rows_y[2]), (6.28, rows_y[2]), ORANGE)
+    arrow(ax, (6.52, rows_y[2]), (6.82, rows_y[2]))
+    for product in ((4.28, middle), (6.4, rows_y[2])):
+        ax.text(*product, "×", ha="center", va="center", fontsize=15, color=INK)
+    matrix(7.1, rows_y[2], n, d_v, "$O = AV$", f"{n} × {d_v}", r"$n \times d_v$", INK, "#ffffff")
     for x, y, columns in (
-        (0.6, rows_y[1], d_model), (3.45, rows_y[0], d_k), (5.15, middle, n), (6.8, middle, n), (6.8, rows_y[2], d_v),
+        (0.6, rows_y[1], d_model), (3.2, rows_y[0], d_k), (5.15, middle, n), (6.8, middle, n), (7.1, rows_y[2], d_v),
     ):  # fmt: skip
         row(x, y, n, columns, asking, PURPLE)
-    for x, y, columns in ((0.6, rows_y[1], d_model), (3.45, rows_y[1], d_k), (3.45, rows_y[2], d_v)):
+    for x, y, columns in ((0.6, rows_y[1], d_model), (3.2, rows_y[1], d_k), (3.2, rows_y[2], d_v)):
         row(x, y, n, columns, answering, INK)
-    for x in (5.15, 6.8):
+    for x, y, rows in ((4.2, rows_y[1], d_k), (5.15, middle, n), (6.8, middle, n)):
         at = x + unit * (answering + 0.5 - n / 2)
-        ax.plot([at, at], [middle - unit * n / 2, middle + unit * n / 2], color=INK, linewidth=4.5, alpha=0.6,
+        ax.plot([at, at], [y - unit * rows / 2, y + unit * rows / 2], color=INK, linewidth=4.5, alpha=0.6,
                 solid_capstyle="butt")  # fmt: skip
+        if rows < n:
+            continue
         level = middle + unit * (n / 2 - asking - 0.5)
         ax.add_patch(Circle((at, level), 0.12, fill=False, edgecolor=INK, linewidth=1.5, zorder=3))
+    if weight is not None:
+        ax.text(at - 0.14, level + 0.17, rf"$\alpha$ = {weight:.2f}", ha="right", va="center", fontsize=9, color=INK)
     ax.text(0.15, 0.35, f"“{names[0]}” asks", color=PURPLE, fontsize=10.5, fontweight="bold")
     ax.text(0.15, 0.08, f"“{names[1]}” answers", color=INK, fontsize=10.5, fontweight="bold")
     show(
         drawn,
         f"Self-attention in matrices. X, {n} words by {d_model}, is multiplied by three matrices: W_Q and W_K, each "
         f"{d_model} by {d_k}, give Q and K, each {n} by {d_k}; W_V, {d_model} by {d_v}, gives V, {n} by {d_v}. Q times "
-        f"K transposed over the root of {d_k} is the {n} by {n} matrix of scores; softmax along its rows makes it the "
-        f"weights A; A times V is the output O, {n} by {d_v}. The row of “{names[0]}”, which asks, is striped from X "
-        f"through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a column of scores "
-        "and weights. A ring is where both meet.",
+        f"K transposed ({d_k} by {n}) over the root of {d_k} is the {n} by {n} matrix of scores; softmax along its "
+        f"rows makes it the weights A; A times V is the output O, {n} by {d_v}. The row of “{names[0]}”, which asks, "
+        f"is striped from X through Q, scores and A to O; “{names[1]}”, which answers, is a row of X, K, V and a "
+        "column of K transposed, scores and weights. A ring is where both meet"
+        + (f", with a weight of {weight:.2f}." if weight is not None else "."),
     )
 
 
@@ -166,7 +216,7 @@ def monday_first(cards: Sequence[Tensor]) -> list[Tensor]:
 def padded_scores(words: Sequence[str], padding: int) -> None:
     """The scores of a sentence and its padding, a square: whose columns are forbidden, whose rows are ignored."""
     real, n = len(words), len(words) + padding
-    drawn, ax = figure(5.6, 3.4)
+    drawn, ax = figure(5.0, 3.4)
     for i in range(n):
         for j in range(n):
             forbidden, ignored = j >= real, i >= real
@@ -183,12 +233,12 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
     for label in (*ax.get_xticklabels()[real:], *ax.get_yticklabels()[real:]):
         label.set_color(GREY)
     ax.xaxis.set_label_position("top")
-    ax.set_xlabel("keys: who answers", labelpad=7, x=n / 2 / (n + 1.7))
+    ax.set_xlabel("keys: who answers", labelpad=7)
     ax.set_ylabel("queries: who asks", y=1 - n / 2 / (n + 0.6))
     ax.spines[:].set_visible(False)
-    ax.set_xlim(0, n + 1.7)
+    ax.set_xlim(0, n)
     ax.set_ylim(n + 0.6, 0)
-    ax.text(n + 0.15, (real + n) / 2, "ignored", ha="left", va="center", fontsize=10, color=GREY)
+    ax.text(-0.75, (real + n) / 2, "ignored", ha="right", va="center", fontsize=10, color=GREY)
     ax.text((real + n) / 2, n + 0.35, "forbidden", ha="center", va="center", fontsize=10, color=INK)
     show(
         drawn,
@@ -198,106 +248,102 @@ def padded_scores(words: Sequence[str], padding: int) -> None:
     )
 
 
-def winding(names: Sequence[str], runs: Mapping[str, Tensor]) -> None:
-    """Vectors that each find the next by the largest product: the first run unrolled in a plane, and all in numbers.
+def lost_day(named: Mapping[str, tuple[Sequence[str], Tensor]], lost: str, found: str) -> None:
+    """Attention weights of days, {title: (days, (n, n))}, a frame around the row of the lost day.
 
-    `runs`, {name: (n, d)}, each in the order of `names`, the lost one last. On the left each vector of the first run is
-    drawn as long as it is, and turned from the one before by the angle between the two. On the right, for all runs, the
-    lengths, and the margins: the score of the next minus the score of itself, products over the root of d. The last
-    one's margin is far below the others: a triangle at the lower edge, and the range in words.
+    Weights of 0.01 or more are written. The frame is in the first table alone, and in its row a dashed ring around the
+    cell of the day that should be `found`.
     """
-    first, n = next(iter(runs.values())), len(names)
-    size = first.norm(dim=-1)
+    drawn, axes = figure(8.6, 4.2, columns=len(named))
+    said = []
+    for ax, (title, (days, weights)) in zip(axes, named.items(), strict=True):
+        rows = _table(ax, title, days, weights, first=ax is axes[0])
+        for (i, j), value in np.ndenumerate(rows):
+            if value >= 0.01:
+                ax.text(j + 0.5, i + 0.5, f"{value:.2f}", ha="center", va="center", fontsize=9.5,
+                        color="white" if value > 0.7 else INK)  # fmt: skip
+        most = {day: days[int(row.argmax())] for day, row in zip(days, rows, strict=True)}
+        said.append(f"{title}: {', '.join(f'{day} most at {at}' for day, at in most.items())}.")
+    days, _ = next(iter(named.values()))
+    row, column = days.index(lost), days.index(found)
+    axes[0].add_patch(Rectangle((0, row), len(days), 1, fill=False, edgecolor=ORANGE, linewidth=2.2, clip_on=False,
+                                zorder=3))  # fmt: skip
+    axes[0].add_patch(Circle((column + 0.5, row + 0.5), 0.34, fill=False, edgecolor=ORANGE, linewidth=1.8,
+                             linestyle="--", zorder=4))  # fmt: skip
+    axes[0].get_yticklabels()[row].set(fontweight="bold", color=ORANGE)
+    framed = f"{lost}, framed, should attend to {found}; a ring is around that cell."
+    show(drawn, f"Attention weights of days. {' '.join(said)} {framed}")
+
+
+def winding(runs: Mapping[str, tuple[Sequence[str], Tensor]]) -> None:
+    """Vectors that each find the next by the largest product: the first run unrolled in a plane, the lengths of all.
+
+    `runs`, {name: (names of the days, (n, d))}, the lost one last. On the left each vector of the first run is drawn as
+    long as it is, and turned from the one before by the angle between the two; a dashed arc leads from the last to the
+    first, which it does not find. Grey, below the first, is the shadow of the second on its line: longer than the first
+    itself, or the second would not be found. On the right the lengths, a line for each run.
+    """
+    title, (names, first) = next(iter(runs.items()))
+    n, size = len(names), first.norm(dim=-1)
     cosines = nn.functional.cosine_similarity(first[:-1], first[1:], dim=-1)
     angles = np.cumsum([0.0, *cosines.clamp(-1, 1).acos().tolist()]) + 0.1
-    way = np.stack([np.cos(angles), np.sin(angles)], axis=1)                # (n, 2)
-    tips, top = way * size.numpy()[:, None], float(size.max())
-    drawn, ((left, above), (empty, below)) = figure(8.8, 4.4, rows=2, columns=2)
-    empty.remove()
-    left.set_subplotspec(left.get_gridspec()[:, 0])
+    tips, top = np.stack([np.cos(angles), np.sin(angles)], axis=1) * size.numpy()[:, None], float(size.max())
+    drawn, (left, right) = figure(8.8, 4.4, columns=2)
     (x_low, y_low), (x_high, y_high) = np.minimum(tips.min(axis=0), 0), tips.max(axis=0)
-    stage(left, (x_low - 0.3 * top, x_high + 0.35 * top), (y_low - 0.1 * top, y_high + 0.2 * top))
+    stage(left, (x_low - 0.3 * top, x_high + 0.35 * top), (y_low - 0.87 * top, y_high + 0.15 * top))
     left.set_aspect("equal")
-    left.set_title(f"{next(iter(runs))}: each day and its length")
+    left.set_title(f"{title}: each day and its length")
+    shadow = (first[0] @ first[1] / size[0]).item()
+    foot = shadow * np.array([np.cos(angles[0]), np.sin(angles[0])])
+    left.plot(*np.stack([tips[1], foot], axis=1), color=GREY, linestyle=":", linewidth=1.5)
+    below = 0.05 * top * np.array([np.sin(angles[0]), -np.cos(angles[0])])               # at right angles to the line
+    bracket = [below / 2, below, foot + below, foot + below / 2]
+    left.plot(*np.stack(bracket, axis=1), color=GREY, linewidth=1.5)
     for i, (name, (x, y)) in enumerate(zip(names, tips, strict=True)):
-        colour = ORANGE if i == n - 1 else BLUE
-        arrow(left, (0, 0), (x, y), colour, width=1.8)
+        arrow(left, (0, 0), (x, y), ORANGE if i == n - 1 else BLUE, width=1.8)
         near_next = i < n - 1 and angles[i + 1] - angles[i] < 0.15
         near_last = i > 0 and angles[i] - angles[i - 1] < 0.15
         turned = angles[i] - 0.12 * near_next + 0.12 * near_last             # apart, where two arrows nearly coincide
         at = (size[i].item() + 0.06 * top) * np.array([np.cos(turned), np.sin(turned)])
         side = "left" if at[0] > 0.2 * top else "right" if at[0] < -0.35 * top else "center"
+        if i == 0:                                                           # above its head, clear of the shadow
+            left.text(x + 0.035 * top, y + 0.02 * top, f"{name}\n{size[i]:.1f}", ha="center", va="bottom", fontsize=9.5,
+                      linespacing=0.95, color=BLUE)  # fmt: skip
+            continue
         left.text(*at, f"{name} {size[i]:.1f}", ha=side, va="center" if at[1] < 0.6 * top else "bottom", fontsize=10,
                   color=ORANGE if i == n - 1 else INK)  # fmt: skip
-    said, days = [], range(1, n + 1)
-    margins = {
-        name: ((vectors * (vectors.roll(-1, dims=0) - vectors)).sum(dim=-1) / math.sqrt(vectors.shape[-1])).tolist()
-        for name, vectors in runs.items()
-    }
-    highest = max(max(each[:-1]) for each in margins.values())
-    floor = -0.45 * highest
-    for i, (name, vectors) in enumerate(runs.items()):
-        lengths = vectors.norm(dim=-1)
-        style = line_style(i) | {"markersize": 4.5, "linewidth": 1.4}
-        beside = [day + 0.08 * (i - (len(runs) - 1) / 2) for day in days]      # no mark hides another
-        above.plot(beside, lengths.tolist(), label=name, **style)
-        below.plot(beside[:-1], margins[name][:-1], label=name, **style)
-        below.plot(beside[-1:], [floor], **style | {"marker": "v", "linestyle": "none"})
-        said.append(f"{name}, lengths {', '.join(f'{each:.1f}' for each in lengths.tolist())}, margins "
-                    f"{', '.join(f'{each:.1f}' for each in margins[name])}")  # fmt: skip
-    below.axhline(0, color=INK, linewidth=1)
-    below.text(1, -0.06 * highest, "0: tomorrow scores no higher than the day itself", ha="left", va="top", fontsize=9,
-               color=INK)  # fmt: skip
-    lost = sorted(each[-1] for each in margins.values())
-    off = f"lost day, off the scale: {lost[0]:.0f} to {lost[-1]:.0f}".replace("-", "−")
-    below.text(n - 0.4, floor, off, ha="right", va="center", fontsize=9, color=INK)
-    below.set_ylim(1.5 * floor, 1.15 * highest)
-    for ax, y_name in ((above, "length of $u_i$"), (below, "margin of tomorrow")):
-        name_lines(ax, "", y_name)
-        ax.get_legend() and ax.get_legend().remove()
-        ax.set_xticks(days, [*map(str, days[:-2]), f"{n - 1}\nbefore", f"{n}\nlost"])
-    above.set_ylim(0, None)
-    above.legend(frameon=False, fontsize=9, loc="lower right", ncols=2)
-    below.set_xlabel("days after the lost day")
+    left.text(foot[0] + 0.05 * top, foot[1] + 0.01 * top, f"shadow of\n{names[1]}: {shadow:.1f}", ha="left",
+              va="top", fontsize=10, color=GREY)  # fmt: skip
+    round_ = np.linspace(angles[-1] + 0.04, 2 * np.pi + angles[0] - 0.1, 60)         # the step that is missing
+    reach = np.linspace(top, float(size[0]), 60)
+    way = np.stack([reach * np.cos(round_), reach * np.sin(round_)], axis=1)
+    left.plot(*way.T, color=ORANGE, linestyle="--", linewidth=1.5)
+    arrow(left, tuple(way[-2]), tuple(way[-1]), ORANGE, width=1.5)
+    lowest = way[way[:, 1].argmin()]
+    left.text(lowest[0], lowest[1] - 0.04 * top, "should find", ha="center", va="top", fontsize=10, color=ORANGE)
+    found, itself = (first[-1] @ first[0]).item(), (first[-1] @ first[-1]).item()
+    sign = "<" if found < itself else ">"
+    missing = f"{names[-1]} · {names[0]} = {found:.0f}  {sign}  {names[-1]} · {names[-1]} = {itself:.0f}"
+    left.text((x_low + x_high) / 2, y_low - 0.75 * top, missing.replace("-", "−"), ha="center", va="top", fontsize=10,
+              color=ORANGE)  # fmt: skip
+    days, said = list(range(1, n + 1)), []
+    for name, (_, vectors) in runs.items():
+        lengths = vectors.norm(dim=-1).tolist()
+        right.plot(days, lengths, color=BLUE, marker="o", markersize=4.5, linewidth=1.2)
+        right.plot(days[-1:], lengths[-1:], color=ORANGE, marker="o", markersize=6, linestyle="none")
+        said.append(f"{name} {', '.join(f'{each:.1f}' for each in lengths)}")
+    longest = max(vectors.norm(dim=-1).max().item() for _, vectors in runs.values())
+    name_lines(right, "place in the week that begins after the lost day", "length of $u_i$")
+    right.set_title(f"{len(runs)} seeds: longer every day")
+    right.set_xticks(days, [*map(str, days[:-1]), f"{n}\nlost day"])
+    right.set_ylim(0, 1.12 * longest)
     turned = ", ".join(f"{name} {math.degrees(angle - 0.1):.0f}°" for name, angle in zip(names, angles, strict=True))
     show(
         drawn,
         f"Arrows of growing length that open like a fan, each turned from the one before by the angle between them: "
-        f"{turned}. {'; '.join(said).replace('-', '−')}.",
-    )
-
-
-def attention_graph(words: Sequence[str], weights: Tensor, least: float = 0.2) -> None:
-    """Tokens as nodes, attention weights as edges: an arrow from the token that answers to the one that asks.
-
-    An arrow is as thick as its weight, which stands beside it, on the outer side.
-
-    `weights` (n, n), a row for each that asks; edges below `least` and a token's edge to itself are not drawn. Raises
-    ValueError where words and weights do not fit.
-    """
-    rows = as_matrix(weights, words, words)
-    check_shares("weights", rows)
-    drawn, ax = figure(5.2, 4.4)
-    stage(ax, (-1.65, 1.65), (-1.3, 1.3))
-    angles = np.pi / 2 - 2 * np.pi * np.arange(len(words)) / len(words)
-    places = np.stack([np.cos(angles), 0.9 * np.sin(angles)], axis=1)
-    edges = [(i, j) for i in range(len(words)) for j in range(len(words)) if i != j and rows[i, j] >= least]
-    for i, j in edges:
-        way = (places[i] - places[j]) / np.linalg.norm(places[i] - places[j])
-        start, end = places[j] + 0.1 * way, places[i] - 0.1 * way
-        arrow(ax, tuple(start), tuple(end), BLUE, width=4 * rows[i, j])
-        across = np.array([-way[1], way[0]])
-        at = end - 0.3 * way                                  # near its head: arrows cross in the middle
-        x, y = at + (0.13 if at @ across > -1e-9 else -0.13) * across
-        ax.text(x, y, f"{rows[i, j]:.2f}", ha="center", va="center", fontsize=9.5, color=INK)
-    for (x, y), word in zip(places, words, strict=True):
-        ax.plot(x, y, "o", markersize=11, color=GREY, markeredgecolor="white", zorder=3)
-        ax.text(1.27 * x, 1.22 * y, word, ha="center", va="center", fontsize=11, color=INK)
-    said = "; ".join(f"{words[j]} to {words[i]} {rows[i, j]:.2f}" for i, j in edges)
-    show(
-        drawn,
-        f"A graph of {len(words)} tokens. Arrows lead from who answers to who asks, as thick as the "
-        f"attention weight, from {least:g} on: {said}.",
+        f"{turned}. The shadow of {names[1]} on the line of {names[0]} is {shadow:.1f} long. A dashed arc from "
+        f"{names[-1]} to {names[0]}, which it should find: {missing.replace('-', '−')}. "
+        f"Lengths: {'; '.join(said)}.",
     )
 
 
@@ -307,17 +353,10 @@ def two_orders(named: Mapping[str, tuple[Sequence[str], Tensor]], followed: Sequ
     The words in `followed`, at most two, have a colour each, and so has a frame around the column of each.
     """
     drawn, axes = figure(8.6, 4.2, columns=len(named))
-    colours: dict[str, str] = dict(zip(followed, (PURPLE, ORANGE), strict=False))
+    colours: dict[str, str] = dict(zip(followed, (INK, GREEN), strict=False))
     said: list[str] = []
     for ax, (title, (words, weights)) in zip(axes, named.items(), strict=True):
-        rows = as_matrix(weights, words, words)
-        check_shares("weights", rows)
-        cells(ax, rows, words, words, numbers=False)
-        ax.set_title(title, pad=8)
-        ax.set_xlabel("key")
-        ax.set_ylabel("query" if ax is axes[0] else "")
-        ax.xaxis.tick_top()
-        ax.xaxis.set_label_position("bottom")
+        rows = _table(ax, title, words, weights, first=ax is axes[0])
         turn_labels(ax)
         for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
             if label.get_text() in colours:
@@ -364,6 +403,8 @@ def path_lengths(n: int, width: int) -> None:
         ax.text((n - 1) / 2, -0.22 * top, f"path: {count} {unit}", ha="center", va="top", fontsize=10.5)
         ax.text(-0.55, 0, "in", ha="right", va="center", fontsize=9, color=INK)
         ax.text(-0.55, top, "out", ha="right", va="center", fontsize=9, color=INK)
+        ax.text(0, -0.07 * top, "first", ha="center", va="top", fontsize=9, color=INK)
+        ax.text(n - 1, 1.07 * top, "last", ha="center", va="bottom", fontsize=9, color=INK)
     show(
         drawn,
         f"The way from the first of {n} positions to the last. Recurrent: through all {n} cells, one after the other. "
@@ -372,8 +413,68 @@ def path_lengths(n: int, width: int) -> None:
     )
 
 
+def race(
+    sizes: Sequence[int], times: Mapping[str, Sequence[float]], arithmetic: Sequence[float], marked: Sequence[int]
+) -> None:
+    """The times (seconds) of two layers against the length of their input, logarithmic axes, a name at each curve.
+
+    `arithmetic` says, for each size, how many times the arithmetic of the second layer the first one does. At the sizes
+    in `marked` this and the ratio of the times stand beside the first layer's point.
+    """
+    drawn, ax = figure(7.4, 4.0)
+    (one, first), (other, second) = times.items()
+    for i, (name, line) in enumerate(times.items()):
+        ax.plot(sizes, [1000 * each for each in line], label=name, **line_style(i))
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    name_lines(ax, "length n", "processor time (ms)")
+    ax.get_legend().remove()
+    ax.set_xticks(sizes, [f"{n:g}" for n in sizes])
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
+    ax.set_xlim(0.8 * sizes[0], 1.4 * sizes[-1])
+    ax.set_ylim(0.4 * 1000 * min(*first, *second), 2 * 1000 * max(*first, *second))
+    middle = len(sizes) // 2
+    for name, line, colour, place in ((one, first, BLUE, (10, -6)), (other, second, ORANGE, (-10, 6))):
+        lower = place[0] > 0
+        ax.annotate(name, (sizes[middle], 1000 * line[middle]), place, textcoords="offset points", fontsize=11,
+                    ha="left" if lower else "right", va="top" if lower else "bottom", color=colour)  # fmt: skip
+    said = []
+    for n in marked:
+        i = sizes.index(n)
+        note = f"{arithmetic[i]:g} × the arithmetic\n{first[i] / second[i]:.2g} × the time"
+        slower = first[i] > second[i]                                        # then its own point is the upper one
+        ax.annotate(note, (n, 1000 * first[i]), (-12, 2) if slower else (10, -8), textcoords="offset points",
+                    ha="right" if slower else "left", va="bottom" if slower else "top", fontsize=10, color=BLUE,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+        said.append(f"at {n}, {note.replace(chr(10), ' in ')}")
+    show(
+        drawn,
+        f"Processor time against length. {one} goes from {1000 * first[0]:.2g} to {1000 * first[-1]:.2g} ms, {other} "
+        f"from {1000 * second[0]:.2g} to {1000 * second[-1]:.2g} ms. {one}, beside {other}: {'; '.join(said)}.",
+    )
+
+
 def _line(ax: Axes, start: tuple[float, float], end: tuple[float, float], on: bool) -> None:
     ax.plot(
         [start[0], end[0]], [start[1], end[1]], color=ORANGE if on else PALE, linewidth=2.6 if on else 0.8,
         zorder=2 if on else 1,
     )  # fmt: skip
+    if on:
+        before = [a + 0.7 * (b - a) for a, b in zip(start, end, strict=True)]             # a head that no dot covers
+        arrow(ax, start, (before[0], before[1]), ORANGE, width=2.6)
+
+
+def _table(
+    ax: Axes, title: str, names: Sequence[str], weights: Tensor, first: bool = True, numbers: bool = False
+) -> np.ndarray:
+    """Weights (n, n) as a table, queries down and keys across; the `first` beside others names the queries."""
+    rows = as_matrix(weights, names, names)
+    check_shares("weights", rows)
+    cells(ax, rows, names, names, numbers=numbers)
+    ax.set_title(title, pad=8)
+    ax.set_xlabel("key")
+    ax.set_ylabel("query" if first else "")
+    ax.xaxis.tick_top()
+    ax.xaxis.set_label_position("bottom")
+    return rows

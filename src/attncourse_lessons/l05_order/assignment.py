@@ -44,8 +44,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Sinusoidal positional encoding
 #
-# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle. It
-# turns by the frequency $\theta_i$ with each position, and a larger $i$ turns more slowly:
+# Position $p$ gets a vector of $d$ numbers, in pairs. Pair $i$, for $i = 0, 1, \dots, d/2 - 1$, is a point on a circle,
+# which moves on by the angle $\theta_i$ (its frequency) with each position. The larger $i$ is, the more slowly it moves:
 #
 # $$
 # \theta_i = 10000^{-2i/d}, \qquad \mathrm{PE}(p, 2i) = \sin(p\,\theta_i), \qquad \mathrm{PE}(p, 2i + 1) = \cos(p\,\theta_i)
@@ -67,9 +67,9 @@ def sinusoidal(positions: Tensor, d_model: int) -> Tensor:
 check("sinusoidal", sinusoidal)
 
 # %% [markdown]
-# **Use it.** You receive the vector of a position with noise on every number. The noise is about as large as the
-# numbers, or larger. Does the largest dot product tell which of 1,000 positions it was? *Guess* how this depends on
-# the width.
+# **Use it.** Suppose that you receive the vector of a position with noise on every number, which is about as large as
+# the numbers or larger. Does the largest dot product still tell which of 1,000 positions it was? *Guess* how this
+# depends on the width.
 
 # %%
 if solved("sinusoidal"):
@@ -114,14 +114,13 @@ def shift_matrix(k: int, d_model: int) -> Tensor:
 check("shift_matrix", shift_matrix)
 
 # %% [markdown]
-# **Use it.** Your matrix becomes $W_Q W_K^\top$ of a head. Queries and keys are made from position vectors alone,
-# without words. *Guess* for $k = -1$ and $k = 2$ which key gets most of the weight of each query. For some queries
-# this key does not exist. What do they attend to? *Guess* also which shift $M_3 M_4$ is, and which the transpose of
-# $M_3$ is.
+# **Use it.** Your matrix becomes the $W_Q W_K^\top$ of a head whose queries and keys are made from position vectors
+# alone, without words. *Guess* for $k = -1$ and $k = 2$ which key gets most of the weight of each query. Some queries
+# have no such key. What do they attend to? *Guess* also which shift $M_3 M_4$ is, and which the transpose of $M_3$ is.
 
 # %%
 if solved("sinusoidal") and solved("shift_matrix"):
-    words = ["the", "dog", "chased", "another", "dog"]
+    words = ["our", "team", "beat", "their", "team"]
     PE, tables = sinusoidal(torch.arange(5), 64), {}                                 # (5, 64)
     for k in (-1, 2):
         scores = 2 * PE @ shift_matrix(k, 64) @ PE.mT            # (5, 5)  the 2 sharpens
@@ -137,7 +136,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The product is the shift by 7, because the angles of two turns add up; the transpose turns back, by 3. With $k = -1$
+# The product is the shift by 7, because the angles of two rotations add up; the transpose rotates back, by 3. With $k = -1$
 # each word attends to the word before, with $k = 2$ to the second one after. Where there is none, the nearest word at
 # that end gets the weight: the first word attends to itself, and the last ones to the last. The neighbours of the
 # right key have about 0.09 each, because nearby positions have similar vectors. In a long text this stays so: far
@@ -147,7 +146,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
 # ## 3 · Rotary embeddings (RoPE)
 #
 # RoPE adds nothing. It takes the columns of a vector in pairs, $(a, b) = (x_{2i}, x_{2i+1})$. Pair $i$ has the frequency
-# $\theta_i = 10000^{-2i/d}$, where $d$ is the width of the head, and in the row at position $m$ it is turned by the angle
+# $\theta_i = 10000^{-2i/d}$, where $d$ is the width of the head, and in the row at position $m$ it is rotated by the angle
 # $m\,\theta_i$:
 #
 # $$(a,\ b)\ \longmapsto\ (a \cos m\theta_i - b \sin m\theta_i,\ \ a \sin m\theta_i + b \cos m\theta_i)$$
@@ -156,7 +155,7 @@ if solved("sinusoidal") and solved("shift_matrix"):
 # right here, and the check says so.)
 #
 # Your function receives the queries, keys and values of some tokens and returns the three as attention should get them.
-# Which of them must be turned, and which not? The first token stands at position `start`, the next at `start + 1`, and so
+# Which of them must be rotated, and which not? The first token stands at position `start`, the next at `start + 1`, and so
 # on. (A model that writes token by token calls this with one row at a time.)
 
 # %% exercise="rope"
@@ -178,8 +177,9 @@ check("rope", rope)
 # **Use it: a model that copies.** One head reads random letters and says at each place which letter stood two places
 # back. It is trained on texts of 8 to 32 letters, once with your `rope` and once without, which takes some seconds.
 # Then both models read texts of 128. *Guess* the four shares of right answers. At the end the trained model reads
-# texts of 128 again, token by token, and keeps the turned keys in a **cache**. Token $t$ gets `start=t`, and in a
-# second run `start=0`, which is a common mistake. *Guess* these two shares, too.
+# texts of 128 again, token by token, and keeps the rotated keys in a **cache**. It then sees only the past, unlike in
+# training, but the letter two places back is there in both. Token $t$ gets `start=t`, and in a second run `start=0`,
+# which is a common mistake. *Guess* these two shares, too.
 
 # %%
 if solved("rope"):
@@ -252,8 +252,8 @@ if solved("rope"):
 # Without positions the model can only name a letter that is frequent in the text, so it is right in about 16% of the
 # places in texts of 32, and in 10% in texts of 128. With your `rope` it is nearly always right, even at four times
 # the trained length. In the picture the weight lies two places to the left of the diagonal. (The rows 0 and 1 have no
-# such key, and were not trained.) A key is turned once, by its own position, so a cache can keep it, and the answers stay
-# right. With `start=0` all tokens stand at the same position, and the model no longer knows what stood two places
+# such key, and were not trained.) A key is rotated once, by its own position, so a cache can keep it, and the answers
+# stay right. With `start=0` all tokens stand at the same position, and the model no longer knows what stood two places
 # back.</details>
 
 # %% [markdown]
@@ -319,13 +319,13 @@ if solved("relative_index"):
 #
 # A model with RoPE was trained on texts of `trained` tokens and is to read texts `factor` times as long. The lecture
 # interpolates *by parts*, with a border: a pair stays as it is or is slowed down. YaRN ([-@peng2024yarn]) and Llama
-# 3.1 have two limits and a ramp between them. What decides is how many full turns a pair makes in a text of `trained`
-# tokens:
+# 3.1 have two limits and a ramp between them. What decides is how many full turns (the lecture's full circles), not
+# rounded, a pair makes in a text of `trained` tokens:
 #
-# * a pair that turns `high` times or more keeps its frequency $\theta$;
-# * a pair that turns `low` times or less gets $\theta$ divided by `factor`;
-# * in between, the new frequency is a mixture of these two. The share of $\theta$ grows in proportion to the number
-#   of turns, from 0 at `low` to 1 at `high`.
+# * a pair that makes `high` full turns or more keeps its frequency $\theta$;
+# * a pair that makes `low` full turns or fewer gets $\theta$ divided by `factor`;
+# * in between, the new frequency is a mixture of these two. The share of $\theta$ grows linearly with the number of
+#   turns, from 0 at `low` to 1 at `high`.
 
 # %% exercise="extended_frequencies"
 def extended_frequencies(
@@ -334,7 +334,7 @@ def extended_frequencies(
     """RoPE's frequencies for texts that are `factor` times as long as those of the training.
 
     theta:     (pairs,), by which angle each pair turns with one token, in radians
-    low, high: numbers of full turns in `trained` tokens, low < high
+    low, high: numbers of turns in `trained` tokens, low < high
     returns    (pairs,), the new angles per token
     """
     ...  # solution
@@ -391,12 +391,12 @@ if solved("rope") and solved("extended_frequencies"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Llama 3.1 leaves 29 of its 64 pairs alone, those that turn at least four times in 8,192 tokens, and makes as many eight
-# times slower. Six lie in between. Interpolation breaks the copier: a key two places back is turned as if it stood half
-# a place back, or less. So do the limits of the YaRN paper, which were chosen for texts of thousands of tokens. In 32
-# letters no pair turns 32 times, so *every* pair is slowed. With limits that fit 32 letters, six pairs stay, and the
+# Llama 3.1 leaves 29 of its 64 pairs alone, those that make at least four full turns in 8,192 tokens, and makes as many
+# eight times slower. Six lie in between. Interpolation breaks the copier: a key two places back is rotated as if it stood
+# half a place back, or less. So do the limits of the YaRN paper, which were chosen for texts of thousands of tokens. In 32
+# letters no pair makes 32 full turns, so *every* pair is slowed. With limits that fit 32 letters, six pairs stay, and the
 # copiers stay right at 128. At 1,024 compare the first line with the last: how much a copier gains depends on the seed, and
-# none is always right. The fast pairs stay as they are, so at a few far distances they still look like two places back.
+# none is always right. The fast pairs stay as they are, so at some far distances they still look like two places back.
 # (Why is 0.5 a limit that fits? The distances of the training run from −31 to 31, so a pair that makes half a turn in 32
 # letters has met nearly every angle. YaRN in the transformers library ramps along the *number* of the pair; its `llama3`
 # ramps along the turns, as here.)</details>
@@ -421,8 +421,8 @@ if solved("rope") and solved("extended_frequencies"):
 # of $I$, for which this term depends on $i - j$ alone, and another for which it does not. (Try matrices in which some
 # entries are zero.)
 #
-# **(c)** Another classmate adds nothing, but turns the embeddings by their positions, $x_i R_i$ with $R_i =
-# \begin{pmatrix} \cos i & \sin i \\ -\sin i & \cos i \end{pmatrix}$, *before* $W_Q$ and $W_K$. (RoPE turns the
+# **(c)** Another classmate adds nothing, but rotates the embeddings by their positions, $x_i R_i$ with $R_i =
+# \begin{pmatrix} \cos i & \sin i \\ -\sin i & \cos i \end{pmatrix}$, *before* $W_Q$ and $W_K$. (RoPE rotates the
 # queries and keys, after them.) Write the score. For which of your two matrices of (b) does the score depend on the
 # positions through $i - j$ alone, and why not for the other?
 #
@@ -435,15 +435,15 @@ if solved("rope") and solved("extended_frequencies"):
 # 1. (a) Any example with its two numbers. For instance $x_i = (1, 0)$ and $B = I$: then $x_i B s_j^\top = \sin j$,
 #    which is 0 for $j = 0$ and $-0.54$ for $j = 10$, whatever the distance is. Half a point for a right example with
 #    a slip in the numbers.
-# 2. (b) Half a point for each matrix. $s_i B s_j^\top$ depends on $i - j$ alone where $B$ does what a turn with a
-#    stretch does, $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k = R_{-k}$ is one of them. With $u = 0$,
+# 2. (b) Half a point for each matrix. $s_i B s_j^\top$ depends on $i - j$ alone where $B$ does what a rotation with
+#    a stretch does, $\begin{pmatrix} u & v \\ -v & u \end{pmatrix}$, and $M_k = R_{-k}$ is one of them. With $u = 0$,
 #    $v = 1$ it is $\sin(i - j)$. It does not with $B = \begin{pmatrix} 1 & 0 \\ 0 & 0 \end{pmatrix}$, which gives
 #    $\sin i \sin j$: 0 for $i = j = 0$ and 0.71 for $i = j = 1$. "$B$ has to commute with all shifts", with the two
 #    matrices, is the full reason; it is not asked for.
 # 3. (c) Half a point for the score, $x_i R_i B R_j^\top x_j^\top$: nothing is added, so it is a single term, but $B$
-#    stands between the two turns. Half a point for the matrices. The first is a turn with a stretch, and turns in a
-#    plane may be exchanged: $R_i B R_j^\top = B R_{i-j}$. The second may not be exchanged with a turn. With $x_i =
-#    x_j = (1, 0)$ the score is $\cos i \cos j$: 1 for $i = j = 0$ and 0.29 for $i = j = 1$. (RoPE turns after the
+#    stands between the two rotations. Half a point for the matrices. The first is a rotation with a stretch, and
+#    rotations in a plane may be exchanged: $R_i B R_j^\top = B R_{i-j}$. The second may not be exchanged with one. With $x_i =
+#    x_j = (1, 0)$ the score is $\cos i \cos j$: 1 for $i = j = 0$ and 0.29 for $i = j = 1$. (RoPE rotates after the
 #    projections, so for it every $B$ is allowed.)
 #
 # The answer may say row or column convention, and $R_{j-i}$ for $R_{i-j}$, as long as it is consistent.

@@ -32,7 +32,6 @@ from attncourse.viz.style import (
 )
 
 N_DIGITS = 4
-MARKS = {True: "yes", False: "no", None: "not tested"}
 # Orange below zero, white at zero, blue above.
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#a63d00", "#f2b48c", "#ffffff", "#7fb4d9", "#0b4a80"])
 
@@ -49,7 +48,7 @@ def weights_allowed(weights: Tensor, allowed: Tensor, rows: Sequence[str], colum
         said.append(f"{row}: {', '.join(shares)}")
     ax.xaxis.tick_top()
     ax.xaxis.set_label_position("top")
-    ax.set_xlabel("key", labelpad=6)
+    ax.set_xlabel("key", labelpad=14)                                                 # no word of the sentence
     ax.set_ylabel("query")
     show(drawn, f"Attention weights; what is not named is forbidden. {'; '.join(said)}.")
 
@@ -77,7 +76,7 @@ def ways_in() -> None:
     said = []
     for x, colour, name, how, formula in (
         (0.0, BLUE, "absolute:\nsinusoidal, learned", "add a vector", "$x_p + \\mathrm{PE}(p)$"),
-        (4.1, GREEN, "rotary:\nRoPE", "turn by the position", "$q_m R_m,\\ \\ k_n R_n$"),
+        (4.1, GREEN, "rotary:\nRoPE", "rotate by the position", "$q_m R_m,\\ \\ k_n R_n$"),
         (7.8, PURPLE, "relative:\nT5, ALiBi, Shaw", "add a term", "$b_{j-i}$  or  $q_i \\cdot a^K_{j-i}$"),
     ):
         arrow(ax, (x, -1.2), (x, -0.53), colour=colour, width=2.2)
@@ -86,13 +85,13 @@ def ways_in() -> None:
         ax.text(x, -3.25, formula, ha="center", va="center", fontsize=11.5, color=INK)
         said.append(f"{name} ({how})".replace("\n", " "))
     arrow(ax, (7.8, 3.05), (7.8, 2.43), colour=PURPLE, width=2.2)
-    beside = "Shaw, too: $v_j + a^V_{j-i}$"
+    beside = "Shaw, here as well: $v_j + a^V_{j-i}$"
     ax.text(7.8, 3.4, beside, ha="center", va="center", fontsize=11, color=PURPLE, weight="bold")
     show(
         drawn,
         "From the input over query and key, by W_Q and W_K, to the score, their dot product, by the softmax to the "
         "weight, and to the output; beside it, by W_V, from the input over the value to the output. A position enters "
-        f"at the input, at query and key, or at the score: {'; '.join(said)}. Shaw's enters at the value, too.",
+        f"at the input, at query and key, or at the score: {'; '.join(said)}. Shaw's also enters at the value.",
     )
 
 
@@ -123,6 +122,8 @@ def binary_and_waves(position: int) -> tuple[Figure, str]:
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
     left.set_ylabel("position")
+    for i in range(waves.shape[1]):
+        middle.text(i + 0.5, -0.2, ("sin", "cos")[i % 2], ha="center", va="bottom", fontsize=8, color=INK)
     for i, digit in enumerate(digits[position]):
         left.text(i + 0.5, position + 0.5, digit, ha="center", va="center", fontsize=9, color="white" if digit else INK)
     apart = {"digits": digits, "waves": waves}
@@ -171,13 +172,52 @@ def position_vectors(table: Tensor, columns: Sequence[int], title: str = "") -> 
         style = line_style(i) | {"marker": "", "linestyle": ("-", "--", "-.", ":")[i % 4]}
         right.plot(range(n), values[:, column], label=f"column {column}", **style)
     name_lines(right, "position", "value")
-    right.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-    changes = (np.diff(np.sign(values), axis=0) != 0).sum(axis=0)
+    right.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(columns),
+                 handlelength=1.6, columnspacing=1.0)  # fmt: skip
+    changes = (values[1:] * values[:-1] < 0).sum(axis=0)
     said = ", ".join(f"column {column} {changes[column]} times" for column in columns)
     show(
         drawn,
         f"{title or 'Position vectors'}: {n} positions by {d_model} columns, and {len(columns)} of the columns as "
         f"curves. Over the positions the sign changes: {said}.",
+    )
+
+
+def offset_products(products: Tensor, rows: Sequence[int]) -> None:
+    """Dot products of all pairs of positions, and some of the rows against the offset, one over the other.
+
+    `products` (n, n). Where it depends on the offset alone, the diagonals are equal and the curves lie on one another.
+    """
+    check_shape("products", products, "n n", n=len(products))
+    values = products.detach().float().numpy()
+    n, top = len(values), float(values.max())
+    drawn, (left, right) = figure(7.8, 3.3, columns=2)
+    mesh = left.pcolormesh(values, cmap=WEIGHTS, vmin=min(0.0, float(values.min())), vmax=top)
+    left.set_aspect("equal")
+    left.invert_yaxis()
+    left.set_xlabel("position")
+    left.set_ylabel("position")
+    left.set_xticks([0.5, n - 0.5], ["0", str(n - 1)])
+    named = sorted({0, *rows, n - 1})
+    left.set_yticks([row + 0.5 for row in named], [str(row) for row in named])
+    left.set_title("dot product of two positions")
+    drawn.colorbar(mesh, ax=left, ticks=[0, top], format="%.2g", shrink=0.85).outline.set_visible(False)
+    said = []
+    for i, row in enumerate(rows):
+        colour = SERIES[i]
+        left.add_patch(Rectangle((0, row), n, 1, fill=False, edgecolor=colour, linewidth=1.4, clip_on=False))
+        style = {"color": colour, "linewidth": 3 if i == 0 else 1.6, "linestyle": "-" if i == 0 else "--"}
+        right.plot(np.arange(n) - row, values[row], label=f"position {row}", **style)
+        said.append(f"of position {row} from {values[row, 0]:.1f} at offset {-row} over {values[row, row]:.1f} at 0 to "
+                    f"{values[row, -1]:.1f} at {n - 1 - row}")  # fmt: skip
+    right.set_ylim(min(0.0, float(values.min())), 1.06 * top)
+    name_lines(right, "offset k", "dot product")
+    right.legend(frameon=False, fontsize=9.5, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(rows))
+    apart = max(float(np.ptp(np.diagonal(values, k))) for k in range(n))
+    show(
+        drawn,
+        f"Dot products of {n} positions with each other: {'; '.join(said)}. On a diagonal they differ by at most "
+        f"{apart:.2f}.",
     )
 
 
@@ -214,19 +254,14 @@ def relative_biases(
 ) -> None:
     """The number that a trained head of T5 adds at each distance, and what ALiBi adds: a line for each {name: slope}.
 
-    `learned` and `buckets` are those of the `distances`. Each bucket has a band, every second one shaded, with its
-    number in it where there is room. The number of the `marked` distance has a ring.
+    `learned` and `buckets` are those of the `distances`. Each bucket has a band, every second one shaded. The number of
+    the `marked` distance has a ring.
     """
     drawn, (left, right) = figure(7.8, 3.2, columns=2)
     found = list(dict.fromkeys(buckets))
     blocks = [[distance for distance, bucket in zip(distances, buckets, strict=True) if bucket == one] for one in found]
-    for i, (bucket, block) in enumerate(zip(found, blocks, strict=True)):
-        if i % 2:
-            left.axvspan(block[0] - 0.5, block[-1] + 0.5, color=PALE, alpha=0.7, linewidth=0)
-        if len(block) > 2:
-            middle = sum(block) / len(block)
-            left.text(middle, 0.98, f"{bucket}", ha="center", va="top", fontsize=9, color=INK,
-                      transform=left.get_xaxis_transform())  # fmt: skip
+    for block in blocks[1::2]:
+        left.axvspan(block[0] - 0.5, block[-1] + 0.5, color=PALE, alpha=0.7, linewidth=0)
     left.step(distances, learned, where="mid", color=BLUE, linewidth=1.8)
     top = learned[distances.index(marked)]
     left.plot([marked], [top], marker="o", markersize=10, markerfacecolor="none", color=ORANGE, linestyle="none")
@@ -234,7 +269,6 @@ def relative_biases(
                   fontsize=10, color=ORANGE)  # fmt: skip
     left.set_title("T5: a learned number for each bucket")
     name_lines(left, "distance j − i", "added to the score")
-    left.set_ylim(min(learned) - 0.1, max(learned) + 0.25 * (max(learned) - min(learned)))
     left.set_xlim(distances[0] - 0.5, distances[-1] + 0.5)
     lowest = {}
     for i, (name, slope) in enumerate(slopes.items()):
@@ -281,6 +315,8 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
         _vector(circle, vector, colour, 2.4)
         x, y = vector / np.linalg.norm(vector) * (1.34, 1.16)
         circle.text(x, y, name, ha="center", va="center", fontsize=9.5, color=colour)
+    circle.text(*0.62 * key, "before", ha="center", va="top", fontsize=9, color=GREY, rotation=-52,
+                rotation_mode="anchor")  # fmt: skip
     low, high = sorted(math.degrees(math.atan2(v[1], v[0])) for v in (turned_query, turned_key))
     if high - low > 180:
         low, high = high, low + 360
@@ -291,7 +327,7 @@ def rotated_pair(offset: int, shift: int) -> tuple[Figure, str]:
     turns = [_turned(query, (s + offset) * step) @ _turned(key, s * step) for s in shifts]
     added = [(query + _point((s + offset) * step)) @ (key + _point(s * step)) for s in shifts]
     lines.plot(shifts, added, color=GREY, marker="s", linestyle="--", label="added", markersize=5)
-    lines.plot(shifts, turns, color=PURPLE, marker="o", label="turned", markersize=6)
+    lines.plot(shifts, turns, color=PURPLE, marker="o", label="rotated", markersize=6)
     lines.axvline(shift, color=INK, linewidth=0.8)
     lines.plot([shift], [turns[shift]], marker="o", markersize=11, markerfacecolor="none", color=INK)
     lines.set_xlabel("shift of both")
@@ -377,7 +413,7 @@ def context_extension(ratios: Mapping[str, Tensor], circled: int) -> None:
     ax.set_yticks(ticks, [f"× {tick}" for tick in ticks])
     ax.yaxis.set_minor_locator(NullLocator())
     ax.text(pairs - 1, 0.9 * top, "new angles", ha="right", va="top", fontsize=10, color=INK)
-    ax.text(circled - 1, 0.74, "full circle in training", ha="right", va="bottom", fontsize=10, color=GREY)
+    ax.text(circled - 1, 0.74, "← full circle in training", ha="right", va="bottom", fontsize=10, color=GREY)
     name_lines(ax, "pair of columns", "largest angle (trained: × 1)")
     show(drawn, f"Largest angle of each pair as a multiple of the largest in training. {'; '.join(said)}.")
 
@@ -431,20 +467,42 @@ def scale_points(
     y_name: str,
     chance: float | None = None,
     chance_name: str = "guessing",
+    notes: Mapping[str, str] | None = None,
+    families: Mapping[str, int] | None = None,
+    joined: Sequence[str] = (),
 ) -> None:
-    """A point for each seed, {scheme: {setting: a value for each seed}}: settings, and in them seeds, side by side."""
+    """A point for each seed, {scheme: {setting: a value for each seed}}: settings, and in them seeds, side by side.
+
+    `notes` {scheme: a word} stand where its second setting has no points. `families` {name: number of schemes} stand
+    above neighbouring schemes, with a line between them. Points of one seed are joined in the settings `joined`.
+    """
     drawn, ax = figure(1.6 + 0.95 * len(groups), 3.4)
     said, named = [], set()
     most = max(len(settings) for settings in groups.values())
+    paths: dict[str, list[list[tuple[float, float]]]] = {}
     for x, (scheme, settings) in enumerate(groups.items()):
         for i, (setting, values) in enumerate(settings.items()):
             style = line_style(i) | {"linestyle": "none", "markersize": 5.5, "markeredgewidth": 1.5}
+            style |= {"markersize": 4.2, "markeredgewidth": 1} if most > 2 else {}
             middle = x + 0.8 / most * (i - (len(settings) - 1) / 2)
             at = [middle + 0.24 / most * (seed - (len(values) - 1) / 2) for seed in range(len(values))]
             ax.plot(at, values, label="" if setting in named else setting, clip_on=False, **style)
             named.add(setting)
+            paths.setdefault(setting, []).append([*zip(at, values, strict=True)])
             if values:
                 said.append(f"{scheme}, {setting}: {', '.join(f'{value:.0%}' for value in values)}")
+    for setting in joined:
+        for path in zip(*filter(None, paths[setting]), strict=True):                  # of one seed
+            ax.plot(*zip(*path, strict=True), color=GREY, linewidth=0.7, alpha=0.6, zorder=1)
+    first = -0.5
+    for i, (family, size) in enumerate((families or {}).items()):
+        ax.text(first + size / 2, 1.06, family, ha="center", va="bottom", fontsize=9.5, color=INK)
+        if i:
+            ax.axvline(first, color=GREY, linewidth=0.8)
+        first += size
+    for scheme, note in (notes or {}).items():
+        ax.text([*groups].index(scheme) + 0.1, 0.1, note, ha="center", va="center", fontsize=9.5, color=ORANGE)
+        said.append(f"{scheme}: {note}")
     if chance is not None:
         ax.axhline(chance, color=GREY, linewidth=0.8, linestyle=":", label=chance_name)
         named.add(chance_name)
@@ -453,98 +511,19 @@ def scale_points(
     ax.set_ylim(0, 1.03)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     name_lines(ax, "", y_name)
-    ax.legend(frameon=False, fontsize=9.5, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(named))
+    above = 1.08 if families else 1
+    ax.legend(frameon=False, fontsize=9.5, loc="lower center", bbox_to_anchor=(0.5, above), ncols=len(named))
     show(drawn, f"{y_name}, a point for each seed. {'; '.join(said)}.")
-
-
-def accuracy_past_training(
-    families: Mapping[str, Mapping[str, Mapping[int, Sequence[Sequence[float]]]]],
-    trained: int,
-    chance: Mapping[int, float],
-    first: int,
-    smooth: int = 8,
-    later: Mapping[str, tuple[str, Sequence[Sequence[float]]]] | None = None,
-    notes: Mapping[str, tuple[str, float, float]] | None = None,
-) -> None:
-    """Accuracy at each position, {family: {scheme: {length of the text: a line for each seed}}}, a panel a scheme.
-
-    Positions count from `first` on; those of the training are shaded. Short texts are orange, position by position;
-    long ones are blue, means over `smooth` positions. A panel without a long one says that its model refused it. Each
-    family has a row of its own. `chance` {length of the text: accuracy of naming its most frequent letter} is dotted in
-    the colour of its text. `later` {scheme: (name, lines of the long text)} are grey; `notes` {scheme: (words, x, y)}
-    are said of a point.
-    """
-    later, notes = later or {}, notes or {}
-    wide = max(len(schemes) for schemes in families.values())
-    drawn, _ = figure(1.0 + 2.6 * wide, 0.7 + 1.9 * len(families), rows=len(families), columns=wide)
-    panels = {
-        wide * row + column: (family, name, texts)
-        for row, (family, schemes) in enumerate(families.items())
-        for column, (name, texts) in enumerate(schemes.items())
-    }
-    longest = max(length for _, _, texts in panels.values() for length in texts)
-    said, named = [], {}
-    for k, ax in enumerate(drawn.axes):
-        if k not in panels:
-            ax.set_axis_off()
-            continue
-        family, name, texts = panels[k]
-        named["trained positions"] = ax.axvspan(0, trained, color=PALE, alpha=0.6, linewidth=0)
-        for length in sorted(chance, reverse=True):
-            colour = ORANGE if length == trained else BLUE
-            (line,) = ax.plot([first, length], [chance[length]] * 2, color=colour, linewidth=1.6, linestyle=":")
-            named["always the most frequent letter"] = line
-        if name in later:
-            label, lines = later[name]
-            for each in lines:
-                at, means = _means(np.asarray(each, dtype=float), first, smooth)
-                (named[label],) = ax.plot(at, means, color=GREY, marker="^", markersize=3, linewidth=1.2, clip_on=False)
-        for length in sorted(texts, reverse=True):
-            short = length == trained
-            style = {"color": ORANGE if short else BLUE, "marker": "" if short else "o", "markersize": 3}
-            for each in texts[length]:
-                at, means = _means(np.asarray(each, dtype=float), first, 1 if short else smooth)
-                (line,) = ax.plot(at, means, linewidth=1.2, clip_on=False, **style)
-                named[f"text of {length}"] = line
-        if longest not in texts:
-            ax.text(trained + 4, 0.5, "refuses", fontsize=10, color=INK, va="center")
-        if name in notes:
-            words, x, y = notes[name]
-            ax.annotate(words, (x, y), (26, 26), textcoords="offset points", fontsize=9.5, color=INK,
-                        arrowprops={"arrowstyle": "-", "color": INK, "lw": 0.8})  # fmt: skip
-        ax.set_title(f"{family}: {name}", fontsize=11)
-        ax.set_ylabel("" if k % wide else "accuracy")
-        ax.set_ylim(0, 1.03)
-        ax.set_xlim(0, longest)
-        ax.set_xticks([0, trained, longest])
-        ax.set_yticks([0, 0.5, 1])
-        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-        ax.tick_params(labelsize=9.5)
-        inside = np.mean(texts[trained])
-        far = [np.mean(line[trained - first :]) for line in texts.get(longest, [])]
-        beyond = f"{min(far):.0%} to {max(far):.0%} beyond in texts of {longest}" if far else f"refuses {longest}"
-        if name in later:
-            far = [np.mean(line[trained - first :]) for line in later[name][1]]
-            beyond += f" ({later[name][0]}: {min(far):.0%} to {max(far):.0%})"
-        said.append(f"{name}: {inside:.0%} in texts of {trained}, {beyond}")
-    order = [f"text of {trained}", f"text of {longest}", *(label for label, _ in later.values())]
-    order += ["always the most frequent letter", "trained positions"]
-    names = [name for name in dict.fromkeys(order) if name in named]
-    handles = [named[name] for name in names]
-    drawn.legend(handles, names, frameon=False, loc="outside upper center", ncols=3, fontsize=10)
-    drawn.supxlabel("position", fontsize=10.5)
-    guess = "; ".join(f"The most frequent letter of {length}: {share:.0%}" for length, share in chance.items())
-    show(drawn, f"Share of answers right at each position, a line a seed. {'; '.join(said)}. {guess}.")
 
 
 def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], trained: int, shortest: int) -> None:
     """Accuracy against the length of the text, {panel: {name: {length: a value a seed}}}.
 
-    Means are joined, seeds are marks. Lines of one name look alike in all panels, and each has its name at its end;
-    the second and the third have open marks, so that those of the others show. The trained lengths, `shortest` to
-    `trained`, are shaded.
+    Means are joined, seeds are marks side by side. Lines of one name look alike in all panels, and each has its name at
+    its end; the second and the third have open marks, so that those of the others show. The axis begins at `shortest`;
+    up to `trained` it is shaded.
     """
-    drawn, _ = figure(3.25 * len(panels), 3.3, columns=len(panels))
+    drawn, _ = figure(4 * len(panels), 3.3, columns=len(panels))
     said = []
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
@@ -555,9 +534,10 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
             style = {"color": SERIES[i], "zorder": 4 - i / 10, "clip_on": False}
             dashes = ("-", "--", ":", "-.")[i % 4]
             ax.plot(list(points), means, label=name, linestyle=dashes, linewidth=(2, 2, 1.6, 2)[i % 4], **style)
-            xs = [n for n, values in points.items() for _ in values]
+            xs = [n * 1.05 ** (seed - (len(values) - 1) / 2) for n, values in points.items()
+                  for seed in range(len(values))]  # fmt: skip
             ys = [value for values in points.values() for value in values]
-            ax.plot(xs, ys, linestyle="none", marker=("o", "s", "^", "D")[i % 4], markersize=(5, 8, 12, 4.5)[i % 4],
+            ax.plot(xs, ys, linestyle="none", marker=("o", "s", "^", "D")[i % 4], markersize=(4, 5.5, 6.5, 4)[i % 4],
                     markerfacecolor=(None, "none", "none", None)[i % 4], **style)  # fmt: skip
             ends[name] = means[-1]
             listed = ", ".join(f"{mean:.0%} at {n}" for n, mean in zip(points, means, strict=True))
@@ -566,13 +546,13 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
         height = 2.0
         for name, end in sorted(ends.items(), key=lambda each: -each[1]):
             height = min(end, height - 0.085)                                         # below the label before
-            ax.text(1.25 * last, height, name, ha="left", va="center", fontsize=9.5, color=SERIES[names.index(name)])
+            ax.annotate(name, (1.25 * last, height), (7, 0), textcoords="offset points", ha="left", va="center",
+                        fontsize=9.5, color=SERIES[names.index(name)], annotation_clip=False)  # fmt: skip
         ax.axvspan(shortest, trained, color=PALE, alpha=0.6, linewidth=0)
         ax.set_xscale("log", base=2)
         xs = sorted({n for points in lines.values() for n in points})
-        ax.set_xticks([shortest, *xs], [f"{n:,}" for n in (shortest, *xs)], fontsize=9)
-        if len(xs) > 1 and xs[-1] <= 2 * xs[-2]:
-            ax.get_xticklabels()[-1].set_ha("left")                                   # else it runs into the one before
+        apart = [n for n in xs if n == xs[-1] or 2 * n < xs[-1]]                      # labels need room
+        ax.set_xticks(apart, [f"{n:,}" for n in apart], fontsize=9)
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlim(shortest, 1.15 * max(xs))
         ax.set_ylim(0, 1.03)
@@ -587,46 +567,76 @@ def reach(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[float]]]], tra
 
 
 def one_distance(
-    shares: Mapping[int, Sequence[float]], trained: int, alike: Sequence[int], others: Sequence[int], either: int
+    shares: Mapping[int, float], matches: Mapping[int, float], trained: int, named: int | None = None
 ) -> None:
-    """Accuracy where all far keys are turned as if at one distance, {distance: a value a seed}: mean, lowest, highest.
+    """Where all far keys are rotated as if at one distance: the accuracy, and how a match with the right key matters.
 
-    Distances below `trained` occurred in training; they are shaded. Lines and ticks are at the distances `alike` and
-    `others`; the ones `alike` have a band of `either` places on either side.
+    A dot is a distance: `shares` {distance: accuracy} against the distance and, on the right, against `matches`
+    {distance: a number, 1 where fast pairs have exactly the angles of the right key}. Distances below `trained`
+    occurred in training and are open. Lines mark 90% and, on the right, the matches 0.5 and 0.8; above them is how many
+    new distances below 0.5 and above 0.8 fall under 90%. The dot of the distance `named` has a black ring and its name
+    in both panels.
     """
-    drawn, ax = figure(7.6, 3.1)
-    at = list(shares)
-    means = [sum(values) / len(values) for values in shares.values()]
-    low, high = [min(values) for values in shares.values()], [max(values) for values in shares.values()]
-    ax.axvspan(at[0] - 1, trained - 0.5, color=PALE, alpha=0.6, linewidth=0)
-    for middle in alike:
-        ax.axvspan(middle - either - 0.5, middle + either + 0.5, color=ORANGE, alpha=0.18, linewidth=0)
-    for middle in (*alike, *others):
-        ax.axvline(middle, color=ORANGE if middle in alike else GREY, linewidth=1, linestyle=":")
-    ax.fill_between(at, low, high, color=BLUE, alpha=0.3, linewidth=0)
-    ax.plot(at, means, color=BLUE, linewidth=1.6)
-    ax.text((at[0] - 1.5 + trained) / 2, 0.05, "trained", ha="center", va="bottom", fontsize=10, color=INK)
-    ax.set_xticks([at[0], trained - 1, *sorted((*alike, *others))])
-    ax.set_xlim(at[0] - 1, at[-1] + 1)
-    ax.set_ylim(0, 1.03)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    name_lines(ax, "the distance of all far keys", "accuracy")
-    fallen = [distance for distance, mean in zip(at, means, strict=True) if mean < 0.9]
+    drawn, (left, right) = figure(7.8, 3.4, columns=2)
+    groups = {
+        "new distances": ([far for far in shares if far >= trained], BLUE),
+        "trained distances": ([far for far in shares if far < trained], ORANGE),
+    }
+    for ax, across in ((left, {far: far for far in shares}), (right, matches)):
+        for name, (fars, colour) in groups.items():
+            known = colour == ORANGE
+            ax.plot([across[far] for far in fars], [shares[far] for far in fars], linestyle="none", marker="o",
+                    markersize=6 if known else 3, markerfacecolor="none" if known else colour, color=colour,
+                    markeredgewidth=1 if known else 0, alpha=1 if known else 0.6, label=name,
+                    clip_on=False)  # fmt: skip
+        ax.axhline(0.9, color=INK, linewidth=0.8, linestyle="--")
+        ax.set_ylim(0, 1.03)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.grid(axis="y", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+    new = groups["new distances"][0]
+    fallen = [far for far in new if shares[far] < 0.9]
+    low, high = [far for far in new if matches[far] < 0.5], [far for far in new if matches[far] > 0.8]
+    counts = [f"{len({*fallen} & {*some})} of {len(some)}" for some in (low, high)]
+    for border, x, words in ((0.5, 0.45, f"below 90%: {counts[0]}"), (0.8, 1.04, counts[1])):
+        right.axvline(border, color=INK, linewidth=0.8, linestyle="--")
+        right.text(x, 1.05, words, ha="right", va="bottom", fontsize=9.5, color=INK)
+    if named is not None:
+        line = {"arrowstyle": "-", "color": INK, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 5}
+        for ax, at, away in ((left, named, (-8, -51)), (right, matches[named], (-122, -15))):
+            ax.plot([at], [shares[named]], linestyle="none", marker="o", markersize=9, markerfacecolor="none",
+                    markeredgewidth=1.4, color=INK)  # fmt: skip
+            ax.annotate(f"D = {named}", (at, shares[named]), away, textcoords="offset points", va="center", ha="left",
+                        fontsize=9.5, color=INK, arrowprops=line)  # fmt: skip
+    left.set_xlim(0, max(shares) + 1)
+    left.set_xlabel("distance D of all far keys")
+    left.set_ylabel("accuracy")
+    right.set_xlim(min(0.0, *matches.values()) - 0.05, 1.02)
+    right.set_xlabel("match of the two fastest pairs with −2")
+    right.tick_params(labelleft=False)
+    right.set_xticks([0, 0.5, 1])
+    right.legend(frameon=False, fontsize=9.5, loc="lower left", handletextpad=0.2, borderaxespad=0.2)
+    familiar = [shares[far] for far in shares if far < trained]
     show(
         drawn,
-        f"Accuracy where all far keys stand at one distance, {at[0]} to {at[-1]}: the mean over seeds is below 90% at "
-        f"{', '.join(map(str, fallen)) or 'none'}, lowest {min(means):.0%}; below {trained} it is at least "
-        f"{min(mean for distance, mean in zip(at, means, strict=True) if distance < trained):.0%}. Marked: "
-        f"{', '.join(map(str, alike))}, and without a band {', '.join(map(str, others))}.",
+        f"Accuracy where all far keys are at one distance, {min(shares)} to {max(shares)}: below 90% at {len(fallen)} "
+        f"of {len(new)} new distances, lowest {min(shares.values()):.0%}; at trained distances at least "
+        f"{min(familiar):.0%}. The smallest match with −2 of a distance below 90% is "
+        f"{min((matches[far] for far in fallen), default=1):.2f}; with a match below 0.5, {counts[0]} are below 90%, "
+        f"above 0.8 {counts[1]}.",
     )
 
 
 def attention_past_training(
-    weights: Mapping[str, Tensor], trained: int, circled: Mapping[str, tuple[int, int]] | None = None
+    weights: Mapping[str, Tensor],
+    trained: int,
+    circled: Mapping[str, tuple[int, int]] | None = None,
+    enlarged: Mapping[str, int] | None = None,
 ) -> None:
     """Who looks at whom in a sequence longer than those of the training, a panel for each scheme; lines at the end.
 
-    Each is (n, n). `circled` {scheme: (query, key)} is a weight that has a ring and its number.
+    Each is (n, n). `circled` {scheme: (query, key)} is a weight that has a ring and its number. `enlarged` {scheme:
+    start}: eight queries and keys from `start` on stand larger in the lower left corner, with the main diagonal.
     Raises ValueError for a table that is not square, and for what are no weights.
     """
     drawn, _ = figure(2.5 * len(weights) + 0.6, 2.9, columns=len(weights))
@@ -641,8 +651,19 @@ def attention_past_training(
         if circled and name in circled:
             query, key = circled[name]
             ax.add_patch(Circle((key, query), len(matrix) / 24, fill=False, edgecolor=ORANGE, linewidth=1.6))
-            ax.annotate(f"{values[query, key]:.2f}", (key, query), (-8, -8), textcoords="offset points", ha="right",
-                        va="top", fontsize=9.5, color=INK)  # fmt: skip
+            where = f"{key - query} places to\nthe right: " if key > query else ""
+            ax.annotate(f"{where}{values[query, key]:.2f}", (key, query), (-7, -28), textcoords="offset points",
+                        ha="center", va="center", fontsize=9, color=INK)  # fmt: skip
+        if enlarged and name in enlarged:
+            start, end = enlarged[name], enlarged[name] + 8
+            inset = ax.inset_axes((0.02, 0.03, 0.44, 0.44))
+            inset.imshow(values[start:end, start:end], cmap=WEIGHTS, vmin=0, vmax=1, interpolation="nearest")
+            inset.plot([-0.5, 7.5], [-0.5, 7.5], color=GREY, linewidth=0.9, linestyle=":")
+            inset.set_xticks([])
+            inset.set_yticks([])
+            inset.spines[:].set_visible(True)
+            corner = start - 0.5, start - 0.5
+            ax.add_patch(Rectangle(corner, 8, 8, fill=False, edgecolor=INK, linewidth=0.8))
         ax.set_title(name)
         ax.set_xlabel("key")
         ax.set_xticks([0, trained])
@@ -658,41 +679,6 @@ def attention_past_training(
         drawn,
         f"Attention weights inside the trained length of {trained} positions and beyond. {'; '.join(said)}.",
     )
-
-
-def property_table(results: Mapping[str, Mapping[str, tuple[bool | None, str]]]) -> None:
-    """Properties down, schemes along: in each cell whether the test was passed, and what it measured.
-
-    What cannot be tested is None; its cell is hatched.
-    """
-    properties = list(next(iter(results.values())))
-    drawn, ax = figure(1.9 + 1.0 * len(results), 0.7 + 0.4 * len(properties))
-    stage(ax, (-1.75, len(results)), (len(properties), -0.9))
-    said = []
-    for row, name in enumerate(properties):
-        ax.text(-0.08, row + 0.5, name, ha="right", va="center", fontsize=10.5, color=INK)
-    for column, (scheme, found) in enumerate(results.items()):
-        ax.text(column + 0.5, -0.42, scheme.replace(" (", "\n("), ha="center", va="center", fontsize=10.5, color=INK)
-        for row, name in enumerate(properties):
-            passed, measured = found[name]
-            fill = (0, 0.45, 0.7, 0.22) if passed else "white"
-            hatch = "///" if passed is None else None
-            ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE, hatch=hatch))
-            words = measured if passed is None else f"{'✓' if passed else '✗'} {measured}"
-            ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=10, color=INK)
-        listed = ", ".join(
-            f"{name} {MARKS[found[name][0]]}" + (f" ({found[name][1]})" if found[name][1] else "")
-            for name in properties
-        )
-        said.append(f"{scheme}: {listed}")
-    show(drawn, f"Which scheme has which property, tested. {'; '.join(said)}.")
-
-
-def _means(line: np.ndarray, first: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The middle of each `width` positions, counted from `first` on, and the mean there; the last may be fewer."""
-    starts = np.arange(0, len(line), width)
-    lengths = np.diff([*starts, len(line)])
-    return first + starts + lengths / 2 - 0.5, np.add.reduceat(line, starts) / lengths
 
 
 def _turned(vector: np.ndarray, angle: float) -> np.ndarray:

@@ -11,17 +11,18 @@
 #
 # In this assignment you build the two parts of [lecture @masking](@masking): the position-wise feed-forward network
 # that follows every attention, and the masks that keep a model from reading what it must not. The third exercise is
-# different: there you write a *test*, and the check runs your test on right models and on broken ones. Most of the faults
-# are modelled on real mistakes. After each check comes a cell that *uses* what you wrote; after the fifth
-# exercise the parts become a language model. Such a cell waits until the check gives all points, and is not graded.
+# different, because there you write a *test*, and the check runs your test on correct models and on broken ones. Most
+# of the faults are modelled on real mistakes. After each check comes a cell that *uses* what you wrote, and after the
+# fifth exercise the parts become a language model. Such a cell runs only once your check has full points, and is not
+# graded.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
+# Each exercise is followed by a check. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on other
 # numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
 #
 # {exercises}
 #
-# If you are stuck, `hint("feed_forward", 1)` prints a hint; the later ones of an exercise tell more. Your answers
+# If you are stuck, `hint("feed_forward", 1)` prints a hint; later hints give more away. Your answers
 # are refused if they call the course's own attention and layers, or torch's attention: this is the place to build them.
 
 # %% locked=true
@@ -45,8 +46,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · The position-wise feed-forward network
 #
-# Attention collects information by weighted averages. Then a small network with one hidden layer computes something from
-# what was collected. It is the same network for every position:
+# Attention collects information by weighted averages. Then a small network with one hidden layer, the same for every
+# position, computes something from what was collected:
 #
 # $$\operatorname{FFN}(x) = \max(0,\ x W_1 + b_1)\, W_2 + b_2$$
 #
@@ -113,8 +114,8 @@ if solved("feed_forward"):
 #
 # * **Dead units.** A unit that is 0 for all four phrases gets no gradient, so it stays silent: a **dead ReLU**. With 2
 #   units nearly all failures begin with one unit dead (1→1, 1→0).
-# * **Poor solutions.** With 4 units some starts fail although two units still fire (3→2). These two are stuck at a poor
-#   solution.
+# * **Poor solutions.** With 4 units some starts fail although two units still fire (3→2), because these two are stuck
+#   at a poor solution.
 # * **Width helps.** With 16 units a network can lose several and still learn.
 #
 # </details>
@@ -126,10 +127,10 @@ if solved("feed_forward"):
 # attend to whom. Row $i$ is a query, column $j$ is a key, and `True` means "may attend". A position may attend to itself
 # and to the positions before it.
 #
-# In training all tokens are queries at once, so there are as many queries as keys. When a model writes, or *reads* a long
-# text in pieces, it keeps the keys of earlier tokens, and only the newest tokens are queries. Then there are fewer queries
-# than keys.
-# The last query belongs to the same token as the last key. One function must serve both.
+# In training all tokens are queries at once, so there are as many queries as keys. When a model writes, or *reads* a
+# long text in pieces, it keeps the keys of earlier tokens and only the newest tokens are queries, so there are fewer
+# queries than keys. In both cases the last query belongs to the same token as the last key, and one function must serve
+# both.
 
 # %% exercise="causal_mask"
 def causal_mask(n_query: int, n_key: int) -> Tensor:
@@ -145,8 +146,8 @@ check("causal_mask", causal_mask)
 
 # %% [markdown]
 # **Use it.** Twelve tokens go through torch's attention: all at once, and in pieces of five, four, two and one, which keep
-# the keys and values of the pieces before. With your mask the outputs must agree. *Guess* which of the twelve tokens go
-# wrong if the mask counts the queries of each piece from 0, as torch's `is_causal=True` does.
+# the keys and values of the pieces before. With your mask the outputs must agree. *Guess* which of the twelve tokens,
+# counted from 0, go wrong if the mask counts the queries of each piece from 0, as torch's `is_causal=True` does.
 
 # %%
 if solved("causal_mask"):
@@ -168,9 +169,9 @@ if solved("causal_mask"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With your mask no token is wrong. `is_causal=True` counts queries and keys from 0, so it is right for the first piece
-# alone. In the later pieces no query may attend to its nearest keys, not even to its own. (This is torch's documented
-# behaviour, an alignment at the upper left corner. Your mask is aligned at the lower right.)</details>
+# With your mask no token is wrong. `is_causal=True` counts queries and keys from 0, so only the first piece comes out
+# right. In the later pieces no query may attend to its nearest keys, not even to its own. (This is torch's documented
+# behaviour, an alignment at the upper left corner, whereas your mask is aligned at the lower right.)</details>
 
 # %% [markdown]
 # Can two layers leak where one layer does not? Take your mask as numbers and multiply it by itself. The product counts
@@ -194,8 +195,8 @@ if solved("causal_mask"):
 # %% [markdown]
 # ## 3 · A test for leaks
 #
-# A model that sees its future reads the answers there, and its loss looks splendid. So you want a test that needs no
-# training. It takes a model, and says whether any output depends on later inputs. This is the longest exercise of the
+# A model that sees its future reads the answers there, and its loss looks superb. So you want a test that needs no
+# training: it takes a model, and says whether any output depends on later inputs. This is the longest exercise on this
 # page. No later exercise needs it, so you may leave it for last.
 #
 # `model` is a function. It takes vectors (batch, n, d), for any n from 1 up, and returns vectors (batch, n, d_out), one
@@ -207,15 +208,17 @@ if solved("causal_mask"):
 #
 # The check has twelve families of models. Each family has broken models of one kind, at least one that looks much the
 # same and is right, and a few plain models of either sort. You earn a point for a family if your test is right about
-# every model in it. So "leaks" for every model earns as little as "right" for every model. Some things to know about
-# the models:
+# every model in it. So "leaks" for every model earns nothing, and neither does "right" for every model. Some things to
+# know about the models:
 #
+# * Every leak can be found with inputs of the shape of `x`; you need not try other lengths.
 # * A leak may be in one place only: one position, one feature.
 # * A model may be made of anything: averages, counts, normalisations, recurrences. Some leaks have no gradient.
 # * Some leaks show only if the future holds numbers a hundred times as large as those of `x`, which are sampled from a
 #   normal distribution. Larger numbers are not needed. Numbers stay finite.
 # * Rounding is no leak. It moves an output by about 1e-7 of its size; every leak in the families moves some number of
-#   an output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that.
+#   an output by more than 1e-4 (not times its size), for some change of usual size or a hundred times that. No number
+#   of a right model's output is larger than 10 at the positions up to $i$, where you leave the input as it is in `x`.
 # * A model may return NaN at some position. NaN that stays NaN is a fault, but no leak.
 # * Calling a model twice on the same input gives the same output twice.
 
@@ -274,14 +277,14 @@ if solved("test_for_leaks"):
 # %% [markdown]
 # ## 4 · The padding mask, on either side
 #
-# A batch is a rectangle, so short sentences are padded. Make the mask that keeps every query from attending to padding. The
-# mask is the same for every query of a sentence. So its axis of the queries has length one, and torch stretches this axis
-# to the scores (batch, n_query, n_key). The mask also combines with a causal mask:
+# A batch is a rectangle, so short sentences are padded. Make the mask that keeps every query from attending to padding.
+# Since it is the same for every query of a sentence, its axis of the queries has length one, and torch stretches this
+# axis to the scores (batch, n_query, n_key). The mask also combines with a causal mask:
 # `padding_mask(lengths, n) & causal_mask(n, n)` is (batch, n, n).
 #
-# In training the padding usually stands behind the tokens. A program that continues a batch of prompts puts it in
-# *front*, so that all prompts end at the same position. Your mask serves both. The batch may have been padded to more
-# than its longest sentence, and a sentence may be empty.
+# In training the padding usually stands behind the tokens, whereas a program that continues a batch of prompts puts it
+# in *front*, so that all prompts end at the same position. Your mask serves both. The batch may have been padded to
+# more than its longest sentence, and a sentence may be empty.
 
 # %% exercise="padding_mask"
 def padding_mask(lengths: Tensor, n: int, in_front: bool = False) -> Tensor:
@@ -418,7 +421,11 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # <details><summary>What to see</summary>
 #
 # With the mask the loss reaches the least possible, 0.45, and the model writes numbers. Without it the loss is 0.00, which no
-# honest prediction can reach, and the model writes rubbish: what it used in training does not exist while it writes.</details>
+# honest prediction can reach, and the model writes rubbish: what it used in training does not exist while it writes.
+#
+# How does the package's `masked_softmax` get by without NaN? It fills the forbidden scores with
+# `torch.finfo(scores.dtype).min`, the lowest finite number of their own type, so that the softmax has no 0/0. Then a row
+# with nothing allowed has uniform weights, and a second `masked_fill` sets all forbidden weights to 0.</details>
 
 # %% [markdown]
 # ## 6 · In your own words: averages that shrink, weights that compute
@@ -459,7 +466,8 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # %% [markdown]
 # ## 7 · In your own words: four losses that look good
 #
-# Four course-mates have each trained a small decoder, each on other texts, and report these losses in nats per letter:
+# Four students on the course have each trained a small decoder, each on different texts, and report these losses in
+# nats per letter:
 #
 # | | training | validation | asked to write, the model produces |
 # |---|---|---|---|
@@ -503,7 +511,7 @@ if solved("masked_attention") and solved("causal_mask") and solved("feed_forward
 # Padding is computed and thrown away. To avoid this waste, people who train large models write several documents into
 # one row, one after the other, until the row is full. Then a third mask is needed, because no token may read another
 # document. Each position comes with the number of its document, for instance `[4, 4, 4, 9, 9]`. The numbers are only
-# names. Equal numbers mean the same document, and nothing else is promised: a document may be interrupted by another
+# names: equal numbers mean the same document, and nothing else is promised, so a document may be interrupted by another
 # document and then go on.
 
 # %% exercise="packed_mask"

@@ -21,11 +21,11 @@ class Mask(NamedTuple):
 
 
 ZOO: Mapping[str, Mask] = {
-    "bidirectional (encoder)": Mask(
+    "bidirectional": Mask(
         "(place < n - 2).expand(n, n)",
         "Every row is alike: all may look at all real tokens, and the last two columns are padding.",
     ),
-    "causal (decoder-only)": Mask("causal_mask(n)", "A triangle: token i sees the tokens j ≤ i, itself among them."),
+    "causal": Mask("causal_mask(n)", "A triangle: token i sees the tokens j ≤ i, itself among them."),
     "causal and padding": Mask(
         "causal_mask(n) & (place < n - 2)", "The triangle, less the last two columns: both reasons hold at once."
     ),

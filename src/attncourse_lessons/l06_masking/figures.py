@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon, Rectangle
@@ -36,14 +37,16 @@ from attncourse.viz.style import (
 PADDING = "pad"  # how a token is called that fills up a sentence
 
 
-def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
+def mixing_rounds(pots: Sequence[Tensor], at: int, sharpness: float | None = None) -> tuple[Figure, str]:
     """Pots of paint after `at` rounds of mixing, and all rounds before: for a widget. Returns figure and alt.
 
     `pots` holds tables (n, 2) of red and blue, from 0 to 1, the first one before any round. On the left every pot in
     its colour, a row a round; on the right the same in the plane of red and blue: each pot with the mark that is in
-    its square on the left, what the pots span, and in grey, the later the darker, what they spanned in a round before,
-    with its number (which is left out where there is no room). Marks are hollow, so that none hides another. The title
-    says what is left of the spread, the standard deviation of red or of blue, whichever is larger.
+    its square on the left, what the pots span, and in grey, the later the darker, what they spanned in a round before.
+    Marks are hollow, so that none hides another; where the pots are close together, they are small, and an inset shows
+    their shape enlarged. The first two grey shapes have the number of their round at the topmost and the leftmost
+    corner. The titles say the sharpness, if it is given, and what is left of the spread, the standard deviation of red
+    or of blue, whichever is larger.
     """
     drawn, (rows, plane) = figure(7.4, 3.9, columns=2)
     hold_still(drawn, left=0.08, right=0.98, bottom=0.14, top=0.84, wspace=0.3)
@@ -58,67 +61,64 @@ def mixing_rounds(pots: Sequence[Tensor], at: int) -> tuple[Figure, str]:
     rows.xaxis.tick_top()
     rows.set_yticks(np.arange(len(pots)) + 0.5, [str(turn) for turn in range(len(pots))])
     rows.set_ylabel("round")
-    rows.set_title("the pots", pad=8)
+    rows.set_title("the pots" if sharpness is None else f"the pots at sharpness {sharpness:g}", pad=8)
     rows.tick_params(length=0)
     rows.spines[:].set_visible(False)
 
     hulls = [_hull(points.numpy()) for points in pots[: at + 1]]
     for turn, corners in enumerate(hulls):
         last = turn == at
-        shade = 0.75 - 0.5 * turn / max(1, at - 1)                            # the later, the darker
+        shade = 0.75 - 0.3 * turn / max(1, at - 1)                            # the later, the darker
         plane.add_patch(
             Polygon(corners, closed=True, facecolor=(0, 0.447, 0.698, 0.10) if last else (0.5, 0.5, 0.5, 0.08),
                     edgecolor=BLUE if last else str(shade), linewidth=1.8 if last else 1.3, zorder=1)
         )  # fmt: skip
-    taken = [*pots[at].numpy()]                                               # by a mark or by a number
-    for turn, corners in enumerate(hulls[:-1]):
-        # The number stands outside, at the corner or the side that is farthest from all other outlines.
-        others = np.concatenate([_outline(other) for k, other in enumerate(hulls) if k != turn])
-        ends = np.concatenate([corners, (corners + np.roll(corners, -1, axis=0)) / 2])
-        outwards = ends - corners.mean(axis=0)
-        numbers = ends + 0.08 * outwards / np.maximum(np.hypot(*outwards.T), 1e-9)[:, None]
-        room = [min(_nearest(end, others), _nearest(number, taken)) for end, number in zip(ends, numbers, strict=True)]
-        widest = max(range(len(ends)), key=lambda i: (round(room[i], 2), *ends[i][::-1]))
-        if room[widest] > 0.02:
-            plane.annotate(str(turn), ends[widest], numbers[widest], ha="center", va="center", fontsize=9, color=INK,
-                           arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 0},
-                           path_effects=[withStroke(linewidth=3, foreground="white")], zorder=4)  # fmt: skip
-            taken.append(numbers[widest])
+    for turn, corners in enumerate(hulls[: min(at, 2)]):
+        corner = (corners[:, 1].argmax(), corners[:, 0].argmin())[turn]
+        plane.annotate(str(turn), corners[corner], ((0, 8), (-8, 0))[turn], textcoords="offset points",
+                       ha="center", va="center", fontsize=10, color=INK, zorder=4,
+                       path_effects=[withStroke(linewidth=3, foreground="white")])  # fmt: skip
+    close = max(np.ptp(hulls[at], axis=0)) < 0.2                              # large marks would hide the shape
     for i, (x, y) in enumerate(pots[at].tolist()):
-        plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=10, markerfacecolor="none",
-                   markeredgewidth=2.2, zorder=3)  # fmt: skip
+        plane.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=5 if close else 10, markerfacecolor="none",
+                   markeredgewidth=1.3 if close else 2.2, zorder=3)  # fmt: skip
         rows.plot(i + 0.5, at + 0.5, MARKERS[i % 8][0], color="white", markersize=7, zorder=3)
+    if close:
+        _enlarged(plane, pots[at], hulls[at])
     everything = torch.cat(list(pots)).numpy()
-    low, high = everything.min() - 0.09, everything.max() + 0.09
+    low, high = everything.min() - 0.18, everything.max() + 0.06
     plane.set_xlim(low, high)
     plane.set_ylim(low, high)
     plane.set_aspect("equal")
+    if at:
+        plane.text(low + 0.03, low + 0.03, "grey: what they spanned\nafter round 0, 1, 2 …", fontsize=10, color=GREY)
     plane.set_xlabel("red")
     plane.set_ylabel("blue")
     spread = [colours.std(dim=0).max().item() for colours in (pots[0], pots[at])]
     left = spread[1] / spread[0]
     rounds = f"{at} {'round' if at == 1 else 'rounds'}"
     share = f"{left:.0%}" if left > 0.1 else f"{left:.1%}" if left > 0.001 else "< 0.1%"
-    plane.set_title(f"after {rounds}: {share} of the spread" if at else "before", pad=8)
+    plane.set_title(f"after {rounds}:\n{share} of the spread is left" if at else "before", pad=8)
     inside = f"What they span lies inside what they spanned before, and {share} of the spread is left."
     when = f"after {rounds}. {inside}" if at else "before the first round, and the shape that they span."
-    return drawn, f"{n} pots of paint, each in its colour and as a point in the plane of red and blue, {when}"
+    mixed = "" if sharpness is None else f"mixed at sharpness {sharpness:g}, "
+    return drawn, f"{n} pots of paint, {mixed}each in its colour and as a point in the plane of red and blue, {when}"
 
 
-def mixed(pots: Sequence[Tensor], at: int) -> None:
-    """Shows pots of paint after `at` rounds, as `mixing_rounds` draws them."""
-    show(*mixing_rounds(pots, at))
-
-
-def _outline(corners: np.ndarray) -> np.ndarray:
-    """Points all along the sides of a polygon."""
-    along = np.linspace(0, 1, 20)[:, None, None]
-    return (corners + along * (np.roll(corners, -1, axis=0) - corners)).reshape(-1, 2)
-
-
-def _nearest(point: np.ndarray, others: np.ndarray | list[np.ndarray]) -> float:
-    """How far the nearest of the others is."""
-    return float(np.hypot(*(np.asarray(others) - point).T).min())
+def _enlarged(plane: Axes, pots: Tensor, hull: np.ndarray) -> None:
+    """An inset with the pots and the shape that they span, as large as it has room for."""
+    inset = plane.inset_axes((0.05, 0.4, 0.36, 0.36))
+    inset.add_patch(Polygon(hull, closed=True, facecolor=(0, 0.447, 0.698, 0.10), edgecolor=BLUE, linewidth=1.8))
+    for i, (x, y) in enumerate(pots.tolist()):
+        inset.plot(x, y, MARKERS[i % 8][0], color=_paint(x, y), markersize=7, markerfacecolor="none",
+                   markeredgewidth=1.6)  # fmt: skip
+    middle, reach = (hull.min(axis=0) + hull.max(axis=0)) / 2, 0.75 * max(*np.ptp(hull, axis=0), 1e-6)
+    inset.set_xlim(middle[0] - reach, middle[0] + reach)
+    inset.set_ylim(middle[1] - reach, middle[1] + reach)
+    inset.set_xticks([])
+    inset.set_yticks([])
+    inset.spines[:].set_color(GREY)
+    inset.set_title("enlarged", fontsize=9.5, color=GREY, pad=3)
 
 
 def _paint(red: float, blue: float) -> tuple[float, float, float]:
@@ -140,8 +140,10 @@ def folded_plane(features: Tensor, hidden: Tensor, verdict: Tensor, names: Seque
         for name, (x, y), good in zip(names, table.tolist(), verdict.flatten().tolist(), strict=True):
             ax.plot(x, y, "o" if good else "s", color=BLUE if good else ORANGE, markersize=10, zorder=3)
             places.setdefault((x, y), []).append(name)
+        above = ax is axes[1]                                                 # on the left, a line goes through them
         for (x, y), here in places.items():
-            ax.annotate(", ".join(here), (x, y), (0, 11), textcoords="offset points", ha="center", fontsize=9.5,
+            ax.annotate(", ".join(here), (x, y), (0, 11) if above else (8, -5), textcoords="offset points",
+                        ha="center" if above else "left", va="baseline" if above else "top", fontsize=9.5,
                         path_effects=[withStroke(linewidth=3, foreground="white")], zorder=4)  # fmt: skip
         ax.set_xlim(-0.45, 1.45)
         ax.set_ylim(-0.45, 1.45)
@@ -162,6 +164,7 @@ def folded_plane(features: Tensor, hidden: Tensor, verdict: Tensor, names: Seque
                           markeredgecolor=colour, markeredgewidth=1.8, zorder=2)  # fmt: skip
     hidden_plane.plot([0, 0, 1.45], [1.45, 0, 0], color=PALE, linewidth=5, zorder=1)
     hidden_plane.plot([-0.3, 0.8], [0.8, -0.3], color=GREY, linestyle="--", linewidth=1.4)
+    hidden_plane.text(0.36, 0.3, "one line\nseparates", fontsize=9.5, color=GREY, va="center")
     marks = [Line2D([], [], marker=mark, color=colour, linestyle="none", markersize=8, label=f"verdict {value}")
              for mark, colour, value in (("o", BLUE, 1), ("s", ORANGE, 0))]  # fmt: skip
     hidden_plane.legend(handles=marks, frameon=False, loc="upper right", fontsize=9.5)
@@ -186,32 +189,31 @@ def position_wise(words: Sequence[str], d_model: int, d_ff: int) -> None:
     """
     check_places(words=len(words))
     n = len(words)
-    drawn, ax = figure(8.2, 3.9)
-    stage(ax, (-0.7, n + 1.25), (-0.45, 4.15))
+    drawn, ax = figure(8.2, 3.1)
+    stage(ax, (-0.6, n + 0.85), (-0.45, 3.15))
     widest = 0.84
     for i in range(n):
         for j in range(n):
             ax.plot([j, i], [0, 1], color=ORANGE, linewidth=1.1, alpha=0.6, zorder=1)
-        levels = ((1.75, d_model, BLUE), (2.65, d_ff, PURPLE), (3.55, d_model, BLUE))
+        levels = ((1.11, d_model, BLUE), (2.01, d_ff, PURPLE), (2.91, d_model, BLUE))
         for y, width, colour in levels:
             size = widest * width / max(d_model, d_ff)
             ax.add_patch(Rectangle((i - size / 2, y - 0.11), size, 0.22, facecolor=(*rgb(colour), 0.3),
                                    edgecolor=colour, linewidth=1.4))  # fmt: skip
-        for start, end in ((1.1, 1.62), (1.88, 2.52), (2.78, 3.42)):
+        for start, end, matrix in ((1.24, 1.88, "$W_1, b_1$"), (2.14, 2.78, "$W_2, b_2$")):
             arrow(ax, (i, start), (i, end), GREY)
+            ax.text(i + 0.06, (start + end) / 2, matrix, ha="left", va="center", fontsize=9.5, color=INK)
         ax.text(i, -0.2, words[i], ha="center", va="top", fontsize=11, color=INK)
-    dots(ax, n, [0, 1])
+    dots(ax, n, [0])
     for y, said, colour in (
         (0.5, "attention\nmoves information\nbetween tokens", ORANGE),
-        (1.75, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
-        (2.22, r"$x\,W_1 + b_1$", INK),
-        (2.65, f"$d_\\mathrm{{ff}}$ = {d_ff}, max(0, ·)", PURPLE),
-        (3.1, r"$\cdot\; W_2 + b_2$", INK),
-        (3.55, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
+        (1.11, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
+        (1.56, r"the same $W_1, b_1$ for all", INK),
+        (2.01, f"$d_\\mathrm{{ff}}$ = {d_ff}, max(0, ·)", PURPLE),
+        (2.46, r"the same $W_2, b_2$ for all", INK),
+        (2.91, f"$d_\\mathrm{{model}}$ = {d_model}", BLUE),
     ):
         ax.text(n - 0.42, y, said, ha="left", va="center", fontsize=10, color=colour)
-    ax.text((n - 1) / 2, 4.05, "feed-forward network: one network, used in every column; no line between columns",
-            ha="center", va="center", fontsize=10.5, color=INK)  # fmt: skip
     show(
         drawn,
         f"{n} tokens, {', '.join(words)}. Attention joins each with all. Above it each token has a column of its own: "
@@ -279,130 +281,106 @@ def _signed(number: float) -> str:
     return f"{round(number, 2) + 0.0:g}".replace("-", "−")
 
 
-def shares_not_common(runs: Mapping[str, Tensor]) -> None:
-    """How different the tokens still are, {kind: (seeds, 1 + layers)}, before any layer and after each: a dot a seed.
+def shares_not_common(
+    runs: Mapping[str, Tensor],
+    numbers: Sequence[int] = (),
+    late: Mapping[str, Tensor] | None = None,
+    label: str = "share not common to all tokens",
+) -> None:
+    """How different the tokens still are, {kind: (seeds, 1 + layers)}, before any layer and after each.
 
-    A line goes through the geometric means. On the left the axis is logarithmic, with a dotted line where rounding is
-    all that is left; on the right, evenly, are the kinds that stay above 0.1. Raises ValueError for numbers that are
-    not above 0.
+    A thin line a seed, a thick one through the geometric means, with its name at its end. The axis is logarithmic; a
+    dotted line is where rounding is all that is left. Beside the first kind stand its numbers after the layers
+    `numbers`, and with the names of the others where they end, if that is above 0.01. `late`, if given, holds more
+    layers of some of the kinds, which stand in a second panel with a linear axis. Raises ValueError for numbers that
+    are not above 0.
     """
-    drawn, (left, right) = figure(8.6, 3.8, columns=2)
-    said = []
+    drawn, _ = figure(9.6 if late else 8.4, 4.2, columns=2 if late else 1)
+    ax = drawn.axes[0]
+    said, ends = [], []
     for k, (name, run) in enumerate(runs.items()):
         check_shape(f"runs, {name}", run, "seeds layers")
         if not (run > 0).all():
             raise ValueError(f"runs, {name}: got {run.min():.3g}, expected numbers above 0: the axis is logarithmic")
         layers = np.arange(run.shape[1])
         typical = run.log().mean(dim=0).exp()                                 # (layers,)
-        marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
-        for ax in (left, right)[: 1 + bool(typical.min() > 0.1)]:
-            # Dashed over solid: where two lines lie on each other, both are seen.
-            ax.plot(layers, typical, color=colour, linewidth=1.8, linestyle=("-", "--")[k % 2], marker=marker,
-                    markersize=4, label=name, zorder=2)  # fmt: skip
-            for seed in run:
-                ax.plot(layers, seed, marker, color=colour, markersize=3.5, alpha=0.45, zorder=3)
+        colour = SERIES[k % 8]
+        # Dashed over solid: where two lines lie on each other, both are seen.
+        ax.plot(layers, typical, color=colour, linewidth=2.4, linestyle=("-", "--")[k % 2], zorder=3)
+        for seed in run:
+            ax.plot(layers, seed, color=colour, linewidth=0.7, alpha=0.5, zorder=2)
+        end = typical[-1].item()
+        ends.append((np.log10(end), f"{name}: {end:.2f}" if k and end > 0.01 else name, colour))
         said.append(f"{name}: {typical[1]:.2g} after the first layer, {typical[-1]:.2g} after the last")
-    rounding = torch.finfo(torch.float64).eps
-    left.axhline(rounding, color=GREY, linewidth=1.2, linestyle=":", zorder=1)
-    left.text(layers[-1], rounding * 4, "float64 rounding", ha="right", va="bottom", fontsize=9, color=GREY)
-    left.set_yscale("log")
-    right.set_ylim(0, 1.03)
-    for ax, title in ((left, "all, logarithmic"), (right, "the upper ones, linear")):
-        ax.set_xticks(layers[::2])
-        name_lines(ax, "layer", "share not common to all tokens", title)
-    if right.get_legend():                            # the left one stands between the two, and names the same lines
-        right.get_legend().remove()
+        for layer in numbers if k == 0 else ():
+            share = typical[layer].item()
+            ax.text(layer + 0.25, share, f"{share:.1g}" if share > 1e-3 else _power(share), color=colour,
+                    fontsize=10.5, fontweight="bold", va="center",
+                    path_effects=[withStroke(linewidth=3, foreground="white")], zorder=4)  # fmt: skip
+    rounding, height = torch.finfo(torch.float64).eps, np.inf
+    for end, name, colour in sorted(ends, reverse=True):                      # powers of ten, from the top
+        height = min(end + 0.45, height - 1.1)                                # no name touches the one above it
+        ax.text(layers[-1] + 0.2, 10**height, name, color=colour, fontsize=10.5, va="center")
+    ax.axhline(rounding, color=GREY, linewidth=1.2, linestyle=":", zorder=1)
+    ax.text(0, rounding * 3, "rounding", ha="left", va="bottom", fontsize=9.5, color=GREY)
+    ax.set_yscale("log")
+    ax.set_xticks(layers[::2])
+    name_lines(ax, "layer", label)
+    if late:                                                                  # the names stand inside the first panel
+        ax.set_xlim(-0.3, 2.1 * layers[-1])
+        ax.get_gridspec().set_width_ratios([1.65, 1])
+    for name, run in (late or {}).items():
+        k, right = list(runs).index(name), drawn.axes[1]
+        typical = run.log().mean(dim=0).exp()                                 # (1 + layers,)
+        colour, far = SERIES[k % 8], run.shape[1] - 1
+        right.plot(range(far + 1), typical, color=colour, linewidth=2.4, linestyle=("-", "--")[k % 2], zorder=3)
+        for seed in run:
+            right.plot(range(far + 1), seed, color=colour, linewidth=0.7, alpha=0.5, zorder=2)
+        right.text(far * 1.03, typical[-1].item(), f"{name}: {typical[-1]:.2f}".replace(" connection", "\nconnection"),
+                   color=colour, fontsize=10.5, va="center")  # fmt: skip
+        right.set_ylim(0, 1.02)
+        name_lines(right, "layer", label)
+        said.append(f"{name}, more layers: {typical[-1]:.2g} after {far}")
     show(
         drawn,
-        f"What is not common to all tokens, as a share of their vectors, layer by layer, a dot for each of "
-        f"{len(run)} seeds and a line through their geometric mean. {'; '.join(said)}.",
+        f"What is not common to all tokens, as a share of their vectors, layer by layer on a logarithmic axis, a line "
+        f"for each of {len(run)} seeds and one through their geometric mean. {'; '.join(said)}.",
     )
 
 
-def shares_and_guides(runs: Mapping[str, tuple[Tensor, int, float, float]], kinds: str = "") -> None:
-    """How fast the tokens' differences shrink: {kind: (shares (seeds, 1 + layers), start, power, factor)}.
-
-    Dots are seeds, and lines go through the geometric means; `kinds` stands above their names. From the layer `start`
-    on a dotted line in the same colour shows what each layer would leave if it made `factor` times share to the `power`
-    of every share, down to the rounding of double precision. The axis is logarithmic. Raises ValueError for numbers
-    that are not above 0.
-    """
-    drawn, ax = figure(8.0, 3.9)
-    rounding = torch.finfo(torch.float64).eps
-    said = []
-    for k, (name, (run, start, power, factor)) in enumerate(runs.items()):
-        check_shape(f"runs, {name}", run, "seeds layers")
-        if not (run > 0).all():
-            raise ValueError(f"runs, {name}: got {run.min():.3g}, expected numbers above 0: the axis is logarithmic")
-        typical = run.log().mean(dim=0).exp().tolist()
-        marker, colour = MARKERS[k % 8][0], SERIES[k % 8]
-        ax.plot(range(len(typical)), typical, color=colour, linewidth=1.8, marker=marker, markersize=5, label=name,
-                zorder=3)  # fmt: skip
-        for seed in run:
-            ax.plot(range(len(seed)), seed, marker, color=colour, markersize=3.5, alpha=0.4, zorder=2)
-        guide = [typical[start]]
-        while start + len(guide) < len(typical) and guide[-1] > rounding:
-            guide.append(max(factor * guide[-1] ** power, rounding))
-        ax.plot(range(start, start + len(guide)), guide, color=colour, linewidth=2.4, linestyle=":", zorder=4)
-        listed = ", ".join(f"{share:.0e}" for share in typical[2:6])
-        said.append(f"{' '.join(name.split())}: {listed} after layers 2 to 5")
-    ax.axhline(rounding, color=GREY, linewidth=1, zorder=1)
-    ax.text(len(typical) - 1, rounding * 3, "float64 rounding", ha="right", va="bottom", fontsize=9, color=GREY)
-    ax.set_yscale("log")
-    ax.set_xticks(range(0, len(typical), 2))
-    name_lines(ax, "layer", "share not common to all tokens")
-    if ax.get_legend():
-        ax.get_legend().set_title(kinds)
-    show(drawn, f"The share that is left, layer by layer, on a logarithmic axis, a dot a seed. {'; '.join(said)}.")
-
-
-def shares_by_branch(branches: Mapping[str, Tensor], after: Sequence[int]) -> None:
-    """What is left of the tokens' differences with each second branch, a row for each, a panel for each layer `after`.
-
-    `branches` holds {name: (seeds, 1 + layers)}, a dot for each seed and an upright stroke at their mean; the first is
-    the one to compare with, so its mean goes through all rows as a dotted line.
-    """
-    drawn, _ = figure(8.6, 0.95 + 0.36 * len(branches), columns=len(after))
-    said = []
-    for panel, (ax, layer) in enumerate(zip(drawn.axes, after, strict=True)):
-        for y, (name, run) in enumerate(branches.items()):
-            check_shape(f"branches, {name}", run, "seeds layers")
-            shares = run[:, layer]
-            marker, colour = MARKERS[y % 8][0], SERIES[y % 8]
-            heights = y + 0.4 * ((torch.arange(len(shares)) + 0.5) / len(shares) - 0.5)
-            ax.plot(shares, heights, marker, color=colour, markersize=6, zorder=3)
-            ax.plot([shares.mean()] * 2, [y - 0.32, y + 0.32], color=INK, linewidth=1.2, zorder=2)
-            said.append(f"after {layer} layers, {name}: {shares.min():.2f} to {shares.max():.2f}")
-        ax.axvline(next(iter(branches.values()))[:, layer].mean(), color=GREY, linewidth=1.2, linestyle=":", zorder=1)
-        ax.set_xlim(0, 1.03)
-        ax.set_ylim(len(branches) - 0.5, -0.5)
-        ax.set_yticks(range(len(branches)), list(branches) if panel == 0 else [""] * len(branches))
-        ax.tick_params(axis="y", length=0)
-        ax.grid(axis="x", color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.set_xlabel("share not common to all tokens")
-        ax.set_title(f"after {layer} layers", pad=8)
-    show(drawn, f"What is left with each second branch, a dot a seed. {'; '.join(said)}.")
+def _power(number: float) -> str:
+    """Such as 4 · 10⁻⁸."""
+    digit, exponent = f"{number:.0e}".split("e")
+    return f"$\\mathbf{{{digit} \\cdot 10^{{{int(exponent)}}}}}$"
 
 
 def losses_of_runs(runs: Mapping[str, Sequence[Sequence[float]]], least: float) -> None:
-    """Losses step by step on a logarithmic axis, a thin line a seed: {kind: its runs}; and the least possible, dashed.
+    """Losses step by step on a logarithmic axis, a thin line a seed: {kind: its runs}; and the least possible, dotted.
 
-    Every line is smoothed over a fortieth of its length.
+    Every line is smoothed over a fortieth of its length. Where its lines end, the kind's name stands, and from what to
+    what they reach there.
     """
-    drawn, ax = figure(7.0, 3.5)
+    drawn, ax = figure(7.6, 3.5)
     said = []
     for k, (name, lines) in enumerate(runs.items()):
         ends = []
-        for number, line in enumerate(lines):
+        for line in lines:
             width = max(1, len(line) // 40)
             smooth = np.convolve(line, np.ones(width) / width, mode="valid")
             ax.plot(np.arange(width, len(line) + 1), smooth, color=SERIES[k], linewidth=1.3,
-                    linestyle=("-", "--")[k % 2], label=name if number == 0 else None)  # fmt: skip
-            ends.append(f"{smooth[-1]:.2g}")
-        said.append(f"{name} ends at {', '.join(ends)}")
-    ax.axhline(least, color=INK, linewidth=1.2, linestyle=":", label=f"least possible, {least:.3f}")
+                    linestyle=("-", "--")[k % 2])  # fmt: skip
+            ends.append(smooth[-1])
+        end = float(np.exp(np.log(ends).mean()))
+        raised = 1.25 if least < end < 1.5 * least else 1                     # it leaves room for the least possible
+        reach = "–".join(dict.fromkeys(f"{each:.2f}" for each in (min(ends), max(ends))))
+        ax.text(len(line) * 1.02, end * raised, f"{name}: {reach}", color=SERIES[k], fontsize=10.5, va="center")
+        said.append(f"{name} ends at {', '.join(f'{each:.2g}' for each in ends)}")
+    ax.axhline(least, color=INK, linewidth=1.2, linestyle=":")
+    ax.text(len(line) * 1.02, least * 0.87, f"least possible: {least:.3f}", color=INK, fontsize=10.5, va="center")
     ax.set_yscale("log")
+    ax.set_yticks([3, 1, 0.3, 0.1, 0.03, 0.01], ["3", "1", "0.3", "0.1", "0.03", "0.01"])
+    ax.minorticks_off()
+    ax.set_xlim(0, len(line))
     name_lines(ax, "training step", "loss (nats per letter)")
     show(drawn, f"Training losses, a line a seed; the least possible is {least:.3f}. {'; '.join(said)}.")
 
@@ -451,23 +429,26 @@ def mask_zoo(
     """Masks side by side, {title: (tokens that ask, tokens that answer, mask)}: filled is allowed, hatched forbidden.
 
     A token called "pad" is written in grey, and where it asks its row is pale: nobody uses what comes out. Cells are
-    `unit` inches. Raises TypeError for a mask that is not boolean, ValueError where shapes do not fit the tokens.
+    `unit` inches. The masks of a row stand at one height, and so do their titles, above the longest token. Raises
+    TypeError for a mask that is not boolean, ValueError where shapes do not fit the tokens.
     """
     rows = -(-len(masks) // columns)
     widest = max(len(answering) for _, answering, _ in masks.values())
     highest = max(len(asking) for asking, _, _ in masks.values())
-    drawn, _ = figure((unit * widest + 0.75) * columns, (unit * highest + 1.25) * rows, rows=rows, columns=columns)
+    drawn, _ = figure((unit * widest + 0.65) * columns, (unit * highest + 1.25) * rows, rows=rows, columns=columns)
+    longest = max(len(token) for _, answering, _ in masks.values() for token in answering)
     said = []
     for number, (ax, (title, (asking, answering, mask))) in enumerate(zip(drawn.axes, masks.items(), strict=False)):
         check_boolean(f"mask {title!r}", mask, "a query may attend")
         allowed = as_matrix(mask, asking, answering, name=f"mask {title!r}").astype(bool)
         _squares(ax, asking, answering, small=True)
-        ax.set_title(title, fontsize=10, pad=6)
+        ax.set_anchor("N")
+        ax.set_title(title, fontsize=10, y=1, pad=6 * longest + 7)            # points: the tokens stand upright below
         across = asking != answering                                          # two sequences: cross-attention
-        last_row = number >= len(masks) - columns
-        ax.set_xlabel("source keys" if across else "keys" if last_row else "", fontsize=9)
+        ax.set_xlabel("source keys" if across else "keys", fontsize=9)
         ax.xaxis.set_label_position("bottom")
-        ax.set_ylabel("target queries" if across else "queries" if number % columns == 0 else "", fontsize=9)
+        ax.set_ylabel("target queries" if across else "queries" if number % columns == 0 else "", fontsize=9,
+                      labelpad=9 if across else 4)  # fmt: skip
         for (i, j), may in np.ndenumerate(allowed):
             _cell(ax, i, j, WEIGHTS(0.2 if asking[i] == PADDING else 0.65) if may else None)
         for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
@@ -487,7 +468,7 @@ def _squares(ax: Axes, asking: Sequence[str], answering: Sequence[str], small: b
     ax.xaxis.tick_top()
     ax.set_xticks(np.arange(len(answering)) + 0.5, answering)
     ax.set_yticks(np.arange(len(asking)) + 0.5, asking)
-    ax.tick_params(length=0, labelsize=8 if small else 10, pad=1 if small else 3)
+    ax.tick_params(length=0, labelsize=9 if small else 10, pad=1 if small else 3)
     ax.spines[:].set_visible(False)
     if small:
         ax.set_aspect("equal")
@@ -514,10 +495,10 @@ def _write(ax: Axes, i: int, j: int, label: str, colour: str, boxed: bool) -> No
 def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
     """How much each output (rows) depends on each input (columns), side by side; leaks, from the future, are crossed.
 
-    Each map is (n, n), zero where nothing gets through, and is shown on a scale of its own. Raises ValueError for a map
-    that is not square, for NaN and numbers below zero, and for more positions than can be shown.
+    Each map is (n, n), zero where nothing gets through (hatched), and is shown on a scale of its own. Raises ValueError
+    for a map that is not square, for NaN and numbers below zero, and for more positions than can be shown.
     """
-    drawn, _ = figure(2.15 * len(maps), 2.75, columns=len(maps))
+    drawn, _ = figure(min(2.8, 9 / len(maps)) * len(maps), 3.4 if len(maps) < 4 else 3.0, columns=len(maps))
     said = []
     for ax, (name, heard) in zip(drawn.axes, maps.items(), strict=True):
         n = len(heard)
@@ -530,6 +511,10 @@ def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
         ax.imshow(np.sqrt(table / max(table.max(), 1e-30)), cmap=WEIGHTS, vmin=0, vmax=1.15, interpolation="nearest")
         least = 1e-6 * table.max()                                            # rounding is no leak
         leaks = [(i, j) for i in range(n) for j in range(i + 1, n) if table[i, j] > least]
+        square = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+        zeros = [square + place[::-1] for place in np.argwhere(table == 0)]   # unlike a weak influence, which is pale
+        ax.add_collection(PolyCollection(zeros, facecolor="white", edgecolor=PALE, hatch="////", linewidth=0),
+                          autolim=False)  # fmt: skip
         for i, j in leaks:
             ax.plot(j, i, "x", color=ORANGE, markersize=8, markeredgewidth=2.2)
         ax.set_xticks(np.arange(-0.5, n), minor=True)
@@ -538,61 +523,23 @@ def dependence_maps(maps: Mapping[str, Tensor], alt: str = "") -> None:
         ax.tick_params(which="both", length=0)
         ax.set_xticks(range(n), range(1, n + 1))
         ax.set_yticks(range(n), range(1, n + 1))
-        ax.tick_params(labelsize=8.5)
+        ax.tick_params(labelsize=9.5)
         ax.set_xlabel("input position")
         if ax is drawn.axes[0]:
             ax.set_ylabel("output position")
-        ax.set_title(name, fontsize=10, pad=7)
+        ax.set_title(f"{name}:\n{'leaks' if leaks else 'no leak'}", fontsize=10.5, pad=7)
         found = f"{len(leaks)} of {n * (n - 1) // 2} places leak" if leaks else "nothing leaks"
         said.append(f"{name.replace(chr(10), ' ')}: {found}")
     show(drawn, alt or f"Which output depends on which input; crosses mark the future. {'; '.join(said)}.")
 
 
-def mask_frame(mask: Tensor, weights: Tensor, words: Sequence[str]) -> tuple[Figure, str]:
-    """A mask and the weights that came of it, with what each row sums to: for a widget. Returns figure and alt.
-
-    `mask` (n, n) of booleans, `weights` (n, n), which may have gone wrong: that is what one looks for. Raises TypeError
-    for a mask that is not boolean, ValueError where the shapes do not fit the words.
-    """
-    n = len(words)
-    check_boolean("mask", mask, "a query may attend")
-    allowed = as_matrix(mask, words, words, name="mask").astype(bool)
-    table = as_matrix(weights, words, words)
-    drawn, (left, right) = figure(6.8, 3.4, columns=2)
-    hold_still(drawn, left=0.12, right=0.89, bottom=0.1, top=0.75, wspace=0.5)
-    for ax, title in ((left, "mask"), (right, "weights")):
-        ax.set_xlim(0, n + 0.02)
-        ax.set_ylim(n + 0.02, 0)
-        ax.set_xlabel("key", fontsize=9)
-        ax.xaxis.set_label_position("bottom")
-        ax.set_ylabel("query", fontsize=9)
-        ax.xaxis.tick_top()
-        ax.set_xticks(np.arange(n) + 0.5, words, rotation=40, ha="left", rotation_mode="anchor")
-        ax.set_yticks(np.arange(n) + 0.5, words)
-        ax.tick_params(length=0, labelsize=9)
-        ax.spines[:].set_visible(False)
-        ax.set_title(title, fontsize=10.5, pad=4)
-    for (i, j), may in np.ndenumerate(allowed):
-        _cell(left, i, j, WEIGHTS(0.55) if may else None)
-        if may:
-            left.text(j + 0.5, i + 0.52, "✓", ha="center", va="center", fontsize=9, color="white")
-    found = _weights_that_came(right, allowed, table)
-    wanted = allowed.any(axis=1)
-    lonely = int((~wanted).sum())
-    clean = "every row sums to one" + f", or to zero where nothing is allowed ({lonely} rows)" * bool(lonely)
-    return drawn, (
-        f"A mask that allows {int(allowed.sum())} of {n * n} places, and the weights: "
-        f"{'; '.join(found) or f'{clean}; nothing forbidden has weight'}."
-    )
-
-
-def _weights_that_came(ax: Axes, allowed: np.ndarray, table: np.ndarray, size: float = 8) -> list[str]:
+def _weights_that_came(ax: Axes, allowed: np.ndarray, table: np.ndarray, size: float) -> list[str]:
     """Draws weights, NaN and weight where none is allowed included, with the sums of the rows; returns the faults."""
     strays, nans = 0, int(np.isnan(table).any(axis=1).sum())
     for (i, j), weight in np.ndenumerate(table):
         if np.isnan(weight):
             ax.add_patch(Rectangle((j, i), 1, 1, facecolor=(*rgb(ORANGE), 0.3), edgecolor="white", linewidth=0.8))
-            ax.text(j + 0.5, i + 0.52, "NaN", ha="center", va="center", fontsize=size - 0.5, fontweight="bold",
+            ax.text(j + 0.5, i + 0.52, "NaN", ha="center", va="center", fontsize=size, fontweight="bold",
                     color=INK)  # fmt: skip
             continue
         _cell(ax, i, j, WEIGHTS(min(1.0, weight)) if allowed[i, j] or weight > 0.005 else None)
@@ -619,24 +566,26 @@ def _weights_that_came(ax: Axes, allowed: np.ndarray, table: np.ndarray, size: f
 
 
 def mask_ways(mask: Tensor, ways: Mapping[str, Tensor], words: Sequence[str]) -> None:
-    """The weights that come of one mask in several ways, side by side: {way: weights (n, n)}, as `mask_frame` has them.
+    """The weights that come of one mask in several ways, side by side: {way: weights (n, n)}, with row sums.
 
-    Raises TypeError for a mask that is not boolean, ValueError where the shapes do not fit the words.
+    The weights may have gone wrong: that is what one looks for. NaN has a colour of its own, weight where none is
+    allowed is framed, and forbidden cells without weight are hatched. Raises TypeError for a mask that is not boolean,
+    ValueError where the shapes do not fit the words.
     """
     n = len(words)
     check_boolean("mask", mask, "a query may attend")
     allowed = as_matrix(mask, words, words, name="mask").astype(bool)
-    drawn, _ = figure(2.3 * len(ways), 2.9, columns=len(ways))
+    drawn, _ = figure(2.9 * len(ways), 3.3, columns=len(ways))
     said = []
     for ax, (way, weights) in zip(drawn.axes, ways.items(), strict=True):
-        found = _weights_that_came(ax, allowed, as_matrix(weights, words, words, name=way), size=7)
+        found = _weights_that_came(ax, allowed, as_matrix(weights, words, words, name=way), size=9)
         ax.set_xlim(0, n + 0.8)
         ax.set_ylim(n + 0.02, 0)
         ax.set_aspect("equal")
         ax.xaxis.tick_top()
         ax.set_xticks(np.arange(n) + 0.5, words, rotation=40, ha="left", rotation_mode="anchor")
         ax.set_yticks(np.arange(n) + 0.5, words if ax is drawn.axes[0] else [""] * n)
-        ax.tick_params(length=0, labelsize=8.5)
+        ax.tick_params(length=0, labelsize=9.5)
         ax.spines[:].set_visible(False)
         ax.set_xlabel("key", fontsize=9)
         if ax is drawn.axes[0]:

@@ -10,17 +10,17 @@
 # # Assignment @many_heads · Multi-head attention
 #
 # In this assignment you build the **multi-head attention** of [lecture @many_heads](@many_heads), in the order of the
-# lecture. You begin with the reshaping that makes heads at no cost. The whole layer follows: it takes the weights of
-# torch's own layer, and must give the same output. Then the heads get the two masks of a decoder at once. You also find
-# what each head adds to the output. Grouped-query attention saves memory while a model generates. At the end, an
-# interchange of single keys and values finds out which head of a trained model reads what.
+# lecture. You begin with the reshaping that makes heads at no cost. Then comes the whole layer, which takes the weights
+# of torch's own layer and must give the same output. The heads get the two masks of a decoder at once, and you find out
+# what each head adds to the output. Grouped-query attention saves memory while a model generates, and at the end an
+# interchange of single keys and values shows which head of a trained model reads what.
 #
 # Every answer is a few lines long. The work is to know at each line which axis is which, so write the shape beside it.
-# Each exercise has a check. A second check, on other numbers and other sizes, decides your points. After the check, a cell
-# *uses* what you wrote. This cell waits until the check gives all points, and is not graded.
+# Each exercise has a check, and a second check, on other numbers and other sizes, decides your points. After the check
+# a cell *uses* what you wrote: it waits until the check gives all points, and is not graded.
 #
-# Two rules hold throughout. Return new tensors, and do not change those that come in. And keep the gradient intact: do not
-# detach anything that could be learned from.
+# Two rules hold throughout. Return new tensors, without changing those that come in, and keep the gradient intact: do
+# not detach anything that could be learned from.
 #
 # {exercises}
 #
@@ -48,9 +48,9 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · Split the heads
 #
-# A projection gives each token one vector of width `d_model`. This vector is `n_heads` vectors side by side: the first
+# A projection gives each token one vector of width `d_model`, which is `n_heads` vectors side by side: the first
 # `d_head` numbers belong to head 0, the next `d_head` to head 1, and so on. Give the heads an axis of their own, in
-# front of the tokens. Then a matrix product treats each head like another sentence.
+# front of the tokens, so that a matrix product treats each head like another sentence.
 #
 # `n_heads` divides `d_model`.
 
@@ -67,11 +67,11 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 check("split_heads", split_heads)
 
 # %% [markdown]
-# **Use it.** The course has a small trained language model of four heads per layer ([lecture @transformer](@transformer)
-# trains it). Your split shows what the heads of its last layer attend to. The queries and keys are turned by their
-# positions (RoPE), and the future is masked. *Guess:* will the four heads attend to the same places? Then describe each
-# head in five words, before you open *What to see*. The first two printed lines compare two splits, yours and a `view` of
-# the right shape, with the weights that the model computes itself.
+# **Use it.** The course has a small trained language model of four heads per layer
+# ([lecture @transformer](@transformer) trains it), and your split shows what the heads of its last layer attend to. The
+# queries and keys are turned by their positions (RoPE), and the future is masked. *Guess:* will the four heads attend
+# to the same places? Describe each head in five words before you open *What to see*. The first two printed lines
+# compare two splits, yours and a `view` of the right shape, with the weights that the model computes itself.
 
 # %%
 if solved("split_heads"):
@@ -120,8 +120,9 @@ if solved("split_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your split gives the model's own weights, and `view` does not. Heads 0 and 1 attend mostly to the token before. Heads 2
-# and 3 leave most of their weight on the first token, `<bos>`. The numbers under the maps say how much.</details>
+# Your split gives the model's own weights, and `view` does not. Heads 0 and 1 attend mostly to the token before,
+# whereas heads 2 and 3 leave most of their weight on the first token, `<bos>`. The numbers under the maps say how
+# much.</details>
 
 # %% [markdown]
 # ## 2 · Merge the heads
@@ -141,10 +142,10 @@ def merge_heads(heads: Tensor) -> Tensor:
 check("merge_heads", merge_heads)
 
 # %% [markdown]
-# **Use it.** The lecture says that heads are interchangeable. The trained model reads 60 lines of documentation, and your
-# function merges its heads in every layer. *Guess:* what happens to the perplexity if the four heads are merged in
-# reverse order? If only their blocks of $W_O$ are reversed? If both are? And if the heads are merged by a `reshape`, without
-# exchanging the axes?
+# **Use it.** The lecture says that heads are interchangeable. Here the trained model reads 60 lines of documentation,
+# and your function merges its heads in every layer. *Guess:* what happens to the perplexity if the four heads are
+# merged in reverse order? If only their blocks of $W_O$ are reversed? If both are? And if the heads are merged by a
+# `reshape`, without exchanging the axes?
 
 # %%
 if solved("split_heads") and solved("merge_heads"):
@@ -188,9 +189,11 @@ if solved("split_heads") and solved("merge_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# A head and its block of $W_O$ belong together. If only one of the two is reversed, the perplexity nearly triples. If both
-# are reversed, nothing changes: the number of a head means nothing. The `reshape` has the right shape, but it mixes tokens
-# with heads.</details>
+# A head and its block of $W_O$ belong together: if only one of the two is reversed, the perplexity nearly triples, but
+# if both are, nothing changes, because the number of a head means nothing. (The two single reversals give the same
+# perplexity, because a reversal undoes itself.) The `reshape` has the right shape, but it mixes tokens with heads. Do
+# not read its perplexity as that of a milder mistake: row 1 of the reshaped tensor holds head 0's outputs for tokens 4
+# to 7, so the model is told about words that it has yet to predict, and the numbers cannot be compared.</details>
 
 # %% [markdown]
 # ## 3 · The multi-head attention layer
@@ -202,8 +205,9 @@ if solved("split_heads") and solved("merge_heads"):
 # \end{aligned}
 # $$
 #
-# The matrices of all heads stand side by side in one `nn.Linear` each (with a bias). The queries come from $X$. The
-# keys and values come from the memory $M$, as in cross-attention, or from $X$ itself if there is no memory.
+# The attention is scaled by $\sqrt{d_\text{head}}$, as in the lecture. The matrices of all heads stand side by side in
+# one `nn.Linear` each (with a bias). The queries come from $X$. The keys and values come from the memory $M$, as in
+# cross-attention, or from $X$ itself if there is no memory.
 #
 # The mask says which of the positions that are read, of the memory or of $X$ itself, hold a token. It is (batch, 1, n_key)
 # and serves all queries and all heads alike. Every sentence has at least one token. Without a mask, all positions hold one.
@@ -224,7 +228,7 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Queries from x; keys and values from `memory`, or from x where there is none.
+        """Scaled attention: queries from x; keys and values from `memory`, or else from x.
 
         x: (batch, n_query, d_model)   memory: (batch, n_key, d_model)
         mask: (batch, 1, n_key), True where there is a token
@@ -270,9 +274,9 @@ if solved("MultiHeadAttention"):
 # %% [markdown]
 # Your layer can also learn. Here it is used twice, with four heads. First it reads a number from 100 to 999 in words
 # (self-attention). Then three learned questions, *hundreds?*, *tens?*, *ones?*, find their digits in what was read
-# (cross-attention). For example, 342 is read as the tokens *three hundred and forty two*, and the three answers must be 3, 4
-# and 2. The model trains on 600 numbers for some seconds. *Guess:* how many of the 300 others are right? At the end each
-# text gets four more places of padding, which hold random words. What does the mask change?
+# (cross-attention). For example, 342 is read as the tokens *three hundred and forty two*, and the three answers must be
+# 3, 4 and 2. The model trains on 600 numbers, which takes some seconds. *Guess:* how many of the 300 others are right?
+# At the end each text gets four more places of padding, which hold random words. What does the mask change?
 
 # %%
 if solved("MultiHeadAttention"):
@@ -316,8 +320,8 @@ if solved("MultiHeadAttention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Nearly all new numbers are read correctly. With the mask the padding changes nothing. Without the mask the random words
-# are read, too, and about a third of the numbers go wrong.</details>
+# Nearly all new numbers are read correctly, and with the mask the padding changes nothing. Without the mask the random
+# words are read, too, and about a third of the numbers go wrong.</details>
 
 # %% [markdown]
 # ## 4 · Both masks at once
@@ -326,11 +330,12 @@ if solved("MultiHeadAttention"):
 # attend to position $j$ if $j \le i$ **and** there is a token at $j$. All heads and all queries of a sentence have the
 # same padding, and each sentence has its own.
 #
-# The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. An example
-# with `is_token` = (False, True, True, False): query 0 may attend to no key, query 1 to key 1, and queries 2 and 3 to keys
-# 1 and 2. The next layers do not use the output at a place of the padding, so any finite number will do there, with a
-# finite gradient. A NaN would spread: forwards through the next layer, and backwards already through the gradient of this
-# one. The heads come in already split, and you need not merge them.
+# The padding may stand after a sentence, before it, or on both sides: `is_token` says where there are tokens. An
+# example with `is_token` = (False, True, True, False): query 0 may attend to no key, query 1 to key 1, and queries 2
+# and 3 to keys 1 and 2. At the padding, query, key and value hold finite numbers of any size. The next layers do not
+# use the output at a place of the padding, so any finite number will do there, with a finite gradient. A NaN would
+# spread: forwards through the next layer, and backwards already through the gradient of this one. The heads come in
+# already split, and you need not merge them.
 
 # %% exercise="decoder_attention"
 def decoder_attention(query: Tensor, key: Tensor, value: Tensor, is_token: Tensor) -> Tensor:
@@ -347,9 +352,9 @@ check("decoder_attention", decoder_attention)
 
 # %% [markdown]
 # **Use it.** Three sentences of 3, 6 and 9 tokens are padded to one length: on the right (**right padding**), as a
-# translator's targets are in training, and on the left (**left padding**), as prompts are when a language model generates
-# for several people at once. The cell compares the tokens' outputs with those of the sentence alone, with your padding
-# mask and with the causal mask alone. *Guess* in which of the four cases there is a difference.
+# translator's targets are in training, and on the left (**left padding**), as prompts are when a language model
+# generates for several people at once. The cell compares the tokens' outputs with those of the sentence alone, once
+# with your padding mask and once with the causal mask alone. *Guess* in which of the four cases there is a difference.
 
 # %%
 if solved("decoder_attention"):
@@ -373,17 +378,18 @@ if solved("decoder_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The causal mask hides right padding by itself, because the padding comes later. So a decoder that is trained with right
-# padding needs no other mask (its loss must still leave the padding out). With left padding it needs both. Why, then, do
-# programs that generate text pad on the left? Every row then ends with its last token, so the next token comes from the same
-# place in all rows.</details>
+# The causal mask hides right padding by itself, because the padding comes later. So a decoder that is trained with
+# right padding needs no other mask (although its loss must still leave the padding out), whereas with left padding it
+# needs both. Why, then, do programs that generate text pad on the left? Every row then ends with its last token, so the
+# next token comes from the same place in all rows.</details>
 
 # %% [markdown]
 # ## 5 · What each head adds
 #
-# The lecture's formula says that the layer's output is a sum with one term per head. Make the terms visible, all at once:
-# for every head what it writes into the output, for every token. The heads' outputs come in before the merge. In this
-# exercise $W_O$ need not be square: $h\,d_v$ rows, $d_\text{model}$ columns, and it stands on the right, as in the formula.
+# The lecture's formula says that the layer's output is a sum with one term per head. Make the terms visible, all at
+# once: for every head what it writes into the output, for every token. The heads' outputs come in before the merge. In
+# this exercise $W_O$ need not be square: it has $h\,d_v$ rows and $d_\text{model}$ columns, and stands on the right, as
+# in the formula.
 
 # %% exercise="contributions"
 def contributions(heads: Tensor, W_O: Tensor) -> Tensor:
@@ -398,11 +404,11 @@ def contributions(heads: Tensor, W_O: Tensor) -> Tensor:
 check("contributions", contributions)
 
 # %% [markdown]
-# **Use it.** Here is the trained model of exercise 1 again, with three layers of four heads. It reads 30 lines of
-# documentation. For each head the cell subtracts what *you* say it adds from its layer's output, and measures the loss in
-# nats per token. If your part is right, this is an ablation of the head. The last line checks it against real ablations, which
-# set a head's block of $W_O$ to zero. *Guess:* does the head that writes the longest vectors cost most? Can the model do
-# better without a head?
+# **Use it.** Here is the trained model of exercise 1 again, with three layers of four heads, reading 30 lines of
+# documentation. For each head the cell subtracts what *you* say it adds from its layer's output, and measures the loss
+# in nats per token. If your part is right, this is an ablation of the head, and the last line checks it against real
+# ablations, which set a head's block of $W_O$ to zero. *Guess:* does the head that writes the longest vectors cost
+# most? Can the model do better without a head?
 
 # %%
 if solved("contributions") and solved("split_heads"):
@@ -455,10 +461,10 @@ if solved("contributions") and solved("split_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Heads that write longer vectors tend to cost more: the three with the longest vectors cost most. But size alone decides
-# nothing. In layer 0 the head with the longest vectors costs least. Without the last head of the last layer the model is even
-# slightly better on these lines. The last line is 0 because the layer's output is a sum: if you subtract a head's part, you
-# ablate the head. A part that takes the wrong rows of $W_O$ gives another number.
+# Heads that write longer vectors tend to cost more, and the three with the longest vectors cost most. But size alone
+# decides nothing: in layer 0 the head with the longest vectors costs least, and without the last head of the last layer
+# the model is even slightly better on these lines. The last line is 0 because the layer's output is a sum: if you
+# subtract a head's part, you ablate the head. A part that takes the wrong rows of $W_O$ gives another number.
 #
 # One can also ask what a head's contribution *says*: up to the final norm, its product with the output matrix shows which
 # tokens it makes more likely. That is its **direct effect on the logits** ([@elhage2021]).</details>
@@ -483,11 +489,12 @@ def grouped_query_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor
 check("grouped_query_attention", grouped_query_attention)
 
 # %% [markdown]
-# **Use it.** One layer of the size of Llama 3's 8B: 32 query heads of width 128, one query at the end of a text of 512
-# tokens. Torch's kernel knows groups, too. *Guess* how many bytes a layer's keys and values take, with 32, 8 and 1
-# KV heads, in float32. Then your function writes with a **KV cache**: a text of 20 tokens goes through it one query
-# at a time, and all keys and values so far are kept, as in the lecture's section on the KV cache. At step $t$ the query has
-# one row, and the cache has $t + 1$. It needs no mask for this. Why not? The result is compared with one causal pass of torch.
+# **Use it.** One layer of the size of Llama 3's 8B has 32 query heads of width 128, and here one query stands at the
+# end of a text of 512 tokens. Torch's kernel knows groups, too, so your output is compared with its own. *Guess* how
+# many bytes a layer's keys and values take, with 32, 8 and 1 KV heads, in float32. Then your function writes with a
+# **KV cache**: a text of 20 tokens goes through it one query at a time, and all keys and values so far are kept, as in
+# the lecture's section on the KV cache. At step $t$ the query has one row, and the cache has $t + 1$. It needs no mask
+# for this. Why not? The result is compared with one causal pass of torch.
 
 # %%
 if solved("grouped_query_attention"):
@@ -499,7 +506,8 @@ if solved("grouped_query_attention"):
         off = float((grouped_query_attention(query, key, value) - fused).abs().max())
         kept = sum(x.numel() * x.element_size() for x in (key, value))
         mib = kept / 2**20
-        print(f"{n_kv_heads:>2} KV heads: {mib:5.2f} MiB kept; off from torch: {off:.0e}")
+        heads = "KV heads:" if n_kv_heads > 1 else "KV head: "
+        print(f"{n_kv_heads:>2} {heads} {mib:5.2f} MiB kept; off from torch: {off:.0e}")
 
     query = torch.randn(1, 8, 20, 8)                               # 8 query heads, each 8 wide
     key, value = torch.randn(2, 1, 2, 20, 8)                              # and 2 KV heads
@@ -519,14 +527,14 @@ if solved("grouped_query_attention"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# What a query must not see is not in the cache yet, so no mask is needed. The bytes shrink with the number of KV heads.
-# Without groups the cache of the last line would hold four times as many numbers.
+# What a query must not see is not in the cache yet, so no mask is needed. The bytes shrink with the number of KV heads:
+# without groups the cache of the last line would hold four times as many numbers.
 #
-# If your function calls `repeat_interleave`, it copies the keys and values for every query head, and for a moment all the
-# bytes are there again. Broadcasting over an axis of length 1 copies them, too, inside `torch.matmul`. To avoid
-# the copy, let the query heads of a group become *rows* of one query, `query.unflatten(1, (g, -1)).flatten(2, 3)` with
-# $g$ KV heads. Its shape is (batch, g, $h/g \cdot n_\text{query}$, d_head), and it meets the $g$ heads of keys as they
-# are. At the end undo the two steps.</details>
+# If your function calls `repeat_interleave`, it copies the keys and values for every query head, and for a moment all
+# the bytes are there again. Broadcasting over an axis of length 1 copies them, too, inside `torch.matmul`. To avoid the
+# copy, let the query heads of a group become *rows* of one query, `query.unflatten(1, (g, -1)).flatten(2, 3)` with $g$
+# KV heads. Its shape is (batch, g, $h/g \cdot n_\text{query}$, d_head), so it meets the $g$ heads of keys as they are.
+# At the end undo the two steps.</details>
 
 # %% [markdown]
 # ## 7 · Interchange: one key, or one value, of another run
@@ -553,10 +561,10 @@ def interchange(
 check("interchange", interchange)
 
 # %% [markdown]
-# **Use it.** The lecture exchanged the key or the value of the pronoun for all heads of layer 1 at once. The cell trains the
-# lecture's first model again (some seconds), and your function exchanges the key or the value of one head at a time. The
-# cell counts how often the answer to "who gave" changes, and how often it becomes the other run's name. *Guess:* does one
-# head carry the name alone?
+# **Use it.** The lecture replaced the key or the value of the pronoun for all heads of layer 1 at once. The cell
+# trains the lecture's first model again (some seconds), and your function exchanges the key or the value of one head at
+# a time. Then the cell counts how often the answer to "who gave" changes, and how often it becomes the other run's
+# name. *Guess:* does one head carry the name alone?
 
 # %%
 if solved("interchange"):
@@ -606,15 +614,16 @@ if solved("interchange"):
     for head in range(4):
         for i, part in enumerate(("key", "value")):
             new, other_than_usual = became[head, i] / len(she), changed[head, i] / len(she)
-            print(f"layer 1, head {head}, the other {part:<5}: {other_than_usual:.0%} of the"
+            print(f"layer 1, head {head}, the other {part}: {other_than_usual:.0%} of the"
                   f" answers change, {new:.0%} become the other name")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Only one exchange brings in the other name: the value of head 3. It changes about half of the answers. With the other key
-# hardly any answer changes, whichever head it is. In the lecture all four heads together brought the new name to about four
-# fifths of the answers. So other heads read the name, too, but none of them changes an answer alone.</details>
+# Only one exchange brings in the other name, that of the value of head 3, which changes about half of the answers. With
+# the other key no answer changes, whichever head it is. In the lecture (Figure 7.17, c, seed 0) all four heads
+# together brought the new name to nearly four fifths of this model's answers, so other heads read the name, too, but
+# none of them changes an answer alone.</details>
 
 # %% [markdown]
 # ## 8 · Ablation: a head that nobody misses
@@ -658,7 +667,8 @@ if solved("interchange"):
 # ## 9 · Scaled scores: why the root?
 #
 # A slide argues: "After LayerNorm the elements of a vector have mean 0 and variance 1, so the dot product of two of
-# them has variance $d_k$. Divide by $\sqrt{d_k}$."
+# them has variance $d_k$. Divide by $\sqrt{d_k}$." LayerNorm ([lecture @deep_stacks](@deep_stacks)) gives each vector
+# the mean 0 and the mean square 1.
 #
 # **(a)** Let the $2 d_k$ elements of $q$ and $k$ be independent, with mean 0, those of $q$ with variance $a$ and those
 # of $k$ with variance $b$. Derive the variance of $q \cdot k$. Where do you use the independence, and where the mean of
@@ -694,9 +704,10 @@ if solved("interchange"):
 #
 # This one is worth extra credit, and nothing is lost by leaving it out.
 #
-# You have a trained model with `n_heads` KV heads, and would like one with groups. Ainslie et al. ([-@ainslie2023,
-# section 2.1]) convert the old model: each new key head is the *mean* of the key heads of its group, and so for the
-# values. A little more training repairs the loss. Build the new weight of the key projection from the old.
+# You have a trained model with `n_heads` KV heads, and would like one with groups. Ainslie et al.
+# ([-@ainslie2023, section 2.1]) convert the old model: each new key head is the *mean* of the key heads of its group,
+# and so for the values. A little more training then repairs the loss. Build the new weight of the key projection from
+# the old.
 #
 # The weight has the form of `nn.Linear`, (outputs, inputs): the first `d_head` *rows* make head 0, the next head 1, and
 # so on.
@@ -758,7 +769,7 @@ if solved("average_heads"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With two KV heads the perplexity rises by a third, with one it nearly doubles. In this model, before further training, the
-# mean is not clearly better than the first head of each group: with one KV head it is worse. The paper compares after a
-# further 5 % of the pre-training steps, and finds the mean better. (Each group here holds neighbours, 0 and 1, 2 and 3. In
-# exercise 1 these attended to the same places in the last layer.)</details>
+# With two KV heads the perplexity rises by a third, and with one it nearly doubles. In this model, before further
+# training, the mean is not clearly better than the first head of each group: with one KV head it is worse. The paper,
+# however, compares after a further 5 % of the pre-training steps, and finds the mean better. (Each group here holds
+# neighbours, 0 and 1, 2 and 3, which in exercise 1 attended to the same places in the last layer.)</details>

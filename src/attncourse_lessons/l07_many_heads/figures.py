@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import PercentFormatter
 from torch import Tensor
 
 from attncourse._checks import check_shape
+from attncourse.viz import attention_viewer
 from attncourse.viz.diagrams import arrow, rgb
 from attncourse.viz.figures import as_matrix, hatch
 from attncourse.viz.figures import cells as draw_cells
@@ -27,7 +31,6 @@ from attncourse.viz.style import (
     WEIGHTS,
     check_places,
     figure,
-    line_style,
     show,
     stage,
 )
@@ -140,8 +143,9 @@ def _matrix(
         face = "#ffffff" if colour == INK else (*rgb(colour), 0.2)
         ax.add_patch(Rectangle((start, low), across, up, facecolor=face, edgecolor=colour, linewidth=1.3))
         if len(colours) > 1:
-            ax.text(start + across / 2, low + 0.32 * up, f"{i}", ha="center", va="center", fontsize=8.5, color=colour)
-    ax.text(left + width / 2, y + height / 2 + 0.12, label, ha="center", va="center", fontsize=10, color=INK)
+            ax.text(start + across / 2, low + 0.32 * up, f"{i}", ha="center", va="center", fontsize=9, color=colour)
+    if label:
+        ax.text(left + width / 2, y + height / 2 + 0.12, label, ha="center", va="center", fontsize=10, color=INK)
     if shape:
         ax.text(left + width / 2, y - height / 2 - 0.11, shape, ha="center", va="center", fontsize=9, color=INK)
     if pale_column is not None:
@@ -202,22 +206,26 @@ def sum_of_heads(n: int, d_model: int, n_heads: int) -> None:
     for i, colour in enumerate(colours):
         factors += [(f"head {i}", n, d_v, [colour], "columns"), (f"$W_O^{{({i})}}$", d_v, d_model, [colour], "rows")]
     signs = ["·", "=", *["·", "+"] * (n_heads - 1), "·", ""]
-    gap, x, middle = 0.34, 0.2, 0.35 + UNIT * d_model / 2
-    low = middle - UNIT * max(n, d_v) / 2 - 0.28
-    width = 2 * x + gap * (len(factors) - 1) + UNIT * sum(columns for _, _, columns, _, _ in factors)
-    drawn, ax = figure(width, 2 * middle + 0.1)
-    stage(ax, (0, width), (0, 2 * middle + 0.1))
+    gap, x, below = 0.34, 0.2, 0.35 + UNIT * n / 2                       # below: the row of the products
+    line = below + UNIT * n / 2 + 0.36
+    middle = line + 0.3 + UNIT * max(n, d_model) / 2
+    width = 2 * x + gap * len(factors) + UNIT * (sum(columns for _, _, columns, _, _ in factors) + d_model)
+    drawn, ax = figure(width, middle + UNIT * d_model / 2 + 0.35)
+    stage(ax, (0, width), (0, drawn.get_figheight()))
     for (label, rows, columns, shades, cut), sign in zip(factors, signs, strict=True):
         _matrix(ax, x, middle, rows, columns, shades, cut, label, f"{rows}×{columns}")
+        end = x + UNIT * columns
         if sign == "+" or not sign:                                      # a head and its block are a product
             left = x - gap - UNIT * d_v
-            ax.plot([left, x + UNIT * columns], [low, low], color=shades[0], linewidth=1.5)
-            ax.text((left + x + UNIT * columns) / 2, low - 0.13, f"{n}×{d_model}", ha="center", va="center",
-                    fontsize=9, color=shades[0])  # fmt: skip
-        x += UNIT * columns + gap
+            ax.plot([left, end], [line, line], color=shades[0], linewidth=1.5)
+            _matrix(ax, (left + end - UNIT * d_model) / 2, below, n, d_model, shades, cut, "", f"{n}×{d_model}")
+            ax.text(end + gap / 2, below, sign or "=", ha="center", va="center", fontsize=13, color=INK)
+        x = end + gap
         ax.text(x - gap / 2, middle, sign, ha="center", va="center", fontsize=13, color=INK)
+    _matrix(ax, x, below, n, d_model, [INK], "columns", "output", f"{n}×{d_model}")
     show(drawn, f"Concat, {n} by {d_model}, times W_O, {d_model} by {d_model}, is a sum of {n_heads} products, one for "
-         f"each head: head i, {n} by {d_v}, times its block of rows of W_O, {d_v} by {d_model}.")  # fmt: skip
+         f"each head: head i, {n} by {d_v}, times its block of rows of W_O, {d_v} by {d_model}. Each product is {n} by "
+         f"{d_model}, as wide as the output, which is their sum.")  # fmt: skip
 
 
 def rows_subtracted(first: Tensor, second: Tensor, values: Tensor, names: Sequence[str]) -> None:
@@ -322,83 +330,73 @@ def two_answers(alpha: float) -> None:
     show(drawn, f"Four mixtures of two dinners on a line, by their share of pie. {'. '.join(said)}.")
 
 
-def keys_on_a_line(
-    seeds: Mapping[str, tuple[Tensor, Sequence[float]]], names: Sequence[str], enough: float
+def keys_found(
+    line: tuple[Tensor, Tensor], plane: tuple[Tensor, Tensor], names: Sequence[str], found: Sequence[Sequence[bool]]
 ) -> None:
-    """The keys of a head with d_k = 1 on a line, a line for each seed: {title: (keys, how often each is found)}.
+    """The keys of a head with d_k = 1 on a line, and of one with d_k = 2 in a plane: (queries, keys), (n, d_k) each.
 
-    Each line has its own scale, the largest distance from zero. A key that is found more often than `enough` is orange.
-    The names stand above the line at even distances, each joined to its key. Raises ValueError where a name has no key.
+    `found` says of each key, for the line and for the plane, whether it is found: then it is an orange square. Arrows
+    have the directions of queries; their length means nothing. On the line, names stand above at even distances, each
+    joined to its key. Raises ValueError for tensors of other shapes.
     """
-    drawn, ax = figure(8.4, 0.7 + 1.15 * len(seeds))
-    said, looks = [], {True: (ORANGE, "s"), False: (BLUE, "o")}
-    for row, (title, (keys, shares)) in enumerate(seeds.items()):
-        if keys.shape != (len(names),):
-            raise ValueError(f"{title}: got keys of shape {tuple(keys.shape)}, expected {(len(names),)}")
-        y, places = -row, (keys / keys.abs().max()).tolist()
-        ax.plot([-1, 1], [y, y], color=PALE, linewidth=2, zorder=1)
-        order = sorted(range(len(names)), key=places.__getitem__)
-        for i, at in zip(order, np.linspace(-1, 1, len(names)).tolist(), strict=True):
-            colour, marker = looks[shares[i] > enough]
-            ax.plot([places[i], at], [y, y + 0.3], color=colour, linewidth=0.8, zorder=2)
-            ax.plot([places[i]], [y], linestyle="none", marker=marker, markersize=8, color=colour, zorder=3,
-                    markeredgecolor="white")  # fmt: skip
-            ax.text(at, y + 0.33, f"{names[i]} {shares[i]:.0%}", ha="center", va="bottom", fontsize=9.5, color=colour)
-        ends = ", ".join(f"{names[i]} {shares[i]:.0%}" for i in order)
-        said.append(f"{title}, from the left, with how often each is found: {ends}")
-    handles = [Line2D([], [], color=colour, marker=marker, linestyle="none", label=words) for words, (colour, marker)
-               in ((f"found in more than {enough:.0%}", looks[True]), ("found less often", looks[False]))]  # fmt: skip
-    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
-    ax.set_xlim(-1.14, 1.14)
-    ax.set_ylim(-len(seeds) + 0.75, 0.62)
-    ax.set_xticks([0])
-    ax.set_yticks(range(0, -len(seeds), -1), list(seeds))
-    ax.tick_params(axis="y", length=0)
-    ax.spines[["left", "right", "top"]].set_visible(False)
-    ax.set_xlabel("the one number of a key")
-    show(drawn, f"Keys of one column on a line. {'. '.join(said)}.")
-
-
-def keys_in_a_plane(seeds: Mapping[str, tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
-    """The keys of a head with d_k = 2 as points, and where each query points: {title: (queries, keys)}, (n, 2) each.
-
-    An arrow has the direction of its query; its length means nothing. Raises ValueError for tensors of other shapes.
-    """
-    for title, pair in seeds.items():
+    for d_k, pair in enumerate((line, plane), 1):
         for role, vectors in zip(("queries", "keys"), pair, strict=True):
-            if vectors.shape != (len(names), 2):
-                expected = (len(names), 2)
-                raise ValueError(f"{title}: got {role} of shape {tuple(vectors.shape)}, expected {expected}")
-    drawn, _ = figure(4.2 * len(seeds), 4.3, columns=len(seeds))
-    said = []
-    for ax, (title, (queries, keys)) in zip(drawn.axes, seeds.items(), strict=True):
-        reach = float(keys.norm(dim=-1).max())
-        best = (queries @ keys.T).argmax(dim=-1).tolist()
-        for name, query, key in zip(names, queries, keys, strict=True):
-            x, y = key.tolist()
-            ax.plot([x], [y], linestyle="none", marker="o", markersize=7, color=BLUE, zorder=3)
-            out = (key * (1 + 0.2 * reach / key.norm())).tolist()
-            ax.text(*out, name, ha="center", va="center", fontsize=10, color=BLUE)
-            tip = (query * (0.38 * reach / query.norm())).tolist()
-            arrow(ax, (0, 0), tuple(tip), ORANGE)
-            ax.text(*(1.34 * part for part in tip), name, ha="center", va="center", fontsize=9, color=ORANGE)
-        ax.set_xlim(-1.35 * reach, 1.35 * reach)
-        ax.set_ylim(-1.35 * reach, 1.35 * reach)
-        ax.set_aspect("equal")
-        ax.set_xticks([0])
-        ax.set_yticks([0])
-        ax.grid(color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
-        ax.set_title(title)
-        ax.set_xlabel("first column")
-        ax.set_ylabel("second column" if ax is drawn.axes[0] else "")
-        found = ", ".join(f"{name} finds {names[i]}" for name, i in zip(names, best, strict=True))
-        said.append(f"{title}: {found}")
-    names_of = (("key of a day", {"color": BLUE, "marker": "o", "linestyle": "none"}),
-                ("direction of a day's query", {"color": ORANGE, "linewidth": 2}))  # fmt: skip
-    handles = [Line2D([], [], label=words, **look) for words, look in names_of]
-    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
-    show(drawn, f"Keys of the days as points, queries as arrows. The key with the highest score: {'; '.join(said)}.")
+            if vectors.shape != (len(names), d_k):
+                expected = (len(names), d_k)
+                raise ValueError(f"d_k = {d_k}: got {role} of shape {tuple(vectors.shape)}, expected {expected}")
+    drawn, (on_line, in_plane) = figure(9.4, 4.2, columns=2)
+    looks = {True: {"color": ORANGE, "marker": "s"}, False: {"color": GREY, "marker": "o"}}
+    mark = {"linestyle": "none", "markersize": 6.5, "markeredgecolor": "white", "markeredgewidth": 0.5, "zorder": 3}
+    keys = line[1][:, 0]
+    places = (keys / keys.abs().max()).tolist()
+    on_line.plot([-1.1, 1.1], [0, 0], color=PALE, linewidth=2, zorder=1)
+    order = sorted(range(len(names)), key=places.__getitem__)
+    for i, at in zip(order, np.linspace(-1, 1, len(names)).tolist(), strict=True):
+        look = looks[found[0][i]]
+        on_line.plot([places[i], at], [0, 0.3], color=look["color"], linewidth=0.8, zorder=2)
+        on_line.plot([places[i]], [0], **look, **mark)
+        on_line.text(at, 0.34, names[i], ha="center", va="bottom", fontsize=10, color=look["color"])
+    on_line.plot([0, 0], [-0.04, 0.04], color=GREY, linewidth=1)
+    on_line.text(0, -0.07, "0", ha="center", va="top", fontsize=10, color=GREY)
+    for way, words in ((-1, "negative queries"), (1, "positive queries")):
+        arrow(on_line, (0, -0.3), (0.8 * way, -0.3), BLUE)
+        on_line.text(0.5 * way, -0.36, words, ha="center", va="top", fontsize=10, color=BLUE)
+    on_line.set_xlim(-1.2, 1.2)
+    on_line.set_ylim(-1, 0.9)
+    reach = float(plane[1].norm(dim=-1).max())
+    for i, (query, key) in enumerate(zip(*plane, strict=True)):
+        look = looks[found[1][i]]
+        in_plane.plot([float(key[0])], [float(key[1])], **look, **mark)
+        out = (key * (1 + 0.2 * reach / key.norm())).tolist()
+        in_plane.text(*out, names[i], ha="center", va="center", fontsize=10, color=look["color"])
+        tip = (query * (0.38 * reach / query.norm())).tolist()
+        arrow(in_plane, (0, 0), tuple(tip), BLUE)
+        in_plane.text(*(1.36 * part for part in tip), names[i], ha="center", va="center", fontsize=9.5, color=BLUE)
+    in_plane.set_xlim(-1.35 * reach, 1.35 * reach)
+    in_plane.set_ylim(-1.35 * reach, 1.35 * reach)
+    in_plane.set_aspect("equal")
+    in_plane.set_xlabel("first column")
+    in_plane.set_ylabel("second column")
+    for d_k, ax in enumerate((on_line, in_plane), 1):
+        ax.set_title(f"$d_k$ = {d_k}: {sum(found[d_k - 1])} of {len(names)} keys are found")
+        ax.set_xticks([0] if ax is in_plane else [])
+        ax.set_yticks([0] if ax is in_plane else [])
+    on_line.spines[:].set_visible(False)
+    in_plane.grid(color=PALE, linewidth=0.8)
+    in_plane.set_axisbelow(True)
+    entries: dict[str, dict[str, Any]] = {
+        "key that is found": looks[True],
+        "key that is missed": looks[False],
+        "direction of a query": {"color": BLUE, "marker": r"$\rightarrow$"},
+    }
+    handles = [Line2D([], [], label=words, markersize=16 if "query" in words else 7, **{**look, "linestyle": "none"})
+               for words, look in entries.items()]  # fmt: skip
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=3)
+    best = (plane[0] @ plane[1].T).argmax(dim=-1).tolist()
+    said = ", ".join(f"{names[i]}{' (found)' if found[0][i] else ''}" for i in order)
+    points = ", ".join(f"{name} finds {names[i]}" for name, i in zip(names, best, strict=True))
+    show(drawn, f"Keys of one column on a line, from the left: {said}. Keys of two columns as points in a plane, and "
+         f"queries as arrows. The key with the highest score: {points}.")  # fmt: skip
 
 
 def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int) -> None:
@@ -444,12 +442,64 @@ def head_pieces(panels: Mapping[str, Tensor], words: Sequence[str], d_model: int
     show(drawn, f"Which numbers each head gets, row by row ({initials}; the digit is the column). {'. '.join(said)}.")
 
 
+def by_day(tables: Mapping[str, Tensor], names: Sequence[str], digits: int = 2, outlined: bool = False) -> None:
+    """Square tables side by side, {title: numbers (n, n)}, darker for more: rows are queries, columns keys.
+
+    With decimals, what rounds to zero is not printed; `outlined` is the largest number of each row. Raises ValueError
+    where shapes do not fit.
+    """
+    matrices = {title: as_matrix(table, names, names) for title, table in tables.items()}
+    drawn, _ = figure(0.8 + (0.3 + 0.58 * len(names)) * len(tables), 0.9 + 0.42 * len(names), columns=len(tables))
+    said = []
+    for ax, (title, table) in zip(drawn.axes, matrices.items(), strict=True):
+        beside = names if ax is drawn.axes[0] else [""] * len(names)
+        draw_cells(ax, table, beside, names, numbers=True, digits=digits)
+        low, top = ax.collections[0].get_clim()
+        for value, number in zip(table.flat, ax.texts, strict=True):
+            if not number.get_text().strip("−0."):
+                number.set_text("" if digits else "0")
+            number.set_color("white" if value - low > 0.6 * (top - low) else INK)
+        ax.xaxis.tick_top()
+        ax.spines[:].set(visible=True, color=GREY)
+        ax.set_xlabel("key")
+        ax.set_title(title, pad=10)
+        most = table.argmax(axis=1).tolist()
+        for i, j in enumerate(most) if outlined else ():
+            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=2, clip_on=False, zorder=4))
+        largest = "; ".join(f"{names[i]}: {table[i, j]:.{digits}f} at {names[j]}" for i, j in enumerate(most))
+        said.append(f"{title}. The largest number of each row: {largest}.".removeprefix(". "))
+    drawn.axes[0].set_ylabel("query")
+    show(drawn, f"Rows are queries, columns keys. {' '.join(said)}")
+
+
+class MarkedViewer(attention_viewer):
+    """The attention viewer; in its still picture of all heads a row is framed in some maps, {number of a map: row}."""
+
+    def __init__(self, *given: Any, rows: Mapping[int, int], **named: Any):
+        self._rows = dict(rows)
+        super().__init__(*given, **named)
+
+    def still(self) -> tuple[Figure, str]:
+        drawn, said = super().still()
+        for number, row in self._rows.items() if self.view == "all" else ():
+            left, right = drawn.axes[number].get_xlim()
+            drawn.axes[number].add_patch(
+                Rectangle(
+                    (left, row - 0.5), right - left, 1, fill=False, edgecolor=ORANGE, linewidth=1.8, clip_on=False
+                )
+            )
+        return drawn, said
+
+
 def reads_and_losses(
-    reads: Tensor, lost: Tensor, rows: Sequence[str], columns: Sequence[str], titles: Sequence[str]
-) -> None:
+    reads: Tensor, lost: Tensor, rows: Sequence[str], columns: Sequence[str], titles: Sequence[str],
+    outlined: Sequence[tuple[int, int]] = (), largest: Sequence[int] = (),
+) -> None:  # fmt: skip
     """Two tables beside each other, each darker for more on a scale of its own: what heads read, what is lost without.
 
-    Both (rows, columns), as shares; the second is printed in hundredths. Raises ValueError where shapes do not fit.
+    Both (rows, columns), as shares; the second is printed in hundredths. `outlined` are the (row, column) to look at,
+    in orange; in these columns the `largest` number of each table is outlined in black.
+    Raises ValueError where shapes do not fit.
     """
     tables = [as_matrix(table, rows, columns) for table in (reads, lost)]
     drawn, _ = figure(1.5 + 1.9 * len(columns), 1.1 + 0.36 * len(rows), columns=2)
@@ -467,8 +517,12 @@ def reads_and_losses(
         ax.set_title(title, pad=10)
         for (i, j), value in np.ndenumerate(table):
             words = f"{value:.2f}" if unit == 1 else f"{round(unit * value)}".replace("-", "−")
-            colour = "white" if shade[i, j] > 0.7 * top else INK
+            colour = "white" if shade[i, j] > 0.6 * top else INK
             ax.text(j + 0.5, i + 0.5, words, ha="center", va="center", fontsize=9.5, color=colour)
+        for places, colour in ((outlined, ORANGE), ([(int(table[:, j].argmax()), j) for j in largest], INK)):
+            for i, j in places:
+                ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=colour, linewidth=2.4, clip_on=False,
+                                       zorder=4))  # fmt: skip
         listed = "; ".join(
             f"{row}: " + ", ".join(f"{column} {value:.2f}" for column, value in zip(columns, line, strict=True))
             for row, line in zip(rows, table, strict=True)
@@ -478,7 +532,7 @@ def reads_and_losses(
 
 
 def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
-    """Each head's weights (n, n) on a text of letters, and, outlined, the letter that followed the last time.
+    """Each head's weights (n, n) on a text of letters; in the last map, outlined, the letter that followed last time.
 
     A row is the letter that asks; the future, which a causal mask forbids, is hatched. Raises ValueError where shapes
     do not fit.
@@ -490,7 +544,7 @@ def letters_attended(letters: str, heads: Mapping[str, Tensor]) -> None:
         table = as_matrix(weights, letters, letters)
         past = torch.ones(weights.shape, dtype=torch.bool).tril()
         draw_cells(ax, table, letters, letters, numbers=False, allowed=past)
-        for i, j in followed:
+        for i, j in followed if ax is drawn.axes[-1] else ():
             ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.4, clip_on=False))
         ax.xaxis.tick_top()
         ax.set_title(title, pad=10)
@@ -556,7 +610,7 @@ def _latent(ax: Axes, n_heads: int, title: str) -> None:
         _tile(ax, head, 1.9, f"q{head}", colour)
         ax.add_patch(Rectangle((head - 0.4, 0.6), 0.8, 0.76, facecolor="white", edgecolor=colour, linestyle="--",
                                zorder=2))  # fmt: skip
-        ax.text(head, 0.98, f"k{head}\nv{head}", ha="center", va="center", fontsize=8, color=INK, zorder=3)
+        ax.text(head, 0.98, f"k{head}\nv{head}", ha="center", va="center", fontsize=9, color=INK, zorder=3)
     _tile(ax, middle - 1.2, -0.38, "c", INK)
     _tile(ax, middle + 1.2, -0.38, "$k^R$", INK)
     ax.text(middle, 2.45, "query heads", ha="center", va="center", fontsize=9, color=INK)
@@ -565,44 +619,25 @@ def _latent(ax: Axes, n_heads: int, title: str) -> None:
     ax.set_title(title)
 
 
-def cache_sizes(gib: Mapping[str, Sequence[float]], lengths: Sequence[int], parameters: float) -> None:
-    """Caches in GiB, {name: a size for each length}, against the tokens in them, beside the model's parameters.
-
-    Both axes double at each step. Raises ValueError where a line has another number of sizes.
-    """
-    for name, line in gib.items():
-        if len(line) != len(lengths):
-            raise ValueError(f"{name}: got {len(line)} sizes, expected {len(lengths)}, one for each length")
-    drawn, ax = figure(8.4, 3.6)
-    said = []
-    for i, (name, line) in enumerate(gib.items()):
-        ax.plot(lengths, line, **line_style(i))
-        words = f"{name}: {line[-1]:.3g} GiB"
-        ax.annotate(words, (lengths[-1], line[-1]), xytext=(9, 0), textcoords="offset points", va="center",
-                    fontsize=10, color=line_style(i)["color"])  # fmt: skip
-        said.append(f"{name}: {line[0]:.2g} to {line[-1]:.2g}")
-    ax.plot([lengths[0], lengths[-1]], [parameters, parameters], color=INK, linewidth=1.2, linestyle=":", zorder=1)
-    ax.annotate(f"all parameters: {parameters:.0f} GiB", (lengths[0], parameters), xytext=(0, 4),
-                textcoords="offset points", fontsize=10, color=INK)  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    smallest, largest = min(map(min, gib.values())), max(map(max, gib.values()))
-    ticks = [2.0**k for k in range(-9, 10, 2) if 0.9 * smallest < 2.0**k < 1.1 * largest]
-    ax.set_yticks(ticks, [f"1/{1 / tick:.0f}" if tick < 1 else f"{tick:.0f}" for tick in ticks])
-    ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
-    ax.minorticks_off()
-    ax.tick_params(labelsize=9)
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.set_xlabel("tokens in the cache")
-    ax.set_ylabel("memory (GiB)")
-    show(drawn, f"The cache's GiB for {lengths[0]:,} to {lengths[-1]:,} tokens. {'; '.join(said)}. All parameters: "
-         f"{parameters:.1f} GiB.")  # fmt: skip
+def cache_sizes(gib: Mapping[str, float], parameters: float) -> None:
+    """Caches in GiB as bars, {name: size}, beside a dotted line for the memory of the model's parameters."""
+    drawn, ax = figure(8.4, 1.0 + 0.5 * len(gib))
+    for y, size in enumerate(gib.values()):
+        ax.barh([y], [size], height=0.6, color=(*rgb(BLUE), 0.5), edgecolor=BLUE)
+        ax.text(size + 0.8, y, f"{size:.3g} GiB", ha="left", va="center", fontsize=11, color=INK)
+    ax.axvline(parameters, color=ORANGE, linestyle=":", linewidth=1.8, zorder=3)
+    ax.text(parameters, -0.55, f"all parameters: {parameters:.0f} GiB", ha="center", va="bottom", fontsize=10,
+            color=ORANGE)  # fmt: skip
+    ax.set_yticks(range(len(gib)), list(gib))
+    ax.set_ylim(len(gib) - 0.5, -0.5)
+    ax.set_xlim(0, 1.15 * max(*gib.values(), parameters))
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("memory (GiB)")
+    said = "; ".join(f"{name}: {size:.3g}" for name, size in gib.items())
+    show(drawn, f"The cache's GiB. {said}. All parameters: {parameters:.1f} GiB.")
 
 
-def seed_rows(
-    rows: Mapping[str, Sequence[float]], x_name: str, references: Mapping[str, float]
-) -> None:
+def seed_rows(rows: Mapping[str, Sequence[float]], x_name: str, references: Mapping[str, float]) -> None:
     """Shares from 0 to 1, a row for each model, a mark for each seed and the mean beside it; dotted references."""
     drawn, ax = figure(8.2, 1.45 + 0.5 * len(rows))
     said = []
@@ -627,57 +662,37 @@ def seed_rows(
     show(drawn, f"{x_name}, one mark a seed. {'; '.join(said)}.")
 
 
-def heads_removed(lines: Mapping[str, Sequence[float]], enough: float) -> None:
-    """The accuracy after each removal of a head, {name: from none removed to all}, and how much is `enough`."""
-    drawn, ax = figure(6.8, 3.5)
-    for i, (name, line) in enumerate(lines.items()):
-        ax.plot(range(len(line)), line, label=name, **line_style(i))
-    ax.axhline(enough, color=INK, linestyle=":", linewidth=1.4, zorder=1)
-    ax.annotate(f"{enough:.0%}", (1, enough), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points",
-                ha="left", va="center", fontsize=10, color=INK)  # fmt: skip
-    ax.set_ylim(0, 1.06)
-    ax.set_xticks(range(max(map(len, lines.values()))))
-    ax.grid(color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.set_xlabel("number of heads removed, the cheapest first")
-    ax.set_ylabel("accuracy, worst of the three questions")
-    ax.legend(frameon=False, loc="lower left")
-    said = "; ".join(f"{name}: " + ", ".join(f"{share:.2f}" for share in line) for name, line in lines.items())
-    show(drawn, f"Accuracy with more and more heads removed. {said}. A dotted line at {enough:.0%}.")
+def heads_removed(
+    lines: Mapping[str, Sequence[float]], together: Mapping[str, tuple[int, float]], enough: float
+) -> None:
+    """The accuracy after each removal of a head, {name: from none removed to all}: a panel each; and what is `enough`.
 
-
-def beyond_the_sum(runs: Mapping[str, tuple[float, float]]) -> None:
-    """Answers lost without two heads beyond the sum of the two single losses: with the partner, and with another head.
-
-    `runs`: {seed: (with the partner, the mean with another head)}, as shares.
+    `together`: {name: (number of heads that can each go alone, accuracy without all of them)}, an orange point each.
     """
-    drawn, ax = figure(7.6, 2.8)
-    partners, others = (list(shares) for shares in zip(*runs.values(), strict=True))
-    for i, ends in enumerate(zip(others, partners, strict=True)):
-        ax.plot([i, i], ends, color=GREY, linewidth=1.4, zorder=1)
-    for shares, words, style in (
-        (partners, "with its partner", {"marker": "o", "color": BLUE}),
-        (others, "with another head,\nmean of six", {"marker": "s", "color": ORANGE, "markerfacecolor": "white"}),
-    ):
-        ax.plot(range(len(runs)), shares, linestyle="none", markersize=7, markeredgewidth=1.8, **style)
-        ax.annotate(words, (len(runs) - 1, shares[-1]), xytext=(24, 4), textcoords="offset points", va="center",
-                    fontsize=10, color=style["color"])  # fmt: skip
-    gaps = [partner - other for partner, other in zip(partners, others, strict=True)]
-    middle = sum(gaps) / len(gaps)
-    ax.text(0.01, 0.97, f"mean difference: {100 * middle:.1f} points", transform=ax.transAxes, ha="left", va="top",
-            fontsize=10, color=INK)  # fmt: skip
-    ax.axhline(0, color=INK, linewidth=1)
-    every = 1 if len(runs) <= 15 else 5                                   # so that no name meets the next
-    ax.set_xticks(range(0, len(runs), every), list(runs)[::every])
-    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}")
-    ax.set_ylim(min(0, *others, *partners) - 0.02, 1.2 * max(*others, *partners))
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    ax.set_xlabel("seed")
-    ax.set_ylabel("percentage points\nbeyond the sum")
-    said = "; ".join(f"seed {name}: {a:.0%} and {b:.0%}" for name, (a, b) in runs.items())
-    show(drawn, f"Answers lost beyond the sum of two single losses, with the partner and with another head: {said}. "
-         f"Mean difference {100 * middle:.1f} points.")  # fmt: skip
+    drawn, _ = figure(3.2 * len(lines), 3.3, columns=len(lines))
+    for ax, (name, line) in zip(drawn.axes, lines.items(), strict=True):
+        n, share = together[name]
+        ax.plot(range(len(line)), line, color=BLUE, linewidth=1.8, marker="o", markersize=6, markerfacecolor="white",
+                markeredgewidth=1.6, clip_on=False, zorder=2)  # fmt: skip
+        ax.plot([n, n], [line[n], share], color=ORANGE, linewidth=1.4, zorder=1)
+        ax.plot([n], [share], linestyle="none", marker="D", markersize=8, color=ORANGE, zorder=3)
+        ax.text(n - 0.35, share, f"{n} at once: {share:.0%}", ha="right", va="center", fontsize=10, color=ORANGE)
+        ax.axhline(enough, color=INK, linestyle=":", linewidth=1.4, zorder=1)
+        ax.set_xlim(-0.3, len(line) - 0.7)
+        ax.set_ylim(0, 1.06)
+        ax.yaxis.set_major_formatter(PercentFormatter(1))
+        ax.set_xticks(range(len(line)))
+        ax.grid(color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.set_xlabel("number of heads removed")
+        ax.set_title(name)
+    drawn.axes[0].set_ylabel("accuracy, worst question")
+    drawn.axes[0].text(-0.1, 0.62, "one after the other,\nthe cheapest first", ha="left", va="center", fontsize=10,
+                       color=BLUE)  # fmt: skip
+    said = "; ".join(f"{name}: " + ", ".join(f"{share:.2f}" for share in line) for name, line in lines.items())
+    at_once = "; ".join(f"{name}: {n} heads, {share:.2f}" for name, (n, share) in together.items())
+    show(drawn, f"Accuracy with more and more heads removed, one after the other. {said}. Without all heads that can "
+         f"each go alone: {at_once}. A dotted line at {enough:.0%}.")  # fmt: skip
 
 
 def composition(
@@ -686,14 +701,14 @@ def composition(
     """A name, a pronoun and a verb through two layers: how the name reaches the verb, and what is exchanged on the way.
 
     `new` has three places, from below: what layer 0 writes into the pronoun, the pronoun's key, its value; each with
-    the share of answers, of each seed, that become the name of the `other` run; `old` has those that keep the first
-    run's. Raises ValueError for other numbers of any.
+    the share of answers, of each seed, that become the name of the `other` run; `old` has the share that stay. Raises
+    ValueError for other numbers of words or places.
     """
-    if not len(words) == len(new) == len(old) == 3:
-        raise ValueError(f"words, new, old: got {len(words)}, {len(new)} and {len(old)}, expected three of each")
+    if not len(words) == len(new) == 3:
+        raise ValueError(f"words, new: got {len(words)} and {len(new)}, expected three of each")
     name, pronoun, verb = words
-    drawn, ax = figure(9.2, 4.0)
-    stage(ax, (0, 9.2), (0, 4.0))
+    drawn, ax = figure(9.9, 4.0)
+    stage(ax, (0, 9.9), (0, 4.0))
     columns, levels = (1.55, 3.35, 5.15), (0.45, 1.7, 3.45)
     for y, level in zip(levels, ("embeddings", "after layer 0", "after layer 1"), strict=True):
         ax.text(0.05, y, level, ha="left", va="center", fontsize=9, color=GREY)
@@ -716,7 +731,7 @@ def composition(
     for start, end, colour in ways:
         arrow(ax, start, end, colour)
     arrow(ax, (columns[2] + 0.2, levels[1] + 0.24), (query[0] - 0.02, query[1] - 0.2), INK)
-    arrow(ax, (key[0] + 0.2, key[1] + 0.05), (meet[0] - 0.1, meet[1] - 0.03), INK)   # they meet in the weight
+    arrow(ax, (key[0] + 0.2, key[1] + 0.05), (meet[0] - 0.1, meet[1] - 0.03), INK)  # they meet in the weight
     arrow(ax, (query[0] - 0.2, query[1] + 0.08), (meet[0] + 0.1, meet[1] - 0.03), INK)
     arrow(ax, (value[0] + 0.03, value[1] + 0.2), (meet[0] - 0.01, meet[1] - 0.1), BLUE)
     arrow(ax, (meet[0] + 0.03, meet[1] + 0.1), (columns[2] - 0.2, levels[2] - 0.24), BLUE)
@@ -725,23 +740,38 @@ def composition(
             color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
     ax.text(columns[2] + 0.08, 2.98, "what it copies", ha="left", va="center", fontsize=9, color=BLUE,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
-    said = []
-    heights = (2.65, 1.7, 0.75)
+    said, heights = [], (2.82, 1.92, 1.02)
+    from_0, to_1 = 7.3, 9.2                                              # the axis of shares
     for (start, end, _), (what, became), letter, y in zip(ways, new.items(), "abc", heights, strict=True):
         x_at, y_at = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-        ax.plot([x_at], [y_at], marker="o", markersize=15, color=ORANGE, zorder=4)
-        ax.text(x_at, y_at, letter, ha="center", va="center", fontsize=11, color="white", zorder=5)
-        named, kept = (", ".join(f"{share:.0%}" for share in shares) for shares in (became, old[what]))
-        ax.plot([6.45], [y + 0.19], marker="o", markersize=15, color=ORANGE, zorder=4)
-        ax.text(6.45, y + 0.19, letter, ha="center", va="center", fontsize=11, color="white", zorder=5)
-        ax.text(6.65, y, f"{what} ⇄\nthe new name {named}\nthe old name {kept}", ha="left", va="center", fontsize=10,
-                color=INK)  # fmt: skip
-        said.append(f"{letter}, {what} exchanged: the new name {named}, the old name {kept}")
-    ax.text(6.35, 3.5, f"⇄ exchanged for that of the run with {other}:\nanswers, seed by seed", ha="left",
-            va="center", fontsize=10, color=ORANGE)  # fmt: skip
+        if letter == "a":  # all that the layer writes there, where it arrives at the box
+            x_at, y_at = end[0] + 0.1, end[1] + 0.07
+        for at in ((x_at, y_at), (6.45, y)):
+            ax.plot([at[0]], [at[1]], marker="o", markersize=15, color=ORANGE, zorder=4)
+            ax.text(*at, letter, ha="center", va="center", fontsize=11, color="white", zorder=5)
+        ax.text(6.65, y, what, ha="left", va="center", fontsize=11, color=INK)
+        for seed, (changed, kept) in enumerate(zip(became, old[what], strict=True)):
+            row = y - 0.2 * (seed + 1)
+            ax.text(from_0 - 0.15, row, f"seed {seed}", ha="right", va="center", fontsize=9, color=GREY)
+            ax.plot([from_0, to_1], [row, row], color=PALE, linewidth=1, zorder=0)
+            for share, face in ((kept, "white"), (changed, ORANGE)):
+                ax.plot([from_0 + share * (to_1 - from_0)], [row], marker="o", markersize=7, color=ORANGE,
+                        markerfacecolor=face, zorder=4)  # fmt: skip
+            ax.text(to_1 + 0.15, row, f"{changed:.0%}", ha="left", va="center", fontsize=10, color=ORANGE)
+        named, stayed = (", ".join(f"{share:.0%}" for share in shares) for shares in (became, old[what]))
+        said.append(f"{letter}, {what} exchanged: {named}, and {stayed} stay {name}")
+    for share in (0, 0.5, 1):
+        x = from_0 + share * (to_1 - from_0)
+        ax.plot([x, x], [heights[-1] - 0.7, heights[0] - 0.1], color=PALE, linewidth=1, zorder=0)
+        ax.text(x, heights[-1] - 0.8, f"{share:.0%}", ha="center", va="center", fontsize=9, color=GREY)
+    heading = f"replaced by the vector from {other}'s run:\nshare of answers that"
+    ax.text(6.35, 3.72, heading, ha="left", va="center", fontsize=10, color=INK)
+    for x, face, words_beside in ((6.45, ORANGE, f"become {other}"), (8.0, "white", f"stay {name}")):
+        ax.plot([x], [3.3], marker="o", markersize=7, color=ORANGE, markerfacecolor=face)
+        ax.text(x + 0.15, 3.3, words_beside, ha="left", va="center", fontsize=10, color=INK)
     show(drawn, f"Layer 0 writes {name} into the vector of {pronoun}. Layer 1 makes a key and a value of this vector: "
-         f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers by seed: "
-         f"{'; '.join(said)}.")  # fmt: skip
+         f"by the key {verb} finds {pronoun}, and by the value it copies {name}. Answers that become "
+         f"{other}, by seed: {'; '.join(said)}.")  # fmt: skip
 
 
 def _box(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
@@ -751,7 +781,7 @@ def _box(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
 
 def _tile(ax: Axes, x: float, y: float, words: str, colour: str) -> None:
     ax.add_patch(Rectangle((x - 0.4, y - 0.3), 0.8, 0.6, facecolor=(*rgb(colour), 0.22), edgecolor=colour, zorder=2))
-    ax.text(x, y, words, ha="center", va="center", fontsize=8.5, color=INK, zorder=3)
+    ax.text(x, y, words, ha="center", va="center", fontsize=9, color=INK, zorder=3)
 
 
 def caching(n: int) -> None:
@@ -779,7 +809,7 @@ def caching(n: int) -> None:
         ax.spines[:].set_visible(False)
         ax.set_xlabel("token")
         ax.set_ylabel("step")
-        ax.set_title(f"{title}: {computed} pairs (k, v)")
+        ax.set_title(title)
         said.append(f"{title}, {computed} pairs of key and value are computed in {n} steps")
     names = {"computed at this step": ((*rgb(ORANGE), 0.75), ""), "read from the cache": ((*rgb(BLUE), 0.3), ""),
              "the future": ("white", "////")}  # fmt: skip

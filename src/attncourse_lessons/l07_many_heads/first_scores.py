@@ -1,16 +1,12 @@
-"""Scores at the start of training: their variance by initialisation; a layer's scale, and GPT-3's sizes, checked."""
+"""Scores at the start of training: their variance by initialisation, and a layer's scale, checked."""
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
 
 from attncourse.attention import MultiHeadAttention, attend
-from attncourse.counting import count_parameters, preset
-from attncourse.transformer import LanguageModel
 
 
 def variances(d: int, d_k: int) -> dict[str, float]:
@@ -41,19 +37,3 @@ def cross_attention() -> Iterator[str]:
     heads = (wide.unflatten(-1, (4, 16)).transpose(1, 2) for wide in projected)           # split
     by_hand = attend(*heads)[0].transpose(1, 2).flatten(2)                                 # divided by √16, merged
     assert torch.allclose(layer(x, memory), layer.output(by_hand), atol=1e-5), "it is scaled"
-
-
-def _millions(name: str, **change: Any) -> float:
-    return count_parameters(replace(preset(name).config, **change), LanguageModel).total / 1e6
-
-
-def gpt_3_sizes() -> Iterator[str]:
-    """GPT-3 XL with 24 heads and with 16, and 13B of two widths, counted beside the paper's table D.1."""
-    for heads in (24, 16):
-        size = _millions("gpt-3 xl", n_heads=heads, d_head=128)
-        yield f"XL, {heads} heads: {size:,.0f} M   table D.1: 1,320 M"
-        assert (abs(size - 1320) < 5) == (heads == 16)
-    for width in (5140, 5120):
-        size = _millions("gpt-3 13b", d_model=width, n_heads=40, d_head=128)
-        yield f"13B, width {width}: {size:,.0f} M   table D.1: 12,850 M"
-        assert (abs(size - 12850) < 5) == (width == 5120)

@@ -6,11 +6,6 @@ from torch import Tensor, nn
 from attncourse.data.diary import MEALS
 
 
-def hidden_readout(hidden: int, d_model: int = 32) -> nn.Module:
-    """Two answers, read from a vector through one hidden layer."""
-    return nn.Sequential(nn.Linear(d_model, hidden), nn.ReLU(), nn.Linear(hidden, 2 * len(MEALS)))
-
-
 def fixed_weights(diary: type, hidden: int = 0, d_model: int = 32) -> nn.Module:
     """The lecture's `diary` of one head with weights of 0.7 on tomorrow and 0.3 on yesterday, and its readout."""
 
@@ -18,7 +13,7 @@ def fixed_weights(diary: type, hidden: int = 0, d_model: int = 32) -> nn.Module:
         def __init__(self) -> None:
             super().__init__(nn.Linear(d_model, d_model, bias=False))            # W_V W_O
             if hidden:
-                self.read = hidden_readout(hidden, d_model)
+                self.read = nn.Sequential(nn.Linear(d_model, hidden), nn.ReLU(), nn.Linear(hidden, 2 * len(MEALS)))
 
         def forward(self, days: Int[Tensor, "batch 7"], meals: Int[Tensor, "batch 7"]) -> Float[Tensor, "batch 7 2 m"]:
             later = (days[:, None] - days[:, :, None]) % 7                       # (batch, query, key)

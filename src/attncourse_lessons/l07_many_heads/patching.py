@@ -1,10 +1,9 @@
 """Activation patching in models that read gossip: which verbs to ask, and vectors of one run put into another."""
 
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from statistics import mean, median, stdev
+from statistics import mean
 from typing import Any, NamedTuple
 
 import torch
@@ -154,17 +153,6 @@ def weight_on(
     return seen.self_attn[1][told.sentence, :, told.asker, place].mean(dim=0)
 
 
-def guessing(told: Gossip, asked: Int[Tensor, " m"], place: Int[Tensor, " m"]) -> dict[str, float]:
-    """How often a guess would be right, among the names before a pronoun's place: among all, and those of its sex."""
-    right: dict[str, list[float]] = {"all": [], "of that sex": []}
-    for question, at in zip(asked.tolist(), place.tolist(), strict=True):
-        words = {VOCABULARY[token] for token in told.tokens[told.sentence[question], :at].tolist()}
-        same = WOMEN if NAMES[int(told.answer[question])] in WOMEN else MEN
-        for which, names in (("all", NAMES), ("of that sex", same)):
-            right[which].append(1 / len(words & {*names}))
-    return {which: sum(shares) / len(shares) for which, shares in right.items()}
-
-
 @contextmanager
 def mean_ablated(model: Reader, told: Gossip, layer: int, head: int) -> Iterator[None]:
     """Within it, the head's output is replaced by its mean over all tokens of `told`."""
@@ -196,55 +184,23 @@ def weight_on_name(model: Reader, told: Gossip) -> Float[Tensor, "heads question
     return torch.stack([on_name[told.kind == kind].mean(dim=0) for kind in range(len(QUESTIONS))], dim=1)
 
 
-STUDENT = {20: 2.09, 30: 2.05}
-"""95 % of Student's t, by the number of seeds."""
-
-
-def _interval(gaps: Sequence[float]) -> str:
-    """The mean in percentage points, its 95 % interval, and how many are above zero."""
-    middle, half = mean(gaps), STUDENT[len(gaps)] * stdev(gaps) / math.sqrt(len(gaps))
-    return (f"{100 * middle:.1f} points, 95 % interval {100 * (middle - half):.1f} to {100 * (middle + half):.1f};"
-            f" above zero in {sum(gap > 0 for gap in gaps)}")  # fmt: skip
-
-
 class Excess(NamedTuple):
-    """What is lost beyond the sum of two ablations: with the partner, and with another head (the mean of six)."""
+    """What is lost beyond the sum of two ablations: with the partner, and with another head."""
 
-    cases: list[tuple[float, float, float, float]]
-    """(with the partner, with another head, the most with another, what the partner costs alone) of a head."""
+    cases: list[tuple[float, float, float]]
+    """(with the partner, with another head as the mean of six, the most with another head) for each case."""
     seeds: dict[str, tuple[float, float]]
     """The means over each seed's cases: with the partner, with another head."""
-    cheap: dict[str, float]
-    """The first less the second, mean over each seed's cases in which the partner alone costs less than 2 points."""
-
-    def lines(self) -> Iterator[str]:
-        """What is lost with the partner, beside what is lost with another head, over cases and over seeds."""
-        for k, others in ((1, "the mean of six"), (2, "each of the six")):
-            more = sum(case[0] > case[k] for case in self.cases)
-            yield f"more is lost with the partner than with {others}: {more} of {len(self.cases)} cases"
-        yield f"lost with the partner − with another head, mean of {len(self.seeds)} seeds:"
-        gaps = [partner - another for partner, another in self.seeds.values()]
-        yield f"   {_interval(gaps)}; median {100 * median(gaps):.1f}"
-        for costs_little, words in ((True, "less than 2 points"), (False, "more")):
-            some = [case for case in self.cases if (case[3] < 0.02) == costs_little]
-            yield f"if the partner alone costs {words} ({len(some)} cases), lost beyond the sum:"
-            partner, another = (100 * mean(case[k] for case in some) for k in (0, 1))
-            yield f"   {partner:.1f} points with the partner, {another:.1f} with another head"
-            if costs_little:
-                yield f"   difference, mean of the {len(self.cheap)} seeds that have such cases:"
-                yield f"   {_interval([*self.cheap.values()])}"
 
 
 def beyond_the_sum(runs: Sequence[Mapping[str, Any]]) -> Excess:
-    """Of the record `gossip_heads`: for each head and question that lose nothing alone."""
-    cases, seeds, cheap = [], {}, {}
+    """Of the record `gossip_heads`: for each head and question that lose little alone."""
+    cases, seeds = [], {}
     for run in runs:
         of_run = []
         for pair in run["unmissed"]:
             first, second, both = pair["lost"]
-            of_run.append((both - first - second, mean(pair["control"]), max(pair["control"]), second))
+            of_run.append((both - first - second, mean(pair["control"]), max(pair["control"])))
         seeds[str(run["seed"])] = mean(case[0] for case in of_run), mean(case[1] for case in of_run)
-        if gaps := [case[0] - case[1] for case in of_run if case[3] < 0.02]:
-            cheap[str(run["seed"])] = mean(gaps)
         cases += of_run
-    return Excess(cases, seeds, cheap)
+    return Excess(cases, seeds)

@@ -10,15 +10,17 @@
 # # Assignment @deep_stacks · Deep stacks
 #
 # You build the parts of [lecture @deep_stacks](@deep_stacks) that let attention and the feed-forward network be
-# stacked: **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. Then you repair a
-# block that trains well and is wrong. In between you build an instrument and measure a trained language model with it.
-# After each check comes a cell that *uses* what you wrote. In exercises 5 and 7, stacks of twelve of your blocks learn
-# to spell. Each such cell waits until the check gives all points, and is not graded.
+# stacked: **LayerNorm** and **RMSNorm**, a **pre-norm** and a **post-norm block**, and the stack. On the way you
+# build an instrument that measures the branches of a trained language model, and at the end you repair a block that
+# trains well although it is wrong.
 #
-# Each answer is a few lines long. A check follows each exercise. Another check, with other numbers and sizes, decides
-# your points.
+# After each check comes a cell that *uses* what you wrote; in exercises 5 and 7, for example, stacks of twelve of
+# your blocks learn to spell. Such a cell waits until the check gives all points, and it is not graded.
 #
-# Two rules hold throughout. Return new tensors, and do not change the tensors that come in. Let a gradient through
+# Each answer is a few lines long. The check that follows it tells you at once what is right and what is not; another
+# check, with other numbers and sizes, decides your points.
+#
+# Two rules hold throughout: return new tensors and do not change the tensors that come in, and let a gradient through
 # wherever something is to be learned.
 #
 # {exercises}
@@ -46,10 +48,10 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # %% [markdown]
 # ## 1 · The gradient of a residual stack
 #
-# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. You are given the Jacobians of its
-# *branches*, $J_1, \dots, J_L$, each taken at what its layer reads. (Here a layer is one sublayer with its residual
-# connection, so a block is two of the $L$ layers.) How does $x_L$ change with $x_0$? Mind the order, and what to return
-# for a stack with no layers.
+# Each layer of a stack computes $x_\ell = x_{\ell-1} + f_\ell(x_{\ell-1})$. (A layer here is one sublayer with its
+# residual connection, so a block is two of the $L$ layers.) You are given the Jacobians of the *branches*,
+# $J_1, \dots, J_L$, each taken at the vector that its layer reads. How does $x_L$ change with $x_0$? Mind the order,
+# and what to return for a stack with no layers.
 
 # %% exercise="stack_jacobian"
 def stack_jacobian(jacobians: Tensor) -> Tensor:
@@ -65,9 +67,9 @@ def stack_jacobian(jacobians: Tensor) -> Tensor:
 check("stack_jacobian", stack_jacobian)
 
 # %% [markdown]
-# **Use it.** The cell compares your product with autograd's for two stacks of ten residual layers. The second stack has
-# small branches, as GPT-2 has at the start. *Guess:* by what factor does the gradient grow in the ten layers of each
-# stack?
+# **Use it.** The cell compares your product with autograd's for two stacks of ten residual layers, the second of
+# which has small branches, as GPT-2 has at the start. *Guess:* by what factor does each stack stretch a small step of
+# $x$ on its way up, on average: about 1, 3 or 30? And a gradient on its way down?
 
 # %%
 if solved("stack_jacobian"):
@@ -93,10 +95,11 @@ if solved("stack_jacobian"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Ten layers with branches of full size stretch a step of $x$ by 3.4, on average over its directions. With branches of
-# size $1/\sqrt{10}$ the factor is 1.3, so the gradient arrives at about the size at which it left. At the start, GPT-2
-# divides what each branch writes by the square root of the number of branches, so that the size of $x$ stays in order,
-# too. Your product and autograd's agree up to rounding.</details>
+# Ten layers with branches of full size stretch a step of $x$ by 3.4, on average over its directions. They stretch a
+# gradient on its way down just as much, because it meets the same matrices, transposed. With branches of size
+# $1/\sqrt{10}$ the factor is 1.3, so the gradient arrives at about the size at which it left. GPT-2 makes its
+# branches small in the same way: at the start, it divides what each of them writes by the square root of their
+# number, which also keeps the size of $x$ in order. Your product and autograd's agree up to rounding.</details>
 
 # %% [markdown]
 # ## 2 · LayerNorm
@@ -106,9 +109,9 @@ if solved("stack_jacobian"):
 # \operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \odot \gamma + \beta
 # $$
 #
-# Here $x$ is one vector with $d$ entries. The gain $\gamma$ (`weight`, as in torch) multiplies entry by entry. The norm
-# acts on the last axis alone. In front of it there may be any axes: those of a batch of sentences, that of one
-# sentence, or none.
+# Here $x$ is one vector with $d$ entries, and the gain $\gamma$ (`weight`, as in torch) multiplies it entry by entry.
+# The norm acts on the last axis alone, and any axes may stand in front of it: those of a batch of sentences, that of
+# one sentence, or none.
 
 # %% exercise="layer_norm"
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -123,8 +126,9 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
 check("layer_norm", layer_norm)
 
 # %% [markdown]
-# **Use it.** The cell compares your function with a layer of torch's, whose gain and bias are set as if they had been
-# trained. *Guess* how the output changes if every vector becomes ten times as large and is shifted by 7.
+# **Use it.** The cell compares your function with torch's layer, whose gain and bias are set as if they had been
+# trained. *Guess:* how does the output change if every vector is made ten times as large and shifted by 7? And if it
+# is made a thousand times smaller?
 
 # %%
 if solved("layer_norm"):
@@ -143,10 +147,10 @@ if solved("layer_norm"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Multiplying by ten and adding 7 makes hardly any difference: subtracting the mean removes the shift, and dividing by
-# the standard deviation removes the factor. What is left is mostly $\varepsilon$. A thousandth of $x$ gives a clearly
-# different output. Its variance is about $10^{-6}$, which is less than $\varepsilon = 10^{-5}$, so the norm no longer
-# brings it to size one.</details>
+# Multiplying by ten and adding 7 makes hardly any difference, because subtracting the mean removes the shift, and
+# dividing by the standard deviation removes the factor. What is left is mostly the effect of $\varepsilon$. A
+# thousandth of $x$, however, gives a clearly different output: its variance is about $10^{-6}$, less than
+# $\varepsilon = 10^{-5}$, so the norm no longer brings it to size one.</details>
 
 # %% [markdown]
 # ## 3 · RMSNorm
@@ -155,7 +159,7 @@ if solved("layer_norm"):
 # \operatorname{RMSNorm}(x) = \frac{x}{\sqrt{\frac1d \sum_c x_c^2 + \varepsilon}} \odot \gamma
 # $$
 #
-# Nothing is subtracted, and there is no bias.
+# In contrast to LayerNorm, nothing is subtracted, and there is no bias.
 
 # %% exercise="rms_norm"
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -170,9 +174,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 check("rms_norm", rms_norm)
 
 # %% [markdown]
-# **Use it: QK-norm.** Attention scores are products of queries and keys, and large scores make the softmax almost
-# one-hot. The cell puts your norm in front of the product. *Guess* the largest of 200 attention weights, without the
-# norm and with it.
+# **Use it: QK-norm.** Attention scores are products of queries and keys, so if these grow during training, the
+# softmax becomes almost one-hot. The cell puts your norm in front of the product, on queries and keys that have
+# grown. *Guess:* how large is the largest of 200 attention weights, on average over the queries, without the norm and
+# with it?
 
 # %%
 if solved("rms_norm"):
@@ -189,20 +194,20 @@ if solved("rms_norm"):
 # <details><summary>What to see</summary>
 #
 # Without the norm, the largest of 200 weights is 0.95 on average, which is nearly a hard lookup with hardly any
-# gradient. With the norm, the scores cannot exceed $\sqrt{d_k} \approx 5.7$ while the gain is 1, and the largest weight
-# is 0.05. In a trained model the gain is learned, so the model can make its attention sharp again where this
-# helps.</details>
+# gradient. With the norm it is 0.05; while the gain is 1, no score can exceed $\sqrt{d_k} \approx 5.7$. In a trained
+# model the gain is learned, so the model can make its attention sharp again where this helps.</details>
 
 # %% [markdown]
 # ## 4 · A pre-norm block
 #
-# Here you write the *inside of one block*: where its two norms and two sums stand. (Exercise 5 puts finished blocks on
-# top of one another.) From here on you get the parts as functions, each from (batch, n, d_model) to (batch, n,
-# d_model). `attend` is the whole self-attention, with its heads and its mask. `feed_forward` is the feed-forward
-# network. `norm_1` and `norm_2` are two norms, each with its own gain and bias. You connect these parts.
+# Here you write the *inside of one block*: where its two norms and its two sums stand. (In exercise 5 you put
+# finished blocks on top of one another.) From here on, the parts are given to you as functions, each from (batch, n,
+# d_model) to (batch, n, d_model), and your task is to connect them. `attend` is the whole self-attention, with its
+# heads and its mask; `feed_forward` is the feed-forward network; `norm_1` and `norm_2` are two norms, each with its
+# own gain and bias.
 #
-# The block has two sublayers, attention first, each on a branch. The first norm belongs to attention, and the second to
-# the feed-forward network. On the residual stream from x to the output there must be no norm.
+# The block has two sublayers, each on a branch: attention comes first and uses the first norm, and the feed-forward
+# network follows and uses the second. On the residual stream from x to the output there must be no norm.
 
 # %% exercise="pre_norm_block"
 def pre_norm_block(
@@ -220,9 +225,9 @@ check("pre_norm_block", pre_norm_block)
 
 # %% [markdown]
 # **Use it: two predictions.** Neither needs any training. (1) The cell stacks thirty-two of your blocks with random
-# sublayers. The lecture measured that at the start an attention writes 0.81, and a feed-forward network 0.59, and
-# that the squares add up as in a random walk. Here $x$ begins at size one. *Predict* the size after 32 blocks from
-# these numbers, then run the cell. (2) Then one block is removed, the first or the last, in stacks of three seeds.
+# sublayers. In the lecture, before training, an attention sublayer wrote 0.81 on average and a feed-forward network
+# 0.59, and the squares added up as in a random walk. Here $x$ begins at size one. *Predict* the size after 32 blocks
+# from these numbers, then run the cell. (2) Then the first or the last block is removed, in stacks of three seeds.
 # *Guess* which removal changes the output more.
 
 # %%
@@ -265,25 +270,26 @@ if solved("pre_norm_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# (1) The size grows about as the walk does, $\sqrt{1 + 32 \cdot (0.81^2 + 0.59^2)} \approx 5.8$ after 32 blocks. (2)
-# Without the first block, the output of the three stacks changes by 59 to 85 %. At that point $x$ is still small, all
-# later blocks read the changed $x$, and nothing scales the change down later. Without the last block, the output
-# changes by 16 to 17 %, because one step is missing from a large $x$. Exercise 7 repeats this with a post-norm
-# block.</details>
+# (1) The size grows about as the walk does: it is 6.1 after 32 blocks, where the prediction is
+# $\sqrt{1 + 32 \cdot (0.81^2 + 0.59^2)} \approx 5.8$; after 2 and 8 blocks it is a little smaller than predicted. (2)
+# Without the first block, the output of the three stacks changes by 59 to 85 %. At the bottom $x$ is still small, so
+# one block changes much of it; all later blocks then read the changed $x$, and nothing scales the change down later.
+# Without the last block, the output changes by 16 to 17 %, because only one step is missing from a large $x$.
+# Exercise 7 repeats this with a post-norm block.</details>
 
 # %% [markdown]
 # ## 5 · The stack, read at every depth
 #
 # Exercise 4 was about the inside of a block. Here the blocks are finished, and you write what is *around* them: the
-# path through all blocks, and a result for every depth on the way. Do not add residual connections, because they are
-# inside the blocks. `blocks` is a list of pre-norm blocks, functions of x like yours in exercise 4. The list may have
-# any length, also 0. `final_norm` is one more norm. Its output goes to an output layer that expects vectors of the
+# path through all blocks, and a result for every depth on the way. `blocks` is a list of pre-norm blocks, functions
+# of x like yours in exercise 4, and it may have any length, also 0. Do not add residual connections, because they are
+# inside the blocks. `final_norm` is one more norm, whose output goes to an output layer that expects vectors of the
 # usual size.
 #
-# The residual stream has the same shape everywhere. So we can ask what the output layer would read *if the stack ended
-# here*: after no block, after one block, and so on. (For language models this is the **logit lens**, nostalgebraist
-# 2020.) Return all of these levels, the lowest first. The last level is the output of the whole stack; a gradient must
-# flow from it to x.
+# Because the residual stream has the same shape everywhere, we can ask what the output layer would read *if the stack
+# ended here*: after no block, after one block, and so on. (For language models this is the **logit lens**,
+# nostalgebraist 2020.) Return all of these levels, the lowest first. The last level is the output of the whole stack;
+# a gradient must flow from it to x.
 
 # %% exercise="pre_norm_stack"
 def pre_norm_stack(x: Tensor, blocks: list[Callable], final_norm: Callable) -> Tensor:
@@ -299,9 +305,9 @@ check("pre_norm_stack", pre_norm_stack)
 
 # %% [markdown]
 # **Use it: the logit lens.** Your norm, blocks and stack become a language model, twelve blocks deep, that spells the
-# numbers below a thousand. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. A model that
-# knows only the frequency of each letter has a loss of 2.77 nats per letter. *Guess* the loss of your model. Then guess
-# how good it is if it is read after 0, 3, 6 or 9 of its blocks.
+# numbers below a thousand. It trains for some seconds, at a learning rate of 0.01 and without a warm-up. For
+# comparison, a model that knows only the frequency of each letter has a loss of 2.77 nats per letter. *Guess* the
+# loss of your model. Then guess how good it is if it is read after 0, 3, 6 or 9 of its blocks.
 
 # %%
 if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack")):
@@ -346,9 +352,13 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack
         return nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(),
                                            ignore_index=-1)
 
-    def learned_to_spell(block):
+    def learned_to_spell(block, beta=1.0):
+        """`beta` shrinks the matrices that DeepNorm shrinks at the start."""
         torch.manual_seed(0)
         model = Speller(block)
+        for attend, feed_forward, _, _ in model.layers:
+            for linear in (attend.value, attend.output, feed_forward.up, feed_forward.down):
+                linear.weight.data *= beta
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, betas=(0.9, 0.98))
         for _ in range(80):
             loss = loss_of(model, spelled[torch.randint(1000, (16,))])
@@ -366,20 +376,24 @@ if all(solved(name) for name in ("layer_norm", "pre_norm_block", "pre_norm_stack
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# All blocks read and write one residual stream. So the output layer can already read what a few blocks have written,
-# and later blocks refine it. The model was not trained to be read early. (One model of one seed shows that this can
+# The whole model ends far below 2.77. Read before its first block, it does worse than the letter frequencies; read
+# after three of its twelve blocks, it is already far better, and the loss falls further from level to level. All
+# blocks read and write one residual stream, so the output layer can use what a few blocks have written, and later
+# blocks refine it, although the model was never trained to be read early. (One model of one seed shows that this can
 # happen, not that it must.)</details>
 
 # %% [markdown]
 # ## 6 · A measurement: how large is each branch?
 #
 # The lecture used the **branch ratio** to explain why post-norm fails without a warm-up: the size of what a sublayer
-# writes, divided by the size of the $x$ to which it is added. There the ratio was one number for a whole batch, padding
-# included. Here you build a finer instrument, for any stack $x \leftarrow x + f_\ell(x)$.
+# writes, divided by the size of the $x$ to which it is added. There the ratio was one number for a whole batch,
+# padding included. Here you build a finer instrument, which works for any stack $x \leftarrow x + f_\ell(x)$ and
+# ignores the padding.
 #
-# `branches` are the functions $f_\ell$ without their residual connections: in a pre-norm stack a branch includes its
+# `branches` are the functions $f_\ell$ without their residual connections; in a pre-norm stack a branch includes its
 # norm. At every branch and for each token, divide the length of what is added by the length of the $x$ to which it is
-# added. Then take the mean over all real tokens of the batch; each token counts the same. (No $x$ has length 0.)
+# added. Only then take the mean over all real tokens of the batch, in which each token counts the same. (No $x$ has
+# length 0.)
 
 # %% exercise="branch_ratios"
 def branch_ratios(x: Tensor, branches: list[Callable], real: Tensor) -> Tensor:
@@ -397,10 +411,8 @@ check("branch_ratios", branch_ratios)
 # %% [markdown]
 # **Use it.** The cell applies your instrument to the small language model of lecture @transformer (pre-norm, two
 # branches per block), on two lines of documentation of different lengths. For comparison, it also measures three
-# untrained models of the same shape. They have the factor $\sqrt{d_\text{model}}$ on the embeddings, as the trained
-# model had in its training. (The kept checkpoint has this factor in its table, so its config says False.) The cell also
-# prints the length of $x$ in front of the first branch. *Guess:* in the trained model, have the ratios of
-# attention risen or fallen, and those of the feed-forward network?
+# untrained models of the same shape. In front of the ratios it prints the length of $x$ before the first branch.
+# *Guess:* has training made the ratios of attention larger or smaller, and those of the feed-forward network?
 
 # %%
 if solved("branch_ratios"):
@@ -442,18 +454,19 @@ if solved("branch_ratios"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Before training, each attention writes more than the feed-forward network after it, with all three seeds. In the
-# trained model it is the opposite: the ratios of attention have fallen, and those of the feed-forward network have
-# risen. The embeddings have become about eight times as long, and no branch is larger than the $x$ to which it is added. (The
-# factor matters. If you set `scale_embedding=False`, the first attention writes several times as much as the token's
-# own vector.) This is a measurement of one trained model. It does not show that it must be so.</details>
+# Before training, each attention sublayer writes more than the feed-forward network after it, with all three seeds. In
+# the trained model it is the other way round, because the ratios of attention have fallen and those of the
+# feed-forward network have risen. The embeddings have become about eight times as long, and every branch is smaller
+# than the $x$ to which it is added. This is a measurement of one trained model; it does not show that it must be
+# so.</details>
 
 # %% [markdown]
 # ## 7 · A post-norm block with DeepNorm's factor
 #
-# The original Transformer has "Add & Norm" after each sublayer. DeepNorm adds a factor, here called `carry` (α in the
-# paper). In both sums, x counts `carry` times and the sublayer's output counts once. The sublayers read x without the
-# factor. With `carry` = 1 this is the original block.
+# The original Transformer has "Add & Norm" after each sublayer: x and the sublayer's output are added, and the sum is
+# normalised. DeepNorm puts a factor on x, here called `carry` (α in the paper). In both sums of the block, x counts
+# `carry` times and the sublayer's output counts once. The sublayers themselves read x without the factor. With
+# `carry` = 1 this is the original block.
 
 # %% exercise="post_norm_block"
 def post_norm_block(
@@ -472,7 +485,7 @@ check("post_norm_block", post_norm_block)
 
 # %% [markdown]
 # **Use it.** The cell repeats the two measurements of exercise 4 with your post-norm block. (The cell of exercise 4
-# must have run.) *Guess* first.
+# must have run.) *Guess* first: how does the size grow with depth, and which removal changes the output more now?
 
 # %%
 if solved("pre_norm_block") and solved("post_norm_block"):
@@ -486,41 +499,44 @@ if solved("pre_norm_block") and solved("post_norm_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The size is 1.0 at every depth, because each block ends in a norm. The removals have the opposite effect from exercise
+# The size is 1.0 at every depth, because each block ends in a norm. The removals change places compared with exercise
 # 4: without the first block the output changes by 26 to 50 %, and without the last block by 84 to 92 %. Each norm
-# scales the sum down, and with it what earlier blocks have written. (These are random stacks. A trained stack may
-# differ.)</details>
+# scales the sum down, and with it what earlier blocks have written, so the last block counts most. (These are random
+# stacks. A trained stack may differ.)</details>
 
 # %% [markdown]
-# **Use it: twelve blocks learn to spell.** The cell repeats the training of exercise 5 with your post-norm block. (The
-# cells of exercises 4 and 5 must have run.) The blocks are random at first, and `carry` sets how small the branches
-# are compared with x. DeepNorm's own factor for 12 blocks is $(2 \cdot 12)^{1/4} \approx 2.2$, and its matrices begin
-# smaller as well. Yours do not, so the cell also tries 5. *Guess* which of the three losses are below 2.77.
+# **Use it: twelve blocks learn to spell.** The cell repeats the training of exercise 5 with your post-norm block.
+# (The cells of exercises 4 and 5 must have run.) DeepNorm has two parts: for 12 blocks, its factor on x is
+# $\alpha = (2 \cdot 12)^{1/4} \approx 2.2$, and its value, output and feed-forward matrices begin smaller, by
+# $\beta = (8 \cdot 12)^{-1/4} \approx 0.32$. Which of the two is needed? The cell tries neither, the factor alone,
+# both, and a larger factor alone. *Guess* which of the four losses are below 2.77.
 
 # %%
 if all(solved(name) for name in
        ("layer_norm", "pre_norm_block", "pre_norm_stack", "post_norm_block")):
-    for carry in (1.0, 2.2, 5.0):
-        model = learned_to_spell(partial(post_norm_block, carry=carry))
+    for name, carry, beta in (("post-norm", 1.0, 1.0), ("its factor alone", 2.2, 1.0),
+                              ("DeepNorm", 2.2, 0.32), ("a larger factor alone", 5.0, 1.0)):
+        model = learned_to_spell(partial(post_norm_block, carry=carry), beta)
         with torch.no_grad():
             loss = loss_of(model, spelled[::5])
-        print(f"post-norm, 12 deep, carry {carry}: {loss:.2f} nats per letter")
+        print(f"{name:>21}: carry {carry}, beta {beta:<4}: {loss:.2f} nats per letter")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# With a factor of 2.2 this model fails as with 1, because its matrices begin at full size, unlike DeepNorm's. But 2.2
-# is near the edge, and with another seed the model may learn; change the seed in `learned_to_spell` and see. With 5 it
-# learns about as well as the pre-norm model of exercise 5.</details>
+# DeepNorm learns, at least as well as the pre-norm model of exercise 5. Its factor of 2.2 alone fails as plain
+# post-norm does, because the branches begin at full size, but a factor of 5 alone works as well. So in these runs
+# what counts is how small the branches are compared with x, whichever part makes them small.</details>
 
 # %% [markdown]
 # ## 8 · Debugging: four faults in a block that learns
 #
-# The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, and a model made of it
-# learns. It has four faults, all of them in `forward`; `__init__` is right.
+# The next cell has a block that was meant to be a pre-norm block. It runs, its shapes are right, and a model made of
+# it learns, and yet it has four faults, all of them in `forward`; `__init__` is right.
 #
-# The mask is (n, n) and True where a position may attend, as everywhere in this course. The boolean `attn_mask` of
-# `nn.MultiheadAttention` is the opposite: True where a position may **not** attend.
+# One thing to know before you look for them: `mask` is (n, n) and True where a position may attend, as everywhere in
+# this course. The boolean `attn_mask` of `nn.MultiheadAttention` is the opposite: True where a position may **not**
+# attend.
 
 # %% locked=true
 class FaultyBlock(nn.Module):
@@ -545,11 +561,11 @@ class FaultyBlock(nn.Module):
 
 
 # %% [markdown]
-# The next cell begins `faults_of` with one **structural test**: if the sublayers write nothing, the block must be the
-# identity. Run it, and add tests of your own. Which other properties must a correct block have, whatever its parameters
-# are? For each of the four faults, which test would find it without reading the code? At the end of this exercise your
-# tests meet blocks with one fault each. (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a test
-# is graded.)
+# You could find the faults by reading, but tests find them in the next block, too. The next cell begins `faults_of`
+# with one **structural test**: if the sublayers write nothing, the block must be the identity. Run it, and add tests
+# of your own. Which other properties must a correct block have, whatever its parameters are? For each of the four
+# faults, which test would find it without reading the code? At the end of this exercise your tests meet blocks with
+# one fault each. (In [assignment @errata_lab](@errata_lab/assignment), exercise 5, such a test is graded.)
 
 # %%
 from copy import deepcopy
@@ -572,7 +588,7 @@ causal = torch.ones(5, 5, dtype=torch.bool).tril()
 print(faults_of(FaultyBlock(8, 2, 16), torch.randn(2, 5, 8), causal))
 
 # %% [markdown]
-# Write the `forward` that was intended. (Copy the faulty one and repair it, or start afresh.)
+# Now write the `forward` that was intended. (Copy the faulty one and repair it, or start afresh.)
 
 # %% exercise="repair_the_block"
 class RepairedBlock(nn.Module):
@@ -599,9 +615,9 @@ check("repair_the_block", RepairedBlock)
 
 # %% [markdown]
 # **Use it.** torch has this block, too: `nn.TransformerEncoderLayer` with `norm_first=True`. The cell copies its
-# parameters into your block and compares, with a causal mask. Then your `faults_of` examines your block and three
-# copies of it, A, B and C, with one fault each. *Guess:* which of them do your tests find? Add tests until all three
-# are found and your own block still passes.
+# parameters into your block and compares the outputs, with a causal mask. Then your `faults_of` examines your block
+# and three copies of it, A, B and C, each of which has one fault. *Guess:* which of them do your tests find? Add
+# tests until all three are found and your own block still passes.
 
 # %%
 if solved("repair_the_block"):
@@ -630,20 +646,35 @@ if solved("repair_the_block"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Your block does the same as torch's, up to rounding. A comparison with a trusted implementation is called
-# **differential testing**. It needs parameters like those of a trained model: while both norms have a gain of 1 and a
-# bias of 0, using the first norm twice makes no difference. A has a norm on the stream, B ignores its mask, and C uses
-# its first norm twice. The given test finds A alone. For B, change the last position, and compare the outputs at the
-# positions before it. For C, check that every parameter has a gradient after a backward pass. Each of these three tests
-# finds what the others do not. (The faulty block has two sums that start from the normalised x, and the given test does
-# not tell them apart.)</details>
+# Your block does the same as torch's, up to rounding. Such a comparison with a trusted implementation is called
+# **differential testing**. It needs parameters like those of a trained model, because while both norms have a gain of
+# 1 and a bias of 0, using the first norm twice makes no difference.
+#
+# A has a norm on the stream, B ignores its mask, and C uses its first norm twice. The given test finds A alone. For
+# B, change the last position, and compare the outputs at the positions before it. For C, check that every parameter
+# has a gradient after a backward pass. Each of these three tests finds what the others do not. (Two of the four
+# faults are sums that start from the normalised x; the given test does not tell these two apart.) In code, the two
+# missing tests of `faults_of` are:
+#
+# ```python
+# other = torch.cat([x[:, :-1], -x[:, -1:]], dim=1)    # another last token
+# if (block(other, mask) - block(x, mask))[:, :-1].abs().max() > 1e-4:
+#     faults.append("another last token: the tokens before it move")
+# learning = deepcopy(block)
+# learning(x, mask).square().sum().backward()
+# unused = [name for name, parameter in learning.named_parameters() if parameter.grad is None]
+# if unused:
+#     faults.append(f"no gradient: {', '.join(unused)}")
+# ```
+#
+# </details>
 
 # %% [markdown]
 # ## 9 · A norm over all tokens so far
 #
 # An engineer wants steadier statistics than those of one token. At position $i$ the engineer's norm takes one mean and
 # one variance over all features of the positions $1, \dots, i$ of the same sentence, $i \cdot d$ numbers. Every
-# attention has a causal mask, and batches are padded on the right.
+# attention layer has a causal mask, and batches are padded on the right.
 #
 # **(a)** Can the future reach the past through this norm? Can one sentence of a batch change the result of another?
 # Give a reason for each answer. **(b)** Now batches are padded on the *left*, and the norm counts the padding. One of
@@ -702,8 +733,8 @@ if solved("repair_the_block"):
 #
 # In a pre-norm block a linear layer follows directly on the norm's gain $\gamma$ and bias $\beta$:
 # $(y \odot \gamma + \beta)\,W + b$, where $y$ is the vector with mean 0 and variance 1. Two linear maps in a row are
-# one linear map. Find the matrix and the bias of a single layer that does the same to $y$, so that the norm needs no
-# parameters. (Folding is the first step when a trained model is examined, or made to run fast.)
+# one linear map, so a single layer can do the same to $y$, and the norm then needs no parameters. Find the matrix and
+# the bias of this layer. (Folding is the first step when a trained model is examined, or made to run fast.)
 
 # %% exercise="fold_the_norm"
 def fold_the_norm(gain: Tensor, bias: Tensor, W: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -735,6 +766,5 @@ if solved("fold_the_norm"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The two outputs differ by rounding. The folded layer costs no more than the layer alone, and the norm is left without
-# parameters.
-# </details>
+# The two outputs differ only by rounding. The folded layer costs no more than the linear layer alone, and the norm is
+# left without parameters.</details>

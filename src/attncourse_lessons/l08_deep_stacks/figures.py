@@ -1,11 +1,10 @@
-"""Deep stacks: what a norm does to a vector, how blocks are put together, what flows through them, runs, landscapes."""
+"""Deep stacks: what a norm does to a vector, how blocks are put together, what flows through them, and runs."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import ScaledTranslation
@@ -21,7 +20,6 @@ from attncourse.viz.style import (
     PALE,
     PURPLE,
     SERIES,
-    WEIGHTS,
     figure,
     line_style,
     name_lines,
@@ -52,20 +50,22 @@ def norm_steps(points: Tensor) -> None:
     for ax in (side, above):
         ax.set_aspect("equal")
         ax.set_xlim(-reach, reach)
-        ax.set_ylim(-reach, reach)
         ax.set_xticks([])
         ax.set_yticks([])
         ax.spines[["left", "bottom"]].set_visible(False)
+    side.set_ylim(min(0, high.min()) - 0.2 * reach, max(0, high.max()) + 0.2 * reach)
+    heights = [*flat[:, 1], -np.sqrt(3), np.sqrt(3)]
+    above.set_ylim(min(heights) - 0.2 * reach, max(heights) + 0.2 * reach)
     side.axhline(0, color=BLUE, linewidth=2, zorder=1)
     side.text(reach, -0.06 * reach, "plane of mean 0", ha="right", va="top", fontsize=10, color=BLUE)
     side.set_ylabel("direction (1, 1, 1)")
-    side.set_title("1. subtract the mean (seen from the side)")
+    side.set_title("1. subtract the mean\n(the plane seen edge-on: a line)")
     above.add_patch(Circle((0, 0), np.sqrt(3), facecolor="none", edgecolor=BLUE, linewidth=2))
     above.plot(0, 0, "+", color=GREY)
     edge = -np.sqrt(3 / 2)                                                # the circle's point at the lower left
     above.plot([0, edge], [0, edge], ":", color=BLUE, linewidth=1.4)
     above.text(0.5 * edge - 0.12, 0.5 * edge + 0.12, r"$\sqrt{3}$", ha="right", fontsize=11, color=BLUE)
-    above.set_title("2. divide by σ (the plane from above)")
+    above.set_title("2. divide by σ\n(the plane seen from above)")
     side.set_xlabel("first direction in the plane")
     above.set_xlabel("first direction in the plane")
     above.set_ylabel("second direction in the plane")
@@ -75,12 +75,12 @@ def norm_steps(points: Tensor) -> None:
         if abs(height) > 0.05:
             arrow(side, (start[0], height), (start[0], 0), colour=colour)
         left = i in on_the_left
-        side.text(start[0], height, f"{i + 1} " if left else f" {i + 1}", fontsize=10, color=INK, va="center",
-                  ha="right" if left else "left")  # fmt: skip
+        side.annotate(f"{i + 1} " if left else f" {i + 1}", (start[0], height), (-3 if left else 3, 0), fontsize=10,
+                      textcoords="offset points", color=INK, va="center", ha="right" if left else "left")  # fmt: skip
         side.plot(start[0], height, "o", color=colour, markersize=6)
         arrow(above, tuple(start), tuple(end), colour=colour)
         above.plot(*start, "o", color=colour, markersize=6)
-        beyond = max(1.0, length[i] / np.sqrt(3)) + 0.13                  # behind the arrow's outer end
+        beyond = max(1.0, length[i] / np.sqrt(3)) + 0.17                  # behind the arrow's outer end
         above.text(*(end * beyond), f"{i + 1}", fontsize=10, color=INK, ha="center", va="center")
     show(
         drawn,
@@ -103,12 +103,12 @@ def _crowded(xs: np.ndarray, ys: np.ndarray, reach: float) -> set[int]:
 
 
 def mean_axes(names: Sequence[str], batch: int = 3, n: int = 4, d: int = 6) -> None:
-    """Over which numbers of (batch, n, d) one mean goes: a token's features, a sentence's tokens, all tokens.
+    """Over which numbers of (batch, n, d) one mean goes: a token's features, or a feature of all tokens.
 
-    `names` are the three panels' titles, in this order.
+    `names` are the two panels' titles, in this order.
     """
-    drawn, axes = figure(8.2, 4.4, columns=3)
-    sentences = 1, 1, batch                                               # how many of them enter one mean
+    drawn, axes = figure(7.0, 0.75 + 1.35 * batch, columns=2)
+    sentences = 1, batch                                                  # how many of them enter one mean
     for panel, (ax, name) in enumerate(zip(axes, names, strict=True)):
         for b in range(batch):
             for i in range(n):
@@ -123,8 +123,8 @@ def mean_axes(names: Sequence[str], batch: int = 3, n: int = 4, d: int = 6) -> N
         ax.axis("off")
     show(
         drawn,
-        f"Three times a batch of {batch} sentences of {n} tokens with {d} features. Blue: the numbers of one mean. "
-        f"{names[0]}: one row. {names[1]}: one column of one sentence. {names[2]}: that column in all sentences.",
+        f"Twice a batch of {batch} sentences of {n} tokens with {d} features. Blue: the numbers of one mean. "
+        f"{names[0]}: one row. {names[1]}: one column, in all sentences.",
     )
 
 
@@ -147,7 +147,7 @@ def block_diagrams(blocks: Mapping[str, Sequence[str]], jacobians: Sequence[str]
         ax.text(0, 0.0, "$x$", ha="center", va="center", fontsize=12)
         for step in steps:
             y = _step(ax, y, step)
-        arrow(ax, (0, y), (0, y + 0.8), colour=BLUE, width=2.2)
+        arrow(ax, (0, y), (0, top - 0.3), colour=BLUE, width=2.2)          # all outputs stand at one height
         said.append(f"{title}: " + ", then ".join(_step_in_words(step) for step in steps))
     for ax, formula in zip(drawn.axes, jacobians, strict=bool(jacobians)):
         ax.text(0.65, -1.2, f"∂output/∂$x$ = {formula}", ha="center", va="center", fontsize=11, color=INK)
@@ -196,50 +196,78 @@ def _step_in_words(step: str) -> str:
 def training_curves(
     runs: Mapping[str, Sequence[Sequence[float]]], y_name: str, level: tuple[str, float] | None = None
 ) -> None:
-    """Losses against steps, {name: a list of losses for each seed}: each seed thin, their mean thick.
+    """Losses against steps, {name: a list of losses for each seed}: each seed thin, their mean thick and named.
 
     `level` is dotted, with its name.
     """
-    drawn, ax = figure(6.6, 3.2)
-    said = []
+    drawn, ax = figure(6.8, 3.0)
+    said, ends = [], {}
     for i, (name, seeds) in enumerate(runs.items()):
-        style = line_style(i)
+        style = line_style(i) | {"markersize": 0}
         steps = range(1, len(seeds[0]) + 1)
         for losses in seeds:
             ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.6)
         middle = np.mean(seeds, axis=0)
-        ax.plot(steps, middle, label=name, markevery=max(1, len(middle) // 8), **style)
-        ends = sorted(losses[-1] for losses in seeds)
+        ax.plot(steps, middle, **style)
+        ends[name] = len(middle), float(middle[-1]), style["color"]
+        last = sorted(losses[-1] for losses in seeds)
         said.append(
-            f"{name}: from {middle[0]:.2g} to {middle[-1]:.2g}, the seeds end between {ends[0]:.2g} and {ends[-1]:.2g}"
+            f"{name}: from {middle[0]:.2g} to {middle[-1]:.2g}, the seeds end between {last[0]:.2g} and {last[-1]:.2g}"
         )
     if level is not None:
-        _named_level(ax, *level, below=True)
+        ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        ends[level[0]] = len(middle), level[1], GREY
         said.append(f"{level[0]}: {level[1]:.2f}")
     name_lines(ax, "training step", y_name)
+    _names_beside(ax, ends)
     show(drawn, f"{y_name} against training step, thin lines for seeds and thick for their mean. {'; '.join(said)}.")
+
+
+def _names_beside(ax: Axes, points: Mapping[str, tuple[float, float, str]]) -> None:
+    """Each name right of its point (x, y), in its colour; names at one x that would touch move up and down."""
+    low, high = (float(_on_scale(ax, end)) for end in ax.get_ylim())
+    place, whole = ax.get_subplotspec(), ax.get_figure(root=True)
+    assert place and whole
+    per_unit = 52 * whole.get_figheight() / place.get_gridspec().nrows / (high - low)  # printer's points, about
+    for at in dict.fromkeys(x for x, _, _ in points.values()):
+        names = sorted((name for name, (x, _, _) in points.items() if x == at), key=lambda name: points[name][1])
+        wished = [float(_on_scale(ax, points[name][1])) * per_unit for name in names]
+        placed: list[float] = []
+        for height in wished:
+            placed.append(max(height, placed[-1] + 13) if placed else height)
+        back = (sum(placed) - sum(wished)) / len(names)                   # the names stay around their lines
+        for name, height, wish in zip(names, placed, wished, strict=True):
+            _, y, colour = points[name]
+            ax.annotate(name, (at, y), (8, height - wish - back), textcoords="offset points", ha="left", va="center",
+                        fontsize=10, color=colour, annotation_clip=False, zorder=6,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4})  # fmt: skip
+
+
+def _on_scale(ax: Axes, y: float) -> float:
+    return np.log10(y) if ax.get_yscale() == "log" else y
 
 
 def spread_by_sublayer(seeds: Sequence[Sequence[float]], kinds: Sequence[str]) -> None:
     """Token spread at the start and after each sublayer, for each seed; `kinds` are the sublayers of a block in turn.
 
-    A thin line is a seed. A mark says by its shape and colour which kind of sublayer was passed last.
+    A thin line is a seed. A mark says by its shape and colour which kind of sublayer was passed last, and its name by
+    what factor this kind multiplies the token spread, in the geometric mean.
     """
-    drawn, ax = figure(7.2, 3.4)
+    drawn, ax = figure(6.8, 3.2)
     for spreads in seeds:
         ax.plot(range(len(spreads)), spreads, color=GREY, linewidth=1, zorder=1)
     ax.plot([0] * len(seeds), [spreads[0] for spreads in seeds], "o", color=GREY, markersize=5)
+    said = []
     for i, kind in enumerate(kinds):
         style = line_style(i) | {"linestyle": "none", "markersize": 5.5, "markeredgewidth": 1.3}
         after = range(i + 1, len(seeds[0]), len(kinds))
         points = [(place, spreads[place]) for spreads in seeds for place in after]
-        ax.plot(*zip(*points, strict=True), label=f"after {kind}", **style)
+        factor = np.exp(np.mean([np.log(spreads[k] / spreads[k - 1]) for spreads in seeds for k in after]))
+        ax.plot(*zip(*points, strict=True), label=f"after {kind}: × {factor:.2f}", **style)
+        said.append(f"{kind} multiplies it by {factor:.2f}")
     _few_ticks(ax.yaxis, ax)
     name_lines(ax, "sublayers passed", "token spread")
-    said = []
-    for i, kind in enumerate(kinds):
-        changes = [spreads[k] / spreads[k - 1] for spreads in seeds for k in range(i + 1, len(spreads), len(kinds))]
-        said.append(f"{kind} multiplies it by {np.exp(np.mean(np.log(changes))):.2f}")
+    ax.legend(frameon=False, loc="upper right", handlelength=1, fontsize=10.5)
     ends = sorted(spreads[-1] for spreads in seeds)
     show(
         drawn,
@@ -258,20 +286,36 @@ def runs_over(
     log_x: bool = False,
     log_y: bool = False,
     level: tuple[str, float] | None = None,
+    level_left: bool = False,
+    until: tuple[str, float] | None = None,
+    join_seeds: bool = False,
     highest: float = 20.0,
 ) -> None:
-    """A mark for each seed at each x, and a line through the medians; `level` is dotted, with its name.
+    """A mark for each seed at each x, and a line through the medians, named at its end; `level` is dotted.
 
-    What is above `highest`, or no number any more, stands at the upper edge as an arrow.
+    What is above `highest`, or no number any more, stands at the upper edge as an arrow. `until` shades all before an x
+    and names it; `join_seeds` draws a thin line through each seed's marks.
     """
-    drawn, ax = figure(7.2, 3.6)
-    said = _lines_of_runs(ax, lines, log_x, highest)
+    drawn, ax = figure(7.2, 3.4)
+    if until is not None:
+        ax.axvspan(0, until[1], color=PALE, alpha=0.6, zorder=0)
+        ax.annotate(until[0], (until[1] / 2, 1), (0, -4), xycoords=("data", "axes fraction"), ha="center", va="top",
+                    textcoords="offset points", fontsize=10, color=GREY)  # fmt: skip
+    if join_seeds:
+        for i, runs in enumerate(lines.values()):
+            for seed in zip(*runs.values(), strict=True):
+                ax.plot(list(runs), seed, color=line_style(i)["color"], linewidth=0.7, alpha=0.5)
+    said, medians = _lines_of_runs(ax, lines, log_x, highest)
     if log_y:
         _few_ticks(ax.yaxis, ax)
     if level is not None:
-        _named_level(ax, *level)
+        ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
+        _say_level(ax, *level, left=level_left)
+        if level_left:
+            ax.set_ylim(top=1.1 * ax.get_ylim()[1])                       # room for the name
         said.append(f"{level[0]}: {level[1]:.2f}")
     name_lines(ax, x_name, y_name)
+    _names_beside(ax, _ends(medians))
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'; '.join(said)}.")
 
 
@@ -281,62 +325,48 @@ def runs_side_by_side(
     y_name: str,
     level: tuple[str, float],
     highest: float = 20.0,
+    named_at: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """The lines of `runs_over`, {panel: {line: runs}}, on logarithmic axes; the panels share their heights."""
-    drawn, _ = figure(9.0, 3.4, columns=len(panels))
-    said = []
+    """The lines of `runs_over`, {panel: {line: runs}}, on logarithmic axes; the panels share their heights.
+
+    A line's name stands at its end, or at the x of {panel: {line: x}}.
+    """
+    drawn, _ = figure(9.0, 3.2, columns=len(panels))
+    said, medians = [], []
     for ax, (title, lines) in zip(drawn.axes, panels.items(), strict=True):
-        said.append(f"{title}: {'; '.join(_lines_of_runs(ax, lines, log_x=True, highest=highest))}")
+        words, middles = _lines_of_runs(ax, lines, log_x=True, highest=highest)
+        said.append(f"{title}: {'; '.join(words)}")
+        medians.append(middles)
         _few_ticks(ax.yaxis, ax)
-        _named_level(ax, *level)
+        ax.axhline(level[1], color=GREY, linestyle=":", linewidth=1.4, zorder=1)
         name_lines(ax, x_name, "", title)
-    _share_heights(drawn, y_name)
+    ends = [end for ax in drawn.axes for end in ax.get_ylim()]
+    for ax, title, middles in zip(drawn.axes, panels, medians, strict=True):
+        ax.set_ylim(min(ends), 1.15 * max(ends))                          # room for the level's name
+        _names_beside(ax, _ends(middles, (named_at or {}).get(title, {})))
+        _say_level(ax, *level, left=True)
+    drawn.axes[0].set_ylabel(y_name)
     said.append(f"{level[0]}: {level[1]:.2f}")
+    y_name = y_name.replace("\n", " ")
     show(drawn, f"{y_name} against {x_name}, a mark a seed, lines through the medians. {'. '.join(said)}.")
 
 
-def runs_by_cause(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
-    y_name: str,
-    level: tuple[str, float],
-    words: Mapping[str, tuple[float, float]] | None = None,
-) -> None:
-    """Panels side by side, {name of the x axis: {group: (x, y) of each run}}: a mark a run. They share their heights.
-
-    `level` is dotted, with its name. `words` stand above their places (x, y) in the first panel.
-    """
-    drawn, _ = figure(8.6, 3.2, columns=len(panels))
-    said = []
-    for ax, (x_name, groups) in zip(drawn.axes, panels.items(), strict=True):
-        for i, (name, runs) in enumerate(groups.items()):
-            style = line_style(i) | {"linestyle": "none", "markersize": 6}
-            ax.plot(*zip(*runs, strict=True), label=name, **style)
-            first, last = min(runs), max(runs)
-            said.append(f"{name}: {first[1]:.2f} at a {x_name} of {first[0]:.2f}, {last[1]:.2f} at {last[0]:.2f}")
-        _named_level(ax, *level)
-        name_lines(ax, x_name, "")
-    for word, place in (words or {}).items():
-        drawn.axes[0].annotate(word, place, (0, 6), textcoords="offset points", ha="center", va="bottom", fontsize=9.5,
-                               color=INK)  # fmt: skip
-        said.append(f"{word} at {place[0]:.2f}")
-    _share_heights(drawn, y_name)
-    said.append(f"{level[0]}: {level[1]:.2f}")
-    show(drawn, f"{y_name}, a mark a run. {'; '.join(said)}.")
+def _ends(
+    medians: Mapping[str, Mapping[float, float]], at: Mapping[str, float] | None = None
+) -> dict[str, tuple[float, float, str]]:
+    """Where the name of each line stands: its last place, or at the x that `at` has for it; and the line's colour."""
+    found = {}
+    for i, (name, line) in enumerate(medians.items()):
+        x = (at or {}).get(name, max(line))
+        found[name] = x, line[x], line_style(i)["color"]
+    return found
 
 
-def _share_heights(drawn: Figure, y_name: str) -> None:
-    """One scale for all panels, named at the first; the legend stays in the last alone."""
-    ends = [end for ax in drawn.axes for end in ax.get_ylim()]
-    for ax in drawn.axes:
-        ax.set_ylim(min(ends), max(ends))
-        if (legend := ax.get_legend()) and ax is not drawn.axes[-1]:
-            legend.remove()
-    drawn.axes[0].set_ylabel(y_name)
-
-
-def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float) -> list[str]:
-    """Draws each line's seeds and medians, and returns the medians in words."""
-    said = []
+def _lines_of_runs(
+    ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: float
+) -> tuple[list[str], dict[str, dict[float, float]]]:
+    """Draws each line's seeds and medians, and returns the medians, in words and as {line: {x: median}}."""
+    said, medians = [], {}
     for i, (name, runs) in enumerate(lines.items()):
         style = line_style(i)
         middles = []
@@ -351,8 +381,11 @@ def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: fl
                 ax.plot(x, highest, marker=r"$\uparrow$", color=style["color"], markersize=12, clip_on=False,
                         transform=ax.transData + aside)  # fmt: skip
         inside = [place for place, middle in enumerate(middles) if middle < highest]
-        style |= {"markersize": 5, "markeredgewidth": 1} | ({} if inside else {"linestyle": "none"})
-        ax.plot(list(runs), middles, label=name, markevery=inside, **style)
+        # Marks of earlier lines are larger, so that they show behind later ones at the same place.
+        style |= {"markersize": 5 + 1.5 * (len(lines) - 1 - i), "markeredgewidth": 1}
+        style |= {} if inside else {"linestyle": "none"}
+        ax.plot(list(runs), middles, markevery=inside, **style)
+        medians[name] = dict(zip(runs, middles, strict=True))
         listed = ", ".join(
             f"{'above ' if middle >= highest else ''}{middle:.2g} at {x:g}"
             for x, middle in zip(runs, middles, strict=True)
@@ -363,14 +396,13 @@ def _lines_of_runs(ax: Axes, lines: Mapping[str, Runs], log_x: bool, highest: fl
         xs = sorted({x for runs in lines.values() for x in runs})
         ax.set_xticks(xs, [f"{x:g}" for x in xs])
         ax.minorticks_off()
-    return said
+    return said, medians
 
 
-def _named_level(ax: Axes, name: str, height: float, below: bool = False) -> None:
-    """A dotted level, its name above (or well below) it on the right, left of where the last marks stand."""
-    ax.axhline(height, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-    ax.annotate(name, (1, height), (-24, -10 if below else 3), xycoords=("axes fraction", "data"),
-                textcoords="offset points", ha="right", va="top" if below else "bottom", fontsize=10,
+def _say_level(ax: Axes, name: str, height: float, left: bool = False) -> None:
+    """The name of a dotted level, above it: at its left end, or left of where the last marks stand."""
+    ax.annotate(name, (0 if left else 1, height), (8 if left else -24, 3), xycoords=("axes fraction", "data"),
+                textcoords="offset points", ha="left" if left else "right", va="bottom", fontsize=10,
                 color=GREY)  # fmt: skip
 
 
@@ -385,15 +417,6 @@ def _few_ticks(axis: Axis, ax: Axes) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-def log_slope(line: Mapping[float, float]) -> float:
-    """The exponent of the power law that fits positive points {x: y} best.
-
-    >>> log_slope({1: 8.0, 2: 4.0, 4: 2.0})
-    -1.0
-    """
-    return round(float(np.polyfit(np.log(list(line)), np.log(list(line.values())), 1)[0]), 6)
 
 
 def runs_in_rows(
@@ -426,12 +449,14 @@ def runs_in_rows(
             named.add(setting)
             if len(within) < len(xs):
                 ax.plot(highest, at, marker=r"$\rightarrow$", color=style["color"], markersize=12, clip_on=False)
-            # Seeds whose marks coincide are counted.
+            # Seeds whose marks coincide are counted, and so are those beyond the edge.
             beyond = len(xs) - len(within)
             together = len(within) > 2 and max(within) < 1.02 * min(within)
             if beyond > 1 or together:
-                place, count = (highest, beyond) if beyond > 1 else (max(within), len(within))
-                ax.annotate(f"× {count}", (place, at), (8, 0), textcoords="offset points", fontsize=9,
+                place, words = max(within, default=highest), f"{len(within)} seeds"
+                if beyond > 1:
+                    place, words = highest, f"{beyond} seeds above {highest:g}"
+                ax.annotate(words, (place, at), (8, 0), textcoords="offset points", fontsize=9,
                             va="top" if 2 * i >= len(settings) else "bottom", color=style["color"],
                             annotation_clip=False)  # fmt: skip
         listed = "; ".join(f"{setting} " + ", ".join("none" if v is None else f"{v:.2f}" for v in values)
@@ -448,47 +473,9 @@ def runs_in_rows(
     ax.set_ylim(len(lines) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel(x_name)
-    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(settings), handlelength=1,
+              columnspacing=1.2, borderaxespad=0.2)  # fmt: skip
     show(drawn, f"{x_name}, a mark a seed. {'. '.join(said)}.")
-
-
-Paired = Mapping[str, Mapping[str, tuple[Sequence[float], float]]]  # {row: {setting: (differences, half interval)}}
-
-
-def paired_runs(groups: Mapping[str, Sequence[float]], differences: Paired, title: str, x_name: str) -> None:
-    """Runs of the same seeds, joined across groups; beside them paired differences, a row each, settings in colours.
-
-    A small mark is a seed's difference, a large one the mean, and a bar its interval, of which `half` is half.
-    """
-    drawn, (left, right) = figure(9.4, 3.1, columns=2)
-    names = list(groups)
-    for values in zip(*groups.values(), strict=True):
-        left.plot(values, range(len(names)), "o-", color=GREY, markerfacecolor=BLUE, markersize=5, linewidth=0.9)
-    left.set_yticks(range(len(names)), names)
-    left.set_ylim(len(names) - 0.5, -0.5)
-    left.tick_params(axis="y", length=0)
-    left.set_xlabel(x_name)
-    left.set_title("a line joins the runs of a seed")
-    right.axvline(0, color=INK, linewidth=1)
-    said = []
-    for y, (row, settings) in enumerate(differences.items()):
-        for i, (setting, (found, half)) in enumerate(settings.items()):
-            style = line_style(i)
-            at, middle = y + 0.36 * (i - (len(settings) - 1) / 2), float(np.mean(found))
-            small = {"color": style["color"], "markersize": 3.5, "alpha": 0.6}
-            right.plot(found, [at + 0.13] * len(found), style["marker"], **small)
-            right.plot([middle - half, middle + half], [at, at], color=style["color"], linewidth=2.4)
-            right.plot(middle, at, style["marker"], color=style["color"], markersize=7.5, linestyle="none",
-                       label=None if y else setting)  # fmt: skip
-            said.append(f"{row}, {setting}: mean {middle:.4f} ± {half:.4f}".replace("-", "−"))
-    right.set_yticks(range(len(differences)), list(differences))
-    right.set_ylim(len(differences) - 0.5, -0.5)
-    right.tick_params(axis="y", length=0)
-    right.set_xlabel("difference (nats per letter)")
-    right.set_title(title)
-    right.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    listed = "; ".join(f"{name}: " + ", ".join(f"{value:.3f}" for value in values) for name, values in groups.items())
-    show(drawn, f"{x_name}, runs of one seed joined. {listed}. {title}: {'; '.join(said)}.")
 
 
 def branch_and_norm(ratios: Sequence[float]) -> None:
@@ -500,7 +487,7 @@ def branch_and_norm(ratios: Sequence[float]) -> None:
     drawn, axes = figure(8.8, 3.0, columns=len(ratios) + 1)
     said = []
     for ax, r in zip(axes, ratios, strict=False):
-        stage(ax, (-0.12, 1.75), (-0.5, top + 0.15))
+        stage(ax, (-0.12, 1.75), (-0.6, top + 0.15))
         ax.set_aspect("equal")
         length = float(np.hypot(1, r))
         left = 1 / length
@@ -508,15 +495,20 @@ def branch_and_norm(ratios: Sequence[float]) -> None:
         arrow(ax, (1, 0), (1, r), colour=ORANGE, width=1.6)
         arrow(ax, (0, 0), (1, r), colour=GREY, width=1.2)
         arrow(ax, (0, 0), (left, r / length), colour=PURPLE, width=2.6)
-        ax.plot([left, left], [r / length, -0.12], ":", color=PURPLE, linewidth=1.3)
-        ax.plot([0, left], [-0.12, -0.12], color=PURPLE, linewidth=3)
-        ax.text(left / 2, -0.19, f"{left:.2f} left", ha="center", va="top", fontsize=10, color=PURPLE)
-        ax.text(1.06, r / 2, f"branch, {r:g}", va="center", fontsize=10, color=ORANGE)
-        ax.text(1.06, -0.02, "$x$", va="center", fontsize=11, color=BLUE)
+        ax.plot([left, left], [r / length, -0.22], ":", color=PURPLE, linewidth=1.3)
+        ax.plot([0, left], [-0.22, -0.22], color=PURPLE, linewidth=3)
+        ax.text(left / 2, -0.29, f"{left:.2f} left", ha="center", va="top", fontsize=10, color=PURPLE)
+        ax.text(1.06, max(r / 2, 0.16), f"branch, {r:g}", va="center", fontsize=10, color=ORANGE)
+        ax.text(1.06, -0.06, "$x$", va="center", fontsize=11, color=BLUE)
+        if r == top:                                                      # where there is room beside the arrows
+            ax.text(0.72, 1.55, "$x$ + branch", ha="right", va="center", fontsize=10, color=GREY)
+            ax.text(0.19, 0.55, "after the norm", ha="right", va="center", fontsize=10, color=PURPLE)
+        else:
+            ax.text(left / 2, r / length + 0.05, "after the norm", ha="center", fontsize=10, color=PURPLE)
         ax.set_title(f"r = {r:g}")
         said.append(f"r = {r:g}: the sum is {length:.2f} long, and {left:.2f} of x is left after the norm")
     last = axes[-1]
-    stage(last, (-1.35, 1.35), (-0.5, top + 0.15))
+    stage(last, (-1.35, 1.35), (-0.6, top + 0.15))
     last.set_aspect("equal")
     length = float(np.hypot(1, top))
     circle = last.add_patch(Circle((0, 0), 1, facecolor="none", edgecolor=GREY, linestyle=":", linewidth=1))
@@ -528,80 +520,51 @@ def branch_and_norm(ratios: Sequence[float]) -> None:
         last.plot([side / length, side], [top / length, top], color=GREY, linewidth=1)
     angle = 2 * np.degrees(np.arctan(1 / top))
     last.text(0, -0.12, "two tokens: 180° apart", ha="center", va="top", fontsize=10, color=BLUE)
-    last.text(0, 1.08, f"{angle:.0f}° apart", ha="center", va="bottom", fontsize=10, color=PURPLE)
+    last.text(0, 1.08, f"after the norm:\n{angle:.0f}° apart", ha="center", va="bottom", fontsize=10, color=PURPLE)
     last.set_title(f"the same branch for both, r = {top:g}")
     said.append(f"two opposite tokens with the same branch of {top:g}: 180° apart before, {angle:.0f}° after the norm")
     show(drawn, f"A branch at right angles to x, added, and the sum brought to length 1. {'; '.join(said)}.")
 
 
-Flow = tuple[Sequence[float], Sequence[float]]  # sizes of x, gradients in the blocks
+Flow = tuple[Sequence[float], Sequence[float]]  # sizes of x, gradients with respect to x
 
 
-def flow_grid(flows: Mapping[str, Mapping[int, Flow]]) -> None:
-    """{placement: {depth: flow}}: above, how large x is after each sublayer; below, the gradient in each block.
+def flows_and_walk(flows: Mapping[str, Flow], walk: Sequence[float]) -> None:
+    """{placement: flow}: how large x is after each sublayer, and its gradient there, on logarithmic scales.
 
-    A column for each placement, a line for each depth. Each column has its own scale, with 1 marked.
+    The last panel has x in the last placement once more, beside a random walk of as many steps, and no logarithm.
     """
-    drawn, _ = figure(2.35 * len(flows) + 0.6, 4.6, rows=2, columns=len(flows))
-    said = []
-    for k, (name, by_depth) in enumerate(flows.items()):
-        up, down = drawn.axes[k], drawn.axes[k + len(flows)]
-        for i, (depth, (sizes, gradients)) in enumerate(by_depth.items()):
-            style = line_style(i) | {"markersize": 0, "linestyle": ("-.", "--", "-")[i % 3]}  # the longest is solid
-            up.plot(range(len(sizes)), sizes, label=f"{depth} blocks", **style)
-            down.plot(range(1, len(gradients) + 1), gradients, **style)
-            said.append(
-                f"{name}, {depth} blocks: x from {sizes[0]:.2g} to {sizes[-1]:.2g}, gradient {gradients[0]:.2g} in the "
-                f"first block and {gradients[-1]:.2g} in the last"
-            )
-        up.set_title(name)
-        up.set_xticks([0, *(2 * depth for depth in by_depth)])
-        down.set_xticks([1, *by_depth])
-        for ax, values in ((up, [s for sizes, _ in by_depth.values() for s in sizes]),
-                           (down, [g for _, gradients in by_depth.values() for g in gradients])):  # fmt: skip
-            ax.set_yscale("log")
-            ax.set_ylim(min(0.09, 0.5 * min(values)), max(11, 2 * max(values)))
-            ax.axhline(1, color=GREY, linestyle=":", linewidth=1)
-            ax.minorticks_off()
-            ax.tick_params(labelsize=9.5)
-        up.set_xlabel("sublayers passed")
-        down.set_xlabel("block")
-    drawn.axes[0].set_ylabel("size of x")
-    drawn.axes[len(flows)].set_ylabel("gradient in the block")
-    drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False,
-                 fontsize=9.5)  # fmt: skip
-    show(drawn, f"Flows through untrained stacks. {'; '.join(said)}.")
-
-
-def loss_landscapes(slices: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-    """Slices through losses, side by side: {title: (places along a side (m,), losses (m, m))}. Dark is low.
-
-    Lines of equal loss stand at the same heights in all, each ten times the one below it.
-    """
-    drawn, _ = figure(3.2 * len(slices) + 0.3, 3.3, columns=len(slices))
-    levels = [0.01, 0.1, 1.0]
-    said = []
-    for ax, (title, (side, losses)) in zip(drawn.axes, slices.items(), strict=True):
-        low = np.log10(np.clip(losses.numpy().astype(float), 1e-4, 10))
-        fills = np.linspace(-4, 1, 21)
-        shade = ax.contourf(side, side, low, levels=fills, cmap=WEIGHTS.reversed(), alpha=0.75, extend="both")
-        shade.set_rasterized(True)
-        lines = ax.contour(side, side, low, levels=np.log10(levels), colors=INK, linewidths=0.9, linestyles="solid")
-        ax.clabel(lines, fmt={level: f"{10**level:.2g}" for level in lines.levels}, fontsize=9.5, inline_spacing=2)
-        ax.plot(0, 0, "+", color="white", markersize=10, markeredgewidth=2)
-        ax.set_aspect("equal")
-        ticks = [float(side[0]), 0.0, float(side[-1])]
-        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-        ax.set_title(title)
-        ax.set_xlabel("along one direction")
-        middle = losses[len(side) // 2, len(side) // 2].item()
-        share = (losses < 0.1).float().mean().item()
+    drawn, (up, back, alone) = figure(9.0, 3.1, columns=3)
+    said, tops, ends = [], {}, {}
+    for i, (name, (sizes, gradients)) in enumerate(flows.items()):
+        style = line_style(i) | {"markersize": 0}
+        up.plot(range(len(sizes)), sizes, **style)
+        back.plot(range(len(gradients)), gradients, **style)
+        tops[name] = len(sizes) - 1, sizes[-1], style["color"]
+        # A name stands over or under its line, where this is free.
+        falls = gradients[0] < 0.1 * gradients[-1]
+        at = len(gradients) // (2 if falls else 6)
+        ends[name] = at, gradients[at], style["color"], gradients[0] > 1e3 or (not falls and i % 2 == 0)
         said.append(
-            f"{title}: {middle:.2g} in the middle, at most {losses.max().item():.2g}; below 0.1 in {share:.0%} of it"
+            f"{name}: x from {sizes[0]:.2g} at the bottom to {sizes[-1]:.2g} at the top, its gradient from "
+            f"{gradients[-1]:.2g} at the top to {gradients[0]:.2g} at the bottom"
         )
-    drawn.axes[0].set_ylabel("along another direction")
-    key = drawn.colorbar(shade, ax=drawn.axes[: len(slices)], shrink=0.8, ticks=[-4, -3, -2, -1, 0, 1])
-    key.ax.set_yticklabels([f"{10.0**tick:g}" for tick in key.get_ticks()], fontsize=9.5)
-    key.set_label("loss (nats)", fontsize=10)
-    show(drawn, f"Loss on a square slice around where training ended. {'; '.join(said)}.")
+    for ax, title in ((up, "size of x →"), (back, "← gradient of x")):
+        ax.set_yscale("log")
+        ax.minorticks_off()
+        ax.set_title(title)
+    _names_beside(up, tops)
+    for name, (x, y, colour, above) in ends.items():
+        back.annotate(name, (x, y), (4, 6 if above else -6), textcoords="offset points", ha="left",
+                      va="bottom" if above else "top", fontsize=10, color=colour)  # fmt: skip
+    steps = len(sizes) - 1
+    alone.plot(range(steps + 1), sizes, **style | {"linestyle": "-"})
+    alone.plot(range(len(walk)), walk, color=INK, linestyle=":", linewidth=2)
+    alone.set_ylim(0, 1.15 * max(*sizes, *walk))
+    alone.set_title(f"size of x in {name}")
+    _names_beside(alone, {name: tops[name], "random walk": (len(walk) - 1, walk[-1], INK)})
+    said.append(f"a random walk goes from {walk[0]:.2g} to {walk[-1]:.2g}")
+    for ax, where in ((up, "sublayers passed"), (back, "⟵ sublayers below"), (alone, "sublayers passed")):
+        ax.set_xticks([0, steps // 2, steps])
+        ax.set_xlabel(where)
+    show(drawn, f"Flows through untrained stacks. {'; '.join(said)}.")

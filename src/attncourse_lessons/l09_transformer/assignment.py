@@ -76,7 +76,7 @@ check("encoder_block", encoder_block)
 # **Use it.** (1) If the two norms after the sublayers do nothing, a sandwich block is a pre-norm block. With torch's
 # sublayers it must then compute what torch's own block computes. (2) What are the norms after the sublayers good for?
 # The cell stacks thirty-two blocks with random sublayers, and multiplies the sublayers' outputs by 1, 10
-# or 100. *Guess* the size of x at the top, with these norms and without them.
+# or 100. *Guess* the size of x at the top, the root of its mean square, with these norms and without them.
 
 # %%
 if solved("encoder_block"):
@@ -219,7 +219,7 @@ def shift_right(
 ) -> tuple[Tensor, Tensor]:
     """What the decoder reads, and what it must predict, for sentences of different lengths.
 
-    target: (batch, n), whole numbers: sentence b is its first lengths[b] tokens
+    target: (batch, n), whole numbers, n at least 1: sentence b is its first lengths[b] tokens
     lengths: (batch,), from 0 to n
     returns target_in and target_out, (batch, n + 1) each, whole numbers, in this order
     """
@@ -293,8 +293,9 @@ check("transformer", transformer)
 # %% [markdown]
 # **Use it.** If the checks of exercises 1, 2 and 4 are green, you have written a Transformer. The cell gives your
 # functions layers with parameters: a sandwich encoder and a decoder of 2017. Your model learns in a few seconds to
-# write a row of letters backwards. Then it becomes a judge, and gets each source with four candidates. *Guess* how
-# often the right candidate is the most probable one, and which wrong candidate comes closest to it.
+# write a row of letters backwards. Then it becomes a judge, and gets each source with five candidates. *Guess* how
+# often the right candidate is the most probable one. Two wrong candidates are nearly right: in one of them the last
+# letter is wrong; in the other, two neighbouring letters are swapped. Which is less probable, and by how much?
 
 # %%
 if solved("encoder_block") and solved("decoder_block") and solved("transformer"):
@@ -342,8 +343,11 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
     right = source.flip(1)
     neighbours = right.clone()
     neighbours[:, [3, 4]] = right[:, [4, 3]]
-    candidates = {"right": right, "two letters exchanged": neighbours,
-                  "not reversed": source, "of another source": right.roll(1, dims=0)}
+    ending = right.clone()
+    ending[:, -1] = right[:, -1] % 26 + 1                                 # the next letter
+    candidates = {"right": right, "last letter wrong": ending,
+                  "two letters exchanged": neighbours, "not reversed": source,
+                  "of another source": right.roll(1, dims=0)}
     target = torch.stack(list(candidates.values()), dim=1)                # (500, k, 8)
     with torch.no_grad():
         log_p = model(source, target).log_softmax(dim=-1)                 # (500, k, 8, 27)
@@ -356,9 +360,8 @@ if solved("encoder_block") and solved("decoder_block") and solved("transformer")
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The right candidate wins every time. The closest wrong candidate is the one with two letters exchanged, because most
-# of its letters are right. Yet it lies 18 nats behind, because a sum of logarithms punishes each letter that the model
-# is sure is wrong.</details>
+# The right candidate wins every time. One wrong letter costs 9.5 nats, and two cost 18.4, about twice as much: the model
+# is sure of each letter, and a sum of logarithms punishes each wrong letter by itself.</details>
 
 # %% [markdown]
 # ## 5 · The parameters of a GPT, exactly
@@ -587,8 +590,8 @@ if solved("DecoderLM"):
 # Today's language models have this network instead of the feed-forward network with ReLU. Two products lead from
 # `d_model` to `d_ff`. The product with `W_gate` goes through $\operatorname{silu}(z) = z \cdot \sigma(z)$, where σ is
 # the logistic sigmoid, and becomes the *gate*, which multiplies the product with `W_up` element by element. A product
-# with `W_down` leads back to `d_model`. There are no biases. First write the network as one formula, with the shape of
-# each part.
+# with `W_down` leads back to `d_model`. There are no biases. (`F.silu` and
+# `torch.sigmoid` are allowed.) Before you code, write the network on paper as one formula, with the shape of each part.
 #
 # $x$ may have any number of axes before the last one. Its numbers may be large, but the output and the gradient must
 # stay finite.
@@ -669,9 +672,9 @@ if solved("swiglu"):
 #
 # **(a)** You change $y_3$. At which of the positions 1 to 6 can the logits change, in A, B, C and D? **(b)** In A, you
 # can change one of the six tokens without changing any logits. Which token is it, and why is this no fault? **(c)**
-# All four decoders are trained. A course-mate compares their *validation* losses, for which the decoders get the true
-# targets, as in training. For each of B, C and D, say whether the loss will be lower or higher than A's, and why.
-# Which other measurement shows all three faults?
+# All four decoders are trained. A fellow student compares their *validation* losses, for which the decoders get the
+# true targets, as in training. For each of B, C and D, say whether the loss will be lower or higher than A's, and why.
+# Which measurement, in which the decoder *never reads* the true target, shows all three faults?
 #
 # Answer in six to ten lines. (3 points)
 
@@ -685,8 +688,7 @@ if solved("swiglu"):
 # 3. (c) B and C have a lower loss. The answer is in the input, in B at the same position and in C one position to the
 #    right, and validation feeds it in, too. D has a higher loss: nothing leaks, but the last token, which tells most,
 #    is missing. To show all three faults, let the decoders *write by themselves*, where no target exists, and compare
-#    what they write. The test of (a) shows them, too. Half a point if only the losses or only the measurement is
-#    right.
+#    what they write. Half a point if only the losses or only the measurement is right.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -700,7 +702,7 @@ if solved("swiglu"):
 # 1,000 tokens. How many predictions does one pass give under causal LM (`<eos>` not counted), under masked LM with
 # 15 %, and under span corruption with 15 % in spans of three tokens (sentinels counted)? How many tokens does the T5
 # encoder read? **(c)** BERT replaces 80 % of the chosen tokens by `[MASK]` and 10 % by a random token. It leaves 10 %
-# as they are, and predicts these, too. "This is a target leak", says a course-mate, "because a visible token can
+# as they are, and predicts these, too. "This is a target leak", says a fellow student, "because a visible token can
 # simply be copied." The loss counts only the chosen tokens. Why does copying fail? What would these 10 % teach if
 # there were no random tokens?
 #
@@ -724,16 +726,16 @@ if solved("swiglu"):
 # %% [markdown]
 # ## 10 · Overlapping intervals, and the best of twelve
 #
-# In the lecture's figure of twelve changes, GELU lies at −0.015 ± 0.010 and ReGLU at −0.043 ± 0.021 nats, each
-# compared with the baseline. The two 95 % intervals overlap. "So we cannot say which of the two is better", says a
-# course-mate. These are the test losses of the individual runs, from the course's `measured/modifications.json`:
+# In the lecture's figure of twelve changes, GELU gains 0.015 ± 0.010 nats over the baseline and ReGLU 0.043 ± 0.021.
+# The two 95 % intervals overlap. "So we cannot say which of the two is better", says a
+# fellow student. These are the test losses of the individual runs, from the course's `measured/modifications.json`:
 #
 # | seed | 0 | 1 | 2 | 3 | 4 |
 # |---|---|---|---|---|---|
 # | GELU | 4.012 | 3.987 | 4.017 | 3.995 | 4.004 |
 # | ReGLU | 3.977 | 3.956 | 3.995 | 3.988 | 3.959 |
 #
-# **(a)** Is the course-mate right? Compute what decides the question. (For five differences with standard deviation
+# **(a)** Is the fellow student right? Compute what decides the question. (For five differences with standard deviation
 # $s$, half the 95 % interval is $2.78\, s/\sqrt 5$.) **(b)** Suppose that *none* of twelve changes had any effect. How
 # many of twelve such intervals would miss zero, on average? Suppose that the best of the twelve is then reported, with
 # its measured gain. Is this gain, on average, too large, too small or right? What would give an honest number?
@@ -777,9 +779,10 @@ def prefix_mask(lengths: Tensor, n: int) -> Tensor:
 check("prefix_mask", prefix_mask)
 
 # %% [markdown]
-# **Use it.** The cell draws your masks for three texts of eight tokens, with a prefix of no tokens, of three and of
-# all eight: a decoder, a prefix model and an encoder. Then it tests the prefix model. One token changes, in the prefix
-# (token 1, counted from 0) or after it (token 5). *Guess* which outputs of an attention layer change.
+# **Use it.** The cell draws your masks for three texts of eight tokens, with a prefix of no tokens, of three and of all
+# eight: a decoder-only model, a prefix model and an encoder-only model. Then it tests the prefix model. One token
+# changes, in the prefix (token 1, counted from 0) or after it (token 5). *Guess* which outputs of an attention layer
+# change.
 
 # %%
 if solved("prefix_mask"):

@@ -1,5 +1,6 @@
 """The Transformer put together: figure 1, stacks of blocks, a block line by line; what it is trained on; sampling."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +9,6 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
@@ -25,6 +25,7 @@ from attncourse.viz.style import (
     INK,
     ORANGE,
     PALE,
+    PURPLE,
     figure,
     hold_still,
     line_style,
@@ -63,48 +64,84 @@ class Line(NamedTuple):
 
 
 def encoder_decoder_stacks(n_blocks: int = 3) -> None:
-    """The three shapes side by side: an encoder alone, a decoder alone, and both with the memory between them."""
-    drawn, ax = figure(8.2, 4.6)
-    stage(ax, (0, 16.4), (-0.2, 8.3))
+    """The three shapes side by side: an encoder alone, a decoder alone, and both with the memory between them.
+
+    Under each stand the masks of its attentions, a row for each query and a column for each key.
+    """
+    drawn, ax = figure(8.2, 5.65)
+    stage(ax, (0, 16.4), (-3.0, 8.3))
     bottom, step = 2.3, 1.35
     tops = [bottom + step * i for i in range(n_blocks)]
     last = tops[-1]
 
-    def tower(x: float, colour: str, label: str, inputs: str, outputs: str) -> None:
+    def tower(x: float, label: str, inputs: str, outputs: str, aside: float = 0.0) -> None:
         ax.text(x, 0.15, inputs, ha="center", va="center", fontsize=9.5, color=INK)
         arrow(ax, (x, 0.45), (x, 0.8))
         ax.text(x, 1.05, "embedding + position", ha="center", va="center", fontsize=9.5, color=GREY)
         arrow(ax, (x, 1.3), (x, bottom - 0.55))
         for i, y in enumerate(tops):
-            box(ax, x, y, label, colour, width=2.7)
+            box(ax, x, y, label, GREY, width=2.7)
             if i:
                 arrow(ax, (x, tops[i - 1] + 0.52), (x, y - 0.55))
         arrow(ax, (x, last + 0.52), (x, last + 0.95))
-        ax.text(x, last + 1.2, "norm", ha="center", va="center", fontsize=9.5, color=GREY)
+        top = "norm, linear, softmax" if outputs else "norm"
+        ax.text(x, last + 1.2, top, ha="center", va="center", fontsize=9.5, color=GREY)
         if outputs:
-            arrow(ax, (x, last + 1.45), (x, last + 1.9))
-            ax.text(x, last + 2.2, outputs, ha="center", va="center", fontsize=9.5, color=INK)
+            arrow(ax, (x + aside, last + 1.45), (x + aside, last + 1.9))
+            ax.text(x + aside, last + 2.2, outputs, ha="center", va="center", fontsize=9.5, color=INK)
 
     for x, name in ((1.9, "encoder-only"), (6.1, "decoder-only"), (12.5, "encoder–decoder")):
         ax.text(x, last + 2.95, name, ha="center", va="center", fontsize=11, fontweight="bold", color=INK)
-    tower(1.9, BLUE, "bidirectional", "the cat [?] here", "[?] = sat")
-    tower(6.1, GREEN, "causal", "<bos> the cat", "the cat sat")
-    tower(10.5, BLUE, "bidirectional", "die Katze saß", "")
-    tower(14.8, GREEN, "causal, cross", "<bos> the cat", "the cat sat")
+    tower(1.9, "bidirectional", "the cat [?] here", "sat", aside=0.42)  # above its gap
+    tower(6.1, "causal", "<bos> the cat", "the cat sat")
+    tower(10.5, "bidirectional", "die Katze saß da", "")
+    tower(14.8, "causal, cross", "<bos> the cat", "the cat sat")
+    full, past = torch.ones(4, 4, dtype=torch.bool), causal_mask(3)
+    _grid_of_mask(ax, 1.9, full, BLUE, "all")
+    _grid_of_mask(ax, 6.1, past, BLUE, "causal")
+    _grid_of_mask(ax, 10.5, full, BLUE, "all")
+    _grid_of_mask(ax, 13.8, past, BLUE, "causal")
+    _grid_of_mask(ax, 15.5, full[:3], ORANGE, "cross: all")  # 3 target tokens, 4 source tokens
+    ax.text(1.9, -0.22, "key →", ha="center", va="center", fontsize=9, color=GREY)
+    ax.text(0.82, -1.24, "← query", ha="center", va="center", rotation=90, fontsize=9, color=GREY)
     # One memory, from the top of the encoder, for all blocks of the decoder.
     top = last + 1.2
     ax.plot([11.0, 12.6], [top, top], color=ORANGE, linewidth=1.8)
     ax.plot([12.6, 12.6], [bottom, top], color=ORANGE, linewidth=1.8)
     for y in tops:
         arrow(ax, (12.6, y), (13.4, y), colour=ORANGE, width=1.6)
-    ax.text(12.5, top + 0.32, "memory", ha="center", va="center", fontsize=10, color=INK)
+    ax.text(11.9, top + 0.32, "memory", ha="center", va="center", fontsize=10, color=INK)
     show(
         drawn,
         f"Three stacks of {n_blocks} blocks each. Encoder-only: bidirectional self-attention reads a sentence with a "
         "gap and says what was there. Decoder-only: causal self-attention reads the beginning of a text and says at "
         "each position what comes next. Encoder–decoder: one memory leaves the encoder at its top, after a norm, and "
-        f"goes to each of the {n_blocks} blocks of the decoder, which have causal self-attention and cross-attention.",
+        f"goes to each of the {n_blocks} blocks of the decoder, which have causal self-attention and cross-attention. "
+        "Below each stack its masks: all pairs, the lower triangle, or both that triangle and, for cross-attention, a "
+        "table of 3 target tokens by 4 source tokens, all allowed.",
     )
+
+
+def _grid_of_mask(ax: Axes, x: float, mask: Tensor, colour: str, name: str) -> None:
+    """A mask as a grid under the words at `x`, forbidden cells hatched; below it its name."""
+    top, cell = -0.4, 0.42
+    colours = [[colour] * mask.shape[1]] * mask.shape[0]
+    _mask_cells(ax, x - cell * mask.shape[1] / 2, top, mask, (cell, cell), colours)
+    ax.text(x, top - cell * mask.shape[0] - 0.33, name, ha="center", va="center", fontsize=9, color=GREY)
+
+
+def _mask_cells(
+    ax: Axes, left: float, top: float, mask: Tensor, cell: tuple[float, float], colours: Sequence[Sequence[str]]
+) -> None:
+    """The cells (width, height) of a mask, its first row at the top: filled where it allows, hatched where not."""
+    wide, high = cell
+    for i, row in enumerate(mask.tolist()):
+        for j, allowed in enumerate(row):
+            ax.add_patch(
+                Rectangle((left + wide * j, top - high * (i + 1)), wide, high,
+                          facecolor=colours[i][j] if allowed else "white",
+                          edgecolor="white" if allowed else GREY, hatch=None if allowed else "/////", linewidth=0.5)
+            )  # fmt: skip
 
 
 def block_lines(kind: str, batch: int, n: int, n_memory: int, d: int, heads: int, d_ff: int) -> list[Line]:
@@ -182,7 +219,8 @@ def _wires(ax: Axes, kind: str, active: Sequence[str]) -> None:
         colour = colours.get(name, AMBER)
         now = name in active
         text = "white" if now and colour != AMBER else INK
-        box(ax, x, y, name.replace("_", " "), colour, width, fill=colour if now else None, text=text)
+        label = "causal\nattention" if name == "attention" and "decoder" in kind else name.replace("_", " ")
+        box(ax, x, y, label, colour, width, fill=colour if now else None, text=text)
 
     def plus(y: float) -> None:
         ax.plot(stream, y, "o", markersize=13, markerfacecolor="white", markeredgecolor=INK, zorder=5)
@@ -224,29 +262,47 @@ def _blank(x: float, y: float, width: float) -> Rectangle:
 
 # How large a model a budget pays for
 
+# Where the name of a model stands, from its mark, in points: above, to the right, below; and how it is aligned.
+ASIDE = ((-70, 50, "center"), (46, -96, "center"), (0, -40, "center"))
+
 
 def budget_curves(loss: Callable[[float, float], float], models: Mapping[str, tuple[float, float]]) -> None:
     """What `loss(n_parameters, n_tokens)` predicts for the budget of each model, however it is split between the two.
 
-    {model: (parameters, tokens)}. A curve for each budget, 6 N D FLOPs, with a mark where the model stands, and an
-    upright stroke at the lowest loss.
+    {model: (parameters, tokens)}, at most three. A curve for each budget, 6 N D FLOPs, with a filled mark where the
+    model stands, beside it the budget, as a share of the largest, and how many tokens it read for each parameter. Where
+    the model lies above the lowest loss, a circle marks that, an arrow leads down to it, and the words say how far.
     """
-    drawn, ax = figure(7.4, 3.6)
+    drawn, ax = figure(7.4, 4.6)
     sizes = np.geomspace(5e9, 1e12, 301)
-    said = []
+    said, highest = [], max(6 * n_parameters * n_tokens for n_parameters, n_tokens in models.values())
     for i, (name, (n_parameters, n_tokens)) in enumerate(models.items()):
         budget = 6 * n_parameters * n_tokens
         losses = [loss(size, budget / (6 * size)) for size in sizes]
         style, at, best = line_style(i), loss(n_parameters, n_tokens), int(np.argmin(losses))
-        ax.plot(sizes, losses, color=style["color"], linestyle=style["linestyle"], linewidth=2)
-        ax.plot(n_parameters, at, label=f"{name}: {budget:.1e} FLOPs", **style | {"markersize": 8})
-        ax.plot(sizes[best], losses[best], "|", color=style["color"], markersize=22, markeredgewidth=2, zorder=1)
+        colour = style["color"]
+        ax.plot(sizes, losses, color=colour, linestyle=style["linestyle"], linewidth=2)
+        ax.plot(n_parameters, at, **style | {"markersize": 9, "markerfacecolor": colour})
+        span = at - losses[best]
+        if span > 1e-3:
+            ax.plot(sizes[best], losses[best], "o", color=colour, markerfacecolor="white", markersize=7, zorder=4)
+            ax.plot([sizes[best], 1.12 * n_parameters], [losses[best]] * 2, color=colour, linewidth=0.9,
+                    linestyle=":", zorder=1)  # fmt: skip
+            arrow(ax, (n_parameters, at), (n_parameters, losses[best]), colour=colour, width=1.6)
+        ratio = f"{n_tokens / n_parameters:.2g} tokens per parameter"
+        paid = f"budget {budget / highest:.2g} ×"
+        above = f",\n{span:.3f} above the lowest" if span > 1e-3 else ""
+        right, up, side = ASIDE[i]
+        ax.annotate(f"{name}: {paid},\n{ratio}{above}", (n_parameters, at), (right, up), textcoords="offset points",
+                    ha=side, va="center", fontsize=9.5, color=colour,
+                    arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.8, "shrinkB": 6})  # fmt: skip
         said.append(
-            f"{name}, {budget:.1e} FLOPs: {at:.3f} at {n_parameters / 1e9:g} billion parameters, lowest "
+            f"{name}, {budget:.1e} FLOPs, {ratio}: {at:.3f} at {n_parameters / 1e9:g} billion parameters, lowest "
             f"{losses[best]:.3f} at {sizes[best] / 1e9:.0f} billion"
         )
     ax.set_xscale("log")
-    ax.margins(y=0.12)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - 0.2 * (high - low), low + 0.66 * (high - low))
     ticks = [5, 10, 20, 50, 100, 200, 500, 1000]
     ax.set_xticks([1e9 * tick for tick in ticks], [f"{tick:,}" for tick in ticks])
     ax.minorticks_off()
@@ -258,12 +314,15 @@ def budget_curves(loss: Callable[[float, float], float], models: Mapping[str, tu
 
 
 def changes_to_the_block(
-    studies: Mapping[str, Mapping[str, tuple[float, float]]], groups: Mapping[str, Sequence[str]] | None = None
+    studies: Mapping[str, Mapping[str, tuple[float, float]]],
+    groups: Mapping[str, Sequence[str]] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> None:
-    """How much each change moves the loss, on one axis for all studies: {study: {change: (difference, half a bar)}}.
+    """How much each change gains, on one axis for all studies: {study: {change: (gain, half a bar)}}.
 
     A row for each change, in it a mark for each of at most two studies. Hollow: no further from zero than its bar.
-    With `groups`, {title: changes}, the rows stand in their order, under a title for each group.
+    With `groups`, {title: changes}, the rows stand in their order, under a title for each group. `notes` are words
+    after the names of single changes, in brackets.
     """
     names = list(dict.fromkeys(name for points in studies.values() for name in points))
     if groups:
@@ -282,7 +341,8 @@ def changes_to_the_block(
         listed = "; ".join(f"{name} {middle:+.3f} ± {half:.3f}" for name, (middle, half) in points.items())
         said.append(f"{study}: {listed}".replace("-", "−"))
     ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.set_yticks(range(len(names)), names)
+    beside = {name: f"{name} ({note})" for name, note in (notes or {}).items()}
+    ax.set_yticks(range(len(names)), [beside.get(name, name) for name in names])
     ax.tick_params(axis="y", length=0)
     ax.grid(color=PALE, linewidth=0.8)
     for title in groups or ():
@@ -293,30 +353,37 @@ def changes_to_the_block(
             ax.axhspan(top - 0.02, top + 0.02, color=GREY, linewidth=0)
     ax.set_axisbelow(True)
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=len(studies), frameon=False)
-    ax.set_xlabel("← better     loss minus the baseline's (nats per token)     worse →")
-    show(drawn, f"Loss, difference from the baseline (nats per token). {'. '.join(said)}.")
+    ax.set_xlabel("← worse     gain over the baseline (nats per token)     better →")
+    show(drawn, f"Gain over the baseline (nats per token). {'. '.join(said)}.")
 
 
-def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[float, float]]]) -> None:
+def gains_before_and_after(
+    rows: Mapping[str, tuple[tuple[float, float], tuple[float, float]]],
+    settings: tuple[str, str],
+    moves: tuple[str, str, str] = ("grows", "shrinks", "becomes a loss"),
+) -> None:
     """How the gain of a change moves with the setting: {row: ((gain, half a bar) before, (gain, half a bar) after)}.
 
-    A row for each, in it a hollow mark before, a filled mark after, and an arrow from one to the other. Where the gain
-    grows they are orange, where it shrinks or becomes a loss blue.
+    A row for each, in it a grey square before, a blue dot after, and an arrow from one to the other. `moves` are the
+    words for a gain that grows, shrinks or becomes a loss. The names of the two settings stand above the axes.
     """
-    drawn, ax = figure(7.4, 1.3 + 0.5 * len(rows))
+    drawn, ax = figure(7.4, 1.2 + 0.55 * len(rows))
     ax.axvline(0, color=GREY, linewidth=1.2)
     said = []
     for y, (name, (before, after)) in enumerate(rows.items()):
-        colour = BLUE if after[0] < before[0] else ORANGE
         arrow(ax, (before[0], y), (after[0], y), colour=GREY)
-        for (gain, half), lift, face in ((before, -0.13, "white"), (after, 0.13, colour)):
-            ax.plot([gain - half, gain + half], [y + lift, y + lift], color=colour, linewidth=2, zorder=2)
-            ax.plot(gain, y + lift, "o", color=colour, markerfacecolor=face, markersize=7, zorder=3)
+        for (gain, half), lift, shade, mark in ((before, -0.13, GREY, "s"), (after, 0.13, BLUE, "o")):
+            ax.plot([gain - half, gain + half], [y + lift, y + lift], color=shade, linewidth=2, zorder=2)
+            ax.plot(gain, y + lift, mark, color=shade, markersize=7, zorder=3)
         right = max(gain + half for gain, half in (before, after))
-        does = "becomes a loss" if after[0] < 0 < before[0] else "shrinks" if after[0] < before[0] else "grows"
+        grows, shrinks, lost = moves
+        does = lost if after[0] < 0 < before[0] else shrinks if after[0] < before[0] else grows
         moved = f"{does}: {before[0]:.2f} → {after[0]:.2f}".replace("-", "−")
         ax.text(right + 0.015, y, moved, va="center", fontsize=9.5, color=INK)
         said.append(f"{name}: {before[0]:.3f} ± {before[1]:.3f} before, {after[0]:.3f} ± {after[1]:.3f} after")
+    for words, shade, mark in zip(settings, (GREY, BLUE), "so", strict=True):
+        ax.plot([], [], mark, color=shade, linestyle="-", linewidth=2, markersize=7, label=words)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, frameon=False)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ends = [end for both in rows.values() for gain, half in both for end in (gain - half, gain + half)]
     ax.set_xlim(min(-0.02, min(ends) - 0.02), 1.6 * max(ends))
@@ -324,14 +391,54 @@ def gains_before_and_after(rows: Mapping[str, tuple[tuple[float, float], tuple[f
     ax.tick_params(axis="y", length=0)
     ax.grid(axis="x", color=PALE, linewidth=0.8)
     ax.set_axisbelow(True)
-    keys = {"first setting": "white", "second setting (after the arrow)": INK}
-    handles = [
-        Line2D([], [], color=INK, linewidth=2, marker="o", markersize=7, markerfacecolor=face, label=label)
-        for label, face in keys.items()
-    ]
-    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=2, frameon=False)
     ax.set_xlabel("gain over the baseline (nats per token)")
-    show(drawn, f"Gains over the baseline (nats per token). {'. '.join(said)}.")
+    show(drawn, f"Gains over the baseline (nats per token), {settings[0]} and {settings[1]}. {'. '.join(said)}.")
+
+
+def worth_in_steps(
+    baseline: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]], name: str
+) -> list[float]:
+    """How far to the right a weaker model must go for the loss of a better one: {steps: a loss for each run} of both.
+
+    Both have runs of two lengths: a mark for each, and a line through the means. The baseline's goes on, dashed. From
+    each mean of the other an arrow leads to it. What comes back are the factors that the arrows show.
+    """
+    baseline_means = {steps: sum(losses) / len(losses) for steps, losses in baseline.items()}
+    means = {steps: sum(losses) / len(losses) for steps, losses in other.items()}
+    (first, early), (last, late) = baseline_means.items()
+    slope = (early - late) / math.log(last / first)                 # nats for each e-fold of the steps
+    drawn, ax = figure(7.4, 3.9)
+    style, better = line_style(0), line_style(1)
+    lowest = min(means.values())
+    end = first * math.exp((early - lowest) / slope)
+    ax.plot([last, end * 1.15], [late, late - slope * math.log(end * 1.15 / last)], color=style["color"],
+            linestyle=(0, (2, 2)), linewidth=1.8)  # fmt: skip
+    for points, runs, look in ((baseline_means, baseline, style), (means, other, better)):
+        ax.plot([*points], [*points.values()], color=look["color"], linewidth=2)
+        each = [(steps, loss) for steps, losses in runs.items() for loss in losses]
+        ax.plot(*zip(*each, strict=True), look["marker"], color=look["color"], markersize=4, alpha=0.7, zorder=4)
+    factors = []
+    for steps, loss in means.items():
+        reached = first * math.exp((early - loss) / slope)
+        factors.append(reached / steps)
+        arrow(ax, (steps, loss), (reached, loss), colour=INK, width=1.6)
+        said = f"{factors[-1]:.1f} times the steps"
+        if reached <= last:
+            ax.text(reached * 1.08, loss, said, ha="left", va="center", fontsize=10, color=INK)
+        else:
+            ax.text(math.sqrt(steps * reached), loss - 0.035, f"{said} (extrapolated)", ha="center", va="top",
+                    fontsize=10, color=INK)  # fmt: skip
+    ax.text(last * 1.06, late + 0.02, "baseline", ha="left", va="bottom", fontsize=10.5, color=style["color"])
+    ax.text(last * 0.93, lowest - 0.03, name, ha="right", va="center", fontsize=10.5, color=better["color"])
+    ax.set_xscale("log")
+    ticks = [steps for steps in (300, 600, 1200, 2400, 4800) if first <= steps <= end * 1.4]
+    ax.set_xticks(ticks, [f"{steps:,}" for steps in ticks])
+    ax.minorticks_off()
+    ax.margins(x=0.06, y=0.14)
+    name_lines(ax, "training steps (logarithmic)", "test loss (nats per token)")
+    listed = ", ".join(f"{factor:.1f} at {steps} steps" for factor, steps in zip(factors, other, strict=True))
+    show(drawn, f"Loss against steps. For the loss of {name} the baseline needs so many times the steps: {listed}.")
+    return factors
 
 
 # What a model is pre-trained on
@@ -356,8 +463,8 @@ def objectives(rows: Sequence[Objective]) -> None:
     """Pre-training objectives on one sentence: the tokens that are read, and under each what is to be predicted there.
 
     An encoder–decoder has a third line, what its decoder reads. Gaps that the encoder reads are hatched. On the right
-    stand the masks, a row for each query, a column for each key, forbidden cells hatched. Raises ValueError for a row
-    with more tokens to predict than are read.
+    stand the masks, a row for each query, a column for each key (the first says so), forbidden cells hatched. Raises
+    ValueError for a row with more tokens to predict than are read.
     """
     longest = max(max(len(row.read), len(row.written)) for row in rows)
     cell = 1.65 / max(longest, *(len(mask) for row in rows for mask in row.masks.values()), 1)
@@ -366,29 +473,30 @@ def objectives(rows: Sequence[Objective]) -> None:
     pitch = 2.9 if beside or any(row.written for row in rows) else 2.2
     drawn, ax = figure(unit * (longest + 2.5 + beside), 0.1 + unit * SQUARE * pitch * len(rows))
     stage(ax, (-2.3, longest + 0.2 + beside), (-pitch * len(rows) + 0.95, 0.95))
-    said = []
+    said, named = [], False
     for i, row in enumerate(rows):
         if len(row.predict) > len(row.read):
             raise ValueError(f"{row.name}: got {len(row.predict)} to predict, expected at most {len(row.read)}")
         y = -pitch * i
         ax.text(0, y + 0.6, row.name, ha="left", va="center", fontsize=10.5, fontweight="bold", color=INK)
-        lines = [("reads", row.read, BLUE), ("predicts", row.predict, ORANGE)]
+        lines = [("reads", row.read, GREY), ("predicts", row.predict, PURPLE)]
         if row.written:
             shifted = ("<bos>", *row.written[:-1])
-            lines = [("encoder reads", row.read, BLUE), ("decoder reads", shifted, GREEN),
-                     ("decoder predicts", row.written, ORANGE)]  # fmt: skip
+            lines = [("encoder reads", row.read, GREY), ("decoder reads", shifted, GREY),
+                     ("decoder predicts", row.written, PURPLE)]  # fmt: skip
         for down, (words, tokens, colour) in enumerate(lines):
             level = y - 0.75 * down
             ax.text(-0.15, level, words, ha="right", va="center", fontsize=9, color=GREY)
             for j, token in enumerate(tokens):
                 if token:
-                    _token(ax, j, level, token, colour)
+                    _token(ax, j, level, token, colour, gaps=down == 0)
         said.append(
             f"{row.name}: " + "; ".join(f"{does} {' '.join(filter(None, tokens))}" for does, tokens, _ in lines)
         )
         left = longest + MASK_GAP
         for name, mask in row.masks.items():
-            _mask(ax, left, y + 0.4, mask, cell)
+            _mask(ax, left, y + 0.4, mask, cell, named=not named)
+            named = True
             ax.text(left, y + 0.44, name, ha="left", va="bottom", fontsize=9, color=INK)
             left += cell * mask.shape[1] + MASK_GAP
             share = f"{mask.float().mean():.0%} of the pairs" if not mask.all() else "all pairs"
@@ -400,8 +508,8 @@ def pretraining_objectives() -> None:
     """The four objectives of the lecture on one sentence, with their masks."""
     text = ("Return", "the", "number", "of", "bytes", "in", "it")
     every, past = torch.ones(7, 7, dtype=torch.bool), causal_mask(7)
-    prefix = past.clone()
-    prefix[:, :3] = True
+    prefix = causal_mask(8)
+    prefix[:, :4] = True
     objectives([
         Objective("causal LM", ("<bos>", *text), (*text, "<eos>"), masks={"causal": causal_mask(8)}),
         Objective("masked LM", ("Return", "[MASK]", "number", "of", "[MASK]", "in", "it"),
@@ -409,29 +517,26 @@ def pretraining_objectives() -> None:
         Objective("span corruption", ("Return", "<1>", "of", "bytes", "<2>"), (),
                   written=("<1>", "the", "number", "<2>", "in", "it", "<3>"),
                   masks={"encoder": every[:5, :5], "decoder": past, "cross": every[:, :5]}),
-        Objective("prefix LM", text, ("", "", "of", "bytes", "in", "it", "<eos>"), masks={"prefix of three": prefix}),
+        Objective("prefix LM", ("<bos>", *text), ("", "", "", "of", "bytes", "in", "it", "<eos>"),
+                  masks={"prefix of four": prefix}),
     ])  # fmt: skip
 
 
-def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float) -> None:
-    """A mask as a grid, its first row at the top: filled where a query may attend, hatched where not."""
-    high = cell / SQUARE
-    for i, row in enumerate(mask.tolist()):
-        for j, allowed in enumerate(row):
-            ax.add_patch(
-                Rectangle((left + cell * j, top - high * (i + 1)), cell, high, facecolor=BLUE if allowed else "white",
-                          edgecolor="white" if allowed else GREY, hatch=None if allowed else "//////", linewidth=0.4)
-            )  # fmt: skip
-    bottom, middle = top - high * mask.shape[0], left + cell * mask.shape[1] / 2
-    ax.text(left - 0.05, (top + bottom) / 2, "query", ha="right", va="center", rotation=90, fontsize=8, color=GREY)
-    ax.text(middle, bottom - 0.05, "key", ha="center", va="top", fontsize=8, color=GREY)
+def _mask(ax: Axes, left: float, top: float, mask: Tensor, cell: float, named: bool) -> None:
+    """A mask, blue where a text attends to itself, orange where to another; `named`: with the names of its axes."""
+    high, n, n_keys = cell / SQUARE, *mask.shape
+    _mask_cells(ax, left, top, mask, (cell, high), [[BLUE if n == n_keys else ORANGE] * n_keys] * n)
+    if named:
+        bottom, middle = top - high * n, left + cell * n_keys / 2
+        ax.text(left - 0.05, (top + bottom) / 2, "query", ha="right", va="center", rotation=90, fontsize=9, color=GREY)
+        ax.text(middle, bottom - 0.05, "key", ha="center", va="top", fontsize=9, color=GREY)
 
 
-def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:
+def _token(ax: Axes, x: float, y: float, token: str, colour: str, gaps: bool) -> None:
     hidden = token.startswith("[") or (token.startswith("<") and token[1:-1].isdigit())
     ax.add_patch(
         Rectangle((x, y - 0.28), 0.94, 0.56, facecolor="#f4f4f4" if hidden else "white", edgecolor=colour,
-                  hatch="////" if hidden and colour == BLUE else None, linewidth=1.3)
+                  hatch="////" if hidden and gaps else None, linewidth=1.3)
     )  # fmt: skip
     backed = {"facecolor": "#f4f4f4", "edgecolor": "none", "pad": 0.6} if hidden else None
     ax.text(x + 0.47, y, token, ha="center", va="center", fontsize=9, color=INK, bbox=backed)
@@ -443,58 +548,46 @@ def _token(ax: Axes, x: float, y: float, token: str, colour: str) -> None:
 def sampling_frame(
     logits: Tensor, tokens: Sequence[str], temperature: float = 1.0, cut: str = "everything"
 ) -> tuple[Figure, str]:
-    """What the likeliest tokens have together, before and after truncation; `cut` is "everything", "top-k 5", ….
+    """What is sampled from after temperature and cut, beside the model's own; `cut` is "everything", "top-k 5", ….
 
-    `logits` (vocab_size,), `tokens` the names of the likeliest, from the likeliest down. Returns the figure and the
-    words for it, for `explore`. Raises ValueError for another way to cut.
+    `logits` (vocab_size,), `tokens` the names of the likeliest, from the likeliest down: a bar for each, and one for
+    all the others together. Returns the figure and the words for it, for `explore`. Raises ValueError for another way
+    to cut.
     """
     kind, _, amount = cut.partition(" ")
     if kind not in ("everything", "top-k", "top-p"):
         raise ValueError(f"cut: got {cut!r}, expected everything, top-k K or top-p P")
     options: dict = {"top_k": int(amount)} if kind == "top-k" else {"top_p": float(amount)} if kind == "top-p" else {}
-    order = logits.argsort(descending=True, stable=True)
-    before = (logits / temperature).softmax(dim=-1)
+    best = logits.argsort(descending=True, stable=True)[: len(tokens)]
+    own = logits.softmax(dim=-1)
     after = warp_logits(logits[None], temperature, **options)[0].softmax(dim=-1)          # (vocab_size,)
     check_shares("after", after.numpy())
-    drawn, ax = figure(6.5, 3.5)
-    hold_still(drawn, left=0.1, right=0.98, bottom=0.23, top=0.83)
-    ranks, left = np.arange(1, len(logits) + 1), int((after > 0).sum())
-    own, warm, kept = (p[order].cumsum(dim=0).numpy() for p in (logits.softmax(dim=-1), before, after))
-    if temperature != 1:
-        ax.plot(ranks, own, color=GREY, linestyle=":", linewidth=1.8, label="the model's own, T = 1", zorder=2)
-    ax.plot(ranks[:left], kept[:left], color=BLUE, linewidth=4.5, marker="o", markevery=[0, left - 1], markersize=7,
-            label="what we sample from", zorder=3)  # fmt: skip
-    ax.plot(ranks, warm, color=ORANGE, linestyle="--", linewidth=1.8, label=f"before the cut, T = {temperature:g}",
-            zorder=4)  # fmt: skip
-    ax.axvline(left, color=INK, linewidth=1.1, zorder=1)
-    if kind == "top-p":
-        ax.axhline(float(amount), color=INK, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1)
-        ax.text(0.88, float(amount) - 0.02, f"p = {amount}", ha="left", va="top", fontsize=9, color=INK,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5})  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_xlim(0.85, len(logits) * 1.15)
-    ticks = [rank for rank in (1, 2, 3, 5, 10, 30, 100, 300, 1000) if rank <= len(logits)]
-    ax.set_xticks(ticks, [f"{rank:,}" + (f"\n{tokens[rank - 1]}" if rank <= len(tokens) else "") for rank in ticks])
-    ax.minorticks_off()
-    ax.set_ylim(0, 1.04)
-    ax.set_xlabel("k: number of tokens, likeliest first (and the token of that rank)", labelpad=0)
-    ax.set_ylabel("cumulative probability")
-    ax.grid(axis="y", color=PALE, linewidth=0.8)
-    ax.legend(frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=3, handlelength=2.2,
-              columnspacing=1.4, borderaxespad=0.1)  # fmt: skip
-    entropy = float(torch.special.entr(after).sum())
-    best = order[: len(tokens)]
-    tokens_left = f"{left:,} {'token is' if left == 1 else 'tokens are'} left, perplexity {np.exp(entropy):.1f}"
-    ax.set_title(tokens_left, fontsize=10, pad=24)
-    shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(tokens, after[best].tolist(), strict=True))
-    return drawn, (
-        f"Temperature {temperature:g}, {cut}: {tokens_left}. {shares}; "
-        f"all tokens not shown {1 - float(after[best].sum()):.2f}. Curves: the cumulative probability of the likeliest "
-        "tokens, against how many they are, before and after the cut."
-    )
+    left = int((after > 0).sum())
+    rows = [*tokens, "all others"]
+    bars = [[*p[best].tolist(), float(p.index_fill(0, best, 0.0).sum())] for p in (own, after)]
+    drawn, ax = figure(6.5, 3.9)
+    hold_still(drawn, left=0.16, right=0.98, bottom=0.13, top=0.9)
+    ax.barh(range(len(rows)), bars[1], height=0.72, color=BLUE, label="what we sample from")
+    ax.barh(range(len(rows)), bars[0], height=0.72, facecolor="none", edgecolor=ORANGE, linewidth=1.6,
+            label="the model's own")  # fmt: skip
+    for y, share in enumerate(bars[1]):
+        shown = f"{share:.2f}" if share else "cut"
+        ax.text(max(share, bars[0][y]) + 0.01, y, shown, va="center", fontsize=9, color=INK)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_xlim(0, 1.08)
+    ax.set_xlabel("probability")
+    ax.legend(loc="center right", frameon=False, fontsize=10)
+    ax.grid(axis="x", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
+    tokens_left = f"{left:,} of {len(logits):,} tokens {'is' if left == 1 else 'are'} left"
+    ax.set_title(f"T = {temperature:g}, {cut}: {tokens_left}", fontsize=10.5)
+    shares = ", ".join(f"{name} {share:.2f}" for name, share in zip(rows, bars[1], strict=True))
+    return drawn, f"Temperature {temperature:g}, {cut}: {tokens_left}. Probabilities after the cut: {shares}."
 
 
 def names_of(checkpoint: Mapping[str, Tensor], block: int = 0) -> list[tuple[str, tuple[int, ...]]]:
-    """The tensors of a checkpoint's embeddings, one of its blocks and its end, with their shapes."""
-    wanted = (f"h.{block}.", "wte", "wpe", "ln_f")
+    """The tensors of one block of a checkpoint, by the names of GPT-2 or Llama, with their shapes."""
+    wanted = (f"h.{block}.", f"layers.{block}.")
     return [(name, tuple(tensor.shape)) for name, tensor in checkpoint.items() if any(part in name for part in wanted)]

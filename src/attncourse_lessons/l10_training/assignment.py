@@ -18,8 +18,8 @@
 # after the check *uses* what you wrote. This cell waits until the check gives all points, takes seconds, and is not
 # graded.
 #
-# Functions return new tensors: an answer that writes into its arguments loses one aspect. (The parameters of `TrainStep` are
-# the exception: they are there to be changed.)
+# Functions return new tensors: an answer that changes its arguments fails one part of the check. (The parameters of
+# `TrainStep` are the exception: they are there to be changed.)
 #
 # {exercises}
 #
@@ -127,17 +127,17 @@ def warmup(step: int, d_model: int, warmup_steps: int) -> float:
 check("warmup", warmup)
 
 # %% [markdown]
-# **Use it.** The cell draws the schedule of the paper's base model as bars. Its training took 100,000 steps. *Guess:*
-# at which step is the rate highest, and at which step is it down to half of that?
+# **Use it.** The cell prints the schedule of the paper's base model as a bar chart. Its training took 100,000 steps.
+# *Guess:* at which step is the rate highest, and at which step is it down to half of that?
 
 # %%
 if solved("warmup"):
     rates = {step: float(warmup(step, 512, 4000)) for step in range(1, 100_001)}
     for step in (1, 500, 1000, 2000, 4000, 8000, 16_000, 50_000, 100_000):
-        print(f"step {step:>7,}  rate {rates[step]:.6f}  {'█' * round(60_000 * rates[step])}")
+        print(f"step {step:>7,}  rate {rates[step]:.2e}  {'█' * round(60_000 * rates[step])}")
     top = max(rates, key=rates.get)
     half = next(step for step in range(top, 100_001) if rates[step] <= 0.5000001 * rates[top])
-    print(f"highest at step {top:,}, {rates[top]:.6f}; half of it at step {half:,}")
+    print(f"highest at step {top:,}, {rates[top]:.2e}; half of it at step {half:,}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
@@ -356,23 +356,29 @@ if solved("TrainStep"):
 #   else. 0 is `<pad>`, 1 is `<bos>`, 2 is `<eos>`; none of the three occurs in the pairs or the sources. No sentence
 #   has more than 11 tokens.
 # * The next cell holds the model and two functions: `rectangle` makes a tensor of rows of unequal length, and
-#   `translate` writes a trained model's translations. Only the training is left to you. Use all three as they are, or
-#   write your own from torch's layers (the course's Transformer is not available when this is graded). Exercises 1 to
-#   4 will help; torch's own losses and optimisers are allowed here.
-# * **The budget** is one processor thread, and 30 seconds for the cell of the check. After that, the check is stopped
-#   and earns nothing. The grader may be slower than your machine, so aim for less than 12 seconds. The model is small:
-#   one training of 350 steps with batches of 32 pairs is enough. (It takes about 10 seconds on one thread of our
-#   machine, which has other work to do.)
-# * With 350 steps, the learning rate matters little: in our trials, rates a factor of ten apart earned all points.
-#   With 120 steps, the rate is decisive. So **sweep with short trainings**, *before* the check, in the cell "Your
-#   sweep": three trainings of 120 steps, with 0.003, 0.01 and 0.03 as the highest rate, take about as long as one
-#   training of 350 steps. The cell holds out 200 pairs of another such language. For 120 steps, the best rate is the
-#   one with the most held-out pairs right. For 350 steps this rate is only a first guess; the cell after the check
-#   tries rates around it.
-# * You get points when a third, two thirds and four fifths of the 200 translations are right to the last token. The
-#   check shows the share. Your teacher can show the class a leaderboard of the shares, without names. A program that
-#   works out the grammar by rules and trains nothing would pass the check, but it would miss the point of the
-#   exercise.
+#   `translate` writes a trained model's translations, each up to `<eos>` or, if that never comes, 20 tokens long. Only
+#   the training is left to you. Use all three as they are, or write your own from torch's layers (the course's
+#   Transformer is not available when this is graded). Exercises 1 to 4 will help; torch's own losses and optimisers are
+#   allowed here.
+# * **The time.** Your function is called once by the check in your notebook, and once by the grader, on another
+#   language. Each of these calls may take 30 seconds on one processor thread; after that, the check is stopped and
+#   earns nothing. The grader may be slower than your machine, so aim for less than 12 seconds. One training of 350
+#   steps with batches of 32 pairs takes about 10, and is enough.
+# * **The points.** There are eight: one if each source has a translation without `<pad>`, `<bos>` and `<eos>`; one if
+#   nine in ten translations begin with the right word; and two each if a third, two thirds and four fifths of the 200
+#   translations are right to the last token. The check shows the share.
+# * **The learning rate.** Your function takes its highest rate and its number of steps as arguments. The check calls it
+#   without them, so it uses your defaults. The rate has none yet: choose one with the cell "Your sweep", and put it in
+#   place of `None` before you run the check. The sweep runs three trainings of 120 steps and takes about as long as one
+#   training of 350 steps. With 120 steps the rate is decisive, so the sweep shows clearly which rates are far off. With
+#   350 steps it matters less (in our trials, rates a factor of ten apart earned all points), so the sweep's best rate is
+#   a good first guess there.
+# * The grader also runs your other cells. Each may take 30 seconds, and all of them together 180, so remove any
+#   longer experiments from the notebook.
+#
+# <details><summary>What the check cannot see</summary>A program that works out the grammar by rules and trains nothing
+# would pass the check, but it would miss the point of the exercise. Your teacher can show the class a leaderboard of the
+# shares, without names.</details>
 
 # %% locked=true
 class Translator(nn.Module):
@@ -419,24 +425,36 @@ def translate(model: nn.Module, sources: list[list[int]]) -> list[list[int]]:
     return [row[: row.index(2)] if 2 in row else row for row in written[:, 1:].tolist()]
 
 # %% exercise="train_translator"
-def train_translator(pairs: list[list[list[int]]], sources: list[list[int]]) -> list[list[int]]:
-    """Train on `pairs` and translate `sources`.
+def train_translator(
+    pairs: list[list[list[int]]],
+    sources: list[list[int]],
+    rate: float | None = None,
+    steps: int = 350,
+) -> list[list[int]]:
+    """Train a new `Translator` on `pairs` and translate `sources`.
 
     pairs: [source, target] each, lists of token ids without <bos> and <eos>
     sources: lists of token ids
+    rate: the highest learning rate; None stands for the one that you have chosen
+    steps: how many steps of training; the check uses both defaults, which you may change
     returns a translation for each source, in their order: lists of token ids without <pad>,
     <bos> and <eos>
     """
     ...  # solution
 
 # %%
-# Your sweep: the rate with the most held-out pairs right is a first guess for your function.
+# Your sweep: the rate with the most held-out pairs right is a first guess for your default.
 from .digits import digit_pairs
 
 pairs = digit_pairs(train=1500, seed=1).training          # English number words, and digits
-kept, held_out = pairs[200:], pairs[:200]
-for rate in (0.003, 0.01, 0.03):
-    print("highest rate", rate)     # 120 steps on `kept`; how many of `held_out` are right?
+kept, (sources, targets) = pairs[200:], zip(*pairs[:200], strict=True)
+try:
+    for rate in (0.003, 0.01, 0.03):
+        outputs = train_translator(kept, list(sources), rate, steps=120)
+        n = sum(ids == target for ids, target in zip(outputs, targets, strict=True))
+        print(f"highest rate {rate}: {n} of {len(targets)} held-out pairs are right")
+except NotImplementedError:
+    print("write train_translator first")
 
 # %% check="train_translator"
 check("train_translator", train_translator)
@@ -445,7 +463,8 @@ check("train_translator", train_translator)
 # **Use it.** Teach your function another language: English number words in, digits out. "five hundred four" becomes
 # 5 0 4, although no word of the source says "zero". The cell trains with your learning rate, with a third of it and
 # with three times as much. *Guess:* is your rate clearly the best of the three? Which mistake is most frequent: a
-# missing zero, another wrong digit, or an output that is too short? (The cell takes three times as long as the check.)
+# missing zero, another wrong digit, or an output that is too short? The cell takes three times as long as the check; the
+# grader skips it, so its time does not count.
 
 # %%
 if solved("train_translator"):
@@ -467,8 +486,8 @@ if solved("train_translator"):
 #
 # With the course's solution, 170 of the 200 outputs are right at a third of its rate, 179 at its rate, and 152 at
 # three times its rate (a few more or fewer on another machine). The standard error of one such count is about 5, so
-# 200 sentences can hardly tell 170 and 179 apart. The 152 are fewer than the choice of sentences explains. But with
-# one training per rate, we cannot say whether another seed would give the same result. If another rate is clearly
+# 200 sentences can hardly tell 170 and 179 apart, whereas 152 are too few to be explained by the choice of sentences.
+# But with one training per rate, we cannot say whether another seed would give the same result. If another rate is clearly
 # better for you, put it into your function and run the check again.
 #
 # How much the rate matters depends on the length of the training. The table shows the solution on three invented
@@ -511,11 +530,11 @@ if solved("train_translator"):
 # * (b) another possible cause, and a measurement or experiment of a few minutes that would tell the two apart;
 # * (c) the remedy.
 #
-# Then (d): why would it have been a mistake to answer the first problem with "clip at 0.1"? Write about ten sentences.
+# Then (d): why would it have been a mistake to answer the first problem with "clip at 0.1"? A sentence or two for each.
 # (5 points: half a point for each (a), (b) and (c), three times; half a point for (d). A cause without its entry, or
 # an experiment without the other cause, earns nothing.)
 
-# %% [markdown] written="read-a-log" points=5 minutes=15 difficulty=2
+# %% [markdown] written="read-a-log" points=5 minutes=25 difficulty=2
 # ### BEGIN SOLUTION
 # **Mark scheme.** Half a point for each of (a), (b) and (c), three times, and half a point for (d).
 #
@@ -526,15 +545,16 @@ if solved("train_translator"):
 # * (d) earns it with either of the two reasons in 4.
 #
 # 1. *NaN after warm-up.* The highest rate is too high: the norm grows from 2 to 10 to 310 at the peak of the rate,
-#    **before** there is a NaN, and with a fourth of the rate the run goes through. Other causes: a single bad batch,
+#    **before** there is a NaN, and with a quarter of the rate the run goes through. Other causes: a single bad batch,
 #    or an overflow in float16 without divergence. Experiments: run the same hundred steps in float32 (if the run
 #    diverges again, the rate is the cause; if not, the precision is), or skip the batches 420–440, or run the same
 #    order at half the rate. Remedy: a lower rate or a longer warm-up; if the precision was the cause, a loss scale
 #    that skips steps. (An answer that names the precision as the cause and tests it properly gets the points: a
 #    growing norm speaks for the rate, but the log does not decide the question.)
 # 2. *Half the tokens per second.* The cause is the printing and the sampled translation: they begin at step 1,500, and
-#    without them the speed is back. `loss.item()` makes the CPU wait for the GPU at every step, and a translation is
-#    decoded token by token. Other causes: a hot or shared GPU, a slower loader, longer sentences. Experiments: take
+#    without them the speed is back. The translation is the more expensive of the two, because it is decoded token by
+#    token. `loss.item()` makes the CPU wait for the GPU at every step, which costs much only where the CPU runs ahead
+#    of the GPU. Other causes: a hot or shared GPU, a slower loader, longer sentences. Experiments: take
 #    out one of the two; time a step with `synchronize()` around it; look at the profiler. Remedy: do both every few
 #    hundred steps, and add up losses on the device.
 # 3. *The resumed run differs.* The checkpoint lacks something: the optimiser's moments and step, the schedule's step,
@@ -564,7 +584,7 @@ if solved("train_translator"):
 #   batch.
 # * A sentence that is longer than `batch_tokens` is a batch of its own.
 #
-# (Later, the loop samples the order in which the batches are used.)
+# (The order in which the batches are used is left to the training loop, which shuffles them.)
 
 # %% exercise="batch_by_tokens"
 def batch_by_tokens(lengths: list[int], batch_tokens: int) -> list[list[int]]:

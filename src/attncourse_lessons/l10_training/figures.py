@@ -1,13 +1,14 @@
 """Training drawn: tokens, batches, rates, and where a GPU's time and memory go."""
 
-from collections.abc import Mapping, Sequence
-from math import log10
+from collections.abc import Collection, Mapping, Sequence
+from math import ceil, log10
 from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch, Rectangle
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import NullLocator
 from torch import Tensor
 
 from attncourse.viz.diagrams import arrow, box
@@ -32,24 +33,30 @@ PALE_BLUE = WEIGHTS(0.25)
 BAND = "#f0f0f0"  # behind what belongs together
 
 
-def run_curve(seconds: Sequence[float], scores: Mapping[str, Sequence[float]], predicted: float) -> None:
-    """What a run had reached, {score: one for each look}, against its seconds, a panel each, and the predicted end."""
-    drawn, _ = figure(7.6, 3.0, columns=len(scores))
-    for ax, (name, values) in zip(drawn.axes, scores.items(), strict=True):
-        ax.plot(seconds, values, "o-", color=BLUE, linewidth=1.8, markersize=5)
-        for at, ha in ((0, "left"), (-1, "right")):
-            ax.text(seconds[at], values[at] + 0.05 * max(values), f"{values[at]:.1f}", ha=ha, va="bottom", fontsize=10,
-                    color=INK)  # fmt: skip
-        ax.axvline(predicted, color=ORANGE, linewidth=1.6, linestyle="--")
-        ax.text(predicted + 0.02 * seconds[-1], 0.1 * max(values), f"predicted end: {predicted:g} s", ha="left",
-                va="bottom", rotation=90, fontsize=10, color=ORANGE)  # fmt: skip
-        ax.set_xlim(0, 1.06 * seconds[-1])
-        ax.set_ylim(0, 1.2 * max(values))
-        _axes(ax, "seconds of training", name)
-    looks = {name: [f"{value:.1f} at {at:.0f} s" for at, value in zip(seconds, values, strict=True)]
-             for name, values in scores.items()}  # fmt: skip
-    said = "; ".join(f"{name}: {', '.join(values)}" for name, values in looks.items())
-    show(drawn, f"A run against its seconds. {said}. The end was predicted at {predicted:g} s.")
+def run_curve(seconds: Sequence[float], losses: Sequence[float], predicted: float, first: str = "") -> None:
+    """A run's loss against its seconds, a point for each look; where it was to end, and where it did.
+
+    `first` is written at the first point instead of its loss, to its right.
+    """
+    drawn, ax = figure(7.2, 3.0)
+    ax.plot(seconds, losses, "o-", color=BLUE, linewidth=1.8, markersize=5)
+    high, end = 1.2 * max(losses), seconds[-1]
+    if first:
+        ax.text(seconds[0] + 0.02 * end, losses[0], first, ha="left", va="bottom", fontsize=10, color=GREY,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+    for at, ha in ((-1, "right"),) if first else ((0, "left"), (-1, "right")):
+        ax.text(seconds[at], losses[at] + 0.05 * high, f"{losses[at]:.1f}", ha=ha, va="bottom", fontsize=10, color=INK)
+    for x, words, ha, shift in ((predicted, f"predicted end: {predicted:g} s", "left", 0.015),
+                                (end, f"measured end: {end:.0f} s", "right", -0.015)):  # fmt: skip
+        ax.axvline(x, color=ORANGE, linewidth=1.6, linestyle="--")
+        ax.text(x + shift * end, 0.06 * high, words, ha=ha, va="bottom", fontsize=10, color=ORANGE,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+    ax.set_xlim(0, 1.06 * end)
+    ax.set_ylim(0, high)
+    _axes(ax, "seconds of training", "validation loss\n(nats per token)")
+    looks = ", ".join(f"{loss:.1f} at {at:.0f} s" for at, loss in zip(seconds, losses, strict=True))
+    note = f' Beside the first point stands "{first}".'.replace("\n", " ") if first else ""
+    show(drawn, f"A run's loss against its seconds: {looks}.{note} The end was predicted at {predicted:g} s.")
 
 
 def pieces_frame(words: Mapping[str, Sequence[str]], title: str = "") -> tuple[Figure, str]:
@@ -96,7 +103,7 @@ def padded_batches(batches: Mapping[str, Sequence[Sequence[int]]]) -> None:
         ax.spines[["left"]].set_visible(False)
         ax.set_xlabel("tokens")
         if ax is drawn.axes[0]:
-            ax.set_ylabel("sentences, a row each")
+            ax.set_ylabel("sentences (one per row)")
         ax.set_title(f"{name}\n{1 - tokens / room:.0%} padding", fontsize=10.5)
         sizes = ", ".join(f"{len(lengths)} × {max(lengths)}" for lengths in groups)
         said.append(f"{name}: {1 - tokens / room:.0%} of the rectangles is padding; they are {sizes}")
@@ -131,7 +138,10 @@ def smoothed_losses(losses: Mapping[float, Tensor], margins: Tensor) -> None:
 
 
 def paired_gaps(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Calibration gaps in points, {panel: {way of training: one for each seed}}: a row a seed, its runs joined."""
+    """Calibration gaps in points, {panel: {way of training: one for each seed}}: a row a seed, its runs joined.
+
+    The number of a gap near 0 stands to the right of the line at 0, so that it does not break the line.
+    """
     drawn, _ = figure(9.2, 3.2, columns=len(panels))
     points = {panel: {name: [100 * gap for gap in each] for name, each in ways.items()}
               for panel, ways in panels.items()}  # fmt: skip
@@ -144,16 +154,19 @@ def paired_gaps(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
             ax.plot([each[y] for each in ways.values()], [y] * len(ways), color=GREY, linewidth=1.5, zorder=2)
         for i, (name, each) in enumerate(ways.items()):
             style = line_style(i) | {"linestyle": "none", "markersize": 9 - i, "zorder": 4}
-            ax.plot(each, list(range(n)), **style, label=name)
+            ax.plot(each, list(range(n)), **style)
+            ax.text(each[0], -0.16, name, ha="center", va="bottom", fontsize=10, color=style["color"],
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
             for y, x in enumerate(each):
-                ax.text(x, y + 0.18, _minus(f"{x:.1f}"), ha="center", va="top", fontsize=9, color=INK,
-                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+                near = abs(x) < 1
+                ax.text(0.5 if near else x, y + 0.18, _minus(f"{x:.1f}"), ha="left" if near else "center", va="top",
+                        fontsize=9, color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
         ax.axvline(0, color=INK, linewidth=1.4)
         for x, ha, words in ((-0.4, "right", "← underconfident"), (0.4, "left", "overconfident →")):
-            ax.text(x, -0.35, words, ha=ha, va="bottom", fontsize=9.5, color=INK)
+            ax.text(x, -0.72, words, ha=ha, va="bottom", fontsize=9.5, color=INK)
         ax.set_title(panel, fontsize=11)
         ax.set_yticks(range(n), [f"seed {y}" for y in range(n)] if ax is drawn.axes[0] else [""] * n)
-        ax.set_ylim(n - 0.3, -0.85)
+        ax.set_ylim(n - 0.3, -1.15)
         ax.set_xlim(*reach)
         ax.tick_params(axis="y", length=0)
         ax.grid(axis="x", color=PALE, linewidth=0.8)
@@ -161,7 +174,6 @@ def paired_gaps(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         ax.set_xlabel("confidence minus accuracy (points)")
         listed = "; ".join(f"{name}: " + ", ".join(f"{x:.1f}" for x in each) for name, each in ways.items())
         said.append(f"{panel}: {listed}")
-    drawn.legend(*drawn.axes[0].get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=3)
     show(drawn, f"Calibration gap in percentage points, seed by seed. {'. '.join(said)}. 0 is calibrated.")
 
 
@@ -178,14 +190,18 @@ def learning_rates(lines: Mapping[str, Sequence[float]], warmup: int) -> None:
         top = max(range(len(line)), key=line.__getitem__)
         half = next(step for step in range(top, len(line)) if line[step] <= 0.5000001 * line[top])
         ax.plot([top + 1, half + 1], [line[top], line[half]], "o", color=style["color"], markersize=6, zorder=4)
-        ax.text(half + 1, line[half], f"half, step {half + 1:,}  " if i == 0 else f"  half, step {half + 1:,}",
-                ha="right" if i == 0 else "left", va="top" if i == 0 else "bottom", fontsize=9, color=INK)  # fmt: skip
+        near = half + 1 if half < 1000 else round(half + 1, -2)
+        shift = -0.015 * len(line) if i == 0 else 0.015 * len(line)
+        ax.text(half + 1 + shift, line[half], f"half the peak\nat step {near:,}", ha="right" if i == 0 else "left",
+                va="top" if i == 0 else "bottom", fontsize=9, color=INK)  # fmt: skip
         ax.text(len(line) * 1.01, max(line[-1], 0.03 * highest), name, color=style["color"], va="center", fontsize=10.5)
         said.append(f"{name} is highest at step {top + 1}, {line[top]:.2g}, down to half of it at step {half + 1}, "
                     f"and ends at {line[-1]:.2g}")  # fmt: skip
-    ax.set_xlim(0, 1.32 * max(len(line) for line in lines.values()))
+    longest = max(len(line) for line in lines.values())
+    ax.set_xlim(0, longest)
     ax.set_ylim(0, 1.15 * highest)
-    ax.set_xticks(range(0, max(len(line) for line in lines.values()) + 1, 1000))
+    ticks = range(0, longest + 1, 1000)
+    ax.set_xticks(ticks, [f"{step:,}" for step in ticks])
     _axes(ax, "step", "learning rate")
     show(drawn, f"Learning rate against the step. {'; '.join(said)}.")
 
@@ -214,7 +230,7 @@ def adamw_numbers(
 def adamw_step(now: Mapping[str, float], rate: float, decay: float) -> None:
     """One step of AdamW with its numbers: two averages, their correction, the ratio, and the decay beside it."""
     drawn, ax = figure(9.0, 3.7)
-    stage(ax, (-1.1, 13.7), (-3.15, 2.35))
+    stage(ax, (-1.1, 13.7), (-2.85, 2.35))
     n = {name: _minus(f"{value:.4g}") for name, value in now.items()}
     boxes = {
         f"gradient g\n{n['gradient']}": (0, 0.5, GREY),
@@ -223,8 +239,8 @@ def adamw_step(now: Mapping[str, float], rate: float, decay: float) -> None:
         f"m corrected\n{n['m_hat']}": (6.55, 1.4, BLUE),
         f"√(v corrected)\n{n['root']}": (6.55, -0.4, ORANGE),
         f"ratio\n{n['ratio']}": (9.2, 0.5, GREEN),
-        f"θ\n{n['theta before']}": (0, -2.2, GREY),
-        f"decay λθ\n{n['decay']}": (9.2, -2.2, GREY),
+        f"θ\n{n['theta before']}": (0, -2.05, GREY),
+        f"decay λθ\n{n['decay']}": (9.2, -1.7, GREY),
         f"new θ\n{n['theta']}": (12.0, 0.5, GREY),
     }
     for words, (x, y, colour) in boxes.items():
@@ -234,14 +250,17 @@ def adamw_step(now: Mapping[str, float], rate: float, decay: float) -> None:
         ((1.02, 0.8), (1.73, 1.3)), ((1.02, 0.2), (1.73, -0.3)),
         ((4.27, 1.4), (5.43, 1.4)), ((4.27, -0.4), (5.43, -0.4)),
         ((7.68, 1.4), (8.18, 0.8)), ((7.68, -0.4), (8.18, 0.2)),
-        ((10.22, 0.5), (10.98, 0.5)), ((1.02, -2.2), (8.18, -2.2)), ((10.22, -2.0), (11.4, -0.02)),
+        ((10.22, 0.5), (10.98, 0.5)), ((1.02, -1.75), (8.18, -1.75)), ((10.22, -1.5), (11.4, -0.02)),
     ):  # fmt: skip
         arrow(ax, start, end)
+    ax.plot([1.02, 12.3], [-2.4, -2.4], color=GREY, linewidth=1.2, solid_capstyle="butt")  # θ itself, round a corner
+    arrow(ax, (12.3, -2.4), (12.3, -0.02))
     for x, y, words in (
         (3.0, 2.08, f"average of g: {n['beta of m']} · {n['m before']} + {n['rest of m']} · {new}"),
         (3.0, -1.08, f"average of g²: {n['beta of v']} · {n['v before']} + {n['rest of v']} · {new}²"),
         (4.85, 1.5, f"÷ {n['given to m']}"), (4.85, -0.3, f"÷ {n['given to v']}"),
-        (9.2, 1.18, "upper ÷ lower"), (4.6, -2.1, f"× λ = {decay:g}, not averaged, not divided"),
+        (9.2, 1.18, "upper ÷ lower"), (4.6, -1.68, f"× λ = {decay:g}, not averaged, not divided"),
+        (6.2, -2.77, "θ itself"),
         (12.0, 1.18, f"θ − {rate:g} × (ratio + decay)"),
     ):  # fmt: skip
         ax.text(x, y, words, ha="center", va="bottom" if y != -1.08 else "top", fontsize=9, color=INK)
@@ -272,7 +291,7 @@ STEP = {
     "clip": (9.2, 0, False),
     "AdamW": (11.4, 0, False),
     "weights": (4.2, 2.0, False),
-    "m, v": (11.4, 2.0, False),
+    "averages\nm, v": (11.4, 2.0, False),
     "activations": (4.2, -2.0, True),
     "gradient": (7.7, -2.0, False),
 }
@@ -287,8 +306,12 @@ def training_step() -> None:
         if words:
             ax.add_patch(Rectangle((-0.95, y - 0.75), 13.4, 1.5, facecolor=BAND, edgecolor="none", zorder=0))
             ax.text(-0.8, y, words, ha="left", va="center", fontsize=10.5, color=INK)
+    number = 0
     for name, (x, y, half) in STEP.items():
         box(ax, x, y, name, GREY if half is None else ORANGE if half else BLUE, width=1.6)
+        if y == 0:
+            number += 1
+            ax.text(x - 0.72, 0.45, str(number), ha="left", va="top", fontsize=9.5, weight="bold", color=INK)
     for start, end in (
         ((0.83, 0), (1.37, 0)), ((3.03, 0), (3.37, 0)), ((5.03, 0), (5.37, 0)), ((10.03, 0), (10.57, 0)),
         ((2.4, -0.54), (3.6, -1.46)), ((4.8, -1.46), (6.0, -0.54)),          # by the activations
@@ -304,19 +327,26 @@ def training_step() -> None:
         ax.text(x, -3.35, words, va="center", fontsize=9.5, color=INK)
     halves = ", ".join(name for name, (_, _, half) in STEP.items() if half)
     show(drawn, "One training step: batch → forward → loss → backward → clip → AdamW → weights. Kept for the whole "
-                "run: weights and m, v. Kept within one step: activations, from forward to backward, and the gradient, "
-                f"from backward to AdamW. In 16 bits under autocast: {halves}; in 32 bits all else.")  # fmt: skip
+                "run: weights and the averages m, v. Kept within one step: activations, from forward to backward, and "
+                "the gradient, from backward to AdamW. In 16 bits under autocast: "
+                f"{halves}; in 32 bits all else.")  # fmt: skip
 
 
-def rate_sweep(losses: Mapping[float, Sequence[float]]) -> None:
-    """Final losses, {learning rate: one for each seed}: every run a point, side by side, and the medians."""
+def rate_sweep(
+    losses: Mapping[float, Sequence[float]],
+    low: str = "too slow: it has learned too little",
+    high: str = "too fast: it overshoots",
+) -> None:
+    """Final losses, {learning rate: one for each seed}: every run a point, side by side, and the medians.
+
+    Beside the lowest rate and above the highest, what is the matter with rates that are too low and too high.
+    """
     drawn, ax = figure(6.8, 3.5)
     rates = list(losses)
     for rate, values in losses.items():
-        ax.scatter(_beside(rate, len(values)), values, s=34, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=4,
-                   label="a run")  # fmt: skip
+        ax.scatter(_beside(rate, len(values)), values, s=34, facecolor="white", edgecolor=BLUE, linewidth=1.4, zorder=4)
     medians = [median(values) for values in losses.values()]
-    ax.plot(rates, medians, "-", color=ORANGE, linewidth=1.8, zorder=3, label="median")
+    ax.plot(rates, medians, "-", color=ORANGE, linewidth=1.8, zorder=3)
     for rate, middle, values in zip(rates, medians, losses.values(), strict=True):
         ax.text(rate, max(values) + 0.06, f"{middle:.2f}", ha="center", va="bottom", fontsize=9.5, color=INK)
     ax.set_xscale("log")
@@ -324,22 +354,18 @@ def rate_sweep(losses: Mapping[float, Sequence[float]]) -> None:
     ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.margins(y=0.12)
-    ax.legend(*_once(ax), frameon=False, loc="upper center", ncols=2)
-    _axes(ax, "learning rate (logarithmic)", "held-out loss (nats per token)")
-    best = rates[medians.index(min(medians))]
+    ax.text(1.25 * rates[0], medians[0], low, ha="left", va="center", fontsize=10, color=INK)
+    ax.text(1.3 * rates[-1], max(losses[rates[-1]]) + 0.22, high, ha="right", va="bottom", fontsize=10, color=INK)
+    _axes(ax, "learning rate (log scale)", "held-out loss (nats per token)")
+    lowest = f"{min(medians):.2f}"  # as written: rates that are tied there are all named
+    best = " and ".join(f"{rate:g}" for rate, middle in zip(rates, medians, strict=True) if f"{middle:.2f}" == lowest)
     listed = "; ".join(f"{rate:g}: {', '.join(f'{value:.2f}' for value in values)}" for rate, values in losses.items())
-    show(drawn, f"Held-out loss against the learning rate, a point for each seed. {listed}. Lowest median at {best:g}.")
+    show(drawn, f"Held-out loss against the learning rate, a point for each seed. {listed}. Lowest median at {best}.")
 
 
 def _beside(x: float, n: int) -> list[float]:
     """Places around x for n points on a logarithmic axis: none hides another."""
     return [x * 1.07 ** (i - (n - 1) / 2) for i in range(n)]
-
-
-def _once(ax: Axes) -> tuple[list, list[str]]:
-    """Handles and labels for a legend, each label once."""
-    named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    return list(named.values()), list(named)
 
 
 def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
@@ -360,8 +386,9 @@ def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
                 ax.add_patch(Rectangle((left, low), width, 0.7, facecolor=colour, edgecolor="white"))
                 ax.text(left + width / 2, low + 0.35, str(i + 1), ha="center", va="center", fontsize=9, color="white")
             free = start + work
-        ax.text(free, 0.35, f" done after {free:g} µs", ha="left", va="center", fontsize=9.5, color=INK)
-        ax.set_xlim(0, 1.25 * (launch + n * max(launch, *panels.values())))  # one scale for all panels
+        ax.text(free, 0.35, f" {n * work:g} µs of work, done after {free:g} µs", ha="left", va="center", fontsize=9.5,
+                color=INK)  # fmt: skip
+        ax.set_xlim(0, 1.08 * (launch + n * max(launch, *panels.values())))  # one scale for all panels
         ax.set_ylim(-0.1, 1.8)
         ax.set_yticks([0.35, 1.35], ["GPU runs kernels", "CPU launches"])
         ax.tick_params(axis="y", length=0)
@@ -371,31 +398,6 @@ def launches(panels: Mapping[str, float], launch: float, n: int) -> None:
                     f"in the long run the GPU is busy {share:.0%} of the time")  # fmt: skip
     drawn.axes[-1].set_xlabel("time (µs)")
     show(drawn, f"When the CPU launches kernels and when the GPU runs them. {'. '.join(said)}.")
-
-
-def throughput(speeds: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
-    """Tokens per second, {number format: {tokens in a batch: one for each measurement}}: all, and the medians."""
-    drawn, ax = figure(6.8, 3.6)
-    said, sizes = [], sorted({size for points in speeds.values() for size in points})
-    for i, (name, points) in enumerate(speeds.items()):
-        style = line_style(i) | {"markersize": 5.5, "markeredgewidth": 1.4, "markerfacecolor": "white"}
-        medians = [median(values) for values in points.values()]
-        ax.plot(list(points), medians, **style | {"marker": "", "linewidth": 1.6})
-        xs = [x for size, values in points.items() for x in _beside(size, len(values))]
-        ax.plot(xs, [value for values in points.values() for value in values], **style | {"linestyle": "none"})
-        ax.text(1.25 * sizes[-1], medians[-1], name, color=style["color"], va="center", fontsize=10.5)
-        listed = (f"{middle:,.0f} at {size:,}" for size, middle in zip(points, medians, strict=True))
-        said.append(f"{name}: {', '.join(listed)}")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(sizes[0] / 1.3, 2.6 * sizes[-1])
-    ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.10g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
-    _axes(ax, "tokens in a batch (logarithmic)", "target tokens per second (logarithmic)")
-    show(drawn, f"Target tokens per second against the tokens in a batch, medians. {'; '.join(said)}.")
 
 
 def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
@@ -417,11 +419,13 @@ def number_formats(formats: Mapping[str, tuple[int, int, int]]) -> None:
         for n, colour, words in ((1, GREY, "S"), (exponent, ORANGE, str(exponent)), (fraction, BLUE, str(fraction)),
                                  (unused, "", "not used")):  # fmt: skip
             for bit in range(x, x + n):
-                ax.add_patch(Rectangle((bit + 0.06, -row - 0.32), 0.88, 0.64, linestyle="-" if colour else ":",
-                                       facecolor=colour or "white", edgecolor=colour or GREY))  # fmt: skip
+                ax.add_patch(Rectangle((bit, -row - 0.32), 1, 0.64, linewidth=0.9,
+                                       facecolor=colour or "white", edgecolor="white" if colour else GREY))  # fmt: skip
             if n:
-                ax.text(x + n / 2, -row, words, ha="center", va="center", fontsize=10, color=INK if n > 1 else "white",
-                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5} if n > 1 else None)  # fmt: skip
+                around = withStroke(linewidth=4, foreground=colour or "white")      # no gap runs through a digit
+                ax.text(x + n / 2, -row, words, ha="center", va="center", fontsize=11 if colour else 10,
+                        weight="bold" if colour else "normal", color="white" if colour else INK,
+                        path_effects=[around])  # fmt: skip
             x += n
         largest = (2 - 2.0**-fraction) * 2.0 ** (2 ** (exponent - 1) - 1)
         smallest = 2.0 ** (2 - 2 ** (exponent - 1) - fraction)
@@ -446,10 +450,10 @@ def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[
     """What chips can do at most, {name: (FLOP/s, bytes/s)}, and where work lies on it, {name: (FLOPs, bytes)}.
 
     Each chip is a slope, memory-bound, and a flat roof, compute-bound; a piece of work is an upright line at its FLOPs
-    per byte, with a point on every roof: the most that it can reach there. The names stand on steps of their own below
-    the roofs, each at the foot of its line.
+    per byte, with a point on every roof: the most that it can reach there. The names stand below the roofs, where the
+    axis bears no numbers, each at the foot of its line and on three steps, so that none runs into the next.
     """
-    drawn, ax = figure(7.8, 5.0)
+    drawn, ax = figure(7.8, 4.6)
     intensities = {name: flops / moved for name, (flops, moved) in work.items()}
     corners = [peak / bandwidth for peak, bandwidth in chips.values()]
     low, high = min(intensities.values()) / 2, 10 * max(*intensities.values(), *corners)
@@ -463,22 +467,26 @@ def roofline(chips: Mapping[str, tuple[float, float]], work: Mapping[str, tuple[
         ax.scatter(list(intensities.values()), reached, s=26, color=style["color"], zorder=5)
         ax.text(1.15 * high, peak, name, color=style["color"], va="center", fontsize=10.5)
     slowest = low * min(bandwidth for _, bandwidth in chips.values())
-    floor, top = slowest / 1e3, 8 * max(peak for peak, _ in chips.values())
-    ordered = sorted(intensities.items(), key=lambda item: item[1])
-    for i, (name, intensity) in enumerate(ordered):
-        foot = floor * 10 ** (0.25 + 0.5 * i)
+    floor, top = slowest / 20, 8 * max(peak for peak, _ in chips.values())
+    together: dict[str, list[str]] = {}                             # {FLOPs per byte, as written: names}
+    for name, intensity in sorted(intensities.items(), key=lambda item: item[1]):
+        together.setdefault(f"{intensity:.2g}" if intensity < 100 else f"{intensity:.0f}", []).append(name)
+    for i, (written, names) in enumerate(together.items()):
+        foot, intensity = floor * 10 ** (0.2 + 0.32 * (i % 3)), intensities[names[-1]]
         highest = max(min(peak, intensity * bandwidth) for peak, bandwidth in chips.values())
         ax.plot([intensity, intensity], [foot, highest], color=GREY, linewidth=1, linestyle=":", zorder=1)
-        ax.text(1.08 * intensity, foot, f"{name}: {intensity:.2g}" if intensity < 100 else f"{name}: {intensity:.0f}",
-                ha="left", va="center", fontsize=9.5, color=INK)  # fmt: skip
+        ax.text(1.08 * intensity, foot, f"{'; '.join(names)}: {written}", ha="left", va="center", fontsize=9.5,
+                color=INK)  # fmt: skip
     sides = ((min(corners) / 1.3, "memory-bound", "right"), (1.1 * max(corners), "compute-bound", "left"))
     for x, words, side in sides:
         ax.text(x, top / 1.5, words, ha=side, va="top", fontsize=10.5, color=INK)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(low, high)
+    ax.set_yticks([10.0**power for power in range(ceil(log10(slowest)), int(log10(top)) + 1)])
+    ax.yaxis.set_minor_locator(NullLocator())
     ax.set_ylim(floor, top)
-    _axes(ax, "arithmetic intensity (FLOPs per byte moved)", "FLOP/s that can be reached")
+    _axes(ax, "arithmetic intensity (FLOPs per byte moved)", "attainable FLOP/s")
     roofs = "; ".join(f"{name} rises to {peak:.3g} FLOP/s at {peak / bandwidth:.0f} FLOPs per byte"
                       for name, (peak, bandwidth) in chips.items())  # fmt: skip
     where = "; ".join(
@@ -498,98 +506,106 @@ def memory_bars(
 ) -> None:
     """Bytes that are held, {bar: {part: bytes}}, stacked and lying; what there is, {name: bytes}, as upright lines.
 
-    Bytes that were measured, {bar: bytes}, are diamonds on their bars.
+    Beside each bar its parts in numbers, or in it where they would meet a line. Bytes that were measured,
+    {bar: bytes}, are diamonds, named on the right.
     """
-    drawn, ax = figure(7.6, 1.5 + 0.42 * len(parts))
+    drawn, ax = figure(7.6, 1.1 + 0.5 * len(parts))
     names = list(next(iter(parts.values())))
-    left, key = [0.0] * len(parts), []
+    left = [0.0] * len(parts)
     for i, name in enumerate(names):
         widths = [held[name] / 1e9 for held in parts.values()]
-        key.append(ax.barh(range(len(parts)), widths, 0.62, left=left, color=SERIES[i], hatch=HATCHES[i],
-                           edgecolor="white", label=name))  # fmt: skip
+        ax.barh(range(len(parts)), widths, 0.6, left=left, color=SERIES[i], hatch=HATCHES[i], edgecolor="white",
+                label=name)  # fmt: skip
         left = [start + width for start, width in zip(left, widths, strict=True)]
-    end = 1.06 * max(*left, *(limit / 1e9 for limit in limits.values()))
-    seen: set[str] = set()
-    for y, (bar, held) in enumerate(parts.items()):                # a part too thin to be seen is said, once
-        thin = [f"{name}: {held[name] / 1e9:.2f} GB" for name in names if held[name] / 1e9 < 0.01 * end]
-        if thin and not seen.issuperset(thin):
-            x = max(left[y], 0.015 * end + measured.get(bar, 0) / 1e9) + 0.01 * end
-            colour = SERIES[next(i for i, name in enumerate(names) if thin[0].startswith(f"{name}: "))]
-            ax.text(x, y, ", ".join(thin), ha="left", va="center", fontsize=9.5, color=colour)
-        seen.update(thin)
-    if measured:
-        rows = [list(parts).index(bar) for bar in measured]
-        sizes = [size / 1e9 for size in measured.values()]
-        for size, y in zip(sizes, rows, strict=True):
-            ax.text(size, y - 0.31, f"measured: {size:.1f} GB", ha="left", va="bottom", fontsize=9.5, color=INK)
-        key.append(ax.scatter(sizes, rows, s=42, marker="D", color=INK, zorder=5, label="measured"))
-    ax.text(1.13 * end, -0.62, "total", ha="right", va="bottom", fontsize=10, color=INK)
-    for y, total in enumerate(left):                               # in a column of their own: no line runs through them
-        ax.text(1.13 * end, y, f"{total:.1f} GB", ha="right", va="center", fontsize=10, color=INK)
+    end = 1.3 * max(*left, *(limit / 1e9 for limit in limits.values()))
     for name, limit in limits.items():
         ax.axvline(limit / 1e9, color=INK, linewidth=1.6, linestyle="--", zorder=4)
-        ax.text(limit / 1e9, -0.62, f"{name}: {limit / 1e9:.0f} GB", ha="center", fontsize=10, color=INK, va="bottom")
+        ax.text(limit / 1e9, -0.5, f"{name}: {limit / 1e9:.0f} GB", ha="center", fontsize=10, color=INK, va="bottom")
+    for y, (bar, held) in enumerate(parts.items()):
+        sizes = [held[name] / 1e9 for name in names]
+        summed = " + ".join(f"{size:.2f}" if size < 1 else f"{size:.1f}" for size in sizes) + " GB"
+        lines: dict[float, str] = {y: summed}
+        last = left[y]
+        if bar in measured:
+            last = measured[bar] / 1e9
+            lines = {y - 0.01: f"measured {last:.1f} GB", y + 0.36: f"predicted {summed}"}
+            ax.plot(last, y, "D", color=INK, markersize=6.5, zorder=5)
+        meets = any(left[y] < limit / 1e9 < left[y] + 0.2 * end for limit in limits.values())
+        inside = meets and left[y] > 0.3 * end          # long enough for the words
+        for height, words in lines.items():
+            ax.text(max(last, left[y]) + (-0.015 if inside else 0.015) * end, height, words,
+                    ha="right" if inside else "left", va="center", fontsize=9.5, color=INK,
+                    zorder=6, bbox={"facecolor": "white", "edgecolor": "none", "pad": 3})  # fmt: skip
     ax.set_yticks(range(len(parts)), list(parts))
-    ax.set_ylim(len(parts) - 0.5, -0.6)
+    ax.set_ylim(len(parts) - 0.4, -0.45)
     ax.set_xlim(0, end)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("memory (GB)")
-    drawn.legend(handles=key, frameon=False, loc="outside lower center", ncols=len(key))
+    ax.legend(frameon=False, loc="upper right", fontsize=10)
     said = "; ".join(f"{bar}: " + ", ".join(f"{name} {held[name] / 1e9:.2f} GB" for name in names)
                      + (f", measured {measured[bar] / 1e9:.1f} GB" if bar in measured else "")
-                     for bar, held in parts.items())  # fmt: skip
+                     for bar, held in parts.items()).replace("\n", " ")  # fmt: skip
     there = ", ".join(f"{name} has {limit / 1e9:.0f} GB" for name, limit in limits.items())
     show(drawn, f"Memory of a training step. {said}. {there}.")
 
 
-def step_times(rows: Mapping[str, tuple[float, float | None]]) -> None:
-    """Milliseconds of a step, {row: (all of it, while the GPU is busy, or None where that is not known)}, lying."""
-    drawn, ax = figure(7.6, 1.2 + 0.33 * len(rows))
-    busy = [0.0 if part is None else part for _, part in rows.values()]
-    waits = [0.0 if part is None else all_of_it - part for all_of_it, part in rows.values()]
-    unknown = [all_of_it if part is None else 0.0 for all_of_it, part in rows.values()]
-    left = [0.0] * len(rows)
-    for name, widths, colour, hatch in (
-        ("GPU busy", busy, BLUE, ""), ("GPU waits", waits, ORANGE, "////"),
-        ("busy time not measured", unknown, GREY, ""),
-    ):  # fmt: skip
-        ax.barh(range(len(rows)), widths, 0.66, left=left, color=colour, hatch=hatch, edgecolor="white", label=name)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    for y, total in enumerate(left):
-        ax.text(total + 0.012 * max(left), y, f"{total:.1f}" if total < 10 else f"{total:.0f}", ha="left", va="center",
-                fontsize=10, color=INK)  # fmt: skip
+def step_times(rows: Mapping[str, tuple[float, float | None]], forecasts: Collection[str] = ()) -> None:
+    """Milliseconds of a step, {row: (all of it, while the GPU is busy, or None where that is not known)}, lying.
+
+    What was measured is filled, and a part is named in its bar where the words have room. A forecast is an outline.
+    """
+    drawn, ax = figure(7.6, 1.0 + 0.36 * len(rows))
+    longest = max(total for total, _ in rows.values())
+    said = []
+    for y, (row, (total, busy)) in enumerate(rows.items()):
+        end = f"{total:.1f}" if total < 10 else f"{total:.0f}"
+        if row in forecasts:
+            ax.barh(y, total, 0.66, color=PALE_BLUE, edgecolor=BLUE, linewidth=1.4, linestyle="--")
+            end += f" (GPU busy {busy:.1f})" if busy != total else ""
+            parts = []
+        elif busy is None:
+            parts = [("busy time not measured", total, GREY, "")]
+        else:
+            parts = [("GPU busy", busy, BLUE, ""), ("GPU waits", total - busy, ORANGE, "////")]
+        x = 0.0
+        for name, width, colour, hatch in parts:
+            ax.barh(y, width, 0.66, left=x, color=colour, hatch=hatch, edgecolor="white")
+            if width > 0.15 * longest:
+                ax.text(x + width / 2, y, name, ha="center", va="center", fontsize=9.5, color=INK,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
+            x += width
+        ax.text(total + 0.012 * longest, y, end, ha="left", va="center", fontsize=10, color=INK)
+        said.append(f"{row}: {total:.1f}" + ("" if busy is None else f", GPU busy {busy:.1f}"))
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlim(0, 1.08 * max(left))
+    ax.set_xlim(0, 1.08 * longest)
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("milliseconds of a step")
-    drawn.legend(frameon=False, loc="outside lower center", ncols=3)
-    said = "; ".join(f"{row}: {all_of_it:.1f}" + ("" if part is None else f", GPU busy {part:.1f}")
-                     for row, (all_of_it, part) in rows.items())  # fmt: skip
-    show(drawn, f"Milliseconds of a training step. {said}.")
+    ax.set_xlabel("milliseconds per step")
+    show(drawn, f"Milliseconds of a training step. {'; '.join(said)}.")
 
 
 def class_shares(shares: Mapping[str, Mapping[str, float]]) -> None:
     """The share of each class of operations, of several amounts, {amount: {class: how much}}: a bar for each, lying."""
-    drawn, ax = figure(7.6, 4.4)
+    drawn, ax = figure(7.6, 3.4)
     classes = list(next(iter(shares.values())))
     high = 0.8 / len(shares)
     said = []
     for i, (what, amounts) in enumerate(shares.items()):
         parts = [100 * amounts[kind] / sum(amounts.values()) for kind in classes]
         places = [row + (i - (len(shares) - 1) / 2) * high for row in range(len(classes))]
-        ax.barh(places, parts, 0.92 * high, color=SERIES[i], hatch=HATCHES[i], edgecolor="white", label=what)
-        for y, part in zip(places, parts, strict=True):
+        ax.barh(places, parts, 0.92 * high, color=SERIES[i], hatch=HATCHES[i], edgecolor="white")
+        for row, (y, part) in enumerate(zip(places, parts, strict=True)):
             words = f"{part:.0f}%" if part >= 1 else "< 1%"
-            ax.text(part + 1, y, words, ha="left", va="center", fontsize=9, color=INK)
+            ax.text(part + 1, y, words if row else f"{words} of the {what}", ha="left", va="center", fontsize=9.5,
+                    color=INK)  # fmt: skip
         listed = ", ".join(f"{kind} {part:.1f}%" for kind, part in zip(classes, parts, strict=True))
         said.append(f"{what}: {listed}")
     ax.set_yticks(range(len(classes)), classes)
     ax.set_ylim(len(classes) - 0.5, -0.5)
-    ax.set_xlim(0, 109)
+    ax.set_xlim(0, 128)
+    ax.set_xticks(range(0, 101, 20))
     ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("share of a step (%)")
-    drawn.legend(frameon=False, loc="outside lower center", ncols=len(shares))
+    ax.set_xlabel("share of the step's total (%)")
     show(drawn, f"Shares of a training step by class of operations. {'; '.join(said)}.")
 
 
@@ -598,17 +614,15 @@ HELD = ("weights", "gradient", "Adam's m, v")
 
 # What is sharded, and what travels between two GPUs, {height of the row: words}.
 SHARDING = {
-    "DDP: each GPU holds everything": ((), {1.25: "all-reduce"}),
-    "ZeRO stage 1 (the cell below): each GPU holds a slice of m and v": (
-        HELD[2:], {2.15: "all-gather, after the step", 1.25: "all-reduce"}),
+    "DDP (the cell below): each GPU holds everything": ((), {1.25: "all-reduce"}),
     "FSDP (ZeRO stage 3): each GPU holds a slice of everything": (
         HELD, {2.15: "all-gather, block by block", 1.25: "reduce-scatter"}),
 }  # fmt: skip
 
 
 def data_parallel() -> None:
-    """Two GPUs, three times: what each holds under DDP, ZeRO stage 1 and FSDP, and what travels between them."""
-    drawn, _ = figure(9.0, 6.6, rows=len(SHARDING))
+    """Two GPUs, twice: what each holds under DDP and under FSDP, and what travels between them."""
+    drawn, _ = figure(9.0, 4.4, rows=len(SHARDING))
     for ax, (title, (sharded, travels)) in zip(drawn.axes, SHARDING.items(), strict=True):
         stage(ax, (-2.3, 7.2), (-0.5, 4.0))
         ax.set_title(title, fontsize=11, loc="left")
@@ -620,8 +634,7 @@ def data_parallel() -> None:
             arrow(ax, (2.25, y), (4.45, y), colour=ORANGE, width=2, both=True)
             ax.text(3.35, y + 0.1, words, ha="center", va="bottom", fontsize=9, color=INK)
     show(drawn, "Two GPUs in data parallelism; each has its own part of the batch. With DDP each holds all weights, "
-                "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With ZeRO "
-                "stage 1 each holds half of Adam's averages, and after the step the new weights are gathered. With "
+                "the whole gradient and all of Adam's averages; the gradients are averaged by an all-reduce. With "
                 "FSDP each holds half of each; weights are gathered block by block when they are needed (all-gather); "
                 "of the summed gradient each gets its slice (reduce-scatter).")  # fmt: skip
 

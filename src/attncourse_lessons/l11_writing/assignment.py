@@ -16,7 +16,7 @@
 # Each exercise has a check below it. Your points come from a check on other numbers and other sizes. The cell after it
 # *uses* what you wrote. It waits until the check gives all points, takes seconds, and is not graded.
 #
-# Functions return new tensors and lists: an answer that writes into its arguments loses one aspect.
+# Functions return new tensors and lists: an answer that changes its arguments in place loses a point.
 #
 # {exercises}
 #
@@ -110,12 +110,12 @@ def logits_after(sources: list[str]) -> Callable[[Tensor], Tensor]:
 # %% [markdown]
 # ## 1 · Greedy decoding
 #
-# Your function gets a model as a function. `next_logits(tokens)` takes everything written so far, shape `(n_sentences, t)` with
+# The model is passed to you as a function: `next_logits(tokens)` takes everything written so far, shape `(n_sentences, t)` with
 # `bos` in the first column. It returns the logits of the next token of each sentence, shape `(n_sentences, vocab_size)`.
 #
 # * It remembers nothing between two calls: give it all tokens each time.
 # * Give it all sentences of the batch each time, those that have ended included, and ignore its logits for these.
-# * At each step take the likeliest token, whichever it is. No token is forbidden to the model.
+# * At each step take the most likely token, whichever it is. No token is forbidden to the model.
 # * Only `eos` ends a sentence; a `pad` that the model chooses is a token like any other. After its `eos` a row holds `pad`.
 # * Do not call the model again once all sentences have ended, or once there are `max_length` tokens (not counting `bos`).
 #
@@ -131,7 +131,7 @@ def greedy_decode(
     pad: int,
     max_length: int,
 ) -> Tensor:
-    """Write a sentence in each row, token by token, always the likeliest.
+    """Write a sentence in each row, token by token, always the most likely one.
 
     returns whole numbers, (n_sentences, max_length): without bos, with each sentence's eos, and
     pad after it
@@ -164,7 +164,7 @@ if solved("greedy_decode"):
 #
 # About 190 of the 200 are right. In most mistakes all but one part of one number is right: a part is added ("five hundred
 # *and five*"), left out or replaced by another. Now and then the model repeats itself until `max_length`.
-# Greedy search takes the likeliest token and cannot take it back.</details>
+# Greedy search takes the most likely token and cannot take it back.</details>
 
 # %% [markdown]
 # ## 2 · Beam search: several hypotheses at once
@@ -217,7 +217,7 @@ check("beam_search", beam_search)
 # **Use it.** Write number words on the keypad of an old telephone. Eight keys stand for three or four letters each, and one key
 # for the space, the comma and the hyphen. You press a key once for each letter, so "one" and "nod" are the same three keys.
 # Which letters were meant? A small language model says how likely each letter is after the last one or two letters; it has
-# counted them in 4,000 lists. Your beam search finds the likeliest text for the keys.
+# counted them in 4,000 lists. Your beam search looks for the most likely text for the keys.
 #
 # *How many of 60 lists will a beam of width 1 read correctly, and how many one of width 4?* The output counts two kinds of failure. Where
 # the *right* text has the higher total, the search missed it: a search error. Where the *wrong* text has the higher total,
@@ -273,33 +273,34 @@ if solved("beam_search"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Width 1 reads a few lists, with either model: it keeps the likelier first letter, and cannot take it back when the next key
+# Width 1 reads a few lists, with either model: it keeps the more likely first letter, and cannot take it back when the next key
 # shows that it was wrong. Nearly all of its failures are search errors, and width 4 leaves none of these. With two letters of
 # context nearly all lists are right then. With one letter more than half are still wrong: most of the search errors have become
-# model errors. The better search now finds the likeliest text, but "ond" is likelier than "one" to a model that sees one
-# letter. A wider beam cannot fix these; the second letter does.</details>
+# model errors. The better search now finds the most likely text, but "ond" is more likely than "one" to a model that sees
+# one letter. A wider beam cannot fix these; the second letter does.</details>
 
 # %% [markdown]
 # ## 3 · Sampling: temperature, top-k, top-p
 #
-# A model that always takes the likeliest token writes the same text each time. To **sample** is to choose a token at random, by
+# A model that always takes the most likely token writes the same text each time. To **sample** is to choose a token at random, by
 # its probability. Each rare token is unlikely, but all rare tokens together are not. So filter first:
 #
 # 1. **Temperature** $T$: divide the logits by it. The softmax of that gives the probabilities.
-# 2. **Top-k**: keep the $k$ likeliest tokens of each sentence, set the others to 0, and divide what is left by its sum. (`top_k` is at
+# 2. **Top-k**: keep the $k$ most likely tokens of each sentence, set the others to 0, and divide what is left by its sum. (`top_k` is at
 #    most the size of the vocabulary, which keeps all.)
-# 3. **Top-p**, or nucleus sampling ([@holtzman2020]), on the result of step 2: keep the smallest number of the likeliest tokens whose
+# 3. **Top-p**, or nucleus sampling ([@holtzman2020]), on the result of step 2: keep the smallest number of most likely tokens whose
 #    probabilities together reach $p$. The token that crosses $p$ is kept, so at least one is kept. Divide by the sum again. (A `top_p` of 1
 #    or more keeps all.)
 # 4. **The token**: lay the filtered probabilities side by side on the line from 0 to 1, in the order of the *vocabulary*. The sampled
 #    token is the first at which the running sum is larger than the given uniform random number $u$, $0 \le u < 1$. (In another
-#    order, such as the likeliest first, the same $u$ would stand for another token.)
+#    order, such as the most likely first, the same $u$ would stand for another token.)
 #
 # *An example.* Let the softmax give 0.05, 0.3, 0.5, 0.15, and let `top_k` be 3 and `top_p` 0.8. Step 2 leaves 0, 0.316, 0.526, 0.158. The
 # largest, 0.526, does not reach 0.8; with the next, 0.842, they do. Step 3 leaves 0, 0.375, 0.625, 0. With $u = 0.3$ the token is
 # number 1 (counted from 0), with $u = 0.4$ it is number 2.
 #
-# The random numbers are given, so that your answer can be checked. No two tokens of a sentence are equally likely.
+# The random numbers are given, so that your answer can be checked. No two tokens of a sentence are equally likely. Rounding may
+# move a running sum by its last digit, at the end just below 1. The check keeps $p$ and $u$ away from all such edges.
 
 # %% exercise="sample_token"
 def sample_token(
@@ -363,7 +364,7 @@ if solved("sample_token"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The shares agree with the probabilities. The first test also shows a model error: the likeliest text is wrong, so no vote can
+# The shares agree with the probabilities. The first test also shows a model error: the most likely text is wrong, so no vote can
 # fix this list. At $T = 1.5$ more than a quarter of the samples are wrong, but hardly any vote is: wrong samples differ from
 # each other, and the right text comes again and again. At $T = 2$ the vote begins to fail as well. Top-p takes the tail away,
 # which helps the single samples most.</details>
@@ -473,9 +474,9 @@ if solved("bleu") and solved("greedy_decode"):
 # %% [markdown]
 # ## 6 · Find out why a model fails
 #
-# A model reads telephone numbers as words ("null, sieben, neun, …") and writes their digits. To save memory, its makers left numbers
-# of 12 or more digits out of the training set. To save padding, numbers of similar length share a batch. They trained for
-# 2,000 steps, then counted wrong digits on the validation set. (The table is made up.)
+# A model reads telephone numbers as words ("null, sieben, neun, …") and writes their digits. Each position has a *learned* vector
+# of its own. To save memory, its makers left numbers of 12 or more digits out of the training set. They trained for 2,000 steps,
+# then counted wrong digits on the validation set. (The table is made up.)
 #
 # | digits in the number | numbers seen in training | in how many of the 2,000 steps | wrong digits after a true prefix | after its own prefix |
 # |---|---|---|---|---|
@@ -486,11 +487,16 @@ if solved("bleu") and solved("greedy_decode"):
 #
 # A colleague says: "Long numbers go wrong because of exposure bias. One wrong digit spoils the rest."
 #
-# **(a)** Which columns speak against the colleague, and how much of the wrong digits can exposure bias explain at most? Name an
-# experiment that measures whether a wrong digit in the prefix spoils the rest, and its control. **(b)** Name two suspects for the
-# last two rows. Give a remedy for each, and say what the remedy alone should do to *each* of these two rows. **(c)** Which
-# conditions do you train, and what must be equal, counted or repeated before you compare them? Write eight to twelve sentences.
-# (4 points: one for (a), two for (b), one for (c).)
+# * **(a)** Which columns speak against the colleague, and how much of the wrong digits can exposure bias explain at most? Name an
+#   experiment that measures whether a wrong digit in the prefix spoils the rest, and its control.
+# * **(b)** Add up the column of steps. What does it tell you about the batches? Then name two suspects for the last two rows, one of
+#   them from this column, and give a remedy for each. For each remedy *alone*, say what it should do to the row "10 or 11", and what
+#   to the row "12 or more".
+# * **(c)** A second colleague says: "The missing long numbers are not the reason. The vectors of the positions from the 12th on were never
+#   trained, and this alone explains the last row." Name a count or an experiment that tells this from a lack of long numbers. Last:
+#   which conditions do you train for (b), and with how many seeds?
+#
+# Write eight to twelve sentences. (4 points: one for (a), two for (b), one for (c).)
 
 # %% [markdown] written="find-the-cause" points=4 minutes=15 difficulty=2
 # ### BEGIN SOLUTION
@@ -505,13 +511,17 @@ if solved("bleu") and solved("greedy_decode"):
 # * **(b1)** *Nothing to learn from*: no number of 12 or more digits was seen. Remedy: put such numbers into the training set. Alone, it
 #   should help the last row, but perhaps little, because batches of like length pack these numbers into a few steps. The row "10 or 11"
 #   should hardly change. (Who expects some help there, because the lengths are close, has the point.)
-# * **(b2)** *Length bucketing*: numbers of 10 or 11 digits were met in only 40 steps, and all other steps teach other lengths. Remedy: mixed
-#   batches. Alone, it should help the row "10 or 11". The last row should hardly change, because mixed batches hold no number of 12 digits
-#   either. (Another suspect, such as positions that were never trained, earns the point if it has a remedy and a prediction for both rows.)
-# * **(c)** All four: neither remedy, each alone, both, because the two may interact. The number of steps and the validation numbers stay the
-#   same, and no number goes from the validation set into training and is counted all the same. Mixed batches hold more padding, so they
-#   read fewer numbers in the same steps: count them. At least three seeds, which vary the order of the batches, too, and the
-#   rows of short numbers beside the long ones, because a remedy may cost something there.
+# * **(b2)** *Length bucketing*: the steps add up to 2,000, the number of steps, so no batch held numbers of two rows. Numbers of 10 or
+#   11 digits were met in only 40 steps, and all other steps teach other lengths. Remedy: mixed batches. Alone, it should help the row
+#   "10 or 11". The last row should hardly change, because mixed batches hold no number of 12 digits either. (Who names another suspect
+#   here needs a remedy and a prediction for both rows, and half a point goes with the sum of the steps.)
+# * **(c)** A count: wrong digits of the long numbers by position, after a true prefix. If the vectors are to blame, the first 11 digits
+#   are mostly right and the errors begin at the 12th; if the model lacks long numbers, it may go wrong before, for instance at the end
+#   of what it takes for a number. An experiment: train on the same short numbers, but begin each at a random position, so that all
+#   vectors are trained and no long number is seen. If the last row gets much better, the second colleague is right. (One of these,
+#   with what each explanation predicts: half a point.) The conditions for (b) are all four: neither remedy, each alone, both, because
+#   the two may interact, each with at least three seeds and the same number of steps. Restored numbers must not be counted in
+#   validation. (Half a point for all four conditions with the reason, and seeds.)
 # ### END SOLUTION
 
 # %% [markdown]
@@ -533,8 +543,9 @@ def paired_bootstrap(
     ours, theirs: (n_sentences, 2), for each sentence the matches and the total (above 0)
     draws: (n_draws, n_sentences), whole numbers: which sentences each resampled test set holds
     returns four numbers: the score of ours minus that of theirs on the test set itself; the
-    2.5 % and the 97.5 % quantile of that difference over the resampled test sets; and the share
-    of these on which ours has the higher score (a tie is not higher)
+    2.5 % and the 97.5 % quantile of that difference over the resampled test sets, as
+    torch.quantile computes them; and the share of these on which ours has the higher score (a
+    tie is not higher)
     """
     ...  # solution
 

@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
-from torch import Tensor
 
-from attncourse.viz.figures import as_weights, cells
 from attncourse.viz.style import (
     BLUE,
     GREEN,
     GREY,
-    HATCHES,
     INK,
     ORANGE,
     PALE,
@@ -29,6 +25,7 @@ from attncourse.viz.style import (
 
 PALE_BLUE, PALE_ORANGE = WEIGHTS(0.25), "#f8dfcc"
 Words = tuple[str, ...]
+Interval = tuple[float, float, float]
 
 
 def search(
@@ -57,9 +54,9 @@ def search_frame(
 ) -> tuple[Figure, str]:
     """A tree of hypotheses, {words: probability of all of them}: those that a search kept, and what it chose.
 
-    Kept ones are filled, `finished` ones (put aside) have a second, green frame, the chosen way is orange and thick,
-    what was dropped is white and dotted. Of a kept one stands by what its probability was multiplied. A column is a
-    round. A frame for `explore`.
+    Kept ones are filled, `finished` ones have a second, green frame that says so, the chosen way is orange and thick,
+    what was dropped is white and dotted. Of a kept one stands by what its probability was multiplied, and the first
+    four that compete in a round have their rank. A column is a round. A frame for `explore`.
     """
     place = {words: i for i, words in enumerate(tree)}
     inner = {words[:-1] for words in tree}
@@ -69,10 +66,15 @@ def search_frame(
     for words in sorted(tree, key=len, reverse=True):
         below = [ys[other] for other in tree if other[:-1] == words]
         ys.setdefault(words, sum(below) / len(below) if below else 0)
-    drawn, ax = figure(6.5, 1.0 + 0.4 * len(leaves))
-    stage(ax, (0.35, max(map(len, tree)) + 0.75), (-len(leaves) + 0.3, 1.5))
+    drawn, ax = figure(6.9, 1.0 + 0.4 * len(leaves))
+    stage(ax, (0.35, max(map(len, tree)) + 0.95), (-len(leaves) + 0.3, 1.5))
     hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
     ax.text(0.4, 1.2, title, fontsize=10.5, color=INK, va="center")
+    rank: dict[tuple[str, ...], str] = {}
+    for n in range(1, max(map(len, tree)) + 1):
+        competing = [words for words in tree if len(words) == n and (n == 1 or words[:-1] in kept)]
+        competing.sort(key=lambda words: -tree[words])
+        rank.update(zip(competing, ("1st", "2nd", "3rd", "4th"), strict=False))
     for words, p in tree.items():
         x, y, on_way = len(words), ys[words], best[: len(words)] == words
         seen, aside = words in kept, words in finished
@@ -86,9 +88,11 @@ def search_frame(
         if aside:
             ax.add_patch(FancyBboxPatch((x - 0.4, y - 0.44), 0.8, 0.88, boxstyle="round,pad=0,rounding_size=0.12",
                                         facecolor="none", edgecolor=GREEN, linewidth=2))  # fmt: skip
+            ax.text(x + 0.45, y, "put aside", ha="left", va="center", fontsize=9, color=GREEN)
         ax.text(x, y + 0.12, words[-1], ha="center", va="center", fontsize=9.5, color=INK)
+        ax.text(x - 0.33, y + 0.12, rank.get(words, ""), ha="left", va="center", fontsize=9, color=GREY)
         by = f"× {p / tree[words[:-1]]:.2f} = " if seen and len(words) > 1 else ""
-        ax.text(x, y - 0.19, f"{by}{p:.3f}", ha="center", va="center", fontsize=8.5, color=INK)
+        ax.text(x, y - 0.19, f"{by}{p:.3f}", ha="center", va="center", fontsize=9, color=INK)
     for x in range(1, max(map(len, tree)) + 1):
         ax.text(x, 0.65, f"round {x}", ha="center", va="center", fontsize=9.5, color=INK)
     names = ", ".join(f"{' '.join(words)} ({tree[words]:.3f})" for words in tree if words in kept)
@@ -100,247 +104,235 @@ def search_frame(
 
 
 def kept_tokens(
-    panels: Mapping[str, Mapping[str, tuple[Sequence[float], Sequence[bool]]]], tokens: Mapping[str, Sequence[str]]
+    panels: Mapping[str, tuple[Sequence[str], Sequence[float], Sequence[float]]],
+    cuts: Mapping[str, Mapping[str, int]],
+    hot: str,
 ) -> None:
-    """What several ways of cutting leave of next-token distributions: {step: {way: (probabilities, kept?)}}.
+    """Next-token distributions side by side, {title: (tokens, probabilities, those at the temperature `hot`)}.
 
-    A row of panels for each step, with its scale, a column for each way; filled bars may be drawn, hatched ones with a
-    cross may not. The bars lie beside the names `tokens[step]`, the likeliest on top; one that ends in ✓ is orange.
+    The likeliest token is on top, and one that ends in ✓ is orange. Probabilities at `hot` are white dots. `cuts`,
+    {title: {way: how many tokens it keeps}}, are dashed lines: a way keeps what lies above its line. An axis ends at 1,
+    or sooner where no probability is above 0.5, and all bars have one height, however many tokens they show.
     """
-    ways = list(next(iter(panels.values())))
-    inches = [0.21 * len(names) + 0.75 for names in tokens.values()]
-    drawn, _ = figure(3.0 * len(ways), sum(inches), rows=len(panels), columns=len(ways))
-    drawn.axes[0].get_gridspec().set_height_ratios(inches)
-    axes = iter(drawn.axes)
+    rows = max(len(tokens) for tokens, _, _ in panels.values())
+    drawn, _ = figure(9.0, 0.235 * rows + 0.8, columns=len(panels))
     said = []
-    for step, by_way in panels.items():
-        top = max(height for p, _ in by_way.values() for height in p)
-        for way, (p, kept) in by_way.items():
-            ax = next(axes)
-            ys = range(len(p))
-            for y, token, share, may in zip(ys, tokens[step], p, kept, strict=True):
-                colour = ORANGE if token.endswith("✓") else BLUE if may else GREY
-                ax.barh(y, share, 0.8, color=colour if may else "white", edgecolor=colour,
-                        hatch="" if may else "////", linewidth=0.8)  # fmt: skip
-                if not may:
-                    ax.text(share + 0.02 * top, y, "×", ha="left", va="center", fontsize=9, color=INK)
-            ax.set_yticks(ys, tokens[step])
-            ax.tick_params(labelsize=9)
-            ax.tick_params(axis="y", length=0)
-            ax.set_ylim(len(p) - 0.4, -0.6)
-            ax.set_xlim(0, 1.1 * top)
-            ax.set_title(f"{step}: {way}", fontsize=10)
-            ax.set_xlabel("probability", fontsize=9.5)
-            open_ = ", ".join(
-                f"{token} {share:.2f}" for token, share, may in zip(tokens[step], p, kept, strict=True) if may
-            )
-            said.append(f"{step}, {way}: {open_}")
+    for ax, (title, (tokens, p, dots)) in zip(drawn.axes, panels.items(), strict=True):
+        ys, end = range(len(p)), 1 if max(p) > 0.5 else 1.25 * max(p)
+        colours = [ORANGE if token.endswith("✓") else BLUE for token in tokens]
+        ax.barh(ys, p, 0.78, color=colours)
+        ax.plot(dots, ys, "o", color=INK, markerfacecolor="white", markersize=5, clip_on=False, zorder=4)
+        for way, n in cuts[title].items():
+            ax.axhline(n - 0.5, color=INK, linewidth=1.2, linestyle="--")
+            ax.text(end, n - 0.05, f"↑ {way} keeps {n}", ha="right", va="center", fontsize=9.5, color=INK)
+        y = next(y for y in ys if dots[y] > p[y])  # the first circle beside its bar
+        ax.text(dots[y] + 0.025 * end, y, f"at {hot}", ha="left", va="center", fontsize=9.5, color=INK)
+        ax.set_yticks(ys, tokens)
+        ax.tick_params(labelsize=9)
+        ax.tick_params(axis="y", length=0)
+        ax.set_ylim(len(p) - 0.4, -0.6)
+        ax.set_box_aspect(0.062 * len(p))
+        ax.set_anchor("N")
+        ax.set_xlim(0, 1.02 * end)
+        ax.set_title(title, fontsize=10)
+        ax.set_xlabel("probability", fontsize=9.5)
+        listed = ", ".join(f"{token} {share:.2f}" for token, share in zip(tokens, p, strict=True))
+        kept = ", ".join(f"{way} keeps {n}" for way, n in cuts[title].items())
+        said.append(f"{title}: {listed}; {kept}")
     show(drawn, f"What may be drawn. {'. '.join(said)}.")
 
 
-def seed_bars(
-    panels: Mapping[str, Mapping[str, Sequence[float]]],
-    tops: Sequence[float],
-    words: str = "{:.0f}",
-    inches: float = 0.7,
-) -> None:
-    """A bar for each run, {name of the y axis: {condition: one value a seed}}, with its number above it.
+def seed_bars(panels: Mapping[str, Mapping[str, Sequence[float]]], tops: Sequence[int]) -> None:
+    """A bar for each run, {title: {condition: one count a seed}}, with its number above it, of `tops` lists.
 
-    `tops` are the values that the axes reach to, `words` is how a number is written, and `inches` how wide the bars of
-    one condition are.
+    Below each bar stands its seed. The last condition is orange, the others are pale.
     """
-    widths = [max(1.4, len(groups)) for groups in panels.values()]
-    drawn, _ = figure(inches * sum(widths) + 0.7 * len(panels), 3.4, columns=len(panels))
-    drawn.axes[0].get_gridspec().set_width_ratios(widths)
+    two_rows = len(panels) == 4
+    drawn, _ = figure(9.0, 5.8 if two_rows else 3.2, 2 if two_rows else 1, 2 if two_rows else len(panels))
     said = []
-    for ax, (y_name, groups), top in zip(drawn.axes, panels.items(), tops, strict=True):
-        for seed in range(len(next(iter(groups.values())))):
-            heights = [values[seed] for values in groups.values()]
-            xs = [x + 0.28 * (seed - 1) for x in range(len(groups))]
-            ax.bar(xs, heights, 0.25, label=f"seed {seed}", color=SERIES[seed], edgecolor="white", linewidth=0.6,
-                   hatch=HATCHES[seed])  # fmt: skip
-            for x, height in zip(xs, heights, strict=True):
-                ax.text(x, height + 0.01 * top, words.format(height), ha="center", va="bottom", fontsize=8, color=INK)
-        ax.set_xticks(range(len(groups)), [name.replace(" ", "\n", 1) for name in groups], fontsize=9)
+    for ax, (title, groups), top in zip(drawn.axes, panels.items(), tops, strict=True):
+        tallest = max(map(max, groups.values()))
+        end = top if top < 3 * tallest else 1.13 * tallest
+        places, names = [], []
+        for x, (name, values) in enumerate(groups.items()):
+            xs = [x + 0.28 * (seed - 1) for seed in range(len(values))]
+            last = x == len(groups) - 1
+            ax.bar(xs, values, 0.25, color=ORANGE if last else PALE_BLUE, edgecolor=ORANGE if last else BLUE)
+            for seed, (at, height) in enumerate(zip(xs, values, strict=True)):
+                ax.text(at, height + 0.01 * end, f"{height:.0f}", ha="center", va="bottom", fontsize=9, color=INK)
+                names.append(f"{seed}\n{name.replace(' ', chr(10), 1)}" if seed == 1 else str(seed))
+            places += xs
+        ax.set_xticks(places, names, fontsize=9)
         ax.tick_params(axis="x", length=0)
-        spare = 0.6 if len(groups) > 1 else 0.7
-        ax.set_xlim(-spare, len(groups) - 1 + spare)
-        ax.set_ylim(0, 1.04 * top)
-        ax.set_ylabel(y_name)
+        ax.set_ylim(0, 1.12 * end)
+        ax.set_title(title, fontsize=10.5)
+        ax.set_ylabel(f"wrong lists, of {top}", fontsize=9.5)
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
         listed = "; ".join(
-            f"{name}: " + ", ".join(words.format(value) for value in values) for name, values in groups.items()
+            f"{name}: " + ", ".join(f"{value:.0f}" for value in values) for name, values in groups.items()
         )
-        said.append(f"{y_name}: {listed}")
-    handles, names = drawn.axes[0].get_legend_handles_labels()
-    drawn.legend(handles, names, frameon=False, loc="outside upper center", ncols=len(names), fontsize=9)
+        said.append(f"{title}, wrong of {top}: {listed}")
     show(drawn, f"A bar for each seed. {'. '.join(said)}.")
 
 
-def _lying(ax: Axes, rows: Mapping[str, tuple[float, float, float]]) -> str:
-    """Rows of (low, middle, high), and what they say."""
+def _lying(ax: Axes, rows: Mapping[str, Interval], colour: str, up: float = 0.0) -> str:
+    """A row of (low, middle, high) for each name, from the top, `up` above its place, and what they say."""
     for y, (low, middle, high) in enumerate(rows.values()):
-        ax.plot([low, high], [y, y], color=BLUE, linewidth=2.4, solid_capstyle="butt")
-        ax.plot(middle, y, "o", color=BLUE, markersize=7)
-        ax.text(middle, y - 0.22, f"{middle:.1f} ({low:.1f} to {high:.1f})", ha="center", va="bottom", fontsize=8.5,
-                color=INK)  # fmt: skip
-    ax.axvline(0, color=GREY, linewidth=1.2)
-    ax.set_yticks(range(len(rows)), list(rows), fontsize=9)
-    ax.set_ylim(len(rows) - 0.5, -0.7)
-    ax.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
-    ax.tick_params(axis="y", length=0)
-    ax.grid(axis="x", color=PALE, linewidth=0.8)
-    ax.set_axisbelow(True)
-    return "; ".join(
-        f"{name} {middle:.1f} (from {low:.1f} to {high:.1f})" for name, (low, middle, high) in rows.items()
-    )
+        ax.plot([low, high], [y - up, y - up], color=colour, linewidth=2.4, solid_capstyle="butt")
+        ax.plot(middle, y - up, "o", color=colour, markersize=7)
+    said = [f"{name} {middle:.2f} ({low:.2f} to {high:.2f})" for name, (low, middle, high) in rows.items()]
+    return "; ".join(said).replace("-", "−")
 
 
-def paired(scores: Mapping[str, Sequence[float]], rows: Mapping[str, tuple[float, float, float]]) -> None:
-    """Two systems' scores on the same resamples as dots beside a diagonal, and (low, middle, high) of differences."""
+def extra_loss(rows: Mapping[str, Mapping[str, Interval]], differences: Mapping[str, Interval]) -> None:
+    """(low, middle, high) of two kinds, {row: {kind: …}}, orange above blue, and at the right of their differences.
+
+    Both panels have a line at zero.
+    """
+    drawn, (left, right) = figure(9.0, 0.5 * len(rows) + 1.3, columns=2)
+    kinds = list(next(iter(rows.values())))
+    said = [
+        f"{kind}: {_lying(left, {name: row[kind] for name, row in rows.items()}, colour, up)}"
+        for kind, colour, up in zip(kinds, (ORANGE, BLUE), (0.14, -0.14), strict=True)
+    ]
+    said.append(f"difference: {_lying(right, differences, INK)}")
+    left.legend(left.lines[:: 2 * len(rows)], kinds, loc="lower right", fontsize=9.5, frameon=False)
+    left.set_title("extra loss of what follows", fontsize=10.5)
+    left.set_xlabel("nats per token")
+    right.set_title("own mistake − random number, nats per token", fontsize=10.5)
+    right.set_xlabel("← own costs less   |   own costs more →")
+    furthest = 1.1 * max(abs(end) for low, _, high in differences.values() for end in (low, high))
+    right.set_xlim(-furthest, furthest)
+    for ax in (left, right):
+        ax.axvline(0, color=GREY, linewidth=1.2, zorder=1)
+        ax.set_yticks(range(len(rows)), list(rows), fontsize=9.5)
+        ax.set_ylim(len(rows) - 0.5, -0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        ax.tick_params(axis="y", length=0)
+        ax.grid(axis="x", color=PALE, linewidth=0.8)
+        ax.set_axisbelow(True)
+    show(drawn, f"Nats per token, with intervals of 95 %. {'. '.join(said)}.")
+
+
+def paired(
+    scores: Mapping[str, Sequence[float]],
+    runs: Mapping[str, tuple[float, float, float]],
+    titles: Sequence[str],
+    level: Mapping[str, Interval] | None = None,
+) -> None:
+    """Two systems' scores on the same resamples as dots beside a diagonal, and (low, middle, high) of single runs.
+
+    Both panels have one vertical axis, the second system's scores. With a `level`, {name: (low, score, high)}, that
+    score is a dashed line in a grey band beside the runs, and the left panel counts the dots below its line.
+    """
     (x_name, xs), (y_name, ys) = scores.items()
-    drawn, _ = figure(9.6, 3.9, columns=2)
+    drawn, _ = figure(9.0, 3.9, columns=2)
     ax, right = drawn.axes
-    # Just as far as the dots reach, and the diagonal in one corner or across.
-    left_, right_ = min(xs) - 0.4, max(xs) + 0.4
-    low, high = min(*ys, max(xs)) - 1.2, max(*ys, min(xs)) + 0.4
-    ends = [max(left_, low), min(right_, high)]
-    ax.plot(ends, ends, color=GREY, linewidth=1.2)
-    ax.text(ends[0], ends[0] + 0.3, "equal scores", ha="right", va="bottom", fontsize=9, color=INK)
+    low, high = min(xs) - 0.1, max(*ys, *(top for _, _, top in runs.values())) + 0.5
+    end = max(xs) + 0.5
+    ax.plot([low, end], [low, end], color=GREY, linewidth=1.2)
+    middle = (low + end) / 2
+    ax.text(middle, middle + 0.3, "equal scores", ha="center", va="bottom", rotation=45, rotation_mode="anchor",
+            transform_rotates_text=True, fontsize=9.5, color=INK)  # fmt: skip
     ax.scatter(xs, ys, s=9, facecolor="none", edgecolor=BLUE, linewidth=0.5)
-    ax.set_xlim(left_, right_)
-    ax.set_ylim(low, high)
-    ax.set_aspect("equal")
+    ax.set_xlim(low, end)
     ax.set_xlabel(f"BLEU, {x_name}")
     ax.set_ylabel(f"BLEU, {y_name}")
-    said = _lying(right, rows)
-    right.set_xlabel("difference in BLEU, paired")
+    said = []
+    for x, (name, (bottom, score, top)) in enumerate(runs.items()):
+        right.plot([x, x], [bottom, top], color=BLUE, linewidth=2.4, solid_capstyle="butt")
+        right.plot(x, score, "o", color=BLUE, markersize=7)
+        right.text(x + 0.1, score, f"{score:.1f}", ha="left", va="center", fontsize=9.5, color=INK)
+        said.append(f"{name} {score:.1f} ({bottom:.1f} to {top:.1f})")
+    right.set_xticks(range(len(runs)), list(runs), fontsize=9.5)
+    right.set_xlim(-0.5, len(runs) - 0.5)
+    right.set_ylabel(f"BLEU, {y_name}")
+    for side, title in zip((ax, right), titles, strict=True):
+        side.set_ylim(low, high)
+        side.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+        side.grid(axis="y", color=PALE, linewidth=0.8)
+        side.set_axisbelow(True)
+        side.set_title(title, fontsize=10.5)
     above = sum(y > x for x, y in zip(xs, ys, strict=True))
+    for name, (bottom, middle, top) in (level or {}).items():
+        below = f"{len(xs) - above:,} of {len(xs):,} dots\nbelow the line"
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        ax.text(end - 0.1, low + 0.2, below, ha="right", va="bottom", fontsize=9.5, color=INK)
+        right.axhspan(bottom, top, color=PALE, linewidth=0, zorder=0)
+        right.axhline(middle, color=GREY, linewidth=1.2, linestyle="--")
+        right.text(len(runs) - 0.55, middle + 0.15, f"{name}: {middle:.1f}", ha="right", va="bottom", fontsize=9.5,
+                   color=INK)  # fmt: skip
     ahead = f"On {above} of {len(xs)} resamples {y_name} is above {x_name}"
-    show(drawn, f"{ahead}. Paired differences, with intervals that hold 95 % of the resamples: {said}.")
+    show(drawn, f"{ahead}. {y_name}, with intervals that hold 95 % of the resamples: {'; '.join(said)}.")
 
 
 def beam_widths(
     at: Sequence[int],
     runs: Mapping[str, tuple[Sequence[float], Sequence[float]]],
-    width: int,
-    penalised: Mapping[str, tuple[float, float, float]],
+    best: tuple[int, int],
+    named: bool = False,
 ) -> None:
-    """(BLEU, length in % of the reference's) by beam width, a line for each run; and of each run (low, middle, high) of
-    one width with a length penalty, side by side.
+    """(BLEU, length in % of the reference's) by beam width, a line for each run; the `best` widths are shaded.
+
+    A legend says which line is which run, if it is `named`.
     """
-    drawn, _ = figure(9.2, 3.4, columns=2)
+    drawn, _ = figure(9.0, 3.3, columns=2)
     left, right = drawn.axes
     for (name, sides), dash, marker in zip(runs.items(), ("-", "--", ":"), "o^s", strict=False):
         for ax, heights in zip((left, right), sides, strict=True):
-            ax.plot(at, heights, color=BLUE, linestyle=dash, marker=marker, markerfacecolor="white",
-                    markeredgewidth=1.4, linewidth=1.4, label=name)  # fmt: skip
-    for i, ((low, middle, high), marker) in enumerate(zip(penalised.values(), "o^s", strict=False)):
-        x = width * 1.15 ** (i - (len(penalised) - 1) / 2)                             # or they would hide each other
-        left.plot([x, x], [low, high], color=ORANGE, linewidth=2, solid_capstyle="butt")
-        left.plot(x, middle, marker, color=ORANGE, markersize=6)
-    top = max(high for _, _, high in penalised.values())
-    left.text(1.35 * width, top, f"width {width}, length penalty", ha="left", va="center", fontsize=9, color=INK)
-    left.set_ylim(0, top + 3)
+            ax.plot(at, heights, label=name, color=BLUE, linestyle=dash, marker=marker, markerfacecolor="white",
+                    markeredgewidth=1.4, linewidth=1.4)  # fmt: skip
+    top = 1.2 * max(max(bleu) for bleu, _ in runs.values())
+    left.axvspan(*best, color=PALE_BLUE, linewidth=0, zorder=0)
+    left.text((best[0] * best[1]) ** 0.5, 0.97 * top, "best", ha="center", va="top", fontsize=10, color=INK)
+    left.set_ylim(0, top)
     left.set_ylabel("BLEU")
-    left.legend(frameon=False, loc="lower left", handlelength=3)
+    if named:
+        left.legend(loc="lower left", fontsize=9.5, frameon=False)
     right.axhline(100, color=GREY, linewidth=1.2)
-    right.text(at[-1], 103, "the reference's length", ha="right", va="bottom", fontsize=9, color=INK)
+    right.text(at[-1], 103, "the reference's length", ha="right", va="bottom", fontsize=9.5, color=INK)
     right.set_ylim(0, 1.05 * max(max(words) for _, words in runs.values()))
-    right.set_ylabel("words written, in % of the reference")
+    right.set_ylabel("length, in % of the reference")
+    right.text(at[1], 0.97 * right.get_ylim()[1], "greedy texts: too long", ha="left", va="top", fontsize=9.5,
+               color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0})  # fmt: skip
+    right.text(at[-2], 0.15 * right.get_ylim()[1], "wide beams: too short", ha="right", va="bottom", fontsize=9.5,
+               color=INK)  # fmt: skip
     for ax in (left, right):
         ax.set_xscale("log")
         ax.set_xticks(at, [str(x) for x in at])
         ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xlabel("beam width, no length penalty")
+        ax.set_xlabel("beam width")
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
     listed = ". ".join(
         f"{name}: " + "; ".join(f"{x}: {b:.1f}, {w:.0f} %" for x, b, w in zip(at, bleu, words, strict=True))
         for name, (bleu, words) in runs.items()
     )
-    intervals = "; ".join(
-        f"{name}: BLEU {middle:.1f}, from {low:.1f} to {high:.1f}" for name, (low, middle, high) in penalised.items()
-    )
-    show(drawn, f"BLEU and length by beam width. {listed}. Width {width} with a length penalty: {intervals}.")
+    show(drawn, f"BLEU and length by beam width. {listed}.")
 
 
-def places(
-    lines: Mapping[str, Sequence[float]], gaps: Sequence[tuple[float, float, float]], x_name: str, y_name: str
-) -> None:
-    """Two curves by place, from 1, and to the right their paired gap, (low, middle, high), beside a line at 0."""
-    drawn, _ = figure(9.2, 3.3, columns=2)
-    left, right = drawn.axes
+def places(lines: Mapping[str, Sequence[float]], x_name: str, y_name: str) -> None:
+    """Two curves by place, from 1, with their names at their ends, and the gap between these as an arrow."""
+    drawn, ax = figure(6.8, 3.3)
     for i, (name, heights) in enumerate(lines.items()):
-        left.plot(range(1, len(heights) + 1), heights, label=name, clip_on=False, **line_style(i))
-    left.set_ylabel(y_name)
-    left.set_ylim(bottom=0)
-    left.legend(frameon=False, loc="upper left", handlelength=2.4)
-    right.axhline(0, color=GREY, linewidth=1.2)
-    for place, (low, middle, high) in enumerate(gaps, start=1):
-        right.plot([place, place], [low, high], color=BLUE, linewidth=2.4, solid_capstyle="butt")
-        right.plot(place, middle, "o", color=BLUE, markersize=7)
-    right.set_ylabel(f"{' − '.join(list(lines)[::-1])}, in points")
-    for ax in (left, right):
-        ax.set_xticks(range(1, len(gaps) + 1))
-        ax.set_xlabel(x_name)
-        ax.grid(axis="y", color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
+        ax.plot(range(1, len(heights) + 1), heights, clip_on=False, **line_style(i))
+        ax.text(len(heights) + 0.12, heights[-1], name, ha="left", va="center", fontsize=10, color=SERIES[i])
+    low, high = sorted(heights[-1] for heights in lines.values())
+    n = len(next(iter(lines.values())))
+    ax.annotate("", (n, high), (n, low), arrowprops={"arrowstyle": "<->", "color": INK, "shrinkA": 6, "shrinkB": 6})
+    ax.text(
+        n + 0.12, (low + high) / 2, f"gap: {high - low:.0f} points", ha="left", va="center", fontsize=9.5, color=INK
+    )
+    ax.set_xlim(0.9, n)  # the names stand beside the axes
+    ax.set_ylim(bottom=0)
+    ax.set_xticks(range(1, n + 1))
+    ax.set_xlabel(x_name)
+    ax.set_ylabel(y_name)
+    ax.grid(axis="y", color=PALE, linewidth=0.8)
+    ax.set_axisbelow(True)
     curves = "; ".join(f"{name}: {', '.join(f'{height:.3g}' for height in heights)}" for name, heights in lines.items())
-    listed = ", ".join(f"{middle:.3g} ({low:.3g} to {high:.3g})" for low, middle, high in gaps)
-    show(drawn, f"{y_name} against {x_name}. {curves}. Gap with its interval: {listed}.")
-
-
-def on_the_way(panels: Mapping[str, tuple[Mapping[int, int], Sequence[int]]], top: int, y_name: str) -> None:
-    """What a model has right after a step of its training, {name: ({step: right}, steps that met such a list)}.
-
-    A panel for each run; the steps are orange lines, `top` is what could be right.
-    """
-    drawn, _ = figure(3.1 * len(panels), 3.0, columns=len(panels))
-    said = []
-    for ax, (name, (right, met)) in zip(drawn.axes, panels.items(), strict=True):
-        for step in met:
-            ax.axvline(step, color=ORANGE, linewidth=1.6, linestyle="--")
-        ax.plot(list(right), list(right.values()), color=BLUE, linewidth=1.6)
-        ax.set_title(name, fontsize=10)
-        ax.set_xlabel("step")
-        ax.set_ylim(0, top)
-        ax.set_xlim(0, max(right))
-        ax.grid(axis="y", color=PALE, linewidth=0.8)
-        ax.set_axisbelow(True)
-        most = max(right, key=lambda step: right[step])
-        steps = ", ".join(map(str, met))
-        said.append(f"{name}: met in steps {steps}; most right, {right[most]}, after step {most}; at the end "
-                    f"{right[max(right)]}")  # fmt: skip
-    drawn.axes[0].set_ylabel(y_name)
-    show(drawn, f"{y_name}, by the step of the training. {'. '.join(said)}.")
-
-
-def two_prefixes(rows: Mapping[str, Sequence[str]], at: int) -> None:
-    """Two runs that read the same list but for the number `at`; what follows it, and <eos>, is hatched."""
-    columns = [*zip(*rows.values(), strict=True), ("<eos>",) * len(rows)]
-    widths = [0.085 * max(map(len, column)) + 0.3 for column in columns]
-    drawn, ax = figure(1.3 + sum(widths), 1.7)
-    stage(ax, (-1.3, sum(widths)), (-0.45 - 0.6 * len(rows), 0.35))
-    hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
-    for y, name in enumerate(rows):
-        ax.text(-0.12, -0.6 * y - 0.2, name, ha="right", va="center", fontsize=9.5, color=INK)
-    x = 0.0
-    for k, (column, wide) in enumerate(zip(columns, widths, strict=True)):
-        for y, words in enumerate(column):
-            ax.add_patch(FancyBboxPatch((x + 0.05, -0.6 * y - 0.4), wide - 0.1, 0.4,
-                                        boxstyle="round,pad=0,rounding_size=0.06",
-                                        facecolor=PALE_ORANGE if k == at else "white",
-                                        edgecolor=ORANGE if k == at else BLUE if k > at else GREY,
-                                        linewidth=2 if k == at else 1.2, hatch="///" if k > at else ""))  # fmt: skip
-            ax.text(x + wide / 2, -0.6 * y - 0.2, words, ha="center", va="center", fontsize=9.5, color=INK,
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if k > at else None)  # fmt: skip
-        x += wide
-    ax.text(x - 0.05, -0.6 * len(rows) - 0.05, "the loss is measured here", ha="right", va="top", fontsize=9.5,
-            color=BLUE)  # fmt: skip
-    said = "; ".join(f"{name}: {', '.join(words)}" for name, words in rows.items())
-    show(drawn, f"Two runs that differ in number {at + 1} alone; the loss is that of what follows. {said}.")
+    show(drawn, f"{y_name} against {x_name}. {curves}.")
 
 
 def ngrams(columns: Sequence[tuple[str, str]], matches: Mapping[int, Sequence[bool]]) -> None:
@@ -351,14 +343,14 @@ def ngrams(columns: Sequence[tuple[str, str]], matches: Mapping[int, Sequence[bo
     """
     at = [x for x, (ours, _) in enumerate(columns) if ours]
     rows = sum(matches)
-    drawn, ax = figure(1.8 + 0.56 * len(columns), 0.9 + 0.23 * rows + 0.1 * len(matches))
-    base = {n: sum(range(n)) + 0.5 * n for n in matches}                              # where the rows of n begin
+    drawn, ax = figure(1.35 + 0.51 * len(columns), 0.9 + 0.22 * rows + 0.1 * len(matches))
+    base = {n: sum(range(n)) + 0.5 * n for n in matches}  # where the rows of n begin
     top = base[max(matches)] + max(matches)
-    stage(ax, (-1.8, len(columns) + 1.2), (-2.9, top + 0.3))
+    stage(ax, (-1.6, len(columns) + 1.05), (-2.9, top + 0.3))
     hold_still(drawn, left=0.01, right=0.99, top=0.99, bottom=0.01)
     for x, (ours, theirs) in enumerate(columns):
         if ours != theirs:
-            ax.add_patch(Rectangle((x + 0.04, -2.8), 0.92, top + 3.0, facecolor=PALE_ORANGE, linewidth=0, zorder=0))
+            ax.add_patch(Rectangle((x - 0.02, -2.8), 1.04, top + 3.0, facecolor=PALE_ORANGE, linewidth=0, zorder=0))
         ax.text(x + 0.5, -0.35, ours, ha="center", va="center", fontsize=9.5, color=INK)
         ax.text(x + 0.5, -1.9, theirs.replace(" ", "\n"), ha="center", va="center", fontsize=9.5, color=INK)
     said = []
@@ -378,49 +370,3 @@ def ngrams(columns: Sequence[tuple[str, str]], matches: Mapping[int, Sequence[bo
         ax.text(-0.15, y, name, ha="right", va="center", fontsize=9.5, color=INK)
     ours, theirs = (" ".join(side[k] for side in columns if side[k]) for k in (0, 1))
     show(drawn, f"Which n-grams of “{ours}” are in “{theirs}”. {'; '.join(said)}.")
-
-
-def alignments(
-    models: Mapping[str, tuple[Tensor, Sequence[str], Sequence[str]]],
-    spans: Mapping[str, tuple[int, int]] | None = None,
-    marked: int | None = None,
-) -> None:
-    """Weights of several models side by side, {name: (weights (n_target, n_source), source, target)}.
-
-    The largest weight of each row has a frame and its number. `spans`, {name: (first, last)}, are underlined and named
-    below the columns. The row `marked` is the first wrong token: its name is bold and orange, those below it are grey.
-    """
-    n_rows = max(len(target) for _, _, target in models.values())
-    n_columns = sum(len(source) for _, source, _ in models.values())
-    drawn, _ = figure(1.1 * len(models) + 0.42 * n_columns, 1.3 + 0.26 * n_rows, columns=len(models))
-    said = []
-    for ax, (name, (weights, source, target)) in zip(drawn.axes, models.items(), strict=True):
-        matrix = as_weights(weights, target, source)
-        cells(ax, matrix, target, source, numbers=False)
-        most = []
-        for i, row in enumerate(matrix):
-            j = int(np.argmax(row))
-            ax.add_patch(Rectangle((j, i), 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.8)).set_clip_on(False)
-            ax.text(j + 0.5, i + 0.5, f"{row[j]:.2f}", ha="center", va="center", fontsize=8.5,
-                    color="white" if row[j] > 0.7 else INK)  # fmt: skip
-            most.append(f"{target[i]} {source[j]} {row[j]:.2f}")
-        ax.xaxis.tick_top()
-        ax.xaxis.set_label_position("top")
-        ax.set_xticks(np.arange(len(source)) + 0.5, source, rotation=40, ha="left", rotation_mode="anchor", fontsize=9)
-        ax.set_xlabel("source (keys)")
-        if marked is not None:
-            written = [f"first wrong: {token}" if i == marked else token for i, token in enumerate(target)]
-            ax.set_yticks(np.arange(len(target)) + 0.5, written)
-            names = ax.get_yticklabels()
-            names[marked].set(color=ORANGE, fontweight="bold")
-            for later in names[marked + 1 :]:
-                later.set_color(GREY)
-            said.append(f"first wrong: {target[marked]}, row {marked + 1}")
-        ax.set_title(name, pad=8)
-        for named, (first, last) in (spans or {}).items():
-            low = len(target) + 0.25
-            ax.plot([first + 0.1, last + 0.9], [low, low], color=BLUE, linewidth=2.4, clip_on=False)
-            ax.text((first + last + 1) / 2, low + 0.2, named, ha="center", va="top", fontsize=9, color=INK)
-        said.append(f"{name}: {', '.join(most)}" if name else ", ".join(most))
-    drawn.axes[0].set_ylabel("written (queries)")
-    show(drawn, f"Where each written token attends most, and the weight. {'. '.join(said)}.")

@@ -11,13 +11,13 @@
 #
 # In this assignment you build the ways around the quadratic cost that [lecture @cheap_attention](@cheap_attention)
 # explains. Exercises 1 and 2 do not change the result: you build a softmax that sees its scores in chunks, and the
-# inner loop of FlashAttention. Exercises 3 and 4 build a sliding window: in blocks, for a text that is known, and with
-# a rolling cache, for a text that is being written. Exercises 5 and 6 build linear attention, first for all positions
-# at once, then as a recurrent network.
+# inner loop of FlashAttention. Exercises 3 and 4 build a sliding window, in blocks for a text that is known, and with a
+# rolling cache for a text that is being written. Exercises 5 and 6 build linear attention, first for all positions at
+# once, then as a recurrent network.
 #
 # All answers are short. Most mistakes here concern one position, one factor or one axis, and few of them raise an
-# error. Small examples on paper are the quickest way to find them. Each exercise is followed by a check, and then by a
-# cell that uses what you have built. A check with other numbers and other sizes decides your points.
+# error, so small examples on paper are the quickest way to find them. Each exercise is followed by a check, and then by
+# a cell that uses what you have built. A check with other numbers and other sizes decides your points.
 #
 # {exercises}
 #
@@ -101,15 +101,14 @@ if solved("online_softmax"):
 #
 # Without $m$ the sum overflows, and the loss is infinite. Your loss is the same as torch's, although only a fiftieth of
 # the logits exists at a time. (The logits are random and large, so the loss is large, too.) With a large vocabulary the
-# logits are among the largest tensors of a training step. Some libraries therefore compute this loss in
-# chunks.</details>
+# logits are among the largest tensors of a training step, and so some libraries compute this loss in chunks.</details>
 
 # %% [markdown]
 # ## 2 · The inner loop of FlashAttention
 #
 # The softmax is only half of attention, which needs the average $\sum_j \exp(e_j)\, v_j / \sum_j \exp(e_j)$. Its
-# numerator is a sum over the keys, just like its denominator. So the numerator can be carried along in the same way,
-# and no weights ever have to be kept.
+# numerator is a sum over the keys, just like its denominator, so it can be carried along in the same way, and no
+# weights ever have to be kept.
 #
 # Write the step for one tile of keys and values, with the scaled dot product as the score. What is new compared with
 # exercise 1 is the third sum, `output`. The caller starts from $-\infty$, 0 and zeros, and divides `output` by `total`
@@ -174,8 +173,9 @@ if solved("attend_tile"):
 # ## 3 · A sliding window, in blocks
 #
 # Each position attends to itself and to `width` positions on each side. Attention under a dense mask computes all $n^2$
-# scores and throws most of them away. In blocks, most of these scores are never computed. Cut the text into blocks of
-# `width` positions. The window of any query in block $b$ then lies within three blocks: $b - 1$, $b$ and $b + 1$.
+# scores and throws most of them away, whereas in blocks most of these scores are never computed. Cut the text into
+# blocks of `width` positions. The window of any query in block $b$ then lies within three blocks: $b - 1$, $b$ and
+# $b + 1$.
 #
 # Write what makes this possible: for each block, the $3 \cdot \texttt{width}$ rows of `x` that its queries can reach,
 # and a mask that says which of these rows each query may attend to. Before the first block and after the last block
@@ -233,8 +233,9 @@ if solved("window_blocks"):
 # <details><summary>What to see</summary>
 #
 # In blocks a query has $3 \cdot 64 = 192$ scores instead of 4,096, so the version with the mask computes 21 times as
-# many. The ratio of the times is different. Copying the blocks takes time. The score matrix of 16 million numbers
-# probably costs more time, because it does not fit into the processor's own memory.</details>
+# many. The ratio of the times is different, because two other things cost time: in blocks, the keys and values have to
+# be copied, and with the mask, the score matrix of 16 million numbers probably does not fit into the processor's own
+# memory.</details>
 
 # %% [markdown]
 # ## 4 · A rolling cache
@@ -292,12 +293,12 @@ if solved("rolling_step"):
 # of its keys.</details>
 
 # %% [markdown]
-# **Use it: a trained model forgets its first token.** A small model is trained with full causal attention, on lines
-# that all begin with the same token. At a *trigger* the right answer is the letter before it. At a *letter* the right
-# answer is the next letter of the alphabet, so no other token is needed. Then the model reads new lines one token at a
-# time with your `rolling_step` and writes an answer at each position. It does this in four ways: with a cache for the
-# whole line, with 8 slots, with 16 slots, and with 8 slots where slot 0 keeps the first token permanently. (For the
-# last way, the cell calls your function with a `t` whose slot is never 0.) You know from the lecture that the model
+# **Use it: a trained model forgets its first token.** A small model is trained with full causal attention on lines as
+# in the lecture: all begin with the same token, at a *trigger* the answer is the letter before it, and at a *letter*
+# it is the next letter of the alphabet, so no other token is needed. Then your `rolling_step` reads new lines one
+# token at a time, in four ways: with a cache for the whole line, with 8 slots, with 16 slots, and with 8 slots where
+# slot 0 keeps the first token permanently. (For the last way, the cell calls your function with a `t` whose slot is
+# never 0.) You know from the lecture that the model
 # needs token 0 at letters. *Guess:* with 8 slots, from which position of the line on can the answer at a letter be
 # wrong? With 16 slots? Does the model make mistakes at triggers, too? The training takes a few seconds.
 
@@ -380,10 +381,10 @@ if solved("rolling_step"):
 #
 # With $w$ slots, position $w$ is the first position whose window has lost token 0: position 8 or 16. Before it the loss
 # is the same as with the whole cache. From there on, the loss at letters rises, although no other token is needed at a
-# letter. So more slots delay the damage but do not prevent it. Triggers are hardly affected, because they look at their
-# neighbour. If the first token is kept, the loss is small again, even with 8 slots. So the model has learned to give
-# weight to the first token where it has nothing to look for. The lecture calls such a token an *attention sink*, and
-# asks why it is the first token.</details>
+# letter, so more slots delay the damage but do not prevent it. Triggers are hardly affected, because they look at their
+# neighbour. If the first token is kept, the loss is small again, even with 8 slots. The model has learned, as the
+# printed weight shows, to give weight to the first token where it has nothing to look for. The lecture calls such a
+# token an *attention sink*, and one of its boxes asks why it is the first token.</details>
 
 # %% [markdown]
 # ## 5 · Linear attention: without a softmax
@@ -396,8 +397,9 @@ if solved("rolling_step"):
 #
 # where $j$ runs over all keys or, with `causal`, over the keys up to $i$. Nothing is scaled, and nothing is padded. Do
 # not make an $n \times n$ matrix: the check looks at the size of all tensors that are made on the way. Every form
-# without such a matrix is accepted. In the causal case `cumsum` gives the shortest code, and the chunkwise form of the
-# lecture needs the least memory.
+# without such a matrix is accepted. In the causal case write the chunkwise form of the lecture, with chunks of 64
+# positions (the last may be shorter). A `cumsum` over all positions is accepted, too, but keeps a state for *each*
+# position.
 
 # %% locked=true
 def features(x: Tensor) -> Tensor:
@@ -419,7 +421,7 @@ check("linear_attention", linear_attention)
 
 # %% [markdown]
 # **Use it.** How long does your function take at growing lengths, with all keys allowed and with `causal`? *Guess:* by
-# which factor does the time grow when $n$ becomes four times as large? (With an $n \times n$ matrix the factor is 16 or
+# what factor does the time grow when $n$ becomes four times as large? (With an $n \times n$ matrix the factor is 16 or
 # more.) The last printed line is for the causal form of the package, which works in chunks, as in the lecture.
 
 # %%
@@ -449,17 +451,18 @@ if solved("linear_attention"):
 # has a fixed cost, and larger if the longer text does not fit into the processor's own memory. A factor of 16 or far
 # more means that your function makes such a matrix. Then the result is right, but not cheap.
 #
-# With `cumsum` over all outer products, the causal form keeps a state for *each* position, $n \cdot d_k d_v$ numbers.
-# For $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that you avoided. This is why models are
-# trained in chunks (compare the last two printed lines). **If you used `cumsum`**, write the lecture's equation with
+# With a loop over chunks, your causal form takes perhaps twice as long as the package's, which computes all chunks at
+# once. Models are trained in this form. **If you used `cumsum`** over all outer products, it keeps a state for *each*
+# position, $n \cdot d_k d_v$ numbers. For $n$ below $d_k d_v$, here 1,024, this takes more memory than the matrix that
+# you avoided, and the last two printed lines show that it takes far more time, too. Write the lecture's equation with
 # chunks of 64, and compare again. The recurrent form, which is next, keeps a single state.</details>
 
 # %% [markdown]
 # ## 6 · The same as a recurrent network
 #
-# The causal form can take one token at a time. It needs only two sums over the past, $S = \sum_j \phi(k_j)^\top v_j$
-# and $z = \sum_j \phi(k_j)$. Their size does not grow with the text. (Vectors are rows, so $S$ is a sum of matrices.)
-# Before the first token both sums are zero.
+# The causal form can take one token at a time, because it needs only two sums over the past,
+# $S = \sum_j \phi(k_j)^\top v_j$ and $z = \sum_j \phi(k_j)$, whose size does not grow with the text. (Vectors are rows,
+# so $S$ is a sum of matrices.) Before the first token both sums are zero.
 
 # %% exercise="linear_step"
 def linear_step(
@@ -477,10 +480,10 @@ def linear_step(
 check("linear_step", linear_step)
 
 # %% [markdown]
-# **Use it.** First, two texts of 300 tokens are computed in both ways: do your two functions agree? Then we write 1,500
-# tokens and measure what one token costs, early and late in the text. We do this with your state, and with a cache of
-# keys and values that has room for all 1,500 tokens from the start, so that nothing is copied. *Guess:* with which of
-# the two does the cost of a token grow?
+# **Use it.** First, two texts of 300 tokens are computed in both ways: do your two functions agree? Then the cell
+# writes 1,500 tokens and measures what one token costs, early and late in the text, once with your state and once with
+# a cache of keys and values. (The cache has room for all 1,500 tokens from the start, so nothing is copied.) *Guess:*
+# with which of the two does the cost of a token grow?
 
 # %%
 if solved("linear_attention") and solved("linear_step"):
@@ -535,8 +538,8 @@ if solved("linear_attention") and solved("linear_step"):
 # **(a)** Which costs of attention does FlashAttention change, and which does it leave as they were? Say how each grows with
 # $n$.
 #
-# **(b)** By roughly which factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use
-# $24\,n\,d_\text{model}^2$ for everything but the pairs and $4\,n^2 d_\text{model}$ for the pairs.
+# **(b)** By roughly what factor does the arithmetic of one layer grow from $n = 2{,}000$ to $n = 200{,}000$? Use
+# $24\,n\,d_\text{model}^2$ for everything but the pair products and $4\,n^2 d_\text{model}$ for the pair products.
 #
 # **(c)** She would be content with a sliding window of 1,000 positions on each side. Name something that her model may
 # then no longer be able to do, and one cheap addition that might restore this ability.
@@ -557,8 +560,8 @@ if solved("linear_attention") and solved("linear_step"):
 #    earns the point if the growth is right.)
 # 2. (a) The arithmetic is unchanged, $O(n^2 d)$, or a little more in training, because the weights are computed again in
 #    the backward pass. The result is the same, too: it is not an approximation.
-# 3. (b) At 2,000 the pairs are $n/(n + 6\,d_\text{model}) = 2{,}000 / 26{,}576 \approx 8\,\%$; at 200,000 they are 89 %. The
-#    sum $24\,n\,d_\text{model}^2 + 4\,n^2 d_\text{model}$ grows by the factor
+# 3. (b) At 2,000 the pair products are $n/(n + 6\,d_\text{model}) = 2{,}000 / 26{,}576 \approx 8\,\%$; at 200,000 they
+#    are 89 %. The sum $24\,n\,d_\text{model}^2 + 4\,n^2 d_\text{model}$ grows by the factor
 #    $100 \cdot (24{,}576 + 200{,}000)/(24{,}576 + 2{,}000) \approx 845$. Anything from 800 to 900, or a clear argument that it is
 #    several times 100, earns the point.
 # 4. (c) Anything that needs two places far apart in one step, or in fewer than $n / 1{,}000$ layers: quoting a name
@@ -628,7 +631,7 @@ if solved("cached_step"):
 # %% [markdown]
 # ## Extension: Linformer
 #
-# Linformer forbids no pair. In place of $n$ keys there are $k$ mixtures of keys, and $k$ mixtures of values to go with
+# Linformer forbids no pair. Instead of $n$ keys it has $k$ mixtures of keys, with $k$ mixtures of values to go with
 # them. The mixing matrices $E$ and $F$ are learned:
 #
 # $$\operatorname{softmax}\!\left(\frac{Q\,(E K)^\top}{\sqrt{d}}\right) F V$$
@@ -725,9 +728,9 @@ def cached_block(
 check("cached_block", cached_block)
 
 # %% [markdown]
-# **Use it.** A stack of four of your blocks reads a prompt of 200 tokens and then 40 more, one at a time. It does so once
-# with the caches and once without them. Without caches, the whole text is read again for each new token. *Guess:* are the
-# states the same? How many times as long does it take without caches?
+# **Use it.** A stack of four of your blocks reads a prompt of 200 tokens and then 40 more, one at a time, once with the
+# caches and once without them. Without caches, the whole text is read again for each new token. *Guess:* are the states
+# the same? How many times as long does it take without caches?
 
 # %%
 if solved("cached_block"):

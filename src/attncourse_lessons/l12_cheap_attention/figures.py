@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Patch, Rectangle
 from torch import Tensor
 
 from attncourse._checks import check_shape
-from attncourse.efficient import dense_mask, sliding_window
+from attncourse.efficient import dense_mask, receptive_field, sliding_window
 from attncourse.viz.diagrams import arrow, box, rgb
 from attncourse.viz.figures import check_shares
 from attncourse.viz.style import (
@@ -28,7 +29,6 @@ from attncourse.viz.style import (
     check_places,
     figure,
     line_style,
-    name_lines,
     show,
     stage,
 )
@@ -96,7 +96,8 @@ def _shape_in_words(table: Tensor) -> str:
 def online_softmax_steps(scores: Tensor, values: Tensor, size: int) -> None:
     """Online softmax of a row, a panel for each chunk: bars are exp(e − m), outlines the old ones before the factor.
 
-    scores, values: (n,). Above each panel stand the largest score m, the sum ℓ, the sum o with the values, and o / ℓ.
+    scores, values: (n,). Above each panel stand the largest score m, the factor, the sum ℓ, and the sum o with the
+    values; above the last also o / ℓ.
     Raises ValueError where shapes do not fit.
     """
     check_shape("scores", scores, "n")
@@ -109,7 +110,7 @@ def online_softmax_steps(scores: Tensor, values: Tensor, size: int) -> None:
     for number, (ax, chunk) in enumerate(zip(np.atleast_1d(np.asarray(grid)), chunks, strict=True), 1):
         larger = max(m, *(e[j] for j in chunk))
         factor = math.exp(m - larger)
-        for j in range(chunk.start):
+        for j in range(chunk.start if factor < 1 else 0):
             ax.add_patch(Rectangle((j - 0.4, 0), 0.8, math.exp(e[j] - m), fill=False, edgecolor=INK, linestyle="--",
                                    linewidth=1.2, zorder=4))  # fmt: skip
         heights = [math.exp(e[j] - larger) for j in range(chunk.stop)]
@@ -121,12 +122,14 @@ def online_softmax_steps(scores: Tensor, values: Tensor, size: int) -> None:
                     color=INK, zorder=5, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2})  # fmt: skip
         new = sum(heights[chunk.start :]), sum(heights[j] * v[j] for j in chunk)
         was, total, output = (total, output), total * factor + new[0], output * factor + new[1]
-        words = ["nothing is old", f"$\\ell$ = {total:.3f}", f"$o$ = {output:.2f}"]
+        words = [f"$\\ell$ = {total:.3f}", f"$o$ = {output:.2f}"]
         if chunk.start:
-            words = [f"factor exp({m:g} − {larger:g}) = {factor:.3f}",
-                     f"$\\ell$ = {factor:.3f} · {was[0]:.3f} + {new[0]:.3f} = {total:.3f}",
-                     f"$o$ = {factor:.3f} · {was[1]:.2f} + {new[1]:.2f} = {output:.2f}"]  # fmt: skip
-        words = [f"chunk {number}: $m$ = {larger:g}", *words, f"$o / \\ell$ = {output / total:.4f}"]
+            words = [f"factor = exp({m:g} − {larger:g}) = {factor:.2f}",
+                     f"$\\ell$ = factor · {was[0]:.3f} + {new[0]:.3f} = {total:.3f}",
+                     f"$o$ = factor · {was[1]:.2f} + {new[1]:.2f} = {output:.2f}"]  # fmt: skip
+        words = [f"chunk {number}: $m$ = {larger:g}", *words]
+        if chunk.stop == n:
+            words.append(f"$o / \\ell$ = {output / total:.4f}")
         ax.set_title("\n".join(words), fontsize=9.5, linespacing=1.5)
         ax.set_xticks(range(n), [f"{e[j]:g}\n{v[j]:g}" if j < chunk.stop else "?" for j in range(n)])
         ax.set_xlim(-0.6, n - 0.4)
@@ -144,36 +147,27 @@ def online_softmax_steps(scores: Tensor, values: Tensor, size: int) -> None:
     show(drawn, f"Online softmax of {n} scores in {len(chunks)} chunks. {'. '.join(said)}.")
 
 
-def against_length(
-    measures: Mapping[str, Mapping[str, Mapping[int, float]]], powers: Mapping[str, int] | None = None
-) -> None:
+def against_length(measures: Mapping[str, Mapping[str, Mapping[int, float]]]) -> None:
     """What was measured against the length, {measure: {name: {n: value}}}, a panel each, both axes logarithmic.
 
-    `powers` gives names the power of n whose slope is drawn beside them, dotted, from just above their first point.
+    At the end of each line stand its name and the factor by which it grows, on average, when the length doubles.
     """
-    drawn, grid = figure(9.0, 3.7, columns=len(measures))
-    powers = powers or {}
+    drawn, grid = figure(9.0, 3.4, columns=len(measures))
     said = []
     for ax, (measure, lines) in zip(np.atleast_1d(np.asarray(grid)), measures.items(), strict=True):
         for i, (name, line) in enumerate(lines.items()):
-            ax.plot(list(line), list(line.values()), label=name, **line_style(i))
-            values = " to ".join(f"{line[x]:.3g} at {x:,}" for x in sorted({min(line), max(line)}))
-            if name not in powers:
-                said.append(f"{measure}, {name}: {values}")
-                continue
+            style = line_style(i)
+            ax.plot(list(line), list(line.values()), label=name, **style)
             first, last = min(line), max(line)
-            power, start = powers[name], 1.7 * line[first]
-            ends = [start, start * (last / first) ** power]
-            ax.plot([first, last], ends, color=GREY, linestyle=":", linewidth=1.6, zorder=1)
-            word = "slope of $n$" if power == 1 else f"slope of $n^{power}$"
-            ax.annotate(word, (last, ends[1]), (5, 0), textcoords="offset points", ha="left", va="center", fontsize=10,
-                        color=GREY)  # fmt: skip
-            said.append(f"{measure}, {name}, beside a guide that grows like n to the {power}: {values}")
+            factor = (line[last] / line[first]) ** (1 / math.log2(last / first))
+            ax.annotate(f"{name}:\n× {factor:.1f} when n doubles", (last, line[last]), (12, 0), ha="left", va="center",
+                        textcoords="offset points", fontsize=10, color=style["color"])  # fmt: skip
+            said.append(f"{measure}, {name}: {line[first]:.3g} at {first:,} to {line[last]:.3g} at {last:,}, "
+                        f"{factor:.1f} times as much when n doubles")  # fmt: skip
         ax.set_xscale("log")
         ax.set_yscale("log")
         lengths = sorted({x for line in lines.values() for x in line})
-        if powers:
-            ax.set_xlim(right=lengths[-1] * (lengths[-1] / lengths[0]) ** 0.32)       # room for the slopes' names
+        ax.set_xlim(right=1.15 * lengths[-1])                                         # the names stand beside it
         ax.set_xticks(lengths, [f"{x:,}" for x in lengths])
         ax.minorticks_off()
         tens = [10**power for power in range(-2, 6)]
@@ -184,100 +178,111 @@ def against_length(
         ax.set_ylabel(measure)
         ax.grid(axis="y", color=PALE, linewidth=0.8)
         ax.set_axisbelow(True)
-    handles, names = drawn.axes[0].get_legend_handles_labels()
-    columns = len(names) if len(names) < 5 else 3
-    drawn.legend(handles, names, frameon=False, loc="outside lower center", ncols=columns, handlelength=2.4)
     show(drawn, f"Measures against the length, on logarithmic axes. {'; '.join(said)}.")
 
 
-def memory_levels() -> None:
-    """A GPU's memories with an A100's sizes and rates (Dao et al. 2022), and what of attention crosses to HBM."""
-    drawn, ax = figure(8.2, 3.0)
-    stage(ax, (0, 16.6), (-0.1, 6.4))
+def memory_levels(moved: tuple[float, float]) -> None:
+    """The memories of an A100 of 80 GB (Dao et al. 2022; Dao 2023), and what attention moves to and from HBM, as bars.
+
+    `moved` are the numbers that usual attention and a fused kernel move, for an example that the caption names.
+    """
+    drawn, ax = figure(8.6, 3.0)
+    stage(ax, (-0.1, 17.4), (-0.5, 6.4))
     rows = (
-        (5.2, 2.9, "arithmetic", "312 TFLOP/s in 16 bits", GREEN),
-        (2.9, 4.9, "SRAM, on the chip", "108 × 192 KB", ORANGE),
-        (0.6, 7.2, "HBM, beside the chip", "40 or 80 GB", BLUE),
+        (5.2, 5.0, "arithmetic: 312 TFLOP/s", GREEN),
+        (2.9, 6.6, "SRAM, on the chip: 108 × 192 KB", ORANGE),
+        (0.6, 8.2, "HBM, beside the chip: 80 GB", BLUE),
     )
-    for y, width, name, size, colour in rows:
-        box(ax, 4.0, y, name, colour, width=width)
-        ax.text(4.0 - width / 2 + 0.02, y + 0.62, size, ha="left", va="bottom", fontsize=9.5, color=INK)
-    for low, rate in ((1.1, "1.5 to 2.0 TB/s"), (3.4, "about 19 TB/s")):
-        arrow(ax, (5.2, low), (5.2, low + 1.3), both=True)
-        ax.text(5.4, low + 0.65, rate, ha="left", va="center", fontsize=9.5, color=INK)
-    for x, name, work, crossing, held in (
-        (9.9, "usual attention", "in SRAM:\none step at a time", "scores out, in\nweights out, in\n$4n^2$ numbers",
-         "in HBM: inputs, output,\nscores, weights"),
-        (14.0, "one fused kernel", "in SRAM:\nall steps on a tile",
-         "$Q$, $K$, $V$ in\n(some repeatedly)\n$O$ out", "in HBM:\ninputs, output"),
-    ):  # fmt: skip
-        ax.text(x, 5.2, name, ha="center", va="center", fontsize=10.5, fontweight="bold", color=INK)
-        ax.text(x, 2.9, work, ha="center", va="center", fontsize=10, color=INK)
-        arrow(ax, (x - 1.4, 1.1), (x - 1.4, 2.4), both=True)
-        ax.text(x - 1.15, 1.75, crossing, ha="left", va="center", fontsize=9.5, color=INK)
-        ax.text(x, 0.6, held, ha="center", va="center", fontsize=10, color=INK)
+    for y, width, name, colour in rows:
+        box(ax, 4.1, y, name, colour, width=width)
+    for low, rate in ((1.1, "2.0 TB/s"), (3.4, "about 19 TB/s")):
+        arrow(ax, (4.1, low), (4.1, low + 1.3), both=True)
+        ax.text(4.3, low + 0.65, rate, ha="left", va="center", fontsize=9.5, color=INK)
+    ax.text(13.1, 6.0, "numbers moved to and from HBM", ha="center", va="center", fontsize=10.5, color=INK)
+    bars = (
+        (11.0, "usual attention:\nmost of it $4n^2$, scores and\nweights, each out and in"),
+        (15.2, "one fused kernel:\n$Q$, $K$, $V$ in (some\nrepeatedly), $O$ out"),
+    )
+    for (x, words), numbers in zip(bars, moved, strict=True):
+        height = 3.4 * numbers / max(moved)
+        ax.add_patch(Rectangle((x - 0.7, 1.4), 1.4, height, facecolor=(*rgb(BLUE), 0.5), edgecolor=BLUE))
+        ax.text(x, 1.5 + height, f"{numbers / 1e6:.0f} million", ha="center", va="bottom", fontsize=10, color=INK)
+        ax.text(x, 1.2, words, ha="center", va="top", fontsize=9.5, color=INK)
     show(
         drawn,
         "A GPU from the top: arithmetic, 312 TFLOP/s in 16 bits; under it SRAM on the chip, 108 times 192 KB, at about "
-        "19 TB/s; under that HBM beside the chip, 40 or 80 GB, at 1.5 to 2.0 TB/s. Beside it what crosses between "
-        "SRAM and HBM: in the usual attention scores and weights, each out and in, 4n² numbers; in one fused kernel "
-        "Q, K and V in and O out, and no scores.",
+        "19 TB/s; under that HBM beside the chip, 80 GB, at 2.0 TB/s. Beside it two bars for the numbers that cross to "
+        f"and from HBM in the example: {moved[0] / 1e6:.0f} million in the usual attention, most of them scores and "
+        f"weights, each out and in, 4n² numbers; {moved[1] / 1e6:.0f} million in one fused kernel, Q, K and V in and O "
+        "out.",
     )
 
 
-def roofline(peak: float, bandwidth: float, work: Mapping[str, float]) -> None:
+def roofline(
+    peak: float,
+    bandwidth: float,
+    work: Mapping[str, float],
+    measured: Mapping[str, tuple[float, float]] | None = None,
+) -> None:
     """What a chip can do at most, of peak operations a second and bytes a second, for {name: operations per byte}.
 
-    The slope is what memory allows, the flat part what arithmetic does; a dot for each piece of work.
+    The slope is what memory allows, the flat part what arithmetic does; a dot for each piece of work. What was
+    `measured`, {name: (lowest, highest share of the peak)}, is a band from the ridge to the right.
     """
-    drawn, ax = figure(7.4, 3.6)
+    drawn, ax = figure(8.6 if measured else 7.4, 3.8)
     ridge = peak / bandwidth
     low, high = 0.5, 4096.0
-    ax.axvspan(low, ridge, color=(*rgb(BLUE), 0.08), linewidth=0, zorder=0)
+    ax.axvspan(low, ridge, color=(*rgb(ORANGE), 0.08), linewidth=0, zorder=0)
     ax.plot([low, ridge, high], [low * bandwidth / 1e12, peak / 1e12, peak / 1e12], color=INK, linewidth=2)
-    ax.plot([ridge, ridge], [0.1, peak / 1e12], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
+    ax.plot([ridge, ridge], [1, peak / 1e12], color=GREY, linewidth=1.2, linestyle="--", zorder=1)
     said = []
-    for i, (name, intensity) in enumerate(sorted(work.items(), key=lambda item: item[1])):
+    for name, intensity in sorted(work.items(), key=lambda item: item[1]):
         reached = min(peak, intensity * bandwidth) / 1e12
         bound = intensity >= ridge
         ax.plot(intensity, reached, "o" if bound else "s", color=BLUE if bound else ORANGE, markersize=9, zorder=4)
-        foot = 110 / 3 ** (len(work) - 1 - i) if bound else reached / 1.15
-        if bound:
-            ax.plot([intensity, intensity], [foot, reached], color=BLUE, linewidth=1, linestyle=":", zorder=2)
-        ax.text(intensity * (1.1 if bound else 1.22), foot, f"{name}: {intensity:.0f}", ha="left",
-                va="center" if bound else "top", fontsize=10, color=INK)  # fmt: skip
+        above = sum(peak <= each * bandwidth < intensity * bandwidth for each in work.values())
+        at = (intensity, reached * 1.25 * 1.6**above) if bound else (intensity / 1.2, reached)
+        ax.text(*at, f"{name}: {intensity:.0f}", ha="center" if bound else "right", va="bottom", fontsize=10, color=INK)
         said.append(f"{name}, {intensity:.3g} per byte, reaches at most {reached:.3g} TFLOP/s")
-    ax.text(ridge / 1.1, 0.16, f"memory-bound, below {ridge:.0f}", ha="right", va="center", fontsize=10, color=INK)
-    ax.text(ridge * 1.1, 0.16, "compute-bound", ha="left", va="center", fontsize=10, color=INK)
+    for name, (lowest, highest) in (measured or {}).items():
+        bottom, top = lowest * peak / 1e12, highest * peak / 1e12
+        ax.add_patch(Rectangle((ridge, bottom), high - ridge, top - bottom, facecolor=(*rgb(GREEN), 0.25), linewidth=0))
+        ax.text(ridge * 1.1, math.sqrt(bottom * top), f"measured, {name}: {bottom:.0f} to {top:.0f}", ha="left",
+                va="center_baseline", fontsize=9, color=INK)  # fmt: skip
+        said.append(f"measured, {name}: {bottom:.0f} to {top:.0f} TFLOP/s")
+    ax.text(ridge / 1.1, 1.4, f"memory-bound, below {ridge:.0f}", ha="right", va="center", fontsize=10,
+            color=ORANGE)  # fmt: skip
+    ax.text(ridge * 1.1, 1.4, "compute-bound", ha="left", va="center", fontsize=10, color=BLUE)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     powers = [2**power for power in range(0, 12, 2)]
     ax.set_xticks(powers, [f"{power:g}" for power in powers])
     ax.set_yticks([1, 10, 100], ["1", "10", "100"])
     ax.set_xlim(low, high)
-    ax.set_ylim(0.1, 900)
+    ax.set_ylim(1, 700)
     ax.minorticks_off()
     ax.set_xlabel("arithmetic intensity, operations per byte of HBM traffic")
-    ax.set_ylabel("at most, TFLOP/s")
+    ax.set_ylabel("highest possible, TFLOP/s")
     show(drawn, f"A roofline: it rises with the operations per byte up to {ridge:.0f}, then stays at "
                 f"{peak / 1e12:.0f} TFLOP/s. {'; '.join(said)}.")  # fmt: skip
 
 
-def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
+def tile_orders(rows: int = 4, columns: int = 4, now: int = 7, only_newer: bool = False) -> None:
     """In which order the tiles of the scores are computed, and what stays in SRAM while step `now` is one of many.
 
     The inner loop runs along an arrow. Orange tiles stay for the whole of it; pale ones are there for one step.
-    Raises ValueError for a step that there is not.
+    With `only_newer` FlashAttention-2 stands alone. Raises ValueError for a step that there is not.
     """
     if not 1 <= now <= rows * columns:
         raise ValueError(f"now: got {now}, expected a step from 1 to {rows * columns}")
-    drawn, axes = figure(7.4, 4.4, columns=2)
+    drawn, _ = figure(4.4, 4.6) if only_newer else figure(7.4, 4.4, columns=2)
+    orders = (
+        (False, "FlashAttention (2022):\nouter loop over keys and values"),
+        (True, "FlashAttention-2 (2023):\nouter loop over queries"),
+    )
     passes = (*rgb(AMBER), 0.3)
     said = []
-    for ax, by_rows, title in (
-        (axes[0], False, "FlashAttention (2022):\nouter loop over keys and values"),
-        (axes[1], True, "FlashAttention-2 (2023):\nouter loop over queries"),
-    ):
+    for ax, (by_rows, title) in zip(drawn.axes, orders[-len(drawn.axes) :], strict=True):
         stage(ax, (-2.0, columns + 1.5), (rows + 0.75, -1.75))
         ax.set_title(title)
         major, minor = divmod(now - 1, columns if by_rows else rows)
@@ -297,8 +302,8 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
         for j in range(columns):
             face = "white" if j != column else passes if by_rows else AMBER
             ax.add_patch(Rectangle((j + 0.08, -1.05), 0.84, 0.75, facecolor=face, edgecolor=GREY, linewidth=1))
-            name = f"$K_{j + 1}V_{j + 1}$"
-            ax.text(j + 0.5, -0.68, name, ha="center", va="center", fontsize=11, color=INK)
+            name = f"$K_{j + 1}, V_{j + 1}$"
+            ax.text(j + 0.5, -0.68, name, ha="center", va="center", fontsize=9.5, color=INK)
         if by_rows:
             arrow(ax, (0.1, -1.3), (columns - 0.1, -1.3))
             ax.text(columns / 2, -1.55, "inner loop", ha="center", va="center", fontsize=10, color=INK)
@@ -318,7 +323,7 @@ def tile_orders(rows: int = 4, columns: int = 4, now: int = 7) -> None:
                Patch(facecolor=passes, edgecolor=GREY, label="comes and goes"),
                Patch(facecolor="white", edgecolor=INK, linewidth=2.6, label=f"step {now}"),
                Patch(facecolor=WEIGHTS(0.28), edgecolor=GREY, label="done")]  # fmt: skip
-    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=4, fontsize=9.5)
+    drawn.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2 * len(drawn.axes), fontsize=9.5)
     show(
         drawn,
         f"Tiles of the score matrix, {rows} rows of queries by {columns} columns of keys, numbered in the order of "
@@ -419,6 +424,7 @@ def two_orders_of_products(n: int = 6, d: int = 2) -> None:
         x, middle, all_of_them = 0.0, top - 1.0 - n / 2, 0
         for step in steps:
             if step is None:                                                          # the next product begins
+                ax.plot([x + 0.8, x + 0.8], [middle - n / 2, middle + n / 2], color=GREY, linewidth=1.2)
                 x += 1.6
             elif isinstance(step[0], str):                                            # a product: what it costs
                 cost = math.prod(sizes[size] for size in step[0])
@@ -429,7 +435,9 @@ def two_orders_of_products(n: int = 6, d: int = 2) -> None:
                 ax.text(x + 1.9, middle + 0.3, step[1], ha="center", va="bottom", fontsize=10, color=INK)
                 x += 3.8
             else:
-                for name, (high, wide), colour in step:
+                for at, (name, (high, wide), colour) in enumerate(step):
+                    if at:
+                        ax.text(x - 0.4, middle, "×", ha="center", va="center", fontsize=11, color=INK)
                     height, width = sizes[high], sizes[wide]
                     ax.add_patch(Rectangle((x, middle - height / 2), width, height, facecolor=(*rgb(colour), 0.25),
                                            edgecolor=GREY))  # fmt: skip
@@ -497,74 +505,69 @@ def doubling_rounds(n: int) -> list[Round]:
     return [[(i - span, i) for i in range(span, n)] for span in spans]
 
 
-def tree_rounds(n: int) -> list[Round]:
-    """Up a tree and down again, for n a power of two: about 2n joins. Brent and Kung 1982; Blelloch 1990."""
-    spans = [2**r for r in range((n - 1).bit_length())]
-    up = [[(i - span, i) for i in range(2 * span - 1, n, 2 * span)] for span in spans]
-    down = [[(i - span, i) for i in range(3 * span - 1, n, 2 * span)] for span in reversed(spans[:-1])]
-    return up + [joins for joins in down if joins]
+def scan_circuit(n: int = 8) -> None:
+    """A parallel scan of n steps, from the bottom up: a dot joins what comes from the left to what stands there.
 
-
-def scan_circuits(n: int = 8) -> None:
-    """Two parallel scans of n steps, from the bottom up: a dot joins what comes from the left to what stands there.
-
-    Raises ValueError for an n that is no power of two.
+    Raises ValueError for fewer than two steps.
     """
-    if n < 2 or n & (n - 1):
-        raise ValueError(f"n: got {n}, expected a power of two")
-    drawn, axes = figure(7.4, 3.6, columns=2)
-    said = []
-    for ax, title, rounds in (
-        (axes[0], "doubling", doubling_rounds(n)),
-        (axes[1], "a tree, up and down", tree_rounds(n)),
-    ):
-        joins = sum(map(len, rounds))
-        stage(ax, (-1.9, n - 0.4), (-0.75, len(rounds) + 0.75))
-        ax.set_title(f"{title}: {len(rounds)} rounds, {joins} joins")
-        covers = [(i, i) for i in range(n)]
-        for i in range(n):
-            ax.plot([i, i], [0, len(rounds)], color=PALE, linewidth=1, zorder=1)
-            ax.text(i, -0.25, f"{i + 1}", ha="center", va="top", fontsize=10, color=INK)
-        for level, joined in enumerate(rounds):
-            before = list(covers)
-            for start, end in joined:
-                ax.plot([start, end], [level, level + 1], color=BLUE, linewidth=1.3, zorder=2)
-                ax.plot(end, level + 1, "o", color=ORANGE, markersize=7, zorder=3)
-                if before[start][1] + 1 != before[end][0]:
-                    raise ValueError(f"rounds: {before[start]} and {before[end]} are no neighbours")
-                covers[end] = before[start][0], before[end][1]
-            ax.text(-0.5, level + 1, f"round {level + 1}", ha="right", va="center", fontsize=9.5, color=INK)
-        for i, (first, last) in enumerate(covers):
-            ax.text(i, len(rounds) + 0.25, f"{first + 1}–{last + 1}" if last > first else f"{first + 1}", ha="center",
-                    va="bottom", fontsize=9.5, color=INK)  # fmt: skip
-        said.append(f"{title}: {len(rounds)} rounds and {joins} joins")
+    if n < 2:
+        raise ValueError(f"n: got {n}, expected at least two steps")
+    drawn, ax = figure(6.4, 3.2)
+    rounds = doubling_rounds(n)
+    stage(ax, (-2.6, n + 1.6), (-0.75, len(rounds) + 0.75))
+    covers = [(i, i) for i in range(n)]
+    for i in range(n):
+        ax.plot([i, i], [0, len(rounds)], color=PALE, linewidth=1, zorder=1)
+        ax.text(i, -0.25, f"{i + 1}", ha="center", va="top", fontsize=10, color=INK)
+    for level, joined in enumerate(rounds):
+        before = list(covers)
+        first = max(0, n - 2 ** (level + 1)) + 1
+        ax.text(n - 0.75, level + 1, f"{first}–{n}", ha="left", va="center", fontsize=10, color=ORANGE)
+        for start, end in joined:
+            ax.plot([start, end], [level, level + 1], color=BLUE, linewidth=1.3, zorder=2)
+            ax.plot(end, level + 1, "o", color=ORANGE, markersize=7, zorder=3)
+            if before[start][1] + 1 != before[end][0]:
+                raise ValueError(f"rounds: {before[start]} and {before[end]} are no neighbours")
+            covers[end] = before[start][0], before[end][1]
+        ax.text(-0.5, level + 1, f"round {level + 1}", ha="right", va="center", fontsize=10, color=INK)
+    for i, (first, last) in enumerate(covers):
+        ax.text(i, len(rounds) + 0.25, f"{first + 1}–{last + 1}" if last > first else f"{first + 1}", ha="center",
+                va="bottom", fontsize=10, color=INK)  # fmt: skip
+    for y, words in ((len(rounds) + 0.36, "steps joined"), (-0.37, "step")):
+        ax.text(n - 0.4, y, words, ha="left", va="center", fontsize=10, color=GREY)
+    joins = sum(map(len, rounds))
     show(
         drawn,
-        f"Two ways to join {n} steps so that each position holds all steps up to its own, written on top. "
-        f"{'; '.join(said)}. A dot joins what comes from the left along the line to what stands below it.",
+        f"A parallel scan of {n} steps in {len(rounds)} rounds with {joins} joins. At its end each position holds all "
+        "steps up to its own, as written on top. A dot joins what comes from the left along the line to what stands "
+        "below it.",
     )
 
 
-def context_lengths(models: Mapping[str, tuple[int, int, int]]) -> None:
-    """How long a context models read, {name: (year, n, d_model)}, beside 6 d_model, and the share of the pairs."""
+def context_lengths(models: Mapping[str, tuple[int, int, int]], part: str = "pairs") -> None:
+    """How long a context models read, {name: (year, n, d_model)}, beside 6 d_model, and the share of the part."""
     drawn, ax = figure(7.6, 3.6)
     said = []
     for i, (name, (year, n, d_model)) in enumerate(models.items()):
         half = 6 * d_model
         share = n / (n + half)
         ax.plot([i, i], [n, half], color=PALE, linewidth=2, zorder=1)
-        names = ("$6\\,d_\\mathrm{model}$: the pairs are half of the operations", "context n, and the pairs' share")
-        ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3, label=None if i else names[0])
-        ax.plot(i, n, "o", color=BLUE, markersize=8, label=None if i else names[1])
+        ax.plot(i, half, "_", color=ORANGE, markersize=26, markeredgewidth=3)
+        ax.plot(i, n, "o", color=BLUE, markersize=8)
         ax.annotate(f"{share:.0%}", (i, n), (9, 0), textcoords="offset points", ha="left", va="center", color=BLUE)
-        said.append(f"{name}, {year}: n = {n:,}, 6 d_model = {half:,}, pairs {share:.0%}")
+        said.append(f"{name}, {year}: n = {n:,}, 6 d_model = {half:,}, {part} {share:.0%}")
+    named = max(0, len(models) // 2)                                                 # the model whose marks are named
+    _, n, d_model = list(models.values())[named]
+    ax.annotate(f"$6\\,d_\\mathrm{{model}}$: here the {part}\nare half of the operations", (named, 6 * d_model),
+                (-20, 0), textcoords="offset points", ha="right", va="center", fontsize=10, color=ORANGE)  # fmt: skip
+    ax.annotate(f"context n, and\nthe share of the {part}", (named, n), (-26, -10), textcoords="offset points",
+                ha="left", va="top", fontsize=10, color=BLUE)  # fmt: skip
     ax.set_yscale("log", base=2)
     powers = [2**power for power in range(9, 18, 2)]
     ax.set_yticks(powers, [f"{power:,}" for power in powers])
     ax.set_xticks(range(len(models)), [f"{name}\n{year}" for name, (year, *_) in models.items()], fontsize=9.5)
     ax.set_xlim(-0.5, len(models) - 0.3)
     ax.set_ylabel("tokens")
-    ax.legend(frameon=False, loc="upper left", fontsize=9.5)
     show(drawn, f"Contexts beside six times the width. {'; '.join(said)}.")
 
 
@@ -576,14 +579,16 @@ BAND = dense_mask(sliding_window(2), 6).float().tril()  # a causal window of 3 t
 FAMILIES = {
     "same result": ("how it is computed", "FlashAttention 2022, KV cache", FULL, "n × n", (6, 1.4), "n × d"),
     "smaller cache": ("how much is kept of a key", "MQA 2019, GQA 2023, MLA 2024", FULL, "n × n", (6, 0.5),
-                      "n × fewer\nnumbers"),
+                      "n × (less\nthan d)"),
     "sparse pattern": ("which pairs, fixed in advance", "Mistral 2023; BigBird 2020 keeps n × d", BAND, "n × w",
                        (3, 1.4), "w × d"),
     "chosen keys": ("which pairs, by their content", "Reformer 2020, NSA 2025", FEW, "n × few", (6, 1.4), "n × d"),
-    "low rank": ("k mixtures for n keys", "Linformer 2020, not causal", torch.ones(6, 2), "n × k", (2, 1.4), "k × d"),
-    "linear attention": ("a product of features for exp", "Katharopoulos 2020, DeltaNet 2021", None, "none\nneeded",
-                         (2, 1.4), "d × d"),
-    "recurrence": ("a state for the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none\nneeded", (2, 0.5), "fixed"),
+    "low rank": ("k mixtures replace n keys", "Linformer 2020, not causal", torch.ones(6, 2), "n × k", (2, 1.4),
+                 "k × d"),
+    "linear attention": ("a product of features replaces exp", "Katharopoulos 2020, DeltaNet 2021", None,
+                         "none\nneeded", (2, 1.4), "d × d"),
+    "recurrence": ("a state replaces the cache", "S4 2021, RWKV 2023, Mamba 2023", None, "none\nneeded", (2, 0.5),
+                   "fixed"),
 }  # fmt: skip
 
 
@@ -607,7 +612,8 @@ def taxonomy() -> None:
         box(ax, 0.7, y, name, colour, width=3.3)
         if pairs is not None:
             high, wide = pairs.shape
-            ax.imshow(pairs.numpy(), cmap=WEIGHTS, vmin=0, vmax=1.6, interpolation="nearest", aspect="auto",
+            ax.imshow(pairs.numpy(), cmap=LinearSegmentedColormap.from_list(name, ["white", colour]), vmin=0, vmax=1.6,
+                      interpolation="nearest", aspect="auto",
                       extent=(2.7, 2.7 + unit * wide, y - unit * high / 2, y + unit * high / 2))  # fmt: skip
             for at in range(wide + 1):
                 x = 2.7 + unit * at
@@ -628,49 +634,63 @@ def taxonomy() -> None:
     show(drawn, f"Families of cheaper attention. {said}.")
 
 
-def loss_curves(runs: Mapping[str, Sequence[Sequence[float]]], every: int, chance: float) -> None:
-    """Losses of training, {name: a list for each seed}, each number the mean of `every` steps; `chance` is dotted."""
-    drawn, ax = figure(7.2, 3.4)
+def pattern_panels(masks: Mapping[str, Tensor]) -> None:
+    """Sparse patterns side by side, {name: (n, n), True where allowed}: above each, its pairs and the layers it needs.
+
+    That is, until every position can be reached from every other. Raises ValueError for what is no square.
+    """
+    drawn, grid = figure(2.7 * len(masks), 3.2, columns=len(masks))
     said = []
-    for i, (name, seeds) in enumerate(runs.items()):
-        style = line_style(i)
-        steps = [every * (at + 0.5) for at in range(len(seeds[0]))]
-        for losses in seeds:
-            ax.plot(steps, losses, color=style["color"], linewidth=0.8, alpha=0.4)
-        middle = [statistics.median(at) for at in zip(*seeds, strict=True)]
-        ax.plot(steps, middle, label=name, markevery=max(1, len(steps) // 10), **style | {"markersize": 5})
-        ends = sorted(losses[-1] for losses in seeds)
-        said.append(f"{name}: from {middle[0]:.2f}, the seeds end between {ends[0]:.2f} and {ends[-1]:.2f}")
-    ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
-    ax.annotate("guessing", (1, chance), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
-                ha="right", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
-    highest = max(max(losses) for seeds in runs.values() for losses in seeds)
-    ax.set_ylim(0, min(1.15 * max(chance, highest), 1.4 * chance))               # a spike may leave the frame
-    name_lines(ax, "training step", "loss (nats)")
-    show(drawn, f"Loss against training step, thin lines for seeds, thick ones for their median. {'; '.join(said)}. "
-                f"Guessing costs {chance:.2f}.")  # fmt: skip
+    for ax, (name, mask) in zip(np.atleast_1d(np.asarray(grid)), masks.items(), strict=True):
+        layers = next((k for k in range(1, len(mask)) if receptive_field(mask, k).all()), None)
+        needs = "never complete" if layers is None else f"{layers} {'layer' if layers == 1 else 'layers'}"
+        ax.pcolormesh(mask.float().numpy(), cmap=WEIGHTS, vmin=0, vmax=1.3, edgecolors=PALE, linewidth=0.6)
+        ax.set_aspect("equal")
+        ax.invert_yaxis()
+        bare(ax)
+        ax.set_title(f"{name}:\n{int(mask.sum())} pairs, {needs}")
+        ax.set_xlabel("key")
+        said.append(f"{name}: {int(mask.sum())} of {mask.numel()} pairs, {needs}")
+    drawn.axes[0].set_ylabel("query")
+    show(drawn, "Sparse patterns, and the layers until every position can be reached from every other. "
+                f"{'; '.join(said)}.")  # fmt: skip
+
+
+def learning_steps(groups: Mapping[str, Mapping[str, Sequence[float | None]]], last: int) -> None:
+    """After how many steps a task was learned, {group: {row: a number for each seed, or None for never}}.
+
+    A group has its own colour and mark, and its name stands beside its first row; training ended after `last` steps.
+    Marks that coincide stand one above the other.
+    """
+    rows = [(group, name, steps) for group, each in groups.items() for name, steps in each.items()]
+    drawn, ax = figure(7.4, 0.8 + 0.42 * len(rows))
+    order = list(groups)
+    said = []
+    for place, (group, name, steps) in enumerate(rows):
+        style = line_style(order.index(group))
+        ax.axhline(place, color=PALE, linewidth=0.8, zorder=1)
+        learned = [step for step in steps if step is not None]
+        words = ", ".join(f"{step:g}" for step in learned) or f"not after {last} steps"
+        if learned:
+            twins = [learned[:at].count(step) - (learned.count(step) - 1) / 2 for at, step in enumerate(learned)]
+            heights = [place + 0.3 * twin for twin in twins]
+            ax.plot(learned, heights, style["marker"], color=style["color"], markersize=8,
+                    markerfacecolor="none", markeredgewidth=1.6, linestyle="none")  # fmt: skip
+        else:
+            ax.text(0.02 * last, place, f"not learned in {last} steps", ha="left", va="center", fontsize=10,
+                    color=style["color"], bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})  # fmt: skip
+        if place == 0 or rows[place - 1][0] != group:
+            ax.text(1.02 * last, place, group, ha="left", va="center", fontsize=10.5, fontweight="bold",
+                    color=style["color"])  # fmt: skip
+        said.append(f"{group}, {name}: {words}")
+    ax.set_yticks(range(len(rows)), [name for _, name, _ in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(0, last)
+    ax.set_xlabel("training steps until the loss is below 0.5")
+    show(drawn, f"Training steps until the loss is below 0.5, one mark per seed. {'; '.join(said)}.")
 
 
 Runs = Mapping[float, Sequence[float]]  # {x: a value for each seed}
-
-
-def singular_shares(kept: Mapping[str, Mapping[int, float]]) -> None:
-    """How much of a matrix its k largest singular values hold, {title: {k: per cent}}: a panel each, a bar for a k."""
-    drawn, grid = figure(9.0, 2.7, columns=len(kept))
-    axes = np.atleast_1d(np.asarray(grid))
-    said = []
-    for ax, (title, shares) in zip(axes, kept.items(), strict=True):
-        ax.bar(range(len(shares)), list(shares.values()), 0.75, color=BLUE)
-        for at, share in enumerate(shares.values()):
-            ax.text(at, share + 2, f"{share:.0f}", ha="center", va="bottom", fontsize=9.5, color=INK)
-        ax.set_xticks(range(len(shares)), [f"{k}" for k in shares])
-        ax.set_yticks([0, 50, 100])
-        ax.set_ylim(0, 118)
-        ax.set_title(title)
-        ax.set_xlabel("largest k")
-        said.append(f"{title}: " + ", ".join(f"{share:.0f} at k = {k}" for k, share in shares.items()))
-    axes[0].set_ylabel("share of squares, %")
-    show(drawn, f"Share of the squares that the k largest singular values hold, in per cent. {'; '.join(said)}.")
 
 
 def seed_lines(
@@ -683,11 +703,11 @@ def seed_lines(
 ) -> None:
     """Shares against a size that doubles, {panel: {name: {x: a value a seed}}}: marks for seeds, lines through medians.
 
-    A name has the same colour and mark in every panel; the first panel has all names, and the legend is of it. At the
-    end of each line stands its median in per cent. The lines `beside` are drawn broad and pale in every panel. A level
-    `known` beforehand, {panel: (share, words)}, is dotted.
+    A name has the same colour and mark in every panel; the first panel has all names. At the end of each line stand its
+    name and its median in per cent. The lines `beside` are drawn broad and pale in every panel. A level `known`
+    beforehand, {panel: (share, words)}, is dotted.
     """
-    drawn, grid = figure(9.0, 3.9, columns=len(panels))
+    drawn, grid = figure(9.0, 3.6, columns=len(panels))
     axes = np.atleast_1d(np.asarray(grid))
     styles = {name: line_style(i) for i, name in enumerate(next(iter(panels.values())))}
     said = []
@@ -697,20 +717,20 @@ def seed_lines(
             middles = {x: statistics.median(values) for x, values in runs.items()}
             ax.plot(list(middles), list(middles.values()), label=name, color=PALE, linewidth=8, zorder=1,
                     solid_capstyle="round")  # fmt: skip
-            ends.append((middles[max(middles)], max(middles), GREY))
-            parts.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
+            ends.append((middles[max(middles)], max(middles), GREY, name))
+            parts.append(f"{name}: " + ", ".join(f"{middle:.0%} at {x:g}" for x, middle in middles.items()))
         for name, runs in lines.items():
             style = styles[name] | {"markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 1.3}
             for x, values in runs.items():
                 ax.plot([x] * len(values), list(values), **style | {"linestyle": "none"})
             middles = {x: statistics.median(values) for x, values in runs.items()}
             ax.plot(list(middles), list(middles.values()), label=name, **style | {"markevery": [], "linewidth": 1.8})
-            ends.append((middles[max(middles)], max(middles), styles[name]["color"]))
-            parts.append(f"{name}: " + ", ".join(f"{middle:.2f} at {x:g}" for x, middle in middles.items()))
+            ends.append((middles[max(middles)], max(middles), styles[name]["color"], name))
+            parts.append(f"{name}: " + ", ".join(f"{middle:.0%} at {x:g}" for x, middle in middles.items()))
         low = -1.0
-        for middle, last, colour in sorted(ends, key=lambda end: end[0]):             # labels must not cover each other
-            low = max(middle, low + 0.06)
-            ax.annotate(f"{middle:.0%}", (last, middle), (8, 190 * (low - middle)), textcoords="offset points",
+        for middle, last, colour, name in sorted(ends, key=lambda end: end[0]):       # labels must not cover each other
+            low = max(middle, low + 0.09)
+            ax.annotate(f"{name}: {middle:.0%}", (last, middle), (9, 190 * (low - middle)), textcoords="offset points",
                         ha="left", va="center", fontsize=10, color=colour)  # fmt: skip
         if chance is not None:
             ax.axhline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
@@ -718,7 +738,7 @@ def seed_lines(
                         textcoords="offset points", ha="left", va="bottom", fontsize=9.5, color=GREY)  # fmt: skip
         if known and title in known:
             share, words = known[title]
-            ax.axhline(share, 0, 0.8, color=GREY, linestyle=":", linewidth=1.4, zorder=1)  # as far as the last mark
+            ax.axhline(share, 0, 0.65, color=GREY, linestyle=":", linewidth=1.4, zorder=1)  # as far as the last mark
             ax.annotate(words, (0, share), (3, -9), xycoords=("axes fraction", "data"), textcoords="offset points",
                         ha="left", va="top", fontsize=9.5, color=GREY)  # fmt: skip
             parts.append(f"{words}, {share:.2f}, dotted")
@@ -726,7 +746,7 @@ def seed_lines(
         xs = sorted({x for runs in lines.values() for x in runs})
         ax.set_xticks(xs, [f"{x:g}" for x in xs])
         ax.minorticks_off()
-        ax.set_xlim(xs[0] / 1.3, xs[-1] * 2.4)
+        ax.set_xlim(xs[0] / 1.3, xs[-1] * (xs[-1] / xs[0]) ** 0.55)                    # room for the names
         ax.set_ylim(0, 1.05)
         ax.set_title(title)
         ax.set_xlabel(x_name)
@@ -734,44 +754,73 @@ def seed_lines(
         ax.set_axisbelow(True)
         said.append(f"{title}: {'; '.join(parts)}")
     axes[0].set_ylabel(y_name)
-    handles, names = axes[0].get_legend_handles_labels()
-    drawn.legend(handles, names, frameon=False, loc="outside lower center", ncols=len(names), handlelength=2.4)
     show(drawn, f"{y_name} against {x_name}, one mark per seed, lines through the medians. {'. '.join(said)}.")
 
 
-def cache_sizes(used: Mapping[str, float], full: Mapping[str, float], heads: Mapping[str, float]) -> None:
-    """GiB of KV cache by model, a row each: as it is (dots, with the number), and were all layers full (rings).
+def states_to_scale(shares: Mapping[tuple[int, int], Sequence[float]], name: str) -> None:
+    """The share recalled, {(d_k, d_v): a value for each seed}, and under it each state as a rectangle d_k high."""
+    drawn, (above, below) = figure(7.4, 4.3, rows=2)
+    room = 1.4 * max(d_v for _, d_v in shares)
+    most = max(d_k for d_k, _ in shares)
+    said = []
+    for place, ((d_k, d_v), values) in enumerate(shares.items()):
+        middle, x = statistics.median(values), place * room
+        style = {"color": BLUE, "markersize": 7, "markerfacecolor": "none", "markeredgewidth": 1.5, "linestyle": "none"}
+        above.plot([x] * len(values), list(values), "o", **style)
+        above.text(x + 0.07 * room, middle, f"{middle:.0%}", ha="left", va="center", fontsize=10.5, color=INK)
+        below.add_patch(Rectangle((x - d_v / 2, -d_k), d_v, d_k, facecolor=(*rgb(ORANGE), 0.35), edgecolor=ORANGE))
+        below.text(x, -most - 4, f"keys {d_k}, values {d_v}:\n{d_k * d_v:,} numbers", ha="center", va="top",
+                   fontsize=10, color=INK)  # fmt: skip
+        said.append(f"keys {d_k}, values {d_v}, {d_k * d_v:,} numbers: {middle:.0%}")
+    ends = (-0.5 * room, (len(shares) - 0.5) * room)
+    above.set_xlim(*ends)
+    above.set_xticks([])
+    above.set_ylim(0, 1.05)
+    above.set_ylabel(name)
+    above.grid(axis="y", color=PALE, linewidth=0.8)
+    above.set_axisbelow(True)
+    stage(below, ends, (-1.4 * most, 2))
+    below.set_aspect("equal")
+    show(drawn, f"{name}, one mark per seed; the medians, over states as rectangles, as high as keys and as broad as "
+                f"values. {'; '.join(said)}.")  # fmt: skip
 
-    `heads` is what full layers would keep for a key and a value of every query head (triangles).
+
+def cache_sizes(used: Mapping[str, float], plain: Mapping[str, float]) -> None:
+    """GiB of KV cache by model, a row each: as it is (dots), and were all attention plain multi-head (triangles).
+
+    Where the two differ, the factor stands between them.
     """
-    drawn, ax = figure(7.2, 1.15 + 0.36 * len(used))
-    kinds = (
-        (heads, "^", GREEN, 7.5, "… and a key and a value for every query head"),
-        (full, "o", ORANGE, 10, "full attention in every layer"),
-        (used, "o", BLUE, 6, "as it is"),
-    )
+    drawn, ax = figure(7.4, 1.2 + 0.38 * len(used))
+    kinds = ((plain, "^", ORANGE), (used, "o", BLUE))
     said = []
     for place, (name, gib) in enumerate(used.items()):
-        ax.plot([gib, heads[name]], [place, place], color=PALE, linewidth=2, zorder=1)
-        for sizes, marker, colour, size, words in kinds:
-            ax.plot(sizes[name], place, marker, color=colour, markersize=size, markeredgewidth=1.6, linestyle="none",
-                    markerfacecolor=colour if sizes is used else "none", label=None if place else words)  # fmt: skip
-        number = f"{gib:.0f}" if gib >= 100 else f"{gib:.1f}"
-        ax.annotate(number, (gib, place), (-9, 0), textcoords="offset points", color=BLUE, ha="right", va="center")
-        more = [f"{full[name]:.3g} with full attention"] * (full[name] > gib)
-        more += [f"{heads[name]:.3g} with own heads"] * (heads[name] > full[name])
-        said.append(", ".join([f"{name}: {gib:.3g}", *more]))
+        ax.plot([gib, plain[name]], [place, place], color=PALE, linewidth=2, zorder=1)
+        for sizes, marker, colour in kinds:
+            ax.plot(sizes[name], place, marker, color=colour, markersize=8, linestyle="none", zorder=3)
+        factor = plain[name] / gib
+        size = f"{gib:.2g}" if factor > 1 else f"{gib:.2g}, no saving"
+        ax.annotate(size, (gib, place), (-9, 0), textcoords="offset points", ha="right", va="center",
+                    color=BLUE)  # fmt: skip
+        words = f"{name}: {gib:.3g}"
+        if factor > 1:
+            ax.text(math.sqrt(gib * plain[name]), place, f"÷ {factor:.0f}", ha="center", va="center", fontsize=10,
+                    color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
+            words += f", {factor:.0f} times less than {plain[name]:.3g}"
+        said.append(words)
     ax.set_xscale("log", base=2)
     powers = [2**power for power in range(-2, 11, 2)]
     ax.set_xlim(powers[0] / 1.4, powers[-1])
     ax.set_xticks(powers, [f"{power:g}" for power in powers])
     ax.set_yticks(range(len(used)), list(used))
-    ax.set_ylim(len(used) - 0.5, -0.5)
+    ax.set_ylim(len(used) - 0.5, -1.7)
+    first = next(iter(used))
+    ax.annotate("as it is", (used[first], 0), (0, 10), textcoords="offset points", ha="center", va="bottom",
+                fontsize=10, color=BLUE)  # fmt: skip
+    ax.annotate("with plain multi-head\nattention in every layer", (plain[first], 0), (0, 10), ha="center", va="bottom",
+                textcoords="offset points", fontsize=10, color=ORANGE)  # fmt: skip
     ax.set_xlabel("KV cache, GiB")
-    marks, names = ax.get_legend_handles_labels()
-    drawn.legend(marks[::-1], names[::-1], frameon=False, loc="outside lower center", ncols=3, fontsize=9.5,
-                 handletextpad=0.2, columnspacing=1.2)  # fmt: skip
-    show(drawn, f"KV cache in GiB, by model. {'; '.join(said)}.")
+    show(drawn, f"KV cache in GiB, by model, and how much less that is than with plain multi-head attention in every "
+                f"layer. {'; '.join(said)}.")  # fmt: skip
 
 
 def shares_in_rows(
@@ -794,7 +843,7 @@ def shares_in_rows(
         ax.axvline(chance, color=GREY, linestyle=":", linewidth=1.4, zorder=1)
         ax.text(chance, -0.75, " guessing", ha="left", va="center", fontsize=9.5, color=GREY)
     ax.set_yticks(range(len(rows)), list(rows))
-    ax.set_ylim(len(rows) - 0.5, -1)
+    ax.set_ylim(len(rows) - 0.5, -0.6 if chance is None else -1)                      # room for the word
     ax.set_xlim(-0.03, 1.05)
     ax.set_xlabel(x_name)
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1)

@@ -97,7 +97,7 @@ def exactness(lots):
         "Which of these gives the same output as full softmax attention, up to rounding?",
         ("FlashAttention: tiles and an online softmax", same(order=[slice(0, 10), slice(10, 32)]),
          "It changes the order of the additions and what is stored, and nothing else."),
-        ("sliding-window attention of a fixed width", same(mask=window), "Keys outside of the window get no weight."),
+        ("sliding-window attention of a fixed width", same(mask=window), "Keys outside the window get no weight."),
         ("linear attention with the features elu + 1", torch.allclose(linear_attend(q.float(), k.float(), v.float()).double(), exact, atol=1e-3),
          "Another kernel than exp(q · k)."),
         ("Linformer: keys projected to a smaller number", torch.allclose(linformer, exact), "Low rank is assumed, and lost what is above."),

@@ -9,15 +9,16 @@
 # %% [markdown]
 # # Assignment @beyond_text · Beyond text
 #
-# In this assignment you write the parts that [lecture @beyond_text](@beyond_text) adds around the Transformer. For images
-# they are the patches, the input of a ViT and its readout. For sound they are the three parts of wav2vec 2.0's training:
-# masking spans, drawing negatives, and the contrastive loss. After each check comes a cell that *uses* what you wrote: **your ViT
-# reads digits**, and your three parts train a listener. The cell waits until the check gives all points. It is not graded.
+# In this assignment you write the parts that [lecture @beyond_text](@beyond_text) adds around the Transformer: for
+# images the patches, the input of a ViT and its readout, and for sound the three parts of wav2vec 2.0's training, which
+# are masking spans, drawing negatives, and the contrastive loss. After each check comes a cell that *uses* what you
+# wrote: **your ViT reads digits**, and your three parts train a listener. The cell waits until the check gives all
+# points, and it is not graded.
 #
 # In training, masks and negatives are random. Here the random numbers are given to you, so that there is one right
-# result. Each exercise has a check below it. Checks on other numbers and other sizes decide your points.
+# result. Each exercise has a check below it; checks on other numbers and other sizes decide your points.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are. And let a gradient through
+# Two rules hold throughout: return new tensors and leave those that come in as they are, and let a gradient through
 # wherever something is learned.
 #
 # {exercises}
@@ -64,10 +65,10 @@ def patchify(images: Tensor, patch: int) -> Tensor:
 check("patchify", patchify)
 
 # %% [markdown]
-# **Use it.** The cell shuffles your patches in three sizes and puts them together again. *Guess first:* at which size can
-# you no longer read an "8"? What share of the shuffled images does a nearest neighbour read, which gives each image the
-# label of the nearest of 1,400 intact ones? And what share if these 1,400 are shuffled in the same way? (Compare the last
-# number of each line with the first.)
+# **Use it.** The cell shuffles your patches in three sizes and puts them together again. *Guess first:* at which size
+# can you no longer read an "8"? A nearest-neighbour reader gives each image the label of the most similar of 1,400
+# intact images: what share of the shuffled images does it get right? And what share if these 1,400 are shuffled in the
+# same way? (Compare the last number of each line with the first.)
 
 # %%
 if solved("patchify"):
@@ -100,11 +101,11 @@ if solved("patchify"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The nearest neighbour reads shuffled digits far worse: 27 % in patches of 4 × 4, 4 % in
-# patches of 2 × 2, 15 % in single pixels. (4 % is below the 10 % of guessing. Here the order is the same for all
-# digits. So a shuffled digit can lie near intact ones of a wrong class, and nearly always does.) But if the known images are
-# shuffled alike, it reads 96 %, as before: a distance is a sum over pixels, and the order of a sum does not matter. So a
-# shuffle does no harm to a method that treats all places alike. It does much harm to you, and some to a CNN (lecture
+# The nearest neighbour reads shuffled digits far worse: 27 % in patches of 4 × 4, 4 % in patches of 2 × 2, 15 % in
+# single pixels. (4 % is below the 10 % of guessing: because the order is the same for all digits, a shuffled digit can
+# lie near intact ones of a wrong class, and nearly always does.) But if the known images are shuffled alike, it reads
+# 96 %, as before, because a distance is a sum over pixels, and the order of a sum does not matter. So a shuffle does no
+# harm to a method that treats all places alike, whereas it does much harm to you, and some to a CNN (lecture
 # @beyond_text).
 #
 # The lecture's nearest neighbour reads 98.7 %. There the 397 are drawn at random; here they are the last of the
@@ -113,13 +114,14 @@ if solved("patchify"):
 # %% [markdown]
 # ## 2 · Into a ViT, and out of it
 #
-# The patches are embedded. The class token, one learned vector that is the same for every image, comes before them. Its
-# row alone is passed to the head. A position is added to each of the $1 + n$ rows; the first one is the class token's:
+# The patches are embedded, and the class token, one learned vector that is the same for every image, comes before them.
+# A position is added to each of the $1 + n$ rows; the first one is the class token's. Of the stack's output the class
+# token's row alone is passed to the head:
 #
 # $$X = [\,\text{class};\ x_0 W;\ \dots;\ x_{n-1} W\,] + P, \qquad
 # \text{logits} = \operatorname{head}\bigl(\operatorname{stack}(X)_0\bigr)$$
 #
-# The patches come already cut, and the parts come as functions. You join them. Norms are inside the stack.
+# The patches come already cut, and the parts come as functions; you join them. Norms are inside the stack.
 
 # %% exercise="vit_forward"
 def vit_forward(
@@ -138,8 +140,8 @@ def vit_forward(
 check("vit_forward", vit_forward)
 
 # %% [markdown]
-# **Use it: your ViT reads digits.** The parameters come from the package, and your function uses them. Training takes 200
-# steps of 64 images. *Guess:* how many of 397 new digits does it misread after so little training?
+# **Use it: your ViT reads digits.** The parameters come from the package, and your function uses them. Training takes
+# 200 steps of 64 images. *Guess:* how many of 397 new digits does it misread after so little training?
 
 # %%
 if solved("patchify") and solved("vit_forward"):
@@ -180,14 +182,15 @@ if solved("patchify") and solved("vit_forward"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# After 200 steps your ViT misreads about one in twenty. (After 450 steps the lecture's misreads about 4 %.) Look at the six: would
-# you have read them all? A `vit_forward` that forgets the positions trains, too; the lecture's ViT without positions
-# reads three digits in four. So a loss that falls does not prove your function. The check does.</details>
+# After 200 steps your ViT misreads about one in twenty. (After 450 steps the lecture's misreads about 4 %.) Look at the
+# six: would you have read them all? A `vit_forward` that forgets the positions trains as well, and the lecture's ViT
+# without positions reads three digits in four. So a loss that falls does not prove that your function is right; the
+# check tests it.</details>
 
 # %% [markdown]
-# **What do the positions carry?** The weights stay as they are now. *Guess* what share your ViT reads (i) with all positions
-# set to zero, (ii) with the sixteen patches shuffled, (iii) with patches *and* their positions shuffled alike. You can
-# derive one of the three: in which order do the rows enter the stack, and does the class token notice?
+# **What do the positions carry?** The weights stay as they are now. *Guess* what share your ViT reads (i) with all
+# positions set to zero, (ii) with the sixteen patches shuffled, (iii) with patches *and* their positions shuffled
+# alike. You can derive one of the three: in which order do the rows enter the stack, and does the class token notice?
 
 # %%
 if solved("patchify") and solved("vit_forward"):
@@ -216,9 +219,9 @@ if solved("patchify") and solved("vit_forward"):
 # %% [markdown]
 # ## 3 · Mask spans of a sound
 #
-# A batch of sounds is given as frames, `lengths[b]` of them in sound $b$, and padding after them. You decide which frames
-# are masked. As in the paper, a fixed share of the frames starts a span. (The lecture lets each frame decide by itself:
-# then the masked share is a formula.)
+# A batch of sounds is given as frames, `lengths[b]` of them in sound $b$, and padding after them. You decide which
+# frames are masked. As in the paper, a fixed share of the frames starts a span. (The lecture lets each frame decide by
+# itself: then the masked share is a formula.)
 #
 # * A sound of $n$ frames gets $s$ spans: $p \cdot n$, rounded to the nearest whole number, and at least one.
 # * A span covers `span` frames in a row and lies wholly within the sound. So it may start at the frames
@@ -227,7 +230,8 @@ if solved("patchify") and solved("vit_forward"):
 #   $s$ with the *lowest* numbers are the starts.
 # * Spans may overlap.
 #
-# There are always enough frames at which a span may start. `p · n` never lies half-way between two whole numbers.
+# There are always enough frames at which a span may start. `p · n` never lies half-way between two whole numbers. A
+# loop over the sounds is fine.
 
 # %% exercise="span_mask"
 def span_mask(lot: Tensor, lengths: Tensor, p: float, span: int) -> Tensor:
@@ -245,8 +249,9 @@ check("span_mask", span_mask)
 
 # %% [markdown]
 # **Use it.** Why spans, and not single frames? A lazy model could copy: for each masked frame it names the vowel of the
-# nearest *visible* frame. Your function masks about half of a hundred sounds of 30 to 49 frames: in single frames, in spans
-# of 3, and in the paper's spans of 10. *Guess:* how often is the copy right in each? (Guessing is right in one of five.)
+# nearest *visible* frame. Your function masks about half of a hundred sounds of 30 to 49 frames: in single frames, in
+# spans of 3, and in the paper's spans of 10. *Guess:* how often is the copy right in each? (Guessing is right in one of
+# five.)
 
 # %%
 if solved("span_mask"):
@@ -271,17 +276,17 @@ if solved("span_mask"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Half of the frames are masked each time, but copying is right in 82 % of single frames, in 68 % with spans of 3, and in
-# 44 % with spans of 10. A vowel lasts 4 to 10 frames, so the nearest visible frame of a single masked one is
-# mostly in the same vowel. The longer the spans, the less a copy is worth, and the more the model must learn about the
-# sound. (Spans overlap, so p · span is more than the share that is masked: 0.065 · 10 = 65 %, and 52 % are.)</details>
+# Half of the frames are masked each time, but copying is right in 82 % of single frames, in 68 % with spans of 3, and
+# in 44 % with spans of 10. A vowel lasts 4 to 10 frames, so the nearest visible frame of a single masked one is mostly
+# in the same vowel. The longer the spans, the less a copy is worth, and the more the model must learn about the sound.
+# (Spans overlap, so p · span is more than the share that is masked: 0.065 · 10 = 65 %, and 52 % are.)</details>
 
 # %% [markdown]
 # ## 4 · Negatives: what a frame is told apart from
 #
 # In one sound $n$ frames are masked. For each of them, `k` negatives are drawn from the *others*, with replacement and
-# with equal probability. Again the random numbers are given. For frame $i$ count the others from 0, in the order in which
-# they stand, leaving $i$ out. A number $u$ picks the one with number $\lfloor u \cdot (n - 1) \rfloor$.
+# with equal probability. Again the random numbers are given. For frame $i$ count the others from 0, in the order in
+# which they stand, leaving $i$ out. A number $u$ picks the one with number $\lfloor u \cdot (n - 1) \rfloor$.
 #
 # With $n = 4$, frame 2, and $u = 0.7$: the others are the frames 0, 1 and 3, and $\lfloor 2.1 \rfloor = 2$. So the
 # negative is frame 3.
@@ -299,13 +304,13 @@ def draw_negatives(lot: Tensor) -> Tensor:
 check("draw_negatives", draw_negatives)
 
 # %% [markdown]
-# **Use it.** The lecture's singers repeat their vowels. So a negative from the same sound may hold the same vowel as the
-# target. This is a **false negative**, and the loss punishes it all the same. *Guess:* what share of your negatives is
-# false? What share would be false if they came from all masked frames of the batch?
+# **Use it.** The lecture's singers repeat their vowels, so a negative from the same sound may hold the same vowel as
+# the target. This is a **false negative**, and the loss punishes it all the same. *Guess:* what share of your negatives
+# is false? What share would be false if they came from all masked frames of the batch?
 #
 # Then suppose a model that recognises every vowel and nothing else. With $m$ false negatives it must guess among $1 + m$
-# equal candidates. *Guess* its loss, between 0 and the loss of guessing, log 11. Compare it with the loss at the end of the
-# lecture's run with negatives from one sound: 1.5 to 1.7.
+# equal candidates. *Guess* its loss, between 0 and the loss of guessing, log 11. Compare it with the loss at the end
+# of the lecture's run with negatives from one sound: 1.5 to 1.7.
 
 # %%
 if solved("draw_negatives"):
@@ -334,14 +339,14 @@ if solved("draw_negatives"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# About a third of the negatives from the same sound are false, and a fifth of those from all sounds. With five vowels a
-# fifth is chance. One sound has more, for two reasons. It holds only about seven vowels, so two of its frames are often
-# in the same vowel: about a quarter of all pairs are, masked or not. And the frames of a span are neighbours, which
-# mostly sing the same vowel.
+# About a third of the negatives from the same sound are false, and a fifth of those from all sounds, which is chance
+# with five vowels. One sound has more, for two reasons. It sings only about seven vowels one after the other, so two of
+# its frames are often in the same one: about a quarter of all pairs are, masked or not. And the frames of a span are
+# neighbours, which mostly sing the same vowel.
 #
-# A model that knows every vowel and nothing else has a loss of 1.27 with negatives from its own sound. The lecture's model
-# ends at 1.5 to 1.7. It does not know every vowel: a probe reads two in three. (A model that knows more about a frame
-# than its vowel, for example its loudness, could have a loss below 1.27.)</details>
+# A model that knows every vowel and nothing else has a loss of 1.27 with negatives from its own sound. The lecture's
+# model ends at 1.5 to 1.7, and it does not know every vowel: a probe reads two in three. (A model that knows more about a
+# frame than its vowel, for example its loudness, could have a loss below 1.27.)</details>
 
 # %% [markdown]
 # ## 5 · The contrastive loss (InfoNCE)
@@ -351,9 +356,10 @@ if solved("draw_negatives"):
 # $$\mathcal L = \frac1n \sum_i -\log
 # \frac{\exp\bigl(\cos(c_i, q_i) / \kappa\bigr)}{\sum_{\tilde q} \exp\bigl(\cos(c_i, \tilde q) / \kappa\bigr)}$$
 #
-# where $\tilde q$ runs over the target $q_i$ and all the negatives of row $i$, and $\kappa$ is the temperature. The loss
-# must stay right and finite for $\kappa$ as low as 0.01, even where targets are far from their contexts. The targets are
-# learned as well, so gradients must reach all three tensors.
+# where $\tilde q$ runs over the target $q_i$ and all the negatives of row $i$, and $\kappa$ is the temperature. The
+# loss must stay right and finite for $\kappa$ as low as 0.01, even where targets are far from their contexts. The
+# targets are learned as well, so gradients must reach all three tensors. You may use torch's functions for cosines,
+# softmax and cross-entropy.
 
 # %% exercise="contrastive_loss"
 def contrastive_loss(
@@ -372,8 +378,8 @@ check("contrastive_loss", contrastive_loss)
 # %% [markdown]
 # **Use it: the whole game.** Your spans, your negatives (drawn from all masked frames of the batch) and your loss train
 # a small listener. *Guess:* after how many steps does it beat guessing, $\log 11 \approx 2.40$? And what will it have
-# learned: the vowels, or something easier? As in the lecture, linear probes tell, before and after the training. They are
-# tested on 100 sounds that they have not seen.
+# learned: the vowels, or something easier? As in the lecture, linear probes tell, before and after the training. They
+# are tested on 100 sounds that they have not seen.
 
 # %%
 if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss"):
@@ -420,15 +426,16 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# At step 40 the listener is a little better than guessing, at step 60 clearly. It has learned the easier thing, the voice:
-# the probe reads three times as much of the pitch as before, and hardly more of the vowels. The negatives come from sixteen singers,
-# so the voice tells the target from most of them. In the lecture's 360 steps the vowels even fall below the untrained
-# network's.</details>
+# At step 40 the listener is a little better than guessing, and at step 60 clearly. It has learned the easier thing, the
+# voice: the probe reads three times as much of the pitch as before, but hardly more of the vowels. Because the negatives
+# come from sixteen singers, the voice tells the target from most of them. In the lecture's 360 steps the vowels even
+# fall below the untrained network's.</details>
 
 # %% [markdown]
 # ## 6 · In your own words: two ways to see finer
 #
-# A ViT was trained on images of 224 × 224 pixels with patches of 16 × 16. It should now see finer detail. There are two plans:
+# A ViT was trained on images of 224 × 224 pixels with patches of 16 × 16. It should now see finer detail. There are two
+# plans:
 #
 # * **A.** Photograph the same scenes in 448 × 448 pixels, and keep the patches of 16 × 16.
 # * **B.** Keep the images of 224 × 224, and cut them into patches of 8 × 8.
@@ -438,7 +445,7 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # **(c)** For each parameter that does not fit, suggest how to begin with what was learned, and say what your suggestion
 # assumes. (Answer before you open the last extension, which builds one suggestion.)
 #
-# Answer in four to eight sentences or lines. (3 points)
+# Answer in about ten sentences or lines. (3 points)
 
 # %% [markdown] written="a-larger-picture" points=3 minutes=10 difficulty=2
 # ### BEGIN SOLUTION
@@ -465,17 +472,17 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # %% [markdown]
 # ## 7 · In your own words: too good to be true
 #
-# A model is trained as wav2vec 2.0 is, with 20 negatives and about 24 masked frames in each sound, but with a few changes.
-# The loss falls to nearly zero within two hundred steps, and a linear probe for the words reads as little as from an
-# untrained network. Three changes are suspected:
+# A model is trained as wav2vec 2.0 is, with 20 negatives and about 24 masked frames in each sound, but with a few
+# changes. The loss falls to nearly zero within two hundred steps, and a linear probe for the words reads as little as
+# from an untrained network. Three changes are suspected:
 #
 # * **A.** "I draw the negatives from *other* sounds of the batch, there are more of them." (Each sound has its own
 #   speaker, and its own hum in the background.)
 # * **B.** "I compute the context from all frames, with none hidden. The mask only says at which frames to guess."
 # * **C.** "The negatives are any masked frames of the same sound. I do not mind if the target is among them."
 #
-# For each of the three changes: could it alone explain what was seen? If so, how does the model get its low loss? If not,
-# what would be seen instead? (3 points)
+# For each of the three changes: could it alone explain what was seen? If so, how does the model get its low loss? If
+# not, what would be seen instead? (3 points)
 
 # %% [markdown] written="too-good" points=3 minutes=10 difficulty=2
 # ### BEGIN SOLUTION
@@ -498,9 +505,9 @@ if solved("span_mask") and solved("draw_negatives") and solved("contrastive_loss
 # The two extensions are worth extra credit, and nothing is lost by leaving them out. (This one gives fewer points than
 # the second, because the lecture prints its formula.)
 #
-# Attention weights say what a layer averages. But the layers below have already mixed the rows that it averages. *Attention
-# rollout* ([@abnar2020]) follows the mixing through the whole stack. Each layer's weights are averaged over the heads, and half
-# of every token is what the residual connection kept:
+# Attention weights say what a layer averages, but the layers below have already mixed the rows that it averages.
+# *Attention rollout* ([@abnar2020]) follows the mixing through the whole stack. Each layer's weights are averaged over
+# the heads, and half of every token is what the residual connection kept:
 #
 # $$\hat A_\ell = \tfrac12 \Bigl(\tfrac1h \textstyle\sum_{\text{heads}} A_\ell + I\Bigr), \qquad
 # R = \hat A_{L-1} \cdots \hat A_1\, \hat A_0$$
@@ -520,14 +527,15 @@ def attention_rollout(weights: Tensor) -> Tensor:
 check("attention_rollout", attention_rollout)
 
 # %% [markdown]
-# **Use it.** Where does the ViT that you trained look, by your rollout? The figure shows your map beside a baseline without
-# a model: how much ink each patch has. *Guess* their correlation over the sixteen patches. (1: the same map but for scale;
-# below 0: the map prefers empty patches.)
+# **Use it.** Where does the ViT that you trained look, by your rollout? The figure shows your map beside a baseline
+# without a model: how much ink each patch has. *Guess* their correlation over the sixteen patches. (1: the same map but
+# for scale; below 0: the map prefers empty patches.)
 #
-# Then the map takes the lecture's test. Four patches of each digit are replaced by what usually stands there: those with
-# most rollout, with least rollout, with most ink, those that differ most from what is usual, or any four. *Guess:* if the
-# map shows what mattered, which replacement costs most? The lecture's six models lose most by the most unusual patches.
-# Does yours, too?
+# Then the map is put to the lecture's test. Four patches of each digit are replaced by the average patch at their
+# place: those with most rollout, with least rollout, with most ink, those that differ most from the average (the most
+# unusual), or any four. *Guess:* if the map shows what mattered, which replacement costs most? The lecture's six models
+# lose most when the most unusual patches are replaced. Does yours, too? And a sanity check: replace the patches that
+# have most rollout in a ViT that was *never trained*. *Guess:* does that cost yours more than any four?
 
 # %%
 if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
@@ -549,28 +557,36 @@ if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
     usual = patchify(digits[training], 2).mean(dim=0)        # (16, 4)  the average patch there
     torch.manual_seed(0)
     unusual = (x - usual).square().sum(dim=-1)               # (397, 16)
+    with torch.no_grad():
+        _, weights = ViT(parts.config).eval()(digits[test], with_weights=True)  # untrained
+    untrained = attention_rollout(weights)[:, 0, 1:]         # (397, 16)
+    torch.manual_seed(0)
     for name, order in {"rollout's most": rolled, "rollout's least": -rolled, "most ink": ink,
-                        "most unusual": unusual, "any": torch.rand(397, 16)}.items():
+                        "most unusual": unusual, "untrained rollout's most": untrained,
+                        "any": torch.rand(397, 16)}.items():
         chosen = torch.zeros(397, 16).scatter(1, order.topk(4).indices, 1.0)
         left = torch.where(chosen[..., None] > 0, usual, x)  # (397, 16, 4)
         with torch.no_grad():
             said = vit_forward(left, parts.patches, parts.class_token, parts.positions.table,
                                parts.stack, parts.head).argmax(dim=-1)
         right = (said == labels[test]).float().mean()
-        print(f"{name + ', four patches replaced':>38}: reads {right:.0%}")
+        print(f"{name + ', four patches replaced':>47}: reads {right:.0%}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
 # In our run rollout's patches cost most: without them the ViT reads about a third of the digits, and without the most
-# unusual ones more than half. The lecture's models lose more by the most unusual patches. They saw normalised pixels for
-# 450 steps, and yours saw raw pixels for 200. We have not tested which of the two makes the difference, and this is one
-# run.
+# unusual ones more than half. The lecture's models lose more by the most unusual patches. They saw normalised pixels
+# for 450 steps, whereas yours saw raw pixels for 200; we have not tested which of the two makes the difference, and this
+# is one run.
+#
+# An untrained ViT's rollout fails the test: its patches cost about as much as any four. (With six random starts your
+# ViT reads 65 to 74 % without them.) So the trained map does depend on what the model has learned.
 #
 # Rollout's correlation with ink is *negative*: your rollout prefers patches with little ink. Yet it passes the test:
-# without its patches your ViT reads far fewer digits than without any four. Ink fails the test: without the patches with
-# most ink your ViT reads nine in ten. An empty patch says something, too, where ink is usual. So a map need not lie on
-# the digit to show what mattered.</details>
+# without its patches your ViT reads far fewer digits than without any four. Ink fails the test: without the patches
+# with most ink your ViT reads nine in ten. Where ink is usual, an empty patch says something, too, so a map need not
+# lie on the digit to show what mattered.</details>
 
 # %% [markdown]
 # ## Extension: positions for a larger image
@@ -582,8 +598,8 @@ if solved("attention_rollout") and solved("patchify") and solved("vit_forward"):
 #
 # Write this, with bilinear interpolation: each new place takes a mixture of the old places around its centre.
 # `torch.nn.functional.interpolate(…, mode="bilinear", align_corners=False)` does the mixing, for a tensor (batch,
-# channels, rows, columns), and you may use it. The work is to bring the positions into such a shape, and back. The class
-# token has no place in the image: its position stays as it is.
+# channels, rows, columns), and you may use it. The work is to bring the positions into such a shape, and back. The
+# class token has no place in the image: its position stays as it is.
 
 # %% exercise="resize_positions"
 def resize_positions(
@@ -601,9 +617,9 @@ def resize_positions(
 check("resize_positions", resize_positions)
 
 # %% [markdown]
-# **Use it.** Your ViT has seen digits of 8 × 8 pixels, 16 patches. Now it reads the test digits enlarged to 12 × 12 pixels,
-# 36 patches, without further training. *Guess:* what share does it read with your positions? With the learned positions
-# followed by zeros? With random positions?
+# **Use it.** Your ViT has seen digits of 8 × 8 pixels, 16 patches. Now it reads the test digits enlarged to 12 × 12
+# pixels, 36 patches, without further training. *Guess:* what share does it read with your positions? With the learned
+# positions followed by zeros? With random positions?
 
 # %%
 if solved("resize_positions") and solved("patchify") and solved("vit_forward"):
@@ -623,7 +639,7 @@ if solved("resize_positions") and solved("patchify") and solved("vit_forward"):
 # <details><summary>What to see</summary>
 #
 # With interpolated positions it reads about seven in ten, although no weight was changed: it can read strokes at places
-# that lie between those that it knows. With zeros after the learned positions it reads about one in
-# five, because patch 5 is then no longer where position 5 was learned. Random positions are no better than guessing.
+# that lie between those that it knows. With zeros after the learned positions it reads about one in five, because
+# patch 5 is then no longer where position 5 was learned. Random positions are no better than guessing.
 # (A model that is then trained a little on the larger images reads them better. This is how large ViTs are adapted to a
 # higher resolution.)</details>

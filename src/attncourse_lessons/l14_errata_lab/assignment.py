@@ -12,15 +12,15 @@
 # You are the reviewer. [Lecture @errata_lab](@errata_lab) has the questions that find mistakes: shapes, cases whose
 # answer is known, something trusted, and training last. Here you ask these questions about a line (a limiting case),
 # about a table that was transcribed three times (a differential test), about two training runs (a paired comparison), and
-# about a whole page of code (a metamorphic relation, then all four). In the sixth exercise you write a test that gets
-# blocks, some of them sound and some broken, and must tell them apart.
+# about a whole page of code (a metamorphic relation, then all four). In the sixth exercise you write a test that is
+# given blocks, some of them sound and some broken, and must tell them apart.
 #
-# Under each exercise stands a check. Run it as often as you like, also before you have written anything: it tells you
+# Under each exercise stands a check. Run it as often as you like, even before you have written anything: it tells you
 # what it found, what it expected, and, if it recognises your mistake, what you were probably thinking. A check on
 # other numbers and other sizes decides your points, so an answer that is fitted to the visible check will not do.
 #
-# Two rules hold throughout. Return new tensors, and leave those that come in as they are; and let a
-# gradient through wherever something is to be learned.
+# Two rules hold throughout. Return new tensors and leave those that come in as they are, and let a gradient through
+# wherever something is to be learned.
 #
 # {exercises}
 #
@@ -48,8 +48,8 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # ## 1 · Weights that were masked too late
 #
 # "Mask out the future by artificially setting attention weights to 0", say two decks. A programmer took this for the
-# recipe, and the scores are gone: you have only the weights, from a softmax without a mask. They can be repaired. Up to
-# rounding, the result must be what masking the *scores* would have given.
+# recipe. Now the scores are gone, and all you have are the weights that a softmax without a mask gave. They can still be
+# repaired: up to rounding, the result must be what masking the *scores* would have given.
 
 # %% locked=true
 def weights_misread(weights, mask):
@@ -63,6 +63,7 @@ def repair_weights(weights: Tensor, mask: Tensor) -> Tensor:
     weights: (..., n_query, n_key), each row summing to one
     mask: the same shape, True where the query may attend
     returns the same shape; a row with nothing allowed is all zeros, and the gradient in it is 0
+        (in every other row some allowed weight is above 0)
     """
     ...  # solution
 
@@ -110,6 +111,7 @@ def majority_reading(readings: Tensor) -> tuple[Tensor, Tensor]:
     readings: (k, rows, columns), what each of k transcriptions has, number by number
     returns agreed, (rows, columns): what more than half of them have, NaN where there is none
         disputed, (rows, columns), boolean: True where they do not all say the same
+        (the same means the same number: 2.29 and 2.291 differ)
     """
     ...  # solution
 
@@ -173,11 +175,10 @@ if solved("majority_reading"):
 # %% [markdown]
 # ## 3 · Told apart: a paired comparison of two models
 #
-# Two models, one printed and one repaired, were trained from the same seeds. With the same seed both saw the same texts
-# in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two losses
-# for each seed, and divide the mean of these differences by its standard error: the differences' standard deviation (with
-# n − 1) over √n. The quotient is the **paired t statistic** (Student's t). As a rule of thumb, with five seeds anything
-# between −3 and 3 may be luck.
+# Two models, one printed and one repaired, were trained from the same seeds. With the same seed both saw the same
+# texts in the same order, and their embeddings began alike. Is one of them better? Take the difference of the two
+# losses for each seed, and divide the mean of these differences by its standard error: the differences' standard
+# deviation (with n − 1) over √n. The quotient is the **paired t statistic** (Student's t).
 
 # %% exercise="told_apart"
 def told_apart(printed: Tensor, repaired: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,7 +186,8 @@ def told_apart(printed: Tensor, repaired: Tensor) -> tuple[Tensor, Tensor]:
 
     printed, repaired: (n,), n at least 2; number i of both is of the same seed
     returns two numbers: the mean difference, printed minus repaired, and the same difference
-        divided by its standard error (tensors without axes, or plain numbers)
+        divided by its standard error (tensors without axes, or plain numbers); the second
+        is NaN where all differences are 0
     """
     ...  # solution
 
@@ -195,10 +197,10 @@ check("told_apart", told_apart)
 # %% [markdown]
 # **Use it** on the experiment of the lecture: fourteen faults, ten seeds each. (Two of them have no losses: a crash and a
 # NaN.) How many seeds would have been enough? Your function is asked twice, about the first three seeds and about all
-# ten. The 95 % interval excludes 0 from |t| = 4.3 on with three seeds, and from 2.3 on with ten. *Guess first:* does t
-# grow from three seeds to ten, and for which faults would three have left the question open? (One fault has no t. With
-# texts as short as these it *is* the right model, so all differences are 0, and 0/0 is NaN. And a dozen tests need
-# stricter limits, since among many tests some pass by luck.)
+# ten. The 95 % interval excludes 0 if |t| is at least 4.3 with three seeds, or 2.3 with ten. *Guess first:* does t grow
+# from three seeds to ten, and for which faults would three have left the question open? (One fault has no t, because with
+# texts as short as these it *is* the repaired model: all differences are 0, and 0/0 is NaN. And strictly, a dozen tests
+# need higher limits, since some of many tests pass by luck.)
 
 # %%
 if solved("told_apart"):
@@ -212,26 +214,27 @@ if solved("told_apart"):
             with_fault = torch.tensor(losses)
             _, of_three = told_apart(with_fault[:3], right[:3])
             difference, t = told_apart(with_fault, right)
-            print(f"{name:>36}:  {float(difference):+z.3f} nats, t = {float(of_three):7.1f}"
+            name = name.replace("the residual from the normalised x", "printed block")
+            print(f"{name:>28}:  {float(difference):+z.3f} nats, t = {float(of_three):7.1f}"
                   f" from three seeds, {float(t):7.1f} from ten")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# Three seeds leave two faults open, with |t| below 4.3: *weights set to 0* and *ε outside the root*. Ten seeds decide the
-# first: its loss is *lower*. ε stays open: its two models differ by less than the third decimal. Where there is a
-# difference, |t| grows from three seeds to ten, by √(10/3) ≈ 1.8 if mean and spread stay as they are. A large |t| says
-# that a difference is certain, not that it is large: *the residual from the normalised x* changes the loss half as much
-# as *weights set to 0*, and its |t| is three times as large.
+# Three seeds leave two faults open, with |t| below 4.3: *weights set to 0* and *ε outside the root*. Ten seeds decide
+# the first: its loss is *lower*. ε stays open: its two models differ by less than the third decimal. Where there is a
+# difference, |t| grows from three seeds to ten, by √(10/3) ≈ 1.8 if mean and spread stay as they are. A large |t|
+# says that a difference is there, not that it is large: the *printed block* changes the loss half as much as *weights
+# set to 0*, and its |t| is three times as large.
 #
 # </details>
 
 # %% [markdown]
 # ## 4 · Capstone, first part: test a page of code
 #
-# This page of code is like the deck's, but its faults are others: we planted them, and they stand in no deck and not in
-# the lecture. What is meant is a decoder-only language model of pre-norm layers. Each layer has norms and sublayers of
-# its own. The positions are learned, and token number t gets row t of their table. The model runs, and its loss falls.
+# This page of code is like the deck's, but we have planted other faults in it. Some are relatives of the lecture's, most
+# are new. What is meant is a decoder-only language model of pre-norm layers. Each layer has norms and sublayers of its
+# own. The positions are learned, and token number t gets row t of their table. The model runs, and its loss falls.
 # Several of its lines are wrong; we do not say which lines, nor how many. `Attention` and `FeedForward` are sound.
 
 # %% locked=true
@@ -305,8 +308,8 @@ def prefix_gap(model: Callable[[Tensor], Tensor], tokens: Tensor) -> float:
 check("prefix_gap", prefix_gap)
 
 # %% [markdown]
-# **Use it** on untrained models: the page, the lecture's right model, and three of its mutants. *Guess first:* for which
-# of the five is the gap more than rounding? (One of the mutants breaks batch invariance.)
+# **Use it** on untrained models: the page, the lecture's repaired model, and three of its mutants. *Guess first:* for
+# which of the five is the gap more than rounding? (One of the mutants breaks batch invariance.)
 
 # %%
 if solved("prefix_gap"):
@@ -314,7 +317,7 @@ if solved("prefix_gap"):
 
     faults = ("i > i", "weights set to 0", "positions by the batch")
     torch.manual_seed(0)
-    models = {"the page": PageLM(20, 16, 2, 3), "the right model": SlideModel(20, d_model=16)}
+    models = {"the page": PageLM(20, 16, 2, 3), "repaired": SlideModel(20, d_model=16)}
     models |= {name: SlideModel(20, d_model=16, faults=(name,)) for name in faults}
     tokens = torch.randint(20, (3, 9))
     with torch.no_grad():
@@ -325,9 +328,9 @@ if solved("prefix_gap"):
 # <details><summary>What to see</summary>
 #
 # The page has a large gap, so something in it depends on what comes later, or on how long the text is. *i > i* and
-# *weights set to 0* have a gap, too. The right model and *positions by the batch* have none: a beginning stands at the
-# same place in its batch as the whole text, so this relation is blind to the batch. Each relation finds its own kind of
-# fault.
+# *weights set to 0* have a gap, too. The repaired model and *positions by the batch* have none: a beginning stands at
+# the same place in its batch as the whole text, so this relation is blind to the batch. Each relation finds its own
+# kind of fault.
 #
 # </details>
 
@@ -421,9 +424,11 @@ if solved("ReviewedLM"):
 # %% [markdown]
 # <details><summary>What to see</summary>
 #
-# The page's loss falls too, but it stays higher: you might think that this small model learns slowly. But letter by
-# letter its loss is *higher* than in one call, for each seed, and no training curve shows that. The prefix gap tells the
-# two models apart before any training. There are six faults:
+# The page's loss falls too, but it stays higher, so you might think that this small model learns slowly. Letter by
+# letter, however, its loss is *higher* than in one call, for each seed, and no training curve shows that. The prefix
+# gap tells the two models apart before any training.
+#
+# <details><summary>The six faults: open this only when your check passes</summary>
 #
 # | line | what finds it |
 # |---|---|
@@ -433,6 +438,8 @@ if solved("ReviewedLM"):
 # | `Embedding(128, …)`, whatever `max_len` says | the longest text |
 # | `[norm] * n` is *one* module, n times over; `norm_2(x)` after the loop is the last layer's norm again | count the parameters |
 # | `range(1, n)` makes one network too few, and `zip` drops the last layer | no gradient reaches `norm_1[-1]` and `attention[-1]` |
+#
+# </details>
 #
 # </details>
 
@@ -455,10 +462,15 @@ if solved("ReviewedLM"):
 #   @masking has a test for half of it.)
 # * A text gets the same answer alone and in a batch: **batch invariance**. (Lecture @order has a test.)
 #
-# You may rely on this: `x` is (batch, n, d), with two or more texts of six or more positions; its numbers are a few units
-# in size, and its vectors are not centred. The same call gives the same answer. Sound blocks may have any kind of norm,
-# and they round: allow differences of about one part in ten thousand. Broken ones differ by at least a hundred times
-# that. Calls of `block` do not pass on gradients: compare outputs.
+# You may rely on this:
+#
+# * *The input.* `x` is (batch, n, d), with two or more texts of five or more positions. Its numbers are a few units in
+#   size, and its vectors are not centred.
+# * *The calls.* The same call gives the same answer. Calls of `block` do not pass on gradients: compare outputs.
+# * *Equal or broken.* Sound blocks may have any kind of norm, and they round: two outputs that should be equal differ by
+#   less than 1e-4. In a broken block they differ by more than 1e-2.
+# * *The past.* If the vectors at one position are replaced by others of the same size, a sound attention's output moves
+#   by more than 1e-3 at this position and at every later one, in at least one text of the batch.
 
 # %% exercise="structural_test"
 def structural_test(
@@ -509,7 +521,8 @@ if solved("structural_test"):
                "ε outside the root")
     for faults in [(), *((name,) for name in mutants)]:
         sound = structural_test(block_with(*faults), x, [3.0, 2.5, 2.2])
-        print(f"{' '.join(faults) or 'the right one':>36}: {'lives' if sound else 'killed'}")
+        name = " ".join(faults).replace("the residual from the normalised x", "printed block")
+        print(f"{name or 'the repaired one':>28}: {'lives' if sound else 'killed'}")
 
 # %% [markdown]
 # <details><summary>What to see</summary>
@@ -526,9 +539,9 @@ if solved("structural_test"):
 # %% [markdown]
 # ## 7 · In your own words: the loss fell
 #
-# A course-mate has copied the block of a slide, in which both residual connections start at the normalised x. You say
-# so, and get the answer: "I trained it. The loss fell to what the paper reports, within the spread over three seeds.
-# So it cannot be wrong."
+# A fellow student has copied the block of a slide, in which both residual connections start at the normalised x. You
+# say so, and get the answer: "I trained it. The loss fell to what the paper reports, within the spread over three
+# seeds. So it cannot be wrong."
 #
 # **(a)** What does the falling loss show, and what does it not show? **(b)** Name one circumstance in which the two
 # blocks *would* train differently, and say why. **(c)** Which single test, without any training, shows that this
@@ -562,7 +575,7 @@ if solved("structural_test"):
 # variances = $d_k$."
 #
 # **(a)** Write the strongest version of this claim that is true, with its conditions. **(b)** What has to be computed
-# or measured to see that it fails in a layer as it is built? Give the quantity, not a number. **(c)** You are about
+# or measured to see that it does not hold for the q and k of an untrained layer? Give the quantity, not a number. **(c)** You are about
 # to write to the author. Which three things belong in the message, so that it can be checked in a minute?
 #
 # Answer in five to eight sentences. (3 points)

@@ -1,7 +1,7 @@
 """Pictures of errata: lines of the game, which test catches what, and runs of several seeds."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -29,16 +29,18 @@ from attncourse.viz.style import (
 )
 
 HATCHED = "#8a8a8a"
+WIDTH = 78  # letters in a line of the game
 
 
 def lines_of(rows: Sequence[tuple[str, str]], words: str) -> tuple[Figure, str]:
     """Rows of (label, text), one below the other, wrapped: how the game stands, where it cannot be played."""
-    drawn, ax = figure(6.5, 3.0)
+    lines = sum(len(textwrap.wrap(text, WIDTH)) for _, text in rows)
+    drawn, ax = figure(6.5, 0.2 + 0.032 * (6.6 * lines + 2 * len(rows)))
     hold_still(drawn, left=0.02, right=0.98, bottom=0.02, top=0.98)
-    stage(ax, (0, 100), (90, 0))
+    stage(ax, (0, 100), (6.6 * lines + 2 * len(rows) + 4, 0))
     y = 3.0
     for label, text in rows:
-        y = 2 + _lines(ax, y, text, INK, 78, label=label, **({"weight": "bold"} if label == "says" else {}))
+        y = 2 + _lines(ax, y, text, INK, WIDTH, label=label, **({"weight": "bold"} if label == "says" else {}))
     return drawn, words
 
 
@@ -52,105 +54,89 @@ def _lines(ax: Axes, y: float, text: str, colour: str, width: int, label: str, *
 
 
 def caught_table(
-    rows: Mapping[str, Mapping[str, tuple[bool, str]]], groups: Mapping[str, int] | None = None, alt: str = ""
+    rows: Mapping[str, Mapping[str, tuple[bool, str]]],
+    groups: Mapping[str, int] | None = None,
+    broken: Collection[str] = (),
+    alt: str = "",
 ) -> None:
     """Faults down, tests along, {fault: {test: (caught, a word)}}: coloured, with a dot, where one catches it.
 
-    The first test stands apart from the others. `groups` of rows, {name: how many}, have a line between them.
+    The first test stands apart from the others. `groups` of rows, {name: how many}, have a line between them. Rows of
+    `broken` faults, whose model returns no numbers at all, are grey. Below each test is how many faults it catches.
     """
     tests: Sequence[str] = list(next(iter(rows.values())))
-    drawn, ax = figure(2.9 + 0.82 * len(tests), 1.0 + 0.29 * len(rows))
-    stage(ax, (-3.7, len(tests)), (len(rows) + 0.1, -1.6))
+    drawn, ax = figure(2.6 + 0.84 * len(tests), 1.25 + 0.29 * len(rows))
+    stage(ax, (-3.3, len(tests)), (len(rows) + 0.95, -1.6))
     ax.plot([1, 1], [-1.3, len(rows)], color=INK, linewidth=2, zorder=3)
     top = 0
     for name, count in (groups or {}).items():
-        ax.text(-3.55, top + count / 2, name, ha="center", va="center", rotation=90, fontsize=10, color=GREY)
-        ax.plot([-3.7, len(tests)], [top, top], color=GREY, linewidth=1.6, zorder=3)
+        ax.text(-3.15, top + count / 2, name, ha="center", va="center", rotation=90, fontsize=10.5, color=GREY)
+        ax.plot([-3.3, len(tests)], [top, top], color=GREY, linewidth=1.6, zorder=3)
         top += count
     for column, name in enumerate(tests):
         for k, line in enumerate(reversed(textwrap.wrap(name, 9, break_long_words=False))):
-            ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=9.5, color=INK)
-    ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=9.5, style="italic", color=GREY)
+            ax.text(column + 0.5, -0.25 - 0.48 * k, line, ha="center", va="bottom", fontsize=10.5, color=INK)
+        kills = sum(found[name][0] for found in rows.values())
+        ax.text(column + 0.5, len(rows) + 0.5, f"{kills}", ha="center", va="center", fontsize=10.5, weight="bold")
+    ax.text(-0.1, len(rows) + 0.5, f"kills, of {len(rows)}", ha="right", va="center", fontsize=10.5, weight="bold")
+    ax.text(-0.1, -0.25, "mutant", ha="right", va="bottom", fontsize=10.5, style="italic", color=GREY)
     said = []
     for row, (fault, found) in enumerate(rows.items()):
-        ax.text(-0.1, row + 0.5, fault, ha="right", va="center", fontsize=9.5, color=INK)
+        ax.text(-0.1, row + 0.5, fault, ha="right", va="center", fontsize=10.5, color=INK)
         for column, name in enumerate(tests):
             caught, word = found[name]
-            fill = (0.84, 0.37, 0.0, 0.30) if caught else "white"
+            fill = PALE if caught and fault in broken else (0.84, 0.37, 0.0, 0.30) if caught else "white"
             ax.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=PALE))
-            words = f"{'●' if caught else '' if word else '·'} {word}".strip()
-            ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=9.5, color=INK)
+            words = f"{'●' if caught else ''} {word}".strip()
+            ax.text(column + 0.5, row + 0.5, words, ha="center", va="center", fontsize=10.5,
+                    color=GREY if fault in broken and not word else INK)  # fmt: skip
         by = [name for name in tests if found[name][0]]
-        said.append(f"{fault}: {', '.join(by) if by else 'nothing'}")
+        grey = " (grey)" if fault in broken else ""
+        said.append(f"{fault}{grey}: {', '.join(by) if by else 'nothing'}")
     show(drawn, alt or f"Which test catches which fault. {'; '.join(said)}.")
 
 
-def seed_curves(
-    lines: Mapping[str, Sequence[Sequence[float]]], xs: Sequence[float], x_name: str, y_name: str, log_x: bool = True
-) -> None:
-    """Lines over one axis, {name: a line for each seed}: thin for each seed, thick for their mean, named at its end."""
-    drawn, ax = figure(7.4, 3.4)
-    said, ends = [], {}
-    for i, (name, runs) in enumerate(lines.items()):
-        mean = [sum(values) / len(runs) for values in zip(*runs, strict=True)]
-        ax.plot(xs, mean, **line_style(i) | {"linewidth": 2.4})
-        for run in runs:
-            ax.plot(xs, run, color=line_style(i)["color"], linewidth=1.1, alpha=0.55)
-        ends[f"{name} (mean of {len(runs)} seeds)"] = mean[-1], line_style(i)["color"]
-        said.append(f"{name} goes from {mean[0]:.2f} to {mean[-1]:.2f} in the mean of {len(runs)} seeds")
-    if log_x:
-        ax.set_xscale("log")
-    ax.set_xticks(xs, [f"{x:g}" for x in xs])
-    ax.minorticks_off()
-    name_lines(ax, x_name, y_name)
+def _name_ends(ax: Axes, x: float, ends: Mapping[str, tuple[float, str]], apart: float) -> None:
+    """The names of lines beside their last points {name: (height, colour)}, no two of them on each other."""
     low, high = ax.get_ylim()
     at = low - (high - low)
     for words, (end, colour) in sorted(ends.items(), key=lambda item: item[1][0]):
-        at = max(end, at + 0.09 * (high - low))  # names do not stand on each other
-        ax.annotate(words, (xs[-1], end), (1.03, (at - low) / (high - low)), textcoords="axes fraction",
-                    va="center", fontsize=10, color=colour)  # fmt: skip
-    show(drawn, f"{y_name} against {x_name}. {'; '.join(said)}.")
+        at = max(end, at + apart * (high - low))
+        ax.annotate(words, (x, end), (1.03, (at - low) / (high - low)), textcoords="axes fraction",
+                    va="center", fontsize=10.5, color=colour)  # fmt: skip
 
 
-def batch_curves(losses: Mapping[str, Sequence[Sequence[float]]], sizes: Sequence[int], y_name: str) -> None:
-    """How a loss depends on the batch, {model: a line for each seed}: beside a batch of one, beside the first model.
+def training_and_batches(
+    training: Mapping[str, Sequence[Sequence[float]]],
+    steps: Sequence[int],
+    losses: Mapping[str, Sequence[Sequence[float]]],
+    sizes: Sequence[int],
+) -> None:
+    """Two models, {model: a line for each seed}: the loss while they train, and how their loss depends on the batch.
 
-    Left each model is compared with itself: batch invariance asks for lines at 0, and needs no other model. Right the
-    second is compared with the first of the same seed: above 0 its loss is the higher one.
+    On the right each model is compared with itself in batches of one: batch invariance asks for a line at 0.
     """
-    (right, first), (wrong, second) = losses.items()
-    drawn, (alone, beside) = figure(8.8, 3.6, columns=2)
-    for i, (name, runs) in enumerate(losses.items()):
-        for k, run in enumerate(runs):
-            change = [loss - run[0] for loss in run]
-            alone.plot(sizes, change, **line_style(i) | {"linewidth": 1.6}, label=name if k == 0 else None)
-    apart = [[b - a for a, b in zip(*pair, strict=True)] for pair in zip(first, second, strict=True)]
-    for line in apart:
-        beside.plot(sizes, line, **line_style(1) | {"linewidth": 1.6})
-    for ax, title in ((alone, "against itself in batches of one"), (beside, f"against “{right}” of the same seed")):
-        ax.set_xscale("log")
-        ax.set_xticks(sizes, [f"{size}" for size in sizes])
-        ax.minorticks_off()
-        name_lines(ax, "texts in a batch", y_name if ax is alone else "", title)
-        ax.axhline(0, color=GREY, linewidth=1, zorder=1)
-    alone.legend(frameon=False, loc="upper left", fontsize=10)
-    limits = [limit for ax in (alone, beside) for limit in ax.get_ylim()]
-    for ax in (alone, beside):
-        ax.set_ylim(min(limits), max(limits))
-    for words, x, y, side in (("higher than the right model's", 0.03, 0.97, "left"),
-                              ("lower than the right model's", 0.97, 0.03, "right")):  # fmt: skip
-        beside.text(x, y, words, transform=beside.transAxes, ha=side, va="top" if side == "left" else "bottom",
-                    fontsize=10, color=GREY)  # fmt: skip
-    moved = "; ".join(
-        f"{name} moves by up to {max(abs(loss - run[0]) for run in runs for loss in run):.2f}"
-        for name, runs in losses.items()
-    )
-    low, high = (", ".join(f"{line[k]:+.2f}".replace("-", "−") for line in apart) for k in (0, -1))
-    show(
-        drawn,
-        f"{y_name} against texts in a batch, {len(first)} seeds. Against batches of one: {moved}. {wrong} against "
-        f"{right}: {low} in batches of {sizes[0]}, {high} in batches of {sizes[-1]}.",
-    )
+    drawn, (curve, batch) = figure(9.2, 3.3, columns=2)
+    ends, said = {}, []
+    for i, (name, runs) in enumerate(training.items()):
+        mean = [sum(values) / len(runs) for values in zip(*runs, strict=True)]
+        curve.plot(steps, mean, **line_style(i))
+        curve.text(0.97, 0.9 - 0.1 * i, name, ha="right", va="center", transform=curve.transAxes, fontsize=10.5,
+                   color=line_style(i)["color"])  # fmt: skip
+        changes = [[loss - run[0] for loss in run] for run in losses[name]]
+        for change in changes:
+            batch.plot(sizes, change, **line_style(i) | {"linewidth": 1.6})
+        ends[name] = sum(change[-1] for change in changes) / len(changes), line_style(i)["color"]
+        most = max(abs(value) for change in changes for value in change)
+        said.append(f"{name}: the training loss falls from {mean[0]:.2f} to {mean[-1]:.2f}, and the test loss moves by "
+                    f"up to {most:.2f} with the batch")  # fmt: skip
+    name_lines(curve, "training steps", "nats per token", "training loss")
+    batch.set_xscale("log")
+    batch.set_xticks(sizes, [f"{size}" for size in sizes])
+    batch.minorticks_off()
+    name_lines(batch, "texts in a batch", "", "test loss, minus that in batches of one")
+    _name_ends(batch, sizes[-1], ends, 0.1)
+    show(drawn, f"Two models, {len(runs)} seeds each. {'; '.join(said)}.")
 
 
 def paired_seeds(losses: Mapping[str, Sequence[float]], y_name: str) -> None:
@@ -179,11 +165,12 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
     """Weights (n, n) by several masks, {title: weights}: sums of rows beside them, forbidden cells hatched.
 
     A frame is around what is NaN, a forbidden cell with weight, and an allowed one without. Below its title each table
-    says the first thing that is wrong with it, or that it is right.
+    says whether its rows sum to one, and whether the future has no weight; a row of NaN answers no to both, which is
+    said above the table.
     """
     n = len(allowed)
     names = [f"{i}" for i in range(n)]
-    drawn, axes = figure(2.35 * len(tables) + 0.3, 2.65, columns=len(tables))
+    drawn, axes = figure(2.8 * len(tables) + 0.3, 3.3, columns=len(tables))
     said = []
     for at, (ax, (title, weights)) in enumerate(zip(axes, tables.items(), strict=True)):
         cells(ax, weights.numpy(), names, names, True, digits=2)
@@ -203,11 +190,14 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
             ax.text(n + 0.18, i + 0.5, total, ha="left", va="center", fontsize=9.5,
                     color=INK if total == "1.00" else "white", **({} if total == "1.00" else off))  # fmt: skip
         ax.text(n + 0.18, -0.1, "sum", ha="left", va="bottom", fontsize=9.5, style="italic", color=GREY)
+        for row in weights.isnan().any(dim=-1).nonzero().flatten().tolist():  # why it fails both questions
+            ax.text(0, -0.1, f"row {row}: NaN, neither 1 nor 0", ha="left", va="bottom", fontsize=9.5, style="italic",
+                    color=ORANGE)  # fmt: skip
         ax.set_xlim(0, n + 1.2)  # the sums stand within, away from the next table's queries
-        ax.set_title(title, pad=31, x=n / 2 / (n + 1.2))
-        finding = _first_wrong(weights, allowed)
-        colour = BLUE if finding == "right" else ORANGE
-        ax.text(n / 2, -0.55, finding, ha="center", va="bottom", fontsize=10, color=colour)
+        ax.set_title(title, pad=52, x=n / 2 / (n + 1.2))
+        for y, (passes, finding) in zip((-0.95, -0.5), _two_answers(weights, allowed), strict=True):
+            ax.text(n / 2, y, f"{'✓' if passes else '✗'} {finding}", ha="center", va="bottom", fontsize=10.5,
+                    color=BLUE if passes else ORANGE)  # fmt: skip
         ax.set_xlabel("key", x=n / 2 / (n + 1.2))
         ax.set_ylabel("query" if at == 0 else "")
         future = weights.masked_fill(allowed, 0).nan_to_num(1).sum() > 0
@@ -216,29 +206,28 @@ def masked_tables(tables: Mapping[str, Tensor], allowed: Tensor) -> None:
     show(drawn, f"Weights by several masks, rows are queries, columns keys; hatched is the future. {'; '.join(said)}.")
 
 
-def _first_wrong(weights: Tensor, allowed: Tensor) -> str:
-    """What is wrong with a table of weights, in a few words, or that it is right."""
-    if weights.isnan().any():
-        return "wrong: NaN, no weight for itself"
-    if (weights[~allowed] > 0).any():
-        return "wrong: the future has weight"
-    return "right" if bool(((weights.sum(dim=-1) - 1).abs() < 1e-4).all()) else "wrong: rows lose weight"
+def _two_answers(weights: Tensor, allowed: Tensor) -> list[tuple[bool, str]]:
+    """Whether the rows of a table of weights sum to one, and whether what is forbidden has no weight, in words."""
+    sums = bool(((weights.sum(dim=-1) - 1).abs() < 1e-4).all())
+    empty = bool((weights[~allowed] == 0).all())
+    return [
+        (sums, "rows sum to 1" if sums else "not all rows sum to 1"),
+        (empty, "the future is empty" if empty else "the future is not empty"),
+    ]
 
 
-def four_blocks() -> None:
-    """Where the residual path begins, before a norm or after it: as printed, half repaired (both halves), repaired."""
-    drawn, ax = figure(8.4, 4.6)
-    stage(ax, (-3.9, 15.2), (-10.0, 2.6))
+def two_blocks() -> None:
+    """Where the residual path begins: after a norm, as printed, or before it, repaired."""
+    drawn, ax = figure(8.4, 2.5)
+    stage(ax, (-3.0, 15.2), (-3.7, 2.6))
     for x, heading in ((3.6, "first sublayer"), (11.0, "second sublayer")):
         ax.text(x, 2.25, heading, ha="center", va="bottom", fontsize=11, weight="bold", color=INK)
     said = []
-    paths = {"printed": (True, True), "first_repaired": (False, True), "second_repaired": (True, False),
-             "repaired": (False, False)}  # fmt: skip
-    for row, (name, after) in enumerate(paths.items()):
+    for row, (name, behind) in enumerate({"printed": True, "repaired": False}.items()):
         y = -3.0 * row
         ax.text(-0.9, y, name, ha="right", va="center", fontsize=10.5, family="monospace", color=INK)
         ax.text(-0.45, y, "$x$", ha="center", va="center", fontsize=12, color=INK)
-        for half, (sublayer, behind) in enumerate(zip(("attention", "feed-forward"), after, strict=True)):
+        for half, sublayer in enumerate(("attention", "feed-forward")):
             x = 7.4 * half
             arrow(ax, (x - (0.2 if half else 0.1), y), (x + 0.75, y))
             box(ax, x + 1.4, y, "norm", GREY, width=1.3)
@@ -256,9 +245,36 @@ def four_blocks() -> None:
             ax.text((start + x + 6.85) / 2, y + 1.15, f"{'after' if behind else 'before'} the norm", ha="center",
                     va="bottom", fontsize=10, color=colour)  # fmt: skip
         arrow(ax, (14.6, y), (15.1, y))
-        where = ["after" if behind else "before" for behind in after]
-        said.append(f"{name}: the residual path begins {where[0]} the first norm and {where[1]} the second")
-    show(drawn, f"Four blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")
+        said.append(f"{name}: each residual path begins {'after' if behind else 'before'} the norm")
+    show(drawn, f"Two blocks of two sublayers, each with a norm and a residual path around it. {'; '.join(said)}.")
+
+
+def missed_mutants(differences: Mapping[str, tuple[float, float]], luck: float) -> None:
+    """How far mutants' losses lie from the repaired model's, {mutant: (difference, half a bar)}, less to the left.
+
+    A filled point differs by more than its bar from zero, a hollow one does not. Grey is what differs from zero by no
+    more than `luck`, which is by how much the repaired model's own seeds differ.
+    """
+    drawn, ax = figure(6.4, 0.9 + 0.32 * len(differences))
+    ax.axvspan(-luck, luck, color=PALE, alpha=0.6, linewidth=0, zorder=0)
+    ax.axvline(0, color=GREY, linewidth=1.2)
+    for y, (middle, half) in enumerate(differences.values()):
+        beyond = abs(middle) > half
+        colour = GREY if not beyond else BLUE if middle < 0 else ORANGE
+        marker = "o" if not beyond else "<" if middle < 0 else ">"
+        ax.plot([middle - half, middle + half], [y, y], color=colour, linewidth=2, zorder=2)
+        ax.plot(middle, y, marker, color=colour, markerfacecolor=colour if beyond else "white", markersize=7, zorder=3)
+    ax.text(0, 1.5, f"the repaired model's\nown seeds differ\nby up to {luck:.3f}", ha="center", va="center",
+            fontsize=9.5, color=INK, linespacing=1.15,
+            bbox={"facecolor": "#f0f0f0", "edgecolor": "none", "pad": 1})  # fmt: skip
+    ax.set_xlim(min(middle - half for middle, half in differences.values()) - 0.2 * luck, 1.2 * luck)
+    ax.set_ylim(len(differences) - 0.4, -0.6)
+    ax.set_yticks(range(len(differences)), list(differences))
+    ax.tick_params(axis="y", length=0)
+    name_lines(ax, "nats per token; left of 0: lower with the change", "")
+    listed = "; ".join(f"{name} {middle:+.3f} ± {half:.3f}" for name, (middle, half) in differences.items())
+    said = f"The repaired model's own seeds differ by up to {luck:.3f}. {listed}."
+    show(drawn, f"Loss of each mutant minus the repaired model's, nats per token. {said}".replace("-", "−"))
 
 
 def row_or_column(weights: Tensor, k: int) -> None:
@@ -282,6 +298,8 @@ def row_or_column(weights: Tensor, k: int) -> None:
         shown = words.replace(": ", ":\n").replace("; ", "\n") if colour == BLUE else words
         ax.text(*where, shown, fontsize=10.5, color=colour, **beside)
         said.append(words)
+    ax.plot([k + 0.1, k + 0.1], [n, n + 0.88], color=ORANGE, linewidth=1.2, clip_on=False)  # the column and its words
+    ax.set_ylim(n, 0)
     ax.set_xlim(0, n + 2.4)
     ax.set_ylabel("query")
     ax.set_xlabel("key", x=n / 2 / (n + 2.4), labelpad=0)
@@ -313,17 +331,16 @@ def regrouped() -> None:
     arrow(ax, (4 * step + 0.65, 0), (18.6, 0))
     said = []
     for y, colour, name, first, alone, at in (
-        (1.45, ORANGE, "printed block", -0.8, "final norm", 4 * step + 0.25),
-        (-1.0, GREEN, "post-norm block", 1.2, "first norm", -0.25),
+        (1.45, ORANGE, "printed block", -0.8, "final norm", 4 * step),
+        (-1.0, GREEN, "post-norm block", 0.8, "first norm", 0),  # cut between a norm and where its residual path begins
     ):
         tip, words = (y + 0.35, y + 0.5) if y > 0 else (y - 0.35, y - 0.5)
-        va = "bottom" if y > 0 else "top"
-        for k in range(2):
-            left = 2 * step * k + first
-            right = left + 2 * step - 0.25
+        starts = first, first + 2 * step
+        spans = {f"{name} {k + 1}": (left, left + 2 * step - 0.12) for k, left in enumerate(starts)}
+        for label, (left, right) in (spans | {alone: (at - 0.8, at + 0.7)}).items():
             ax.plot([left, left, right, right], [y, tip, tip, y], color=colour, linewidth=2.4)
-            ax.text((left + right) / 2, words, f"{name} {k + 1}", ha="center", va=va, fontsize=10.5, color=colour)
-        ax.text(at, y, alone, ha="center", va=va, fontsize=10.5, color=colour)
+            ax.text((left + right) / 2, words, label, ha="center", va="bottom" if y > 0 else "top", fontsize=10.5,
+                    color=colour)  # fmt: skip
         said.append(f"{name} 1, {name} 2 and a {alone}")
     show(
         drawn,
@@ -355,13 +372,13 @@ def two_relations() -> None:
     row(0, -3, "abcxy", changed=(3, 4))
     row(5.6, 0, "     ", hatched=(3, 4))
     row(5.6, -3, "     ", hatched=(3, 4), changed=(3, 4))
-    _equal(ax, 5.6, 3, -1.5, "equal before the change")
+    _equal(ax, 5.6, 3, -1.4, "equal before the change")
     row(9.3, 0, "abcde")
     for k, word in enumerate(("abcde", "vwxyz")):
         row(9.3, -2.65 - 0.7 * k, word, changed=range(5) if k else ())
         row(14.9, -2.65 - 0.7 * k, "     ", hatched=range(5) if k else (), changed=range(5) if k else ())
     row(14.9, 0, "     ")
-    _equal(ax, 14.9, 5, -1.3, "the whole row equal")
+    _equal(ax, 14.9, 5, -1.4, "the whole row equal")
     show(
         drawn,
         "Two relations. Left: a text and the same text with other tokens at its end go through the model; the outputs "
@@ -379,7 +396,7 @@ def position_rows() -> None:
     drawn, ax = figure(8.8, 3.4)
     stage(ax, (-2.9, 16.4), (-5.6, 2.0))
     said = []
-    for left, title, by_text in ((0.0, "right: positions count tokens", False),
+    for left, title, by_text in ((0.0, "repaired: positions count tokens", False),
                                  (10.2, "faulty: positions count texts", True)):  # fmt: skip
         colour = ORANGE if by_text else BLUE
         ax.text(left, 1.6, title, ha="left", va="center", fontsize=11, weight="bold", color=INK)
@@ -400,7 +417,7 @@ def position_rows() -> None:
     show(
         drawn,
         "The row of the position table that each of five tokens gets, for three texts in a batch and the last of them "
-        f"alone. Right, {said[0]}. Faulty, {said[1]}.",
+        f"alone. Repaired, {said[0]}. Faulty, {said[1]}.",
     )
 
 

@@ -9,32 +9,35 @@
 # %% [markdown]
 # # Lecture @errata_lab · Errata lab: testing equations, tables and code
 #
-# *About 60 minutes, ten of them a game. You need the course up to [lecture @transformer](@transformer); some of the
-# overclaims are about [lecture @cheap_attention](@cheap_attention).*
+# *About 55 minutes, ten of them a game; a good place for a break is before mutation testing. You need the course up
+# to [lecture @transformer](@transformer); some of the overclaims are about [lecture
+# @cheap_attention](@cheap_attention).*
 #
 # After this lecture you can
 #
 # * turn a doubt about an equation, a table or a page of code into a **test** that fails;
 # * choose the cheapest test first: shapes, a limiting case, a trusted implementation, training;
-# * name what you do: **property-based**, **metamorphic**, **differential** and **mutation testing**;
+# * use **property-based**, **metamorphic**, **differential** and **mutation testing**, and call each by its name;
 # * test **that gradients arrive**;
 # * say what a falling loss proves about a model, and what it does not;
-# * tell an error from an overclaim, a convention, and a line that is right and easily misread.
+# * tell an error from an overclaim, a convention, and a line that is right but easily misread.
 #
 # ## A worked example: one formula, four questions
 #
-# A slide on self-attention says $o_i = \sum_i \alpha_{ij} v_i$. Is it right? Four questions, the cheapest first:
+# A slide on self-attention says $o_i = \sum_i \alpha_{ij} v_i$, with attention weights $\alpha$ and values $v$. Is it
+# right? We ask four questions, the cheapest first:
 #
-# 1. **Shapes**: does the code give $(n, d)$?
-# 2. **A limiting case**: if all values are equal, a weighted average must return that value. Does it?
-# 3. **A trusted peer**: is it what torch's own attention returns?
-# 4. **Training**: what test loss does a small causal language model reach with this line? (Ten seeds, from a stored run.)
+# 1. **Shapes**: does the code return $(n, d)$, a row for each token?
+# 2. **A limiting case**: a weighted average of equal values must be that value again. Is it?
+# 3. **A trusted peer**, or *reference implementation*: does torch's own attention return the same?
+# 4. **Training**: what test loss does a small causal language model reach with this line? A stored run with ten seeds
+#    has measured it.
 #
 # *Guess first:* which of the four show that something is wrong?
 
 # %% tags=["hide-input"]
 try:
-    from attncourse import viz
+    from attncourse.layers import layer_norm
 
     from . import figures
     from .review_game import review_game
@@ -46,6 +49,7 @@ except ModuleNotFoundError:
 
 import math
 from collections import Counter
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 
@@ -53,13 +57,13 @@ import torch
 import torch.nn.functional as F
 
 from attncourse.data import Tokenizer, docstrings, encode_texts
-from attncourse.layers import layer_norm
 from attncourse.metrics import token_loss
 from attncourse.training import fit_texts, text_batches
 from attncourse_lessons.errata import (
     ERRATA,
     FAULTS,
     ON_NO_SLIDE,
+    SlideBlock,
     SlideModel,
     attention_as_torchs,
     erratum,
@@ -74,7 +78,7 @@ torch.set_num_threads(1)  # models as small as these gain nothing from a second 
 # ## A worked example: one formula, four questions
 # $$o_i = \sum_i \alpha_{ij} v_i$$
 #
-# 1. **Shapes**: does the code give $(n, d)$?
+# 1. **Shapes**: does the code return $(n, d)$?
 # 2. **A limiting case**: do equal values come back?
 # 3. **A trusted peer**: is it torch's result?
 # 4. **Training**: which test loss?
@@ -101,18 +105,19 @@ for name, mixing, stored in (("as printed", alpha.mT, "sum over the query"),
 # {print}
 
 # %% [markdown]
-# Two of the four questions show the fault in one line each: **the limiting case** and **the peer**. The **shape** is
-# right, since the table of weights is square. (The formula's letters do not match; see *free indices* below.)
+# **The limiting case and the peer show the fault, each in one line.** The *shape of the output* does not, because the
+# table of weights is square and fits either way round. Training even rewards the fault: the loss is far *lower*. It
+# looks suspicious only after a conversion: 0.086 nats per token means that the correct token typically gets a
+# probability of $e^{-0.086} \approx 0.92$. That is hard to believe of a small model that sees only the past.
 #
-# **Training** seems to favour the fault: its loss is far *lower*. That is evidence of a fault, too, but only if you know
-# that no model that sees only the past can reach 0.1 nats per token on this text.
-#
-# *Why is the loss lower?* As printed, the sum runs over the *queries*. So it uses a column of the weights in place of a
-# row:
+# Why is the loss so low? Taken literally, the line cannot be run, because the sum uses up the $i$ that stands on the
+# left. We ran the nearest line that can be, $o_j = \sum_i \alpha_{ij} v_i$. The rows of our $\alpha$ belong to the
+# queries, so it sums over the *queries*, and uses a column of the weights where it should use a row. The figure draws
+# new weights, this time under a causal mask:
 
 # %% tags=["hide-input"]
 causal = torch.ones(4, 4, dtype=torch.bool).tril()
-scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))        # (4, 4)
+scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))        # (4, 4)
 figures.row_or_column(scores.masked_fill(~causal, -torch.inf).softmax(dim=-1), 1)
 #| caption: Causal weights; hatched: the future. Blue: the row that token 1 should use. Orange:
 #|   the column that the printed sum uses.
@@ -123,23 +128,21 @@ figures.row_or_column(scores.masked_fill(~causal, -torch.inf).softmax(dim=-1), 1
 # {figure}
 
 # %% [markdown]
-# A column does not sum to one. In a causal model column $j$ holds the weights of the queries $i \ge j$ only. So token
-# $j$ gets the values of *later* tokens, and the model reads the token that it has to predict.
+# The orange column does not sum to 1, and such sums are what the limiting case found. In a causal model the column
+# holds the weights of the queries $i \ge j$, because only they may attend to key $j$. So token $j$ also gets the values
+# of *later* tokens, and the model reads the token that it has to predict.
 
 # %% [markdown] teaches="what slides get wrong"
 # ## A list of claims, each with a test
 #
-# That line comes from one of the five good decks of slides from which this course grew ([lecture
-# @getting_ready](@getting_ready) names them; you do not need them). You have met some of their mistakes in boxes headed "A
-# common mistake". The package has the whole list, `attncourse_lessons.errata`. It has 67 entries, of four kinds:
+# This line comes from one of the five slide decks that the course grew out of. They are good decks, yet they contain
+# mistakes, some of which you have met in boxes headed "A common mistake". The package holds the whole list, whose
+# entries are of four kinds:
 #
 # * **definite**: wrong in every reading that the rest of the slide allows;
 # * **overclaim**: true of less than it says;
-# * **convention**: a choice that clashes with another choice. The entry's test is written for the other choice, so the
-#   line as printed fails it;
-# * **no error**: right as it stands, and easily misread.
-#
-# *Guess first:* which kind is the most frequent, and does it make up more than half of the list?
+# * **convention**: a choice that is sound by itself, but clashes with the one that the entry's test assumes;
+# * **no error**: right as it stands, but easily misread.
 
 # %% [raw] slide
 # ## A list of claims, each with a test
@@ -149,65 +152,50 @@ figures.row_or_column(scores.masked_fill(~causal, -torch.inf).softmax(dim=-1), 1
 # |---|---|
 # | **definite** | wrong in every reading that the slide allows |
 # | **overclaim** | true of less than it says |
-# | **convention** | a choice, until two slides choose differently |
-# | **no error** | right, and easily misread |
-#
-# > **Guess first.** Which kind is the most frequent? Is it more than half of the list?
+# | **convention** | a choice that clashes with another choice |
+# | **no error** | right, but easily misread |
 
 # %%
 print(len(ERRATA), "entries:", dict(Counter(entry.kind for entry in ERRATA)))
-definite = [entry for entry in ERRATA if entry.kind == "definite"]
-print(f"of the {len(definite)} definite ones {sum(entry.slip for entry in definite)} carry a †")
 print(erratum("sum over the query"))
 
-# %% [markdown]
-# Definite errors are the most frequent kind, but with 29 of 67 entries they are fewer than half. A † marks a possible
-# transcription error: 16 of the 29 have one, 13 do not.
-#
-# The card above shows one entry. Behind the card stands code: *the line as printed, the line as it should be, and one
-# question that tells them apart*. "This looks odd" is an opinion. A failing test is evidence: the author can run it, and
-# can see it pass after the repair.
-
 # %% tags=["hide-input"]
-tested = Counter()
 for entry in ERRATA:
-    kind = "no error" if entry.kind == "no error" else "all others"
-    tested[kind, "as printed"] += entry.test(entry.printed).passes
-    tested[kind, "corrected"] += entry.test(entry.corrected).passes
-for (kind, version), passing in tested.items():
-    print(f"{kind:>10}, {version:>10}: {passing:>2} pass")
+    assert entry.holds and entry.test(entry.corrected).passes
+    assert entry.test(entry.printed).passes == (entry.kind == "no error")
+assert len(ERRATA) == 67 and sum(entry.kind == "definite" for entry in ERRATA) < 67 / 2
 
-# %% tags=["hide-input"]
-assert all(entry.holds for entry in ERRATA) and list(tested.values()) == [0, 57, 10, 10]
-assert len(ERRATA) == 67 and len(definite) == 29 and sum(entry.slip for entry in definite) == 16
+# %% [markdown]
+# **Each entry has code behind it: the line as printed, the line as it should be, and one test that is run on both.**
+# "This looks odd" is an opinion, but a failing test is evidence, because the author can run it and watch it pass after
+# the repair. In all 67 entries the corrected line passes its test, and the printed line fails it unless the entry is
+# *no error*. (A † marks a possible slip of our transcription.)
 
 # %% [raw] slide
 # ## Four questions, in the order of their cost
 # | ask | costs | the field's name |
 # |---|---|---|
 # | Do the shapes fit? | a pencil | **shape check** |
-# | What comes out where the answer is known? | two calls | **metamorphic testing** |
+# | What comes out where the answer is known? | two calls | **limiting case**, **metamorphic testing** |
 # | Is it the same as something trusted? | three lines | **differential testing** |
-# | Does it train? | a run for each seed | training and evaluation |
+# | Does the loss show it? | a run for each seed | training and evaluation |
 
 # %% [markdown]
 # ## Four questions, in the order of their cost
 #
-# The four questions of the worked example have names:
+# Each of the four questions has a name in the field, and you can put it to a line of your own:
 #
 # | ask | it costs | the field's name |
 # |---|---|---|
-# | **Do the shapes fit?** | a pencil | a **shape check**, also by types or the letters of `einsum` |
-# | **What comes out where the answer is known?** Equal values, zeroed sublayers, another future | two calls | a **limiting case**; or **metamorphic testing** ([@chen1998]), if the answer is known only *relative to another call* |
-# | **Is it the same as something trusted?** A library, a table that can be counted | three lines | **differential testing** ([@mckeeman1998]), or a parity test |
-# | **Does it train?** | a run for each seed | training and evaluation |
+# | **Do the shapes fit?** | a pencil | **shape check** |
+# | **What comes out where the answer is known?** | two calls | **limiting case**; or **metamorphic testing** ([@chen1998]), if the answer is known only *relative to another call* |
+# | **Is it the same as something trusted?** | three lines | **differential testing** ([@mckeeman1998]) |
+# | **Does the loss show it?** | a run for each seed | training and evaluation |
 #
-# **Property-based testing** ([@claessen2000]) suits the first three questions: you state a property that holds for *all*
-# inputs, and a program samples the inputs.
-#
-# Every test needs an **oracle** ([@barr2015]): something that says what the right answer is. For the output of a language
-# model there is none; this is the **oracle problem**. A **metamorphic relation** gets around the problem by comparing two
-# calls of the same program. We use two such relations:
+# Every test needs an **oracle** ([@barr2015]), something that decides whether an output is right. Nobody can tell from
+# a text alone what the right logits are: this is the **oracle problem**. A **metamorphic relation** gets around it by
+# comparing two calls whose outputs must stand in a known relation. In our two relations, they must be equal wherever
+# the figure has a green sign:
 
 # %% tags=["hide-input"]
 figures.two_relations()
@@ -215,13 +203,26 @@ figures.two_relations()
 #|   must stay equal. Hatched: outputs that are not compared.
 #| label: relations
 
+# %% [raw] slide
+# ## Two metamorphic relations
+# {figure}
+#
+# Nobody knows the right outputs. But these must agree.
+
 # %% [markdown]
+# On the left, another ending must not change the outputs before it. On the right, the other texts in the batch must not
+# change any output for this one.
+#
 # ## Property-based testing: do the shapes fit?
 #
-# A slide writes the output of multi-head attention for *one* token, as a column: $\text{output} = Y[\text{output}_1;
-# \dots; \text{output}_h]$, with $Y \in \mathbb{R}^{d \times d}$. In the line above it, and in our code, tokens are rows.
-# Suppose that we type the slide's line as it stands. We give every length (tokens, features, heads) a size of its own.
-# *Guess:* on which side of the heads must $Y$ stand in the code?
+# We begin with the cheapest question, and ask it of many sizes at once. In **property-based testing** ([@claessen2000])
+# you state a property that must hold for *all* inputs, and a program tries it on many sampled ones.
+#
+# A slide writes the output of multi-head attention for *one* token, as a column:
+# $\text{output} = Y[\text{output}_1; \dots; \text{output}_h]$, with $Y \in \mathbb{R}^{d \times d}$ and the outputs of
+# the $h$ heads stacked. In our code tokens are rows, so $Y$ belongs to the right of the heads. Suppose that somebody
+# types the slide's line as it stands, and a program samples 200 sizes. *Guess first:* for how many does $Y$ on the left
+# raise an error: all, most, or none?
 
 # %% [raw] slide
 # ## Do the shapes fit?
@@ -229,84 +230,61 @@ figures.two_relations()
 #
 # $$\text{output} = Y[\text{output}_1; \dots; \text{output}_h]$$
 #
-# > **Guess first.** In code, tokens are rows. On which side of the heads must $Y$ stand?
+# > **Guess first.** In code, tokens are rows. For how many of 200 sampled sizes does $Y$ on the left raise an error?
 
 # %%
-n, d, h = 7, 32, 2
-heads, Y = torch.randn(h, n, d // h), torch.randn(d, d)   # (2, 7, 16), (32, 32)
-beside = torch.cat(list(heads), dim=-1)                   # (7, 32)  a row for each token
-try:
-    Y @ beside
-except RuntimeError as error:
-    print("Y on the left: ", error)
-print("Y on the right:", tuple((beside @ Y).shape))       # (7, 32)
+draws, runs, failing = torch.Generator().manual_seed(0), [], []
+for _ in range(200):
+    n, h, width = torch.randint(1, 9, (3,), generator=draws).tolist()
+    d = h * width
+    heads, Y = torch.randn(n, d), torch.randn(d, d)     # (n, d)  the heads side by side
+    assert (heads @ Y).shape == (n, d), f"n = {n}, d = {d}"
+    try:
+        Y @ heads
+        runs.append((n, d))
+    except RuntimeError:
+        failing.append((n, d))
+print("Y on the right: (n, d) in all 200 samples")
+print(f"Y on the left: an error in {len(failing)} of them, none in {len(runs)};"
+      f" smallest failing n, d: {min(failing, key=sum)}")
+
+# %% tags=["hide-input"]
+assert all(n == d for n, d in runs) and len(failing) > 150
 
 # %% [raw] slide
 # ## Never test with n = d
 # {print}
+#
+# A single sample might have had $n = d$; 200 samples do not all. In Python: `hypothesis`.
 
 # %% [markdown]
-# $Y$ must stand on the right. The slide's line is right for a column, but not for rows, so the list calls it a
-# *convention*. If there were as many tokens as features, the left product would run, and would mix tokens instead of
-# features. *Never test
-# with $n = d$.* The property is "for all sizes the
-# result is $(n, d)$", and a program samples the sizes:
-
-# %%
-draws, blind, failing = torch.Generator().manual_seed(0), 0, []
-for _ in range(200):
-    n, h, width = torch.randint(1, 9, (3,), generator=draws).tolist()
-    d = h * width
-    beside = torch.cat(list(torch.randn(h, n, width)), dim=-1)    # (n, d)
-    assert (beside @ torch.randn(d, d)).shape == (n, d), f"n = {n}, d = {d}, h = {h}"
-    try:
-        torch.randn(d, d) @ beside
-        blind += 1
-    except RuntimeError:
-        failing.append((n, d))
-print("Y on the right: (n, d) in all 200 samples")
-print(f"Y on the left: runs in {blind} of them, fails first with n, d = {failing[0]};"
-      f" smallest failing pair: {min(failing, key=sum)}")
-
-# %% [raw] slide
-# ## Let a program sample the sizes
-# {print}
+# **The left product fails in most samples, and runs wherever $n = d$.** There it mixes tokens where it should mix
+# features, and nothing complains, so *never test with $n = d$.* (For a column the slide's line is right: the list calls
+# it a *convention*.)
 #
-# A single sample might have had $n = d$; 200 samples do not all. (In Python: `hypothesis`.)
-
-# %% [markdown]
-# The left product runs only where $n = d$. The library `hypothesis` has such a loop built in:
-#
-# ```python
-# from hypothesis import given, strategies as st
-#
-# @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8))
-# def test_shape(n, h, width):
-#     assert multi_head_output(n, h, width).shape == (n, h * width)
-# ```
-#
-# When a test fails, `hypothesis` also looks for the smallest sizes that fail, which is called **shrinking**.
+# <details><summary>Going further: a library</summary>The library `hypothesis` runs such loops, and looks for a smaller
+# input that still fails (**shrinking**).</details>
 
 # %% [markdown] erratum="Qz for all"
-# > **A common mistake: an index that is on one side only.** One deck makes the decoder's queries with "$q_i = Qz$".
+# > **A common mistake: an index that is on one side only.** One deck makes the decoder's queries by "$q_i = Qz$".
 # > **Free indices**, over which no sum runs, must be the same on both sides of an equation. Here $i$ stands on the left
-# > alone. So either all $q_i$ are the same, or the right-hand side is a whole matrix.
-#
-# **Shapes find** a product on the wrong side and a missing axis; free indices find a missing index. **They are blind**
-# where two lengths are equal, and to everything *inside* a table of the right shape.
+# > alone, so either all $q_i$ are equal, or the right-hand side is a whole matrix. The line of the worked example fails
+# > this test, too, although its output has the right shape: the sum uses up the $i$ that stands on the left.
 
 # %% [raw] slide
 # ## A common mistake: an index on one side only
 # $$q_i = Q z$$
 #
-# A letter on the left that does not occur on the right is a warning. The test: when $z_1$ changes, the other queries do not.
+# A letter on the left that does not occur on the right is a warning. The test: when $z_1$ changes, the other queries do
+# not.
 
 # %% [markdown]
 # ## Limiting cases and metamorphic relations: the answer is known
 #
-# Three slides hide the future with three different lines: "−∞ where $i > i$"; "−∞ where $j \ge i$"; and "set attention
-# weights to 0", here done after the softmax. *Before you run the cell:* for each line, do the rows sum to one, and does
-# the future get no weight?
+# To see *inside* a table of the right shape, we need a case whose answer we know. Three slides hide the future with
+# three different lines: "−∞ where $i > i$", "−∞ where $j \ge i$", and "set attention weights to 0", which we apply
+# after the softmax. *Guess first:* for each line, do the rows still sum to one, and is the future left without
+# weight?
 
 # %% [raw] slide
 # ## Known answers: three masks
@@ -314,7 +292,7 @@ print(f"Y on the left: runs in {blind} of them, fails first with n, d = {failing
 # 2. −∞ where $j \ge i$
 # 3. weights set to 0 after the softmax
 #
-# > **Guess first.** What does the sum of a row say about each? Does the future get nothing?
+# > **Guess first.** For each line: do the rows sum to one? Is the future left without weight?
 
 # %%
 scores = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))         # (4, 4)
@@ -323,21 +301,10 @@ tables = {
     "−∞ where i > i": scores.masked_fill(i > i, -torch.inf).softmax(dim=-1),
     "−∞ where j ≥ i": scores.masked_fill(j >= i, -torch.inf).softmax(dim=-1),
     "weights set to 0": scores.softmax(dim=-1) * (j <= i),
-    "−∞ where j > i": scores.masked_fill(j > i, -torch.inf).softmax(dim=-1),
 }                                                                              # (4, 4) each
 figures.masked_tables(tables, allowed=j <= i)
-
-
-def two_questions(table):
-    ones = torch.allclose(table.sum(dim=-1), torch.ones(4))
-    return ones, bool((table.triu(1) == 0).all())     # rows sum to one; nothing in the future
-
-
-answers = {name: two_questions(table) for name, table in tables.items()}
-for name, (ones, past) in answers.items():
-    print(f"{name:>17}:  rows sum to one: {ones!s:<6} the future gets nothing: {past}")
-#| caption: Weights under three masks and the right one. Hatched: the future. Orange: what is
-#|   wrong (a leak, NaN, a missing weight, a sum that is not one).
+#| caption: Weights under three masks, and the answers to both questions. Hatched: the future.
+#|   Orange: weight in the future, or a sum that is not 1.
 
 # %% [raw] slide
 # ## One question is not enough
@@ -345,22 +312,31 @@ for name, (ones, past) in answers.items():
 #
 # **Now you:** a@errata_lab, exercise 1
 
+# %% tags=["hide-input"]
+def two_answers(table):
+    ones = torch.allclose(table.sum(dim=-1), torch.ones(4))
+    return ones, bool((table.triu(1) == 0).all())     # rows sum to one; nothing in the future
+
+
+answers = [two_answers(table) for table in tables.values()]
+assert answers == [(True, False), (False, False), (False, True)]
+assert two_answers(scores.masked_fill(j > i, -torch.inf).softmax(dim=-1)) == (True, True)
+
 # %% [markdown]
-# One question is not enough: each of the two *questions* passes one wrong table. The rows of *i > i* sum to one, and
-# *weights set to 0* leaves the future empty.
+# **One question is not enough, because each of the two passes a wrong table.** (The right mask, −∞ where $j > i$,
+# passes both.) From left to right:
 #
-# * *i > i* is never true, so nothing is forbidden.
-# * *j ≥ i*: no token sees itself. The first row sees nothing at all: 0/0, NaN. The other rows pass both questions. A
-#   third question finds them: does every token give itself some weight?
-# * *Weights set to 0*: all rows except the last sum to less than one. (The slides with this line set the scores to −∞ one
-#   slide earlier, so the line is no error. Code that takes it literally is wrong.)
+# * *$i > i$* is never true, so nothing is forbidden and the future keeps its weight.
+# * *$j \ge i$* hides each token even from itself. The first token sees nothing, so its weights are 0/0, which is NaN,
+#   and row 0 fails both questions. The other rows pass both. Only a third question catches them: does every token give
+#   itself some weight?
+# * *Weights set to 0* leaves the future empty, but the rows lose the weight that the future had.
 #
-# In the third table the future has no weight. *Guess first:* in a model with this mask, can another future still move the
-# past? A program samples 50 models with two texts each, and tests *the past stays* ([@fig:relations]):
+# In the third table the future has no weight. Can it still change the past? A program samples 50 models, each with
+# two texts that differ only in their future, and tests *the past stays* ([@fig:relations]):
 
 # %% tags=["hide-input"]
-assert [name for name, both in answers.items() if all(both)] == ["−∞ where j > i"]
-for faults in ((), ("i > i",), ("weights set to 0",)):
+for faults in ((), ("weights set to 0",)):
     draws, worst = torch.Generator().manual_seed(0), []
     for _ in range(50):
         n, h, width = torch.randint(2, 9, (3,), generator=draws).tolist()
@@ -376,38 +352,33 @@ for faults in ((), ("i > i",), ("weights set to 0",)):
     failed = sum(gap > 1e-4 for gap in worst)
     print(f"the past stays, {' '.join(faults) or 'the right mask'}:"
           f" fails in {failed} of 50 samples")
-    assert (failed == 0) == (not faults)
+    assert failed == (50 if faults else 0)
 
 # %% [markdown] teaches="code: a block and a language model"
-# Yes, it can. Before the weights were set to 0, the softmax divided them by a sum that contains the future. So the
-# relation finds a leak that the question about the weights misses.
+# **It can, in each of the 50 samples.** Before the weights were set to 0, the softmax had divided them by a sum that
+# includes the future. The empty upper triangle hides this leak, whereas the relation compares outputs and finds it.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 1.
 #
 # ### A block that is not what its comments say
 #
-# One deck has a language model in fifty lines of code. Its comments say "pre-normalization" and "residual connection", so
-# we know what was meant: the pre-norm block of [lecture @deep_stacks](@deep_stacks). The figure shows the printed block
-# and three repairs. To tell them apart we use a **limiting case**: **zeroed** sublayers, which return nothing but zeros.
+# A limiting case can also test a whole block. One deck has a language model in fifty lines of code. Its comments say
+# "pre-normalization" and "residual connection", so it means the pre-norm block of [lecture @deep_stacks](@deep_stacks).
+# In the printed code, however, each residual path begins on the wrong side of its norm:
 
 # %% tags=["hide-input"]
-figures.four_blocks()
-#| caption: The block as printed, with one residual path repaired, and with both. Each path
-#|   begins after the norm (orange, dashed) or before it (blue).
+figures.two_blocks()
+#| caption: The block as printed and as repaired. Each residual path begins after the norm
+#|   (orange, dashed) or before it (blue).
 #| label: blocks
 
 # %% [raw] slide
 # ## A block that is not what its comments say
-# ```python
-# x = norm_1(x)                  # pre-normalisation
-# x = x + attention(x)           # residual connection
-# x = norm_2(x)                  # pre-normalisation
-# x = x + feed_forward(x)        # residual connection
-# ```
+# {figure}
 #
 # A **limiting case**: **zeroed** sublayers, which return nothing but zeros.
 #
-# > **Guess first.** What do the printed, the half-repaired and the repaired block return? For which $x$ would you see no difference?
+# > **Guess first.** What does each block then return? For which $x$ would you see no difference?
 
 # %%
 def printed(x, attention, feed_forward):
@@ -421,21 +392,9 @@ def repaired(x, attention, feed_forward):
     x = x + attention(layer_norm(x))
     return x + feed_forward(layer_norm(x))
 
-# %% tags=["hide-input"]
-def first_repaired(x, attention, feed_forward):
-    x = x + attention(layer_norm(x))
-    x = layer_norm(x)
-    return x + feed_forward(x)
-
-
-def second_repaired(x, attention, feed_forward):
-    x = layer_norm(x)
-    x = x + attention(x)
-    return x + feed_forward(layer_norm(x))
-
 # %% [markdown]
-# *Before you run it:* with both sublayers zeroed, what does each of the four return? And for which x would you see no
-# difference?
+# The limiting case is a block with **zeroed** sublayers, which return nothing but zeros. *Guess first:* what does
+# each block return then, $x$, norm($x$) or 0? And for which $x$ would you see no difference?
 
 # %%
 def moves(block, x):
@@ -445,15 +404,13 @@ def moves(block, x):
 torch.manual_seed(0)
 plain = 2 * torch.randn(3, 5, 16) + 1    # (batch, n, d)  neither centred nor of size one
 normed = layer_norm(plain)               # (batch, n, d)
-for block in (printed, first_repaired, second_repaired, repaired):
-    print(f"{block.__name__:>15}:  a plain x moves by {moves(block, plain):.3f},"
-          f"  a normalised one by {moves(block, normed):.0e}")
+for block in (printed, repaired):
+    print(f"{block.__name__:>8}: a plain x moves by {moves(block, plain):.3f},"
+          f" a normalised one by {moves(block, normed):.0e}")
 
 # %% tags=["hide-input"]
-halves = moves(first_repaired, plain), moves(second_repaired, plain)
-assert moves(repaired, plain) == 0
-assert min(halves) > 1, "half is not enough"
-assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is blind"
+assert moves(repaired, plain) == 0 and moves(printed, plain) > 1
+assert moves(printed, normed) < 1e-4, "on normalised vectors the test is blind"
 
 # %% [raw] slide
 # ## Choose ordinary inputs
@@ -462,35 +419,28 @@ assert moves(printed, normed) < 1e-4, "and on normalised vectors the test is bli
 # On normalised vectors the broken block passes.
 
 # %% [markdown]
-# Only the repaired block returns x; half a repair does not pass. The other three print the same number. Each of them
-# returns norm(x), because a second norm changes nothing.
-#
-# But the test can be blind. On vectors that are already normalised a norm does nothing, and the broken block passes.
-# *Choose ordinary inputs.* Choose an ordinary change, too: if two calls differ only by a 1 added to every feature,
-# LayerNorm removes the difference. And while the sublayers return 0, this test cannot see where their output is added.
+# **The repaired block returns $x$, and the printed block returns norm($x$).** (It normalises twice, but the second time
+# changes little.) For the same reason the test is blind if $x$ is normalised already: the broken block passes. So
+# *choose ordinary inputs*.
 #
 # ### Batch invariance: a text alone and in a batch
 #
-# **Batch invariance** means that a model's output for a text does not depend on the other texts in the batch. Training
-# never tests this relation. The same deck's model gives each token a position:
+# The other relation of [@fig:relations] is **batch invariance**: a model's output for a text must not depend on the
+# other texts in the batch. The same deck's model breaks it in two lines, which give each token a position:
 #
 # ```python
 # pos = torch.arange(x.size(0), device=x.device).unsqueeze(1)
 # x = self.embedding(x) + self.pos_encoder(pos)
 # ```
 #
-# Its input `x` has the shape (batch, n), so `x.size(0)` counts *texts*. Then `unsqueeze(1)` makes a column of these
-# numbers, (batch, 1): one position for all tokens of a text.
+# Its input `x` has the shape (batch, n), so `x.size(0)` counts *texts*. All tokens of a text get the same position,
+# the number of their text in the batch, and this changes when the text is read alone:
 
 # %% tags=["hide-input"]
 figures.position_rows()
 #| caption: The row of the position table that each token gets. Orange: rows that depend on the
 #|   batch. Below: text 2 alone; the faulty code gives it other rows.
 #| label: positions
-
-# %% [markdown]
-# `SlideModel` is our repaired version of the deck's model; `faults` puts entries of the list back. We train the right
-# model and the faulty one on docstrings, from three seeds. *Guess first:* what will their training losses look like?
 
 # %% [raw] slide
 # ## Batch invariance: a text alone and in a batch
@@ -505,7 +455,13 @@ figures.position_rows()
 # ## The row of the table that each token gets
 # {figure}
 #
-# > **Guess first.** What will the training loss look like?
+# > **Guess first.** Does the training loss show it? Does the test loss depend on the batch?
+
+# %% [markdown]
+# `SlideModel` is our repaired version of the deck's model, and its argument `faults` puts faults from the list back in.
+# We train the repaired model and the faulty one on docstrings. Then both read the same 64 test texts: one by one, four
+# at a time, and so on. *Guess first:* does the training loss show the fault? And does either test loss change as the
+# batch grows?
 
 # %% tags=["hide-input"]
 corpus = docstrings(limit=4000)
@@ -513,47 +469,17 @@ tokenizer = Tokenizer.train(corpus.train, size=128)
 train, test = (
     [text[:65] for text in encode_texts(texts, tokenizer) if len(text) > 16] for texts in corpus
 )
+texts = torch.tensor([text[:33] for text in test if len(text) >= 33][:64])     # (64, 33)
 SIZES = {"vocab_size": 128, "d_model": 48, "d_ff": 192, "max_length": 128}
 
 
-def trained(*faults, steps=100, seed=0):
+def trained(*faults, steps=100, seed=0, positions=1.0):
     torch.manual_seed(seed)
     model = SlideModel(**SIZES, faults=faults)
+    with torch.no_grad():
+        model.positions.weight.mul_(positions)
     history = fit_texts(model, train, steps, 512, 64, lr=5e-3, seed=seed, progress=False)
     return model, history.losses
-
-
-FAULT = "positions by the batch"
-trainings = {
-    "right": [trained(seed=seed) for seed in range(3)],
-    FAULT: [trained(FAULT, seed=seed) for seed in range(3)],
-}
-smooth = {}
-for name, pairs in trainings.items():
-    losses = torch.tensor([losses for _, losses in pairs])            # (3, 100)  seeds, steps
-    smooth[name] = losses.unfold(1, 10, 10).mean(dim=-1).tolist()     # means of ten steps
-figures.seed_curves(smooth, range(10, 101, 10), "training steps",
-                    "training loss (nats per token)", False)
-half = [torch.tensor(lines).mean(dim=0)[5:] for lines in smooth.values()]
-assert (half[1] < half[0]).all(), "from step 60 on the faulty mean is the lower one"
-#| caption: Training loss of the right model and of the one with positions by the batch, means
-#|   of ten steps. Thin lines: one seed each. The axis does not begin at 0.
-
-# %% [raw] slide
-# ## Both fall
-# {figure}
-#
-# > **Guess first.** The same 64 texts, read one by one, four at a time, and so on. What do the lines look like?
-
-# %% [markdown]
-# Both losses fall. In the second half of the training the mean of the faulty model is even a little *lower*. The curves
-# give no reason to suspect a fault.
-#
-# Now both models read the same 64 test texts one by one, four at a time, and so on. The loss must not depend on the size
-# of the batch. *What will the lines look like?*
-
-# %% tags=["hide-input"]
-texts = torch.tensor([text[:33] for text in test if len(text) >= 33][:64])     # (64, 33)
 
 
 @torch.no_grad()
@@ -562,88 +488,95 @@ def loss_in_batches(model, size):
     return sum(losses) / len(losses)
 
 
-sizes = (1, 4, 16, 64)
-shown = {}
+FAULT = "positions by the batch"
+trainings = {
+    "repaired": [trained(seed=seed) for seed in range(3)],
+    FAULT: [trained(FAULT, seed=seed) for seed in range(3)],
+}
+sizes, smooth, shown = (1, 4, 16, 64), {}, {}
 for name, pairs in trainings.items():
+    losses = torch.tensor([losses for _, losses in pairs])            # (3, 100)  seeds, steps
+    smooth[name] = losses.unfold(1, 10, 10).mean(dim=-1).tolist()     # means of ten steps
     shown[name] = [[loss_in_batches(model, size) for size in sizes] for model, _ in pairs]
-figures.batch_curves(shown, sizes, "difference in test loss (nats per token)")
-spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
-assert max(spread["right"]) < 1e-4, "the same in every batch"
-assert min(spread[FAULT]) > 0.01, "its loss depends on the batch"
-#| caption: Test loss as batches grow, one line per seed. Left: minus the same model's loss in
-#|   batches of one. Right: minus the right model's loss.
+figures.training_and_batches(smooth, range(10, 101, 10), shown, sizes)
+#| caption: Nats per token. Left: training loss, means of 3 seeds and 10 steps; the axis
+#|   starts above 0. Right: each seed's test loss, minus its loss in batches of one.
 #| label: batches
 
 # %% tags=["hide-input"]
-for by_right, by_fault in zip(*shown.values(), strict=True):
-    assert by_fault[0] < by_right[0] and by_fault[1] < by_right[1] and by_fault[3] > by_right[3]
-
-# %% [raw] slide
-# ## The loss depends on the batch
-# {figure}
-#
-# The line is right for inputs (n, batch); here they are (batch, n). The test needs two calls and no training.
-
-# %% [markdown]
-# The left panel compares each model with itself. The right model's loss does not depend on the batch; the faulty model's
-# loss does. Most training batches held 8 texts, and none held more than 26. So the first rows of the table are well
-# trained. The rows from 26 on are not trained at all, but a batch of 64 uses them.
-#
-# The right panel compares the two models. For each seed the faulty loss is *lower* than the right model's in batches of
-# one and four, and higher in batches of 64.
-
-# %% tags=["hide-input"]
+half = [torch.tensor(lines).mean(dim=0)[5:] for lines in smooth.values()]
+assert (half[1] < half[0]).all(), "from step 60 on the faulty mean is the lower one"
+spread = {name: [max(line) - min(line) for line in lines] for name, lines in shown.items()}
+assert max(spread["repaired"]) < 1e-4 and min(spread[FAULT]) > 0.1
 texts_in = Counter()
 for seed in range(3):
     batches = islice(text_batches(train, 512, 64, seed=seed), 100)    # as in training
     texts_in.update(len(batch.tokens_in) for batch in batches)
 ((usual, times),) = texts_in.most_common(1)
-print(f"texts in a training batch: {usual} in {times} of {texts_in.total()},"
-      f" at most {max(texts_in)}")
-assert (usual, max(texts_in)) == (8, 26)
+assert (usual, max(texts_in)) == (8, 26) and times > 150, "of 300 batches"
+
+# %% [raw] slide
+# ## Training does not show it, two calls do
+# {figure}
 
 # %% [markdown]
-# A batch of more than 128 texts makes the faulty model crash, because its table has 128 rows:
+# **Training gives no warning, but a second batch size does.** On the left both losses fall, and in the second half the
+# faulty one is even a little lower. In the right-hand panel, the repaired model has the same test loss at every batch
+# size, whereas the faulty model's loss rises from 16 texts on. Most training batches held 8 texts, and none held more
+# than 26, so a batch of 16 uses rows of the position table that were rarely trained, and one of 64 rows that never
+# were.
+#
+# <details><summary>How can a model manage without the places of its tokens?</summary>
+#
+# Even with no positions at all, models learn much about places ([@haviv2022]), probably from the causal mask: token $t$
+# attends to $t + 1$ tokens, and no other token to just as many.
+# </details>
+#
+# <details><summary>Going further: both relations from one gradient</summary>
+#
+# Both relations also have a form that needs one `backward` and no second input ([@karpathy2019]). The gradient of the
+# output at one place, with respect to all embeddings, must be zero at later places and in other texts. Where it is not,
+# it names the leak. But it is blind to what enters without a gradient, as the number of a text does here.
+# </details>
+#
+# Two more relations are worth a test. *Padding* must change no output for the real tokens ([lecture
+# @masking](@masking)), and writing with a *cache* must give the logits of one call for the whole text ([lecture
+# @many_heads](@many_heads)). For both, switch dropout off first, with `model.eval()`.
+#
+# ### Three tests of a training run: the first loss, one batch, the gradient
+#
+# Would testing the training run itself have given a warning? Three such tests are common, and all are cheap:
+#
+# 1. **The first loss.** An untrained model knows nothing, so its loss must be near that of guessing, $\ln |V|$ for a
+#    vocabulary $V$ (a little above it here, because random logits differ). If it is not, suspect the initialisation or
+#    the computation of the loss.
+# 2. **Overfit one batch** ([@karpathy2019]). Trained on the same few texts, a model must reach the lowest possible
+#    loss. If it does not, suspect the learning rate or a cut gradient; if it gets below, something tells it which
+#    text it reads. Here the lowest is not 0 but $\ln 8 / 32 = 0.065$: the eight texts begin alike, so the model must
+#    guess once which of them it is reading.
+# 3. **Gradients arrive.** After one `backward` every parameter must have a gradient, and texts of 32 tokens must reach
+#    32 rows of the position table.
+#
+# We test the repaired model and three faults: positions by the batch, the printed block, and positions that are
+# `detach`ed, so that no gradient reaches them. *Guess first:* which test finds which fault?
+
+# %%
+class Detached(SlideModel):                               # no gradient for its positions
+    def embed(self, tokens):
+        return self.tokens(tokens) + self.positions.weight.detach()[: tokens.shape[1]]
+
+
+def reached(model):
+    token_loss(model(texts[:8, :-1]), texts[:8, 1:]).backward()       # eight texts of 32 tokens
+    table = model.positions.weight.grad                               # (128, d), or None
+    rows = 0 if table is None else int(table.any(dim=-1).sum())
+    return rows, sum(parameter.grad is None for parameter in model.parameters())
 
 # %% tags=["hide-input"]
-crowd = texts[:1, :-1].expand(256, -1)                    # (256, 32)  one text, 256 times
-right, by_batch = (pairs[0][0] for pairs in trainings.values())      # the models of seed 0
-print("right:", tuple(right(crowd).shape))
-try:
-    by_batch(crowd)
-except IndexError as error:
-    print("by the batch:", type(error).__name__, error)
-
-# %% [markdown]
-# The line would be right for inputs of shape (n, batch), the default of torch's own Transformer layers.
-#
-# > **Check yourself.** A colleague makes the crash go away with `pos % max_len`. Which of the two tests, the large batch
-# > or batch invariance, still finds the fault?
-# > <details><summary>Answer</summary>Batch invariance. The crash was a symptom, and now it is gone, but every text still
-# > gets one position for all its tokens. A repair that removes the error message and not its cause makes the fault
-# > harder to find.</details>
-#
-# ### Three tests of a training: the first loss, one batch, the gradient
-#
-# An untrained model knows nothing, so its **first loss** must be near the loss of guessing, $\ln |V|$ for a vocabulary
-# $V$. If the first loss is far above, something is initialised or indexed wrongly. If it is far below, the loss is
-# computed wrongly, or the targets can be read from the input.
-#
-# A model must be able to **overfit one batch**: trained on the same few texts, it must reach the lowest possible loss
-# ([@karpathy2019]). If it does not, suspect the learning rate first, then a cut gradient or wrong targets. The lowest
-# possible loss is not always 0. Our eight texts begin with the same token, and from that token alone no model can tell
-# which of the eight it is reading.
-#
-# The third test costs one `backward`: does a gradient *reach* everything that should learn? No parameter may lack a
-# gradient, and texts of 32 tokens must reach 32 rows of the table of positions. (The classic **gradient check** is
-# another test: `torch.autograd.gradcheck` compares a derivative written by hand with finite differences.)
-#
-# *Which of the three tests finds the positions by the batch? Which finds the printed block?*
-
-# %% tags=["hide-input"]
-def two_tests(*faults, seed, steps=100):
+def first_and_last(make, seed, steps=100):
+    """The losses of an untrained model, and of one trained on eight texts."""
     torch.manual_seed(seed)
-    model, few = SlideModel(**SIZES, faults=faults), texts[:8]           # (8, 33)
+    model, few = make(), texts[:8]                                       # (8, 33)
     optimizer, losses = torch.optim.Adam(model.parameters(), lr=5e-3), []
     for _ in range(steps):
         loss = token_loss(model(few[:, :-1]), few[:, 1:])
@@ -662,47 +595,57 @@ def lowest_loss(few):
             for row in rows for k in range(1, n)]
     return sum(nats) / len(nats)
 
-# %% tags=["hide-input"]
+
 BLOCK = "the residual from the normalised x"              # the printed block
-print(f"guessing: {math.log(128):.2f} nats; one batch, at best: {lowest_loss(texts[:8]):.3f}")
-for faults in ((), (FAULT,), (BLOCK,)):
-    firsts, lasts = zip(*(two_tests(*faults, seed=seed) for seed in range(3)), strict=True)
-    print("untrained", *(f"{loss:.2f}" for loss in firsts), "  one batch",
-          *(f"{loss:.3f}" for loss in lasts), f"  {' '.join(faults) or 'right'}")
+four = {"repaired": SlideModel, FAULT: partial(SlideModel, faults=(FAULT,)),
+        "printed block": partial(SlideModel, faults=(BLOCK,)), "detached positions": Detached}
+least = lowest_loss(texts[:8])
+print(f"{'':>22}  first loss  one batch  rows reached  without gradient")
+print(f"{'should be':>22}  {math.log(128):>10.2f}  {least:>9.3f}  {32:>12}  {0:>16}")
+found = {}
+for name, make in four.items():
+    build = partial(make, **SIZES)
+    firsts, lasts = zip(*(first_and_last(build, seed) for seed in range(3)), strict=True)
+    found[name] = reached(build())
+    print(f"{name:>22}  {sum(firsts) / 3:>10.2f}  {sum(lasts) / 3:>9.3f}"
+          f"  {found[name][0]:>12}  {found[name][1]:>16}")
     assert max(abs(loss - 4.85) for loss in firsts) < 0.4 and max(lasts) < 0.2
-    below = max(lasts) < lowest_loss(texts[:8])
-    assert below == (FAULT in faults), "better than possible: something names the text"
-
-# %%
-class Cut(SlideModel):                                    # a mutant: no gradient for positions
-    def embed(self, tokens):
-        return self.tokens(tokens) + self.positions.weight.detach()[: tokens.shape[1]]
-
-
-reached = {}
-for name, model in {"right": SlideModel(**SIZES), FAULT: SlideModel(**SIZES, faults=(FAULT,)),
-                    "printed block": SlideModel(**SIZES, faults=(BLOCK,)),
-                    "cut": Cut(**SIZES)}.items():
-    token_loss(model(texts[:8, :-1]), texts[:8, 1:]).backward()       # eight texts of 32 tokens
-    slopes = [parameter.grad for parameter in model.parameters()]
-    table = model.positions.weight.grad                               # (128, d), or None
-    rows = 0 if table is None else int(table.any(dim=-1).sum())
-    missing = sum(slope is None for slope in slopes)
-    reached[name] = rows, missing
-    print(f"{name:>22}: rows of the table with a gradient: {rows:>2};"
-          f" parameters without one: {missing} / {len(slopes)}")
+    assert (max(lasts) < least) == (name == FAULT), "too good: something names the text"
 
 # %% tags=["hide-input"]
-assert reached == {"right": (32, 0), FAULT: (8, 0), "printed block": (32, 0), "cut": (0, 1)}
+assert found == {"repaired": (32, 0), FAULT: (8, 0), "printed block": (32, 0),
+                 "detached positions": (0, 1)}
+
+
+class Watched(SlideModel):                                # keeps its embeddings
+    def embed(self, tokens):
+        self.embedded = super().embed(tokens)
+        self.embedded.retain_grad()
+        return self.embedded
+
+
+torch.manual_seed(0)
+for fault, leaks in {"": False, FAULT: False, "i > i": True, "weights set to 0": True}.items():
+    watched = Watched(**SIZES, faults=(fault,) if fault else ())
+    logits = watched(texts[:3, :-1])                                     # (3, 32, 128)
+    assert 0.3 < logits.var(dim=-1).mean() < 0.4, "the variance of an untrained model's logits"
+    logits[1, 9].square().sum().backward()                               # text 1, token 9
+    reaches = watched.embedded.grad.any(dim=-1)                          # (3, 32)
+    assert reaches[1, :10].all() and not reaches[[0, 2]].any()
+    assert reaches[1, 10:].any() == leaks, "the gradient form of the two relations"
+
+# %% [raw] slide
+# ## Three tests of a training run
+# {print}
+#
+# > They ask whether a model *can learn*, not whether it is the model that was meant.
 
 # %% [markdown]
-# The first loss finds neither fault. Overfitting one batch finds the positions by the batch, because the loss is *too
-# good*: no model that sees only the tokens can reach it. This model sees more, since each text's number tells it which
-# text it is reading. The gradient finds the positions by the batch, too: it reaches 8 rows, one for each text. The
-# count of parameters without a gradient finds the cut.
-#
-# The printed block passes all three tests. They ask whether a model *can learn*. The relations above ask whether it is
-# the model that was meant.
+# **Two tests find the positions by the batch, one finds the detached positions, and none finds the printed block.**
+# With positions by the batch, one batch is learned *too well*, because each text's number names the text, and the
+# gradient reaches only 8 rows, one for each text. The detached table gets no gradient, yet its model overfits as well
+# as the repaired one. The printed block passes everything, because these tests ask whether a model *can learn*, not
+# whether it is the model that was meant.
 
 # %% [raw] slide
 # ## Boundary values: the longest text
@@ -713,172 +656,127 @@ assert reached == {"right": (32, 0), FAULT: (8, 0), "printed block": (32, 0), "c
 # %% [markdown] erratum="max_len not handed on"
 # ### Boundary values: the longest text
 #
-# > **A common mistake: a size that is not passed on.** The same code lets you choose `max_len`, and makes its table of
-# > positions with it. But it builds its blocks by `Block(d_model, nhead, dim_ff)`, so each block's mask is made for its
-# > own default, 128. In training, texts are cut to that length, and nobody notices. **Boundary value analysis** finds
-# > such faults: try the shortest and the longest input that is allowed, and one step beyond each.
+# All these tests used short texts, but some faults wait for a long one.
+#
+# > **A common mistake: a size that is not handed on.** The same code lets you choose `max_len` and sizes its table of
+# > positions by it, but each block's mask keeps the block's own default, 128. In training, texts are cut to that
+# > length, so nobody notices. **Boundary value analysis** finds such faults: try the shortest and the longest allowed
+# > input, and one step beyond each.
 
-# %%
+# %% tags=["hide-input"]
 beyond = torch.zeros(1, 257, dtype=torch.long)            # (batch, n)
-for name, faults in {"right": (), "as printed": ("max_len not handed on",)}.items():
+for name, faults in {"repaired": (), "as printed": ("max_len not handed on",)}.items():
     model = SlideModel(**(SIZES | {"max_length": 256}), faults=faults)
-    for n in (0, 1, 256, 257):
+    for n in (1, 256, 257):
         try:
             said = f"logits {tuple(model(beyond[:, :n]).shape)}"
-        except (ValueError, IndexError, RuntimeError) as error:
+        except (IndexError, RuntimeError) as error:
             said = str(error).split(" at non")[0]
-        print(f"{name:>11}, {n:>3} tokens: {said}")
+        print(f"{name:>11}, {n} tokens: {said}")
 
 # %% [raw] slide
 # ## 256 tokens
 # {print}
 #
-# > **Guess first.** The final norm is missing. Sketch the size of the logits against the number of blocks: right, as printed, block repaired alone.
+# The longest allowed text finds the fault. In training, nobody uses one.
 
 # %% [markdown]
-# The longest allowed text, 256 tokens, finds the fault. Both models refuse texts of 0 and of 257 tokens, as they
-# should.
-#
-# ### Depth: is the missing final norm an error?
-#
-# In that code the last block feeds straight into the output layer. Another deck has a final norm between the two. *Sketch
-# the size of an untrained model's logits (their standard deviation) against the number of blocks*: for the right model,
-# for the code as printed, and for the code with only its block repaired.
-
-# %% tags=["hide-input"]
-@torch.no_grad()
-def size_of_logits(depth, seed, faults):
-    torch.manual_seed(seed)
-    model = SlideModel(**SIZES, n_layers=depth, faults=faults)
-    return model(texts[:4, :-1]).std().item()
-
-
-both = ("the residual from the normalised x", "no final norm")
-kinds = {"right": (), "as printed": both, "block repaired": both[1:]}
-depths = (1, 2, 4, 8, 16, 32)
-scales = {}
-for name, faults in kinds.items():
-    scales[name] = [
-        [size_of_logits(depth, seed, faults) for depth in depths] for seed in range(5)
-    ]
-figures.seed_curves(scales, depths, "blocks", "logits: standard deviation")
-#| caption: Size of the logits of untrained models against the number of blocks (logarithmic).
-#|   Thin lines: one seed each. The vertical axis does not begin at 0.
-
-# %% tags=["hide-input"]
-growth = {name: [line[-1] / line[0] for line in lines] for name, lines in scales.items()}
-assert min(growth["block repaired"]) > 1.4 and max(growth["block repaired"]) < 1.8
-assert all(0.7 < factor < 1.3 for name in ("right", "as printed") for factor in growth[name])
-for bare, normed_last in zip(scales["block repaired"], scales["right"], strict=True):
-    assert abs(bare[0] / normed_last[0] - math.sqrt(2)) < 0.15, "a sum of two vectors of size 1"
-
-# %% [raw] slide
-# ## A repair can make another line wrong
-# {figure}
-#
-# After each repair, run *all* the tests again.
-
-# %% [markdown]
-# * *Block repaired* grows: each repaired block adds to x, and no final norm removes the growth before the logits. From 1
-#   block to 32 the logits grow by a factor of 1.4 to 1.8, for each seed. They also begin about √2 times as large as the
-#   right model's, since x is the sum of a token vector and a position vector. We have not measured whether so
-#   large logits harm the training of deep stacks.
-# * *As printed* does not grow: the printed block adds to a *normalised* x, so the missing norm is *no error there*.
-#
-# So repairing one line can make another line wrong. After each repair, run *all* the tests again.
-#
-# **Limiting cases and relations find** faults that break a relation that you can state. **They are blind** where inputs
-# are special, to what a limiting case switches off, and to every relation that you did not think of.
+# **The longest allowed text, 256 tokens, finds the fault.** A single token runs in both, and both refuse 257 tokens, as
+# they should.
 
 # %% [markdown] erratum="ε outside the root"
 # ## Differential testing: is it the same as something trusted?
 #
-# Where a library has the same function, comparing takes three lines, and you need no idea of what might be wrong.
-# LayerNorm is the example: no deck prints the formula that torch uses.
+# What if you cannot think of a relation? If a library has the same function, three lines compare the two, and you need
+# no idea of what might be wrong. LayerNorm is a good example.
 #
-# > **A common mistake: to take two conventions for one.** One deck divides by $\sigma + \varepsilon$, another by
-# > $\sigma$, torch and this course by $\sqrt{\sigma^2 + \varepsilon}$. Each is a convention and no error, but each is
-# > *another* function. *Guess* by how much the first formula and torch's differ for vectors of size 1, 0.1, 0.01:
+# > **A common mistake: taking two conventions for one.** One deck divides by $\sigma + \varepsilon$, another by
+# > $\sigma$, torch and this course by $\sqrt{\sigma^2 + \varepsilon}$. Each is a convention and none is an error, but
+# > they are three *different* functions.
+#
+# *Guess first:* with $\varepsilon = 10^{-5}$, do the outputs of the first formula and of torch's differ by more than
+# 0.01 if the features are of size about 1? And if they are of size 0.01?
 
 # %% [raw] slide
 # ## Differential testing
 # Where a library has the same thing, comparing takes three lines.
 #
-# **A common mistake: to take two conventions for one.** $\sigma + \varepsilon$, $\sigma$, $\sqrt{\sigma^2 + \varepsilon}$.
+# **A common mistake: taking two conventions for one.** $\sigma + \varepsilon$, $\sigma$, $\sqrt{\sigma^2 +
+# \varepsilon}$.
 #
-# > **Guess first.** By how much do they differ for vectors of size 1, 0.1, 0.01?
+# > **Guess first.** By how much do they differ for features of size about 1, and of size 0.01?
 
 # %%
 x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))            # (n, d)
 worst = {}
-for size in (1.0, 0.1, 0.01, 0.001):
+for size in (1.0, 0.1, 0.01):
     y = size * x
     deviation = y.std(dim=-1, correction=0, keepdim=True)                      # (n, 1)
     outside = (y - y.mean(dim=-1, keepdim=True)) / (deviation + 1e-5)          # (n, d)
     worst[size] = (outside - F.layer_norm(y, (64,))).abs().max().item()
-    print(f"vectors of size {size:<5}: worst difference from torch {worst[size]:.0e}")
+    print(f"features of size {size:<4}: worst difference from torch {worst[size]:.0e}")
 
 # %% tags=["hide-input"]
 assert worst[1.0] < 1e-4 and worst[0.01] > 0.05, "so compare at several sizes, not at one"
-
-# %% [markdown]
-# At size 0.01 the variance is $10^{-4}$. An ε of $10^{-5}$ inside the root is a tenth of the variance; outside, it is a
-# thousandth of σ. So compare at several sizes.
-#
-# *How much may two right implementations differ?* They may differ by rounding, which depends on the number type. The
-# **machine epsilon** of a type is the step from 1 to the next larger number:
-
-# %% tags=["hide-input"]
 for dtype in (torch.float32, torch.bfloat16):
-    y = x.to(dtype)                                       # vectors of size 1
+    y = x.to(dtype)                                       # features of size about 1
     ours, peer = layer_norm(y), F.layer_norm(y, (64,))
     apart, step = (ours - peer).abs().max().item(), torch.finfo(dtype).eps
-    print(f"{dtype}: {apart:.0e} apart;"
-          f" epsilon × the largest output: {step * peer.abs().max():.0e}")
+    assert apart < 2 * step * peer.abs().max(), "rounding"
 
 # %% [markdown]
-# Both implementations are right. They differ by about epsilon times the largest output, because they round at different
-# steps. So choose a **tolerance** of a few times that size, and smaller than the smallest fault that matters.
-# `torch.testing.assert_close(ours, peer)` takes its tolerance from the number type; `rtol` and `atol` set your own.
+# **The difference is tiny at size 1 and large at size 0.01, so compare at several sizes.** At size 0.01 the variance,
+# $10^{-4}$, is only ten times as large as the ε inside torch's root. Outside the root, the same ε is only a thousandth
+# of σ.
 #
-# > **Check yourself.** You want a test that finds the ε outside the root. In which number type, and for vectors of which
-# > size, do you compare?
-# > <details><summary>Answer</summary>In float32 there is room for a tolerance even at size 1, where the ε outside the
-# > root costs 2e-05. In bfloat16 rounding alone costs a thousand times as much, and hides the fault. Test in float32, or
-# > at a size where the fault is large: at size 0.01 it is 0.2.</details>
+# Two correct implementations still round at different steps, so a comparison needs a **tolerance**.
+# `torch.testing.assert_close(ours, peer)` chooses one for you.
+#
+# <details><summary>Going further: how large a tolerance, and in which number type?</summary>
+#
+# A few times the **machine epsilon** of the number type (the step from 1 to the next larger number), times the largest
+# output. For features of size about 1, our norm and torch's differ by rounding alone: by 5e-07 in float32, and by 2e-02
+# in bfloat16.
+#
+# So look for the ε outside the root in float32. There, even at size 1, a tolerance fits between rounding and the 2e-05
+# that this ε costs. In bfloat16 rounding hides the fault, unless you compare at size 0.01, where it is 0.2.
+# </details>
 #
 # ### Tables: count them
 #
-# The number of layers and the widths determine the number of parameters ([lecture @many_heads](@many_heads) counts them).
-# In four rows of the decks' tables these numbers contradict each other:
+# For a table of numbers the trusted peer is arithmetic. Since the number of layers and the widths determine the
+# number of parameters, a row can contradict itself:
 
 # %% tags=["hide-input"]
-for name in ("d_ff of the 8 layers", "d_ff of the 6 layers", "24 heads", "a width of 5140"):
+for name in ("d_ff of the 8 layers", "24 heads"):
     entry = erratum(name)
     print(f"{entry.claim}\n    as printed: {entry.test(entry.printed).measured}")
-    print(f"    right:      {entry.correction}")
+    print(f"    right:      {entry.correction.split(' (')[0]}")
     print(f"    corrected:  {entry.test(entry.corrected).measured}")
 
 # %% [raw] slide
 # ## Tables: count them
 # {print}
 #
-# Two of the four were copied faithfully from the paper. A table does not become right by being published.
+# The second was copied faithfully from the paper. A table does not become right by being published.
 
 # %% [markdown]
-# Two of the four rows were copied faithfully from a paper, so a faithful copy can be wrong, too.
+# **Neither row fits its count.** In the first, 8 layers of encoder and 8 of decoder have 16 feed-forward networks with
+# $2 \cdot 768 \cdot d_\text{ff}$ weights each. Together these are 101 million for $d_\text{ff} = 4096$ and 113 million
+# for 4608: the difference between the two counts. In the second, 24 heads of 128 make attention 3,072 wide inside, 1.5
+# times as wide as the 16 heads of the corrected row. That row was copied faithfully from a paper, so a table does not
+# become right by being published.
 #
 # ### One table, three transcriptions
 #
-# Three of the decks show the same table, in which Narang et al. ([-@narang2021]) compare many changes to a Transformer.
-# We can no longer tell whether an author mistyped a number or the transcription misread it. *Guess:* of the 304 numbers
-# that all three have, in how many places do they disagree?
+# Is another copy of a table a trusted peer? Three of the decks show the same table, in which Narang et al.
+# ([-@narang2021]) compare many changes to a Transformer. Where the three copies differ, we let them vote:
 
 # %% [raw] slide
 # ## One table, three transcriptions
-# Narang et al. (2021) in three decks.
+# Narang et al. (2021) in three decks: 304 numbers that all three have.
 #
-# > **Guess first.** Of 304 numbers that all three have, in how many places do they disagree?
+# Where they disagree, does a majority say what is right?
 
 # %% tags=["hide-input"]
 names, readings = transcriptions()                        # (3, rows, columns)
@@ -892,42 +790,36 @@ for row, name in enumerate(names):
             below = [f"{said[k]:>{len(deck)}g}" for k, deck in enumerate(decks)]
             disputed.append("  ".join([f"{name:>30}, {what:<11}", *below]))
 print("\n".join(disputed[k] for k in (0, 6, 7)))           # three of them
-print(f"{'…':>30}\n{len(disputed)} of {readings[0].numel()} places")
 differ = [reading.unique() for reading in readings.flatten(1).T]      # at each place
 decided = sum(len(values) == 2 for values in differ)                  # two of the three agree
-print(f"a majority decides {decided} of them")
-for name in ("d_ff of the 8 layers", "ReLU twice"):
-    entry = erratum(name)
-    print(f"{entry.claim}\n    right: {entry.correction.split(';')[0].split(':')[0]};"
-          f" in {' and '.join(deck.split(',')[0] for deck in entry.decks)}")
+print(f"{'…':>30}\n{len(disputed)} of {readings[0].numel()} places;"
+      f" a majority decides {decided} of them\n")
 assert (len(disputed), decided) == (14, 13)
+for name, row, printed_as, right in (("d_ff of the 8 layers", "8 layers, d_ff", "4096", "4608"),
+                                     ("ReLU twice", "the second row is", "ReLU", "GeLU")):
+    entry, said = erratum(name), []
+    for deck in TRANSCRIBERS:
+        width = len(deck.split(",")[0])
+        said.append(f"{printed_as if deck in entry.decks else right:>{width}}")
+    print("  ".join([f"{row:>43}", *said]))
+    assert printed_as in entry.claim and right in entry.correction
+    assert {*entry.decks} == {*TRANSCRIBERS[1:]}, "two of three, and both are wrong"
 
 # %% [raw] slide
 # ## Copies are not witnesses
 # {print}
 #
-# A majority can be wrong: a differential test is as good as its peer is independent.
+# A majority can be wrong: a differential test needs an *independent* peer.
 #
 # **Now you:** a@errata_lab, exercise 2
 
 # %% [markdown]
-# The decks disagree in 14 places, and a majority decides 13 of these. But a majority can be wrong. *Foundations of NLP* and
-# *CSE5321* both say *4096* in the row of 8 layers, where the count of parameters gives 4608. Both say *ReLU* where the
-# paper has *GeLU*. We guess that these two slips stood in a source that both decks copied. **Copies are not witnesses**:
-# they make the same mistake for the same reason.
-#
-# Independent authors are not enough, either. When 27 programs were written independently from one specification, more of
-# them failed on the *same* inputs than independence would explain ([@knight1986]).
-
-# %% [markdown] erratum="BertVis"
-# > <details><summary>The nearest peer may stand on the same slide</summary>
-# >
-# > **A common mistake: reading for the meaning.** "See also BertVis", says a slide, and the link beside these words ends
-# > with *bertviz*. The link is the trusted source.
-# > </details>
-#
-# **A peer** also **finds** faults that you did not think of, at the sizes that you compare. **It is blind** to mistakes
-# that both share.
+# **The vote decides 13 of the 14 places, all but the third line shown, but a majority can be wrong.** The last two
+# lines show *names* of rows, in which the copies differ, too. In both, two decks agree against *CSE 576*, and both are
+# wrong: the count of parameters gives 4608, and the paper has *GeLU*. We guess that they copied a source that already
+# had these slips. **Copies are not witnesses**, because they make the same mistake for the same reason. Even programs
+# that were written independently fail on the same inputs more often than chance allows ([@knight1986]), so a peer that
+# agrees is evidence, not proof.
 #
 # **Now you:** [a14](@errata_lab/assignment), exercise 2.
 
@@ -947,12 +839,13 @@ for name in FAULTS:
 # %% [markdown]
 # ## Mutation testing: would the loss have shown it?
 #
-# The fourth question, training, is the expensive one. Is it a good test? **Mutation testing** ([@demillo1978]) tests the
-# *tests*: change a program by one small step, and see whether the tests notice. The changed program is a **mutant**. A
-# test that fails on it **kills** it. The share of mutants that are killed is the **mutation score**.
+# The fourth question, whether the loss shows it, costs whole training runs. Is it a good test? **Mutation testing**
+# ([@demillo1978]) tests the *tests*: change a program by one small step, and see whether the tests notice. The
+# changed program is a **mutant**, a test that fails on it **kills** it, and the share of mutants that are killed is
+# the **mutation score**.
 #
-# Our mutants are the fourteen entries that can be programmed into the small language model. Two of them are no error and
-# two are conventions, but as changes of *our* model they are mutants, too. This is what each mutant does:
+# Our mutants are fourteen entries of the list, programmed into the small language model one at a time. Ten are definite
+# errors, two are conventions, and two are no error on their slide, but we programmed what a reader may take them for:
 
 # %% tags=["hide-input"]
 MUTANTS = {
@@ -965,39 +858,38 @@ MUTANTS = {
     },
     "norm": {
         "a sum for the mean": "subtracts the sum of the features in place of their mean",
-        "a product for the difference": "makes σ of the products x · μ in place of x − μ",
+        "a product for the difference": "computes σ from x · μ instead of x − μ",
         "a root too many": "divides by √σ",
         "unit mean": "adds 1 to each normalised feature",
         "ε outside the root": "divides by σ + ε",
     },
     "model": {
-        "the residual from the normalised x": "has the printed block",
-        "positions by the batch": "numbers the texts in place of the tokens",
+        BLOCK: "begins the residual paths after the norms",
+        FAULT: "numbers the texts in place of the tokens",
         "max_len not handed on": "has masks for 128 tokens, whatever was asked for",
         "no final norm": "hands the last block's output to the output layer",
     },
 }
 assert [name for names in MUTANTS.values() for name in names] == list(FAULTS)
+called = {name: "printed block" if name == BLOCK else name for name in FAULTS}
+kinds = {name: erratum(name).kind.replace("no error", "misread") for name in FAULTS}
 for part, names in MUTANTS.items():
     for k, (name, does) in enumerate(names.items()):
-        print(f"{'' if k else part:<10} {name:<35} {erratum(name).kind:<11} {does}")
-of_kind = Counter(erratum(name).kind for name in FAULTS)
-print(*(f"{count} {kind}" for kind, count in of_kind.items()), sep=", ")
+        marked = "" if kinds[name] == "definite" else f" ({kinds[name]})"
+        print(f"{'' if k else part:<10} {called[name]:<29} {does}{marked}")
+of_kind = Counter(kinds.values())
+assert of_kind == {"definite": 10, "misread": 2, "convention": 2}
 
 # %% [markdown]
-# `benchmarks/errata.py` trained the model with each of them, from ten seeds, with equal budgets and one learning rate. It
-# measured the loss on held-out texts, in batches as large as those of training.
+# A stored run trained the model with each of them, from ten seeds. Which faults would you *notice* from the loss on
+# held-out texts? We fix a rule before we look. Three things count as noticed:
 #
-# Which faults would you *notice* by the loss? We fix a rule before we look. Four things are noticed:
+# 1. a crash, or a loss that is not a number (NaN);
+# 2. a mean loss that is *worse* than the repaired model's, by more than the repaired model's own seeds differ;
+# 3. a mean loss that is *better* by half a nat or more, which is too good to be true.
 #
-# 1. a crash;
-# 2. a loss that is not a number;
-# 3. a mean loss over the ten seeds that is worse than the right model's, by more than the right model's best and worst
-#    seed differ;
-# 4. a mean loss that is better by half a nat or more.
-#
-# *Write down your prediction.* Which of the fourteen crash, give no number, are clearly worse, are too good to be true, or
-# go unnoticed?
+# *Guess first:* how many of the fourteen go unnoticed? And does any fault lower the loss without making it too good to
+# be true?
 
 # %% [raw] slide
 # ## Mutation testing: would the loss have shown it?
@@ -1005,149 +897,118 @@ print(*(f"{count} {kind}" for kind, count in of_kind.items()), sep=", ")
 #
 # Noticed: a crash; no number; clearly worse; too good by half a nat.
 #
-# > **Write down your prediction.** Which of the fourteen crash? Which give no number? Which cannot be told from the right model?
+# > **Guess first.** How many of the fourteen go unnoticed? Does any lower the loss without being too good to be true?
 
 # %% tags=["hide-input"]
 print(run["command"])
-print(f"{run['steps']} steps of {run['batch_tokens']} tokens; test loss in nats per token\n")
-for name, row in run["faults"].items():
-    if "mean" in row:
-        half = 2.26 * row["standard_error"]               # Student's t for ten seeds
-        said = f"{row['mean']:.3f}   {row['difference']:+z.3f} ± {half:.3f}"
-    else:
-        said = verdicts[name][1]
-    hit = "noticed" if verdicts.get(name, [False])[0] else ""
-    if name == "i > i":
-        hit += f"; seeds from {min(row['losses']):.2f} to {max(row['losses']):.2f}"
-    print(f"{name:>36}:  {said:<24}", hit)
-print(f"seeds of the right model differ by up to {luck:.3f}")
+print(f"{run['steps']} steps of {run['batch_tokens']} tokens, ten seeds; test loss of the"
+      f" repaired model: {nothing['mean']:.3f}, its seeds differ by up to {luck:.3f}")
+groups = {"crash": [], "NaN": [], "clearly worse": [], "too good to be true": [],
+          "unnoticed": []}
+for name, (seen, word) in verdicts.items():
+    by_loss = "clearly worse" if word.startswith("+") else "too good to be true"
+    group = "unnoticed" if not seen else word if word in groups else by_loss
+    groups[group].append(called[name] + ("" if word in groups or not seen else f" {word}"))
+for group, members in groups.items():
+    below = f"{len(members)}, in the figure below"
+    said = below if group == "unnoticed" else ", ".join(members)
+    print(f"{group:>19}: {said}")
+assert [len(members) for members in groups.values()] == [1, 1, 3, 2, 7]
 
 # %% [raw] slide
 # ## Fourteen mutants and the loss
 # {print}
 
 # %% [markdown]
-# Seven of the fourteen are noticed: one crashes, one gives no number, three are clearly worse, and two are too good to be
-# true. (Rule 4 finds the same two with any limit from 0.05 to 2 nats.) The second number in a row is the mean difference
-# from the right model *with the same seed*, ± the half-width of its 95 % confidence interval. Six of the ten definite
-# errors are noticed. Four are not: a root too many, the printed block, positions by the batch, and max_len. The fault of
-# max_len matters only for texts that are longer than any in this run.
+# **By this rule the loss notices seven of the fourteen and misses seven**, among them four definite errors.
+# The rule is lenient where a loss is a little lower, because hardly anybody looks for a mistake when the loss improves.
+# If *every* change of more than 0.015 counted, the loss would notice eleven. Both rules need the loss of the repaired
+# model, which the author of a mistake does not have.
 #
-# *i > i* lets each token read its target. Why is its loss not near 0? Its mean is near 1 nat, and the ten seeds lie
-# between 0.69 and 1.78. We guess that the model must first learn to find the token one place ahead, and that 400 steps
-# are too few for that.
-#
-# Rules 3 and 4 need the right model's loss, which the author of a mistake does not have. Without it four mutants are
-# noticed: the crash, the NaN and, if you know what is possible, the two losses below 1 nat. Here are the seven that the
-# rule does not notice:
+# How do the missed seven differ from the repaired model?
 
 # %% tags=["hide-input"]
 unseen = [name for name in FAULTS if not verdicts[name][0]]
-rows = {name: run["faults"][name] for name in unseen}
+rows = {name: run["faults"][name] for name in unseen}                 # 2.26: t for ten seeds
 hidden = {name: (row["difference"], 2.26 * row["standard_error"]) for name, row in rows.items()}
 hidden = dict(sorted(hidden.items(), key=itemgetter(1)))  # the largest first
-viz.differences_from_baseline({"": hidden},
-                              x_name="nats per token; left of 0: lower with the change")
-#| caption: Test loss of mutants that the rule misses, minus the right model's, same seed: means
-#|   of ten seeds, 95 % intervals. Triangles: 0 lies outside; circles: inside.
+figures.missed_mutants(
+    {f"{called[name]} ({kinds[name]})": pair for name, pair in hidden.items()}, luck
+)
+#| caption: Test loss of the seven missed mutants minus the repaired model's (same seed).
+#|   Ten seeds, 95 % intervals. Triangle: all below 0; circle: 0 lies inside.
 #| label: hidden
 
 # %% tags=["hide-input"]
 better = [name for name, (change, bar) in hidden.items() if change < -bar]
 same = [name for name, (change, bar) in hidden.items() if abs(change) <= bar]
-assert BLOCK in better and "max_len not handed on" in same
-words = [word for hit, word in verdicts.values() if hit]
-noticed_as = Counter(word if word in ("crash", "NaN") else word[0] for word in words)
-assert noticed_as == {"crash": 1, "NaN": 1, "+": 3, "−": 2} and len(unseen) == 7
-assert FAULT in better
-definite_ones = [name for name in FAULTS if erratum(name).kind == "definite"]
-overlooked = [name for name in definite_ones if name in unseen]
-assert (len(definite_ones), len(overlooked)) == (10, 4)
+assert {BLOCK, FAULT, "no final norm", "a root too many"} < {*better} and len(better) == 5
+assert {*same} == {"max_len not handed on", "ε outside the root"}
+overlooked = [name for name in unseen if kinds[name] == "definite"]
+assert {*overlooked} == {"a root too many", BLOCK, FAULT, "max_len not handed on"}
 changes = [run["faults"][name].get("difference", 0) for name in FAULTS]
-assert not any(-2 < change < -0.05 for change in changes), "any limit between"
+assert not any(-2 < change < -0.05 for change in changes), "any limit between gives the same"
+small = [name for name in unseen if run["faults"][name]["difference"] < -luck]
+assert {*unseen} - {*small} == {BLOCK, *same}, "what a rule misses that counts small gains, too"
 
 # %% [raw] slide
 # ## Those that nobody would notice
 # {figure}
 
 # %% [markdown]
-# Five of the seven *do* differ from the right model: their loss is lower. The printed block is among them. So "it trains
-# better with my change" does not show that the change is what you think it is.
+# **Five of the seven have a *lower* loss than the repaired model.** Who looks for a mistake when the loss has fallen?
+# Yet three of these five are definite errors: positions by the batch, a root too many and the printed block. So "it
+# trains better with my change" does not show that the change is what you think it is.
 #
-# *Why is the loss lower with positions by the batch?* torch samples position vectors as long as the token vectors. At the
-# start they are noise, different at every position. The fault adds *one* vector to all tokens of a text, which may
-# disturb less. *Guess first:* both models start with position vectors ten times shorter. What happens to the fault's
-# advantage in batches of one?
+# Two points lie on 0, because their faults matter elsewhere: *ε outside the root* for small vectors, and *max_len not
+# handed on* for texts of more than 128 tokens.
+#
+# <details><summary>Going further: mutants that no test can kill</summary>
+#
+# Neither of these two is an **equivalent mutant**. Such a mutant does the same as the original for *every* allowed
+# input, so no test can kill it, and the mutation score leaves it out.
+# </details>
+#
+# <details><summary>Going further: why are positions by the batch better here?</summary>
+#
+# Probably by an accident of the initialisation. We repeat the 100 training steps of [@fig:batches] with position
+# vectors that start ten times shorter. The repaired model's test loss falls from 3.30 to 3.09, that of the faulty one
+# from 3.25 to 3.09, and the advantage is gone. Long position vectors are a bad start for both models, and a worse one
+# for the repaired model. Whether that explains the whole gain after 400 steps, we have not tested.
+# </details>
 
 # %% tags=["hide-input"]
-print("test loss in batches of 1, of 64; positions as torch draws them → ten times shorter:")
-smaller = {}
-for name, faults in {"right": (), FAULT: (FAULT,)}.items():
-    smaller[name] = []
-    for seed in range(3):
-        torch.manual_seed(seed)
-        model = SlideModel(**SIZES, faults=faults)
-        with torch.no_grad():
-            model.positions.weight.mul_(0.1)                              # nothing else
-        fit_texts(model, train, 100, 512, 64, lr=5e-3, seed=seed, progress=False)
-        one, many = (loss_in_batches(model, size) for size in (1, 64))
-        with torch.no_grad():
-            alone, among = model(texts[-1:, :-1])[0], model(texts[:, :-1])[-1]
-        moved = (alone - among).abs().max().item()
-        smaller[name].append((one, many, moved))
-        before = shown[name][seed]
-        print(f"{name:>22}: {before[0]:.3f} → {one:.3f}, {before[3]:.3f} → {many:.3f};"
-              f"  two calls: logits {moved:.1g} apart")
-for by_right, by_fault in zip(*smaller.values(), strict=True):
-    assert all(abs(b - a) < 0.02 for a, b in zip(by_right[:2], by_fault[:2], strict=True))
-    assert by_right[2] < 1e-4 and by_fault[2] > 0.1, "the relation needs no size"
-gains = [old[0] - new[0] for old, new in zip(shown["right"], smaller["right"], strict=True)]
-assert min(gains) > 0.1 and max(gains) < 0.35
+shorter = {}
+for name, faults in {"repaired": (), FAULT: (FAULT,)}.items():
+    models = [trained(*faults, seed=seed, positions=0.1)[0] for seed in range(3)]
+    shorter[name] = [loss_in_batches(model, 1) for model in models]
+    before = sum(losses[0] for losses in shown[name]) / 3
+    assert abs(before - (3.25 if faults else 3.30)) < 0.03
+    assert abs(sum(shorter[name]) / 3 - 3.09) < 0.03
+for of_right, of_fault in zip(*shorter.values(), strict=True):
+    assert abs(of_right - of_fault) < 0.02
 
 # %% [markdown]
-# The advantage is gone. The right model's loss falls by about 0.2 nats, and the two models agree to 0.02 nats, in batches
-# of one and of 64. So in 100 steps right positions bring no more than faulty ones. Perhaps the table is not learned yet.
-# Perhaps it is not needed, since the causal mask alone tells a model something about the order. We have not told these
-# two reasons apart. But one text, read in two calls, still gets different logits from the faulty model: the relation
-# finds the fault where the loss does not.
+# ### Token by token: score a model as it writes
 #
-# *Is the mutant "weights set to 0" really better?* The denominator of its softmax contains the future, which does not
-# exist yet when a model writes. So we score the texts **token by token**: each prediction comes from a call that is given
-# only the tokens before it. *Guess first:* what happens to the mutant's advantage? The first two lines are our models of
-# 100 steps, three of each kind. The lines below are from the stored run: 400 steps, ten models of each kind.
-
-# %%
-@torch.no_grad()
-def token_by_token(model):
-    newest = [model(texts[:, :t])[:, -1] for t in range(1, texts.shape[1])]    # (64, 128) each
-    return token_loss(torch.stack(newest, dim=1), texts[:, 1:]).item()
+# *Weights set to 0* divides by a sum that includes the future, but a model that is writing has no future to read. We
+# can score texts under the same condition, **token by token**: each prediction then comes from a call that is given
+# only the tokens before it. *Guess first:* does the mutant's advantage stay, vanish, or turn into a disadvantage?
 
 # %% tags=["hide-input"]
-LEAK, gaps = "weights set to 0", {}
-by_leak = [trained(LEAK, seed=seed) for seed in range(3)]
-for name, pairs in {"right": trainings["right"], LEAK: by_leak}.items():
-    both = [(loss_in_batches(model, 64), token_by_token(model)) for model, _ in pairs]
-    gaps[name] = [slow - at_once for at_once, slow in both]
-    print(f"{name:>16}, one call → token by token:",
-          *(f" {at_once:.3f} → {slow:.3f}" for at_once, slow in both))
-print(f"{run['steps']} steps, means of ten seeds:")
+LEAK = "weights set to 0"
 for name in ("nothing", LEAK):
     row = record[name]
-    print(f"{name.replace('nothing', 'right'):>16}: {row['mean']:.3f}"
-          f" → {row['token_by_token']['mean']:.3f}")
+    print(f"{name.replace('nothing', 'repaired'):>16}: in one call {row['mean']:.3f},"
+          f" token by token {row['token_by_token']['mean']:.3f}")
 slow, right_slow = (record[name]["token_by_token"] for name in (LEAK, "nothing"))
 higher = sum(a > b for a, b in zip(slow["losses"], right_slow["losses"], strict=True))
 apart, half = slow["difference"], 2.26 * slow["standard_error"]
-print(f"the mutant minus the right model, token by token: {apart:+.2f} ± {half:.2f};"
+print(f"the mutant minus the repaired model, token by token: {apart:+.2f} ± {half:.2f};"
       f" above 0 for {higher} of {len(slow['losses'])} seeds")
 
 # %% tags=["hide-input"]
-assert max(map(abs, gaps["right"])) < 1e-4 and min(gaps[LEAK]) > 0.01
-at_once = [[loss_in_batches(model, 64) for model, _ in pairs]
-           for pairs in (trainings["right"], by_leak)]
-assert all(b - a > -0.01 for a, b in zip(*at_once, strict=True)), "no advantage at 100 steps"
-others = [name for name in better if name != LEAK]
-assert all(structural(name)["the past stays"].passes for name in others)
+assert all(structural(name)["the past stays"].passes for name in better if name != LEAK)
 
 # %% [raw] slide
 # ## Token by token: the advantage was the future
@@ -1156,35 +1017,30 @@ assert all(structural(name)["the past stays"].passes for name in others)
 # {print}
 
 # %% [markdown]
-# The right model has the same loss both ways. The mutant does not:
+# **It turns into a disadvantage.** In one call the mutant's loss is the lower one, but token by token it is higher by
+# 0.25 nats, and higher for each of the ten seeds. The repaired model has the same loss both ways. The mutant was
+# trained on rows that fall short of 1 by an amount that depends on the future, but when a model writes, its newest row
+# always sums to 1.
 #
-# * After 100 steps it has no clear advantage even in one call, and token by token each seed already loses more than 0.01
-#   nats.
-# * After 400 steps it has learned to use the leak. In one call its loss is lower by 0.026 nats on average. Token by token
-#   the loss is *higher* by 0.25 ± 0.04, and higher for each of the ten seeds.
+# ### The printed block: pair the seeds, then ask why
 #
-# One call rewards the leak. A model that writes has no future to read, and loses. The other four mutants with a lower
-# loss pass *the past stays* (in the table below), so both scores agree for them. We have not tested why three of these
-# four have a lower loss.
-#
-# One difference is exactly 0: "max_len not handed on" changes nothing for texts of at most 128 tokens, and the stored run
-# has no longer ones. A mutant that *no* allowed input can tell from the original is an **equivalent mutant**: no test can
-# kill it, and the score leaves it out. This mutant is not equivalent: a model for 256 tokens crashes on a text of 256.
-#
-# The printed block is better by 0.013 nats, and the right model's own seeds differ by up to 0.015. *How can we be sure of
-# so small a difference?* Look at pairs of equal seeds:
+# The printed block leaks nothing, and still its mean loss is lower by 0.013 nats. How certain is so small a
+# difference? We compare runs of the same seed, which have read the same texts in the same order:
 
 # %% tags=["hide-input"]
 as_printed = record[BLOCK]["losses"]
-figures.paired_seeds({"right": nothing["losses"], "printed block": as_printed},
+figures.paired_seeds({"repaired": nothing["losses"], "printed block": as_printed},
                      "test loss (nats per token)")
-equal = sum(b < a for a, b in zip(nothing["losses"], as_printed, strict=True))
-print(f"lower with the printed block: in {equal} of {len(as_printed)} pairs of equal seeds")
-#| caption: Test loss of the right model and of the one with the printed block, ten seeds. The
-#|   axis does not begin at 0.
+#| caption: Test loss of the repaired model and of the one with the printed block; each line
+#|   joins two runs of one seed. The axis does not begin at 0.
 
 # %% tags=["hide-input"]
-assert equal == 10
+ten_right, ten_printed = torch.tensor([nothing["losses"], as_printed])         # (10,) each
+unpaired = ((ten_right.var() + ten_printed.var()) / 10).sqrt().item()
+paired = ((ten_right - ten_printed).std() / math.sqrt(10)).item()
+print(f"standard error of the mean difference: unpaired {unpaired:.4f}, paired {paired:.4f}")
+assert sum(b < a for a, b in zip(nothing["losses"], as_printed, strict=True)) == 10
+assert f"{record[BLOCK]['difference']:.3f}" == "-0.013" and 2.5 < unpaired / paired < 3.5
 assert not structural(BLOCK)["identity at zero"].passes
 
 # %% [raw] slide
@@ -1194,12 +1050,12 @@ assert not structural(BLOCK)["identity at zero"].passes
 # **Now you:** a@errata_lab, exercise 3
 
 # %% [markdown]
-# For every seed the printed block has the lower loss. Two models of one seed read the same texts in the same order, so
-# their difference varies less than their losses do. At this size, learning rate and length of training there is little
-# doubt: the printed block's loss is a little *lower*.
+# **All ten lines fall, so the printed block is a little better at these settings.** Two runs of one seed share much
+# of their luck, and what they share cancels in their difference. The difference of 0.013 nats is beyond doubt even
+# without pairing, but pairing makes its standard error three times smaller.
 #
-# *Why does it train so well?* Write the model, with its final norm, as a row of parts. Then let each block begin one part
-# later, after its first norm. *Guess first:* which block of [lecture @deep_stacks](@deep_stacks) is that?
+# Why does a wrong block train so well? Write the model, with its final norm, as a row of parts. The orange brackets
+# mark the printed blocks. Now let each block begin one part later, after its first norm (green):
 
 # %% tags=["hide-input"]
 figures.regrouped()
@@ -1210,12 +1066,6 @@ figures.regrouped()
 # %% [raw] slide
 # ## One model, bracketed twice
 # {figure}
-
-# %% [markdown]
-# A green bracket holds two steps $x \leftarrow \text{norm}(x + f(x))$. So with a final norm the printed model *is* a
-# post-norm Transformer: the layers of the 2017 paper, with one extra norm on the embeddings. The *block* is sound, as
-# a post-norm block, and its comment, "pre-normalization", is wrong. Two such blocks train well; lecture @deep_stacks
-# showed what a deep stack of them needs. A test of the brackets:
 
 # %% tags=["hide-input"]
 torch.manual_seed(0)
@@ -1230,15 +1080,23 @@ with torch.no_grad():
         x = after_attention(x + block.attend(x))
         x = after_ff(x + block.down(block.up(x).relu()))
     apart = (model.logits(x) - model(texts[:4, :-1])).abs().max().item()
-print(f"the printed block with a final norm, and a post-norm stack: logits {apart:.1g} apart")
-assert apart < 1e-5
+print(f"bracketed as above or as below: the largest difference of a logit is {apart:.1g}")
+assert apart < 1e-5, "the printed block with a final norm is a post-norm stack"
 
 # %% [markdown]
+# Each of the two large green brackets holds two steps $x \leftarrow \text{norm}(x + f(x))$. **With a final norm, the
+# printed model *is* a post-norm Transformer**: the layers of the 2017 paper, with one extra norm on the embeddings. The
+# block is a good one under a wrong name, since its comment says "pre-normalization". That is why it can train well. Why
+# it is a little *better* here we do not know; [lecture @deep_stacks](@deep_stacks) shows what a deep stack of it needs.
+#
 # **Now you:** [a14](@errata_lab/assignment), exercise 3.
 #
-# *Do cheap tests do better than the loss?* Here are seven **structural tests** of models that have *not* been trained:
+# ### Structural tests: no training at all
 #
-# | test | what must hold |
+# The loss has killed seven of the fourteen. Can cheap tests do better? We run seven of them on models that have *not*
+# been trained:
+#
+# | structural test | what must hold |
 # |---|---|
 # | the past stays | another future does not change the outputs before it |
 # | rows sum to 1 | $\sum_j \alpha_{ij} = 1$ |
@@ -1246,9 +1104,11 @@ assert apart < 1e-5
 # | norm as torch's | the norm is that of `F.layer_norm` |
 # | batch invariance | a text has the same logits alone and in a batch |
 # | 200 tokens | a text of 200 tokens runs where 256 are allowed |
-# | size at depth | the logits of 2 and of 24 blocks differ by less than 20 % in size |
+# | size at depth | the logits of 2 and of 24 blocks differ by less than 20 % in size, which the final norm sets |
 #
-# *Guess first:* how many of the fourteen do the seven tests kill together?
+# These tests ask for *this* design: a sound encoder fails *the past stays*, a sound post-norm block *identity at zero*,
+# and RMSNorm *norm as torch's*. The 20 % of the last row is our choice. So take from the list what your design
+# promises.
 
 # %% [raw] slide
 # ## Seven structural tests of untrained models
@@ -1265,33 +1125,25 @@ assert apart < 1e-5
 # %% tags=["hide-input"]
 table = {}
 for name in FAULTS:
-    table[name] = {"the loss (nats)": verdicts[name]}
+    table[called[name]] = {"the loss (nats)": verdicts[name]}
     for test_name, finding in structural(name).items():   # untrained models, milliseconds each
-        word = "crash" if "Error:" in finding.measured else "NaN" * ("nan" in finding.measured)
-        table[name][test_name] = (not finding.passes, word)
-kinds = {name: erratum(name).kind for name in FAULTS}
-labels = {name: name if kind == "definite" else f"{name} ({kind})"
-          for name, kind in kinds.items()}
-figures.caught_table({labels[name]: row for name, row in table.items()},
-                     {part: len(names) for part, names in MUTANTS.items()})
-caught = [name for name in FAULTS if any(hit for hit, _ in list(table[name].values())[1:])]
-noticed = len(FAULTS) - len(unseen)
+        table[called[name]][test_name] = not finding.passes, ""
+broken = {called[name] for name in FAULTS if verdicts[name][1] in ("crash", "NaN")}
+figures.caught_table(table, {part: len(names) for part, names in MUTANTS.items()}, broken)
+caught = [name for name, row in table.items() if any(hit for hit, _ in list(row.values())[1:])]
 right_model = [finding.passes for finding in structural().values()]
-print(f"the right model passes {sum(right_model)} of {len(right_model)} structural tests")
-better_too = [name for name in unseen if run["faults"][name]["difference"] < -luck]
-plain_to_see = [name for name in FAULTS if run["faults"][name].get("mean", 0) < 1]
-print("mutation scores:")
-for test_name, score in (("the loss, without a right model", len(plain_to_see)),
-                         ("the loss, by the rule", noticed),
-                         (f"the same, and better by more than {luck:.3f}",
-                          noticed + len(better_too)),
-                         ("the seven structural tests", len(caught))):
-    print(f"{test_name:>40}: {score:>2}/{len(FAULTS)} = {score / len(FAULTS):.2f}")
-assert (len(plain_to_see), noticed, len(better_too)) == (4, 7, 4)
-assert all(right_model), "a test that fails on the right model kills mutants for nothing"
-assert len(caught) == len(FAULTS), "every mutant is killed without any training"
-#| caption: A dot: the column's test kills the row's mutant (wrong value, NaN or crash).
-#|   First column: this section's rule. In brackets: what is not a definite error.
+noticed = len(FAULTS) - len(unseen)
+print(f"the repaired model passes {sum(right_model)} of {len(right_model)} structural tests")
+scores = {"the loss": noticed, "the loss, small gains too": noticed + len(small),
+          "the structural tests": len(caught)}
+for test_name, score in scores.items():
+    share = score / len(FAULTS)
+    print(f"mutation score of {test_name:>25}: {score:>2}/{len(FAULTS)} = {share:.2f}")
+assert all(right_model), "a test that fails on the repaired model kills mutants for nothing"
+assert (noticed, len(caught)) == (7, len(FAULTS)), "each is killed without any training"
+assert of_kind["definite"] - len(overlooked) == 6
+#| caption: A dot: the column's test kills the row's mutant. First column: difference in test
+#|   loss. Grey: killed by nothing but a crash or a NaN.
 #| label: caught
 
 # %% [raw] slide
@@ -1301,22 +1153,18 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # **Now you:** a@errata_lab, exercises 4 to 6
 
 # %% [markdown]
-# Read a row: each of *these* mutants is killed by at least one structural test, without any training. Read a column: no
-# test kills all of them. Some dots need a reason:
+# **Each of these mutants is killed by a structural test, but no single test kills them all.** Of the ten that are
+# definite errors the loss notices six, and the structural tests kill all ten. The two grey rows are
+# nearly full, because a NaN or a crash fails every test that it reaches. *Size at depth* also kills two norms
+# whose output depends on the size of $x$, which changes with depth.
 #
-# * *Not even itself* fails *identity at zero*, because NaN times 0 is NaN.
-# * *Weights set to 0* fails *the past stays*, because the softmax's sum contains the future.
-# * *A product for the difference* and *a root too many* fail *size at depth*. The output of their norms depends on the
-#   size of x, which changes with depth.
+# The repaired model passes all seven tests. Without this control the score would say nothing, since a test that fails
+# on every model also scores 1. After each repair, run *all* of them again.
 #
-# The right model passes all seven. Without that the score would say nothing: a test that always fails also scores 1. Each
-# test asks for a property that *this* model was meant to have; a post-norm model would rightly fail *identity at zero*.
+# ### Five mutants that are on no slide
 #
-# The score of the loss, seven, depends on rule 4. If we also noticed losses that are *better* by more than the spread of
-# the seeds, the score would be eleven. But who looks for a mistake when the loss has fallen?
-#
-# Fourteen out of fourteen flatters the tests: we knew these mutants when we wrote the tests. So we chose five new mutants
-# that are on no slide, and wrote them down before we ran any test on them:
+# Fourteen out of fourteen flatters the tests, because we knew these mutants when we wrote them. We therefore chose
+# five new ones before we ran any test on them:
 #
 # 1. no division by $\sqrt{d_k}$;
 # 2. the softmax over the queries, after the mask;
@@ -1324,7 +1172,8 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # 4. keys in place of values;
 # 5. no residual connection around the feed-forward network.
 #
-# *Guess first:* which of the five do the seven tests kill, and by which test?
+# *Guess first:* which of them do the seven tests kill? And which are killed by a peer, torch's own attention layer
+# with the same parameters and the same mask?
 
 # %% [raw] slide
 # ## Five mutants that are on no slide
@@ -1334,147 +1183,188 @@ assert len(caught) == len(FAULTS), "every mutant is killed without any training"
 # 4. keys in place of values
 # 5. no residual connection around the feed-forward network
 #
-# > **Guess first.** Which of the five do the seven tests kill, and by which test?
+# > **Guess first.** Which of the five do the seven tests kill? Which does torch's own attention layer kill?
 
 # %%
-for number, (name, block) in enumerate(ON_NO_SLIDE.items(), start=1):
+for name, block in ON_NO_SLIDE.items():
     killed_by = [test for test, found in structural(block=block).items() if not found.passes]
-    print(f"{number}. {name:>32}: {', '.join(killed_by) or 'survives'}")
-    print(f"{'':>37}{attention_as_torchs(block).measured}")
+    peer = "lives" if attention_as_torchs(block).passes else "killed"
+    print(f"{name:>32}: peer: {peer:<6}  structural: {', '.join(killed_by) or 'lives'}")
 
 # %% [raw] slide
 # ## Three of five
 # {print}
 #
-# Every relation that we state holds for many functions. A peer states the function itself.
+# A relation holds for many functions. A peer *is* the function.
 
 # %% tags=["hide-input"]
 survivors = {name for name, block in ON_NO_SLIDE.items()
              if all(found.passes for found in structural(block=block).values())}
 assert survivors == {"no 1/√d_k", "keys in place of values"}
 assert attention_as_torchs().passes
-assert not any(attention_as_torchs(ON_NO_SLIDE[name]).passes for name in survivors)
+living = {name for name, block in ON_NO_SLIDE.items() if attention_as_torchs(block).passes}
+assert living == {"no residual around the network"}
 
 # %% [markdown]
-# The tests kill three of the five. Without $1/\sqrt{d_k}$, or with keys in place of values, the layer is still causal,
-# its rows still sum to one, and the block with zeroed sublayers still returns x. Every relation that we state holds for
-# many functions. A peer states the function itself. Each second line compares the mutant's attention with torch's own
-# layer, given the same parameters *and the same mask*. This peer kills both survivors. Only mutant 5 passes it, because
-# its attention is right. But a peer that takes its input from the suspect shares the suspect's mistake.
+# **The structural tests kill three of the five, the peer kills four, and together they kill all.** Without
+# $1/\sqrt{d_k}$, or with keys in place of values, the layer is still causal and its rows still sum to one. A relation
+# holds for many functions, while a peer *is* the function. The fifth mutant survives the peer, because its attention is
+# right and nothing else is compared.
+#
+# **A mutant that survives tells you which test is missing.** If there is no peer, two more limiting cases do it:
+#
+# * *Choose the scores.* If the dot products of a query with two keys are $\sqrt{d_k} \ln 3$ and 0, the weights must be
+#   3/4 and 1/4.
+# * *Choose the values.* If the matrix and the bias of the values are 0, only the bias of the output may be left.
+
+# %%
+@torch.no_grad()
+def two_limits(block):
+    torch.manual_seed(0)
+    layer = block(d_model=8, n_heads=2, d_ff=8, max_length=8, faults=())
+    query, key = torch.zeros(2, 1, 2, 2, 4)                  # (batch, heads, n, d_k) each
+    query[..., 1, 0], key[..., 0, 0] = 2 * math.log(3), 1    # √d_k is 2; the other product is 0
+    weight = layer.weights(query, key)[0, 0, 1, 0].item()
+    layer.project.weight[-8:], layer.project.bias[-8:] = 0, 0                # the values' part
+    left = layer.attend(torch.randn(1, 5, 8)) - layer.output.bias            # (1, 5, 8)
+    return weight, left.abs().max().item()
+
+
+for name in ("repaired", *sorted(survivors)):
+    weight, left = two_limits(ON_NO_SLIDE.get(name, SlideBlock))
+    print(f"{name:>22}: a weight of {weight:.2f}; without values, {left:.2f} is left")
+    assert (abs(weight - 0.75) < 1e-6, left < 1e-6) == (
+        name != "no 1/√d_k", name != "keys in place of values")
+
+# %% [markdown]
+# **Each of the two kills one survivor**, and the repaired block passes both.
 #
 # > **Check yourself.** Which of the fourteen is a fault of attention that this peer would miss?
-# > <details><summary>Answer</summary>The mutant "i > i". It builds a mask that forbids nothing. torch's layer gets this mask, too,
-# > so both outputs are the same.</details>
+# > <details><summary>Answer</summary>The mutant "i > i". Its mask forbids nothing, and since torch's layer gets this
+# > mask, too, both outputs are the same. "Not even itself" also hands its mask to the peer, and only the first row
+# > gives it away, which has nothing to attend to and becomes NaN. In all other rows the two agree. A peer that takes
+# > its input from the suspect shares the suspect's mistake.</details>
 #
-# **Training finds** crashes, NaN, and faults that a model cannot learn around. **It is blind** to faults that a model
-# learns around, and it rewards faults that leak the future.
+# ### What each test finds, and where it is blind
 #
-# **Now you:** [a14](@errata_lab/assignment), exercises 4 and 5, the capstone: test a page with faults that you have not
-# seen, then write what was meant; and 6, in which you test your own test. They take well over an hour, so finish this
-# page first.
+# | test | found, for instance | blind to |
+# |---|---|---|
+# | **shapes**, free indices | $Y$ on the left; $q_i = Qz$ | equal lengths; the *inside* of a table |
+# | **limiting cases**, **relations** | weights set to 0; the printed block | special inputs (a normalised $x$); relations that nobody states |
+# | **a peer** | ε outside the root; keys in place of values | sizes not compared; mistakes that both share ($i > i$) |
+# | **tests of a training run** | detached positions | a model that learns well, but is not the one meant (the printed block) |
+# | **the loss** | NaN; a sum for the mean | what a model learns around (a root too many); it *rewards* leaks |
+# | **reading the data** | targets shifted by two; a test text in the training set | everything in the code |
 #
-# > **Check yourself.** "The loss fell, so it is right." Write down the strongest sentence of this kind that is true.
-# > <details><summary>Answer</summary>For instance: on several seeds, the loss on unseen texts fell to what another
-# > implementation of the same model reaches with the same data and settings, and not below what the data allow. So the
-# > model learns about as much as that one. Even that does not show that it is the same model: post-norm and pre-norm can
-# > reach nearly the same loss.</details>
+# No row above the last looks at the data. So before you train, print the tokens of a text with their targets, and count
+# the test texts that are in the training set. Here are ours, beside targets that are shifted by two:
+
+# %%
+pieces = tokenizer.pieces(train[0])
+for k, name in enumerate(("inputs", "targets", "shifted by two")):
+    print(f"{name:>14}: {' '.join(f'{piece:<5}' for piece in pieces[k : k + 11])}")
+both = {*map(tuple, train)} & {*map(tuple, test)}
+print(f"{len(both)} of {len(test)} test texts are in the training set")
+assert not both
+
+# %% [markdown]
+# In the first two lines each target is the token to the right of its input. In the third it is the one after that.
+#
+# **Now you:** [a14](@errata_lab/assignment), exercises 4 and 5, the capstone: test a page of code that you have
+# not seen, then write what was meant. In exercise 6 you test your own test.
 
 # %% [markdown] erratum="production models are quadratic; two types of Transformers; Llama 2 shares its keys; a new idea from after 2010; only matrix multiplications; a T × T matrix must be stored; tricks that change nothing; a logarithm without its dilation" teaches='what the tricks improve: training or ability; "fast: only matrix multiplications"' teaches="what the tricks improve: training or ability; fast, with only matrix multiplications"
 # ## Overclaims: find the condition
 #
-# > **A common mistake: a sentence without its condition.** An overclaim is true of *something*. Finish each sentence with
-# > "true, if …" before you open the list below.
+# Tests tell right code from wrong code, but sentences are harder to judge, because many are right only sometimes.
+#
+# > **A common mistake: a sentence without its condition.** An overclaim is true of *something*. Say of each sentence
+# > what it is true of, before you open the list below.
 # >
 # > 1. "production Transformer language models use quadratic cost attention"
-# > 2. "*Two* types of Transformers"
-# > 3. Llama 2: "Grouped-query"
-# > 4. "Stronger architecture is ≈ 10× more efficient!"
-# > 5. attention is "a new idea from after 2010!"
-# > 6. "Fast: only matrix multiplications"
-# > 7. "Need to store a large $T \times T$ matrix"
-# > 8. "These tricks don't improve what the model is able to do"
-# > 9. convolutions have paths of $O(\log_k n)$
+# > 2. "Fast: only matrix multiplications"
+# > 3. "These tricks don't improve what the model is able to do"
 # >
 # > <details><summary>True of</summary>
 # >
-# > 1. all layers of Llama 2 ([@touvron2023]), every other layer of GPT-3 ([@brown2020]), no layer of Mistral 7B v0.1 ([@jiang2023]: a window of 4,096 tokens; later versions dropped it)
-# > 2. the two types that the deck is about; encoder-only models, such as BERT, are a third
-# > 3. its models of 34B and 70B parameters (the paper of item 1)
-# > 4. the two recipes that the slide names, learning rates included; it does not say what is ten times better, nor at which loss and budget
-# > 5. attention in neural translation (2014); averages weighted by similarity are older (kernel regression, 1964), and fast weights, which learn their keys and values, are from 1991 (published as [@schmidhuber1992])
-# > 6. most of the arithmetic, and less of the time
-# > 7. the plain implementation; one that works in tiles never stores the whole matrix
-# > 8. what the tricks were introduced for, which is training; but the residual connection also changes what a model can do: without it, equal attention weights make all tokens the same
-# > 9. *dilated* convolutions
+# > 1. all layers of Llama 2 ([@touvron2023]), every other layer of GPT-3 ([@brown2020]), no layer of Mistral 7B v0.1
+# >    ([@jiang2023]: a window of 4,096 tokens; later versions dropped it)
+# > 2. most of the arithmetic, but a smaller share of the running time
+# > 3. what the tricks were introduced for, which is training; but the residual connection also changes what a model can
+# >    do: without it, equal attention weights make all tokens of an encoder the same
+# >
+# > Five more:
+# >
+# > * Attention is "a new idea from after 2010!" That is true of neural translation (2014). Averages weighted by
+# >   similarity are older (kernel regression, 1964), and fast weights, which learn their keys and values, are from 1991
+# >   (published as [@schmidhuber1992]).
+# > * Convolutions have paths of $O(\log_k n)$: true of *dilated* ones.
+# > * "*Two* types of Transformers" is true of the two that the deck is about; encoder-only models, such as BERT, are a
+# >   third.
+# > * Llama 2 is said to be "Grouped-query", but only its models of 34B and 70B parameters are (the paper of item 1).
+# > * "Need to store a large $T \times T$ matrix" is true of the plain implementation; one that works in tiles never
+# >   stores the whole matrix.
 # > </details>
-#
-# All but the fourth are entries of the list; the fourth leaves out too much to be tested. This is the entry of the
-# seventh:
 
 # %% [raw] slide
 # ## Overclaims: find the condition
-# > **Finish each sentence: “true, if …”**
-# > 1. "*Two* types of Transformers"
-# > 2. "Stronger architecture is ≈ 10× more efficient!"
-# > 3. "Fast: only matrix multiplications"
-# > 4. "Need to store a large $T \times T$ matrix"
-# > 5. "These tricks don't improve what the model is able to do"
-
-# %%
-print(erratum("a T × T matrix must be stored"))
+# > **What is each sentence true of?**
+# > 1. "production Transformer language models use quadratic cost attention"
+# > 2. "Fast: only matrix multiplications"
+# > 3. "These tricks don't improve what the model is able to do"
 
 # %% [markdown] erratum="h_t has read x_t; the softmax of one number; a word for its one-hot vector" teaches="embeddings are a product with one-hot vectors"
 # ## Conventions: each is right, the mixture is wrong
 #
-# > **A common mistake: to mix two conventions.**
+# Other lines are right on their own page, and go wrong only next to another page.
+#
+# > **A common mistake: mixing two conventions.**
 # >
-# > * *Who has read what?* "$p(\cdot \mid x_{<t}) = \text{softmax}(W h_t^\top)$", says a recap, and the line above it
-# >   makes $h_t$ from $x_1, \dots, x_t$. The recap is right if the inputs were shifted by one, as in training code.
-# >   Otherwise it is off by one ([lecture @bottleneck](@bottleneck) shows what that slip costs).
-# > * *Softmax over what?* "$\alpha_{ij} = \text{softmax}(e_{ij})$": literally, the softmax of one number is 1. In code
-# >   the axis must be given, `dim=-1`.
-# > * *What is a word?* In "$x_i = E w_i$" it is a one-hot vector, which picks a column of $E$; in code, the number of a
-# >   row.
+# > * *Who has read what?* A recap says "$p(\cdot \mid x_{<t}) = \text{softmax}(W h_t^\top)$", but the line above it
+# >   computes $h_t$ from $x_1, \dots, x_t$. The two fit together if the inputs were shifted by one, as in training
+# >   code. [Lecture @bottleneck](@bottleneck) shows what a slip here costs.
+# > * *Softmax over what?* "$\alpha_{ij} = \text{softmax}(e_{ij})$": taken literally, this is the softmax of one
+# >   number, which is 1. In code the axis must be given, `dim=-1`.
+# >
+# > <details><summary>A third one: what is a word?</summary>
+# >
+# > In "$x_i = E w_i$" the word $w_i$ is a one-hot vector, which picks a column of $E$. In code it is the number of a
+# > row.
+# > </details>
 #
-# The list has nine more conventions. The remedy is to choose one convention, say so once, and convert where data come in.
-#
-# > **Check yourself.** You take the weights of a model whose sinusoids have the first frequency $10000^{-2/d}$, and put
-# > them into one whose first frequency is 1. Which of the four questions finds the fault?
-# > <details><summary>Answer</summary>Shapes do not: both tables are (n, d). Limiting cases of attention hardly do, since
-# > both tables are good positional encodings. A peer does: compare the two tables. The loss finds it too, this time,
-# > because the trained weights expect other positions. Trained from the beginning, either table can be expected to work;
-# > that would have to be measured.</details>
+# Choose one convention, say so once, and convert where data come in.
 
 # %% [raw] slide
 # ## Conventions: each is right, the mixture is wrong
 # - *Who has read what?* $p(\cdot \mid x_{<t}) = \text{softmax}(W h_t^\top)$: right if the inputs were shifted.
 # - *Softmax over what?* `dim=-1` must be said.
-# - *What is a word?* A one-hot vector, or a number.
 #
 # Choose one convention, say so once, and convert where data come in.
 
 # %% [markdown] erratum="each other word; the one thing everyone agrees on"
 # ## No error: look for the reading in which it is right
 #
-# Ten entries are no error. Our own first list judged eight of them more severely, each with a test that failed.
-# Those tests checked our own reading of the line, but the slide means something else.
+# Reviewers make mistakes, too. Nine entries are no error, yet on our own first list most of them had a failing test,
+# because we had tested *our* reading of the line.
 #
-# > **A common mistake: to test one's own misreading.**
+# > **A common mistake: testing your own misreading.**
 # >
-# > * "Each word attends to each *other* word": taken literally, a word must not attend to itself. But the deck's own
+# > * "Each word attends to each *other* word": taken literally, a word must not attend to itself, but the deck's own
 # >   formula sums over all $j$.
-# > * "We could change the set of keys and queries to include only past words (Inefficient!)": not a cache that keeps the
-# >   wrong things, but attention over the prefix, recomputed in full at every step. That is right, and inefficient, as
-# >   the slide says.
-# > * "The one thing everyone agrees on", pre-norm: a heading. Further down, the same slide says "almost all", and names
-# >   BERT and OPT 350M.
+# > * "Set attention weights to 0", after the softmax: right on its slide, whose scores were masked one slide earlier.
+# >
+# > <details><summary>One more: a heading</summary>
+# >
+# > "The one thing everyone agrees on", pre-norm: this is a heading. Further down, the same slide says "almost all", and
+# > names BERT and OPT 350M.
+# > </details>
 #
-# Two cards show such lines. The second line says that for $n \ll d$ a Transformer's layer costs less than "the recurrent
-# models we've learned about". *Guess first:* is that true of every recurrence?
+# You can also be too kind. A slide says that for $n \ll d$ (short texts, wide models) the cost per layer is lower for
+# a Transformer than for "the recurrent models we've learned about so far". We filed this line under *no error*,
+# because attention costs less than an LSTM. A reader of this lecture objected. *Guess first:* what had we left out?
 
 # %%
-for name in ("keys and queries", "cheaper while n is small"):
-    print(erratum(name), end="\n\n")
+print(erratum("cheaper while n is small"))
 
 # %% [raw] slide
 # ## Before you write to an author
@@ -1484,20 +1374,24 @@ for name in ("keys and queries", "cheaper while n is small"):
 # 4. **Measure the effect**, and say so when there is none.
 
 # %% [markdown]
-# No: at 50 tokens attention costs about half of an LSTM's arithmetic, but twice a simple recurrence's. The deck's
-# recap means LSTM and GRU, so the line is right. Before you write to an author:
+# **We had left out the feed-forward network and the simple recurrence.** The slide speaks of a *layer*, and a layer has
+# a feed-forward network. At 50 tokens attention alone costs about half of an LSTM's arithmetic, but a whole layer costs
+# one and a half times as much as an LSTM. The deck's recap also lists the simple recurrence, and a whole layer
+# costs six times as much as that. So the line is an *overclaim*, and so was our verdict. Before you write to an author:
 #
-# 1. **Derive it yourself**, from the definition. Some of your findings will turn out to be wrong.
+# 1. **Derive it yourself**, from the definition.
 # 2. **Look for the reading in which it is right**, on the slides before and after.
 # 3. **Make the cell that fails**, as small as possible, and the cell that passes.
 # 4. **Measure the effect**, and say so when there is none.
+#
+# The message needs three things: where the line stands, what it should say, and the two cells.
 
 # %% [markdown]
 # ## A game: what would you ask?
 #
-# Now you are the reviewer. You see a line as a slide has it, its deck and its heading, but not the slides around it.
-# Choose the question that you would ask first, and compare it with the question of the list. Then judge the line: definite
-# error, overclaim, convention, or no error? Your first judgement is scored. Play ten lines.
+# Now you are the reviewer. You see a line as a slide has it, without the slides around it. Choose the question that you
+# would ask first, see what the list asks and finds, and then judge the line: definite error, overclaim, convention, or
+# no error? Only your first judgement counts. Play ten lines.
 
 # %% tags=["hide-input"]
 def said_by_the_loss(name):
@@ -1510,6 +1404,7 @@ def said_by_the_loss(name):
 # %%
 game = review_game(ERRATA, loss={name: said_by_the_loss(name) for name in FAULTS})
 game
+#| caption: The game: one line of a slide, four first questions, four judgements.
 
 # %% [raw] slide
 # ## A game: what would you ask?
@@ -1525,16 +1420,16 @@ game
 # | shapes | the result is $(n, d)$ for sampled $n \ne d$ | all sizes different |
 # | causal weights | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ | $\alpha$: $(n, n)$ |
 # | residual connection | $\text{block}(x) = x$ for zeroed sublayers | $x$: $(b, n, d)$, not normalised |
-# | batch invariance | $f([x; y])_1 = f([x])_1$ | $(2, n)$ against $(1, n)$ tokens |
+# | batch invariance | $f([x; y])_0 = f([x])_0$ | $(2, n)$ against $(1, n)$ tokens |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ | $(n, d)$ |
 # | gradients arrive | no parameter without one; $n$ tokens reach $n$ rows of the position table | each parameter |
 #
 # Ask the cheap questions first: shapes, a limiting case, a trusted peer, and only then training. A metamorphic relation
-# tests a program whose right output is unknown. A differential test is only as good as its peer is independent. Mutation
-# testing tests the tests. A falling loss shows that something is learned, not that it is the model you meant.
+# tests a program whose right output is unknown. A differential test needs an independent peer. Mutation testing tests
+# the tests. A falling loss shows that something is learned, not that it is the model you meant.
 #
-# **In the package.** `attncourse_lessons.errata`: the list (`ERRATA`, `erratum(name)`), the code slide's model repaired
-# (`SlideModel`, with `faults`), and the seven tests (`structural`).
+# **In the package.** `attncourse_lessons.errata`: the list (`ERRATA`, `erratum(name)`), the repaired model of the
+# code slide (`SlideModel`, with `faults`), and the seven tests (`structural`).
 #
 # > **Check yourself.**
 # > 1. Which of the seven structural tests are metamorphic, and which are differential?
@@ -1542,17 +1437,18 @@ game
 # > 3. A deck says "nothing in a Transformer is sequential". Find the condition.
 # > <details><summary>Answers</summary>
 # >
-# > 1. Metamorphic: the past stays, batch invariance, size at depth (each compares two calls). Differential: the norm as
-# >    torch's. The other three need a single call: rows that sum to 1 are a property of every input, zeroed sublayers
-# >    are a limiting case, and *200 tokens* is an input inside the allowed range, beyond the mask's default of 128. (A
-# >    boundary value would be 256.)
+# > 1. Metamorphic: the past stays, batch invariance, size at depth. Each compares two calls; the last calls the program
+# >    with two numbers of blocks. Differential: the norm as torch's. The other three need a single call: rows that sum
+# >    to 1 are a property of every input, zeroed sublayers are a limiting case, and *200 tokens* is an input inside the
+# >    allowed range, beyond the mask's default of 128. (A boundary value would be 256.)
 # > 2. Both were written from the same page, or one was copied from the other, or the inputs never reach the critical
 # >    case, such as a row with nothing allowed.
 # > 3. It is true within a layer, if the whole sequence is given. But each layer waits for the layer below it, and in
 # >    generation each token waits for the token before it.</details>
 #
-# **Now do** [assignment @errata_lab](@errata_lab/assignment) (somewhat over two hours): a repair, a vote of
-# transcriptions, a page of code to test and repair, and a test that is itself tested. From here on the slides are yours.
+# **Now do** [assignment @errata_lab](@errata_lab/assignment) (a little over two hours): a repair, a vote of
+# transcriptions, a page of code to test and repair, and a test that is itself tested. From here on the slides are
+# yours.
 
 # %% [raw] slide
 # ## In short
@@ -1561,14 +1457,14 @@ game
 # | shapes | the result is $(n, d)$ for sampled $n \ne d$ |
 # | causal weights | $\sum_j \alpha_{ij} = 1$, and $\alpha_{ij} = 0$ for $j > i$ |
 # | residual connection | $\text{block}(x) = x$ for zeroed sublayers |
-# | batch invariance | $f([x; y])_1 = f([x])_1$ |
+# | batch invariance | $f([x; y])_0 = f([x])_0$ |
 # | peer | $\text{norm}(s x) = \text{torch's}(s x)$ at several sizes $s$ |
 #
 # A falling loss says that something is learned, not that it is the model you meant.
 #
 # **Now do** assignment a@errata_lab. From here on the slides are yours.
 
-# %% [markdown] teaches="the rows of that table: mixture of experts, Universal, Funnel, Synthesizer and others; its columns: steps per second, SuperGLUE, XSum, WebQ; constituency parsing; The Annotated Transformer; textbooks of NLP"
+# %% [markdown] erratum="BertVis" teaches="the rows of that table: mixture of experts, Universal, Funnel, Synthesizer and others; its columns: steps per second, SuperGLUE, XSum, WebQ; constituency parsing; The Annotated Transformer; textbooks of NLP"
 # ## Going further: what the rows and columns of that table are
 #
 # <details><summary>The architectures that Narang et al. compare, a line each</summary>
@@ -1585,21 +1481,26 @@ game
 # | block sharing, factorised embeddings (ALBERT, [@lan2020]) | layers share their parameters; the table of tokens is a product of two narrow matrices |
 # | **Funnel** ([@dai2020]) | the sequence is pooled, and gets shorter from layer to layer |
 # | **Synthesizer** ([@tay2021]) | weights without $q \cdot k$: computed from the query token alone, or learned as a fixed table |
-# | lightweight and dynamic convolution ([@wu2019]) | a narrow convolution over positions in place of attention; its kernel is fixed, or computed from the token |
+# | lightweight and dynamic convolution ([@wu2019]) | a narrow convolution over positions in place of attention; its kernel is learned once for all places, or computed from the token |
 # | **product-key memory** ([@lample2019]) | a feed-forward layer replaced by a very large table of keys and values, of which a few are looked up |
 # | adaptive softmax ([@grave2017]), mixture of softmaxes ([@yang2018]) | rare tokens get narrower vectors; several softmaxes are averaged |
 # | transparent attention ([@bapna2018]), weighted Transformer ([@ahmed2017]) | the decoder attends to a learned mixture of all encoder layers; branches with learned weights in place of heads |
 # | Evolved Transformer ([@so2019]) | found by a search over architectures |
 #
 # The paper's own finding: few of these changes help in its code base, the gated activations and RMSNorm among them, and
-# those that help most are large or slow. Mixtures of experts have become common since. (The abstract of *Attention is all
-# you need* names one more result that the decks copy beside translation: English constituency parsing, with little and
-# with much training data.)
+# those that help most are large or slow. Mixtures of experts have become common since. (The abstract of *Attention is
+# all you need* names one more result that the decks copy beside translation: English constituency parsing, with little
+# and with much training data.)
 # </details>
 #
-# **Further reading.** *Testing*: [+@claessen2000]. [+@chen1998]. [+@mckeeman1998]. [+@knight1986]. [+@demillo1978].
-# [+@barr2015]. [+@karpathy2019], on networks that fail silently. *Models*: [+@vaswani2017], with a pencil, now that you
-# can. [+@xiong2020], for both blocks written out. [+@narang2021]. [+@phuong2022], an attempt to write all of it down
-# with every shape. *Textbooks*: Jurafsky and Martin, [*Speech and language
-# processing*](https://web.stanford.edu/~jurafsky/slp3/); Rush et al., [*The annotated
+# <details><summary>A name and its link</summary>
+#
+# **A common mistake: reading for the meaning.** "See also BertVis", says a slide, and the link beside these words ends
+# with *bertviz*. The link is the trusted source.
+# </details>
+#
+# **Further reading.** *Testing*: [+@claessen2000]. [+@chen1998]. [+@mckeeman1998]. [+@knight1986]: independent programs
+# that fail together. [+@demillo1978]. [+@barr2015]. [+@karpathy2019], on networks that fail silently. *Models*:
+# [+@vaswani2017], with a pencil. [+@xiong2020]. [+@narang2021]. [+@phuong2022], with every shape. *Textbooks*: Jurafsky
+# and Martin, [*Speech and language processing*](https://web.stanford.edu/~jurafsky/slp3/); Rush et al., [*The annotated
 # Transformer*](https://nlp.seas.harvard.edu/annotated-transformer/), the paper as a program.

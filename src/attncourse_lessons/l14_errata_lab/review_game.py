@@ -74,8 +74,8 @@ class review_game(LiveWidget):
         """The entry as it stands before any answer, and the questions."""
         entry = self.entries[self.at]
         rows = [("says", entry["claim"]), ("in", f"{entry['deck']}. {entry['place']}")]
-        rows += [("first" if n == 0 else "", f"▢  {words}") for n, words in enumerate(QUESTIONS.values())]
-        rows.append(("then", "   ".join(f"▢  {kind}" for kind in KINDS)))
+        rows += [("first" if n == 0 else "", f"○  {words}") for n, words in enumerate(QUESTIONS.values())]
+        rows.append(("then", "   ".join(f"○  {kind}" for kind in KINDS)))
         words = (
             f"A game of {len(self.entries)} entries. A slide says: {entry['claim']} "
             f"({entry['deck']}, {entry['place']}). "

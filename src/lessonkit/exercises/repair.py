@@ -42,16 +42,17 @@ from torch import Tensor, nn
 
 from lessonkit.exercises import back
 from lessonkit.exercises.exercise import Aspect, Exercise, body_of
-from lessonkit.exercises.judge import fault_of, judge, observe_known
+from lessonkit.exercises.judge import fault_of, observe_known
 from lessonkit.exercises.local_runner import Guard, LocalRunner
 from lessonkit.exercises.observe import Observation, observe_aspect
 from lessonkit.exercises.steps import Step, steps
-from lessonkit.exercises.trace import first_wrong
+from lessonkit.exercises.trace import suspects, with_values
 
 SECONDS = 10.0  # for the whole search
 A_TRY = 0.5  # seconds that a changed answer may take for one aspect, or ten times as long as the answer took
 STANDS = 10  # times as long may pass on the clock: a busy machine lets it wait, and it may sleep
 MORE_MEMORY = 2**29  # bytes that a try may take on top
+TRACED = 2.0  # seconds that right numbers are put in the place of others
 AFTER = 1.0  # seconds that the search goes on after a first find, for others of the same rank
 STARTS = 20.0  # seconds until the answer has been judged once more, and the search begins
 HANGS = 3.0  # seconds without a word, and the copy of the process that searches is given up
@@ -82,7 +83,7 @@ class Found:
     complete: bool
     made: str = ""  # the answer that earned all, for whoever looks after the search: no learner is shown it
     lines: tuple[int, ...] = ()  # every line at which a change of the same rank made it right
-    name: str = ""  # of the mistake whose numbers begin there, where no change was found
+    by_numbers: bool = False  # right numbers there made it right, and no change of the code was found
 
     def __str__(self) -> str:
         """What a learner reads."""
@@ -92,10 +93,11 @@ class Found:
                 f"{rest}, {self.tried} in all, and none made it right: more than one place is wrong, or one "
                 "needs more than a small change."
             )
-        if self.name:
+        if self.by_numbers:
             return (
                 f"Look at line {self.place.line}:\n\n    {self.place.text}\n\n"
-                f"At `{self.place.piece}` the numbers become what “{self.name}” gives, and before it they are right."
+                f"At `{self.place.piece}` the numbers go wrong: what goes into it is right, and with the right numbers "
+                "in its place the answer would be, too."
             )
         others = sorted(line for line in self.lines if line != self.place.line)
         too = f" A change at line {' or '.join(map(str, others[:3]))} would do it, too." if others else ""
@@ -135,11 +137,12 @@ def where(
 def followed(messages: Iterable[Message], seconds: float, told: Callable[[float], None]) -> Found:
     """What a search came to that says these messages; it is left when its time is up. `told` hears how much is gone.
 
-    Of several places of one rank that is told at which the smallest change does. A scale mends the queries, the scores
-    and the masked scores alike: of those the first at which all inputs have met, for there the quantity was made.
+    Of several places of one rank that is told at which the numbers go wrong, if they are known to (see `trace`), or
+    else that at which the smallest change does. A scale mends the queries, the scores and the masked scores alike: of
+    those the first at which all inputs have met, for there the quantity was made.
     """
     places: list[tuple[int, tuple[int, int], Place, str]] = []  # its rank, size and inputs not met, and what was found
-    traced: tuple[Place, str] | None = None
+    traced: Place | None = None
     until, tried, elapsed = seconds, 0, 0.0
     try:
         for message in messages:
@@ -155,11 +158,11 @@ def followed(messages: Iterable[Message], seconds: float, told: Callable[[float]
     except GivenUp:
         pass
     if not places and traced:
-        place, name = traced
-        return Found(place, tried, elapsed, until == math.inf, lines=(place.line,), name=name)
+        return Found(traced, tried, elapsed, until == math.inf, lines=(traced.line,), by_numbers=True)
     if not places:
         return Found(None, tried, elapsed, until == math.inf)
-    *_, place, made = min(places, key=lambda entry: (entry[1], entry[2].line))
+    there = traced.line if traced else None
+    *_, place, made = min(places, key=lambda entry: (entry[2].line != there, entry[1], entry[2].line))
     return Found(place, tried, elapsed, until == math.inf, made, tuple(dict.fromkeys(p.line for *_, p, _ in places)))
 
 
@@ -188,7 +191,7 @@ class Message:
     found: tuple[Place, str] | None = None
     met: int = 0  # how many of the inputs have met there
     size: int = 0  # of the change: how many pieces are new, or gone
-    traced: tuple[Place, str] | None = None  # where the numbers of a known mistake begin, and its name
+    traced: Place | None = None  # where the numbers go wrong
 
 
 Saw = TypeVar("Saw")
@@ -236,7 +239,7 @@ def together(searches: Sequence[Search], skip: int) -> Iterator[Message]:
     yield Message(0, skip, clock() - started)
     number = 0
     ranks = [search.ranks() for search in searches]
-    if traced := searches[0].traced:
+    for traced in searches[0].traced() if not skip else ():  # told once; where that ends the process, not tried again
         yield Message(0, skip, clock() - started, traced=traced)
     for rank in range(len(ranks[0])):
         for search, own in zip(searches, ranks, strict=True):
@@ -325,8 +328,6 @@ class Search:
         self.seed: int
         self.failing: list[Aspect]
         self.own = _of_self(exercise.solution)
-        self.observed: dict[str, Observation] = {}
-        self.traced: tuple[Place, str] | None = None
         self.seed, self.failing = (before.seed, before.failing) if before else self._failing()
         self.done: set[str] = set()
         self.inputs: set[str] = set()
@@ -342,8 +343,6 @@ class Search:
                 except NotMade as error:
                     raise Nothing("its code cannot be run alone") from error
                 self.took[aspect.name] = time.perf_counter() - before
-                if observed is not None:
-                    self.observed[aspect.name] = observed
                 if not self._right(aspect, seed, observed):
                     failing.append(aspect)
             if failing:
@@ -358,7 +357,6 @@ class Search:
         """The steps to try, none twice: those of one rank before those of the next."""
         tree, seen = self.source.tree, self._watched(self.failing)
         self.inputs = {argument.arg for argument in tree.args.args} & set(seen.named("float"))
-        self.traced = self._traced()
 
         def new(rank: int, every: Callable[[], Iterator[Step]]) -> Iterator[Step]:
             for step in self._ordered(every(), seen, last_first=rank == BACK):
@@ -423,18 +421,23 @@ class Search:
                 seen.complete = False
         return seen
 
-    def _traced(self) -> tuple[Place, str] | None:
-        """Where the numbers of the mistake begin that the check names, and its name; None unless it names one."""
-        if len(self.observed) < len(self.exercise.aspects):
-            return None
-        match judge(self.exercise, self.observed, self.seed).misconceptions:
-            case (code,):
-                for aspect in self.failing:
-                    seen = self._watched([aspect])
-                    node = first_wrong(self.exercise, code, aspect, self.seed, self.source.tree, seen)
-                    if node is not None:
-                        return self.source.place(node), code.name
-        return None
+    def traced(self) -> Iterator[Place | None]:
+        """Where the answer's numbers go wrong, if right ones in their place are seen to mend it; None until then."""
+        until = clock() + TRACED
+        for aspect in self.failing:
+            seen = self._watched([aspect])
+            for node, values in suspects(self.exercise, aspect, self.seed, self.source.tree, seen):
+                if clock() > until:
+                    return
+                yield None  # whoever listens hears that it goes on
+                with contextlib.suppress(NotMade):
+                    if self.bench.look(
+                        with_values(self.source.tree, node, values),
+                        lambda look: self._is_right(aspect, self.seed, self._limit(aspect), look, guarded=False),  # noqa: B023
+                    ):
+                        yield self.source.place(node)
+                        return
+            yield None
 
     def _earns_all(self) -> bool:
         """Whether the answer as it stands now does."""

@@ -1,100 +1,110 @@
-"""Where do an answer's numbers first go wrong? What its expressions are is compared with what a known mistake's are.
+"""Where do an answer's numbers first go wrong? Put right ones in their place, and see whether all comes out right.
 
-A misconception that gives what the answer gives tells which numbers are wrong on the way, too: those of its own
-expressions that no right answer has. Where the learner's code makes one of them of nothing but right ones, there is the
-mistake, however it is written. So a line can be told without a change that would mend it (see
-`lessonkit.exercises.repair`), and where more than one step would be needed.
+The expressions of a wrong answer are compared with those of the right answers that the course has. One that is made of
+nothing but right numbers, and is none itself, may be the fault. It is, as far as the aspect shows, if the answer gives
+what it should with a right answer's numbers there. So a line is told without a change of code that would mend it (see
+`lessonkit.exercises.repair`), however the learner has written it. Interpretability knows this as activation patching.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, cast
 
+from torch import Tensor
+
 from lessonkit.exercises import back
-from lessonkit.exercises.back import Kind, Seen
-from lessonkit.exercises.exercise import Aspect, Code, Exercise, body_of, definition
+from lessonkit.exercises.back import Kind, Seen, kind_of_value
+from lessonkit.exercises.exercise import Aspect, Exercise, body_of, definition
 from lessonkit.exercises.local_runner import Guard, LocalRunner
 from lessonkit.exercises.observe import observe_aspect
 
 CLOSE = 1e-4  # of their length: two ways to compute the same differ by less
-WRITES = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+LARGEST = 20_000  # numbers that are put in, over all times that the expression is evaluated
+IN_ITS_PLACE = "_right_values_of_the_search"
 
 
-def first_wrong(
-    exercise: Exercise, code: Code, aspect: Aspect, seed: int, function: ast.FunctionDef, seen: Seen
-) -> ast.expr | None:
-    """The expression of an answer's `function` at which its numbers become those of the misconception `code`.
+@dataclass
+class Piece:
+    """An expression of a right answer in an aspect: its kind, and its values, one for each time it was evaluated."""
 
-    `seen` is what its expressions were in the aspect, on the seed. None where that cannot be told, which is often: the
-    mistake's numbers may stand nowhere in the answer, or may be made of others that no known answer has.
+    kind: Kind
+    values: list[Tensor] = field(default_factory=list)  # empty where they are too many, or no tensors
+
+
+def suspects(
+    exercise: Exercise, aspect: Aspect, seed: int, function: ast.FunctionDef, seen: Seen
+) -> Iterator[tuple[ast.expr, list[Tensor]]]:
+    """Expressions of an answer's `function` that are wrong though what they are made of is right, and right values.
+
+    `seen` is what its expressions were in the aspect, on the seed. For an expression all values that a right answer has
+    of its shape come one after the other. A call of a function of the answer's own is none: the fault lies inside.
     """
-    wrong = _known_wrong(exercise, code.name, code.body, code.answer, aspect, seed)
-    right = _known_right(exercise, aspect, seed)
+    known = _known_right(exercise, aspect, seed)
+    right = [piece.kind for piece in known]
+    own = {node.name for node in ast.walk(function) if isinstance(node, ast.FunctionDef)}
     for node in _evaluated(function, seen):
         kind = seen.kinds[id(node)]
-        if isinstance(node, ast.Name) or not _is_one_of(kind, wrong):
+        if isinstance(node, ast.Name) or kind.type not in ("float", "truth", "int") or _is_one_of(kind, right):
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in own:
             continue
         parts = [seen.kinds[id(part)] for part in _parts(node, seen)]
         # Of a list nothing is known but that it is one: what is in it may have been wrong before.
-        known = all(part.type != "list" or part.shape for part in parts)
-        if known and all(part.print is None or _is_one_of(part, right) for part in parts):
-            return node
-    return None
+        if any(part.type == "list" and not part.shape for part in parts):
+            continue
+        if all(part.print is None or _is_one_of(part, right) for part in parts):
+            for piece in known:
+                if piece.values and (piece.kind.type, piece.kind.shape) == (kind.type, kind.shape):
+                    yield node, piece.values
 
 
-@lru_cache(maxsize=1024)
-def _known_wrong(
-    exercise: Exercise, name: str, body: str, answer: Any, aspect: Aspect, seed: int
-) -> tuple[Kind, ...]:
-    """What is wrong in the first statement of the mistake in which anything is: where it was made, and not later.
+def with_values(function: ast.FunctionDef, node: ast.expr, values: list[Tensor]) -> ast.FunctionDef:
+    """A copy of the function in which these stand in the place of the expression, one each time it is evaluated."""
+    twins: dict[int, Any] = {}
+    twin = copy.deepcopy(function, twins)
+    place = twins[id(node)]
 
-    Without what other mistakes of the exercise have on their way, too: that is often right, and written by nobody yet.
-    """
-    function, seen = _watched(exercise, body, answer, aspect, seed)
-    right = _known_right(exercise, aspect, seed)
-    first = next((node for node in _evaluated(function, seen) if _is_new(seen.kinds[id(node)], right)), None)
-    statement = _statement_of(function, first) if first is not None else None
-    if statement is None or ast.dump(statement) in _statements_of_solution(exercise):
-        return ()
-    whole = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
-    inside = {id(node) for node in ast.walk(statement.value)}
-    new = [node for node in _evaluated(function, seen) if id(node) in inside and _is_new(seen.kinds[id(node)], right)]
-    others = [kind for other in exercise.misconceptions + exercise.variants if other.name != name
-              for kind in _kinds(exercise, other.body, other.answer, aspect, seed)]  # fmt: skip
-    return tuple(
-        seen.kinds[id(node)] for node in new
-        if any(node is one for one in whole) or not _is_one_of(seen.kinds[id(node)], others)
-    )  # fmt: skip
+    class Put(ast.NodeTransformer):
+        def visit(self, one: ast.AST) -> Any:
+            if one is place:
+                return ast.parse(f"{IN_ITS_PLACE}.pop(0)", mode="eval").body
+            return self.generic_visit(one)
+
+    twin.body = [Put().visit(statement) for statement in twin.body]
+    twin.args.kwonlyargs.append(ast.arg(IN_ITS_PLACE))
+    twin.args.kw_defaults.append(ast.parse(f"[{', '.join(map(_written, values))}]", mode="eval").body)
+    return ast.fix_missing_locations(twin)
 
 
-@lru_cache(maxsize=1024)
-def _known_right(exercise: Exercise, aspect: Aspect, seed: int) -> tuple[Kind, ...]:
-    """What the expressions of the solution and of the other right answers are."""
-    own = _kinds(exercise, body_of(exercise.solution), exercise.solution, aspect, seed) if exercise.solution else ()
-    return own + tuple(kind for other in exercise.alternatives
-                       for kind in _kinds(exercise, other.body, other.answer, aspect, seed))  # fmt: skip
+def _written(value: Tensor) -> str:
+    """Code that makes the tensor, exactly; nothing but Python is named, as a learner may call torch anything."""
+    torch_ = "__import__('torch')"
+    data = value.contiguous().numpy().tobytes().hex()
+    dtype = str(value.dtype).removeprefix("torch.")
+    return f"{torch_}.frombuffer(bytearray.fromhex('{data}'), dtype={torch_}.{dtype}).reshape({tuple(value.shape)})"
 
 
-@lru_cache(maxsize=1024)
-def _kinds(exercise: Exercise, body: str, answer: Any, aspect: Aspect, seed: int) -> tuple[Kind, ...]:
-    _, seen = _watched(exercise, body, answer, aspect, seed)
-    return tuple(kind for kind in seen.kinds.values() if kind.print is not None)
+@lru_cache(maxsize=64)
+def _known_right(exercise: Exercise, aspect: Aspect, seed: int) -> tuple[Piece, ...]:
+    """The expressions of the solution, and of the other right answers, as far as they have numbers."""
+    own = [(body_of(exercise.solution), exercise.solution)] if exercise.solution else []
+    every = own + [(other.body, other.answer) for other in exercise.alternatives]
+    return tuple(piece for body, answer in every for piece in _pieces(exercise, body, answer, aspect, seed)
+                 if piece.kind.print is not None)  # fmt: skip
 
 
-@lru_cache(maxsize=1024)
-def _watched(
-    exercise: Exercise, body: str, answer: Any, aspect: Aspect, seed: int
-) -> tuple[ast.FunctionDef, Seen]:
-    """One of the course's own answers, and what its expressions are."""
+def _pieces(exercise: Exercise, body: str, answer: Any, aspect: Aspect, seed: int) -> list[Piece]:
+    """What the expressions of one of the course's own answers are."""
     right: Any = exercise.solution
-    seen = Seen()
     if isinstance(right, type):
         methods = [each for each in ast.parse(body).body if isinstance(each, ast.FunctionDef)]
         function = next((each for each in methods if each.name == "forward"), methods[0])
@@ -103,15 +113,29 @@ def _watched(
         signature = inspect.signature(right)
         function = cast(ast.FunctionDef, ast.parse(definition(signature, body)).body[0])
         names, owner = right.__globals__, exercise.reference if "self" in signature.parameters else None
-    twin, note = back.watched(function, seen)
-    scope = {**names, back.SEEN: back.telling(note), back.MATH: math}
+    found: dict[int | str, Piece] = {}
+    numbers: dict[int | str, int] = {}  # how many each has, over all times
+
+    def tell(which: int | str, value: Any) -> Any:
+        piece = found.setdefault(which, Piece(kind_of_value(value)))
+        if isinstance(value, Tensor):
+            numbers[which] = numbers.get(which, 0) + value.numel()
+            if 0 < numbers[which] <= LARGEST and not value.is_complex():
+                piece.values.append(value.detach().clone())
+            else:
+                piece.values.clear()
+                numbers[which] = LARGEST
+        return value
+
+    twin, _ = back.watched(function, Seen())
+    scope = {**names, back.SEEN: tell, back.MATH: math}
     exec(compile(ast.Module([twin], []), "<a known answer>", "exec"), scope)
     made = scope[twin.name]
     if owner is not None:
         made = type(owner.__name__, (owner,), {function.name: made})
-    with suppress(Exception):  # a mistake may raise what no aspect takes
+    with suppress(Exception):  # some aspects hand in what the course's own code refuses
         observe_aspect(LocalRunner(made, Guard(())), exercise, aspect, seed)
-    return function, seen
+    return list(found.values())
 
 
 def _evaluated(function: ast.FunctionDef, seen: Seen) -> Iterator[ast.expr]:
@@ -129,24 +153,7 @@ def _parts(node: ast.AST, seen: Seen) -> Iterator[ast.AST]:
             yield from _parts(child, seen)
 
 
-def _statement_of(function: ast.FunctionDef, node: ast.AST) -> Any:
-    """The smallest statement with a value in which the expression stands."""
-    every = (each for each in ast.walk(function) if isinstance(each, WRITES) and each.value is not None)
-    around = [each for each in every if any(part is node for part in ast.walk(each))]
-    return around[-1] if around else None
-
-
-@lru_cache(maxsize=256)
-def _statements_of_solution(exercise: Exercise) -> frozenset[str]:
-    body = body_of(exercise.solution) if exercise.solution else ""
-    return frozenset(ast.dump(node) for node in ast.walk(ast.parse(body)) if isinstance(node, WRITES))
-
-
-def _is_new(kind: Kind, right: Iterable[Kind]) -> bool:
-    return kind.print is not None and not _is_one_of(kind, right)
-
-
-def _is_one_of(kind: Kind, others: Iterable[Kind]) -> bool:
+def _is_one_of(kind: Kind, others: list[Kind]) -> bool:
     return any(_alike(kind, other) for other in others)
 
 

@@ -83,7 +83,7 @@ def first_step(answer, draw):
 
 @aspect("later steps", points=2, hint=2)
 def later_steps(answer, draw):
-    """each starts from gradients of its own; here all rows are alike"""
+    """each starts from gradients of its own"""
     features, targets, lr = _rows(draw)
     n = len(targets)
     one, wanted = features[:1].expand(n, -1), targets[:1].abs().add(1).expand(n)

@@ -61,7 +61,7 @@ def large_scores(answer, draw):
 
 @aspect("gradient", points=1, hint=2, explain=explain_way_back("scores"))
 def gradient(answer, draw):
-    """the scores can be learned: the gradient reaches them, and it is the softmax"""
+    """a gradient reaches the scores, and it is the softmax"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
     return way_back(answer(scores), exercise.reference(scores), [scores], draw)
 

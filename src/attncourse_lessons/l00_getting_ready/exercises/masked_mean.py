@@ -89,7 +89,7 @@ def _one_empty(draw, batch, n):
 
 @aspect("nothing but padding", points=1, hint=3)
 def nothing_but_padding(answer, draw):
-    """zeros where nobody is there, and only there"""
+    """zeros for an empty sequence, and only there"""
     batch, n, d = draw.sizes(3, 3, 8)
     return answer(draw.normal(batch, n, d), _one_empty(draw, batch, n))
 

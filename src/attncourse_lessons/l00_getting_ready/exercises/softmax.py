@@ -82,7 +82,7 @@ def a_score_of(answer, draw):
 
 @aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
 def gradient(answer, draw):
-    """the scores can be learned: the gradient reaches them"""
+    """a gradient reaches the scores"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
     return way_back(answer(scores), exercise.reference(scores), [scores], draw)
 
@@ -286,7 +286,7 @@ def powers_of_two(scores):
 
 @powers_of_two.aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
 def gradient_of_powers(answer, draw):
-    """the scores can be learned: the gradient reaches them"""
+    """a gradient reaches the scores"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
     return way_back(answer(scores), powers_of_two.reference(scores), [scores], draw)
 
@@ -317,6 +317,6 @@ def one_share_for_nobody(scores):
 
 @one_share_for_nobody.aspect("gradient", points=1, hint=3, explain=explain_way_back("scores"))
 def gradient_beside_nobody(answer, draw):
-    """the scores can be learned: the gradient reaches them"""
+    """a gradient reaches the scores"""
     scores = draw.normal(*draw.sizes(2, 3, 7)).requires_grad_()
     return way_back(answer(scores), one_share_for_nobody.reference(scores), [scores], draw)

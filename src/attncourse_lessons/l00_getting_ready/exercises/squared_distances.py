@@ -148,8 +148,8 @@ slip("each row with one row only", ("two tables", "axes in front", "a moved orig
     table needs a new axis along which it is stretched.""")
 slip("no axes in front", ("axes in front",),
      {PAIRS: "a[:, None] - b[None]"}, words="""
-    For two tables this is right. With a batch in front `[:, None]` and `[None]` put the new axes behind or before the
-    batch, and batches meet each other. Count axes from the end: `...` stands for all that are in front.""")
+    For two tables this is right. But `[:, None]` counts the new axis from the front, so with a batch it lands in the
+    wrong place, and batches meet each other. Count axes from the end: `...` stands for all that are in front.""")
 slip("cut off from the gradient", ("gradient",), {"(a**2)": "(a.detach() ** 2)", ', a, b)': ', a.detach(), b)'},
      {".clamp(min=0)": ".clamp(min=0).detach()"}, base=by_expansion, words="""
     The numbers are right, but the gradient does not get through: `.detach()`, `.data`, numpy, `.tolist()` and

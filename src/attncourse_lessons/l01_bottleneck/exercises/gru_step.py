@@ -141,6 +141,19 @@ slip("cut off from the gradient", ("gradient",),
     `torch.no_grad()` forget where numbers came from. The gates must learn when to let what through.""")
 
 
+slip("no tanh around the candidate", FRESH, {"torch.tanh(": "("}, words="""
+    The candidate is the sum itself, with no tanh around it. Without a bound a state can grow with every token: the tanh
+    keeps each number between −1 and 1.""")
+slip("a matrix of the state transposed", STEP,
+     {f"state @ W_h[{gate}]": f"state @ W_h[{gate}].mT" for gate in range(3)},
+     words="""
+    The state met its matrices transposed. They are square, so nothing raises: a row of numbers stands on the *left* of
+    its matrix here, `state @ W_h[0]`.""")
+slip("nothing taken from the old state", FRESH, {"z * state +": "state +"}, words="""
+    The old state came along whole, whatever the gate says. The new state is shared between the two, z of the old one
+    and 1 − z of the candidate: with z at 0 nothing of the old one stays.""")
+
+
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 

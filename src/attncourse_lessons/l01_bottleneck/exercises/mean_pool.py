@@ -158,6 +158,13 @@ slip("cut off from the gradient", ("gradient",), {"states.masked_fill": "states.
     numbers came from, so the network that made the states cannot learn.""")
 
 
+slip("one number for a sentence", ALL,
+     {"return total / lengths[:, None]": "return (total / lengths[:, None]).mean(dim=1)"},
+     {"return total / lengths[:, None]": "return total.sum(dim=1) / lengths"}, words="""
+    One number is left of each sentence: the features were averaged or summed, too. Each feature has a mean of its own
+    over the words, so d numbers come back for a sentence.""")
+
+
 # ------------------------------------------------------------------------------------------------------ further from it
 
 

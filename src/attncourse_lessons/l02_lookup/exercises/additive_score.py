@@ -108,15 +108,15 @@ slip("tanh left out", ALIKE, {"torch.tanh": ""}, words="""
 slip("tanh of each by itself", ALIKE, {BENT: "(torch.tanh(from_query) + torch.tanh(from_key))"}, words="""
     tanh was taken of the query's part and of the key's part, and then they were added. So the two never meet inside the
     nonlinearity: the score is one number for the query plus one for the key, and what the query adds is the same for
-    all keys. First add, then bend.""")
+    all keys. Add first, then apply tanh.""")
 slip("a different nonlinearity", ALIKE, {"tanh": "sigmoid"}, {"tanh": "relu"}, words="""
-    The hidden layer bends by something other than tanh (σ, ReLU …). That makes a score, too, but not the one in the
+    The hidden layer has another nonlinearity than tanh (σ, ReLU …). That makes a score, too, but not the one in the
     formula, and weights trained with one do not fit the other.""")
 slip("the score squashed", ALIKE,
      {SCORES: f"torch.tanh(({SUM}) @ w)"},
      {SCORES: f"torch.tanh({SCORES})"}, words="""
     tanh was applied to the finished score, so none exceeds 1 and softmax can hardly prefer anything. It belongs inside:
-    bend the hidden layer, then multiply by w.""")
+    apply it to the hidden layer, then multiply by w.""")
 slip("w left out", (*ALIKE, "gradient"), {" @ w": ".sum(dim=-1)"}, words="""
     The hidden layer was added up with every unit counting the same. w says how much each unit counts, and in which
     direction.""")
@@ -132,7 +132,7 @@ slip("no axis for the pairs", (*ALL, "gradient"),
     query must meet *each* key. Make room for a table of pairs before you add: one axis for the queries, one for the
     keys.""")
 slip("a row for each key", ALL, {"[:, :, None]": "[:, None]", "[:, None]": "[:, :, None]"}, words="""
-    Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    Rows and columns are swapped. Row i belongs to query i, because each query has weights over the
     keys: queries down the rows, keys along them. Which of the two new axes did you give to whom?""")
 OF_PAIRS = f"({SCORES}).view(-1, query.shape[1], key.shape[1])"
 slip("the pairs in another order", ALL,
@@ -155,7 +155,7 @@ slip("the queries in another order", ALIKE,
     query has to stand still while the keys go round (`repeat_interleave`); or leave it to broadcasting, with an axis of
     length one in each.""")
 slip("W transposed", (*ALL, "gradient"), {"W[:d_query]": "W.mT[:d_query]", "W[d_query:]": "W.mT[d_query:]"}, words="""
-    W was used lying on its side, as in formulas that write vectors as columns. Here a vector is a row and stands to the
+    W was transposed, as in formulas that write vectors as columns. Here a vector is a row and stands to the
     left: W has a row for each number that comes in, and a column for each hidden unit.""")
 slip("softmax already applied", ALIKE, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size

@@ -73,13 +73,13 @@ slip("W transposed", ALL,
      {SCORES: "query @ (key @ W).mT"},
      {"query @ W": "nn.functional.linear(query, W)"},  # which keeps its weight the other way round
      words="""
-    W was used lying on its side. Its rows belong to the query and its columns to the key. Where the two widths differ
+    W was transposed. Its rows belong to the query and its columns to the key. Where the two widths differ
     torch refuses; where they happen to agree nothing crashes, and the scores are those of a different matrix.""")
 slip("W left out", (*ALL, "gradient"), {" @ W": ""}, words="""
     This is the plain dot product. It needs query and key to speak the same language, and even to be equally wide; W is
     there to translate from one to the other.""")
 slip("a row for each key", ALL, {SCORES: "key @ W.mT @ query.mT"}, words="""
-    Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    Rows and columns are swapped. Row i belongs to query i, because each query has weights over the
     keys: queries down the rows, keys along them.""")
 slip("scaled by √d", ALL,
      {SCORES: f"{SCORES} / key.shape[-1] ** 0.5"},
@@ -94,7 +94,7 @@ slip("softmax already applied", ALL,
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size
     and sign.""")
 slip("a tanh in between", ALL, {"query @ W": "torch.tanh(query @ W)"}, {SCORES: f"torch.tanh({SCORES})"}, words="""
-    Something was bent: the bilinear score has no nonlinearity. tanh belongs to the additive score.""")
+    A nonlinearity was applied, and the bilinear score has none. tanh belongs to the additive score.""")
 slip("reshaped for transposed", ALL, {"key.mT": "key.reshape(len(key), key.shape[-1], -1)"}, words="""
     `reshape` and `view` read the same numbers in the same order and only break the rows elsewhere, so a column then
     holds pieces of several keys. The shape fits and the numbers do not. Swap the two axes instead.""")

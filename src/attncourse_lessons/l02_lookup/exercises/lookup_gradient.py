@@ -28,9 +28,9 @@ exercise = Exercise(
     hints=(
         "Begin at the values. How much does output i change if value j changes a little? Value j is part of every "
         "query's output, so add up over the queries: an (n_keys, d_v) from weights and `upstream`. Which of the two "
-        "has to be turned on its side?",
-        "Then the scores. The lecture's equation is for values of one number. Here each of the d_v numbers of an "
-        "output pulls at the score, and `upstream` says how much each of them matters to the loss: a dot product with "
+        "has to be transposed?",
+        "Then the scores. The lecture's equation gives a vector here, α (v − c): how each of the d_v numbers of an "
+        "output changes with the score. `upstream` says how much each of them matters to the loss: a dot product with "
         "`upstream`, once of the key's own value, once of what the query got. That makes a table (n_query, n_keys).",
         "A dot product q · k changes by k if q changes, and by q if k changes. So from the table of the scores to the "
         "query it takes a product with the keys, and to the keys one with the queries; both add up over the axis that "

@@ -130,7 +130,7 @@ slip("the length of the key vector", ALL,
     keys over long ones and changes who wins. √d_k is one number for the whole table: the root of how many components a
     key has.""")
 slip("a row for each key", ALL, {"query @ key.mT": "key @ query.mT"}, words="""
-    Rows and columns are swapped. Row i belongs to query i, because each query will share out its attention over the
+    Rows and columns are swapped. Row i belongs to query i, because each query has weights over the
     keys: queries down the rows, keys along them.""")
 slip("softmax already applied", ALL, {SCORES: f"({SCORES}).softmax(dim=-1)"}, words="""
     These are weights: each row sums to one. A score function ends before the softmax, and its numbers may have any size

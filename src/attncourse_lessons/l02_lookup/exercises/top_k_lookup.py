@@ -133,6 +133,13 @@ slip("cut off from the gradient", ("gradient",),
     gets has one, and it leads back to query and keys.""")
 
 
+slip("the values in the table's order", ALL,
+     {"values[best.indices]": "values[best.indices.sort(dim=-1).values]"}, words="""
+    The right values were taken, and the right weights, but they do not belong to each other: `topk` hands back the best
+    key first, and the values stand in the order of the table. The weight at one place belongs to the index at the same
+    place.""")
+
+
 # ------------------------------------------------------------------------------------------------------ further from it
 
 

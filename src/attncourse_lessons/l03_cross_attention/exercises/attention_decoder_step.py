@@ -118,13 +118,17 @@ def weights(answer, draw):
     points=1,
     hint=2,
     explain=explain_case(
-        "the logits change when only the padding does", "they do where the tokens' scores are in the hundreds below 0"
+        "the logits change when only the padding does",
+        "they do where the tokens' scores are in the hundreds below 0",
+        "1 where anything changes when the last token does, after a hole in the mask",
     ),
 )
 def padding(answer, draw):
     """padded states change nothing, even where the tokens' scores are in the hundreds below 0"""
     step, inputs = _step(answer, draw, fed=False, padded=True)
     inputs[4][0, 1] = False  # a hole between two tokens, beside the padding at the end
+    moved = inputs[3].clone()
+    moved[0, -1] += 5  # a token behind the hole
     state = _go_on(step, inputs)[0].detach()
     other = inputs[3] + 5 * draw.normal(*inputs[3].shape) * ~inputs[4][..., None]
     low = [states - 500 * state.sign()[:, None] * inputs[4][..., None] for states in (inputs[3], other)]
@@ -132,7 +136,9 @@ def padding(answer, draw):
     if torch.equal(logits, step(inputs[0], -inputs[1], 1 - inputs[2], -inputs[3], inputs[4])[0]):
         raise AspectFailed(Problem("unusable", "the logits are the same whatever comes in"))
     first, second = (step(*inputs[:3], states, inputs[4])[0] for states in low)
-    return torch.stack([logits - step(*inputs[:3], other, inputs[4])[0], first - second])
+    after = zip(step(*inputs), step(*inputs[:3], moved, inputs[4]), strict=True)
+    heard = torch.stack([(one != other).any() for one, other in after]).any().expand_as(logits)
+    return torch.stack([logits - step(*inputs[:3], other, inputs[4])[0], first - second, heard.to(logits.dtype)])
 
 
 @aspect(
@@ -321,6 +327,10 @@ slip("cut off from the gradient", ("gradient",),
      words="""
     The numbers are right, but the loss finds no way back: `.detach()`, `.data` and `torch.no_grad()` forget where
     numbers came from. What is carried from step to step must stay connected while the decoder learns.""")
+slip("the mask ends at its first hole", ("padding",),
+     {"~mask": "~mask.long().cumprod(dim=1).bool()"}, words="""
+    Tokens after the first False were left out. There may be a hole between two tokens, and what stands after it is a
+    token like any other: the mask says of each position whether it holds one.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

@@ -1,6 +1,13 @@
 """A sentence looks at itself, and what that costs."""
 
-from . import layer_cost, padded_self_attention, restricted_self_attention, self_attention, self_attention_loop
+from . import (
+    broken_rules,
+    layer_cost,
+    padded_self_attention,
+    restricted_self_attention,
+    self_attention,
+    self_attention_loop,
+)
 
 # In the order in which they are set.
 EXERCISES = tuple(
@@ -8,6 +15,7 @@ EXERCISES = tuple(
     for module in (
         self_attention_loop,
         self_attention,
+        broken_rules,
         padded_self_attention,
         layer_cost,
         restricted_self_attention,

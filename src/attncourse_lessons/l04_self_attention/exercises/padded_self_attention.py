@@ -32,12 +32,11 @@ exercise = Exercise(
     returns=("output",),
     forbidden=READY_MADE,
     difficulty=2,
-    minutes=15,
+    minutes=10,
     hints=(
-        "Give one token a query of zeros and a key that is not: feature 0 alone in the token, and zeros in row 0 of "
-        "W_Q. All its scores are 0, so it must receive the plain mean of the real values. (A vector of zeros shows "
-        "nothing: its key is zero, too.) And one more feature, zero in every token, must not change anything. Which "
-        "line breaks either rule?",
+        "Mend one line at a time, and run your tests after each. The rule of the mean: row i of the scores belongs to "
+        "the token that asks, so which matrix makes it? The rule of the feature: d_model grows by one, and d_k does "
+        "not. The divisor is the root of which of the two?",
         "Write down a matrix of scores for three tokens, the last of them padding. Whose row is it, and whose column? "
         "Which of the two must not count when the others take their average?",
         "Leave a token out *before* the softmax, with a score that makes its weight exactly 0. Whether the rows of "
@@ -175,12 +174,12 @@ slip("cut off from the gradient", ("gradient",),
 
 @misconception("as it came", fails=("no padding", "equal scores", "beside padding"))
 def as_it_came(x, real, W_Q, W_K, W_V):
-    """This is the code with its three mistakes. Test it: a token whose query is zero and whose key is not, a
-    feature that is zero everywhere, another vector in the padding."""
+    """This is the code with its three mistakes. Test it with your `broken_rules`: the scores are transposed, divided by
+    the root of the wrong width, and masked too late."""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     scores = keys @ queries.mT / math.sqrt(x.shape[-1])
-    scores = scores.masked_fill(~real[:, :, None], -1e9)
-    return scores.softmax(dim=-1) @ values * real[:, :, None]
+    weights = scores.softmax(dim=-1) * real[:, None]
+    return weights @ values * real[..., None]
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

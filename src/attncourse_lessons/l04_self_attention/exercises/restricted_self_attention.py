@@ -34,8 +34,8 @@ exercise = Exercise(
     solution=solution,
     returns=("output", "weights"),
     forbidden=READY_MADE,
-    difficulty=2,
-    minutes=15,
+    difficulty=1,
+    minutes=10,
     extra=True,
     hints=(
         "How far is token j from token i, to either side? That is a table (n, n), made from `torch.arange(n)` and "
@@ -59,13 +59,13 @@ def _near(answer, draw):
 # ----------------------------------------------------------------------------------------------------- what is observed
 
 
-@aspect("weights", points=1, hint=1, explain=row_sums)
+@aspect("weights", points=0.5, hint=1, explain=row_sums)
 def weights(answer, draw):
     """each token shares out one among itself and `width` tokens on each side"""
     return _near(answer, draw)[1]
 
 
-@aspect("output", points=1, hint=3)
+@aspect("output", points=0.5, hint=3)
 def output(answer, draw):
     """the average of the values in the window"""
     return _near(answer, draw)[0]
@@ -73,7 +73,7 @@ def output(answer, draw):
 
 @aspect(
     "out of reach",
-    points=1,
+    points=0.5,
     hint=2,
     explain=explain_worst("output {place} changes by {size} when only tokens outside its window change"),
 )
@@ -87,7 +87,7 @@ def out_of_reach(answer, draw):
     return apart(require_variation(before)[:, 0], after[:, 0])
 
 
-@aspect("gradient", points=1, hint=3, explain=explain_way_back(*MATRICES))
+@aspect("gradient", points=0.5, hint=3, explain=explain_way_back(*MATRICES))
 def gradient(answer, draw):
     """all three projections can be learned, and the tokens too"""
     inputs = [tensor.requires_grad_() for tensor in sentences(draw, 2, 7)]

@@ -196,7 +196,7 @@ slip("matrices for columns", ALL,
 def sums_over_the_tokens_that_ask(x, W_Q, W_K, W_V):
     """The weights were added up over the tokens that ask: token j received α_ij v_i, summed over i. Those weights need
     not sum to one. Token i is the one that asks and the one that is answered: its weights α_i1 … α_in belong to the
-    values of tokens 1 … n. (One deck prints the sum over i; see the lecture.)"""
+    values of tokens 1 … n. (The lecture shows this as a common mistake.)"""
     queries, keys, values = x @ W_Q, x @ W_K, x @ W_V
     output = torch.zeros(len(x), W_V.shape[1])
     for i in range(len(x)):

@@ -86,7 +86,7 @@ def slow_pairs(answer, draw):
 
 @aspect("in between", points=2, hint=3, explain=SHARE)
 def in_between(answer, draw):
-    """from `low` to `high` the share of the old frequency grows in proportion to the turns"""
+    """from `low` to `high` the share of the old frequency grows linearly with the turns"""
     arguments, turns = _drawn(draw)
     return _ratios(answer, arguments)[(turns > arguments[2]) & (turns < arguments[3])]
 

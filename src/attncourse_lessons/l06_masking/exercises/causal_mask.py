@@ -130,6 +130,12 @@ slip("keys ask, queries answer", PIECES, {"n_query, n_key,": "n_key, n_query,"},
     The mask is (n_key, n_query). Rows ask and columns answer, as in the scores: n_query rows, n_key columns.""")
 
 
+slip("what was there before is hidden", PIECES,
+     {TRIANGLE: f"{TRIANGLE} & (torch.arange(n_key) >= n_key - n_query)"}, words="""
+    The keys from before the first query are all False. They are the past of every query, as in a cache: all of them may
+    be seen.""")
+
+
 # ------------------------------------------------------------------------------------------------------ further from it
 
 
@@ -140,6 +146,12 @@ def only_the_cache_is_seen(n_query, n_key):
     mask = torch.zeros(n_query, n_key, dtype=torch.bool)
     mask[:, : n_key - n_query] = True
     return mask
+
+
+@variant("queries at the beginning", "one step of the future", fails=("future", *PIECES))
+def counted_from_the_beginning_and_one_ahead(n_query, n_key):
+    """The triangle of the square, with one diagonal more."""
+    return torch.ones(n_query, n_key, dtype=torch.bool).tril(1)
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

@@ -35,15 +35,15 @@ exercise = Exercise(
         "each step leave behind?",
         "`x @ W_1` multiplies the last axis and leaves all others alone, however many there are. The maximum of 0 and "
         "each number is `.relu()`, or `.clamp(min=0)`.",
-        "A unit is dead if *no* vector makes it answer: not one of a sentence, nor of the whole batch. What does the "
-        "table (vectors, d_ff) of its answers look like, and along which axis do you ask? There may be one vector.",
+        "A unit is dead if *no* vector makes it fire: not one of a sentence, nor of the whole batch. What does the "
+        "table (vectors, d_ff) of its activations look like, and along which axis do you ask? There may be one vector.",
     ),
 )
 aspect, slip, misconception, variant, alternative = exercise.decorators()
 
 
 def _network(draw, *shape):
-    """x of this shape before its last axis, W_1, b_1, W_2, b_2: no two sizes alike. Some units never answer."""
+    """x of this shape before its last axis, W_1, b_1, W_2, b_2: no two sizes alike. Some units never fire."""
     d_model, d_ff = [size for size in draw.sizes(2 + len(shape), 5, 13) if size not in shape][:2]
     b_1 = draw.normal(d_ff)
     b_1[1::3] -= 12
@@ -119,8 +119,8 @@ slip("the activation function before W_1", BOTH, {HIDDEN: "x.relu() @ W_1 + b_1"
     The input itself was cut off at zero, and half of what attention has collected is gone before it is
     used. First the product with W_1, then the maximum.""")
 slip("the activation function before the bias", BOTH, {HIDDEN: "(x @ W_1).relu() + b_1"}, words="""
-    b_1 was added after the maximum with 0. Inside, it decides from where each hidden unit answers; outside, all
-    answer from zero on, and b_1 could be moved into b_2.""")
+    b_1 was added after the maximum with 0. Inside, it decides from where each hidden unit fires; outside, all
+    fire from zero on, and b_1 could be moved into b_2.""")
 slip("b_1 left out", (*BOTH, "gradient"), {" + b_1": ""}, words="""
     The bias b_1 is missing. Read the equation once more: b_1 in the middle, before the maximum, and b_2 at the end.""")
 slip("b_2 left out", WHOLE, {" + b_2": ""}, words="""
@@ -137,29 +137,29 @@ slip("a function other than max(0, ·)", BOTH,
     Those exist, and GELU is what many models use; this contract, like the original paper, says the maximum of 0 and
     each number.""")
 slip("dead if any vector leaves it silent", DEAD[:1], {ALL: "silent.any(dim=0)"}, words="""
-    A unit was called dead as soon as *one* vector got nothing from it. That is what a ReLU is for: each unit answers
-    some vectors and not others. It is dead if it answers none.""")
+    A unit was called dead as soon as *one* vector got nothing from it. That is what a ReLU is for: each unit fires
+    for some vectors and not for others. It is dead if no vector makes it fire.""")
 slip("0 before the activation function called alive", DEAD[:1],
      {"(hidden == 0)": "(x @ W_1 + b_1 < 0)"}, words="""
     Dead were only units that are *below* 0 before the activation function. One that is exactly 0 there is 0 after it as
     well, for every vector, and dead.""")
 slip("dead on average", DEAD[:1], {"(hidden == 0)": "(x @ W_1 + b_1)", ALL: "silent.mean(dim=0) <= 0"}, words="""
-    A unit was called dead where the *mean* over the vectors is not above 0. It may answer a few of them all the same.
+    A unit was called dead where the *mean* over the vectors is not above 0. It may fire for a few of them all the same.
     It is dead if it is 0 for every one.""")
 slip("without a part in the output called dead", DEAD[:1],
      {"(hidden == 0)": "(hidden * W_2.abs().sum(dim=1) == 0)"}, words="""
-    A unit was called dead because its row of W_2 is 0. It answers some vectors; only the output gets nothing of it, and
-    its row can learn, since the gradient at W_2 is the unit's activation. Dead is what is 0 *before* W_2.""")
+    A unit was called dead because its row of W_2 is 0. It fires for some vectors; only the output gets nothing of it,
+    and its row can learn, since the gradient at W_2 is the unit's activation. Dead is what is 0 *before* W_2.""")
 slip("one verdict for all units of one vector", DEAD[1:],
      {ALL: "(silent.all(dim=0) if x.dim() > 1 else silent.all())"}, words="""
     For a single vector there is one verdict for all units together. There is no axis in front to ask over: each unit
     keeps its own. (`amax(dim=())` reduces *all* axes; make one axis of those in front, `reshape(-1, d_ff)`, and there
     always is one.)""")
 slip("one verdict for each vector", DEAD, {ALL: "silent.all(dim=1)"}, words="""
-    The question was asked along the wrong axis: this says for each *vector* whether all units are silent. Asked for is
+    The question was asked along the wrong axis: this says for each *vector* whether no unit fires. Asked for is
     one verdict for each hidden unit, (d_ff,), over all vectors.""")
 slip("the living for the dead", DEAD, {ALL: "~silent.all(dim=0)"}, words="""
-    True stands for the units that answer somebody. Asked for are the others.""")
+    True stands for the units that fire for some vector. Asked for are the others.""")
 slip("a verdict for each position", DEAD,
      {SILENT: "(hidden == 0)"},
      words="""
@@ -206,7 +206,7 @@ def three_axes_taken_for_granted(x, W_1, b_1, W_2, b_2):
 
 @alternative("maximum")
 def maximum(x, W_1, b_1, W_2, b_2):
-    """Writes the maximum as the equation does, and counts the answers."""
+    """Writes the maximum as the equation does, and counts how often each unit fires."""
     hidden = torch.maximum(torch.zeros(()), torch.matmul(x, W_1) + b_1)
     answers = (hidden > 0).reshape(-1, W_1.shape[1]).sum(dim=0)
     return torch.matmul(hidden, W_2) + b_2, answers == 0

@@ -107,8 +107,8 @@ def along(dim):
 
 
 slip("a sum for the mean", NOT_CENTRED, {"x.mean": "x.sum"}, words="""
-    What was subtracted is the sum of the numbers, not their mean. (Two decks print it so: the 1/d is missing.) Look
-    at the result's mean: it is far from 0, and the wider the vector, the further.""")
+    What was subtracted is the sum of the numbers, not their mean: the 1/d is missing. Look at the result's mean: it
+    is far from 0, and the wider the vector, the further.""")
 slip("a sum for the variance", NOT_NORMALISED, {"square().mean": "square().sum"}, words="""
     The squared differences were added up and not averaged, so every vector comes out with length 1, and the wider
     it is, the smaller its numbers. The aim is that the *numbers* have variance 1.""")
@@ -117,15 +117,13 @@ slip("a root too many", NOT_NORMALISED,
      {ROOT: "torch.sqrt(variance.sqrt() + eps)"},  # with ε under the second root
      words="""
     The root was taken twice: σ is the standard deviation already, the root of the variance, and the quotient
-    divides by √σ. (Two decks print it so.) Multiply x by 4: a norm gives the same as before, yours gives twice as
-    much.""")
+    divides by √σ. Multiply x by 4: a norm gives the same as before, yours gives twice as much.""")
 slip("no root", NOT_NORMALISED, {"torch.sqrt": ""}, words="""
     The differences were divided by the variance. A variance is a square: a vector that is twice as large has four
     times the variance, and would come out half as large. What has the size of x itself?""")
 slip("ε outside the root", ("small inputs",), {ROOT: "(torch.sqrt(variance) + eps)"}, words="""
     √σ² + ε is not √(σ² + ε). For inputs of the usual size nobody sees the difference. At σ = 0.01 the ε beside σ is
-    a thousandth of it, and under the root it is a tenth of σ². The contract has it under the root, as torch and
-    every checkpoint do.""")
+    a thousandth of it, and under the root it is a tenth of σ². The contract has it under the root, as torch does.""")
 slip("no ε", ("small inputs", "all numbers equal"), {" + eps": ""}, words="""
     ε was not used. A vector whose numbers are all the same has variance 0, and 0/0 is NaN; padding can look like
     that. And small vectors are to come out a little smaller than 1, which is what ε does to them.""")

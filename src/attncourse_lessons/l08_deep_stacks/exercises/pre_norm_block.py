@@ -89,8 +89,7 @@ slip("residual from the normalised x", PRE,
      {"x + attend": "norm_1(x) + attend"},
      words="""
     What the sublayer found was added to the *normalised* x, and x itself is gone. It happens when the norm's result
-    is stored under the name x. (A deck's code does it.) The norm is only for what the sublayer reads: keep x, and add
-    to it.""")
+    is stored under the name x. The norm is only for what the sublayer reads: keep x, and add to it.""")
 slip("post-norm", PRE, {f"x + {ATTENDS}": "norm_1(x + attend(x))", f"x + {THINKS}": "norm_2(x + feed_forward(x))"},
      words="""
     This is the other order: the sum was normalised, so everything that x carried goes through a norm at each

@@ -108,9 +108,9 @@ LEVELS = ("blocks", "final norm", "any depth")
 FIRST, EACH = "levels = [final_norm(x)]", "append(final_norm(x))"
 
 slip("no final norm", NORM, {FIRST: "levels = [x]", EACH: "append(x)"}, words="""
-    The blocks' sum was returned as it is. (A deck's code does so.) Each block adds to x, so x grows with depth, and
-    no norm has ever touched it: the norms inside the blocks are on the branches. The output layer would then give
-    logits of a size that depends on how deep the stack is.""")
+    The blocks' sum was returned as it is. Each block adds to x, so x grows with depth, and no norm has ever touched
+    it: the norms inside the blocks are on the branches. The output layer would then give logits of a size that depends
+    on how deep the stack is.""")
 slip("only the last level is normed", ("final norm", "any depth"),
      {FIRST: "levels = [x]", EACH: "append(x)",
       "return torch.stack(levels)": "return torch.stack([*levels[:-1], final_norm(levels[-1])])"},
@@ -160,6 +160,11 @@ slip("blocks backwards", ORDER, {"in blocks": "in reversed(blocks)"}, words="""
     The last block came first. The blocks stand in the list in the order in which x passes them.""")
 slip("a block too few", ORDER, {"in blocks": "in blocks[: max(1, len(blocks) - 1)]"}, words="""
     Not all blocks were used: look where the loop begins and ends. `for block in blocks` needs no numbers.""")
+
+
+slip("stacked on another axis", (*LEVELS, "output"), {"torch.stack(levels)": "torch.stack(levels, dim=1)"}, words="""
+    The levels were stacked as the second axis, after the batch. They come first: (levels, batch, n, d), which is what
+    `torch.stack` makes unless told otherwise.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it

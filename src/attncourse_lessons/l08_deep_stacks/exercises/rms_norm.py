@@ -104,8 +104,7 @@ slip("ε outside the root", ("small inputs",), {ROOT: "(torch.sqrt(mean_square) 
     √m + ε is not √(m + ε). For inputs of the usual size nobody sees the difference; for small ones ε matters next
     to the mean of the squares, but not next to its root.""")
 slip("no ε", ("small inputs",), {" + eps": ""}, words="""
-    ε was not used. (A slide leaves it out, too.) A vector of zeros, and padding may be one, becomes 0/0, which is
-    NaN.""")
+    ε was not used. A vector of zeros, and padding may be one, becomes 0/0, which is NaN.""")
 slip("an ε of its own", ("small inputs",),
      {"eps": "1e-6"},
      {"eps": "1e-5"},

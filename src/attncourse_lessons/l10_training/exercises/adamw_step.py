@@ -40,9 +40,9 @@ exercise = Exercise(
         "Five lines, in the order of the contract: m, v, the two corrected, the step. If all gradients were 1, m would "
         "be 1 − β₁ after one step and 1 − β₁² after two. What comes back as m and v is not corrected: the next step "
         "begins with it.",
-        "ε is added to the root, and the root is taken of the corrected v. Weight decay is not part of the gradient: "
+        "ϵ is added to the root, and the root is taken of the corrected v. Weight decay is not part of the gradient: "
         "m and v never see it. It is added to the step after them, and lr multiplies it as well.",
-        "Let `update` be the corrected m over (the root of the corrected v, plus ε). Where the parameter has two axes "
+        "Let `update` be the corrected m over (the root of the corrected v, plus ϵ). Where the parameter has two axes "
         "or more, λ times the parameter is added to it. At the end, subtract lr times `update`.",
     ),
 )
@@ -110,9 +110,9 @@ def bias_correction(answer, draw):
     return torch.stack([_moved(answer, _state(d, 3, 4), step, 0.5, _betas(d), 1e-8) for d, step in steps])
 
 
-@aspect("ε", points=1, hint=2, explain=explain_case("at step 2", "at a late step"))
+@aspect("ϵ", points=1, hint=2, explain=explain_case("at step 2", "at a late step"))
 def epsilon(answer, draw):
-    """ε is added to the root of the corrected v, and to nothing else"""
+    """ϵ is added to the root of the corrected v, and to nothing else"""
     steps = [(draw.child(str(step)), step) for step in (2, LATE)]
     return torch.stack([_moved(answer, _state(d, 3, 4), step, 0.5, _betas(d), 0.4) for d, step in steps])
 
@@ -138,7 +138,7 @@ def matrices_alone(answer, draw):
 
 # -------------------------------------------------------------------------------------- one slip away from the solution
 
-EARLY = ("bias correction", "ε")
+EARLY = ("bias correction", "ϵ")
 MOVED = ("a late step", *EARLY)
 DECAY = ("weight decay",)
 M_HAT, V_HAT = "m / (1 - beta_1**step)", "v / (1 - beta_2**step)"
@@ -174,17 +174,17 @@ slip("the step counted from 0", EARLY,
      words="""
     The correction is that of the step after this one. `step` is 1 at the first update already, so there is nothing to
     be added.""")
-slip("ε inside the root", ("ε",), {DENOMINATOR: "(v_hat + eps).sqrt()"}, words="""
-    ε was added before the root was taken, so what is added to the root is about √ε: with 10⁻⁸ that is 10⁻⁴, ten
-    thousand times more than meant. Root first, then ε.""")
-slip("ε added before the correction", ("ε",), {DENOMINATOR: "((v.sqrt() + eps) / (1 - beta_2**step) ** 0.5)"}, words="""
-    ε was added to the root of v as it is, and corrected along with it. That is a shortcut from Adam's paper, where it
-    has an ε of another size. torch, and this contract, correct v first and add ε to its root.""")
-slip("an ε of its own", ("a late step", "bias correction", "ε"), {" + eps": " + 1e-3"}, {" + eps": " + 1e-2"}, words="""
-    A number stands where `eps` should, and a large one: it makes steps shorter that have nothing to do with it. ε is an
+slip("ϵ inside the root", ("ϵ",), {DENOMINATOR: "(v_hat + eps).sqrt()"}, words="""
+    ϵ was added before the root was taken, so what is added to the root is about √ϵ: with 10⁻⁸ that is 10⁻⁴, ten
+    thousand times more than meant. Root first, then ϵ.""")
+slip("ϵ added before the correction", ("ϵ",), {DENOMINATOR: "((v.sqrt() + eps) / (1 - beta_2**step) ** 0.5)"}, words="""
+    ϵ was added to the root of v as it is, and corrected along with it. That is a shortcut from Adam's paper, where it
+    has an ϵ of another size. torch, and this contract, correct v first and add ϵ to its root.""")
+slip("an ϵ of its own", ("a late step", "bias correction", "ϵ"), {" + eps": " + 1e-3"}, {" + eps": " + 1e-2"}, words="""
+    A number stands where `eps` should, and a large one: it makes steps shorter that have nothing to do with it. ϵ is an
     argument; 10⁻⁸ is usual, and whoever calls decides.""")
-slip("ε left out", ("ε",), {" + eps": ""}, words="""
-    ε has no effect. Where a gradient has always been zero, as that of a token that has not come yet, v is 0 and the
+slip("ϵ left out", ("ϵ",), {" + eps": ""}, words="""
+    ϵ has no effect. Where a gradient has always been zero, as that of a token that has not come yet, v is 0 and the
     step is 0/0.""")
 slip("no root", MOVED, {"v_hat.sqrt()": "v_hat"}, words="""
     m was divided by v itself. v is an average of *squares*: its root is as large as the gradients are, and only m over

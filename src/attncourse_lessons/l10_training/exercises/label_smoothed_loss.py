@@ -28,9 +28,9 @@ exercise = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "A cross entropy has two parts, what ought to be and −log p. Write down what ought to be for a vocabulary of "
-        "five: five numbers that sum to one.",
-        "It is a mixture: 1 − ε of all on the truth, and ε spread evenly over the whole vocabulary. So the loss is a "
+        "A cross-entropy has two parts, the target distribution q and −log p. Write down q for a vocabulary of five: "
+        "five numbers that sum to one.",
+        "It is a mixture: 1 − ε on the true token, and ε spread evenly over the whole vocabulary. So the loss is a "
         "mixture, too: 1 − ε times −log p(truth), and ε times the mean of −log p over the vocabulary.",
         "Use `log_softmax`, with no softmax before it: a softmax rounds small probabilities to 0, whose logarithm is "
         "−∞. `gather` finds the first part, a mean over the last axis finds the second; both are (batch, n). Mix them, "

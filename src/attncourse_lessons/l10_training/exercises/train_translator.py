@@ -113,12 +113,13 @@ def reference(pairs, sources):
     return [truth[tuple(source)] for source in sources]
 
 
-def solution(pairs, sources):
+def solution(pairs, sources, rate=None, steps=350):
+    rate = rate or 0.01                                           # None: the sweep's best
     torch.manual_seed(17)
-    model, steps, size = Translator(), 350, 32
+    model, size = Translator(), 32
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     one_cycle = torch.optim.lr_scheduler.OneCycleLR
-    schedule = one_cycle(optimizer, 1e-2, steps, cycle_momentum=False)      # else it moves β₁
+    schedule = one_cycle(optimizer, rate, steps, cycle_momentum=False)      # else it moves β₁
     by_length = sorted(pairs, key=lambda pair: len(pair[1]))      # little padding in a batch
     for i in torch.randint(len(by_length) // size, (steps,)).tolist():
         batch = by_length[size * i : size * (i + 1)]
@@ -148,8 +149,8 @@ exercise = Exercise(
         "Begin with the loop: a batch of pairs, both sides padded to rectangles with 0, <bos> in front of the target "
         "on its way in and <eos> behind it on its way out. Does the loss on one single batch go to zero, and does "
         "`translate` then write the targets of that batch? If not, nothing else matters.",
-        "AdamW, a rate of about 0.01 at its highest with a warm-up and a decline to zero, gradients clipped to norm 1, "
-        "batches of about 32 pairs of like length, some 300 steps: the loss should end below 0.05.",
+        "AdamW, at its highest the rate that is best in your sweep, with a warm-up and a decline to zero, gradients "
+        "clipped to norm 1, batches of about 32 pairs of like length, some 300 steps: the loss should end below 0.05.",
         "`translate(model, sources)` writes for all sources at once, in their order, without <bos> and <eos>. It asks "
         "the model for the token after each token that it has written. So in training, put the target in without its "
         "last token, and ask for the target without its first.",
@@ -245,14 +246,14 @@ ALL = ("first word", "a third", "two thirds", "four fifths")
 
 
 @misconception("the source for a translation", fails=ALL)
-def the_source_for_a_translation(pairs, sources):
+def the_source_for_a_translation(pairs, sources, rate=0.01, steps=350):
     """The sources came back. The two languages share their token numbers, and nothing else: token 7 of the one is not
     token 7 of the other. Did the model learn to copy its own input? Then the target went in without being shifted."""
     return [list(source) for source in sources]
 
 
 @misconception("the nearest training sentence", fails=ALL)
-def the_nearest_training_sentence(pairs, sources):
+def the_nearest_training_sentence(pairs, sources, rate=0.01, steps=350):
     """Each source got the translation of a training sentence that looks like it. That is memory: none of these sources
     is among the training sentences, and what is not quite the same is not right."""
     def alike(one, other):
@@ -262,7 +263,7 @@ def the_nearest_training_sentence(pairs, sources):
 
 
 @misconception("the same for all", fails=ALL)
-def the_same_for_all(pairs, sources):
+def the_same_for_all(pairs, sources, rate=0.01, steps=350):
     """Every source got the same translation. So the decoder has learned what sentences look like and does not look at
     the source: is the memory handed over, and has it trained long enough for the loss to fall below that of a language
     model?"""
@@ -270,7 +271,7 @@ def the_same_for_all(pairs, sources):
 
 
 @misconception("<eos> comes along", fails=("one for each", *ALL))
-def eos_comes_along(pairs, sources):
+def eos_comes_along(pairs, sources, rate=0.01, steps=350):
     """The rows still have <eos> and what was written after it. Cut each off before its first <eos>."""
     return [[*pairs[0][1], 2, 2, 2] for _ in sources]
 
@@ -279,20 +280,20 @@ def eos_comes_along(pairs, sources):
 
 
 @alternative("a rate by hand, batches as they come")
-def a_rate_by_hand_batches_as_they_come(pairs, sources):
+def a_rate_by_hand_batches_as_they_come(pairs, sources, rate=0.008, steps=350):
     """Adam, one rectangle for all, cut to what a batch needs."""
     torch.manual_seed(1)
     model = Translator()
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98))
     x = nn.utils.rnn.pad_sequence([torch.tensor(s) for s, _ in pairs], batch_first=True)
     y = nn.utils.rnn.pad_sequence([torch.tensor([1, *t, 2]) for _, t in pairs], batch_first=True)
-    for step in range(1, 351):
+    for step in range(1, steps + 1):
         rows = torch.randint(len(pairs), (32,))
         source, target = x[rows], y[rows]
         log_p = model(source, target[:, :-1]).log_softmax(dim=-1).flatten(0, 1)
         loss = F.nll_loss(log_p, target[:, 1:].reshape(-1), ignore_index=0)
         for group in optimizer.param_groups:
-            group["lr"] = 0.008 * min(step / 60, (351 - step) / 250, 1)
+            group["lr"] = rate * min(step / 60, (steps + 1 - step) / 250, 1)
         model.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -307,14 +308,15 @@ def a_rate_by_hand_batches_as_they_come(pairs, sources):
 
 
 @alternative("epochs, each sentence decoded by itself")
-def epochs_each_sentence_decoded_by_itself(pairs, sources):
+def epochs_each_sentence_decoded_by_itself(pairs, sources, rate=0.008, steps=333):
     """Shuffled epochs, a cosine, label smoothing."""
     torch.manual_seed(2)
     model, n = Translator(), len(pairs)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.008, betas=(0.9, 0.98))
-    total = 9 * (n // 40)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98))
+    epochs = max(1, steps // (n // 40))
+    total = epochs * (n // 40)
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total)
-    for _ in range(9):
+    for _ in range(epochs):
         order = torch.randperm(n).tolist()
         for start in range(0, 40 * (n // 40), 40):
             chosen = [pairs[i] for i in order[start : start + 40]]

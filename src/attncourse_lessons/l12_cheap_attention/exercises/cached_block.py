@@ -41,7 +41,7 @@ exercise = Exercise(
         "Begin with empty caches: then it is a plain pre-norm block with a causal mask. Norm, project, split, rotate "
         "queries and keys, attend, merge, W_O, add to x; norm, feed-forward, add.",
         "The new tokens are at places n, n + 1, … n + m − 1, whatever chunk they come in. Queries and new keys are "
-        "rotated by these. Old keys have been rotated when they came.",
+        "rotated by these. Old keys were rotated when they came.",
         "The mask is (m, n + m): row i is the token at place n + i, and may attend to the keys at places up to n + i. "
         "Compare `torch.arange(n + m)` with the places of the new tokens as a column.",
     ),

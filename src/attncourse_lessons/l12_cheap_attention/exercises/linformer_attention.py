@@ -65,8 +65,10 @@ def output(answer, draw):
 
 @aspect("shorter than E and F", points=1, hint=1)
 def shorter_than_e_and_f(answer, draw):
-    """a sequence of fewer keys than n_max uses the first columns"""
-    return answer(*_mixed(draw, 3))
+    """a sequence of fewer keys than n_max uses the first columns, and one of fewer keys than k all mixtures"""
+    query, key, value, E, F, mask = _mixed(draw, 3)
+    few = query, key[:, :2], value[:, :2], E, F, mask[:, :2]
+    return torch.cat([answer(query, key, value, E, F, mask), answer(*few)])
 
 
 @aspect(
@@ -75,7 +77,7 @@ def shorter_than_e_and_f(answer, draw):
     explain=explain_worst("at {place} the output is {size} away from that of the sentence without padding"),
 )
 def padding(answer, draw):
-    """a padded sentence gives what it gives without its padding"""
+    """a padded sentence gives what it gives without its padding, whatever that holds"""
     query, key, value, E, F, mask = _mixed(draw, 0)
     mask = draw.padding_mask(2, key.shape[1])
     mask[1, len(E) - 1 :] = False  # padding at a place that has a mixture of the same number, too
@@ -84,7 +86,9 @@ def padding(answer, draw):
     for i, real in enumerate(mask):
         sentence = query[i : i + 1], key[i : i + 1, real], value[i : i + 1, real]
         alone.append(answer(*sentence, E[:, real], F[:, real], mask[i : i + 1, real]))
-    return apart(require_variation(answer(query, key, value, E, F, mask)), torch.cat(alone))
+    padded = require_variation(answer(query, key, value, E, F, mask))
+    anything = (tensor.masked_fill(~mask[:, :, None], torch.inf) for tensor in (key, value))
+    return torch.cat([apart(padded, torch.cat(alone)), apart(answer(query, *anything, E, F, mask), torch.cat(alone))])
 
 
 @aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("query", "key", "value", "E", "F"))
@@ -150,7 +154,7 @@ slip("masks the scores, as before", (*OUTPUT, "padding", "gradient"),
     *mixture*, and the mask has a place for each of n keys: the two do not fit. What a padded key has to say is in all
     mixtures by then, so it must be taken out earlier.""")
 
-slip("masks the scores, as before", PADDING,
+slip("masks the scores, as before", (*SHORTER, "padding"),
      {KEYS: "key", VALUES: "value",
       "math.sqrt(d))": "math.sqrt(d)).masked_fill(~mask[:, None, : len(E)], -torch.inf)"})  # cut until it fits
 
@@ -189,14 +193,26 @@ slip("normalises over the queries", OUTPUT, {"softmax(dim=-1)": "softmax(dim=-2)
     The columns sum to one in place of the rows: each query shares out its attention over the k mixtures.""")
 
 
+slip("multiplied by the mask", PADDING, {KEYS: "(key * ~missing)", VALUES: "(value * ~missing)"}, words="""
+    The padding was multiplied by 0. That clears whatever is a number, but 0 · ∞ is NaN: padding may hold anything, so
+    put 0 *in its place*, as `masked_fill` and `torch.where` do.""")
+slip("the mixtures masked like keys", SHORTER,
+     {"math.sqrt(d))": "math.sqrt(d)).masked_fill(torch.arange(len(E)) >= mask.sum(dim=1)[:, None, None], -torch.inf)"},
+     words="""
+    Only as many mixtures were left as there are tokens. A mixture is no position: each of the k holds something of all
+    tokens, however few they are, and none of them is padding.""")
+
+
 # ------------------------------------------------------------------------------------------------ right in other styles
 
 
 @alternative("einsum")
 def einsum(query, key, value, E, F, mask):
-    """Names the axes, and gives the mask to the mixing matrices."""
-    E_here, F_here = (x[:, : key.shape[1]] * mask[:, None] for x in (E, F))
-    keys, values = torch.einsum("bkn,bnd->bkd", E_here, key), torch.einsum("bkn,bnd->bkd", F_here, value)
+    """Names the axes."""
+    keys, values = (
+        torch.einsum("kn,bnd->bkd", mixing[:, : key.shape[1]], torch.where(mask[..., None], tokens, 0.0))
+        for mixing, tokens in ((E, key), (F, value))
+    )
     scores = torch.einsum("bqd,bkd->bqk", query, keys) * query.shape[-1] ** -0.5
     return torch.einsum("bqk,bkd->bqd", scores.softmax(dim=2), values)
 
@@ -216,8 +232,8 @@ def sentence_by_sentence(query, key, value, E, F, mask):
 def float64_not_contiguous(query, key, value, E, F, mask):
     """Fills the sequence up to n_max with zeros instead of cutting E and F."""
     batch, n, d = key.shape
-    there = mask.double()[..., None]
-    keys = torch.cat([key * there, torch.zeros(batch, E.shape[1] - n, d).double()], dim=1)
-    values = torch.cat([value * there, torch.zeros(batch, E.shape[1] - n, value.shape[-1]).double()], dim=1)
+    key, value = (tokens.double().masked_fill(~mask[..., None], 0.0) for tokens in (key, value))
+    keys = torch.cat([key, torch.zeros(batch, E.shape[1] - n, d).double()], dim=1)
+    values = torch.cat([value, torch.zeros(batch, E.shape[1] - n, value.shape[-1]).double()], dim=1)
     weights = (query.double() @ (E.double() @ keys).mT / d**0.5).softmax(dim=-1)
     return (weights @ (F.double() @ values)).mT.contiguous().mT

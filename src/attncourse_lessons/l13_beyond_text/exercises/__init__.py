@@ -1,4 +1,4 @@
-"""Pictures as sequences of patches, sound as frames of which some are hidden."""
+"""Pictures as sequences of patches, sound as frames of which some are masked."""
 
 from . import (
     attention_rollout,

@@ -28,7 +28,7 @@ exercise = Exercise(
     minutes=15,
     extra=True,
     hints=(
-        "One layer: average its tables over the heads, and let half of each token stay where it is. What do the rows "
+        "One layer: average its weights over the heads, and let half of each token stay where it is. What do the rows "
         "sum to?",
         "Two layers: what reaches token i through layer 2 comes from tokens j, and what those hold came through layer "
         "1 from tokens k. Summing over j is a matrix product. Which layer stands on the left?",
@@ -86,8 +86,8 @@ slip("multiplied cell by cell", SEVERAL, {"@ rolled": "* rolled"}, words="""
     on the way: `@` sums over all of them.""")
 
 slip("the heads summed", ONE, {"weights.mean(dim=2)": "weights.sum(dim=2)"}, words="""
-    The heads' tables were added up, so that the rows sum to the number of heads. Take their mean: shares stay
-    shares.""")
+    The heads' tables were added up, so that the rows sum to the number of heads. Take their mean, and each row still
+    sums to 1.""")
 
 slip("a layer is left out", SEVERAL,
      {"range(1, tables.shape[1])": "range(1, tables.shape[1] - 1)"},

@@ -128,7 +128,7 @@ def a_low_temperature(answer, draw):
 
 @aspect("gradient", points=1, hint=1, explain=explain_missing_gradient("context", "targets", "negatives"))
 def gradient(answer, draw):
-    """guesses, targets and negatives all learn"""
+    """contexts, targets and negatives all learn"""
     inputs = [x.requires_grad_() for x in _guesses(draw)]
     return gradient_reaches(answer(*inputs, 0.5).reshape(1), inputs, draw)
 
@@ -235,8 +235,8 @@ slip("cut off from the gradient", ("gradient",),
      {".mean()": ".mean().item()"},  # everything
      words="""
     The number is right, but nothing, or not everything, can learn from it. Some methods do hold their targets still;
-    here the codes are learned along with the guesses, so a gradient must reach `targets` and `negatives` as well. Look
-    for `.detach()`, `.item()`, `.data` or `torch.no_grad()`.""")
+    here the targets are learned along with the contexts, so a gradient must reach `targets` and `negatives` as well.
+    Look for `.detach()`, `.item()`, `.data` or `torch.no_grad()`.""")
 
 
 # ------------------------------------------------------------------------------------------------ right in other styles

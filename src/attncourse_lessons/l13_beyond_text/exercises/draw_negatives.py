@@ -1,4 +1,4 @@
-"""draw_negatives: For each of n hidden frames, which other frames are its negatives."""
+"""draw_negatives: For each of n masked frames, which other frames are its negatives."""
 
 import torch
 

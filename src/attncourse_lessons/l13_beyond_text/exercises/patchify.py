@@ -121,8 +121,8 @@ slip("each patch on its side", ("patches", "order in a patch"), {AXES: "0, 2, 4,
     `patch`, the one that was cut from the height comes first.""")
 
 slip("patches and insides both turned", ("patches", *ORDERS), {AXES: "0, 4, 2, 1, 5, 3"}, words="""
-    Height and width have changed places throughout: the patches are read down the columns, and so is each of them. In a
-    image the axis of the height comes first, (batch, channels, height, width).""")
+    Height and width have changed places throughout: the patches are read down the columns, and so is each of them. In
+    an image the axis of the height comes first, (batch, channels, height, width).""")
 
 slip("channels last", CHANNELS, {AXES: "0, 2, 4, 3, 5, 1"}, words="""
     Each pixel's channels came together, red, green, blue, and then the next pixel's. Some libraries store images that

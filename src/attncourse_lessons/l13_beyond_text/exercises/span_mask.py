@@ -38,11 +38,11 @@ exercise = Exercise(
     difficulty=3,
     minutes=30,
     hints=(
-        "Three questions, one after the other: where may a span start in this sequence? How many spans does it get? "
+        "Three questions, one after the other: where may a span start in this sound? How many spans does it get? "
         "At which of the possible places, given the random numbers?",
         "A span that starts at i covers i, …, i + span − 1, and the last of them must lie within the length. Numbers "
         "at places where no span fits must not win: give them a value that loses against all others.",
-        "A loop over the sequences is fine. Order the places at which a span fits by their numbers, the lowest first: "
+        "A loop over the sounds is fine. Order the places at which a span fits by their numbers, the lowest first: "
         "the spans start at the first of them. Spans may overlap; what is masked twice is masked.",
     ),
 )
@@ -111,7 +111,7 @@ def lengths(answer, draw):
     return answer(lot[order], torch.tensor(lengths)[order], _share(draw, 4, n), span)
 
 
-@aspect("how many", points=1, hint=1, explain=explain_worst("sequence {place}: {got} spans, expected {expected}"))
+@aspect("how many", points=1, hint=1, explain=explain_worst("sound {place}: {got} spans, expected {expected}"))
 def how_many(answer, draw):
     """p · length spans, rounded"""
     n = 20 + _whole(draw, 20)
@@ -152,7 +152,7 @@ slip("lengths ignored", ("lengths",),
      {"p * n": "p * lot.shape[1]"},  # in the number of spans alone
      {FIT: "len(numbers) - span + 1"},  # in the places alone
      words="""
-    Every sequence was taken to be as long as the batch is wide. So spans stand in the padding after a shorter sound,
+    Every sound was taken to be as long as the batch is wide. So spans stand in the padding after a shorter sound,
     where there is nothing to guess, and it got as many spans as a long one.""")
 
 slip("the highest numbers", EVERY_SPAN, {"argsort()": "argsort(descending=True)"}, words="""
@@ -178,14 +178,14 @@ slip("p of the possible starts", ("several spans",), {"p * n": "p * (n - span + 
 
 slip("perhaps none", ("one span",), {"max(1, round(p * n))": "round(p * n)"}, words="""
     A short sound, or a small p, and nothing is masked: then there is nothing to guess, and the mean over no frames is
-    NaN. Every sequence gets one span at least.""")
+    NaN. Every sound gets one span at least.""")
 
 slip("rounded down", ("how many",), {"round(": "int("}, words="""
     p · length was cut off after the decimal point, `int(…)` or `//`, not rounded: 3.7 spans became 3.""")
 
 slip("one lot for all", EVERY_SPAN, {"numbers[:": "lot[0, :"}, words="""
-    All sequences were masked at the same places, those that the first row of random numbers gives. Each row of `lot` is
-    for the sequence with that number.""")
+    All sounds were masked at the same places, those that the first row of random numbers gives. Each row of `lot` is
+    for the sound with that number.""")
 
 slip("upside down", (*EVERY_SPAN, "how many"), {"return mask": "return ~mask"}, words="""
     True stands where a frame stays visible. (In attention's masks True means "may be looked at"; this one is of a

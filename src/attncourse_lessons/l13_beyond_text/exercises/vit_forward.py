@@ -157,8 +157,8 @@ slip("positions one off", POSITIONS, {EMBEDDED: f"{EMBEDDED} + positions[:-1]", 
     token's, and the last was left over. Put the class token in front first, then add all positions to all rows.""")
 
 slip("no positions", (*POSITIONS, "gradient"), {PLUS_POSITIONS: ""}, words="""
-    Without positions the patches are a heap: shuffle them and the logits stay the same (lecture @order). Every row gets
-    its position added, before the stack.""")
+    Without positions the patches have no order: shuffle them and the logits stay the same (lecture @order). Every row
+    gets its position added, before the stack.""")
 
 slip("positions after the stack", POSITIONS, {PLUS_POSITIONS: "", "stack(x)": "(stack(x) + positions)"}, words="""
     The positions were added to what came out of the stack. By then attention has done its work, without knowing
@@ -176,8 +176,8 @@ slip("averages all rows", READOUT,
      {CLASS_TOKEN: ".mean(dim=1)"},
      {CLASS_TOKEN: "[:, 1:].mean(dim=1)"},  # those of the patches
      words="""
-    The mean over the rows went to the head. That is another way to read a ViT out, and works about as well when it is
-    trained that way; here the class token was put in to do that work, and it alone is read.""")
+    The mean over the rows went to the head. That is another way to read a ViT out; here the class token was put in to
+    do that work, and it alone is read.""")
 
 slip("a row of logits for every token", READOUT, {CLASS_TOKEN: ""}, words="""
     All rows went to the head, (batch, n, d), and there is an answer for every patch. An image has one class: hand the

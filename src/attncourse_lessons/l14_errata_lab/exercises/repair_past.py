@@ -37,7 +37,7 @@ exercise = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "At step t one token is new. How many questions are asked at this step, and of how many tokens?",
+        "At step t one token is new. How many queries are there at this step, and how many keys?",
         "Look at the shapes at step t: one query (1, d_k), t + 1 keys (t + 1, d_k), so that there are t + 1 weights. "
         "How many values must there be? `torch.stack` makes one tensor of all rows, and passes the gradient on.",
     ),
@@ -86,7 +86,7 @@ STEPS = ("output", "the past stays")
 KEYS, VALUES = "x[: t + 1] @ W_K", "x[: t + 1] @ W_V"
 
 slip("everybody sees everybody", STEPS, {KEYS: "x @ W_K", VALUES: "x @ W_V"}, words="""
-    There is no past any more: each word looks at the whole text, what is still to come included.""")
+    There is no past any more: each token attends to the whole text, what is still to come included.""")
 
 slip("not even itself", ("output", "one token"), {KEYS: "x[:t] @ W_K", VALUES: "x[:t] @ W_V"}, words="""
     The word itself is missing from those that it sees: a slice up to t ends before t. The first word then sees

@@ -101,9 +101,9 @@ exercise = Exercise(
         "`block(x, 0.0, 0.0)` must be x. What attention found is `block(x, 1.0, 0.0) - x`: if it gets a normalised "
         "x, that must be the same for `10 * x`. And a block is its halves one after the other: hand to the second half "
         "what the first returns.",
-        "For the future and for the company there are tests in lectures @masking and @order: put different numbers "
-        "after position i (to a norm, a constant added to all features is no change), and take one text out of the "
-        "batch. For the past it is the other way round: change x at position j, and what attention finds there and "
+        "For the future and for batch invariance there are tests in lectures @masking and @order: put different "
+        "numbers after position i (to a norm, a constant added to all features is no change), and take one text out of "
+        "the batch. For the past it is the other way round: change x at position j, and what attention finds there and "
         "after it must change. Allow for rounding: `torch.allclose(…, rtol=1e-4, atol=1e-4)`.",
     ),
 )
@@ -306,12 +306,15 @@ DIVERGED = _pre(_ln)
 SOUND = ("a sound block, whose loss has risen, because it was trained at too high a rate", True, DIVERGED)
 
 
-def _blocks(name: str, meaning: str, *family: tuple[str, bool, Block], hint: int, points: float = 1) -> None:
-    """An aspect: blocks, each with its story and whether it is sound."""
+def _blocks(
+    name: str, meaning: str, *family: tuple[str, bool, Block], hint: int, points: float = 1, most: int = 3
+) -> None:
+    """An aspect: blocks, each with its story and whether it is sound, on two to `most` texts."""
     blocks = family if any(sound for _, sound, _ in family) else (*family, SOUND)
 
     def look(answer, draw):
-        batch, n, d = 2 + int(draw.integers(2, 1)), 5 + int(draw.integers(2, 1)), 6 + 2 * int(draw.integers(2, 1))
+        batch = 2 + int(draw.integers(most - 1, 1))
+        n, d = 5 + int(draw.integers(2, 1)), 6 + 2 * int(draw.integers(2, 1))
         x = 2 * draw.normal(batch, n, d) + 1
         W = draw.normal(4, d, d) / math.sqrt(d)
         W[0] /= 2                                                         # nobody is heard too faintly to tell
@@ -411,6 +414,7 @@ _blocks(
     ("a block in which only the feed-forward network gets the neighbour", False, _pre(_ln, _with_the_neighbour)),
     ("a block in which all texts get the first of the batch", False, _pre(_with_the_first)),
     hint=3,
+    most=2,  # who lets them change places finds nothing
 )
 
 
@@ -550,6 +554,22 @@ slip("equal to the last digit", FAINT, {"same(zeroed, x)": "torch.equal(zeroed, 
 
 slip("a faint fault taken for rounding", FAINT, {"atol=1e-4": "atol=0.2", **FROM_ZEROED}, words="""
     So much was allowed that a faint fault passed for rounding. Rounding moves these numbers by about a millionth.""")
+
+
+RISEN = ("nothing kept", "the future", "the past", "the company", "left out", "side by side")  # their sound block's
+slip("a loss that rises is an error", RISEN,
+     {"questions = [": "questions = [\n        losses[-1] < losses[0],"}, words="""
+    A sound block was accused because its loss did not fall: it was trained at too high a learning rate. The losses say
+    how a training run went, and not whether the block is what it should be. Ask the block alone.""")
+slip("what comes later need not move", ("the past",), {"moved[:, j:]": "moved[:, j : j + 1]"}, words="""
+    When x changes at a position, what attention finds there was looked at, and nothing that comes after. A block in
+    which each position attends to itself alone passes that. It must change at every later position, too.""")
+slip("the texts only change places", ("the company",),
+     {"questions.append(same(block(x[b : b + 1], 1.0, 1.0), whole[b : b + 1]))":
+      "questions.append(same(block(x.flip(0), 1.0, 1.0), whole.flip(0)))"},
+     words="""
+    The texts of the batch only changed places. Of two texts each still has the other for its neighbour, and a block
+    that mixes a text with its neighbour gives the same. Take each text out of the batch, and compare.""")
 
 
 # ------------------------------------------------------------------------------------------------------ further from it
