@@ -72,7 +72,7 @@ def test_every_link_of_a_notebook_leads_to_a_file(path):
 def test_a_notebook_opened_where_the_course_is_not_installed_says_what_to_do(path, monkeypatch):
     first = next(cell.source for cell in cells(path) if cell.cell_type == "code")
     monkeypatch.setattr(sys, "meta_path", [])
-    for name in [name for name in sys.modules if name.partition(".")[0] == "attncourse"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("attncourse", "attncourse_lessons")]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(ImportError, match="open it with `make lab` in the course's folder"):
         exec(first, {})
